@@ -1,0 +1,159 @@
+//! What the verifier learned, kept per instruction.
+//!
+//! A program is explored path by path; [`Facts`] keeps the join over all of them, so that a transform may rely on it
+//! wherever the instruction runs:
+//!
+//! ```text
+//!   7: r2 = *(u32 *)(r1 + 4)     r1 context+0    r10 stack+0    live after: r2 r6    stack live: -8..-4
+//! ```
+//!
+//! Facts hold for every value that CO-RE relocations, kconfig, `.rodata` and map contents can take at load time
+//! (see `Assumptions` in [`crate::Options`]): a drop-in object must stay right when the loader changes them.
+
+use std::collections::HashMap;
+
+use kiln_isa::{Reg, RegSet};
+use kiln_program::{InsnId, MapId};
+
+use crate::domain::Scalar;
+
+/// Bytes in a stack frame (kernel `MAX_BPF_STACK`).
+pub const STACK_BYTES: usize = 512;
+
+/// What a register or a stack slot may hold, over all paths.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value {
+    /// Never written on some path: not readable.
+    Uninit,
+    /// A number.
+    Scalar(Scalar),
+    /// A pointer of one known kind.
+    Pointer(Pointer),
+    /// Readable, but paths disagree about its kind, or nothing is known.
+    Unknown,
+}
+
+/// A pointer: what it points into, and how far.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Pointer {
+    /// What it points into.
+    pub region: Region,
+    /// Bytes from the start of the region (for [`Region::Stack`], from the frame pointer, so negative; for
+    /// [`Region::Packet`] from the packet's start as the program last read it).
+    pub offset: Scalar,
+    /// May be null on some path.
+    pub nullable: bool,
+}
+
+/// What a pointer points into.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Region {
+    /// The program's context.
+    Context,
+    /// The stack of the call frame this many calls above the current one (0 is its own).
+    Stack {
+        /// Frames up.
+        up: u32,
+    },
+    /// A map itself.
+    Map(MapId),
+    /// A value of a map.
+    MapValue(MapId),
+    /// Packet data.
+    Packet,
+    /// Packet metadata, before the data.
+    PacketMeta,
+    /// The end of the packet.
+    PacketEnd,
+    /// Anything else, by the kernel's name for it (`sock`, `ringbuf_mem`, `ptr_task_struct`, ...).
+    Other(String),
+}
+
+/// What is known just before an instruction runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct InsnFacts {
+    /// R0 to R10.
+    pub registers: [Value; Reg::COUNT],
+    /// Eight-byte stack slots of the current frame that are known: key is the slot's lowest byte relative to the
+    /// frame pointer (-8, -16, ...). Absent means nothing is known of it.
+    pub stack: HashMap<i16, Value>,
+    /// Bytes after the packet pointer's start proved readable on every path (0 when not checked).
+    pub packet_bytes: u32,
+    /// Registers that may be read after this instruction before they are overwritten.
+    pub live_after: RegSet,
+    /// Stack bytes of the current frame that may be read after this instruction (by it or by a callee or helper):
+    /// bit `i` of the set speaks of the byte at frame pointer - 512 + i.
+    pub stack_live_after: StackSet,
+}
+
+/// A set of bytes of one stack frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct StackSet([u64; STACK_BYTES / 64]);
+
+impl StackSet {
+    /// No byte.
+    pub const EMPTY: StackSet = StackSet([0; STACK_BYTES / 64]);
+    /// Every byte.
+    pub const ALL: StackSet = StackSet([u64::MAX; STACK_BYTES / 64]);
+
+    fn bit(offset: i32) -> Option<usize> {
+        usize::try_from(offset + STACK_BYTES as i32).ok().filter(|bit| *bit < STACK_BYTES)
+    }
+
+    /// Whether the byte at frame pointer + `offset` (negative) is in; bytes outside the frame are not.
+    pub fn contains(&self, offset: i32) -> bool {
+        StackSet::bit(offset).is_some_and(|bit| self.0[bit / 64] >> (bit % 64) & 1 != 0)
+    }
+
+    /// Adds `bytes` bytes from frame pointer + `offset`; those outside the frame are ignored.
+    pub fn insert(&mut self, offset: i32, bytes: u32) {
+        for bit in (0..bytes as i32).filter_map(|byte| StackSet::bit(offset + byte)) {
+            self.0[bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    /// Takes `bytes` bytes from frame pointer + `offset` out.
+    pub fn remove(&mut self, offset: i32, bytes: u32) {
+        for bit in (0..bytes as i32).filter_map(|byte| StackSet::bit(offset + byte)) {
+            self.0[bit / 64] &= !(1 << (bit % 64));
+        }
+    }
+
+    /// In either.
+    pub fn union(&self, other: &StackSet) -> StackSet {
+        StackSet(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+}
+
+/// Facts of every instruction that some path reaches.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    insns: HashMap<InsnId, InsnFacts>,
+}
+
+impl Facts {
+    /// What is known before an instruction; `None` when no path reaches it.
+    pub fn at(&self, insn: InsnId) -> Option<&InsnFacts> {
+        self.insns.get(&insn)
+    }
+
+    /// Whether some path reaches the instruction.
+    pub fn reached(&self, insn: InsnId) -> bool {
+        self.insns.contains_key(&insn)
+    }
+
+    /// Sets what is known before an instruction.
+    pub fn set(&mut self, insn: InsnId, facts: InsnFacts) {
+        self.insns.insert(insn, facts);
+    }
+
+    /// All of them, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (InsnId, &InsnFacts)> {
+        self.insns.iter().map(|(id, facts)| (*id, facts))
+    }
+}

@@ -1,0 +1,2 @@
+//! (written next)
+fn main() {}

@@ -1,0 +1,165 @@
+//! Every helper of Linux 6.18, by prototype.
+//!
+//! A helper is one row of a table, grouped by theme:
+//!
+//! ```text
+//!   helper(1, "map_lookup_elem", 3, 19)           number, name, first kernel
+//!       .args(&[ConstMapPtr, MapKey])             what r1.. must be
+//!       .returns(MapValueOrNull)                  what r0 is afterwards
+//!       .packet_memory()                          flags
+//!       .effect(Effect::ReadsMemory)              what a call can change besides r0
+//!       .allowed(ALL),                            who may call it
+//! ```
+//!
+//! Where the kernel has several prototypes for one number (a socket cookie asks for the context in one program type
+//! and for a socket in another), [`Helper::prototype_for`] chooses.
+//!
+//! ```
+//! use kiln_platform::{Helper, ProgramType};
+//! let redirect_map = Helper::by_name("redirect_map").unwrap();
+//! assert_eq!(redirect_map.id, 51);
+//! assert!(redirect_map.allowed_in(ProgramType::Xdp));
+//! assert!(!redirect_map.allowed_in(ProgramType::SchedCls));
+//! ```
+
+mod build;
+mod cgroup;
+mod dynptr;
+mod groups;
+mod kernel_data;
+mod maps;
+mod packet;
+mod prototype;
+mod socket;
+mod tracing;
+mod tunnel;
+mod xdp;
+
+use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
+pub use prototype::{ArgKind, Dynptr, Memory, Prototype, ReturnKind, Variant};
+
+/// One helper function of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Helper {
+    /// The number in a call instruction's immediate.
+    pub id: u32,
+    /// The name, without `bpf_`.
+    pub name: &'static str,
+    /// The first kernel that has it (for any program type).
+    pub since: KernelVersion,
+    /// The prototype, unless a variant holds.
+    pub prototype: Prototype,
+    /// Prototypes that hold for some program types instead.
+    pub variants: &'static [Variant],
+    /// The program types that may call it.
+    pub allowed: ProgramTypes,
+    /// For a program type of `allowed`, the only attach types that may, where not all do.
+    pub attach_rules: &'static [(ProgramType, AttachTypes)],
+    /// The capability a program's loader needs for it, beside what the program type asks.
+    pub capability: Capability,
+    /// What a call can change besides `r0`.
+    pub effect: Effect,
+    /// The call may move or resize the packet: every packet pointer is stale afterwards.
+    pub changes_packet_data: bool,
+    /// The value in `r0` is a reference that must be released (for map lookups: only from socket maps).
+    pub acquires: bool,
+    /// The pointer in `r0` stands on the one passed in: releasing that one ends this one too.
+    pub casts_argument: bool,
+    /// It keeps the contract of `bpf_fastcall`: only its argument registers and `r0` change.
+    pub fastcall: bool,
+}
+
+/// What the loader of a program must be allowed to do for the program to call a helper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    /// Nothing beyond loading the program.
+    None,
+    /// `CAP_BPF`.
+    Bpf,
+    /// `CAP_BPF` and `CAP_PERFMON`.
+    PerfMon,
+}
+
+/// What a call may change or depend on, for those that move or drop calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Effect {
+    /// Nothing but `r0`, which depends on the outside world (time, CPU, chance) and not on memory.
+    ResultOnly,
+    /// Nothing but `r0`, which depends on memory the program can write (map values, the packet, an argument).
+    ReadsMemory,
+    /// Writes the memory its arguments point at (see [`ArgKind::writes_memory`]) and nothing else the program sees.
+    WritesArguments,
+    /// Anything: maps, the packet, sockets, other tasks.
+    Any,
+}
+
+impl Helper {
+    /// The helper with this number.
+    pub fn by_id(id: u32) -> Option<&'static Helper> {
+        BY_ID.get(usize::try_from(id).ok()?).copied().flatten()
+    }
+
+    /// The helper with this name, with or without `bpf_`.
+    pub fn by_name(name: &str) -> Option<&'static Helper> {
+        let bare = name.strip_prefix("bpf_").unwrap_or(name);
+        Helper::all().find(|helper| helper.name == bare)
+    }
+
+    /// Every helper, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = &'static Helper> {
+        BY_ID.iter().copied().flatten()
+    }
+
+    /// Whether programs of this type may call it (at some attach type).
+    pub const fn allowed_in(&self, program_type: ProgramType) -> bool {
+        self.allowed.contains(program_type)
+    }
+
+    /// Whether programs of this type may call it at this attach type.
+    pub fn allowed_at(&self, program_type: ProgramType, attach: AttachType) -> bool {
+        let named = self.attach_rules.iter().find(|(ruled, _)| *ruled == program_type);
+        self.allowed_in(program_type) && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
+    }
+
+    /// The prototype that holds in programs of this type.
+    pub fn prototype_for(&self, program_type: ProgramType) -> &Prototype {
+        self.variants
+            .iter()
+            .find(|variant| variant.program_types.contains(program_type))
+            .map_or(&self.prototype, |variant| &variant.prototype)
+    }
+}
+
+/// One more than the highest helper number.
+pub const HELPER_COUNT: usize = 212;
+
+const TABLES: [&[Helper]; 9] = [
+    maps::HELPERS,
+    kernel_data::HELPERS,
+    tracing::HELPERS,
+    packet::HELPERS,
+    tunnel::HELPERS,
+    xdp::HELPERS,
+    socket::HELPERS,
+    cgroup::HELPERS,
+    dynptr::HELPERS,
+];
+
+static BY_ID: [Option<&'static Helper>; HELPER_COUNT] = index_by_id();
+
+/// Two rows with one number, or a number out of bounds, fail to compile.
+const fn index_by_id() -> [Option<&'static Helper>; HELPER_COUNT] {
+    let mut index: [Option<&'static Helper>; HELPER_COUNT] = [None; HELPER_COUNT];
+    let mut table = 0;
+    while table < TABLES.len() {
+        let mut row = 0;
+        while row < TABLES[table].len() {
+            let helper = &TABLES[table][row];
+            assert!(index[helper.id as usize].is_none(), "two helpers have the same number");
+            index[helper.id as usize] = Some(helper);
+            row += 1;
+        }
+        table += 1;
+    }
+    index
+}

@@ -1,0 +1,117 @@
+//! Basic blocks of a function.
+
+use std::collections::HashMap;
+
+use kiln_isa::Insn;
+
+use crate::object::{Function, InsnId};
+
+/// Index into [`Cfg::blocks`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BlockId(pub u32);
+
+impl BlockId {
+    /// As an index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A run of instructions entered at its first and left at its last.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Positions of its nodes in the function.
+    pub range: std::ops::Range<usize>,
+    /// Where control may go: the fall-through first, then the branch target.
+    pub successors: Vec<BlockId>,
+    /// Where control may come from.
+    pub predecessors: Vec<BlockId>,
+}
+
+/// The control-flow graph of one function, in layout order; block 0 is the entry.
+#[derive(Clone, Debug)]
+pub struct Cfg {
+    /// The blocks.
+    pub blocks: Vec<Block>,
+    /// Node position to block.
+    pub block_of: Vec<BlockId>,
+    /// Node position of each instruction id.
+    pub position: HashMap<InsnId, usize>,
+}
+
+impl Cfg {
+    /// The graph of a function. Targets that do not exist are left out: [`crate::validate()`] reports them.
+    pub fn new(function: &Function) -> Cfg {
+        let nodes = &function.nodes;
+        let position: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+        let mut leader = vec![false; nodes.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            if let Some(target) = node.target().and_then(|id| position.get(&id)) {
+                leader[*target] = true;
+            }
+            if node.insn.is_control() && at + 1 < nodes.len() {
+                leader[at + 1] = true;
+            }
+        }
+        let mut blocks: Vec<Block> = Vec::new();
+        let mut block_of = Vec::with_capacity(nodes.len());
+        for (at, begins) in leader.iter().enumerate() {
+            if at == 0 || *begins {
+                blocks.push(Block { range: at..at, successors: Vec::new(), predecessors: Vec::new() });
+            }
+            let last = blocks.len() - 1;
+            blocks[last].range.end = at + 1;
+            block_of.push(BlockId(last as u32));
+        }
+        let mut cfg = Cfg { blocks, block_of, position };
+        cfg.connect(function);
+        cfg
+    }
+
+    fn connect(&mut self, function: &Function) {
+        for index in 0..self.blocks.len() {
+            let last = self.blocks[index].range.end - 1;
+            let node = &function.nodes[last];
+            let mut successors = Vec::new();
+            let falls_through = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit);
+            if falls_through && last + 1 < function.nodes.len() {
+                successors.push(self.block_of[last + 1]);
+            }
+            if let Some(target) = node.target().and_then(|id| self.position.get(&id)) {
+                let target = self.block_of[*target];
+                if !successors.contains(&target) {
+                    successors.push(target);
+                }
+            }
+            for successor in &successors {
+                self.blocks[successor.index()].predecessors.push(BlockId(index as u32));
+            }
+            self.blocks[index].successors = successors;
+        }
+    }
+
+    /// Blocks reachable from the entry, in reverse postorder.
+    pub fn reverse_postorder(&self) -> Vec<BlockId> {
+        let mut order = Vec::new();
+        if self.blocks.is_empty() {
+            return order;
+        }
+        let mut seen = vec![false; self.blocks.len()];
+        let mut stack = vec![(BlockId(0), 0)];
+        seen[0] = true;
+        while let Some((block, next)) = stack.pop() {
+            match self.blocks[block.index()].successors.get(next) {
+                Some(successor) => {
+                    stack.push((block, next + 1));
+                    if !seen[successor.index()] {
+                        seen[successor.index()] = true;
+                        stack.push((*successor, 0));
+                    }
+                }
+                None => order.push(block),
+            }
+        }
+        order.reverse();
+        order
+    }
+}

@@ -1,0 +1,35 @@
+//! Kiln's IR: one object's worth of functions, maps and debug info.
+//!
+//! Front ends make an [`Object`], analyses read it, transforms make a new one, back ends run or write it:
+//!
+//! ```text
+//!   Object
+//!   ├─ functions: Function ── nodes: Node { id, insn, reference, line, core }
+//!   ├─ programs:  Program  ── the entry function, the program type it is loaded as
+//!   ├─ maps:      Map      ── definition, initial contents of .data/.rodata/.bss
+//!   ├─ externs:   Extern   ── kernel symbols, kfuncs, kconfig values
+//!   └─ lines, core, btf    ── debug info and CO-RE records, pointed to by the nodes
+//! ```
+//!
+//! An instruction never contains a position. A branch names the [`InsnId`] of its target, a call its
+//! [`FunctionId`], a `ld_imm64` its [`MapId`]: see [`Reference`]. So instructions can be inserted, moved and
+//! deleted freely, facts of an analysis stay attached to what they speak of, and offsets are computed once, when
+//! [`lower`] turns a program into slots.
+//!
+//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`].
+#![forbid(unsafe_code)]
+
+pub mod cfg;
+pub mod interpret;
+pub mod lower;
+pub mod object;
+pub mod validate;
+
+pub use cfg::{Block, BlockId, Cfg};
+pub use interpret::{Environment, Interpreter, Outcome, Trap};
+pub use lower::{Image, LowerError, Relocation, lower_function, lower_program};
+pub use object::{
+    CoreId, CoreRelocation, Extern, ExternId, ExternKind, Function, FunctionId, InsnId, LineId, Linkage, Map, MapId,
+    MapContents, MapSlot, Node, Object, Program, ProgramId, Reference, SourceLine,
+};
+pub use validate::{Invalid, validate};

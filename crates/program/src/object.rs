@@ -1,0 +1,382 @@
+//! The data model.
+
+use std::collections::BTreeSet;
+
+use kiln_isa::{CallTarget, Imm64, Insn, Reg};
+use kiln_platform::{AttachType, MapType, ProgramType};
+
+macro_rules! id {
+    ($(#[doc = $doc:literal])+ $name:ident) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// As an index.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+id! {
+    /// An instruction of an object. It keeps its id through every rewrite that keeps the instruction; new
+    /// instructions get ids never used before in the object.
+    InsnId
+}
+id! {
+    /// Index into [`Object::functions`].
+    FunctionId
+}
+id! {
+    /// Index into [`Object::programs`].
+    ProgramId
+}
+id! {
+    /// Index into [`Object::maps`].
+    MapId
+}
+id! {
+    /// Index into [`Object::externs`].
+    ExternId
+}
+id! {
+    /// Index into [`Object::lines`].
+    LineId
+}
+id! {
+    /// Index into [`Object::core`].
+    CoreId
+}
+
+/// What one object file holds.
+#[derive(Clone, Debug, Default)]
+pub struct Object {
+    /// File name or other label, for messages.
+    pub name: String,
+    /// The `license` section's text; decides about GPL-only helpers.
+    pub license: String,
+    /// The `version` section, 0 when absent.
+    pub kernel_version: u32,
+    /// All functions, entries and subprograms.
+    pub functions: Vec<Function>,
+    /// What can be loaded.
+    pub programs: Vec<Program>,
+    /// Maps, data sections among them.
+    pub maps: Vec<Map>,
+    /// Kernel symbols, kfuncs and kconfig values it refers to.
+    pub externs: Vec<Extern>,
+    /// Source lines that instructions point to.
+    pub lines: Vec<SourceLine>,
+    /// CO-RE relocations that instructions point to.
+    pub core: Vec<CoreRelocation>,
+    /// The raw `.BTF` section, if any.
+    pub btf: Option<Vec<u8>>,
+    /// The next unused instruction id.
+    pub next_insn: u32,
+}
+
+/// A function: an entry or a subprogram.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its symbol.
+    pub name: String,
+    /// The ELF section it came from.
+    pub section: String,
+    /// Who may call it, and how the kernel verifies it.
+    pub linkage: Linkage,
+    /// Its BTF type id (`func_info`), 0 when unknown.
+    pub btf_id: u32,
+    /// Its instructions, in layout order.
+    pub nodes: Vec<Node>,
+}
+
+/// A function symbol's binding. The kernel verifies global functions on their own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Linkage {
+    /// `static`.
+    Static,
+    /// Global.
+    Global,
+    /// Weak.
+    Weak,
+}
+
+/// An instruction in its function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Stable identity.
+    pub id: InsnId,
+    /// The instruction. Fields that [`Node::reference`] replaces are zero.
+    pub insn: Insn,
+    /// What it refers to.
+    pub reference: Reference,
+    /// The source line that covers it. Two `line_info` records are two ids even where they name the same line.
+    pub line: Option<LineId>,
+    /// The CO-RE relocation that rewrites its immediate or offset at load time. The encoded value is what the
+    /// object's own BTF says; on another kernel it may be anything.
+    pub core: Option<CoreId>,
+}
+
+/// What an instruction refers to, instead of an encoded number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reference {
+    /// Nothing.
+    None,
+    /// A branch's target, in the same function.
+    Branch(InsnId),
+    /// A `ld_imm64` of a map's address.
+    Map(MapId),
+    /// A `ld_imm64` of the address of a byte in a map's first value (data sections).
+    MapValue {
+        /// Which map.
+        map: MapId,
+        /// Bytes into the value.
+        offset: u32,
+    },
+    /// A call of a subprogram, or a `ld_imm64` of a callback's address.
+    Function(FunctionId),
+    /// A call of a kfunc, or a `ld_imm64` of a kernel symbol's or kconfig value's address.
+    Extern(ExternId),
+}
+
+/// A loadable program.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its name: the entry function's symbol.
+    pub name: String,
+    /// The full section name (`SEC("xdp/devmap")`).
+    pub section: String,
+    /// What it is loaded as; `None` when the section name says nothing.
+    pub program_type: Option<ProgramType>,
+    /// Its expected attach type, where the section name gives one.
+    pub attach_type: Option<AttachType>,
+    /// Where it begins.
+    pub entry: FunctionId,
+    /// libbpf's `SEC("?...")`: not loaded unless asked for.
+    pub autoload: bool,
+    /// `BPF_F_SLEEPABLE`.
+    pub sleepable: bool,
+    /// `BPF_F_XDP_HAS_FRAGS`.
+    pub frags: bool,
+}
+
+/// A map definition.
+#[derive(Clone, Debug)]
+pub struct Map {
+    /// Its symbol, or libbpf's name for a data section (`.rodata`).
+    pub name: String,
+    /// Its type.
+    pub map_type: MapType,
+    /// Bytes in a key.
+    pub key_size: u32,
+    /// Bytes in a value.
+    pub value_size: u32,
+    /// Entries at most; 0 means decided at load time.
+    pub max_entries: u32,
+    /// `BPF_F_*` flags.
+    pub flags: u32,
+    /// `map_extra`.
+    pub extra: u64,
+    /// Whether it asks to be pinned by name (`LIBBPF_PIN_BY_NAME`).
+    pub pinned_by_name: bool,
+    /// BTF id of the key type, 0 when unknown.
+    pub key_btf: u32,
+    /// BTF id of the value type, 0 when unknown.
+    pub value_btf: u32,
+    /// The template of the maps it holds, for array-of-maps and hash-of-maps.
+    pub inner: Option<Box<Map>>,
+    /// What it holds at load time, beyond zeros.
+    pub contents: MapContents,
+}
+
+/// What a map holds at load time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MapContents {
+    /// Nothing, or zeros.
+    #[default]
+    Empty,
+    /// The bytes of `.data` or another writable data section.
+    Data(Vec<u8>),
+    /// The bytes of `.rodata`, which the loader may change before it freezes them.
+    ReadOnly(Vec<u8>),
+    /// A `.kconfig` section of this many bytes, filled from the kernel's configuration at load time.
+    Kconfig(u32),
+    /// A `struct_ops` map's bytes.
+    StructOps(Vec<u8>),
+    /// Entries of a prog array or a map of maps, as libbpf's `values` initialize them.
+    Slots(Vec<(u32, MapSlot)>),
+}
+
+/// An initial entry of a prog array or a map of maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MapSlot {
+    /// A program's entry function.
+    Function(FunctionId),
+    /// A map.
+    Map(MapId),
+}
+
+/// A symbol that the loader resolves.
+#[derive(Clone, Debug)]
+pub struct Extern {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: ExternKind,
+    /// Weak: may stay unresolved, and is then zero.
+    pub weak: bool,
+    /// BTF id of the declaration in the object's BTF, 0 when unknown.
+    pub btf_id: u32,
+}
+
+/// What an extern is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExternKind {
+    /// A kernel function.
+    Kfunc,
+    /// A kernel variable with a type (`__ksym`).
+    TypedKsym,
+    /// A kernel symbol's address only.
+    Ksym,
+    /// A value in `.kconfig`, at this offset of that map.
+    Kconfig {
+        /// The map.
+        map: MapId,
+        /// Bytes into it.
+        offset: u32,
+    },
+}
+
+/// A `line_info` record's meaning.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceLine {
+    /// The source file's name, as the compiler recorded it.
+    pub file: String,
+    /// 1-based line.
+    pub line: u32,
+    /// 1-based column.
+    pub column: u32,
+    /// The line's text, where recorded.
+    pub text: String,
+    /// Offset of the file name in the BTF string table, for writing it back.
+    pub file_offset: u32,
+    /// Offset of the text in the BTF string table, for writing it back.
+    pub text_offset: u32,
+}
+
+/// A CO-RE relocation record (kernel `include/uapi/linux/bpf.h`, `struct bpf_core_relo`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CoreRelocation {
+    /// BTF id of the root type, in the object's BTF.
+    pub type_id: u32,
+    /// The access string, such as `0:1:2`.
+    pub access: String,
+    /// Offset of the access string in the BTF string table, for writing it back.
+    pub access_offset: u32,
+    /// The kind: `enum bpf_core_relo_kind`.
+    pub kind: u32,
+}
+
+impl Object {
+    /// A fresh instruction id.
+    pub fn fresh_insn(&mut self) -> InsnId {
+        let id = InsnId(self.next_insn);
+        self.next_insn += 1;
+        id
+    }
+
+    /// A new node with a fresh id, without debug info.
+    pub fn new_node(&mut self, insn: Insn, reference: Reference) -> Node {
+        Node { id: self.fresh_insn(), insn, reference, line: None, core: None }
+    }
+
+    /// The function.
+    pub fn function(&self, id: FunctionId) -> &Function {
+        &self.functions[id.index()]
+    }
+
+    /// The map.
+    pub fn map(&self, id: MapId) -> &Map {
+        &self.maps[id.index()]
+    }
+
+    /// The source line of a node.
+    pub fn line(&self, node: &Node) -> Option<&SourceLine> {
+        self.lines.get(node.line?.index())
+    }
+
+    /// The program by name.
+    pub fn program(&self, name: &str) -> Option<&Program> {
+        self.programs.iter().find(|program| program.name == name)
+    }
+
+    /// The functions that a run beginning in `entry` may reach by calls and callbacks, `entry` first, the others in
+    /// the order in which libbpf appends them (first use, depth first).
+    pub fn reachable_functions(&self, entry: FunctionId) -> Vec<FunctionId> {
+        let mut seen = BTreeSet::new();
+        let mut order = Vec::new();
+        let mut pending = vec![entry];
+        while let Some(id) = pending.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            order.push(id);
+            let nodes = self.functions.get(id.index()).map_or(&[][..], |function| &function.nodes);
+            pending.extend(nodes.iter().rev().filter_map(|node| match node.reference {
+                Reference::Function(callee) => Some(callee),
+                _ => None,
+            }));
+        }
+        order
+    }
+
+    /// Slots of a program with all its subprograms, as the kernel counts them.
+    pub fn program_slots(&self, program: &Program) -> u32 {
+        self.reachable_functions(program.entry).iter().map(|id| self.function(*id).slots()).sum()
+    }
+}
+
+impl Function {
+    /// Slots it takes.
+    pub fn slots(&self) -> u32 {
+        self.nodes.iter().map(|node| node.insn.slots()).sum()
+    }
+
+    /// The position of an instruction.
+    pub fn position(&self, id: InsnId) -> Option<usize> {
+        self.nodes.iter().position(|node| node.id == id)
+    }
+}
+
+impl Node {
+    /// The branch target, if it is a branch.
+    pub fn target(&self) -> Option<InsnId> {
+        match self.reference {
+            Reference::Branch(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The subprogram it calls, if it does.
+    pub fn callee(&self) -> Option<FunctionId> {
+        match (self.insn, self.reference) {
+            (Insn::Call(CallTarget::Subprogram(_)), Reference::Function(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// The helper it calls, if it does.
+    pub fn helper(&self) -> Option<u32> {
+        match self.insn {
+            Insn::Call(CallTarget::Helper(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// A `ld_imm64` of an address that `reference` gives; the encoded value is zero.
+    pub fn address_load(dst: Reg) -> Insn {
+        Insn::LoadImm64 { dst, imm: Imm64::Value(0) }
+    }
+}
