@@ -22,21 +22,20 @@
 //! assert!(!redirect_map.allowed_in(ProgramType::SchedCls));
 //! ```
 
-mod build;
 mod cgroup;
 mod dynptr;
-mod groups;
 mod kernel_data;
 mod maps;
 mod packet;
 mod prototype;
+mod row;
 mod socket;
 mod tracing;
 mod tunnel;
 mod xdp;
 
 use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
-pub use prototype::{ArgKind, Dynptr, Memory, Prototype, ReturnKind, Variant};
+pub use prototype::{ArgKind, DynptrUse, Memory, Prototype, ReturnKind, Variant};
 
 /// One helper function of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -117,8 +116,12 @@ impl Helper {
 
     /// Whether programs of this type may call it at this attach type.
     pub fn allowed_at(&self, program_type: ProgramType, attach: AttachType) -> bool {
-        let named = self.attach_rules.iter().find(|(ruled, _)| *ruled == program_type);
-        self.allowed_in(program_type) && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
+        let named = self
+            .attach_rules
+            .iter()
+            .find(|(ruled, _)| *ruled == program_type);
+        self.allowed_in(program_type)
+            && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
     }
 
     /// The prototype that holds in programs of this type.
@@ -155,7 +158,10 @@ const fn index_by_id() -> [Option<&'static Helper>; HELPER_COUNT] {
         let mut row = 0;
         while row < TABLES[table].len() {
             let helper = &TABLES[table][row];
-            assert!(index[helper.id as usize].is_none(), "two helpers have the same number");
+            assert!(
+                index[helper.id as usize].is_none(),
+                "two helpers have the same number"
+            );
             index[helper.id as usize] = Some(helper);
             row += 1;
         }

@@ -81,7 +81,7 @@ pub enum ArgKind {
     /// A record reserved in a ring buffer; the call takes it over.
     ReleasedRingBufferMemory,
     /// A dynptr on the stack.
-    Dynptr(Dynptr),
+    Dynptr(DynptrUse),
     /// A function of this program, as `ld_imm64` loads it.
     Callback,
     /// A NUL-terminated constant in a read-only map, its offset known.
@@ -93,34 +93,44 @@ pub enum ArgKind {
 pub struct Memory {
     /// The helper reads it: every byte must be initialised (on the stack).
     pub reads: bool,
-    /// The helper may write it. Where `checked_for_write` is false the kernel still only checks reading.
+    /// The helper writes it: it must be writable. (Kernels before 6.12 did not ask that everywhere.)
     pub writes: bool,
-    /// The verifier asks that it may be written.
-    pub checked_for_write: bool,
     /// The constant 0 may be passed (with size 0, where a size follows).
     pub nullable: bool,
 }
 
 impl Memory {
     /// Read only.
-    pub const READ: Memory = Memory { reads: true, writes: false, checked_for_write: false, nullable: false };
+    pub const READ: Memory = Memory {
+        reads: true,
+        writes: false,
+        nullable: false,
+    };
     /// Filled by the helper; need not be initialised.
-    pub const WRITE_UNINIT: Memory = Memory { reads: false, writes: true, checked_for_write: true, nullable: false };
+    pub const WRITE_UNINIT: Memory = Memory {
+        reads: false,
+        writes: true,
+        nullable: false,
+    };
     /// Initialised, read, and written back.
-    pub const READ_WRITE: Memory = Memory { reads: true, writes: true, checked_for_write: true, nullable: false };
-    /// Initialised, and perhaps written although the verifier asks only for reading.
-    pub const READ_UNMARKED_WRITE: Memory =
-        Memory { reads: true, writes: true, checked_for_write: false, nullable: false };
+    pub const READ_WRITE: Memory = Memory {
+        reads: true,
+        writes: true,
+        nullable: false,
+    };
 
     /// The same, or the constant 0.
     pub const fn or_null(self) -> Memory {
-        Memory { nullable: true, ..self }
+        Memory {
+            nullable: true,
+            ..self
+        }
     }
 }
 
 /// Which dynptr an argument must be, and what the call does with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dynptr {
+pub enum DynptrUse {
     /// An initialised dynptr of any kind.
     Any,
     /// 16 bytes of stack that become a dynptr over local memory.
@@ -197,7 +207,13 @@ pub struct Variant {
 impl Prototype {
     /// A prototype with no flags.
     pub const fn new(args: &'static [ArgKind], returns: ReturnKind) -> Self {
-        Self { args, returns, gpl_only: false, packet_memory: false, might_sleep: false }
+        Self {
+            args,
+            returns,
+            gpl_only: false,
+            packet_memory: false,
+            might_sleep: false,
+        }
     }
 
     /// The argument whose reference the call gives up, if any (counted from 0).
@@ -214,7 +230,7 @@ impl ArgKind {
             ArgKind::ReleasedBtfSockCommon
                 | ArgKind::ReleasedBtfIdOrNull
                 | ArgKind::ReleasedRingBufferMemory
-                | ArgKind::Dynptr(Dynptr::ReleasesRingBuffer)
+                | ArgKind::Dynptr(DynptrUse::ReleasesRingBuffer)
         )
     }
 
@@ -223,7 +239,7 @@ impl ArgKind {
         match self {
             ArgKind::UninitMapValue => true,
             ArgKind::Memory(memory) | ArgKind::FixedMemory { memory, .. } => memory.writes,
-            ArgKind::Dynptr(Dynptr::MakesLocal | Dynptr::MakesRingBuffer) => true,
+            ArgKind::Dynptr(DynptrUse::MakesLocal | DynptrUse::MakesRingBuffer) => true,
             _ => false,
         }
     }
@@ -231,7 +247,10 @@ impl ArgKind {
     /// Whether the helper reads memory behind the argument.
     pub const fn reads_memory(self) -> bool {
         match self {
-            ArgKind::MapKey | ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::ConstString => true,
+            ArgKind::MapKey
+            | ArgKind::MapValue
+            | ArgKind::MapValueOrNull
+            | ArgKind::ConstString => true,
             ArgKind::Memory(memory) | ArgKind::FixedMemory { memory, .. } => memory.reads,
             _ => false,
         }

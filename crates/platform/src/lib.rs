@@ -1,0 +1,45 @@
+//! What a BPF program may touch, as data.
+//!
+//! A verifier, an optimizer and a runtime all ask the same questions: which helpers may this program call, what do
+//! they take and give, what is at offset 76 of its context, what may it return? The answers are facts about a kernel,
+//! not logic, so they are kept here as flat tables, one row each, with the kernel version that brought each one:
+//!
+//! ```text
+//!   ProgramType --+-- context()      -> ContextLayout -- access(offset, width, write) -> FieldAccess
+//!                 +-- return_rule()  -> ReturnRule
+//!                 +-- packet_access()
+//!   Helper -------+-- prototype_for(ProgramType) -> arguments, result, flags
+//!                 +-- allowed_in(ProgramType)
+//!   MapType ------+-- rules on key, value and entries; which helpers take it
+//!   section_program_type("xdp/foo") -> SectionRule
+//! ```
+//!
+//! The tables describe Linux 6.18 and are held to what a running 6.18 answers (`tests/kernel.rs`).
+
+#![forbid(unsafe_code)]
+
+mod attach_type;
+mod context;
+mod helper;
+mod kind;
+pub mod limits;
+mod map_type;
+mod program_type;
+mod return_rule;
+mod section;
+mod version;
+
+pub use attach_type::{AttachType, AttachTypes};
+pub use context::{
+    ContextError, ContextLayout, FLOW_KEYS, Field, FieldAccess, FieldValue, ObjectLayout,
+    Permission, SOCK_COMMON, SOCKET, TCP_SOCKET,
+};
+pub use helper::{
+    ArgKind, Capability, DynptrUse, Effect, HELPER_COUNT, Helper, Memory, Prototype, ReturnKind,
+    Variant,
+};
+pub use map_type::{MapRules, MapType, MapTypes, SizeRule};
+pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};
+pub use return_rule::{ReturnRule, TC_ACTIONS, XDP_ACTIONS, action_name};
+pub use section::{SectionRule, section_program_type};
+pub use version::KernelVersion;

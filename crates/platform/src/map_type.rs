@@ -1,0 +1,429 @@
+//! Map types: how keys and values are sized, what a lookup gives, and which helpers take the map.
+//!
+//! ```
+//! use kiln_platform::{Helper, MapType};
+//! let redirect_map = Helper::by_name("redirect_map").unwrap();
+//! assert!(MapType::Devmap.allows_helper(redirect_map));
+//! assert!(!MapType::Hash.allows_helper(redirect_map));
+//! assert!(MapType::Array.check_sizes(4, 16, 1).is_ok());
+//! assert!(MapType::Array.check_sizes(8, 16, 1).is_err());
+//! ```
+
+use crate::Helper;
+use crate::kind::kernel_enum;
+use crate::limits::MAX_KEY_BYTES;
+
+kernel_enum! {
+    /// What kind of map this is (`enum bpf_map_type`).
+    enum MapType, set MapTypes;
+    Hash = 1, "hash", "BPF_MAP_TYPE_HASH", (3, 19);
+    Array = 2, "array", "BPF_MAP_TYPE_ARRAY", (3, 19);
+    ProgArray = 3, "prog_array", "BPF_MAP_TYPE_PROG_ARRAY", (4, 2);
+    PerfEventArray = 4, "perf_event_array", "BPF_MAP_TYPE_PERF_EVENT_ARRAY", (4, 3);
+    PercpuHash = 5, "percpu_hash", "BPF_MAP_TYPE_PERCPU_HASH", (4, 6);
+    PercpuArray = 6, "percpu_array", "BPF_MAP_TYPE_PERCPU_ARRAY", (4, 6);
+    StackTrace = 7, "stack_trace", "BPF_MAP_TYPE_STACK_TRACE", (4, 6);
+    CgroupArray = 8, "cgroup_array", "BPF_MAP_TYPE_CGROUP_ARRAY", (4, 8);
+    LruHash = 9, "lru_hash", "BPF_MAP_TYPE_LRU_HASH", (4, 10);
+    LruPercpuHash = 10, "lru_percpu_hash", "BPF_MAP_TYPE_LRU_PERCPU_HASH", (4, 10);
+    LpmTrie = 11, "lpm_trie", "BPF_MAP_TYPE_LPM_TRIE", (4, 11);
+    ArrayOfMaps = 12, "array_of_maps", "BPF_MAP_TYPE_ARRAY_OF_MAPS", (4, 12);
+    HashOfMaps = 13, "hash_of_maps", "BPF_MAP_TYPE_HASH_OF_MAPS", (4, 12);
+    Devmap = 14, "devmap", "BPF_MAP_TYPE_DEVMAP", (4, 14);
+    Sockmap = 15, "sockmap", "BPF_MAP_TYPE_SOCKMAP", (4, 14);
+    Cpumap = 16, "cpumap", "BPF_MAP_TYPE_CPUMAP", (4, 15);
+    Xskmap = 17, "xskmap", "BPF_MAP_TYPE_XSKMAP", (4, 18);
+    Sockhash = 18, "sockhash", "BPF_MAP_TYPE_SOCKHASH", (4, 18);
+    CgroupStorage = 19, "cgroup_storage", "BPF_MAP_TYPE_CGROUP_STORAGE", (4, 19);
+    ReuseportSockarray = 20, "reuseport_sockarray", "BPF_MAP_TYPE_REUSEPORT_SOCKARRAY", (4, 19);
+    PercpuCgroupStorage = 21, "percpu_cgroup_storage", "BPF_MAP_TYPE_PERCPU_CGROUP_STORAGE", (4, 20);
+    Queue = 22, "queue", "BPF_MAP_TYPE_QUEUE", (4, 20);
+    Stack = 23, "stack", "BPF_MAP_TYPE_STACK", (4, 20);
+    SkStorage = 24, "sk_storage", "BPF_MAP_TYPE_SK_STORAGE", (5, 2);
+    DevmapHash = 25, "devmap_hash", "BPF_MAP_TYPE_DEVMAP_HASH", (5, 4);
+    StructOps = 26, "struct_ops", "BPF_MAP_TYPE_STRUCT_OPS", (5, 6);
+    Ringbuf = 27, "ringbuf", "BPF_MAP_TYPE_RINGBUF", (5, 8);
+    InodeStorage = 28, "inode_storage", "BPF_MAP_TYPE_INODE_STORAGE", (5, 10);
+    TaskStorage = 29, "task_storage", "BPF_MAP_TYPE_TASK_STORAGE", (5, 11);
+    BloomFilter = 30, "bloom_filter", "BPF_MAP_TYPE_BLOOM_FILTER", (5, 16);
+    UserRingbuf = 31, "user_ringbuf", "BPF_MAP_TYPE_USER_RINGBUF", (6, 1);
+    CgrpStorage = 32, "cgrp_storage", "BPF_MAP_TYPE_CGRP_STORAGE", (6, 2);
+    Arena = 33, "arena", "BPF_MAP_TYPE_ARENA", (6, 9);
+}
+
+/// What a size (of a key, a value, or the number of entries) must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeRule {
+    /// Exactly this.
+    Exactly(u32),
+    /// One of these.
+    OneOf(&'static [u32]),
+    /// From the first to the second, both included.
+    Between(u32, u32),
+    /// From the first to the second, and a multiple of the third.
+    MultipleBetween(u32, u32, u32),
+    /// A power of two, and a multiple of the page size.
+    PowerOfTwoPages,
+}
+
+impl SizeRule {
+    /// Whether the size follows the rule.
+    pub fn allows(self, size: u32) -> bool {
+        match self {
+            SizeRule::Exactly(only) => size == only,
+            SizeRule::OneOf(sizes) => sizes.contains(&size),
+            SizeRule::Between(low, high) => (low..=high).contains(&size),
+            SizeRule::MultipleBetween(low, high, unit) => {
+                (low..=high).contains(&size) && size % unit == 0
+            }
+            SizeRule::PowerOfTwoPages => size.is_power_of_two() && size % 4096 == 0,
+        }
+    }
+}
+
+/// What `map_lookup_elem` in a program gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Lookup {
+    /// The map has no lookup from programs.
+    None,
+    /// A pointer to the value, which may be read and written (and whose address stays good for the whole run).
+    Value,
+    /// The value, for reading only, as the kernel's view of an entry.
+    ReadOnlyValue,
+    /// An inner map.
+    InnerMap,
+    /// A socket, as a reference to release.
+    Socket,
+    /// An `AF_XDP` socket.
+    XdpSocket,
+}
+
+/// The rules of one map type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRules {
+    /// Bytes of a key.
+    pub key: SizeRule,
+    /// Bytes of a value.
+    pub value: SizeRule,
+    /// `max_entries`.
+    pub entries: SizeRule,
+    /// Each CPU has values of its own.
+    pub per_cpu: bool,
+    /// Keys are indices below `max_entries`, every value exists from the start, and none can be deleted.
+    pub indexed: bool,
+    /// What a lookup in a program gives.
+    pub lookup: Lookup,
+    /// The helpers that take it; `None` means all that take maps and are not kept to other types.
+    pub helpers: Option<&'static [&'static str]>,
+}
+
+const MAX: u32 = u32::MAX;
+const ANY_KEY: SizeRule = SizeRule::Between(1, MAX_KEY_BYTES);
+const ANY_VALUE: SizeRule = SizeRule::Between(1, MAX);
+const SOME: SizeRule = SizeRule::Between(1, MAX);
+const FOUR: SizeRule = SizeRule::Exactly(4);
+const NOTHING: SizeRule = SizeRule::Exactly(0);
+/// The largest value of storage attached to sockets, tasks, inodes and cgroups.
+const LOCAL_STORAGE_VALUE: SizeRule = SizeRule::Between(1, 65_176);
+
+const fn rules(key: SizeRule, value: SizeRule, entries: SizeRule, lookup: Lookup) -> MapRules {
+    MapRules {
+        key,
+        value,
+        entries,
+        per_cpu: false,
+        indexed: false,
+        lookup,
+        helpers: None,
+    }
+}
+
+impl MapRules {
+    const fn per_cpu(mut self) -> Self {
+        self.per_cpu = true;
+        self
+    }
+
+    const fn indexed(mut self) -> Self {
+        self.indexed = true;
+        self
+    }
+
+    const fn only(mut self, helpers: &'static [&'static str]) -> Self {
+        self.helpers = Some(helpers);
+        self
+    }
+}
+
+/// A way a map's sizes break its type's rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeError {
+    /// The key's size.
+    Key(SizeRule),
+    /// The value's size.
+    Value(SizeRule),
+    /// The number of entries.
+    Entries(SizeRule),
+}
+
+impl MapType {
+    /// The rules of this type.
+    pub const fn rules(self) -> MapRules {
+        use Lookup::{InnerMap, None as NoLookup, ReadOnlyValue, Socket, Value, XdpSocket};
+        match self {
+            MapType::Hash | MapType::LruHash => rules(ANY_KEY, ANY_VALUE, SOME, Value),
+            MapType::PercpuHash | MapType::LruPercpuHash => {
+                rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu()
+            }
+            MapType::Array => rules(FOUR, ANY_VALUE, SOME, Value).indexed(),
+            MapType::PercpuArray => rules(FOUR, SizeRule::Between(1, 32_768), SOME, Value)
+                .indexed()
+                .per_cpu(),
+            MapType::LpmTrie => rules(SizeRule::Between(5, 260), ANY_VALUE, SOME, Value),
+            MapType::ProgArray => rules(FOUR, FOUR, SOME, NoLookup)
+                .indexed()
+                .only(&["tail_call"]),
+            MapType::PerfEventArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&[
+                "perf_event_read",
+                "perf_event_output",
+                "perf_event_read_value",
+                "skb_output",
+                "xdp_output",
+            ]),
+            MapType::StackTrace => rules(
+                FOUR,
+                SizeRule::MultipleBetween(8, 8 * 1024, 8),
+                SOME,
+                NoLookup,
+            )
+            .only(&["get_stackid"]),
+            MapType::CgroupArray => rules(FOUR, FOUR, SOME, NoLookup)
+                .indexed()
+                .only(&["skb_under_cgroup", "current_task_under_cgroup"]),
+            MapType::ArrayOfMaps => rules(FOUR, FOUR, SOME, InnerMap)
+                .indexed()
+                .only(&["map_lookup_elem"]),
+            MapType::HashOfMaps => rules(ANY_KEY, FOUR, SOME, InnerMap).only(&["map_lookup_elem"]),
+            MapType::Devmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue)
+                .indexed()
+                .only(&["redirect_map", "map_lookup_elem"]),
+            MapType::DevmapHash => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue)
+                .only(&["redirect_map", "map_lookup_elem"]),
+            MapType::Cpumap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup)
+                .indexed()
+                .only(&["redirect_map"]),
+            MapType::Xskmap => rules(FOUR, FOUR, SOME, XdpSocket)
+                .indexed()
+                .only(&["redirect_map", "map_lookup_elem"]),
+            MapType::Sockmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, Socket)
+                .indexed()
+                .only(SOCKMAP_HELPERS),
+            MapType::Sockhash => {
+                rules(ANY_KEY, SizeRule::OneOf(&[4, 8]), SOME, Socket).only(SOCKHASH_HELPERS)
+            }
+            MapType::CgroupStorage => rules(
+                SizeRule::OneOf(&[8, 16]),
+                SizeRule::Between(1, 65_176),
+                NOTHING,
+                NoLookup,
+            )
+            .only(&["get_local_storage"]),
+            MapType::PercpuCgroupStorage => rules(
+                SizeRule::OneOf(&[8, 16]),
+                SizeRule::Between(1, 32_768),
+                NOTHING,
+                NoLookup,
+            )
+            .per_cpu()
+            .only(&["get_local_storage"]),
+            MapType::ReuseportSockarray => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup)
+                .indexed()
+                .only(&["sk_select_reuseport"]),
+            MapType::Queue | MapType::Stack => rules(NOTHING, ANY_VALUE, SOME, NoLookup).only(&[
+                "map_peek_elem",
+                "map_pop_elem",
+                "map_push_elem",
+            ]),
+            MapType::SkStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
+                "sk_storage_get",
+                "sk_storage_delete",
+                "kptr_xchg",
+            ]),
+            MapType::InodeStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
+                "inode_storage_get",
+                "inode_storage_delete",
+                "kptr_xchg",
+            ]),
+            MapType::TaskStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
+                "task_storage_get",
+                "task_storage_delete",
+                "kptr_xchg",
+            ]),
+            MapType::CgrpStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
+                "cgrp_storage_get",
+                "cgrp_storage_delete",
+                "kptr_xchg",
+            ]),
+            MapType::StructOps => rules(FOUR, ANY_VALUE, SizeRule::Exactly(1), NoLookup),
+            MapType::Ringbuf => {
+                rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup).only(&[
+                    "ringbuf_output",
+                    "ringbuf_reserve",
+                    "ringbuf_query",
+                    "ringbuf_reserve_dynptr",
+                    "ringbuf_submit_dynptr",
+                    "ringbuf_discard_dynptr",
+                ])
+            }
+            MapType::UserRingbuf => rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup)
+                .only(&["user_ringbuf_drain"]),
+            MapType::BloomFilter => {
+                rules(NOTHING, ANY_VALUE, SOME, NoLookup).only(&["map_peek_elem", "map_push_elem"])
+            }
+            MapType::Arena => rules(NOTHING, NOTHING, SOME, NoLookup).only(&[]),
+        }
+    }
+
+    /// Whether a helper that takes a map takes one of this type. Says nothing of helpers that take none.
+    pub fn allows_helper(self, helper: &Helper) -> bool {
+        let from_map = self
+            .rules()
+            .helpers
+            .is_none_or(|names| names.contains(&helper.name));
+        let kept_to = HELPERS_KEPT_TO_TYPES
+            .iter()
+            .find(|(names, _)| names.contains(&helper.name));
+        from_map && kept_to.is_none_or(|(_, types)| types.contains(self))
+    }
+
+    /// Whether a map of this type may have these sizes.
+    pub fn check_sizes(self, key: u32, value: u32, entries: u32) -> Result<(), SizeError> {
+        let rules = self.rules();
+        if !rules.key.allows(key) {
+            return Err(SizeError::Key(rules.key));
+        }
+        if !rules.value.allows(value) {
+            return Err(SizeError::Value(rules.value));
+        }
+        if !rules.entries.allows(entries) {
+            return Err(SizeError::Entries(rules.entries));
+        }
+        Ok(())
+    }
+}
+
+const SOCKMAP_HELPERS: &[&str] = &[
+    "sk_redirect_map",
+    "sock_map_update",
+    "msg_redirect_map",
+    "sk_select_reuseport",
+    "map_lookup_elem",
+    "map_update_elem",
+    "map_delete_elem",
+];
+
+const SOCKHASH_HELPERS: &[&str] = &[
+    "sk_redirect_hash",
+    "sock_hash_update",
+    "msg_redirect_hash",
+    "sk_select_reuseport",
+    "map_lookup_elem",
+    "map_update_elem",
+    "map_delete_elem",
+];
+
+/// Helpers that take maps of certain types only, from the helper's side.
+const HELPERS_KEPT_TO_TYPES: &[(&[&str], MapTypes)] = &[
+    (&["tail_call"], MapTypes::of(&[MapType::ProgArray])),
+    (
+        &[
+            "perf_event_read",
+            "perf_event_output",
+            "perf_event_read_value",
+            "skb_output",
+            "xdp_output",
+        ],
+        MapTypes::of(&[MapType::PerfEventArray]),
+    ),
+    (
+        &[
+            "ringbuf_output",
+            "ringbuf_reserve",
+            "ringbuf_query",
+            "ringbuf_reserve_dynptr",
+            "ringbuf_submit_dynptr",
+            "ringbuf_discard_dynptr",
+        ],
+        MapTypes::of(&[MapType::Ringbuf]),
+    ),
+    (
+        &["user_ringbuf_drain"],
+        MapTypes::of(&[MapType::UserRingbuf]),
+    ),
+    (&["get_stackid"], MapTypes::of(&[MapType::StackTrace])),
+    (
+        &["skb_under_cgroup", "current_task_under_cgroup"],
+        MapTypes::of(&[MapType::CgroupArray]),
+    ),
+    (
+        &["redirect_map"],
+        MapTypes::of(&[
+            MapType::Devmap,
+            MapType::DevmapHash,
+            MapType::Cpumap,
+            MapType::Xskmap,
+        ]),
+    ),
+    (
+        &["sk_redirect_map", "msg_redirect_map", "sock_map_update"],
+        MapTypes::of(&[MapType::Sockmap]),
+    ),
+    (
+        &["sk_redirect_hash", "msg_redirect_hash", "sock_hash_update"],
+        MapTypes::of(&[MapType::Sockhash]),
+    ),
+    (
+        &["get_local_storage"],
+        MapTypes::of(&[MapType::CgroupStorage, MapType::PercpuCgroupStorage]),
+    ),
+    (
+        &["sk_select_reuseport"],
+        MapTypes::of(&[
+            MapType::ReuseportSockarray,
+            MapType::Sockmap,
+            MapType::Sockhash,
+        ]),
+    ),
+    (
+        &["map_pop_elem"],
+        MapTypes::of(&[MapType::Queue, MapType::Stack]),
+    ),
+    (
+        &["map_peek_elem", "map_push_elem"],
+        MapTypes::of(&[MapType::Queue, MapType::Stack, MapType::BloomFilter]),
+    ),
+    (
+        &["map_lookup_percpu_elem"],
+        MapTypes::of(&[
+            MapType::PercpuArray,
+            MapType::PercpuHash,
+            MapType::LruPercpuHash,
+        ]),
+    ),
+    (
+        &["sk_storage_get", "sk_storage_delete"],
+        MapTypes::of(&[MapType::SkStorage]),
+    ),
+    (
+        &["inode_storage_get", "inode_storage_delete"],
+        MapTypes::of(&[MapType::InodeStorage]),
+    ),
+    (
+        &["task_storage_get", "task_storage_delete"],
+        MapTypes::of(&[MapType::TaskStorage]),
+    ),
+    (
+        &["cgrp_storage_get", "cgrp_storage_delete"],
+        MapTypes::of(&[MapType::CgrpStorage]),
+    ),
+];
