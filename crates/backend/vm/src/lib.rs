@@ -1,1 +1,4 @@
-//! (written next)
+//! The embedded VM: runs verified programs where there is no kernel to run them, or no need for it.
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod exec;

@@ -1,0 +1,126 @@
+//! Machine code made runnable.
+//!
+//! Code is written into a private mapping, which is then made executable and never writable again (W^X):
+//!
+//! ```text
+//!   mmap(read+write) --copy code--> mprotect(read+execute) --call--> ... --drop--> munmap
+//! ```
+//!
+//! The processor enters the code as `extern "sysv64" fn(context: u64, runtime: *mut Runtime) -> u64`.
+
+use std::io;
+use std::ptr::NonNull;
+
+/// Machine code in executable memory. Dropping it unmaps the memory.
+#[derive(Debug)]
+pub struct Program {
+    start: NonNull<u8>,
+    mapped_bytes: usize,
+    code_bytes: usize,
+}
+
+// SAFETY: the mapping is owned by this value alone and is never written after `new`; any thread may read, run or
+// unmap it.
+unsafe impl Send for Program {}
+// SAFETY: as above: shared use only reads.
+unsafe impl Sync for Program {}
+
+impl Program {
+    /// Copies position-independent code whose entry is its first byte into executable memory.
+    ///
+    /// # Errors
+    /// What `mmap` or `mprotect` reports; empty code is [`io::ErrorKind::InvalidInput`].
+    pub fn new(code: &[u8]) -> io::Result<Program> {
+        if code.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no machine code"));
+        }
+        let start = map_writable(code.len())?;
+        let program = Program { start, mapped_bytes: code.len(), code_bytes: code.len() };
+        // SAFETY: `start` begins a fresh mapping of at least `code.len()` writable bytes, which nothing else refers
+        // to, so the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start.as_ptr(), code.len()) };
+        // SAFETY: the range is the mapping just made; no reference into it exists.
+        let result = unsafe {
+            libc::mprotect(start.as_ptr().cast(), program.mapped_bytes, libc::PROT_READ | libc::PROT_EXEC)
+        };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(program)
+    }
+
+    /// The address of the code's first byte.
+    pub fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// Bytes of code.
+    pub fn len(&self) -> usize {
+        self.code_bytes
+    }
+
+    /// Never: empty code is refused.
+    pub fn is_empty(&self) -> bool {
+        self.code_bytes == 0
+    }
+
+    /// Runs the code from its first byte with R1 = `context`; returns R0. `runtime` is what the code was compiled
+    /// against: its first field is the JIT's runtime block.
+    ///
+    /// The code must come from the JIT and its program from the verifier: this is the one place where that matters.
+    #[cfg(target_arch = "x86_64")]
+    pub fn call<R>(&self, context: u64, runtime: &mut R) -> u64 {
+        // SAFETY: the mapping is executable and lives as long as `self`; the JIT's entry has this signature, keeps
+        // the callee-saved registers of the System V convention, and touches only what the verified program may.
+        unsafe {
+            let entry: extern "sysv64" fn(u64, *mut R) -> u64 = std::mem::transmute(self.start.as_ptr());
+            entry(context, runtime)
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the range is the mapping that `new` made, and nothing runs it any more: `call` borrows `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
+    }
+}
+
+fn map_writable(bytes: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
+    let address = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_runs_with_its_arguments() {
+        // lea rax, [rdi + 1]; add qword [rsi], 5; ret
+        let code = [0x48, 0x8d, 0x47, 0x01, 0x48, 0x83, 0x06, 0x05, 0xc3];
+        let program = Program::new(&code).expect("executable memory");
+        let mut runtime = 7u64;
+        assert_eq!(program.call(41, &mut runtime), 42);
+        assert_eq!(runtime, 12);
+        assert_eq!(program.len(), code.len());
+    }
+
+    #[test]
+    fn empty_code_is_refused() {
+        assert_eq!(Program::new(&[]).expect_err("nothing to run").kind(), io::ErrorKind::InvalidInput);
+    }
+}
