@@ -1,1 +1,50 @@
-//! (written next)
+//! Linux through `bpf(2)`: the kernel's own verdict, test runs, attachment and maps.
+//!
+//! Two ways lead to the kernel, for two kinds of input:
+//!
+//! ```text
+//!   an ELF object, as users load it:   ObjectFile::open -> load (libbpf: CO-RE, BTF, maps)  -> LoadedObject
+//!   an IR object, as a test writes it: load_image(&Object, &Program) (raw BPF_PROG_LOAD)    -> LoadedImage
+//! ```
+//!
+//! Both give a [`Prog`], which can be test-run, attached and asked for its statistics. libbpf does the ELF side,
+//! because it is the judge: an object is a drop-in when libbpf and the kernel say so. Nothing is ever pinned, and
+//! everything is unloaded when its owner is dropped. [`available`] says beforehand, in a sentence, whether and why not.
+//!
+//! This crate and the VM are the only ones with `unsafe`: here for the calls into libbpf.
+
+pub mod attach;
+pub mod elf;
+pub mod error;
+pub mod image;
+pub mod log;
+pub mod map;
+pub mod prog;
+
+pub use attach::Link;
+pub use elf::{LoadFailure, LoadedObject, ObjectFile, ProgramLog};
+pub use error::Error;
+pub use image::{LoadedImage, load_image};
+pub use map::MapHandle;
+pub use prog::{Prog, ProgInfo, TestInput, TestOutput};
+
+/// Whether this process may load programs: tries the smallest possible one (`r0 = 0; exit`, a socket filter).
+///
+/// # Errors
+/// [`Error::Os`] with the call, the reason and what to do about it.
+pub fn available() -> Result<(), Error> {
+    image::load_slots(
+        "kiln_probe",
+        kiln_platform::ProgramType::SocketFilter,
+        None,
+        0,
+        "GPL",
+        &kiln_isa::encoding::encode_all(&[
+            kiln_isa::Insn::mov_imm(kiln_isa::Reg::R0, 0),
+            kiln_isa::Insn::Exit,
+        ]),
+        0,
+    )
+    .map(drop)
+    .map_err(|failure| failure.error)
+}

@@ -1,0 +1,332 @@
+//! Objects as users load them: through libbpf.
+//!
+//! An [`ObjectFile`] is opened from bytes, adjusted (which programs, of which type), and loaded. Pinning is switched
+//! off whatever the object asks for, so that a check never leaves anything behind. The verifier's log of each program
+//! is kept in full.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use kiln_platform::{AttachType, ProgramType};
+
+use crate::error::{Error, c_string, check, check_pointer};
+use crate::log;
+use crate::map::MapHandle;
+use crate::prog::Prog;
+
+/// A verifier's log.
+#[derive(Clone, Debug)]
+pub struct ProgramLog {
+    /// Which program.
+    pub program: String,
+    /// What the kernel's verifier printed, empty when it printed nothing.
+    pub log: String,
+}
+
+/// Why an object or program did not load.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct LoadFailure {
+    /// The failed call.
+    pub error: Error,
+    /// The verifier's logs of the programs tried.
+    pub logs: Vec<ProgramLog>,
+    /// What libbpf said, a line each.
+    pub messages: String,
+}
+
+impl From<Error> for LoadFailure {
+    fn from(error: Error) -> LoadFailure {
+        LoadFailure { error, logs: Vec::new(), messages: String::new() }
+    }
+}
+
+impl LoadFailure {
+    /// The line of the verifier's log that gives the reason: the last that is not statistics.
+    pub fn reason(&self) -> Option<&str> {
+        let statistics = ["processed ", "verification time", "stack depth", "max_states"];
+        let lines = self.logs.iter().rev().flat_map(|log| log.log.lines().rev());
+        let mut lines = lines.map(str::trim).filter(|line| !line.is_empty());
+        lines.find(|line| !statistics.iter().any(|word| line.starts_with(word)))
+    }
+}
+
+/// An object opened by libbpf, not loaded yet.
+pub struct ObjectFile {
+    pointer: NonNull<libbpf_sys::bpf_object>,
+}
+
+/// A program of an opened object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramEntry {
+    /// Its name.
+    pub name: String,
+    /// Its section.
+    pub section: String,
+    /// Its type number as libbpf found it, 0 when the section name says nothing.
+    pub program_type: u32,
+    /// Whether it is loaded unless told otherwise.
+    pub autoload: bool,
+    /// Slots, with the subprograms it will get.
+    pub slots: usize,
+}
+
+/// Bytes kept of each verifier log.
+const LOG_BYTES: usize = 1 << 20;
+
+impl ObjectFile {
+    /// Opens an object from its bytes.
+    ///
+    /// # Errors
+    /// [`LoadFailure`] with libbpf's messages when it cannot read it.
+    pub fn open(name: &str, bytes: &[u8]) -> Result<ObjectFile, LoadFailure> {
+        log::begin();
+        let name_text = c_string(name)?;
+        let options = libbpf_sys::bpf_object_open_opts {
+            sz: size_of::<libbpf_sys::bpf_object_open_opts>() as _,
+            object_name: name_text.as_ptr(),
+            ..Default::default()
+        };
+        // SAFETY: libbpf copies what it needs of `bytes` and the name before it returns.
+        let pointer = unsafe {
+            libbpf_sys::bpf_object__open_mem(bytes.as_ptr().cast(), bytes.len() as _, &options)
+        };
+        let pointer = check_pointer(format!("opening {name}"), pointer)
+            .map_err(|error| LoadFailure { error, logs: Vec::new(), messages: log::take() })?;
+        let object = ObjectFile { pointer: NonNull::new(pointer).expect("checked above") };
+        for map in object.map_pointers() {
+            // SAFETY: `map` belongs to this open object; a null path means not pinned.
+            unsafe { libbpf_sys::bpf_map__set_pin_path(map, std::ptr::null()) };
+        }
+        Ok(object)
+    }
+
+    fn program_pointers(&self) -> Vec<*mut libbpf_sys::bpf_program> {
+        let mut pointers = Vec::new();
+        let mut next = std::ptr::null_mut();
+        loop {
+            // SAFETY: the object is open; null asks for the first program.
+            next = unsafe { libbpf_sys::bpf_object__next_program(self.pointer.as_ptr(), next) };
+            if next.is_null() {
+                return pointers;
+            }
+            pointers.push(next);
+        }
+    }
+
+    fn map_pointers(&self) -> Vec<*mut libbpf_sys::bpf_map> {
+        let mut pointers = Vec::new();
+        let mut next = std::ptr::null_mut();
+        loop {
+            // SAFETY: the object is open; null asks for the first map.
+            next = unsafe { libbpf_sys::bpf_object__next_map(self.pointer.as_ptr(), next) };
+            if next.is_null() {
+                return pointers;
+            }
+            pointers.push(next);
+        }
+    }
+
+    /// Its programs.
+    pub fn programs(&self) -> Vec<ProgramEntry> {
+        let entry = |pointer: *mut libbpf_sys::bpf_program| {
+            // SAFETY: `pointer` belongs to this object, which is open.
+            unsafe {
+                ProgramEntry {
+                    name: text(libbpf_sys::bpf_program__name(pointer)),
+                    section: text(libbpf_sys::bpf_program__section_name(pointer)),
+                    program_type: libbpf_sys::bpf_program__type(pointer),
+                    autoload: libbpf_sys::bpf_program__autoload(pointer),
+                    slots: libbpf_sys::bpf_program__insn_cnt(pointer) as usize,
+                }
+            }
+        };
+        self.program_pointers().into_iter().map(entry).collect()
+    }
+
+    fn find(&self, name: &str) -> Result<*mut libbpf_sys::bpf_program, Error> {
+        let name_text = c_string(name)?;
+        // SAFETY: the object is open and the name is a C string.
+        let pointer = unsafe {
+            libbpf_sys::bpf_object__find_program_by_name(self.pointer.as_ptr(), name_text.as_ptr())
+        };
+        if pointer.is_null() {
+            return Err(Error::InvalidInput(format!("the object has no program {name}")));
+        }
+        Ok(pointer)
+    }
+
+    /// Loads only these programs.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a name the object lacks.
+    pub fn only(&mut self, names: &[&str]) -> Result<(), Error> {
+        for pointer in self.program_pointers() {
+            // SAFETY: `pointer` belongs to this object, which is open and not loaded.
+            unsafe { libbpf_sys::bpf_program__set_autoload(pointer, false) };
+        }
+        for name in names {
+            // SAFETY: as above.
+            unsafe { libbpf_sys::bpf_program__set_autoload(self.find(name)?, true) };
+        }
+        Ok(())
+    }
+
+    /// Leaves a map out: for maps that the chosen programs do not use and this kernel may not have.
+    pub fn without_maps(&mut self, unused: impl Fn(&str) -> bool) {
+        for pointer in self.map_pointers() {
+            // SAFETY: `pointer` belongs to this object, which is open and not loaded.
+            unsafe {
+                if unused(&text(libbpf_sys::bpf_map__name(pointer))) {
+                    libbpf_sys::bpf_map__set_autocreate(pointer, false);
+                }
+            }
+        }
+    }
+
+    /// Sets a program's type, for sections whose name says nothing.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a name the object lacks.
+    pub fn set_type(
+        &mut self,
+        name: &str,
+        program_type: ProgramType,
+        attach_type: Option<AttachType>,
+    ) -> Result<(), Error> {
+        let pointer = self.find(name)?;
+        // SAFETY: `pointer` belongs to this object, which is open and not loaded.
+        unsafe {
+            libbpf_sys::bpf_program__set_type(pointer, program_type.number());
+            if let Some(attach_type) = attach_type {
+                libbpf_sys::bpf_program__set_expected_attach_type(pointer, attach_type.number());
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads it into the kernel.
+    ///
+    /// # Errors
+    /// [`LoadFailure`] with the verifier's log of each program and libbpf's messages.
+    pub fn load(self) -> Result<LoadedObject, LoadFailure> {
+        self.load_with_log(0)
+    }
+
+    /// Loads it with a verifier log at a level (`BPF_LOG_LEVEL1` is 1, statistics 4; 0 logs only failures).
+    ///
+    /// # Errors
+    /// As [`ObjectFile::load`].
+    pub fn load_with_log(self, level: u32) -> Result<LoadedObject, LoadFailure> {
+        log::begin();
+        let pointers = self.program_pointers();
+        let mut buffers: Vec<Vec<u8>> = Vec::new();
+        for pointer in &pointers {
+            let mut buffer = vec![0u8; LOG_BYTES];
+            // SAFETY: the buffer outlives the load below, after which libbpf no longer writes to it: the pointer is
+            // taken back before the buffers are dropped.
+            unsafe {
+                let bytes = buffer.len() as _;
+                libbpf_sys::bpf_program__set_log_buf(*pointer, buffer.as_mut_ptr().cast(), bytes);
+                libbpf_sys::bpf_program__set_log_level(*pointer, level);
+            }
+            buffers.push(buffer);
+        }
+        // SAFETY: the object is open and not loaded.
+        let result = unsafe { libbpf_sys::bpf_object__load(self.pointer.as_ptr()) };
+        let mut logs = Vec::new();
+        for (pointer, buffer) in pointers.iter().zip(&buffers) {
+            // SAFETY: the program still belongs to the open object.
+            let program = unsafe {
+                libbpf_sys::bpf_program__set_log_buf(*pointer, std::ptr::null_mut(), 0);
+                text(libbpf_sys::bpf_program__name(*pointer))
+            };
+            let bytes = buffer.split(|byte| *byte == 0).next().unwrap_or_default();
+            if !bytes.is_empty() {
+                logs.push(ProgramLog { program, log: String::from_utf8_lossy(bytes).into_owned() });
+            }
+        }
+        let messages = log::take();
+        match check("loading the object", result) {
+            Ok(_) => Ok(LoadedObject { file: self, logs }),
+            Err(error) => Err(LoadFailure { error, logs, messages }),
+        }
+    }
+}
+
+impl Drop for ObjectFile {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `bpf_object__open_mem` and is closed once.
+        unsafe { libbpf_sys::bpf_object__close(self.pointer.as_ptr()) };
+    }
+}
+
+/// An object in the kernel; dropping it unloads everything.
+pub struct LoadedObject {
+    file: ObjectFile,
+    /// The verifier's logs, where a level was asked for.
+    pub logs: Vec<ProgramLog>,
+}
+
+impl LoadedObject {
+    /// A loaded program by name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when there is none or it was not loaded.
+    pub fn program(&self, name: &str) -> Result<Prog, Error> {
+        let pointer = self.file.find(name)?;
+        // SAFETY: the program belongs to the loaded object.
+        let fd = unsafe { libbpf_sys::bpf_program__fd(pointer) };
+        if fd < 0 {
+            return Err(Error::InvalidInput(format!("program {name} is not loaded")));
+        }
+        Ok(Prog::new(duplicate(fd)?))
+    }
+
+    /// A map by name (`.rodata` and its kin without the object's prefix too).
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when there is none or it was not created.
+    pub fn map(&self, name: &str) -> Result<MapHandle, Error> {
+        for pointer in self.file.map_pointers() {
+            // SAFETY: the map belongs to the loaded object.
+            let (own, fd) = unsafe {
+                (text(libbpf_sys::bpf_map__name(pointer)), libbpf_sys::bpf_map__fd(pointer))
+            };
+            if fd >= 0 && (own == name || name.starts_with('.') && own.ends_with(name)) {
+                return MapHandle::new(duplicate(fd)?);
+            }
+        }
+        Err(Error::InvalidInput(format!("the object has no map {name}")))
+    }
+
+    /// Names of the maps that were created.
+    pub fn map_names(&self) -> Vec<String> {
+        let named = |pointer: *mut libbpf_sys::bpf_map| {
+            // SAFETY: the map belongs to the loaded object.
+            unsafe {
+                (libbpf_sys::bpf_map__fd(pointer) >= 0).then(|| text(libbpf_sys::bpf_map__name(pointer)))
+            }
+        };
+        self.file.map_pointers().into_iter().filter_map(named).collect()
+    }
+}
+
+fn duplicate(fd: i32) -> Result<OwnedFd, Error> {
+    // SAFETY: libbpf keeps `fd` open as long as the object that the caller holds.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    borrowed.try_clone_to_owned().map_err(|error| Error::Os {
+        call: "duplicating a descriptor".to_owned(),
+        errno: error.raw_os_error().unwrap_or(0),
+    })
+}
+
+/// A C string of libbpf's, empty for null.
+fn text(pointer: *const std::ffi::c_char) -> String {
+    if pointer.is_null() {
+        return CString::default().into_string().unwrap_or_default();
+    }
+    // SAFETY: libbpf's strings are NUL-terminated and live as long as their object, which the caller holds.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}

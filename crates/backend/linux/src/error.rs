@@ -1,0 +1,68 @@
+//! What the operating system answered.
+
+/// Why the kernel or libbpf did not do what was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// A system call failed.
+    #[error("{call}: {}{}", std::io::Error::from_raw_os_error(*errno), advice(*errno))]
+    Os {
+        /// The call, with what it was about.
+        call: String,
+        /// `errno`.
+        errno: i32,
+    },
+    /// The caller asked for something that does not exist or does not fit.
+    #[error("{0}")]
+    InvalidInput(String),
+}
+
+impl Error {
+    /// The `errno`, if a system call failed.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Error::Os { errno, .. } => Some(*errno),
+            Error::InvalidInput(_) => None,
+        }
+    }
+
+    /// Whether privilege is what is missing.
+    pub fn is_privilege(&self) -> bool {
+        matches!(self.errno(), Some(libc_errno::EPERM | libc_errno::EACCES))
+    }
+}
+
+/// The `errno` values that get advice.
+pub(crate) mod libc_errno {
+    pub const EPERM: i32 = 1;
+    pub const ENOENT: i32 = 2;
+    pub const EACCES: i32 = 13;
+    pub const EINVAL: i32 = 22;
+    pub const ENOSYS: i32 = 38;
+}
+
+fn advice(errno: i32) -> &'static str {
+    match errno {
+        libc_errno::EPERM => " (bpf(2) needs root, or CAP_BPF with CAP_NET_ADMIN or CAP_PERFMON)",
+        libc_errno::ENOSYS => " (this kernel has no bpf(2))",
+        _ => "",
+    }
+}
+
+/// libbpf returns a negative `errno`.
+pub(crate) fn check(call: impl Into<String>, result: i32) -> Result<i32, Error> {
+    if result < 0 { Err(Error::Os { call: call.into(), errno: -result }) } else { Ok(result) }
+}
+
+/// libbpf 1.x returns null and sets `errno`.
+pub(crate) fn check_pointer<T>(call: impl Into<String>, pointer: *mut T) -> Result<*mut T, Error> {
+    if pointer.is_null() {
+        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc_errno::EINVAL);
+        return Err(Error::Os { call: call.into(), errno });
+    }
+    Ok(pointer)
+}
+
+/// A C string from a name; interior NULs are an input error.
+pub(crate) fn c_string(text: &str) -> Result<std::ffi::CString, Error> {
+    std::ffi::CString::new(text).map_err(|_| Error::InvalidInput(format!("{text:?} contains a NUL byte")))
+}

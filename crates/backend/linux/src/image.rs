@@ -1,0 +1,177 @@
+//! Loading the IR without an ELF file: maps by `BPF_MAP_CREATE`, slots by `BPF_PROG_LOAD`.
+//!
+//! Filetests and oracles work on objects that never were files. References are resolved here as a loader would:
+//! a map becomes its descriptor (`BPF_PSEUDO_MAP_FD`), a byte of a data section its map's descriptor and an offset
+//! (`BPF_PSEUDO_MAP_VALUE`). Externs and CO-RE need libbpf and are refused.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use kiln_isa::Slot;
+use kiln_platform::{AttachType, ProgramType};
+use kiln_program::{Image, Map, MapContents, MapId, Object, Program, Reference};
+
+use crate::elf::{LoadFailure, ProgramLog};
+use crate::error::{Error, c_string, check};
+use crate::map::MapHandle;
+use crate::prog::Prog;
+
+/// A program loaded from the IR, with the maps it uses.
+#[derive(Debug)]
+pub struct LoadedImage {
+    /// The program.
+    pub prog: Prog,
+    /// Its maps.
+    pub maps: HashMap<MapId, MapHandle>,
+}
+
+/// Bytes of verifier log that are kept, and the log level: 1 is the trace of a failure.
+const LOG_BYTES: usize = 1 << 20;
+
+/// Loads one program of an IR object, with its subprograms and maps.
+///
+/// # Errors
+/// [`LoadFailure`], with the verifier's log where the verifier refused.
+pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, LoadFailure> {
+    let program_type = program.program_type.ok_or_else(|| {
+        LoadFailure::from(Error::InvalidInput(format!("program {} has no type", program.name)))
+    })?;
+    let mut image = kiln_program::lower_program(object, program)
+        .map_err(|error| LoadFailure::from(Error::InvalidInput(error.to_string())))?;
+    let mut maps = HashMap::new();
+    resolve(object, &mut image, &mut maps)?;
+    let flags = if program.sleepable { 1 << 4 } else { 0 } | if program.frags { 1 << 5 } else { 0 };
+    let name = &program.name;
+    let prog =
+        load_slots(name, program_type, program.attach_type, flags, &object.license, &image.slots, LOG_BYTES)?;
+    Ok(LoadedImage { prog, maps })
+}
+
+fn resolve(
+    object: &Object,
+    image: &mut Image,
+    maps: &mut HashMap<MapId, MapHandle>,
+) -> Result<(), LoadFailure> {
+    for relocation in &image.relocations {
+        let (map, offset, pseudo) = match relocation.reference {
+            Reference::Map(map) => (map, 0, 1),
+            Reference::MapValue { map, offset } => (map, offset, 2),
+            other => return Err(Error::InvalidInput(format!("{other:?} needs libbpf to resolve")).into()),
+        };
+        let handle = match maps.entry(map) {
+            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::hash_map::Entry::Vacant(entry) => entry.insert(create_map(object.map(map))?),
+        };
+        image.slots[relocation.slot].src = pseudo;
+        image.slots[relocation.slot].imm = handle.fd().as_raw_fd();
+        image.slots[relocation.slot + 1].imm = offset as i32;
+    }
+    Ok(())
+}
+
+/// Creates a map of the kernel from its definition and fills in its initial contents.
+///
+/// # Errors
+/// [`Error::Os`]; [`Error::InvalidInput`] for contents that only libbpf can set up.
+pub fn create_map(map: &Map) -> Result<MapHandle, Error> {
+    let inner = map.inner.as_deref().map(create_map).transpose()?;
+    let read_only = matches!(map.contents, MapContents::ReadOnly(_));
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
+        map_flags: map.flags | if read_only { BPF_F_RDONLY_PROG } else { 0 },
+        map_extra: map.extra,
+        inner_map_fd: inner.as_ref().map_or(0, |inner| inner.fd().as_raw_fd() as u32),
+        ..Default::default()
+    };
+    let name = c_string(&kernel_name(&map.name))?;
+    // SAFETY: the name is a C string, the options state their size; both outlive the call.
+    let fd = check(format!("creating map {}", map.name), unsafe {
+        libbpf_sys::bpf_map_create(
+            map.map_type.number(),
+            name.as_ptr(),
+            map.key_size,
+            map.value_size,
+            map.max_entries,
+            &options,
+        )
+    })?;
+    // SAFETY: the kernel just gave us this descriptor.
+    let handle = MapHandle::new(unsafe { OwnedFd::from_raw_fd(fd) })?;
+    match &map.contents {
+        MapContents::Empty | MapContents::Kconfig(_) => {}
+        MapContents::Data(bytes) | MapContents::ReadOnly(bytes) => {
+            let mut value = bytes.clone();
+            value.resize(handle.value_bytes as usize, 0);
+            handle.update(&0u32.to_le_bytes(), &value, 0)?;
+            if read_only {
+                handle.freeze()?;
+            }
+        }
+        MapContents::StructOps(_) | MapContents::Slots(_) => {
+            return Err(Error::InvalidInput(format!("map {} needs libbpf to be filled", map.name)));
+        }
+    }
+    Ok(handle)
+}
+
+/// `BPF_F_RDONLY_PROG`.
+const BPF_F_RDONLY_PROG: u32 = 1 << 7;
+
+/// The kernel's object names: 15 characters of letters, digits, `_` and `.`.
+fn kernel_name(name: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '_' };
+    name.chars().map(legal).take(15).collect()
+}
+
+/// Loads slots whose references are resolved. With `log_bytes` 0 no log is asked for.
+pub(crate) fn load_slots(
+    name: &str,
+    program_type: ProgramType,
+    attach_type: Option<AttachType>,
+    flags: u32,
+    license: &str,
+    slots: &[Slot],
+    log_bytes: usize,
+) -> Result<Prog, LoadFailure> {
+    let bytes: Vec<u64> = slots.iter().map(|slot| u64::from_le_bytes(slot.to_bytes())).collect();
+    let kernel_name = c_string(&kernel_name(name))?;
+    let license = c_string(license)?;
+    let mut log = vec![0u8; log_bytes];
+    let load = |log_level: u32, log: &mut Vec<u8>| {
+        let mut options = libbpf_sys::bpf_prog_load_opts {
+            sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as _,
+            expected_attach_type: attach_type.map_or(0, |attach_type| attach_type.number()),
+            prog_flags: flags,
+            log_level,
+            log_size: if log_level == 0 { 0 } else { log.len() as u32 },
+            log_buf: if log_level == 0 { std::ptr::null_mut() } else { log.as_mut_ptr().cast() },
+            ..Default::default()
+        };
+        // SAFETY: strings, slots and log are valid for the sizes passed and outlive the call.
+        unsafe {
+            libbpf_sys::bpf_prog_load(
+                program_type.number(),
+                kernel_name.as_ptr(),
+                license.as_ptr(),
+                bytes.as_ptr().cast(),
+                bytes.len() as _,
+                &mut options,
+            )
+        }
+    };
+    let mut result = load(0, &mut log);
+    if result < 0 && log_bytes > 0 {
+        result = load(1, &mut log);
+    }
+    let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
+    let log = String::from_utf8_lossy(text).into_owned();
+    match check(format!("loading program {name}"), result) {
+        // SAFETY: the kernel just gave us this descriptor.
+        Ok(fd) => Ok(Prog::new(unsafe { OwnedFd::from_raw_fd(fd) })),
+        Err(error) => Err(LoadFailure {
+            error,
+            logs: vec![ProgramLog { program: name.to_owned(), log }],
+            messages: String::new(),
+        }),
+    }
+}

@@ -1,0 +1,60 @@
+//! What libbpf says, kept instead of printed.
+//!
+//! libbpf reports through one process-wide callback. Ours appends to a buffer of the calling thread, so that a
+//! failure carries the messages of its own attempt and stderr stays the command's.
+
+use std::cell::RefCell;
+use std::ffi::{c_char, c_int};
+use std::sync::Once;
+
+thread_local! {
+    static MESSAGES: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Messages kept per thread at most, in bytes.
+const MESSAGES_BYTES: usize = 1 << 20;
+
+unsafe extern "C" {
+    /// C's formatter; libbpf hands its messages over as format and argument list.
+    fn vsnprintf(
+        buffer: *mut c_char,
+        size: usize,
+        format: *const c_char,
+        arguments: *mut libbpf_sys::__va_list_tag,
+    ) -> c_int;
+}
+
+unsafe extern "C" fn keep(
+    level: libbpf_sys::libbpf_print_level,
+    format: *const c_char,
+    arguments: *mut libbpf_sys::__va_list_tag,
+) -> c_int {
+    if level == libbpf_sys::LIBBPF_DEBUG {
+        return 0;
+    }
+    let mut buffer = vec![0u8; 4096];
+    // SAFETY: the buffer has the size passed, and libbpf hands over a matching format and argument list.
+    let length = unsafe { vsnprintf(buffer.as_mut_ptr().cast(), buffer.len(), format, arguments) };
+    buffer.truncate(usize::try_from(length).unwrap_or(0).min(4095));
+    MESSAGES.with_borrow_mut(|messages| {
+        if messages.len() < MESSAGES_BYTES {
+            messages.push_str(&String::from_utf8_lossy(&buffer));
+        }
+    });
+    length
+}
+
+/// Installs the callback, once, and forgets what the calling thread kept.
+pub(crate) fn begin() {
+    static ONCE: Once = Once::new();
+    // SAFETY: `keep` has the type libbpf expects and never unwinds.
+    ONCE.call_once(|| unsafe {
+        libbpf_sys::libbpf_set_print(Some(keep));
+    });
+    MESSAGES.with_borrow_mut(String::clear);
+}
+
+/// What libbpf said in this thread since [`begin`].
+pub(crate) fn take() -> String {
+    MESSAGES.with_borrow_mut(std::mem::take)
+}

@@ -1,0 +1,145 @@
+//! Maps of the kernel, by descriptor.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::error::{Error, check, libc_errno};
+
+/// A map in the kernel.
+#[derive(Debug)]
+pub struct MapHandle {
+    fd: OwnedFd,
+    /// `BPF_MAP_TYPE_*`.
+    pub map_type: u32,
+    /// Bytes in a key.
+    pub key_bytes: u32,
+    /// Bytes in a value as user space sees it: for per-CPU maps, all CPUs' values, each rounded up to eight.
+    pub value_bytes: u32,
+    /// Entries at most.
+    pub max_entries: u32,
+}
+
+/// Per-CPU map types (`BPF_MAP_TYPE_PERCPU_HASH`, `_PERCPU_ARRAY`, `_LRU_PERCPU_HASH`, `_PERCPU_CGROUP_STORAGE`).
+const PER_CPU: [u32; 4] = [5, 6, 10, 21];
+
+impl MapHandle {
+    pub(crate) fn new(fd: OwnedFd) -> Result<MapHandle, Error> {
+        let mut info = libbpf_sys::bpf_map_info::default();
+        let mut bytes = size_of_val(&info) as u32;
+        // SAFETY: `info` and `bytes` are valid for writes of the sizes they state.
+        let result = unsafe { libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut bytes) };
+        check("reading a map's information", result)?;
+        let value_bytes = if PER_CPU.contains(&info.type_) {
+            // SAFETY: no arguments.
+            let cpus = check("counting CPUs", unsafe { libbpf_sys::libbpf_num_possible_cpus() })?;
+            info.value_size.next_multiple_of(8) * cpus as u32
+        } else {
+            info.value_size
+        };
+        Ok(MapHandle {
+            fd,
+            map_type: info.type_,
+            key_bytes: info.key_size,
+            value_bytes,
+            max_entries: info.max_entries,
+        })
+    }
+
+    /// The descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    fn check_size(&self, what: &str, bytes: usize, expected: u32) -> Result<(), Error> {
+        if bytes == expected as usize {
+            return Ok(());
+        }
+        Err(Error::InvalidInput(format!("a {what} of {bytes} bytes where the map has {expected}")))
+    }
+
+    /// The value of a key; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a key of the wrong size, else [`Error::Os`].
+    pub fn lookup(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.check_size("key", key.len(), self.key_bytes)?;
+        let mut value = vec![0u8; self.value_bytes as usize];
+        // SAFETY: key and value have the sizes the kernel reads and writes for this map.
+        let result = unsafe {
+            libbpf_sys::bpf_map_lookup_elem(self.fd.as_raw_fd(), key.as_ptr().cast(), value.as_mut_ptr().cast())
+        };
+        if result == -libc_errno::ENOENT {
+            return Ok(None);
+        }
+        check("reading a map element", result)?;
+        Ok(Some(value))
+    }
+
+    /// Sets the value of a key; `flags` is `BPF_ANY` (0), `BPF_NOEXIST` (1) or `BPF_EXIST` (2).
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for sizes that do not fit, else [`Error::Os`].
+    pub fn update(&self, key: &[u8], value: &[u8], flags: u64) -> Result<(), Error> {
+        self.check_size("key", key.len(), self.key_bytes)?;
+        self.check_size("value", value.len(), self.value_bytes)?;
+        // SAFETY: key and value have the sizes the kernel reads for this map.
+        let result = unsafe {
+            libbpf_sys::bpf_map_update_elem(
+                self.fd.as_raw_fd(),
+                key.as_ptr().cast(),
+                value.as_ptr().cast(),
+                flags,
+            )
+        };
+        check("updating a map element", result).map(drop)
+    }
+
+    /// Deletes a key; `false` when there was none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a key of the wrong size, else [`Error::Os`].
+    pub fn delete(&self, key: &[u8]) -> Result<bool, Error> {
+        self.check_size("key", key.len(), self.key_bytes)?;
+        // SAFETY: the key has the size the kernel reads for this map.
+        let result = unsafe { libbpf_sys::bpf_map_delete_elem(self.fd.as_raw_fd(), key.as_ptr().cast()) };
+        if result == -libc_errno::ENOENT {
+            return Ok(false);
+        }
+        check("deleting a map element", result).map(|_| true)
+    }
+
+    /// Keys and values, at most `limit` of them, sorted by key.
+    ///
+    /// # Errors
+    /// [`Error::Os`], for map types that cannot be walked too.
+    pub fn entries(&self, limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>, Error> {
+        let mut entries = Vec::new();
+        let mut key: Option<Vec<u8>> = None;
+        while entries.len() < limit {
+            let mut next = vec![0u8; self.key_bytes as usize];
+            let previous = key.as_ref().map_or(std::ptr::null(), |key| key.as_ptr().cast());
+            // SAFETY: `previous` is null or a key, `next` has room for one.
+            let result = unsafe {
+                libbpf_sys::bpf_map_get_next_key(self.fd.as_raw_fd(), previous, next.as_mut_ptr().cast())
+            };
+            if result == -libc_errno::ENOENT {
+                break;
+            }
+            check("walking a map", result)?;
+            if let Some(value) = self.lookup(&next)? {
+                entries.push((next.clone(), value));
+            }
+            key = Some(next);
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// No further writes from user space (`BPF_MAP_FREEZE`).
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn freeze(&self) -> Result<(), Error> {
+        // SAFETY: only the descriptor is passed.
+        check("freezing a map", unsafe { libbpf_sys::bpf_map_freeze(self.fd.as_raw_fd()) }).map(drop)
+    }
+}

@@ -1,0 +1,122 @@
+//! A loaded program: information and test runs.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::error::{Error, check};
+
+/// A program in the kernel, by descriptor; unloaded when the last descriptor closes.
+#[derive(Debug)]
+pub struct Prog {
+    fd: OwnedFd,
+}
+
+/// What the kernel says about a loaded program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgInfo {
+    /// Instructions the verifier processed, over all paths.
+    pub verified_insns: u32,
+    /// Bytes after the verifier's rewriting.
+    pub xlated_bytes: u32,
+    /// Bytes of machine code, 0 without a JIT.
+    pub jited_bytes: u32,
+    /// The kernel's id of the program.
+    pub id: u32,
+    /// Ids of its maps.
+    pub map_ids: Vec<u32>,
+}
+
+/// What a test run is given.
+#[derive(Clone, Debug, Default)]
+pub struct TestInput {
+    /// Packet bytes; empty for program types without packets.
+    pub packet: Vec<u8>,
+    /// The context in the kernel's user-space layout, where the program type takes one.
+    pub context: Vec<u8>,
+    /// How often to run; the packet and context go from run to run. 0 and 1 both mean once.
+    pub repeat: u32,
+}
+
+/// What a test run gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestOutput {
+    /// R0 of the last run.
+    pub value: u32,
+    /// The packet after the last run.
+    pub packet: Vec<u8>,
+    /// The context after the last run.
+    pub context: Vec<u8>,
+    /// Nanoseconds per run, averaged by the kernel over the repetitions.
+    pub duration_ns: u32,
+}
+
+/// Room for packets that grow, in bytes beyond the input.
+const GROWTH_BYTES: usize = 4096;
+
+impl Prog {
+    pub(crate) fn new(fd: OwnedFd) -> Prog {
+        Prog { fd }
+    }
+
+    /// The descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// What the kernel says about it.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn info(&self) -> Result<ProgInfo, Error> {
+        let mut map_ids = vec![0u32; 64];
+        let mut info = libbpf_sys::bpf_prog_info {
+            nr_map_ids: map_ids.len() as u32,
+            map_ids: map_ids.as_mut_ptr() as u64,
+            ..Default::default()
+        };
+        let mut bytes = size_of_val(&info) as u32;
+        // SAFETY: `info` and `bytes` are valid for writes of the sizes they state, as is the array `map_ids`.
+        let result =
+            unsafe { libbpf_sys::bpf_prog_get_info_by_fd(self.fd.as_raw_fd(), &mut info, &mut bytes) };
+        check("reading a program's information", result)?;
+        map_ids.truncate(info.nr_map_ids as usize);
+        Ok(ProgInfo {
+            verified_insns: info.verified_insns,
+            xlated_bytes: info.xlated_prog_len,
+            jited_bytes: info.jited_prog_len,
+            id: info.id,
+            map_ids,
+        })
+    }
+
+    /// Runs it with `BPF_PROG_TEST_RUN`.
+    ///
+    /// # Errors
+    /// [`Error::Os`]; `ENOTSUP` (524) for program types that the kernel cannot test-run.
+    pub fn test_run(&self, input: &TestInput) -> Result<TestOutput, Error> {
+        let mut packet = vec![0u8; if input.packet.is_empty() { 0 } else { input.packet.len() + GROWTH_BYTES }];
+        let mut context = vec![0u8; input.context.len()];
+        let pointer = |bytes: &[u8]| {
+            if bytes.is_empty() { std::ptr::null() } else { bytes.as_ptr().cast() }
+        };
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: pointer(&input.packet),
+            data_size_in: input.packet.len() as u32,
+            data_out: if packet.is_empty() { std::ptr::null_mut() } else { packet.as_mut_ptr().cast() },
+            data_size_out: packet.len() as u32,
+            ctx_in: pointer(&input.context),
+            ctx_size_in: input.context.len() as u32,
+            ctx_out: if context.is_empty() { std::ptr::null_mut() } else { context.as_mut_ptr().cast() },
+            ctx_size_out: context.len() as u32,
+            // Program types without packets refuse a repeat count.
+            repeat: if input.repeat <= 1 { 0 } else { input.repeat as i32 },
+            ..Default::default()
+        };
+        // SAFETY: every pointer is null or valid for the size beside it, and the buffers outlive the call.
+        let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.fd.as_raw_fd(), &mut options) };
+        check("test-running a program (BPF_PROG_TEST_RUN)", result)?;
+        packet.truncate(options.data_size_out as usize);
+        context.truncate(options.ctx_size_out as usize);
+        Ok(TestOutput { value: options.retval, packet, context, duration_ns: options.duration })
+    }
+}
