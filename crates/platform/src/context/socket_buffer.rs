@@ -30,7 +30,9 @@ const fn number(name: &'static str, offset: u32) -> Field {
 pub(super) const FIELDS: &[Field] = &[
     number("len", 0),
     number("pkt_type", 4),
-    number("mark", 8).writable_in(WORD, TC.and(CGROUP_SKB).and(LWT)),
+    number("mark", 8)
+        .readable_in(BUFFERS.without(SK_SKB))
+        .writable_in(WORD, TC.and(CGROUP_SKB).and(LWT)),
     number("queue_mapping", 12).writable_in(WORD, TC),
     number("protocol", 16),
     number("vlan_present", 20),

@@ -50,18 +50,37 @@ pub(super) const TRACEPOINT: &[Field] = &[field(
 /// The arguments of a raw tracepoint, as numbers.
 pub(super) const RAW_TRACEPOINT: &[Field] = &[field("args", 0, 96, ANY_WIDTH).since(4, 17)];
 
-/// The same, where the first is a buffer to write to.
+/// The same, where the first is a buffer to write to. (The kernel would also hand out bytes 1 to 7 of that pointer, as
+/// numbers.)
 pub(super) const RAW_TRACEPOINT_WRITABLE: &[Field] = &[
     pointer("args[0]", 0, 8, FieldValue::TracepointBuffer).since(5, 2),
     field("args", 8, 88, ANY_WIDTH).since(5, 2),
 ];
 
-/// The arguments of a function or hook known by BTF.
-pub(super) const TRACED_ARGUMENTS: &[Field] = &[Field {
-    value: FieldValue::TracedArgument,
-    ..field("args", 0, 96, ANY_WIDTH)
+const fn argument(name: &'static str, offset: u32) -> Field {
+    Field {
+        value: FieldValue::TracedArgument,
+        ..field(name, offset, 8, ANY_WIDTH)
+    }
+    .from_start()
+    .since(5, 5)
 }
-.since(5, 5)];
+
+/// The arguments of a function or hook known by BTF; it may have fewer.
+pub(super) const TRACED_ARGUMENTS: &[Field] = &[
+    argument("args[0]", 0),
+    argument("args[1]", 8),
+    argument("args[2]", 16),
+    argument("args[3]", 24),
+    argument("args[4]", 32),
+    argument("args[5]", 40),
+    argument("args[6]", 48),
+    argument("args[7]", 56),
+    argument("args[8]", 64),
+    argument("args[9]", 72),
+    argument("args[10]", 80),
+    argument("args[11]", 88),
+];
 
 /// What the caller of `BPF_PROG_TEST_RUN` hands a syscall program: plain memory.
 pub(super) const SYSCALL: &[Field] = &[field(
