@@ -19,6 +19,7 @@
 //! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`].
 #![forbid(unsafe_code)]
 
+pub mod btf;
 pub mod cfg;
 pub mod interpret;
 pub mod lower;
