@@ -1,6 +1,29 @@
-//! LLVM's syntax, printed: what `llvm-objdump -d` shows for each form.
+//! LLVM's syntax: what `llvm-objdump -d` shows for each form, and a parser for it.
+//!
+//! ```
+//! use kiln_isa::text::parse;
+//! let insn = parse("w3 = *(u16 *)(r1 + 12)").unwrap();
+//! assert_eq!(insn.to_string(), "w3 = *(u16 *)(r1 + 0xc)");
+//! assert_eq!(parse(&insn.to_string()), Ok(insn));
+//! ```
+//!
+//! LLVM 19 drops fields that some forms need (the pseudo source of a `ld_imm64`, the constant of an indirect packet
+//! load, the kind of a call) and does not know Linux 6.14's load-acquire. Those have a spelling of our own, so that
+//! every instruction printed here parses back to itself:
+//!
+//! | form | text |
+//! |---|---|
+//! | `ld_imm64` of a map | `r1 = map[fd:3]`, `r1 = map[fd:3][0] + 8`, `r1 = map[idx:3]` |
+//! | `ld_imm64` of a kernel variable, of code | `r1 = ksym[btf:7, fd:0]`, `r1 = subprog[+5]` |
+//! | call of a subprogram, of a kfunc | `call pc+5`, `call kfunc[btf:7, fd_index:0]` |
+//! | indirect packet load | `r0 = *(u8 *)skb[r3 + 0x4]` |
+//! | acquire and release | `r1 = load_acquire((u64 *)(r2 + 0x8))`, `store_release((u64 *)(r2 + 0x8), r1)` (as LLVM 20) |
+
+mod parse;
 
 use std::fmt;
+
+pub use parse::{ParseError, Symbol, parse, parse_symbolic};
 
 use crate::insn::{Address, ByteOrder, CallTarget, Imm64, Insn, PacketMode, Reg, Size, Source, Width};
 use crate::table::AtomicOp;
@@ -27,7 +50,7 @@ impl fmt::Display for Operand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
             Source::Reg(reg) => View(self.0, reg).fmt(f),
-            Source::Imm(imm) => write!(f, "{imm}"),
+            Source::Imm(imm) => SignedHex(imm.into()).fmt(f),
         }
     }
 }
@@ -83,9 +106,12 @@ impl fmt::Display for Insn {
                 write!(f, "store_release((u{} *)({address}), {view})", size.bits())
             }
             Insn::LoadPacket { mode, size, offset } => match mode {
-                PacketMode::Absolute => write!(f, "r0 = *(u{} *)skb[{offset:#x}]", size.bits()),
+                PacketMode::Absolute => write!(f, "r0 = *(u{} *)skb[{}]", size.bits(), SignedHex(offset.into())),
                 PacketMode::Indirect(reg) if offset == 0 => write!(f, "r0 = *(u{} *)skb[{reg}]", size.bits()),
-                PacketMode::Indirect(reg) => write!(f, "r0 = *(u{} *)skb[{reg} + {offset:#x}]", size.bits()),
+                PacketMode::Indirect(reg) => {
+                    let (sign, offset) = (if offset < 0 { '-' } else { '+' }, offset.unsigned_abs());
+                    write!(f, "r0 = *(u{} *)skb[{reg} {sign} {offset:#x}]", size.bits())
+                }
             },
             Insn::Jump { offset, long } => {
                 write!(f, "{} {}", if long { "gotol" } else { "goto" }, Relative(offset))
@@ -109,6 +135,24 @@ fn access_width(size: Size) -> Width {
     if size == Size::B8 { Width::W64 } else { Width::W32 }
 }
 
+/// A number as LLVM prints it: `0x10`, `-0x8`.
+struct SignedHex(i64);
+
+impl fmt::Display for SignedHex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:#x}", if self.0 < 0 { "-" } else { "" }, self.0.unsigned_abs())
+    }
+}
+
+/// What follows the first number of a pseudo source whose second slot should be zero.
+struct High(i32);
+
+impl fmt::Display for High {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 { Ok(()) } else { write!(f, ", high:{}", self.0) }
+    }
+}
+
 /// A branch distance, always signed: `+0x5`, `-0x3`.
 struct Relative(i32);
 
@@ -121,12 +165,12 @@ impl fmt::Display for Relative {
 impl fmt::Display for Imm64 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Imm64::Value(value) => write!(f, "{value:#x} ll"),
-            Imm64::MapFd { fd, .. } => write!(f, "map[fd:{fd}]"),
+            Imm64::Value(value) => write!(f, "{} ll", SignedHex(value as i64)),
+            Imm64::MapFd { fd, high } => write!(f, "map[fd:{fd}{}]", High(high)),
             Imm64::MapValueFd { fd, offset } => write!(f, "map[fd:{fd}][0] + {offset}"),
             Imm64::VariableBtf { id, fd } => write!(f, "ksym[btf:{id}, fd:{fd}]"),
-            Imm64::Code { offset, .. } => write!(f, "subprog[{offset:+}]"),
-            Imm64::MapIndex { index, .. } => write!(f, "map[idx:{index}]"),
+            Imm64::Code { offset, high } => write!(f, "subprog[{offset:+}{}]", High(high)),
+            Imm64::MapIndex { index, high } => write!(f, "map[idx:{index}{}]", High(high)),
             Imm64::MapValueIndex { index, offset } => write!(f, "map[idx:{index}][0] + {offset}"),
         }
     }
@@ -135,7 +179,7 @@ impl fmt::Display for Imm64 {
 impl fmt::Display for CallTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            CallTarget::Helper(id) => write!(f, "{id:#x}"),
+            CallTarget::Helper(id) => SignedHex((id as i32).into()).fmt(f),
             CallTarget::Subprogram(offset) => write!(f, "pc{offset:+}"),
             CallTarget::Kfunc { id, fd_index } => write!(f, "kfunc[btf:{id}, fd_index:{fd_index}]"),
         }
