@@ -8,13 +8,20 @@
  * API headers, or from vmlinux.h when KERNEL_TYPES_FROM_BTF is defined.
  */
 #pragma once
+#include <linux/errno.h>
 
 #ifdef KERNEL_TYPES_FROM_BTF
 #include "vmlinux.h"
 #else
 #include <stddef.h>
+#include <stdint.h>
 #include <stdbool.h>
+#include <string.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+#include <linux/tcp.h>
 #include <linux/types.h>
+#include <linux/udp.h>
 
 typedef __u8 u8;
 typedef __u16 u16;
@@ -24,10 +31,10 @@ typedef __s8 s8;
 typedef __s16 s16;
 typedef __s32 s32;
 typedef __s64 s64;
-typedef __u8 uint8_t;
-typedef __u16 uint16_t;
-typedef __u32 uint32_t;
-typedef __u64 uint64_t;
+
+/* Named in parameter lists before anything declares them. */
+struct bpf_map;
+struct bpf_perf_event_value;
 #endif
 
 #ifndef NULL
@@ -39,6 +46,12 @@ typedef __u64 uint64_t;
 #define __maybe_unused __attribute__((unused))
 #define likely(condition) __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
+#define __packed __attribute__((packed))
+#define __stringify_1(text...) #text
+#define __stringify(text...) __stringify_1(text)
+#define div64_u64(dividend, divisor) ((u64)(dividend) / (u64)(divisor))
+#define min(left, right) ((left) < (right) ? (left) : (right))
+#define max(left, right) ((left) > (right) ? (left) : (right))
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Byte order: everything here is compiled for little-endian BPF. */
@@ -54,11 +67,7 @@ typedef __u64 uint64_t;
 #define AF_INET6 10
 #define PF_INET AF_INET
 #define PF_INET6 AF_INET6
-#ifndef KERNEL_TYPES_FROM_BTF
-#define SOCK_STREAM 1
-#define SOCK_DGRAM 2
-#define SOCK_RAW 3
-#endif
+#define SOL_IP 0
 #define SOL_SOCKET 1
 #define SOL_TCP 6
 #define SOL_IPV6 41
@@ -66,19 +75,13 @@ typedef __u64 uint64_t;
 #define SO_RCVBUF 8
 #define IFNAMSIZ 16
 
-/* Bytes of a task's name. */
-#ifndef KERNEL_TYPES_FROM_BTF
-#define TASK_COMM_LEN 16
-#define MINORBITS 20
-#define PF_KTHREAD 0x00200000
-#endif
-
-/* Link-layer values that vmlinux.h lacks, macros having no place in BTF. */
 #ifdef KERNEL_TYPES_FROM_BTF
+/* Macros, which have no place in BTF. */
 #define ETH_P_IP 0x0800
 #define ETH_P_IPV6 0x86DD
+#define PERF_MAX_STACK_DEPTH 127 /* frames */
+#define memcpy __builtin_memcpy
+#define memset __builtin_memset
+#else
+#define TASK_COMM_LEN 16 /* bytes */
 #endif
-
-/* Fields of an IPv4 header's fragment word. */
-#define IP_MF 0x2000
-#define IP_OFFSET 0x1FFF
