@@ -1,2 +1,23 @@
-//! (written next)
+//! Makes programs smaller and faster, each rewrite with evidence.
+//!
+//! ```text
+//!   Object --verify--> Facts --pass--> candidate Object --verify--> accepted, or bisected and dropped
+//!              ^                                             |
+//!              +---------------- until no pass finds more <--+
+//! ```
+//!
+//! A pass proposes; [`pipeline`] decides. Nothing is kept unless our verifier accepts every program again, in no more
+//! processed instructions than before, and no program grew. Functions of a program that the verifier rejects or does
+//! not support are left as they are.
+//!
+//! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`dead`].
 #![forbid(unsafe_code)]
+
+pub mod control_flow;
+pub mod dead;
+pub mod edit;
+pub mod evidence;
+pub mod pipeline;
+
+pub use evidence::{Because, Evidence, Law};
+pub use pipeline::{Options, Progress, Rewrite, optimize};

@@ -1,0 +1,51 @@
+//! One taxonomy of what can go wrong, with the exit code of each.
+
+/// Why a command did not do what was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The program is unsafe, or a comparison failed.
+    #[error("{0}")]
+    Rejected(String),
+    /// Kiln, or this machine, lacks something.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// A malformed file or a bad flag.
+    #[error("{0}")]
+    InvalidInput(String),
+    /// Time, memory or complexity ran out.
+    #[error("limit reached: {0}")]
+    Limit(String),
+    /// The operating system refused.
+    #[error("{call}: {reason}")]
+    Os {
+        /// What was tried.
+        call: String,
+        /// What came back, with advice.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// The command's exit code: 1 rejected or a limit, 2 bad input, 3 unsupported here.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Rejected(_) | Error::Limit(_) => 1,
+            Error::InvalidInput(_) => 2,
+            Error::Unsupported(_) | Error::Os { .. } => 3,
+        }
+    }
+
+    /// A failed file operation: a missing or unreadable file is bad input.
+    pub fn file(path: &std::path::Path, error: &std::io::Error) -> Error {
+        Error::InvalidInput(format!("{}: {error}", path.display()))
+    }
+}
+
+impl From<kiln_linux::Error> for Error {
+    fn from(error: kiln_linux::Error) -> Error {
+        match error {
+            kiln_linux::Error::InvalidInput(text) => Error::InvalidInput(text),
+            other => Error::Unsupported(other.to_string()),
+        }
+    }
+}

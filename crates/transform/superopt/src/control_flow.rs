@@ -1,0 +1,303 @@
+//! What only control flow gives: unreachable code, threaded and inverted branches, shared tails, block layout.
+//!
+//! Each pass is one [`Law`], takes a function and returns what it changed. They feed one another (threading a jump
+//! makes a block unreachable, layout makes a jump one to the next instruction), so [`crate::pipeline`] runs them in
+//! turn until none finds anything.
+
+use std::collections::{HashMap, HashSet};
+
+use kiln_isa::{CallTarget, Insn};
+use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Object, Reference};
+use kiln_verifier::Facts;
+
+use crate::edit;
+use crate::evidence::Law;
+
+/// What a pass did at one place.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The first instruction concerned, as it was.
+    pub at: InsnId,
+    /// Why it may be done.
+    pub law: Law,
+    /// Nodes that went or changed, as they were.
+    pub before: Vec<Node>,
+    /// What stands there now.
+    pub after: Vec<Node>,
+}
+
+impl Change {
+    fn new(law: Law, before: Vec<Node>, after: Vec<Node>) -> Change {
+        Change { at: before[0].id, law, before, after }
+    }
+}
+
+/// Removes branches that the facts decide, and what then no path of the graph reaches.
+pub fn remove_unreachable(function: &mut Function, facts: &Facts) -> Vec<Change> {
+    let mut changes = decide_branches(function, facts);
+    changes.extend(remove_unreachable_blocks(function));
+    changes
+}
+
+/// Removes what no path of the graph reaches.
+pub fn remove_unreachable_blocks(function: &mut Function) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let reached: HashSet<BlockId> = cfg.reverse_postorder().into_iter().collect();
+    let doomed: Vec<Node> = cfg
+        .blocks
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| !reached.contains(&BlockId(*index as u32)))
+        .flat_map(|(_, block)| function.nodes[block.range.clone()].iter().cloned())
+        .collect();
+    edit::delete(function, &doomed.iter().map(|node| node.id).collect());
+    if doomed.is_empty() { Vec::new() } else { vec![Change::new(Law::Unreachable, doomed, Vec::new())] }
+}
+
+/// Turns branches with a side that no run reaches into jumps or nothing. Only where the function runs at all.
+fn decide_branches(function: &mut Function, facts: &Facts) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut doomed = HashSet::new();
+    for at in 0..function.nodes.len() {
+        let node = &function.nodes[at];
+        let (Insn::Branch { .. }, Some(target)) = (node.insn, node.target()) else { continue };
+        if !facts.reached(node.id) {
+            continue;
+        }
+        let falls_through = function.nodes.get(at + 1).is_some_and(|next| facts.reached(next.id));
+        match (falls_through, facts.reached(target)) {
+            (true, false) => {
+                changes.push(Change::new(Law::ConstantBranch, vec![node.clone()], Vec::new()));
+                doomed.insert(node.id);
+            }
+            (false, true) => {
+                let before = node.clone();
+                function.nodes[at].insn = Insn::Jump { offset: 0, long: false };
+                let after = vec![function.nodes[at].clone()];
+                changes.push(Change::new(Law::ConstantBranch, vec![before], after));
+            }
+            _ => {}
+        }
+    }
+    edit::delete(function, &doomed);
+    changes
+}
+
+/// Sends branches to unconditional jumps where those go.
+pub fn thread_jumps(function: &mut Function) -> Vec<Change> {
+    let jumps: HashMap<InsnId, InsnId> = function
+        .nodes
+        .iter()
+        .filter(|node| matches!(node.insn, Insn::Jump { .. }))
+        .filter_map(|node| Some((node.id, node.target()?)))
+        .collect();
+    let mut changes = Vec::new();
+    for node in &mut function.nodes {
+        // A may_goto's target is where the kernel's loop bound is enforced: left alone.
+        if matches!(node.insn, Insn::MayGoto { .. }) {
+            continue;
+        }
+        let Some(first) = node.target() else { continue };
+        let mut target = first;
+        for _ in 0..jumps.len() {
+            match jumps.get(&target) {
+                Some(next) if *next != target => target = *next,
+                _ => break,
+            }
+        }
+        // A cycle of jumps has no end to thread to.
+        if target != first && !jumps.contains_key(&target) {
+            let before = node.clone();
+            node.reference = Reference::Branch(target);
+            changes.push(Change::new(Law::ThreadedJump, vec![before], vec![node.clone()]));
+        }
+    }
+    changes
+}
+
+/// Removes branches to the next instruction.
+pub fn remove_jumps_to_next(function: &mut Function) -> Vec<Change> {
+    let pairs = function.nodes.windows(2);
+    let doomed: Vec<Node> = pairs
+        .filter(|pair| matches!(pair[0].insn, Insn::Jump { .. } | Insn::Branch { .. }))
+        .filter(|pair| pair[0].target() == Some(pair[1].id))
+        .map(|pair| pair[0].clone())
+        .collect();
+    edit::delete(function, &doomed.iter().map(|node| node.id).collect());
+    doomed.into_iter().map(|node| Change::new(Law::JumpToNext, vec![node], Vec::new())).collect()
+}
+
+/// Turns a branch over a jump into the opposite branch.
+pub fn invert_branches(function: &mut Function) -> Vec<Change> {
+    let targets = edit::targets(function);
+    let mut changes = Vec::new();
+    let mut doomed = HashSet::new();
+    for at in 0..function.nodes.len().saturating_sub(2) {
+        let [branch, jump, next] = &function.nodes[at..at + 3] else { continue };
+        let Insn::Branch { op, width, dst, src, offset } = branch.insn else { continue };
+        let (Insn::Jump { .. }, Some(negated)) = (jump.insn, op.row().negated) else { continue };
+        let over = branch.target() == Some(next.id) && jump.target() != Some(jump.id);
+        if !over || targets.contains(&jump.id) || branch.core.is_some() {
+            continue;
+        }
+        let before = vec![branch.clone(), jump.clone()];
+        doomed.insert(jump.id);
+        let reference = jump.reference;
+        let node = &mut function.nodes[at];
+        node.insn = Insn::Branch { op: negated, width, dst, src, offset };
+        node.reference = reference;
+        changes.push(Change::new(Law::InvertedBranch, before, vec![node.clone()]));
+    }
+    edit::delete(function, &doomed);
+    changes
+}
+
+/// Turns jumps to an exit into exits.
+pub fn exit_early(function: &mut Function) -> Vec<Change> {
+    let exits: HashSet<InsnId> =
+        function.nodes.iter().filter(|node| node.insn == Insn::Exit).map(|node| node.id).collect();
+    let mut changes = Vec::new();
+    for node in &mut function.nodes {
+        let jumps = matches!(node.insn, Insn::Jump { .. });
+        if jumps && node.target().is_some_and(|target| exits.contains(&target)) {
+            let before = node.clone();
+            node.insn = Insn::Exit;
+            node.reference = Reference::None;
+            changes.push(Change::new(Law::JumpToExit, vec![before], vec![node.clone()]));
+        }
+    }
+    changes
+}
+
+/// Whether two instructions do the same wherever they stand.
+fn same(object: &Object, one: &Node, other: &Node) -> bool {
+    let core = |node: &Node| node.core.map(|id| &object.core[id.index()]);
+    one.insn == other.insn && one.reference == other.reference && core(one) == core(other)
+}
+
+/// Merges equal ends of two blocks that go on at the same place, longest first; one merge a call.
+///
+/// A block's end is its last instructions, a final jump left out, and where control then goes. Replacing `n` of them
+/// by one jump saves `n - 1` slots when the block ended in an exit, `n` when it ended in a jump to the same place.
+pub fn share_tails(object: &Object, function: &mut Function) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let ends: Vec<End> = cfg.blocks.iter().filter_map(|block| End::of(function, block.range.clone())).collect();
+    let mut best: Option<(u32, usize, usize, usize)> = None;
+    for (index, one) in ends.iter().enumerate() {
+        for other in ends.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, other)| other) {
+            if one.continues != other.continues {
+                continue;
+            }
+            let length = common_suffix(object, function, one, other);
+            let Some(saved) = one.saved(function, length) else { continue };
+            if length > 0 && best.is_none_or(|(most, ..)| saved > most) {
+                best = Some((saved, one.body.end - length, one.full.end, other.body.end - length));
+            }
+        }
+    }
+    let Some((_, from, to, shared)) = best else { return Vec::new() };
+    let before = function.nodes[from..to].to_vec();
+    let heir = function.nodes[shared].id;
+    let mut jump = function.nodes[to - 1].clone();
+    jump.insn = Insn::Jump { offset: 0, long: false };
+    jump.reference = Reference::Branch(heir);
+    jump.core = None;
+    let after = vec![jump];
+    edit::replace(function, from..to, after.clone());
+    vec![Change::new(Law::SharedTail, before, after)]
+}
+
+/// The end of a block that does not fall through.
+struct End {
+    /// The block without a final jump.
+    body: std::ops::Range<usize>,
+    /// The block.
+    full: std::ops::Range<usize>,
+    /// Where control goes: a jump's target, or nowhere after an exit (which then belongs to the body).
+    continues: Option<InsnId>,
+}
+
+impl End {
+    fn of(function: &Function, full: std::ops::Range<usize>) -> Option<End> {
+        let last = &function.nodes[full.end - 1];
+        match last.insn {
+            Insn::Exit => Some(End { body: full.clone(), full, continues: None }),
+            Insn::Jump { .. } => {
+                Some(End { body: full.start..full.end - 1, full, continues: last.target() })
+            }
+            // Falling through goes on at the next instruction; such a block can be the shared one, and so is
+            // described, but has no jump to spare.
+            Insn::Branch { .. } | Insn::MayGoto { .. } => None,
+            _ => {
+                let continues = function.nodes.get(full.end)?.id;
+                Some(End { body: full.clone(), full, continues: Some(continues) })
+            }
+        }
+    }
+
+    /// Slots saved by jumping to a shared tail of `length` instructions.
+    fn saved(&self, function: &Function, length: usize) -> Option<u32> {
+        let nodes = &function.nodes[self.body.end - length..self.full.end];
+        let slots: u32 = nodes.iter().map(|node| node.insn.slots()).sum();
+        slots.checked_sub(1).filter(|saved| *saved > 0)
+    }
+}
+
+fn common_suffix(object: &Object, function: &Function, one: &End, other: &End) -> usize {
+    let (left, right) = (&function.nodes[one.body.clone()], &function.nodes[other.body.clone()]);
+    // A subprogram call keeps its own place: the kernel's call sites carry state of their own.
+    let calls = |node: &Node| matches!(node.insn, Insn::Call(CallTarget::Subprogram(_)));
+    left.iter()
+        .rev()
+        .zip(right.iter().rev())
+        .take_while(|(a, b)| same(object, a, b) && !calls(a))
+        .count()
+}
+
+/// Moves blocks that are only jumped to behind one of those jumps, which then goes.
+pub fn lay_out(function: &mut Function) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let falls_through = |index: usize| {
+        let last = &function.nodes[cfg.blocks[index].range.end - 1];
+        !matches!(last.insn, Insn::Jump { .. } | Insn::Exit)
+    };
+    // Chains of blocks tied by falling through, as block ranges in layout order.
+    let mut chains: Vec<Vec<usize>> = Vec::new();
+    for index in 0..cfg.blocks.len() {
+        match chains.last_mut() {
+            Some(chain) if falls_through(index - 1) => chain.push(index),
+            _ => chains.push(vec![index]),
+        }
+    }
+    let mut changes = Vec::new();
+    let mut doomed = HashSet::new();
+    let mut at = 0;
+    while at < chains.len() {
+        let last = *chains[at].last().expect("a chain has blocks");
+        let node = &function.nodes[cfg.blocks[last].range.end - 1];
+        let jumps = matches!(node.insn, Insn::Jump { .. });
+        let target = node.target().and_then(|id| cfg.position.get(&id)).map(|at| cfg.block_of[*at].index());
+        let head = target.filter(|_| jumps).and_then(|target| {
+            chains.iter().position(|chain| chain[0] == target).filter(|other| *other != at && *other != 0)
+        });
+        match head {
+            Some(other) => {
+                changes.push(Change::new(Law::Layout, vec![node.clone()], Vec::new()));
+                doomed.insert(node.id);
+                let moved = chains.remove(other);
+                if other < at {
+                    at -= 1;
+                }
+                chains[at].extend(moved);
+            }
+            None => at += 1,
+        }
+    }
+    if !changes.is_empty() {
+        let order = chains.into_iter().flatten();
+        let nodes = order.flat_map(|index| function.nodes[cfg.blocks[index].range.clone()].iter().cloned());
+        function.nodes = nodes.collect();
+        edit::delete(function, &doomed);
+    }
+    changes
+}

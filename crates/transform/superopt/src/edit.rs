@@ -1,0 +1,64 @@
+//! Editing a function without losing a branch.
+//!
+//! A branch names its target by id. When a target goes away, what follows it takes its place:
+//!
+//! ```text
+//!   1: if r1 == 0 goto 3        1: if r1 == 0 goto 4
+//!   2: r0 = 1              -->  2: r0 = 1
+//!   3: r2 = r2   (deleted)      4: exit
+//!   4: exit
+//! ```
+
+use std::collections::{HashMap, HashSet};
+
+use kiln_program::{Function, InsnId, Node, Reference};
+
+/// Deletes instructions; branches to them go to the next one that stays. Instructions at the end of a function can
+/// only be deleted when nothing that stays branches to them or falls into them.
+pub fn delete(function: &mut Function, doomed: &HashSet<InsnId>) {
+    if doomed.is_empty() {
+        return;
+    }
+    let mut moved = HashMap::new();
+    let mut next = None;
+    for node in function.nodes.iter().rev() {
+        if doomed.contains(&node.id) {
+            if let Some(next) = next {
+                moved.insert(node.id, next);
+            }
+        } else {
+            next = Some(node.id);
+        }
+    }
+    function.nodes.retain(|node| !doomed.contains(&node.id));
+    retarget(function, &moved);
+}
+
+/// Replaces the instructions at these positions; branches to the first go to the first replacement, or to what
+/// follows when there is none. Nothing may branch into the middle.
+pub fn replace(function: &mut Function, range: std::ops::Range<usize>, after: Vec<Node>) {
+    let first = function.nodes[range.start].id;
+    let heir = after.first().or_else(|| function.nodes.get(range.end)).map(|node| node.id);
+    function.nodes.splice(range, after);
+    if let Some(heir) = heir
+        && heir != first
+    {
+        retarget(function, &HashMap::from([(first, heir)]));
+    }
+}
+
+/// Sends every branch to a key of the map to its value instead.
+pub fn retarget(function: &mut Function, moved: &HashMap<InsnId, InsnId>) {
+    for node in &mut function.nodes {
+        if let Reference::Branch(target) = &mut node.reference
+            && let Some(heir) = moved.get(target)
+        {
+            *target = *heir;
+        }
+    }
+}
+
+/// Ids that some branch of the function names.
+pub fn targets(function: &Function) -> HashSet<InsnId> {
+    function.nodes.iter().filter_map(Node::target).collect()
+}
