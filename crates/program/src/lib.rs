@@ -16,7 +16,7 @@
 //! deleted freely, facts of an analysis stay attached to what they speak of, and offsets are computed once, when
 //! [`lower`] turns a program into slots.
 //!
-//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`].
+//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`].
 #![forbid(unsafe_code)]
 
 pub mod btf;
@@ -24,6 +24,7 @@ pub mod cfg;
 pub mod interpret;
 pub mod lower;
 pub mod object;
+pub mod text;
 pub mod validate;
 
 pub use cfg::{Block, BlockId, Cfg};

@@ -51,7 +51,7 @@ id! {
 }
 
 /// What one object file holds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     /// File name or other label, for messages.
     pub name: String,
@@ -78,7 +78,7 @@ pub struct Object {
 }
 
 /// A function: an entry or a subprogram.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its symbol.
     pub name: String,
@@ -142,7 +142,7 @@ pub enum Reference {
 }
 
 /// A loadable program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its name: the entry function's symbol.
     pub name: String,
@@ -163,7 +163,7 @@ pub struct Program {
 }
 
 /// A map definition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
     /// Its symbol, or libbpf's name for a data section (`.rodata`).
     pub name: String,
@@ -219,7 +219,7 @@ pub enum MapSlot {
 }
 
 /// A symbol that the loader resolves.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extern {
     /// Its name.
     pub name: String,
