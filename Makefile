@@ -1,7 +1,7 @@
 # Kiln. `make demo` and `make test` are all that a fresh Debian machine with Rust needs; both set it up first.
 
-# Rust as rustup installs it, also where the shell has not been told.
-export PATH := $(PATH):$(HOME)/.cargo/bin
+# Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
 .PHONY: help demo test fuzz bench setup corpus corpus-all
 .DEFAULT_GOAL := help
