@@ -43,14 +43,14 @@ kernel_enum! {
     CgroupInetSockRelease = 34, "cgroup_inet_sock_release", "BPF_CGROUP_INET_SOCK_RELEASE", (5, 9);
     XdpCpumap = 35, "xdp_cpumap", "BPF_XDP_CPUMAP", (5, 9);
     SkLookup = 36, "sk_lookup", "BPF_SK_LOOKUP", (5, 9);
-    Xdp = 37, "xdp", "BPF_XDP", (5, 10);
+    Xdp = 37, "xdp", "BPF_XDP", (5, 9);
     SkSkbVerdict = 38, "sk_skb_verdict", "BPF_SK_SKB_VERDICT", (5, 13);
     SkReuseportSelect = 39, "sk_reuseport_select", "BPF_SK_REUSEPORT_SELECT", (5, 14);
     SkReuseportSelectOrMigrate = 40, "sk_reuseport_select_or_migrate", "BPF_SK_REUSEPORT_SELECT_OR_MIGRATE", (5, 14);
     PerfEvent = 41, "perf_event", "BPF_PERF_EVENT", (5, 15);
     TraceKprobeMulti = 42, "trace_kprobe_multi", "BPF_TRACE_KPROBE_MULTI", (5, 18);
     LsmCgroup = 43, "lsm_cgroup", "BPF_LSM_CGROUP", (6, 0);
-    StructOps = 44, "struct_ops", "BPF_STRUCT_OPS", (6, 1);
+    StructOps = 44, "struct_ops", "BPF_STRUCT_OPS", (6, 4);
     Netfilter = 45, "netfilter", "BPF_NETFILTER", (6, 4);
     TcxIngress = 46, "tcx_ingress", "BPF_TCX_INGRESS", (6, 6);
     TcxEgress = 47, "tcx_egress", "BPF_TCX_EGRESS", (6, 6);

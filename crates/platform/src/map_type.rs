@@ -9,9 +9,9 @@
 //! assert!(MapType::Array.check_sizes(8, 16, 1).is_err());
 //! ```
 
-use crate::Helper;
 use crate::kind::kernel_enum;
 use crate::limits::MAX_KEY_BYTES;
+use crate::{AttachType, Helper, ProgramType, ProgramTypes};
 
 kernel_enum! {
     /// What kind of map this is (`enum bpf_map_type`).
@@ -118,7 +118,7 @@ pub struct MapRules {
 }
 
 const MAX: u32 = u32::MAX;
-const ANY_KEY: SizeRule = SizeRule::Between(1, MAX_KEY_BYTES);
+const ANY_KEY: SizeRule = SizeRule::Between(1, MAX);
 const ANY_VALUE: SizeRule = SizeRule::Between(1, MAX);
 const SOME: SizeRule = SizeRule::Between(1, MAX);
 const FOUR: SizeRule = SizeRule::Exactly(4);
@@ -218,9 +218,13 @@ impl MapType {
             MapType::Sockmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, Socket)
                 .indexed()
                 .only(SOCKMAP_HELPERS),
-            MapType::Sockhash => {
-                rules(ANY_KEY, SizeRule::OneOf(&[4, 8]), SOME, Socket).only(SOCKHASH_HELPERS)
-            }
+            MapType::Sockhash => rules(
+                SizeRule::Between(1, MAX_KEY_BYTES),
+                SizeRule::OneOf(&[4, 8]),
+                SOME,
+                Socket,
+            )
+            .only(SOCKHASH_HELPERS),
             MapType::CgroupStorage => rules(
                 SizeRule::OneOf(&[8, 16]),
                 SizeRule::Between(1, 65_176),
@@ -284,6 +288,11 @@ impl MapType {
         }
     }
 
+    /// Whether sleepable programs may refer to such a map.
+    pub const fn allowed_in_sleepable(self) -> bool {
+        SLEEPABLE.contains(self)
+    }
+
     /// Whether a helper that takes a map takes one of this type. Says nothing of helpers that take none.
     pub fn allows_helper(self, helper: &Helper) -> bool {
         let from_map = self
@@ -294,6 +303,24 @@ impl MapType {
             .iter()
             .find(|(names, _)| names.contains(&helper.name));
         from_map && kept_to.is_none_or(|(_, types)| types.contains(self))
+    }
+
+    /// Whether a program of this type, at this attach type, may pass such a map to the helper. Only some program types
+    /// may put sockets into maps of sockets: those that cannot be holding a socket's lock.
+    pub fn allows_helper_in(
+        self,
+        helper: &Helper,
+        program_type: ProgramType,
+        attach: Option<AttachType>,
+    ) -> bool {
+        let changes_sockets = matches!(self, MapType::Sockmap | MapType::Sockhash)
+            && matches!(helper.name, "map_update_elem" | "map_delete_elem");
+        let may_change = match program_type {
+            ProgramType::Tracing => attach == Some(AttachType::TraceIter),
+            ProgramType::SockOps => helper.name == "map_delete_elem",
+            _ => MAY_CHANGE_SOCKET_MAPS.contains(program_type),
+        };
+        self.allows_helper(helper) && (!changes_sockets || may_change)
     }
 
     /// Whether a map of this type may have these sizes.
@@ -311,6 +338,37 @@ impl MapType {
         Ok(())
     }
 }
+
+const MAY_CHANGE_SOCKET_MAPS: ProgramTypes = ProgramTypes::of(&[
+    ProgramType::SocketFilter,
+    ProgramType::SchedCls,
+    ProgramType::SchedAct,
+    ProgramType::Xdp,
+    ProgramType::SkReuseport,
+    ProgramType::FlowDissector,
+    ProgramType::SkLookup,
+]);
+
+/// Those whose elements a program that sleeps cannot lose under its hands.
+const SLEEPABLE: MapTypes = MapTypes::of(&[
+    MapType::Hash,
+    MapType::LruHash,
+    MapType::PercpuHash,
+    MapType::LruPercpuHash,
+    MapType::Array,
+    MapType::PercpuArray,
+    MapType::ArrayOfMaps,
+    MapType::HashOfMaps,
+    MapType::Ringbuf,
+    MapType::UserRingbuf,
+    MapType::InodeStorage,
+    MapType::SkStorage,
+    MapType::TaskStorage,
+    MapType::CgrpStorage,
+    MapType::Queue,
+    MapType::Stack,
+    MapType::Arena,
+]);
 
 const SOCKMAP_HELPERS: &[&str] = &[
     "sk_redirect_map",

@@ -3,7 +3,9 @@
 one line of answer to each. Nothing is attached or pinned; programs and maps go away with this process.
 
   map TYPE KEY VALUE ENTRIES FLAGS         "ok", or "no ERRNO"; maps are numbered from 0 in the order created
-  load TYPE ATTACH FLAGS BTF_NAME HEX      "ok LOG", or "no LOG": the verifier's log, its lines joined by "|"
+  freeze NUMBER                            no more writes to that map from user space
+  load TYPE ATTACH FLAGS LICENSE BTF_NAME HEX
+                                           "ok LOG", or "no LOG": the verifier's log, its lines joined by "|"
 
 ATTACH is -1 for none; BTF_NAME is "-" or a kernel type to attach to ("typedef:btf_trace_sched_switch"). In HEX, a wide
 load (0x18) whose source register is 1 or 2 names a map by its number.
@@ -15,9 +17,8 @@ import struct
 import sys
 
 SYSCALL_NUMBER = {"x86_64": 321, "aarch64": 280}[platform.machine()]
-MAP_CREATE, PROG_LOAD = 0, 5
+MAP_CREATE, PROG_LOAD, MAP_FREEZE = 0, 5, 22
 LIBC = ctypes.CDLL(None, use_errno=True)
-LICENSE = ctypes.create_string_buffer(b"GPL")
 LOG_BYTES = 1 << 20
 LOG = ctypes.create_string_buffer(LOG_BYTES)
 BTF_KINDS = {8: "typedef", 12: "func", 4: "struct"}
@@ -58,6 +59,11 @@ def create_map(maps, words):
     return "ok" if result >= 0 else f"no {error}"
 
 
+def freeze(maps, words):
+    result, error = bpf(MAP_FREEZE, struct.pack("<I", maps[int(words[0])]))
+    return "ok" if result >= 0 else f"no {error}"
+
+
 def with_map_descriptors(code, maps):
     code = bytearray(code)
     for offset in range(0, len(code), 8):
@@ -70,15 +76,16 @@ def with_map_descriptors(code, maps):
 def load(maps, types, words):
     program_type, attach, flags = map(int, words[:3])
     btf_id = 0
-    if words[3] != "-":
+    license = ctypes.create_string_buffer(words[3].encode())
+    if words[4] != "-":
         if not types:
             types.update(kernel_types())
-        btf_id = types.get(words[3], 0)
-    code = with_map_descriptors(bytes.fromhex(words[4]), maps)
+        btf_id = types.get(words[4], 0)
+    code = with_map_descriptors(bytes.fromhex(words[5]), maps)
     instructions = ctypes.create_string_buffer(code, len(code))
     attributes = struct.pack(
         "<IIQQIIQII16sIIIIQIIQII",
-        *(program_type, len(code) // 8, ctypes.addressof(instructions), ctypes.addressof(LICENSE)),
+        *(program_type, len(code) // 8, ctypes.addressof(instructions), ctypes.addressof(license)),
         *(2, LOG_BYTES, ctypes.addressof(LOG), 0, flags, b"", 0, max(attach, 0)),
         *(0, 0, 0, 0, 0, 0, 0, btf_id),
     )
@@ -94,7 +101,12 @@ def main():
     maps, types = [], {}
     for line in sys.stdin:
         command, *words = line.split()
-        answer = create_map(maps, words) if command == "map" else load(maps, types, words)
+        if command == "map":
+            answer = create_map(maps, words)
+        elif command == "freeze":
+            answer = freeze(maps, words)
+        else:
+            answer = load(maps, types, words)
         print(answer, flush=True)
 
 

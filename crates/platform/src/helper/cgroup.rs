@@ -5,17 +5,9 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(17, "get_cgroup_classid", 4, 3)
-        .args(&[Context])
         .variants(&[variant(
-            any_of(&[
-                CGROUP_SOCK,
-                CGROUP_DEVICE,
-                SK_MSG,
-                CGROUP_SOCK_ADDR,
-                CGROUP_SYSCTL,
-                CGROUP_SOCKOPT,
-            ]),
-            Prototype::new(&[], ReturnKind::Integer),
+            any_of(&[LWT, TC]),
+            Prototype::new(&[Context], ReturnKind::Integer),
         )])
         .capability(Bpf)
         .effect(ReadsMemory)

@@ -51,7 +51,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[READ, SIZE, Anything, aligned(8, Memory::WRITE_UNINIT)])
         .effect(WritesArguments)
         .allowed(ALL),
-    helper(118, "jiffies64", 5, 5)
+    helper(118, "jiffies64", 5, 6)
         .capability(Bpf)
         .effect(ResultOnly)
         .allowed(ALL),

@@ -34,7 +34,7 @@ mod tracing;
 mod tunnel;
 mod xdp;
 
-use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
+use crate::{AttachType, AttachTypes, KernelVersion, PacketAccess, ProgramType, ProgramTypes};
 pub use prototype::{ArgKind, DynptrUse, Memory, Prototype, ReturnKind, Variant};
 
 /// One helper function of the kernel.
@@ -122,6 +122,21 @@ impl Helper {
             .find(|(ruled, _)| *ruled == program_type);
         self.allowed_in(program_type)
             && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
+    }
+
+    /// Whether a packet pointer may be passed as the argument of this index (counted from 0), a memory argument.
+    pub fn accepts_packet(&self, program_type: ProgramType, index: usize) -> bool {
+        let prototype = self.prototype_for(program_type);
+        let Some(kind) = prototype.args.get(index) else {
+            return false;
+        };
+        let rights = match program_type.packet_access() {
+            PacketAccess::None => false,
+            PacketAccess::Read => !kind.writes_memory(),
+            PacketAccess::ReadWrite => true,
+        };
+        // What a socket option program calls its packet is a buffer, which every helper takes.
+        rights && (prototype.packet_memory || program_type == ProgramType::CgroupSockopt)
     }
 
     /// The prototype that holds in programs of this type.

@@ -9,7 +9,7 @@
 //!        returns Integer    Context   Anything   Memory(WRITE_UNINIT)     Size { zero_allowed: false }
 //! ```
 
-use crate::ProgramTypes;
+use crate::{MapType, ProgramTypes};
 
 /// What one argument of a helper must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,7 +133,8 @@ impl Memory {
 pub enum DynptrUse {
     /// An initialised dynptr of any kind.
     Any,
-    /// 16 bytes of stack that become a dynptr over local memory.
+    /// 16 bytes of stack that become a dynptr over local memory. That memory, the first argument, must be a map value:
+    /// the kernel takes no other here.
     MakesLocal,
     /// 16 bytes of stack that become a dynptr over a reserved ring buffer record (a reference to release).
     MakesRingBuffer,
@@ -223,6 +224,18 @@ impl Prototype {
 }
 
 impl ArgKind {
+    /// What is really asked for when the map argument before it is of this type: a value to put into a map of sockets
+    /// is a socket, and a bloom filter is asked about a value rather than filling one in.
+    pub const fn with_map(self, map_type: MapType) -> ArgKind {
+        match (self, map_type) {
+            (ArgKind::MapValue, MapType::Sockmap | MapType::Sockhash) => {
+                ArgKind::BtfSockCommon { nullable: false }
+            }
+            (ArgKind::UninitMapValue, MapType::BloomFilter) => ArgKind::MapValue,
+            _ => self,
+        }
+    }
+
     /// Whether the call takes over the reference behind the argument.
     pub const fn releases(self) -> bool {
         matches!(

@@ -110,18 +110,6 @@ impl Helper {
     }
 }
 
-impl Prototype {
-    pub(super) const fn gpl_only(mut self) -> Self {
-        self.gpl_only = true;
-        self
-    }
-
-    pub(super) const fn might_sleep(mut self) -> Self {
-        self.might_sleep = true;
-        self
-    }
-}
-
 /// The size of the memory argument before it, at least 1.
 pub(super) const SIZE: ArgKind = ArgKind::Size {
     zero_allowed: false,

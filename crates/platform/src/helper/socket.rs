@@ -238,12 +238,12 @@ pub(super) const HELPERS: &[Helper] = &[
             CGROUP_SOCKOPT,
             STRUCT_OPS,
         ])),
-    helper(110, "tcp_gen_syncookie", 5, 3)
+    helper(110, "tcp_gen_syncookie", 5, 4)
         .args(&[BTF_SOCK, READ, SIZE, READ, SIZE])
         .gpl_only()
         .packet_memory()
         .allowed(any_of(&[TC, XDP])),
-    helper(116, "tcp_send_ack", 5, 5)
+    helper(116, "tcp_send_ack", 5, 6)
         .args(&[btf("tcp_sock"), Anything])
         .allowed(STRUCT_OPS),
     helper(122, "get_netns_cookie", 5, 7)

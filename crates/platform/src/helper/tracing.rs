@@ -72,27 +72,8 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .allowed(KPROBE),
     helper(67, "get_stack", 4, 18)
-        .args(&[Context, READ, SIZE_OR_ZERO, Anything])
+        .args(&[Context, WRITE_UNINIT, SIZE_OR_ZERO, Anything])
         .gpl_only()
-        .variants(&[
-            variant(
-                any_of(&[TRACEPOINT, PERF_EVENT]),
-                Prototype::new(
-                    &[Context, WRITE_UNINIT, SIZE_OR_ZERO, Anything],
-                    ReturnKind::Integer,
-                )
-                .gpl_only(),
-            ),
-            variant(
-                KPROBE,
-                Prototype::new(
-                    &[Context, WRITE_UNINIT, SIZE_OR_ZERO, Anything],
-                    ReturnKind::Integer,
-                )
-                .gpl_only()
-                .might_sleep(),
-            ),
-        ])
         .effect(WritesArguments)
         .allowed(TRACERS),
     helper(109, "send_signal", 5, 3)
@@ -127,39 +108,31 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(PerfMon)
         .effect(WritesArguments)
         .allowed(ALL),
-    helper(117, "send_signal_thread", 5, 5)
+    helper(117, "send_signal_thread", 5, 6)
         .args(&[Anything])
         .capability(PerfMon)
         .allowed(ALL),
-    helper(119, "read_branch_records", 5, 6)
+    helper(119, "read_branch_records", 5, 7)
         .args(&[Context, READ_WRITE_OR_NULL, SIZE_OR_ZERO, Anything])
         .gpl_only()
         .effect(WritesArguments)
         .allowed(PERF_EVENT),
-    helper(121, "xdp_output", 5, 6)
+    helper(121, "xdp_output", 5, 7)
         .args(&[btf("xdp_buff"), ConstMapPtr, Anything, READ, SIZE_OR_ZERO])
         .gpl_only()
         .allowed(BTF_TRACERS),
     helper(126, "seq_printf", 5, 8)
         .args(&[btf("seq_file"), READ, SIZE, READ_OR_NULL, SIZE_OR_ZERO])
         .gpl_only()
-        .allowed(any_of(&[TRACING, LSM]))
+        .allowed(TRACING)
         .attach_rules(&[(ProgramType::Tracing, ITERATOR)]),
     helper(127, "seq_write", 5, 8)
         .args(&[btf("seq_file"), READ, SIZE_OR_ZERO])
         .gpl_only()
-        .allowed(any_of(&[TRACING, LSM]))
+        .allowed(TRACING)
         .attach_rules(&[(ProgramType::Tracing, ITERATOR)]),
     helper(141, "get_task_stack", 5, 9)
         .args(&[btf("task_struct"), WRITE_UNINIT, SIZE_OR_ZERO, Anything])
-        .variants(&[variant(
-            TRACERS,
-            Prototype::new(
-                &[btf("task_struct"), WRITE_UNINIT, SIZE_OR_ZERO, Anything],
-                ReturnKind::Integer,
-            )
-            .might_sleep(),
-        )])
         .capability(PerfMon)
         .effect(WritesArguments)
         .allowed(ALL),
@@ -176,7 +149,7 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(150, "seq_printf_btf", 5, 10)
         .args(&[btf("seq_file"), READ, SIZE_OR_ZERO, Anything])
         .gpl_only()
-        .allowed(any_of(&[TRACING, LSM]))
+        .allowed(TRACING)
         .attach_rules(&[(ProgramType::Tracing, ITERATOR)]),
     helper(159, "bprm_opts_set", 5, 11)
         .args(&[btf("linux_binprm"), Anything])
@@ -204,13 +177,10 @@ pub(super) const HELPERS: &[Helper] = &[
         .allowed(SYSCALL),
     helper(173, "get_func_ip", 5, 15)
         .args(&[Context])
-        .gpl_only()
-        .variants(&[variant(
-            KPROBE,
-            Prototype::new(&[Context], ReturnKind::Integer),
-        )])
+        .gpl_only() // Not asked of kprobe.multi and uprobe.multi programs.
         .effect(ResultOnly)
-        .allowed(TRACERS),
+        .allowed(any_of(&[KPROBE, TRACING]))
+        .attach_rules(&[(ProgramType::Tracing, TRAMPOLINE)]),
     helper(174, "get_attach_cookie", 5, 15)
         .args(&[Context])
         .effect(ResultOnly)

@@ -1,0 +1,268 @@
+//! The running kernel, behind a pipe; and the words to write small programs in.
+
+#![allow(dead_code)] // Each test file uses a part of it.
+
+use kiln_platform::{AttachType as At, KernelVersion, MapType, ProgramType as Type};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+/// The verifier behind a pipe.
+pub struct Kernel {
+    process: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+/// Where a program is to be loaded: type, attach type, flags, BTF target.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    pub program_type: Type,
+    pub attach: Option<At>,
+    pub sleepable: bool,
+    pub target: &'static str,
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Kernel {
+    /// A kernel that can be asked, or `None` after saying why not.
+    pub fn open(test: &str) -> Option<Kernel> {
+        match Kernel::start() {
+            Ok(kernel) => Some(kernel),
+            Err(reason) => {
+                println!("skipped: {test}: {reason}");
+                None
+            }
+        }
+    }
+
+    pub fn start() -> Result<Kernel, String> {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+            .map_err(|error| error.to_string())?;
+        if !release.starts_with(&format!("{}.", KernelVersion::DESCRIBED)) {
+            return Err(format!(
+                "the tables describe {}, this is {}",
+                KernelVersion::DESCRIBED,
+                release.trim()
+            ));
+        }
+        if !cfg!(target_arch = "x86_64") {
+            return Err("the register layout described is that of x86-64".into());
+        }
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ask_kernel.py");
+        let mut process = Command::new("python3")
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("python3: {error}"))?;
+        let commands = process.stdin.take().ok_or("no pipe")?;
+        let answers = BufReader::new(process.stdout.take().ok_or("no pipe")?);
+        let mut kernel = Kernel {
+            process,
+            commands,
+            answers,
+        };
+        let (loaded, log) = kernel.load(place(Type::SchedCls), &returning(0));
+        if loaded {
+            Ok(kernel)
+        } else {
+            Err(format!("bpf(2) is not allowed here: {log}"))
+        }
+    }
+
+    pub fn ask(&mut self, command: &str) -> (bool, String) {
+        writeln!(self.commands, "{command}").expect("the script reads commands");
+        let mut answer = String::new();
+        self.answers
+            .read_line(&mut answer)
+            .expect("the script answers");
+        let (verdict, log) = answer
+            .trim_end()
+            .split_once(' ')
+            .unwrap_or((answer.trim_end(), ""));
+        assert!(
+            matches!(verdict, "ok" | "no"),
+            "the script answered {answer:?} to {command:?}"
+        );
+        (verdict == "ok", log.to_owned())
+    }
+
+    /// Loads a program under a GPL-compatible license: whether the verifier took it, and its log.
+    pub fn load(&mut self, place: Place, code: &[u64]) -> (bool, String) {
+        self.load_licensed(place, "GPL", code)
+    }
+
+    pub fn load_licensed(&mut self, place: Place, license: &str, code: &[u64]) -> (bool, String) {
+        let hex: String = code
+            .iter()
+            .flat_map(|slot| slot.to_le_bytes())
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let attach = place.attach.map_or(-1, |attach| i64::from(attach.number()));
+        let flags = if place.sleepable { 1 << 4 } else { 0 };
+        let number = place.program_type.number();
+        self.ask(&format!(
+            "load {number} {attach} {flags} {license} {} {hex}",
+            place.target
+        ))
+    }
+
+    /// No more writes from user space, so that the verifier may rely on the values.
+    pub fn freeze(&mut self, map: usize) {
+        self.ask(&format!("freeze {map}"));
+    }
+
+    /// Creates a map; each, failed or not, takes the next number.
+    pub fn create_map(
+        &mut self,
+        map_type: MapType,
+        key: u32,
+        value: u32,
+        entries: u32,
+        flags: u32,
+    ) -> bool {
+        self.ask(&format!(
+            "map {} {key} {value} {entries} {flags}",
+            map_type.number()
+        ))
+        .0
+    }
+}
+
+pub fn slot(opcode: u8, dst: u8, src: u8, offset: i16, imm: i32) -> u64 {
+    u64::from(opcode)
+        | u64::from(dst | src << 4) << 8
+        | u64::from(offset as u16) << 16
+        | u64::from(imm as u32) << 32
+}
+
+pub fn mov_imm(dst: u8, imm: i32) -> u64 {
+    slot(0xb7, dst, 0, 0, imm)
+}
+
+pub fn mov_reg(dst: u8, src: u8) -> u64 {
+    slot(0xbf, dst, src, 0, 0)
+}
+
+pub fn call(helper: u32) -> u64 {
+    slot(0x85, 0, 0, 0, helper as i32)
+}
+
+pub const EXIT: u64 = 0x95;
+
+pub fn returning(value: i32) -> Vec<u64> {
+    vec![mov_imm(0, value), EXIT]
+}
+
+pub fn place(program_type: Type) -> Place {
+    Place {
+        program_type,
+        attach: None,
+        sleepable: program_type == Type::Syscall,
+        target: "-",
+    }
+}
+
+pub fn place_at(program_type: Type, attach: At) -> Place {
+    Place {
+        attach: Some(attach),
+        ..place(program_type)
+    }
+}
+
+/// Every place a stock kernel lets a test load to: all types and the attach types that make a difference.
+pub fn places() -> Vec<Place> {
+    let plain = [
+        Type::SocketFilter,
+        Type::Kprobe,
+        Type::SchedCls,
+        Type::SchedAct,
+        Type::Tracepoint,
+        Type::PerfEvent,
+        Type::LwtIn,
+        Type::LwtOut,
+        Type::LwtXmit,
+        Type::SkSkb,
+        Type::RawTracepoint,
+        Type::LwtSeg6local,
+        Type::RawTracepointWritable,
+        Type::Syscall,
+    ];
+    let attached = [
+        (Type::Kprobe, At::TraceKprobeMulti),
+        (Type::Kprobe, At::TraceKprobeSession),
+        (Type::Kprobe, At::TraceUprobeMulti),
+        (Type::Xdp, At::Xdp),
+        (Type::Xdp, At::XdpDevmap),
+        (Type::Xdp, At::XdpCpumap),
+        (Type::CgroupSkb, At::CgroupInetIngress),
+        (Type::CgroupSkb, At::CgroupInetEgress),
+        (Type::CgroupSock, At::CgroupInetSockCreate),
+        (Type::CgroupSock, At::CgroupInetSockRelease),
+        (Type::CgroupSock, At::CgroupInet4PostBind),
+        (Type::CgroupSock, At::CgroupInet6PostBind),
+        (Type::SockOps, At::CgroupSockOps),
+        (Type::SkSkb, At::SkSkbStreamParser),
+        (Type::SkSkb, At::SkSkbStreamVerdict),
+        (Type::CgroupDevice, At::CgroupDevice),
+        (Type::SkMsg, At::SkMsgVerdict),
+        (Type::SkReuseport, At::SkReuseportSelect),
+        (Type::SkReuseport, At::SkReuseportSelectOrMigrate),
+        (Type::FlowDissector, At::FlowDissector),
+        (Type::CgroupSysctl, At::CgroupSysctl),
+        (Type::CgroupSockopt, At::CgroupGetsockopt),
+        (Type::CgroupSockopt, At::CgroupSetsockopt),
+        (Type::SkLookup, At::SkLookup),
+        (Type::Netfilter, At::Netfilter),
+        (Type::CgroupSockAddr, At::CgroupInet4Bind),
+        (Type::CgroupSockAddr, At::CgroupInet6Bind),
+        (Type::CgroupSockAddr, At::CgroupInet4Connect),
+        (Type::CgroupSockAddr, At::CgroupInet6Connect),
+        (Type::CgroupSockAddr, At::CgroupUdp4Sendmsg),
+        (Type::CgroupSockAddr, At::CgroupUdp6Sendmsg),
+        (Type::CgroupSockAddr, At::CgroupUdp4Recvmsg),
+        (Type::CgroupSockAddr, At::CgroupUdp6Recvmsg),
+        (Type::CgroupSockAddr, At::CgroupInet4Getpeername),
+        (Type::CgroupSockAddr, At::CgroupInet6Getpeername),
+        (Type::CgroupSockAddr, At::CgroupInet4Getsockname),
+        (Type::CgroupSockAddr, At::CgroupInet6Getsockname),
+        (Type::CgroupSockAddr, At::CgroupUnixConnect),
+        (Type::CgroupSockAddr, At::CgroupUnixSendmsg),
+        (Type::CgroupSockAddr, At::CgroupUnixRecvmsg),
+        (Type::CgroupSockAddr, At::CgroupUnixGetpeername),
+        (Type::CgroupSockAddr, At::CgroupUnixGetsockname),
+    ];
+    let traced = [
+        Place {
+            target: "typedef:btf_trace_sched_switch",
+            ..place_at(Type::Tracing, At::TraceRawTp)
+        },
+        Place {
+            target: "func:bpf_iter_task",
+            ..place_at(Type::Tracing, At::TraceIter)
+        },
+        Place {
+            target: "func:bpf_iter_task",
+            sleepable: true,
+            ..place_at(Type::Tracing, At::TraceIter)
+        },
+    ];
+    let attached = attached
+        .into_iter()
+        .map(|(program_type, attach)| place_at(program_type, attach));
+    plain
+        .into_iter()
+        .map(place)
+        .chain(attached)
+        .chain(traced)
+        .collect()
+}
+
+/// Helpers that a kernel may lack by configuration or lockdown, whatever the program type.
+pub const CONFIGURABLE: [&str; 2] = ["probe_write_user", "override_return"];
