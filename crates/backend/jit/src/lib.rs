@@ -1,2 +1,165 @@
-//! (written next)
+//! BPF to machine code, in one pass, pure and safe.
+//!
+//! The kernel's JIT turns one BPF instruction into one or two machine instructions, and so does this one, because BPF
+//! was made for it: eleven registers that fit a real machine's, two-operand arithmetic, a stack frame.
+//!
+//! ```text
+//!   w1 = *(u32 *)(r1 + 4)        8b 7f 04             mov   edi, [rdi + 4]
+//!   if w1 == 0 goto out          85 ff 74 ..          test  edi, edi ; je out
+//!   w1 /= 10                     41 bb cd cc cc cc    mov   r11d, 0xcccccccd
+//!                                49 0f af fb          imul  rdi, r11
+//!                                48 c1 ef 23          shr   rdi, 35
+//! ```
+//!
+//! What it adds to the kernel's: divisions by constants as multiplications, fused compare and branch, rotations and
+//! byte-swapping loads recognized, aligned loops, and an instruction budget kept in a register that costs one
+//! subtraction a loop iteration and nothing in straight code.
+//!
+//! This crate only makes bytes. `kiln-vm` maps them executable, provides what [`Symbols`] asks for, and calls the
+//! entry as an [`Entry`]. It does not derive from the instruction table: it is an independent witness, and tests run
+//! both on the same programs.
+//!
+//! # The contract with the runtime
+//! - The entry is `extern "sysv64" fn(context, *mut Runtime) -> u64`.
+//! - A helper is `extern "sysv64" fn(r1, r2, r3, r4, r5, *mut Runtime) -> u64`; so is a callback's address, which a
+//!   helper calls.
+//! - A run has been stopped exactly when [`Runtime::budget`] is negative. The loop header that found it so, or the
+//!   code after the call of a helper that said [`Runtime::stop`], leaves its function; every caller checks and leaves
+//!   too. R0 means nothing then.
+//! - The budget is counted where it must be: a loop header takes the loop's length in instructions, a returned
+//!   subprogram its own. Straight code is free, so the count differs from the interpreter's.
+//! - A successful tail call is a helper 12 that returns the target's entry address (0 means that it failed). The
+//!   frame that made the call is gone then; the target returns to its caller, as in the kernel.
+//! - Stack frames are not cleared: the verifier forbids reading what was not written. A runtime that allows such
+//!   reads (the kernel does, with privilege) shows the program its own old bytes and the process's.
 #![forbid(unsafe_code)]
+
+pub mod x86_64;
+
+use kiln_program::{ExternId, FunctionId, InsnId, MapId};
+
+/// What compiled code and the runtime share. Embed it as the first field of the runtime's own state.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Runtime {
+    /// Instructions left; negative once the run has been stopped.
+    pub budget: i64,
+    /// Why a helper stopped the run, as it told [`Runtime::stop`]; 0 when none did.
+    pub trap: u64,
+    /// Where code keeps R1 across a tail call that may succeed. Private to compiled code.
+    pub tail_context: u64,
+}
+
+impl Runtime {
+    /// Byte offsets of the fields, for code.
+    pub(crate) const BUDGET: i32 = 0;
+    pub(crate) const TAIL_CONTEXT: i32 = 16;
+
+    /// For one run of at most `budget` instructions (clamped to 2^62).
+    pub fn new(budget: u64) -> Runtime {
+        Runtime { budget: budget.min(1 << 62) as i64, trap: 0, tail_context: 0 }
+    }
+
+    /// Stops the run when the calling helper returns. `trap` is the caller's own non-zero code.
+    pub fn stop(&mut self, trap: u64) {
+        self.trap = trap;
+        // Far from wrapping: callers may subtract their own cost on the way out.
+        self.budget = i64::MIN / 2;
+    }
+
+    /// Whether the run was stopped, by the budget or by a helper.
+    pub fn stopped(&self) -> bool {
+        self.budget < 0
+    }
+}
+
+/// How compiled code is entered.
+pub type Entry = extern "sysv64" fn(context: u64, runtime: *mut Runtime) -> u64;
+
+/// How compiled code calls helpers and kfuncs, and how a helper calls a callback.
+pub type HelperEntry = extern "sysv64" fn(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64;
+
+/// The addresses that code refers to. `None` makes the compilation fail at that instruction.
+pub trait Symbols {
+    /// What a `ld_imm64` of a map gives: whatever the map helpers take as a map.
+    fn map_address(&self, map: MapId) -> Option<u64>;
+    /// The address of a byte in a map's first value.
+    fn map_value_address(&self, map: MapId, offset: u32) -> Option<u64>;
+    /// A helper, as a [`HelperEntry`].
+    fn helper_address(&self, helper: u32) -> Option<u64>;
+    /// A kernel symbol's address, or a kfunc as a [`HelperEntry`].
+    fn extern_address(&self, symbol: ExternId) -> Option<u64>;
+    /// Whether a helper may stop the run, or call back and so spend budget. Saying `false` saves a check.
+    fn helper_may_stop(&self, helper: u32) -> bool {
+        let _ = helper;
+        true
+    }
+    /// The routine behind classic packet loads, a [`HelperEntry`] of (context, offset, bytes): the value in host
+    /// order, zero-extended, or -1 when out of bounds. The offset is 32 bits, signed, sign-extended to 64.
+    fn packet_load_address(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What the machine and the caller allow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The CPU has BMI2: `shlx`, `shrx`, `sarx`, `mulx`, `rorx`.
+    pub bmi2: bool,
+    /// The CPU has `movbe`.
+    pub movbe: bool,
+    /// Count instructions at loop headers and returns. Without it nothing but a helper stops the run, so it may only
+    /// be turned off for programs that are known to end within the budget.
+    pub metered: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { bmi2: false, movbe: false, metered: true }
+    }
+}
+
+/// Machine code, position-independent.
+#[derive(Clone, Debug, Default)]
+pub struct Code {
+    /// The bytes. Map them at a multiple of 64.
+    pub bytes: Vec<u8>,
+    /// Where the [`Entry`] begins.
+    pub entry_offset: usize,
+    /// Where each function begins.
+    pub functions: Vec<(FunctionId, usize)>,
+    /// Where each instruction's code begins, in layout order; an instruction fused with an earlier one has none.
+    pub insns: Vec<(InsnId, usize)>,
+}
+
+/// Why there is no code.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// An instruction that this JIT lacks.
+    #[error("instruction {}: the JIT does not support {what}", insn.0)]
+    Unsupported {
+        /// Where.
+        insn: InsnId,
+        /// What.
+        what: String,
+    },
+    /// A map, helper or symbol that the runtime has no address for.
+    #[error("instruction {}: the runtime does not provide {what}", insn.0)]
+    Unresolved {
+        /// Where.
+        insn: InsnId,
+        /// What.
+        what: String,
+    },
+    /// The object is not valid: see [`kiln_program::validate()`].
+    #[error("malformed program: {0}")]
+    Malformed(&'static str),
+    /// More code than 32-bit displacements reach comfortably.
+    #[error("the program is too large: {bytes} bytes of code, at most {limit}")]
+    Limit {
+        /// Bytes.
+        bytes: usize,
+        /// At most.
+        limit: usize,
+    },
+}

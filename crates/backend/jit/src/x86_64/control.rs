@@ -1,0 +1,192 @@
+//! Branches, calls, exits of a kind.
+
+use kiln_isa::{CallTarget, JumpOp, PacketMode, Reg, Size, Source, Width};
+use kiln_program::Reference;
+
+use super::assembler::{Arithmetic, Condition, Gpr, Memory};
+use super::function::{Cold, ColdKind, FunctionCompiler};
+use super::plan::TAIL_CALL;
+use super::{BUDGET, RUNTIME, gpr, runtime_field};
+use crate::{Error, Runtime};
+
+/// The condition under which a compared pair branches.
+pub(super) fn condition(op: JumpOp) -> Condition {
+    match op {
+        JumpOp::Eq => Condition::EQUAL,
+        JumpOp::Ne | JumpOp::Set => Condition::NOT_EQUAL,
+        JumpOp::Gt => Condition::ABOVE,
+        JumpOp::Ge => Condition::ABOVE_EQUAL,
+        JumpOp::Lt => Condition::BELOW,
+        JumpOp::Le => Condition::BELOW_EQUAL,
+        JumpOp::Sgt => Condition::GREATER,
+        JumpOp::Sge => Condition::GREATER_EQUAL,
+        JumpOp::Slt => Condition::LESS,
+        JumpOp::Sle => Condition::LESS_EQUAL,
+    }
+}
+
+impl FunctionCompiler<'_, '_> {
+    /// Whether a branch's target is the next instruction anyway.
+    fn falls_through(&self, at: usize) -> bool {
+        let target = self.nodes[at].target().and_then(|id| self.positions.get(&id));
+        target.is_some_and(|target| *target == at + 1)
+    }
+
+    pub(super) fn jump(&mut self, at: usize) -> Result<(), Error> {
+        let target = self.target(at)?;
+        if !self.falls_through(at) {
+            self.code().jump(target);
+        }
+        Ok(())
+    }
+
+    pub(super) fn branch(&mut self, at: usize, op: JumpOp, width: Width, dst: Reg, src: Source) -> Result<(), Error> {
+        let target = self.target(at)?;
+        if self.falls_through(at) {
+            return Ok(());
+        }
+        self.compare(op, width, gpr(dst), src);
+        self.code().jump_if(condition(op), target);
+        Ok(())
+    }
+
+    fn compare(&mut self, op: JumpOp, width: Width, dst: Gpr, src: Source) {
+        match (op, src) {
+            (JumpOp::Set, Source::Reg(src)) => self.code().test(width, dst, gpr(src)),
+            (JumpOp::Set, Source::Imm(imm)) => self.code().test_imm(width, dst, imm),
+            (_, Source::Reg(src)) => self.code().arithmetic(Arithmetic::Cmp, width, dst, gpr(src)),
+            (_, Source::Imm(0)) => self.code().test(width, dst, dst),
+            (_, Source::Imm(imm)) => self.code().arithmetic_imm(Arithmetic::Cmp, width, dst, imm),
+        }
+    }
+
+    pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {
+        let target = self.target(at)?;
+        let displacement = self.plan.may_goto_slot.ok_or(Error::Malformed("no counter for may_goto"))?;
+        let slot = Memory { base: Gpr::RBP, displacement };
+        self.code().arithmetic_imm(Arithmetic::Cmp, Width::W32, slot, 0);
+        self.code().jump_if(Condition::EQUAL, target);
+        self.code().arithmetic_imm(Arithmetic::Sub, Width::W32, slot, 1);
+        Ok(())
+    }
+
+    pub(super) fn call(&mut self, at: usize, target: CallTarget) -> Result<(), Error> {
+        match target {
+            CallTarget::Subprogram(_) => self.call_subprogram(at),
+            CallTarget::Helper(TAIL_CALL) => self.tail_call(at),
+            CallTarget::Helper(helper) => match self.shared.symbols.helper_address(helper) {
+                Some(address) => {
+                    let may_stop = self.shared.symbols.helper_may_stop(helper);
+                    self.call_native(address, may_stop);
+                    Ok(())
+                }
+                None => self.unresolved(at, format!("helper {helper}")),
+            },
+            CallTarget::Kfunc { .. } => {
+                let Reference::Extern(symbol) = self.nodes[at].reference else {
+                    return self.unsupported(at, "kfuncs by number");
+                };
+                match self.shared.symbols.extern_address(symbol) {
+                    Some(address) => {
+                        self.call_native(address, true);
+                        Ok(())
+                    }
+                    None => self.unresolved(at, format!("kfunc {}", self.extern_name(symbol))),
+                }
+            }
+        }
+    }
+
+    fn extern_name(&self, symbol: kiln_program::ExternId) -> String {
+        self.shared.object.externs.get(symbol.index()).map_or_else(String::new, |symbol| symbol.name.clone())
+    }
+
+    fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {
+        let callee = self.nodes[at].callee().ok_or(Error::Malformed("a call without a callee"))?;
+        let label = self.shared.function_label(callee)?;
+        self.code().call(label);
+        if !self.budget() {
+            return Ok(());
+        }
+        let (cost, reload) = {
+            let plan = self.shared.plan.function(callee);
+            (plan.cost, plan.may_tail_call)
+        };
+        if reload {
+            self.code().load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
+        }
+        if self.shared.options.metered {
+            self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
+        } else {
+            self.code().test(Width::W64, BUDGET, BUDGET);
+        }
+        self.leave_if(Condition::SIGN);
+        Ok(())
+    }
+
+    /// Calls a [`crate::HelperEntry`]: arguments are in place, the budget travels in memory.
+    fn call_native(&mut self, address: u64, may_stop: bool) {
+        let budget = self.budget();
+        let code = self.code();
+        if budget {
+            code.store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
+        }
+        code.mov(Width::W64, Gpr::R9, RUNTIME);
+        code.constant(Gpr::RAX, address);
+        code.call_register(Gpr::RAX);
+        if budget {
+            code.load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
+            if may_stop {
+                code.test(Width::W64, BUDGET, BUDGET);
+                self.leave_if(Condition::SIGN);
+            }
+        }
+    }
+
+    /// The helper returns the target's entry, or 0. Then this frame goes, and the target takes its place.
+    fn tail_call(&mut self, at: usize) -> Result<(), Error> {
+        let Some(address) = self.shared.symbols.helper_address(TAIL_CALL) else {
+            return self.unresolved(at, format!("helper {TAIL_CALL}"));
+        };
+        let failed = self.code().label();
+        self.code().store(Size::B8, runtime_field(Runtime::TAIL_CONTEXT), gpr(Reg::R1));
+        self.call_native(address, true);
+        self.code().test(Width::W64, Gpr::RAX, Gpr::RAX);
+        self.code().jump_if(Condition::EQUAL, failed);
+        self.code().load(Size::B8, gpr(Reg::R1), runtime_field(Runtime::TAIL_CONTEXT));
+        self.code().mov(Width::W64, Gpr::RSI, RUNTIME);
+        self.tear_down();
+        self.code().jump_register(Gpr::RAX);
+        self.code().bind(failed);
+        Ok(())
+    }
+
+    /// Calls the packet load routine; out of bounds leaves the function with R0 = 0.
+    pub(super) fn load_packet(
+        &mut self,
+        at: usize,
+        mode: PacketMode,
+        size: Size,
+        offset: i32,
+    ) -> Result<(), Error> {
+        let Some(address) = self.shared.symbols.packet_load_address() else {
+            return self.unresolved(at, "packet loads");
+        };
+        let index = gpr(Reg::R2);
+        match mode {
+            PacketMode::Absolute => self.code().constant(index, i64::from(offset) as u64),
+            PacketMode::Indirect(reg) => {
+                self.code().lea(Width::W32, index, Memory { base: gpr(reg), displacement: offset });
+                self.code().sign_extend(Size::B4, Width::W64, index, index);
+            }
+        }
+        self.code().mov(Width::W64, gpr(Reg::R1), gpr(Reg::R6));
+        self.code().constant(gpr(Reg::R3), size.bytes().into());
+        self.call_native(address, false);
+        let outside = self.code().label();
+        self.code().test(Width::W64, Gpr::RAX, Gpr::RAX);
+        self.code().jump_if(Condition::SIGN, outside);
+        self.cold.push(Cold { from: outside, back: None, kind: ColdKind::Zero(Gpr::RAX) });
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! One function: its frame, and the walk over its instructions.
+
+use std::collections::HashMap;
+
+use kiln_isa::{Insn, Reg, Size, Width};
+use kiln_program::{FunctionId, InsnId, Node, Reference};
+
+use super::assembler::{Arithmetic, Assembler, Condition, Gpr, Label, Memory};
+use super::plan::FunctionPlan;
+use super::{BUDGET, RUNTIME, Shared, gpr, runtime_field};
+use crate::{Error, Runtime};
+
+/// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
+const RED_ZONE_BYTES: i32 = 128;
+/// `may_goto` goes on this many times in a frame (kernel `BPF_MAX_LOOPS`).
+const MAY_GOTO_LIMIT: i32 = 8 << 20;
+/// Epilogues are repeated at every exit of functions with so few.
+const INLINE_EXITS: usize = 4;
+/// Where loops begin.
+const LOOP_ALIGNMENT: usize = 32;
+
+/// Code that is rarely run, put behind the function.
+pub(super) struct Cold {
+    pub from: Label,
+    pub back: Option<Label>,
+    pub kind: ColdKind,
+}
+
+/// What cold code does before it goes back, or (without a way back) leaves the function.
+pub(super) enum ColdKind {
+    Zero(Gpr),
+    ZeroExtend(Gpr),
+    Negate(Width, Gpr),
+}
+
+/// Compiles one function.
+pub(super) struct FunctionCompiler<'s, 'a> {
+    pub shared: &'s mut Shared<'a>,
+    pub nodes: &'a [Node],
+    pub plan: FunctionPlan,
+    id: FunctionId,
+    is_entry: bool,
+    pub positions: HashMap<InsnId, usize>,
+    pub labels: Vec<Label>,
+    /// Whether control comes here from elsewhere than the instruction before.
+    pub is_target: Vec<bool>,
+    /// The last position that jumps back here, for loop headers.
+    loop_end: Vec<Option<usize>>,
+    pub cold: Vec<Cold>,
+    /// The shared epilogue: where stopped runs leave, and exits that do not repeat it.
+    leave: Label,
+    leave_used: bool,
+}
+
+impl<'s, 'a> FunctionCompiler<'s, 'a> {
+    pub fn new(shared: &'s mut Shared<'a>, id: FunctionId, is_entry: bool) -> Result<Self, Error> {
+        let function =
+            shared.object.functions.get(id.index()).ok_or(Error::Malformed("a function that does not exist"))?;
+        let nodes = &function.nodes[..];
+        let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+        let mut is_target = vec![false; nodes.len()];
+        let mut loop_end = vec![None; nodes.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            let Some(target) = node.target() else { continue };
+            let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
+            is_target[target] = true;
+            if target <= at {
+                loop_end[target] = Some(at);
+            }
+        }
+        let labels = nodes.iter().map(|_| shared.assembler.label()).collect();
+        let leave = shared.assembler.label();
+        let plan = shared.plan.function(id).clone();
+        let cold = Vec::new();
+        Ok(FunctionCompiler {
+            shared,
+            nodes,
+            plan,
+            id,
+            is_entry,
+            positions,
+            labels,
+            is_target,
+            loop_end,
+            cold,
+            leave,
+            leave_used: false,
+        })
+    }
+
+    pub fn compile(mut self) -> Result<(), Error> {
+        let label = self.shared.function_label(self.id)?;
+        self.code().align(16);
+        self.code().bind(label);
+        self.prologue();
+        let mut at = 0;
+        while at < self.nodes.len() {
+            self.loop_header(at);
+            let (id, label) = (self.nodes[at].id, self.labels[at]);
+            self.code().bind(label);
+            self.shared.insns.push((id, label));
+            self.loop_cost(at);
+            at += match self.fused(at)? {
+                0 => {
+                    self.instruction(at)?;
+                    1
+                }
+                consumed => consumed,
+            };
+        }
+        self.finish();
+        Ok(())
+    }
+
+    pub fn code(&mut self) -> &mut Assembler {
+        &mut self.shared.assembler
+    }
+
+    pub fn budget(&self) -> bool {
+        self.shared.plan.budget
+    }
+
+    pub fn unsupported<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
+        Err(Error::Unsupported { insn: self.nodes[at].id, what: what.into() })
+    }
+
+    pub fn unresolved<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
+        Err(Error::Unresolved { insn: self.nodes[at].id, what: what.into() })
+    }
+
+    /// Aligns innermost loops.
+    fn loop_header(&mut self, at: usize) {
+        if let Some(end) = self.loop_end[at]
+            && !self.loop_end[at + 1..=end].iter().any(Option::is_some)
+        {
+            self.code().align(LOOP_ALIGNMENT);
+        }
+    }
+
+    /// Takes a loop's length from the budget, at its header.
+    fn loop_cost(&mut self, at: usize) {
+        if let Some(end) = self.loop_end[at]
+            && self.shared.options.metered
+        {
+            let cost = i32::try_from(end - at + 1).unwrap_or(i32::MAX);
+            self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
+            self.leave_if(Condition::SIGN);
+        }
+    }
+
+    /// Leaves the function where the condition holds; R0 means nothing.
+    pub fn leave_if(&mut self, condition: Condition) {
+        self.leave_used = true;
+        let leave = self.leave;
+        self.code().jump_if(condition, leave);
+    }
+
+    fn instruction(&mut self, at: usize) -> Result<(), Error> {
+        match self.nodes[at].insn {
+            Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src),
+            Insn::Neg { width, dst } => self.negate(width, dst),
+            Insn::MoveSignExtend { width, from, dst, src } => {
+                self.code().sign_extend(from, width, gpr(dst), gpr(src));
+            }
+            Insn::Endian { order, size, dst } => self.endian(order, size, dst),
+            Insn::LoadImm64 { dst, imm } => self.load_imm64(at, dst, imm)?,
+            Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, address),
+            Insn::Store { size, address, src } => self.store(size, address, src),
+            Insn::Atomic { op, fetch, size, address, src } => self.atomic(at, op, fetch, size, address, src)?,
+            // x86 orders loads after loads and stores after everything: plain moves acquire and release.
+            Insn::LoadAcquire { size, dst, address } => self.load(size, false, dst, address),
+            Insn::StoreRelease { size, address, src } => self.store(size, address, kiln_isa::Source::Reg(src)),
+            Insn::LoadPacket { mode, size, offset } => self.load_packet(at, mode, size, offset)?,
+            Insn::AddressSpaceCast { .. } => return self.unsupported(at, "addr_space_cast"),
+            Insn::Jump { .. } => self.jump(at)?,
+            Insn::Branch { op, width, dst, src, .. } => self.branch(at, op, width, dst, src)?,
+            Insn::MayGoto { .. } => self.may_goto(at)?,
+            Insn::Call(target) => self.call(at, target)?,
+            Insn::Exit => self.exit(at),
+        }
+        Ok(())
+    }
+
+    /// The label of a branch's target.
+    pub fn target(&self, at: usize) -> Result<Label, Error> {
+        let Reference::Branch(id) = self.nodes[at].reference else {
+            return Err(Error::Malformed("a branch without target"));
+        };
+        let position = self.positions.get(&id).ok_or(Error::Malformed("a branch leads nowhere"))?;
+        Ok(self.labels[*position])
+    }
+
+    fn saved(&self) -> impl DoubleEndedIterator<Item = Gpr> + use<> {
+        let runtime = (self.is_entry && self.shared.plan.runtime).then_some(RUNTIME);
+        self.plan.saved.iter().map(gpr).chain(runtime)
+    }
+
+    /// Bytes that rsp is lowered by: calls need it at a multiple of 16, the red zone may save it.
+    fn lowered(&self) -> i32 {
+        let pushes = self.saved().count() as i32 + i32::from(self.plan.frame);
+        let stack = self.plan.stack_bytes;
+        if self.plan.calls {
+            // The return address and the pushes are above.
+            stack + (8 * (pushes + 1) + stack) % 16
+        } else if stack <= RED_ZONE_BYTES {
+            0
+        } else {
+            stack
+        }
+    }
+
+    fn prologue(&mut self) {
+        let lowered = self.lowered();
+        for saved in self.saved() {
+            self.code().push(saved);
+        }
+        if self.plan.frame {
+            self.code().push(Gpr::RBP);
+            self.code().mov(Width::W64, Gpr::RBP, Gpr::RSP);
+        }
+        if lowered == 8 {
+            self.code().push(Gpr::RAX);
+        } else if lowered > 0 {
+            self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, Gpr::RSP, lowered);
+        }
+        if self.is_entry && self.shared.plan.runtime {
+            self.code().mov(Width::W64, RUNTIME, Gpr::RSI);
+            if self.budget() {
+                self.code().load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
+            }
+        }
+        if let Some(displacement) = self.plan.may_goto_slot {
+            let slot = Memory { base: Gpr::RBP, displacement };
+            self.code().store_imm(Size::B8, slot, MAY_GOTO_LIMIT);
+        }
+    }
+
+    /// Undoes the prologue; keeps rax, rdi and rsi.
+    pub fn tear_down(&mut self) {
+        let lowered = self.lowered();
+        if self.budget() && (self.is_entry || self.plan.may_tail_call) {
+            self.code().store(Size::B8, runtime_field(Runtime::BUDGET), BUDGET);
+        }
+        if self.plan.frame {
+            if lowered > 0 {
+                self.code().leave();
+            } else {
+                self.code().pop(Gpr::RBP);
+            }
+        } else if lowered == 8 {
+            self.code().pop(Gpr::RCX);
+        } else if lowered > 0 {
+            self.code().arithmetic_imm(Arithmetic::Add, Width::W64, Gpr::RSP, lowered);
+        }
+        for saved in self.saved().rev() {
+            self.code().pop(saved);
+        }
+    }
+
+    fn exit(&mut self, at: usize) {
+        if self.plan.exits <= INLINE_EXITS {
+            self.tear_down();
+            self.code().ret();
+        } else {
+            self.leave_used = true;
+            // The shared epilogue follows the last instruction.
+            if at + 1 < self.nodes.len() {
+                let leave = self.leave;
+                self.code().jump(leave);
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.leave_used || self.cold.iter().any(|cold| cold.back.is_none()) {
+            let leave = self.leave;
+            self.code().bind(leave);
+            self.tear_down();
+            self.code().ret();
+        }
+        for cold in std::mem::take(&mut self.cold) {
+            self.code().bind(cold.from);
+            match cold.kind {
+                ColdKind::Zero(gpr) => self.code().constant(gpr, 0),
+                ColdKind::ZeroExtend(gpr) => self.code().mov(Width::W32, gpr, gpr),
+                ColdKind::Negate(width, gpr) => self.code().unary(super::assembler::Unary::Neg, width, gpr),
+            }
+            let to = cold.back.unwrap_or(self.leave);
+            self.code().jump(to);
+        }
+    }
+
+    /// Whether the value of a register is read later. `at` is the last position already compiled.
+    pub fn lives_after(&self, at: usize, reg: Reg) -> bool {
+        let _ = (at, reg);
+        true
+    }
+}

@@ -1,0 +1,189 @@
+//! What a program and its functions need, found before any code is emitted.
+//!
+//! ```text
+//!   *(u32 *)(r10 - 4) = 0   -> rbp, 4 bytes of stack        call 1        -> runtime register, aligned stack
+//!   r2 = r10                -> rbp, all 512 bytes           goto back     -> a loop header, its cost
+//!   r6 = r1                 -> rbx saved                    call f        -> what f needs
+//! ```
+
+use std::collections::{BTreeSet, HashMap};
+
+use kiln_isa::{CallTarget, Insn, Reg, RegSet};
+use kiln_program::{Function, FunctionId, Node, Object, Reference};
+
+use crate::{Error, Options, Symbols};
+
+/// Bytes of stack a frame has at most (kernel `MAX_BPF_STACK`).
+const MAX_STACK_BYTES: i32 = 512;
+/// Helper number of `bpf_tail_call`.
+pub const TAIL_CALL: u32 = 12;
+
+/// The needs of a program.
+pub struct Plan {
+    /// Its functions, entry first.
+    pub order: Vec<FunctionId>,
+    /// Those whose address is taken.
+    pub callbacks: Vec<FunctionId>,
+    /// Whether the budget is kept in its register.
+    pub budget: bool,
+    /// Whether the runtime is kept in its register.
+    pub runtime: bool,
+    functions: HashMap<FunctionId, FunctionPlan>,
+}
+
+/// The needs of one function.
+#[derive(Clone, Debug)]
+pub struct FunctionPlan {
+    /// Whether rbp is set up.
+    pub frame: bool,
+    /// Bytes of stack below rbp, a multiple of 8.
+    pub stack_bytes: i32,
+    /// Displacement of the `may_goto` counter, if it has one; part of the stack.
+    pub may_goto_slot: Option<i32>,
+    /// Callee-saved BPF registers that it writes.
+    pub saved: RegSet,
+    /// Whether it calls anything.
+    pub calls: bool,
+    /// Whether it or a function it calls may make a tail call.
+    pub may_tail_call: bool,
+    /// Instructions, what a call of it costs.
+    pub cost: i32,
+    /// Exits.
+    pub exits: usize,
+}
+
+impl Plan {
+    /// Looks at every reachable function.
+    pub fn new(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Plan, Error> {
+        let order = object.reachable_functions(entry);
+        let mut functions = HashMap::new();
+        let mut callbacks = BTreeSet::new();
+        let (mut budget, mut runtime) = (false, false);
+        for id in &order {
+            let function =
+                object.functions.get(id.index()).ok_or(Error::Malformed("a function that does not exist"))?;
+            functions.insert(*id, FunctionPlan::new(function));
+            for node in &function.nodes {
+                match (node.insn, node.reference) {
+                    (Insn::Call(CallTarget::Helper(helper)), _) => {
+                        runtime = true;
+                        budget |= helper == TAIL_CALL || symbols.helper_may_stop(helper);
+                    }
+                    (Insn::Call(CallTarget::Kfunc { .. }), _) => (runtime, budget) = (true, true),
+                    (Insn::Call(CallTarget::Subprogram(_)), _) => budget |= options.metered,
+                    (Insn::LoadPacket { .. }, _) => runtime = true,
+                    (Insn::LoadImm64 { .. }, Reference::Function(callback)) => {
+                        callbacks.insert(callback);
+                    }
+                    _ => {}
+                }
+            }
+            budget |= options.metered && has_loop(function);
+        }
+        let mut plan = Plan {
+            order,
+            callbacks: callbacks.into_iter().collect(),
+            budget,
+            runtime: runtime || budget,
+            functions,
+        };
+        plan.propagate_tail_calls(object);
+        Ok(plan)
+    }
+
+    /// The needs of a function of the program.
+    pub fn function(&self, id: FunctionId) -> &FunctionPlan {
+        &self.functions[&id]
+    }
+
+    fn propagate_tail_calls(&mut self, object: &Object) {
+        // Callees come after some caller in `order`, not after all of them: repeat until nothing changes.
+        loop {
+            let mut changed = false;
+            for id in &self.order {
+                let calls_one = object.functions[id.index()]
+                    .nodes
+                    .iter()
+                    .filter_map(Node::callee)
+                    .any(|callee| self.functions.get(&callee).is_some_and(|callee| callee.may_tail_call));
+                if let Some(function) = self.functions.get_mut(id)
+                    && calls_one
+                    && !function.may_tail_call
+                {
+                    (function.may_tail_call, changed) = (true, true);
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+}
+
+impl FunctionPlan {
+    fn new(function: &Function) -> FunctionPlan {
+        let nodes = &function.nodes;
+        let mut plan = FunctionPlan {
+            frame: false,
+            stack_bytes: 0,
+            may_goto_slot: None,
+            saved: RegSet::EMPTY,
+            calls: false,
+            may_tail_call: false,
+            cost: i32::try_from(nodes.len()).unwrap_or(i32::MAX),
+            exits: 0,
+        };
+        let mut lowest = 0;
+        for node in nodes {
+            match node.insn {
+                Insn::Call(target) => {
+                    plan.calls = true;
+                    plan.may_tail_call |= target == CallTarget::Helper(TAIL_CALL);
+                }
+                Insn::LoadPacket { .. } => plan.calls = true,
+                Insn::Exit => plan.exits += 1,
+                Insn::MayGoto { .. } => plan.may_goto_slot = Some(0),
+                _ => {}
+            }
+            if let Some(written) = node.insn.written()
+                && (Reg::R6..Reg::R10).contains(&written)
+            {
+                plan.saved.insert(written);
+            }
+            lowest = lowest.min(stack_reach(&node.insn));
+        }
+        plan.stack_bytes = (-lowest + 7) & !7;
+        if plan.may_goto_slot.is_some() {
+            plan.stack_bytes += 8;
+            plan.may_goto_slot = Some(-plan.stack_bytes);
+        }
+        plan.frame = plan.stack_bytes > 0;
+        plan
+    }
+}
+
+/// The lowest offset from the frame pointer that an instruction reaches, 0 when it does not touch the stack. A frame
+/// pointer that goes anywhere but into an address may reach everything.
+fn stack_reach(insn: &Insn) -> i32 {
+    if !insn.read().contains(Reg::R10) {
+        return 0;
+    }
+    let stored = match *insn {
+        Insn::Store { src, .. } => src.reg(),
+        Insn::StoreRelease { src, .. } | Insn::Atomic { src, .. } => Some(src),
+        _ => None,
+    };
+    match insn.address() {
+        Some(address) if stored != Some(Reg::R10) => i32::from(address.offset).min(-1),
+        _ => -MAX_STACK_BYTES,
+    }
+}
+
+/// Whether control ever goes back.
+fn has_loop(function: &Function) -> bool {
+    let positions: HashMap<_, _> = function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+    let goes_back = |(at, node): (usize, &Node)| {
+        node.target().and_then(|target| positions.get(&target)).is_some_and(|target| *target <= at)
+    };
+    function.nodes.iter().enumerate().any(goes_back)
+}
