@@ -1,0 +1,83 @@
+//! What can go wrong, told apart by whose fault it is.
+
+use kiln_program::LowerError;
+
+/// Why an object file cannot be read or written.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is malformed.
+    #[error("{file}: section {section}, offset {offset:#x}: {message}")]
+    InvalidInput {
+        /// The label that the file was read under.
+        file: String,
+        /// The ELF section; empty when the file itself is at fault.
+        section: String,
+        /// Bytes from the beginning of the section (of the file, when there is no section).
+        offset: u64,
+        /// What is wrong.
+        message: String,
+    },
+    /// The file is well formed and uses something that Kiln does not know.
+    #[error("{file}: section {section}, offset {offset:#x}: Kiln does not support {what}")]
+    Unsupported {
+        /// The label that the file was read under.
+        file: String,
+        /// The ELF section.
+        section: String,
+        /// Bytes from the beginning of the section.
+        offset: u64,
+        /// What it is.
+        what: String,
+    },
+    /// A rewritten function cannot be laid out.
+    #[error("{file}: function {function} cannot be laid out: {cause}")]
+    Layout {
+        /// The label that the file was read under.
+        file: String,
+        /// The function.
+        function: String,
+        /// Why.
+        cause: LowerError,
+    },
+    /// A rewritten object is not a rewrite of the one that was read: functions, maps or externs differ.
+    #[error("{file}: not a rewrite of the object that was read: {message}")]
+    Mismatch {
+        /// The label that the file was read under.
+        file: String,
+        /// What differs.
+        message: String,
+    },
+}
+
+/// A fault without the file's label, which [`Fault::in_file`] adds on the way out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    Invalid { section: String, offset: u64, message: String },
+    Unsupported { section: String, offset: u64, what: String },
+    Layout { function: String, cause: LowerError },
+    Mismatch { message: String },
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Fault>;
+
+impl Fault {
+    pub(crate) fn in_file(self, file: &str) -> Error {
+        let file = file.to_owned();
+        match self {
+            Fault::Invalid { section, offset, message } => Error::InvalidInput { file, section, offset, message },
+            Fault::Unsupported { section, offset, what } => Error::Unsupported { file, section, offset, what },
+            Fault::Layout { function, cause } => Error::Layout { file, function, cause },
+            Fault::Mismatch { message } => Error::Mismatch { file, message },
+        }
+    }
+}
+
+/// Malformed input.
+pub(crate) fn invalid<T>(section: &str, offset: u64, message: impl Into<String>) -> Result<T> {
+    Err(Fault::Invalid { section: section.to_owned(), offset, message: message.into() })
+}
+
+/// Something Kiln lacks.
+pub(crate) fn unsupported<T>(section: &str, offset: u64, what: impl Into<String>) -> Result<T> {
+    Err(Fault::Unsupported { section: section.to_owned(), offset, what: what.into() })
+}

@@ -1,0 +1,275 @@
+//! From bytes to an [`Object`].
+
+use std::collections::HashMap;
+
+use kiln_platform::section_program_type;
+use kiln_program::btf::Btf;
+use kiln_program::{
+    CoreId, CoreRelocation, Function, FunctionId, LineId, MapContents, MapId, MapSlot, Object, Program, SourceLine,
+};
+
+use crate::btf_ext::{BtfExt, Part, Record};
+use crate::code::{CodeReader, CodeSection, Origin, Place, Referents, SLOT_BYTES, find_functions};
+use crate::error::{Result, invalid};
+use crate::externs::{ExternTable, read_externs};
+use crate::file::{ElfFile, R_BPF_64_ABS64, STT_FUNC};
+use crate::maps::{MapTable, read_maps, read_struct_ops};
+
+/// Characters of a source line that are kept.
+const MAX_TEXT_CHARS: usize = 256;
+
+/// What is read besides the object: everything the writer needs to put the file together again.
+#[derive(Clone, Debug)]
+pub(crate) struct Sources {
+    pub file: ElfFile,
+    pub places: Vec<Place>,
+    /// The slot, in its section, of each instruction of each function.
+    pub slots: Vec<Vec<usize>>,
+    pub origins: HashMap<kiln_program::InsnId, Origin>,
+    pub maps: MapTable,
+    pub externs: ExternTable,
+    pub ext: Option<BtfExt>,
+    /// The code section that each `.BTF.ext` section name means.
+    pub ext_sections: HashMap<u32, usize>,
+    /// The record behind each [`LineId`].
+    pub line_records: Vec<Record>,
+    /// The record behind each [`CoreId`].
+    pub core_records: Vec<Record>,
+    /// The record at the beginning of each function.
+    pub function_records: Vec<Option<Record>>,
+}
+
+pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
+    let file = ElfFile::parse(bytes)?;
+    let btf_bytes = file.section_named(".BTF").map(|index| file.data(index));
+    let btf = match btf_bytes.map(Btf::parse) {
+        Some(Ok(btf)) => Some(btf),
+        Some(Err(error)) => return invalid(".BTF", error.offset as u64, error.message),
+        None => None,
+    };
+    let mut maps = read_maps(&file, btf.as_ref())?;
+    let externs = read_externs(&file, btf.as_ref(), &mut maps)?;
+    read_struct_ops(&file, btf.as_ref(), &mut maps)?;
+    let places = find_functions(&file)?;
+    let mut object = Object {
+        name: name.to_owned(),
+        license: text_section(&file, "license"),
+        kernel_version: version(&file)?,
+        externs: externs.externs.clone(),
+        btf: btf_bytes.map(<[u8]>::to_vec),
+        ..Object::default()
+    };
+    let mut sources = Sources {
+        places,
+        slots: Vec::new(),
+        origins: HashMap::new(),
+        maps,
+        externs,
+        ext: None,
+        ext_sections: HashMap::new(),
+        line_records: Vec::new(),
+        core_records: Vec::new(),
+        function_records: Vec::new(),
+        file,
+    };
+    read_functions(&mut object, &mut sources)?;
+    read_map_slots(&mut sources)?;
+    object.maps = sources.maps.maps.clone();
+    read_programs(&mut object, &sources);
+    let ext = sources.file.section_named(".BTF.ext").map(|index| BtfExt::parse(sources.file.data(index)));
+    if let (Some(ext), Some(btf)) = (ext.transpose()?, &btf) {
+        attach_debug_info(&mut object, &mut sources, ext, btf)?;
+    }
+    Ok((object, sources))
+}
+
+/// A section's text up to the first zero byte.
+fn text_section(file: &ElfFile, name: &str) -> String {
+    let data = file.section_named(name).map_or(&[][..], |index| file.data(index));
+    let text = data.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn version(file: &ElfFile) -> Result<u32> {
+    let Some(index) = file.section_named("version") else { return Ok(0) };
+    match <[u8; 4]>::try_from(file.data(index)) {
+        Ok(bytes) => Ok(u32::from_le_bytes(bytes)),
+        Err(_) => invalid("version", 0, "the section is not four bytes long"),
+    }
+}
+
+fn read_functions(object: &mut Object, sources: &mut Sources) -> Result<()> {
+    let referents = Referents::new(&sources.file, &sources.maps, &sources.externs, &sources.places);
+    let mut reader = CodeReader { referents, next_insn: 0, origins: HashMap::new() };
+    let mut section: Option<(usize, CodeSection<'_>)> = None;
+    for place in &sources.places {
+        let code = match section.take() {
+            Some((index, code)) if index == place.section => code,
+            _ => CodeSection::new(&sources.file, place.section)?,
+        };
+        let (function, slots) = reader.function(&code, place)?;
+        section = Some((place.section, code));
+        object.functions.push(function);
+        sources.slots.push(slots);
+    }
+    object.next_insn = reader.next_insn;
+    sources.origins = reader.origins;
+    Ok(())
+}
+
+/// Functions outside `.text` are programs. What the section name says nothing about is left open.
+fn read_programs(object: &mut Object, sources: &Sources) {
+    for (index, function) in object.functions.iter().enumerate() {
+        if sources.file.section_name(sources.places[index].section) == ".text" {
+            continue;
+        }
+        let rule = section_program_type(&function.section);
+        object.programs.push(Program {
+            name: function.name.clone(),
+            section: function.section.clone(),
+            program_type: rule.map(|rule| rule.program_type),
+            attach_type: rule.and_then(|rule| rule.attach_type),
+            entry: FunctionId(index as u32),
+            autoload: !function.section.starts_with('?'),
+            sleepable: rule.is_some_and(|rule| rule.sleepable),
+            frags: rule.is_some_and(|rule| rule.frags),
+        });
+    }
+}
+
+/// The initial entries of maps of maps and prog arrays: relocations behind the definitions in `.maps`.
+fn read_map_slots(sources: &mut Sources) -> Result<()> {
+    let Some(section) = sources.file.section_named(".maps") else { return Ok(()) };
+    let mut relocations: Vec<_> = sources.file.relocations_of(section)?.into_values().collect();
+    relocations.sort_by_key(|relocation| relocation.offset);
+    let mut definitions: Vec<_> = sources.maps.definitions.iter().filter(|(place, _)| place.0 == section).collect();
+    definitions.sort();
+    let functions: HashMap<_, _> =
+        sources.places.iter().enumerate().map(|(index, place)| (place.symbol, FunctionId(index as u32))).collect();
+    let mut slots: HashMap<MapId, Vec<(u32, MapSlot)>> = HashMap::new();
+    for relocation in relocations {
+        let fail = |message: &str| invalid(".maps", relocation.offset, message);
+        if relocation.kind != R_BPF_64_ABS64 {
+            return fail("a relocation of a map is not of type R_BPF_64_ABS64");
+        }
+        let behind = definitions.partition_point(|((_, start), _)| *start <= relocation.offset);
+        let owner = behind.checked_sub(1).map(|index| definitions[index]);
+        let Some(((_, start), map)) = owner else { return fail("a relocation belongs to no map") };
+        let values = sources.maps.values.get(map).and_then(|values| (relocation.offset - start).checked_sub(*values));
+        let Some(bytes) = values.filter(|bytes| bytes.is_multiple_of(8)) else {
+            return fail("a relocation does not point at the values of a map");
+        };
+        let symbol = &sources.file.symbols[relocation.symbol as usize];
+        let slot = if symbol.kind() == STT_FUNC {
+            functions.get(&(relocation.symbol as usize)).map(|id| MapSlot::Function(*id))
+        } else {
+            let home = symbol.section_index().map(|home| (home, symbol.value));
+            home.and_then(|place| sources.maps.definitions.get(&place)).map(|id| MapSlot::Map(*id))
+        };
+        let (Some(slot), Ok(index)) = (slot, u32::try_from(bytes / 8)) else {
+            return fail("a map's value is neither a map nor a program");
+        };
+        slots.entry(*map).or_default().push((index, slot));
+    }
+    for (map, slots) in slots {
+        sources.maps.maps[map.index()].contents = MapContents::Slots(slots);
+    }
+    Ok(())
+}
+
+fn attach_debug_info(object: &mut Object, sources: &mut Sources, ext: BtfExt, btf: &Btf) -> Result<()> {
+    let code_sections = sources.file.sections.iter().enumerate().rev().filter(|(_, section)| section.is_code());
+    let by_name: HashMap<_, _> = code_sections.map(|(index, section)| (section.name.as_str(), index)).collect();
+    for (_, part) in ext.parts() {
+        for records in part.iter().flat_map(|part| &part.sections) {
+            if let Some(index) = by_name.get(btf.text(records.name)) {
+                sources.ext_sections.insert(records.name, *index);
+            }
+        }
+    }
+    let [starts, lines, core] = ext.parts().map(|(_, part)| by_section(part, &sources.ext_sections));
+    sources.function_records = vec![None; object.functions.len()];
+    for index in 0..object.functions.len() {
+        let place = sources.places[index];
+        let [starts, lines, core] = [&starts, &lines, &core].map(|records| records_of(records, &place));
+        let function = &mut object.functions[index];
+        if let Some(record) = starts.iter().find(|record| u64::from(record.offset) == place.start) {
+            function.btf_id = record.word(0);
+            sources.function_records[index] = Some(record.clone());
+        }
+        let slots = &sources.slots[index];
+        attach_lines(function, slots, lines, &mut object.lines, btf);
+        attach_core(function, slots, core, &mut object.core, btf)?;
+        sources.line_records.extend_from_slice(lines);
+        sources.core_records.extend_from_slice(core);
+    }
+    sources.ext = Some(ext);
+    Ok(())
+}
+
+/// The records of a part by code section, sorted by offset.
+fn by_section(part: Option<&Part>, sections: &HashMap<u32, usize>) -> HashMap<usize, Vec<Record>> {
+    let mut all: HashMap<usize, Vec<Record>> = HashMap::new();
+    for own in part.iter().flat_map(|part| &part.sections) {
+        if let Some(section) = sections.get(&own.name) {
+            all.entry(*section).or_default().extend(own.records.iter().cloned());
+        }
+    }
+    for records in all.values_mut() {
+        records.sort_by_key(|record| record.offset);
+    }
+    all
+}
+
+/// The records about one function.
+fn records_of<'a>(records: &'a HashMap<usize, Vec<Record>>, place: &Place) -> &'a [Record] {
+    let records = records.get(&place.section).map_or(&[][..], Vec::as_slice);
+    let before = |end: u64| records.partition_point(|record| u64::from(record.offset) < end);
+    &records[before(place.start)..before(place.end)]
+}
+
+fn attach_lines(function: &mut Function, slots: &[usize], records: &[Record], lines: &mut Vec<SourceLine>, btf: &Btf) {
+    let first = lines.len();
+    lines.extend(records.iter().map(|record| SourceLine {
+        file: btf.string(record.word(0)).unwrap_or_default().into_owned(),
+        line: record.word(2) >> 10,
+        column: record.word(2) & 0x3ff,
+        text: btf.string(record.word(1)).unwrap_or_default().chars().take(MAX_TEXT_CHARS).collect(),
+        file_offset: record.word(0),
+        text_offset: record.word(1),
+    }));
+    for (node, slot) in function.nodes.iter_mut().zip(slots) {
+        let covering = records.partition_point(|record| u64::from(record.offset) <= *slot as u64 * SLOT_BYTES);
+        node.line = covering.checked_sub(1).map(|index| LineId((first + index) as u32));
+    }
+}
+
+fn attach_core(
+    function: &mut Function,
+    slots: &[usize],
+    records: &[Record],
+    core: &mut Vec<CoreRelocation>,
+    btf: &Btf,
+) -> Result<()> {
+    for record in records {
+        let fail = |message: &str| invalid(&function.section, record.offset.into(), message);
+        let slot = (record.offset as u64).is_multiple_of(SLOT_BYTES).then_some(record.offset as usize / SLOT_BYTES as usize);
+        let Some(position) = slot.and_then(|slot| slots.binary_search(&slot).ok()) else {
+            return fail("a CO-RE relocation is not at an instruction");
+        };
+        let Some(access) = btf.string(record.word(1)) else {
+            return fail("a CO-RE relocation's access string lies outside the string table");
+        };
+        let id = CoreId(core.len() as u32);
+        core.push(CoreRelocation {
+            type_id: record.word(0),
+            access: access.into_owned(),
+            access_offset: record.word(1),
+            kind: record.word(2),
+        });
+        if function.nodes[position].core.replace(id).is_some() {
+            return fail("two CO-RE relocations patch the same instruction");
+        }
+    }
+    Ok(())
+}
