@@ -4,6 +4,8 @@
 pub const MAX_STACK_BYTES: u32 = 512;
 /// Bytes of stack a chain of calls may use in sum when the program has no private stack.
 pub const MAX_CALL_CHAIN_STACK_BYTES: u32 = 512;
+/// Bytes of stack that the frames before a function with a tail call may use in sum (exclusive).
+pub const MAX_STACK_BEFORE_TAIL_CALL_BYTES: u32 = 256;
 /// Frames on the call stack: the main program and seven nested calls.
 pub const MAX_CALL_FRAMES: usize = 8;
 /// Functions in one program, the main one included.
@@ -26,6 +28,8 @@ pub const MAX_POINTER_OFFSET: i64 = 1 << 29;
 pub const MAX_VARIABLE_SIZE: u64 = 1 << 29;
 /// Maps one program may refer to.
 pub const MAX_MAPS: usize = 64;
+/// Kernel functions one program may call.
+pub const MAX_KFUNCS: usize = 256;
 /// Iterations `bpf_loop` and `may_goto` allow.
 pub const MAX_LOOP_ITERATIONS: u32 = 8 * 1024 * 1024;
 /// Arguments of a helper or a BPF function: `r1` to `r5`.

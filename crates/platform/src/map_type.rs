@@ -62,7 +62,7 @@ pub enum SizeRule {
     Between(u32, u32),
     /// From the first to the second, and a multiple of the third.
     MultipleBetween(u32, u32, u32),
-    /// A power of two, and a multiple of the page size.
+    /// A power of two, of at least a page.
     PowerOfTwoPages,
 }
 
@@ -74,9 +74,9 @@ impl SizeRule {
             SizeRule::OneOf(sizes) => sizes.contains(&size),
             SizeRule::Between(low, high) => (low..=high).contains(&size),
             SizeRule::MultipleBetween(low, high, unit) => {
-                (low..=high).contains(&size) && size % unit == 0
+                (low..=high).contains(&size) && size.checked_rem(unit) == Some(0)
             }
-            SizeRule::PowerOfTwoPages => size.is_power_of_two() && size % 4096 == 0,
+            SizeRule::PowerOfTwoPages => size.is_power_of_two() && size >= PAGE_BYTES,
         }
     }
 }
@@ -118,6 +118,7 @@ pub struct MapRules {
 }
 
 const MAX: u32 = u32::MAX;
+const PAGE_BYTES: u32 = 4096;
 const ANY_KEY: SizeRule = SizeRule::Between(1, MAX);
 const ANY_VALUE: SizeRule = SizeRule::Between(1, MAX);
 const SOME: SizeRule = SizeRule::Between(1, MAX);

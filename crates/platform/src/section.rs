@@ -62,8 +62,8 @@ impl SectionRule {
 
 /// The rule for a section name; none if programs do not live in a section of that name.
 ///
-/// libbpf is strict about `xdp/anything`; loaders before 1.0 were not, and many objects still in use rely on it. Such
-/// names get the rule of the longest known name in front of a separator; [`SectionRule::matches_exactly`] tells them
+/// libbpf is strict about `xdp/anything` and `socket1`; loaders before 1.0 were not, and many objects still in use rely
+/// on it. Such names get the rule of the longest known name in front of a separator or digit; [`SectionRule::matches_exactly`] tells them
 /// apart.
 pub fn section_program_type(section: &str) -> Option<&'static SectionRule> {
     let name = bare_name(section);
@@ -84,7 +84,9 @@ fn bare_name(section: &str) -> &str {
 
 fn longest_legacy_rule(name: &str) -> Option<&'static SectionRule> {
     let continues = |rule: &&SectionRule| match name.strip_prefix(rule.name) {
-        Some(rest) => rest.starts_with(['/', '_']),
+        Some(rest) => {
+            rest.starts_with(|next: char| next == '/' || next == '_' || next.is_ascii_digit())
+        }
         None => false,
     };
     SECTION_RULES

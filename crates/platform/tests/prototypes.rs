@@ -537,3 +537,180 @@ fn only_gpl_programs_call_gpl_helpers() {
         wrong.join("\n")
     );
 }
+
+/// What the verifier's log calls `r0` after a call that returns this. Maps of sockets and maps have names of their own.
+fn result_names(returns: ReturnKind) -> &'static [&'static str] {
+    match returns {
+        ReturnKind::Integer => &["scalar(", "0", "1"],
+        ReturnKind::Void => &[],
+        ReturnKind::MapValueOrNull => &[
+            "map_value_or_null(",
+            "sock_or_null(",
+            "xdp_sock_or_null(",
+            "map_value(",
+        ],
+        ReturnKind::MapValue => &["map_value("],
+        ReturnKind::SocketOrNull => &["sock_or_null("],
+        ReturnKind::TcpSockOrNull => &["tcp_sock_or_null("],
+        ReturnKind::SockCommonOrNull => &["sock_common_or_null("],
+        ReturnKind::RingBufferMemoryOrNull => &["ringbuf_mem_or_null("],
+        ReturnKind::DynptrMemoryOrNull => &["mem_or_null("],
+        ReturnKind::PercpuVariable { .. } => &["rdonly_mem(", "ptr_"],
+        ReturnKind::BtfId { nullable: true, .. } => &["ptr_or_null_"],
+        ReturnKind::BtfId { trusted: true, .. } => &["trusted_ptr_"],
+        ReturnKind::BtfId { .. } => &["ptr_"],
+        ReturnKind::KptrOrNull => &["ptr_or_null_", "rcu_ptr_or_null_"],
+    }
+}
+
+/// What the log says of `r0` right after the slot before `after`.
+fn result_in_log(log: &str, after: usize) -> Option<&str> {
+    let call = log
+        .split('|')
+        .find(|line| line.starts_with(&format!("{}: (85)", after - 1)))?;
+    let state = log
+        .split('|')
+        .find(|line| line.starts_with(&format!("{after}: R0")))
+        .unwrap_or(call);
+    let start = state.find("R0=").or_else(|| state.find("R0_w="))?;
+    state[start..].split_once('=').map(|(_, value)| value)
+}
+
+#[test]
+fn results_and_stale_packets_are_as_the_rows_say() {
+    let Some(mut kernel) = Kernel::open("results") else {
+        return;
+    };
+    make_maps(&mut kernel);
+    let (mut wrong, mut asked) = (Vec::new(), 0);
+    for place in places() {
+        for helper in Helper::all().filter(|helper| callable(place, helper)) {
+            let prototype = helper.prototype_for(place.program_type);
+            let map = map_for(place, helper).unwrap_or(0);
+            let new_call = || Call {
+                place,
+                helper,
+                map,
+                code: Vec::new(),
+            };
+            if prototype.might_sleep && !place.sleepable
+                || oracle::CONFIGURABLE.contains(&helper.name)
+            {
+                continue;
+            }
+            let Ok((code, after)) = new_call().program(|_| Choice::Right) else {
+                continue;
+            };
+            let (taken, log) = took_the_call(&mut kernel, place, &code, after);
+            if !taken {
+                continue; // Another test's business.
+            }
+            asked += 1;
+            let result = result_in_log(&log, after);
+            let names = result_names(prototype.returns);
+            let right = match result {
+                Some(result) => names.iter().any(|name| result.starts_with(name)),
+                None => names.is_empty(),
+            };
+            if !right {
+                wrong.push(format!(
+                    "{} in {place:?} returns {result:?}, table {:?}",
+                    helper.name, prototype.returns
+                ));
+            }
+            let mut holding = new_call();
+            holding.code.push(mov_reg(6, 1));
+            if holding.find_packet().is_err() {
+                continue;
+            }
+            let Ok((mut code, after)) = holding.program(|_| Choice::Right) else {
+                continue;
+            };
+            code.insert(after, slot(0x71, 5, 9, 0, 0));
+            let (stale, log) = took_the_call(&mut kernel, place, &code, after + 1);
+            asked += 1;
+            if stale == helper.changes_packet_data {
+                let end = log.rsplit('|').nth(2).unwrap_or_default();
+                wrong.push(format!(
+                    "{} in {place:?}: packet good afterwards: {stale}: {end}",
+                    helper.name
+                ));
+            }
+        }
+    }
+    println!("{asked} questions");
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(60)].join("\n")
+    );
+}
+
+/// Where a pointer to an object can be had, and the slots that put it into r7.
+#[test]
+fn objects_have_the_fields_the_kernel_knows() {
+    let Some(mut kernel) = Kernel::open("objects") else {
+        return;
+    };
+    let tc = oracle::place(ProgramType::SchedCls);
+    let checked = [slot(0x55, 0, 0, 2, 0), mov_imm(0, 1), EXIT];
+    let socket = |more: &[u64]| {
+        let mut code = vec![slot(0x79, 0, 1, 168, 0)];
+        code.extend(checked);
+        for helper in more {
+            code.extend([mov_reg(1, 0), *helper]);
+            code.extend(checked);
+        }
+        code.push(mov_reg(7, 0));
+        code
+    };
+    let keys = vec![slot(0x79, 7, 1, 144, 0)];
+    let dissector = oracle::place_at(ProgramType::FlowDissector, AttachType::FlowDissector);
+    let objects = [
+        (SOCK_COMMON, tc, socket(&[])),
+        (SOCKET, tc, socket(&[call(95)])),
+        (TCP_SOCKET, tc, socket(&[call(95), call(96)])),
+        (FLOW_KEYS, dissector, keys),
+    ];
+    let mut wrong = Vec::new();
+    for (layout, place, getting) in objects {
+        for offset in -8..i64::from(layout.size) + 8 {
+            for (width, load, store) in [
+                (1, 0x71, 0x73),
+                (2, 0x69, 0x6b),
+                (4, 0x61, 0x63),
+                (8, 0x79, 0x7b),
+            ] {
+                for write in [false, true] {
+                    let mut code = getting.clone();
+                    code.push(mov_imm(2, 0));
+                    code.push(match write {
+                        true => slot(store, 7, 2, offset as i16, 0),
+                        false => slot(load, 5, 7, offset as i16, 0),
+                    });
+                    let after = code.len();
+                    code.extend([mov_imm(0, 1), EXIT]);
+                    let (taken, log) = took_the_call(&mut kernel, place, &code, after);
+                    let ours = layout.access(offset, width, write);
+                    if log.contains("verifier bug") {
+                        continue; // It let the upper half of a double word through, then failed to translate it.
+                    }
+                    if taken != ours.is_ok() {
+                        let end = log.rsplit('|').nth(2).unwrap_or_default();
+                        wrong.push(format!(
+                            "{} +{offset} {width} write {write}: {ours:?}: {end}",
+                            layout.struct_name
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong[..wrong.len().min(60)].join("\n")
+    );
+}

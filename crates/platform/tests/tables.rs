@@ -250,6 +250,7 @@ fn map_rules_name_helpers_that_exist_and_take_maps() {
 
 /// Section names in use, and what they are: program type, attach type, hook.
 const SECTIONS: &[(&str, ProgramType, Option<AttachType>, Option<&str>)] = &[
+    ("socket1", ProgramType::SocketFilter, None, None),
     ("xdp", ProgramType::Xdp, Some(AttachType::Xdp), None),
     (
         "xdp/devmap",

@@ -16,9 +16,11 @@ pub(super) const SOCKET: &[Field] = &[
         .readable_at(CREATE_OR_RELEASE)
         .writable(WORD)
         .since(4, 10),
-    field("family", 4, 4, NARROW).from_start().since(4, 11),
-    field("type", 8, 4, NARROW).from_start().since(4, 11),
-    field("protocol", 12, 4, NARROW).from_start().since(4, 11),
+    field("family", 4, 4, NARROW).only_from_start().since(4, 11),
+    field("type", 8, 4, NARROW).only_from_start().since(4, 11),
+    field("protocol", 12, 4, NARROW)
+        .only_from_start()
+        .since(4, 11),
     field("mark", 16, 4, WORD)
         .readable_at(CREATE_OR_RELEASE)
         .writable(WORD)
@@ -34,15 +36,15 @@ pub(super) const SOCKET: &[Field] = &[
         .readable_at(POST_BIND6)
         .since(4, 17),
     field("src_port", 44, 4, NARROW)
-        .from_start()
+        .only_from_start()
         .readable_at(POST_BIND4.and(POST_BIND6))
         .since(4, 17),
     field("dst_port", 48, 2, NARROW).padded(2).since(5, 1),
     field("dst_ip4", 52, 4, NARROW).since(5, 1),
     field("dst_ip6", 56, 16, NARROW).since(5, 1),
-    field("state", 72, 4, NARROW).from_start().since(5, 1),
+    field("state", 72, 4, NARROW).only_from_start().since(5, 1),
     field("rx_queue_mapping", 76, 4, NARROW)
-        .from_start()
+        .only_from_start()
         .since(5, 8),
 ];
 
@@ -136,7 +138,7 @@ pub(super) const SOCKET_OPERATIONS: &[Field] = &[
     pointer("skb_data_end", 200, 8, FieldValue::PacketEnd).since(5, 10),
     field("skb_len", 208, 4, WORD).since(5, 10),
     field("skb_tcp_flags", 212, 4, NARROW)
-        .from_start()
+        .only_from_start()
         .since(5, 10),
     field("skb_hwtstamp", 216, 8, DOUBLE_WORD).since(6, 2),
 ];

@@ -222,7 +222,7 @@ impl ContextLayout {
         width: u32,
         write: bool,
     ) -> Result<FieldAccess, ContextError> {
-        let start = checked_start(self.size, offset, width)?;
+        let start = checked_start(self.size, false, offset, width)?;
         let field = field_at(self.fields, start, width).ok_or(ContextError::NoField)?;
         let permission = if write { &field.store } else { &field.load };
         let refused = match write {
@@ -245,10 +245,10 @@ impl ContextLayout {
     }
 }
 
-fn checked_start(size: u32, offset: i64, width: u32) -> Result<u32, ContextError> {
+fn checked_start(size: u32, unaligned: bool, offset: i64, width: u32) -> Result<u32, ContextError> {
     let outside = ContextError::OutOfBounds { size };
     let start = u32::try_from(offset).map_err(|_| outside)?;
-    if !matches!(width, 1 | 2 | 4 | 8) || start % width != 0 {
+    if !matches!(width, 1 | 2 | 4 | 8) || !unaligned && start % width != 0 {
         return Err(ContextError::Misaligned);
     }
     match start.checked_add(width) {
@@ -330,7 +330,7 @@ impl Field {
         })
     }
 
-    const fn from_start(mut self) -> Self {
+    const fn only_from_start(mut self) -> Self {
         self.from_start = true;
         self
     }

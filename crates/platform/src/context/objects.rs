@@ -12,6 +12,8 @@ pub struct ObjectLayout {
     pub struct_name: &'static str,
     /// Bytes it has.
     pub size: u32,
+    /// It is plain memory: accesses need not be aligned, where the machine does not ask for it.
+    pub unaligned: bool,
     /// The fields, by offset.
     pub fields: &'static [Field],
 }
@@ -24,7 +26,7 @@ impl ObjectLayout {
         width: u32,
         write: bool,
     ) -> Result<FieldAccess, ContextError> {
-        let start = super::checked_start(self.size, offset, width)?;
+        let start = super::checked_start(self.size, self.unaligned, offset, width)?;
         let field = field_at(self.fields, start, width).ok_or(ContextError::NoField)?;
         let permission = if write { &field.store } else { &field.load };
         if permission.widths == 0 {
@@ -45,21 +47,22 @@ const fn common(name: &'static str, offset: u32) -> Field {
 pub const SOCKET: ObjectLayout = ObjectLayout {
     struct_name: "bpf_sock",
     size: 80,
+    unaligned: false,
     fields: &[
         field("bound_dev_if", 0, 4, WORD).since(5, 1),
-        common("family", 4).from_start().since(5, 1),
-        common("type", 8).from_start().since(5, 1),
-        common("protocol", 12).from_start().since(5, 1),
+        common("family", 4).only_from_start().since(5, 1),
+        common("type", 8).only_from_start().since(5, 1),
+        common("protocol", 12).only_from_start().since(5, 1),
         field("mark", 16, 4, WORD).since(5, 1),
         field("priority", 20, 4, WORD).since(5, 1),
         common("src_ip4", 24).since(5, 1),
         field("src_ip6", 28, 16, NARROW).since(5, 1),
-        common("src_port", 44).from_start().since(5, 1),
+        common("src_port", 44).only_from_start().since(5, 1),
         field("dst_port", 48, 2, NARROW).padded(2).since(5, 1),
         common("dst_ip4", 52).since(5, 1),
         field("dst_ip6", 56, 16, NARROW).since(5, 1),
-        common("state", 72).from_start().since(5, 1),
-        common("rx_queue_mapping", 76).from_start().since(5, 8),
+        common("state", 72).only_from_start().since(5, 1),
+        common("rx_queue_mapping", 76).only_from_start().since(5, 8),
     ],
 };
 
@@ -67,17 +70,18 @@ pub const SOCKET: ObjectLayout = ObjectLayout {
 pub const SOCK_COMMON: ObjectLayout = ObjectLayout {
     struct_name: "bpf_sock",
     size: 80,
+    unaligned: false,
     fields: &[
         field("bound_dev_if", 0, 4, WORD).since(5, 1),
-        common("family", 4).from_start().since(5, 1),
+        common("family", 4).only_from_start().since(5, 1),
         common("src_ip4", 24).since(5, 1),
         field("src_ip6", 28, 16, NARROW).since(5, 1),
-        common("src_port", 44).from_start().since(5, 1),
+        common("src_port", 44).only_from_start().since(5, 1),
         field("dst_port", 48, 2, NARROW).padded(2).since(5, 1),
         common("dst_ip4", 52).since(5, 1),
         field("dst_ip6", 56, 16, NARROW).since(5, 1),
-        common("state", 72).from_start().since(5, 1),
-        common("rx_queue_mapping", 76).from_start().since(5, 8),
+        common("state", 72).only_from_start().since(5, 1),
+        common("rx_queue_mapping", 76).only_from_start().since(5, 8),
     ],
 };
 
@@ -85,6 +89,7 @@ pub const SOCK_COMMON: ObjectLayout = ObjectLayout {
 pub const TCP_SOCKET: ObjectLayout = ObjectLayout {
     struct_name: "bpf_tcp_sock",
     size: 112,
+    unaligned: false,
     fields: &[
         field("snd_cwnd", 0, 4, WORD).since(5, 1),
         field("srtt_us", 4, 4, WORD).since(5, 1),
@@ -119,6 +124,7 @@ pub const TCP_SOCKET: ObjectLayout = ObjectLayout {
 pub const FLOW_KEYS: ObjectLayout = ObjectLayout {
     struct_name: "bpf_flow_keys",
     size: 56,
+    unaligned: true,
     fields: &[field("flow_keys", 0, 56, ANY_WIDTH)
         .writable(ANY_WIDTH)
         .since(4, 20)],

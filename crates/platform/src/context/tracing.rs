@@ -62,7 +62,7 @@ const fn argument(name: &'static str, offset: u32) -> Field {
         value: FieldValue::TracedArgument,
         ..field(name, offset, 8, ANY_WIDTH)
     }
-    .from_start()
+    .only_from_start()
     .since(5, 5)
 }
 

@@ -21,7 +21,6 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(12, "tail_call", 4, 2)
         .args(&[Context, ConstMapPtr, Anything])
         .returns(ReturnKind::Void)
-        .changes_packet_data()
         .allowed(ALL),
     helper(87, "map_push_elem", 4, 20)
         .args(&[ConstMapPtr, MapValue, Anything])

@@ -21,6 +21,10 @@
 //! assert!(redirect_map.allowed_in(ProgramType::Xdp));
 //! assert!(!redirect_map.allowed_in(ProgramType::SchedCls));
 //! ```
+//!
+//! To add a helper: write its row where its theme is, raise [`HELPER_COUNT`] to one past its number, and name it in
+//! `map_type.rs` if it goes with certain maps only. `tests/prototypes.rs` then asks a kernel that has it whether the
+//! row is right.
 
 mod cgroup;
 mod dynptr;
@@ -58,7 +62,8 @@ pub struct Helper {
     pub capability: Capability,
     /// What a call can change besides `r0`.
     pub effect: Effect,
-    /// The call may move or resize the packet: every packet pointer is stale afterwards.
+    /// The call may move or resize the packet: every packet pointer is stale afterwards. See also
+    /// [`Helper::changes_packet_for_callers`].
     pub changes_packet_data: bool,
     /// The value in `r0` is a reference that must be released (for map lookups: only from socket maps).
     pub acquires: bool,
@@ -124,6 +129,13 @@ impl Helper {
             && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
     }
 
+    /// Whether packet pointers are stale in the callers of a function that calls this. A tail call that fails changes
+    /// nothing, and one that succeeds never comes back to its function; but it comes back to that function's callers,
+    /// with whatever the other program did.
+    pub fn changes_packet_for_callers(&self) -> bool {
+        self.changes_packet_data || self.id == TAIL_CALL
+    }
+
     /// Whether a packet pointer may be passed as the argument of this index (counted from 0), a memory argument.
     pub fn accepts_packet(&self, program_type: ProgramType, index: usize) -> bool {
         let prototype = self.prototype_for(program_type);
@@ -147,6 +159,8 @@ impl Helper {
             .map_or(&self.prototype, |variant| &variant.prototype)
     }
 }
+
+const TAIL_CALL: u32 = 12;
 
 /// One more than the highest helper number.
 pub const HELPER_COUNT: usize = 212;

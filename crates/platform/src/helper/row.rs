@@ -174,6 +174,15 @@ pub(super) const fn btf_result_or_null(type_name: &'static str) -> ReturnKind {
     }
 }
 
+/// A kernel structure as a result.
+pub(super) const fn btf_result(type_name: &'static str) -> ReturnKind {
+    ReturnKind::BtfId {
+        type_name,
+        nullable: false,
+        trusted: false,
+    }
+}
+
 /// A kernel structure the kernel vouches for, as a result.
 pub(super) const fn btf_result_trusted(type_name: &'static str) -> ReturnKind {
     ReturnKind::BtfId {

@@ -195,7 +195,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .attach_rules(&[(ProgramType::Tracing, TRACING_WITH_COOKIE)]),
     helper(175, "task_pt_regs", 5, 15)
         .args(&[btf("task_struct")])
-        .returns(btf_result_trusted("pt_regs"))
+        .returns(btf_result("pt_regs"))
         .gpl_only()
         .capability(PerfMon)
         .effect(ResultOnly)
