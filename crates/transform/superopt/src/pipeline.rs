@@ -17,11 +17,13 @@ pub struct Options {
     pub budget: Duration,
     /// How much more a program may cost the verifier than before, in processed instructions.
     pub extra_processed_insns: u64,
+    /// Functions to leave as they are, such as those whose rewrites the kernel refused.
+    pub frozen: BTreeSet<FunctionId>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { budget: Duration::from_secs(10), extra_processed_insns: 0 }
+        Options { budget: Duration::from_secs(10), extra_processed_insns: 0, frozen: BTreeSet::new() }
     }
 }
 
@@ -158,6 +160,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
+        fixed.extend(&options.frozen);
         run.functions.retain(|function| !fixed.contains(function));
         run
     }
