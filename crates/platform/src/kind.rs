@@ -80,7 +80,7 @@ macro_rules! kernel_enum {
             }
 
             /// The values in either set.
-            pub const fn and(self, other: $set) -> Self {
+            pub const fn union(self, other: $set) -> Self {
                 $set(self.0 | other.0)
             }
 

@@ -11,7 +11,8 @@
 
 use crate::kind::kernel_enum;
 use crate::limits::MAX_KEY_BYTES;
-use crate::{AttachType, Helper, ProgramType, ProgramTypes};
+use crate::{AttachType, HELPER_COUNT, Helper, ProgramType, ProgramTypes};
+use std::sync::LazyLock;
 
 kernel_enum! {
     /// What kind of map this is (`enum bpf_map_type`).
@@ -296,14 +297,9 @@ impl MapType {
 
     /// Whether a helper that takes a map takes one of this type. Says nothing of helpers that take none.
     pub fn allows_helper(self, helper: &Helper) -> bool {
-        let from_map = self
-            .rules()
-            .helpers
-            .is_none_or(|names| names.contains(&helper.name));
-        let kept_to = HELPERS_KEPT_TO_TYPES
-            .iter()
-            .find(|(names, _)| names.contains(&helper.name));
-        from_map && kept_to.is_none_or(|(_, types)| types.contains(self))
+        MAPS_BY_HELPER
+            .get(helper.id as usize)
+            .is_some_and(|types| types.contains(self))
     }
 
     /// Whether a program of this type, at this attach type, may pass such a map to the helper. Only some program types
@@ -338,6 +334,29 @@ impl MapType {
         }
         Ok(())
     }
+}
+
+/// For each helper number, the map types it takes: what both the map's rules and the helper's allow.
+static MAPS_BY_HELPER: LazyLock<[MapTypes; HELPER_COUNT]> = LazyLock::new(|| {
+    std::array::from_fn(|id| match Helper::by_id(id as u32) {
+        Some(helper) => maps_of(helper.name),
+        None => MapTypes::NONE,
+    })
+});
+
+fn maps_of(helper: &str) -> MapTypes {
+    let kept_to = HELPERS_KEPT_TO_TYPES
+        .iter()
+        .find(|(names, _)| names.contains(&helper));
+    let candidates = kept_to.map_or(MapTypes::ALL, |(_, types)| *types);
+    let takes = |map_type: &MapType| {
+        map_type
+            .rules()
+            .helpers
+            .is_none_or(|names| names.contains(&helper))
+    };
+    let types: Vec<MapType> = candidates.iter().filter(takes).collect();
+    MapTypes::of(&types)
 }
 
 const MAY_CHANGE_SOCKET_MAPS: ProgramTypes = ProgramTypes::of(&[

@@ -137,7 +137,7 @@ fn variants_hold_for_allowed_types_and_do_not_overlap() {
                     helper.name
                 );
             }
-            seen = seen.and(variant.program_types);
+            seen = seen.union(variant.program_types);
             assert_ne!(
                 variant.prototype, helper.prototype,
                 "{} varies by nothing",

@@ -37,7 +37,7 @@ pub(super) const SOCKET: &[Field] = &[
         .since(4, 17),
     field("src_port", 44, 4, NARROW)
         .only_from_start()
-        .readable_at(POST_BIND4.and(POST_BIND6))
+        .readable_at(POST_BIND4.union(POST_BIND6))
         .since(4, 17),
     field("dst_port", 48, 2, NARROW).padded(2).since(5, 1),
     field("dst_ip4", 52, 4, NARROW).since(5, 1),

@@ -20,7 +20,7 @@ const BUFFERS: ProgramTypes = SOCKET_BUFFER.without(FLOW_DISSECTOR);
 /// Those that may look at the packet's bytes directly.
 const DIRECT: ProgramTypes = SOCKET_BUFFER.without(SOCKET_FILTER);
 /// Those that run where a socket is known to be there.
-const WITH_SOCKET: ProgramTypes = CGROUP_SKB.and(SK_SKB);
+const WITH_SOCKET: ProgramTypes = CGROUP_SKB.union(SK_SKB);
 
 const fn number(name: &'static str, offset: u32) -> Field {
     field(name, offset, 4, NARROW).readable_in(BUFFERS)
@@ -32,7 +32,7 @@ pub(super) const FIELDS: &[Field] = &[
     number("pkt_type", 4),
     number("mark", 8)
         .readable_in(BUFFERS.without(SK_SKB))
-        .writable_in(WORD, TC.and(CGROUP_SKB).and(LWT)),
+        .writable_in(WORD, TC.union(CGROUP_SKB).union(LWT)),
     number("queue_mapping", 12).writable_in(WORD, TC),
     number("protocol", 16),
     number("vlan_present", 20),
@@ -44,7 +44,7 @@ pub(super) const FIELDS: &[Field] = &[
     number("ingress_ifindex", 36).since(4, 2),
     number("ifindex", 40).since(4, 2),
     number("tc_index", 44)
-        .writable_in(WORD, TC.and(SK_SKB))
+        .writable_in(WORD, TC.union(SK_SKB))
         .since(4, 2),
     field("cb", 48, 20, ANY_WIDTH)
         .readable_in(BUFFERS)
@@ -88,8 +88,8 @@ pub(super) const FIELDS: &[Field] = &[
         .readable_in(FLOW_DISSECTOR)
         .since(4, 20),
     field("tstamp", 152, 8, DOUBLE_WORD)
-        .readable_in(TC.and(CGROUP_SKB))
-        .writable_in(DOUBLE_WORD, TC.and(CGROUP_SKB))
+        .readable_in(TC.union(CGROUP_SKB))
+        .writable_in(DOUBLE_WORD, TC.union(CGROUP_SKB))
         .since(5, 0),
     number("wire_len", 160).readable_in(TC).since(5, 0),
     number("gso_segs", 164).since(5, 1),
@@ -99,6 +99,6 @@ pub(super) const FIELDS: &[Field] = &[
     number("gso_size", 176).since(5, 6),
     field("tstamp_type", 180, 1, 1).readable_in(TC).since(5, 18),
     field("hwtstamp", 184, 8, DOUBLE_WORD)
-        .readable_in(TC.and(CGROUP_SKB))
+        .readable_in(TC.union(CGROUP_SKB))
         .since(5, 16),
 ];

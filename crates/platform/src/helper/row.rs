@@ -197,7 +197,7 @@ pub(super) const fn any_of(groups: &[ProgramTypes]) -> ProgramTypes {
     let mut union = ProgramTypes::NONE;
     let mut index = 0;
     while index < groups.len() {
-        union = union.and(groups[index]);
+        union = union.union(groups[index]);
         index += 1;
     }
     union
