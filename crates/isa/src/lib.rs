@@ -12,11 +12,14 @@
 //! - [`table`]: the operations as rows: name, code, syntax, feature group, meaning over any [`semantics::BitVec`];
 //! - [`semantics`]: the bit-vector interface and [`semantics::execute`], which runs one instruction on a `Machine`;
 //! - [`encoding`]: 8-byte slots (RFC 9669 section 3) to instructions and back, total and lossless;
-//! - [`text`]: LLVM's syntax.
+//! - [`text`]: LLVM's syntax, printed and parsed;
+//! - [`forms`]: every form an instruction can take, with its group and version; [`manual`] prints them.
 #![forbid(unsafe_code)]
 
 pub mod encoding;
+pub mod forms;
 pub mod insn;
+pub mod manual;
 pub mod semantics;
 pub mod table;
 pub mod text;

@@ -4,6 +4,7 @@
 //! symbol, the feature group, one sentence of documentation and its meaning over any [`BitVec`]. The enum, the lookup
 //! tables and the generic evaluator all come from the row, so adding an operation is adding a row.
 
+pub use crate::forms::{Form, forms};
 use crate::semantics::BitVec;
 
 /// The conformance group (RFC 9669 section 2.4) or the Linux addition that a form belongs to.
