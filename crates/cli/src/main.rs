@@ -1,2 +1,45 @@
-//! (written next)
-fn main() {}
+//! The `kiln` command: flags in, [`kiln_driver`] called, results printed.
+//!
+//! Results go to standard output, everything else to standard error; `--format json` prints one document. Exit
+//! codes are stable: 0 done, 1 rejected or different, 2 bad input or usage, 3 not supported here.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod commands;
+mod print;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, not errors; anything else is bad usage.
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    let format = cli.format;
+    let result = match cli.command {
+        Command::Check(arguments) => commands::check(&arguments, format),
+        Command::Optimize(arguments) => commands::optimize(&arguments, format),
+        Command::Run(arguments) => commands::run(&arguments, format),
+        Command::Bench(arguments) => commands::bench(&arguments, format),
+        Command::Dump(arguments) => commands::dump(&arguments, format),
+        Command::Doctor => commands::doctor(format),
+        Command::Completions { shell } => commands::completions(shell),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            print::error(&error);
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The command line, as data.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+use kiln_driver::ProgramType;
+
+/// Verifies, shrinks and runs eBPF programs, with a proof for every rewrite.
+///
+/// Exit codes: 0 done; 1 a program was rejected or a comparison failed; 2 bad input or usage; 3 not supported here.
+#[derive(Parser, Debug)]
+#[command(name = "kiln", version, about, long_about)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// How to print results.
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs: one JSON document on standard output.
+    Json,
+}
+
+/// What to do.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Verify offline, without root: a verdict for each program, explained.
+    Check(CheckArguments),
+    /// Write a smaller drop-in object, every rewrite with its evidence.
+    Optimize(OptimizeArguments),
+    /// Run one program on one input, in the embedded VM or the kernel.
+    Run(RunArguments),
+    /// Measure programs before and after optimization, in the VM and the kernel.
+    Bench(BenchArguments),
+    /// Disassemble, with source lines, maps, relocations and facts.
+    Dump(DumpArguments),
+    /// Say what this machine can do, and the command that mends what it cannot.
+    Doctor,
+    /// Print a shell's completion script.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+}
+
+/// Which object, and what its programs are.
+#[derive(Args, Debug)]
+pub struct ObjectArguments {
+    /// A BPF object file.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub object: PathBuf,
+    /// The type of programs whose section name does not say, such as `xdp`, or `NAME=xdp` for one program.
+    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
+    pub types: Vec<(String, ProgramType)>,
+    /// Only this program (repeatable).
+    #[arg(long, short, value_name = "NAME")]
+    pub program: Vec<String>,
+}
+
+/// `kiln check`.
+#[derive(Args, Debug)]
+pub struct CheckArguments {
+    /// The object.
+    #[command(flatten)]
+    pub object: ObjectArguments,
+    /// Ask the running kernel too, and print its verdict beside ours (needs privilege).
+    #[arg(long)]
+    pub with_kernel: bool,
+    /// Resolve CO-RE relocations against this BTF (such as /sys/kernel/btf/vmlinux) instead of the object's own.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub btf: Option<PathBuf>,
+}
+
+/// `kiln optimize`.
+#[derive(Args, Debug)]
+pub struct OptimizeArguments {
+    /// The object.
+    #[command(flatten)]
+    pub object: ObjectArguments,
+    /// Where to write the result.
+    #[arg(long, short, value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Seconds to spend at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub budget: f64,
+    /// Do not ask the running kernel at the end.
+    #[arg(long)]
+    pub offline: bool,
+    /// Write each rewrite's evidence into this folder, as JSON and SMT-LIB2.
+    #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
+    pub evidence: Option<PathBuf>,
+    /// Print every rewrite.
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// Where a program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Place {
+    /// The embedded VM, compiled to machine code.
+    Jit,
+    /// The embedded VM's reference interpreter.
+    Interpreter,
+    /// The running kernel, by test run (needs privilege).
+    Kernel,
+}
+
+/// `kiln run`.
+#[derive(Args, Debug)]
+pub struct RunArguments {
+    /// The object.
+    #[command(flatten)]
+    pub object: ObjectArguments,
+    /// The packet: raw bytes from this file (`-` is standard input).
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "packet")]
+    pub packet_file: Option<PathBuf>,
+    /// The packet, in hexadecimal.
+    #[arg(long, value_name = "HEX")]
+    pub packet: Option<String>,
+    /// The context for program types without packets: raw bytes from this file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub context_file: Option<PathBuf>,
+    /// Where it runs.
+    #[arg(long = "in", value_enum, default_value_t = Place::Jit)]
+    pub place: Place,
+    /// Instructions it may take in the VM before it is stopped.
+    #[arg(long, value_name = "INSTRUCTIONS", default_value_t = kiln_driver::DEFAULT_BUDGET)]
+    pub insn_budget: u64,
+    /// How often to run it; the time is the average.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    pub repeat: u32,
+    /// Print the maps afterwards.
+    #[arg(long)]
+    pub maps: bool,
+}
+
+/// `kiln bench`.
+#[derive(Args, Debug)]
+pub struct BenchArguments {
+    /// BPF object files.
+    #[arg(required = true, value_hint = ValueHint::FilePath)]
+    pub objects: Vec<PathBuf>,
+    /// The type of programs whose section name does not say.
+    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
+    pub types: Vec<(String, ProgramType)>,
+    /// Seconds to spend optimizing each object at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
+    pub budget: f64,
+    /// Runs per sample.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    pub repeat: u32,
+    /// Samples, interleaved; the median is reported.
+    #[arg(long, value_name = "COUNT", default_value_t = 7)]
+    pub samples: u32,
+    /// Leave the kernel out.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// `kiln dump`.
+#[derive(Args, Debug)]
+pub struct DumpArguments {
+    /// The object.
+    #[command(flatten)]
+    pub object: ObjectArguments,
+    /// Print what the verifier knows before each instruction.
+    #[arg(long)]
+    pub facts: bool,
+    /// Leave source lines out.
+    #[arg(long)]
+    pub no_source: bool,
+}
+
+fn program_type(text: &str) -> Result<(String, ProgramType), String> {
+    let (name, word) = text.split_once('=').unwrap_or(("", text));
+    match ProgramType::from_name(word) {
+        Some(program_type) => Ok((name.to_owned(), program_type)),
+        None => {
+            let names: Vec<_> = ProgramType::ALL.iter().map(|known| known.name()).collect();
+            Err(format!("{word:?} is no program type; there are {}", names.join(", ")))
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! One function a subcommand: calls the driver, prints, answers the exit code.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use kiln_driver::check::Verdict;
+use kiln_driver::{Error, Input, check, doctor, dump, input, optimize};
+
+use crate::arguments::{CheckArguments, Cli, DumpArguments, Format, ObjectArguments, OptimizeArguments};
+use crate::print;
+use crate::progress::Spinner;
+
+/// Exit code of success, or of a rejected program.
+type Code = Result<u8, Error>;
+
+fn open(arguments: &ObjectArguments) -> Result<Input, Error> {
+    input::open(&arguments.object, &arguments.types)
+}
+
+/// `kiln check`.
+pub fn check(arguments: &CheckArguments, format: Format) -> Code {
+    let mut input = open(&arguments.object)?;
+    if let Some(path) = &arguments.btf {
+        input.resolve_core(path)?;
+    }
+    let programs = input.select(&arguments.object.program)?;
+    if programs.is_empty() {
+        return Err(Error::InvalidInput(format!("{} holds no programs", arguments.object.object.display())));
+    }
+    if arguments.with_kernel {
+        kiln_driver::require_kernel()?;
+    }
+    let results = check::check(&input, &programs, arguments.with_kernel);
+    match format {
+        Format::Json => print::json(&results)?,
+        Format::Text => print::checked(&results),
+    }
+    let rejected = results.iter().any(|result| matches!(result.verdict, Verdict::Rejected { .. }));
+    let unsupported = results.iter().any(|result| matches!(result.verdict, Verdict::Unsupported { .. }));
+    Ok(if rejected {
+        1
+    } else if unsupported {
+        3
+    } else {
+        0
+    })
+}
+
+/// `kiln optimize`.
+pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
+    let input = open(&arguments.object)?;
+    let budget = seconds(arguments.budget)?;
+    let mut spinner = Spinner::new("optimizing");
+    let options = optimize::Options { budget, ask_kernel: !arguments.offline };
+    let outcome = optimize::optimize(&input, &options, &mut spinner);
+    spinner.finish();
+    let outcome = outcome?;
+    optimize::write_whole(&arguments.output, &outcome.bytes)?;
+    if let Some(folder) = &arguments.evidence {
+        optimize::write_evidence(folder, &outcome.evidence)?;
+    }
+    match format {
+        Format::Json => print::json(&outcome.report())?,
+        Format::Text => print::optimized(&outcome, arguments.verbose),
+    }
+    Ok(0)
+}
+
+/// `kiln dump`.
+pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
+    let input = open(&arguments.object)?;
+    let programs = input.select(&arguments.object.program)?;
+    let options = dump::Options { source: !arguments.no_source, facts: arguments.facts };
+    match format {
+        Format::Json => {
+            let listings: Vec<_> = programs
+                .iter()
+                .map(|program| {
+                    serde_json::json!({
+                        "program": program.name,
+                        "section": program.section,
+                        "listing": dump::program(&input.object, program, options),
+                    })
+                })
+                .collect();
+            print::json(&listings)?;
+        }
+        Format::Text => {
+            anstream::print!("{}", dump::maps(&input.object));
+            for program in programs {
+                anstream::println!();
+                anstream::print!("{}", dump::program(&input.object, program, options));
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// `kiln doctor`.
+pub fn doctor(format: Format) -> Code {
+    let findings = doctor::examine();
+    match format {
+        Format::Json => print::json(&findings)?,
+        Format::Text => print::findings(&findings),
+    }
+    Ok(0)
+}
+
+/// `kiln completions`.
+pub fn completions(shell: Shell) -> Code {
+    clap_complete::generate(shell, &mut Cli::command(), "kiln", &mut std::io::stdout());
+    Ok(0)
+}
+
+fn seconds(value: f64) -> Result<Duration, Error> {
+    Duration::try_from_secs_f64(value)
+        .map_err(|_| Error::InvalidInput(format!("{value} is no number of seconds")))
+}
+
+/// The bytes of a file, or of standard input for `-`.
+fn read_bytes(path: &Path) -> Result<Vec<u8>, Error> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let limit = input::MAX_FILE_BYTES;
+    let result = if path == Path::new("-") {
+        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
+    };
+    result.map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))?;
+    Ok(bytes)
+}

@@ -1,0 +1,157 @@
+//! How results look.
+
+use anstyle::{AnsiColor, Style};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use kiln_driver::Error;
+use kiln_driver::check::{Checked, KernelVerdict, Verdict};
+use kiln_driver::doctor::{Finding, State};
+use kiln_driver::optimize::Outcome;
+
+const GOOD: Style = AnsiColor::Green.on_default();
+const BAD: Style = AnsiColor::Red.on_default().bold();
+const MILD: Style = AnsiColor::Yellow.on_default();
+
+/// Text in a style; colours disappear where the stream is no terminal.
+fn styled(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// An error, on standard error.
+pub fn error(error: &Error) {
+    anstream::eprintln!("{}: {error}", styled(BAD, "error"));
+}
+
+/// A value as JSON, on standard output.
+pub fn json(value: &impl serde::Serialize) -> Result<(), Error> {
+    let text = serde_json::to_string_pretty(value).map_err(|error| Error::Unsupported(error.to_string()))?;
+    anstream::println!("{text}");
+    Ok(())
+}
+
+/// A plain table: first column left, the others right.
+pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.iter().copied());
+    for row in rows {
+        table.add_row(row.iter().map(Cell::new));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+/// Verdicts, explained.
+pub fn checked(results: &[Checked]) {
+    for result in results {
+        let head = match &result.verdict {
+            Verdict::Accepted { processed_insns, stack_bytes } => format!(
+                "{} {} ({}): {} slots, {processed_insns} processed, {stack_bytes} B of stack, {:.1} ms",
+                styled(GOOD, "accepted"),
+                result.program,
+                result.program_type.unwrap_or("no type"),
+                result.slots,
+                result.micros as f64 / 1000.0,
+            ),
+            Verdict::Rejected { code, explanation } => {
+                format!("{} {} [{code}]\n{explanation}", styled(BAD, "rejected"), result.program)
+            }
+            Verdict::Unsupported { reason } => {
+                format!("{} {}: {reason}", styled(MILD, "unsupported"), result.program)
+            }
+        };
+        anstream::println!("{}", head.trim_end());
+        match &result.kernel {
+            Some(KernelVerdict::Accepted { processed_insns }) => {
+                anstream::println!("  the kernel: accepted, {processed_insns} processed");
+            }
+            Some(KernelVerdict::Rejected { reason }) => anstream::println!("  the kernel: rejected, {reason}"),
+            None => {}
+        }
+    }
+}
+
+/// What optimization did.
+pub fn optimized(outcome: &Outcome, verbose: bool) {
+    let mut rows = Vec::new();
+    for program in &outcome.programs {
+        let processed = |verdict: &Verdict| match verdict {
+            Verdict::Accepted { processed_insns, .. } => processed_insns.to_string(),
+            Verdict::Rejected { code, .. } => code.clone(),
+            Verdict::Unsupported { .. } => "unsupported".to_owned(),
+        };
+        let kernel = |verdict: &Option<KernelVerdict>| match verdict {
+            Some(KernelVerdict::Accepted { processed_insns }) => processed_insns.to_string(),
+            Some(KernelVerdict::Rejected { .. }) => "rejected".to_owned(),
+            None => "-".to_owned(),
+        };
+        rows.push(vec![
+            program.program.clone(),
+            program.slots_before.to_string(),
+            program.slots_after.to_string(),
+            percent(program.slots_before.into(), program.slots_after.into()),
+            processed(&program.before),
+            processed(&program.after),
+            kernel(&program.kernel_before),
+            kernel(&program.kernel_after),
+        ]);
+    }
+    let header =
+        ["program", "slots", "after", "saved", "processed", "after", "kernel processed", "after"];
+    anstream::println!("{}", table(&header, &rows));
+    for program in &outcome.programs {
+        if let Some(reason) = &program.skipped {
+            anstream::println!("left as it is: {}: {}", program.program, reason.lines().next().unwrap_or(""));
+        }
+    }
+    for refused in &outcome.refused {
+        anstream::println!("dropped: {refused}");
+    }
+    anstream::println!("{} rewrites in {:.2} s", outcome.evidence.len(), outcome.spent.as_secs_f64());
+    if verbose {
+        for evidence in &outcome.evidence {
+            anstream::println!("{}", rewrite(evidence));
+        }
+    }
+}
+
+fn rewrite(evidence: &kiln_driver::Evidence) -> String {
+    use kiln_driver::Because;
+    let because = match &evidence.because {
+        Because::Law(law) => format!("law {}", law.name()),
+        Because::Window { proposed_by, proved_by, micros, .. } => {
+            format!("{proposed_by}, proved by {proved_by} in {micros} us")
+        }
+    };
+    let mut text = format!("{} @{}: {because}", evidence.function_name, evidence.at.0);
+    for line in &evidence.before {
+        text.push_str(&format!("\n  {}", styled(BAD, &format!("- {line}"))));
+    }
+    for line in &evidence.after {
+        text.push_str(&format!("\n  {}", styled(GOOD, &format!("+ {line}"))));
+    }
+    text
+}
+
+/// How much smaller `after` is than `before`.
+pub fn percent(before: u64, after: u64) -> String {
+    if before == 0 {
+        return "-".to_owned();
+    }
+    format!("{:.1}%", 100.0 * (before as f64 - after as f64) / before as f64)
+}
+
+/// What the machine can do.
+pub fn findings(findings: &[Finding]) {
+    for finding in findings {
+        let mark = match finding.state {
+            State::Ok => styled(GOOD, "ok     "),
+            State::Missing => styled(MILD, "missing"),
+        };
+        anstream::println!("{mark} {}: {}", finding.what, finding.detail);
+        if finding.state == State::Missing {
+            anstream::println!("        needed for: {}\n        mend: {}", finding.needed_for, finding.mend);
+        }
+    }
+}
