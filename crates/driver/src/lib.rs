@@ -24,3 +24,15 @@ pub use error::Error;
 pub use input::Input;
 pub use kiln_platform::ProgramType;
 pub use kiln_program::Object;
+pub use kiln_superopt::{Because, Evidence, Progress};
+
+/// Instructions that a run in the VM may take unless told otherwise.
+pub const DEFAULT_BUDGET: u64 = 1_000_000_000;
+
+/// Says why the kernel cannot be asked, if it cannot.
+///
+/// # Errors
+/// [`Error::Unsupported`] with what is missing and what to do about it.
+pub fn require_kernel() -> Result<(), Error> {
+    kiln_linux::available().map_err(|error| Error::Unsupported(format!("the kernel cannot be asked: {error}")))
+}

@@ -1,0 +1,130 @@
+//! `kiln check`: a verdict a program.
+
+use std::time::Instant;
+
+use kiln_program::{Object, Program};
+use serde::Serialize;
+
+use crate::input::Input;
+use crate::kernel;
+
+/// What was decided about one program.
+#[derive(Clone, Debug, Serialize)]
+pub struct Checked {
+    /// The program.
+    pub program: String,
+    /// Its section.
+    pub section: String,
+    /// Its type, where known.
+    pub program_type: Option<&'static str>,
+    /// Slots, subprograms included.
+    pub slots: u32,
+    /// Our verdict.
+    pub verdict: Verdict,
+    /// Microseconds that took.
+    pub micros: u64,
+    /// The running kernel's verdict, where it was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelVerdict>,
+}
+
+/// Our verdict.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "verdict")]
+pub enum Verdict {
+    /// Safe to run.
+    Accepted {
+        /// Instructions processed over all paths.
+        processed_insns: u64,
+        /// Stack bytes of the deepest chain of calls.
+        stack_bytes: u32,
+    },
+    /// Not safe.
+    Rejected {
+        /// A stable code, such as `possibly-null`.
+        code: String,
+        /// The explanation, several lines.
+        explanation: String,
+    },
+    /// Kiln cannot tell.
+    Unsupported {
+        /// What it lacks, and where.
+        reason: String,
+    },
+}
+
+/// The kernel's verdict.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "verdict")]
+pub enum KernelVerdict {
+    /// It loads.
+    Accepted {
+        /// Instructions its verifier processed.
+        processed_insns: u32,
+    },
+    /// It does not.
+    Rejected {
+        /// The reason it printed.
+        reason: String,
+    },
+}
+
+impl Verdict {
+    /// Whether the program is accepted.
+    pub fn is_accepted(&self) -> bool {
+        matches!(self, Verdict::Accepted { .. })
+    }
+}
+
+/// Verifies one program as it would be loaded here.
+pub fn verdict(object: &Object, program: &Program) -> Verdict {
+    use kiln_verifier::Error;
+    match kiln_verifier::verify(object, program, &kiln_verifier::Options::default()) {
+        Ok(verified) => Verdict::Accepted {
+            processed_insns: verified.statistics.processed_insns,
+            stack_bytes: verified.statistics.stack_bytes,
+        },
+        Err(Error::Rejected(rejection)) => Verdict::Rejected {
+            code: rejection.reason.code().to_owned(),
+            explanation: kiln_verifier::explain(object, program, &rejection),
+        },
+        Err(error) => Verdict::Unsupported { reason: error.to_string() },
+    }
+}
+
+/// Verifies programs of an input, asking the running kernel too if wanted.
+pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Checked> {
+    let one = |program: &&Program| {
+        let begun = Instant::now();
+        let verdict = verdict(&input.object, program);
+        let micros = begun.elapsed().as_micros() as u64;
+        Checked {
+            program: program.name.clone(),
+            section: program.section.clone(),
+            program_type: program.program_type.map(|known| known.name()),
+            slots: input.object.program_slots(program),
+            verdict,
+            micros,
+            kernel: with_kernel.then(|| kernel_verdict(&input.bytes, &input.object, program)),
+        }
+    };
+    programs.iter().map(one).collect()
+}
+
+/// Asks the running kernel, by loading the program and unloading it again.
+pub fn kernel_verdict(bytes: &[u8], object: &Object, program: &Program) -> KernelVerdict {
+    let loaded = if bytes.starts_with(b"\x7fELF") {
+        kernel::load(bytes, object, program).map(|loaded| loaded.prog.info())
+    } else {
+        kiln_linux::load_image(object, program).map(|loaded| loaded.prog.info())
+    };
+    match loaded {
+        Ok(info) => {
+            KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) }
+        }
+        Err(failure) => {
+            let reason = failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
+            KernelVerdict::Rejected { reason }
+        }
+    }
+}

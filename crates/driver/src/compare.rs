@@ -1,0 +1,111 @@
+//! Two objects side by side: the same return values, packets and maps on the same inputs.
+//!
+//! The oracle of every rewrite. A program and its rewritten self each get a fresh load, so that their maps begin
+//! equal, and run on the same packets in the same order; after the last one, everything observable is compared.
+//! What differs from run to run by nature (clocks, random numbers, addresses) is found by running the *original*
+//! twice first: where it disagrees with itself, a comparison says nothing, and is reported as such.
+
+use kiln_program::{Object, Program};
+use serde::Serialize;
+
+use crate::kernel::{self, KernelProgram};
+
+/// How a comparison ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "verdict", content = "detail")]
+pub enum Comparison {
+    /// Everything observable was equal on this many inputs.
+    Equal(usize),
+    /// The original differs from itself: what it computes depends on more than its input.
+    Nondeterministic(String),
+    /// They differ.
+    Different(String),
+    /// It could not be run.
+    NotRun(String),
+}
+
+/// What a program did on a list of inputs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Trace {
+    /// Return value and packet of each run.
+    pub runs: Vec<(u64, Vec<u8>)>,
+    /// Map entries afterwards, by map name.
+    pub maps: Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)>,
+}
+
+/// Compares two traces of equal inputs; `None` when they are equal.
+pub fn difference(before: &Trace, after: &Trace, inputs: &[Vec<u8>]) -> Option<String> {
+    for (index, (old, new)) in before.runs.iter().zip(&after.runs).enumerate() {
+        let input = inputs.get(index).map(|bytes| hex(bytes)).unwrap_or_default();
+        if old.0 != new.0 {
+            return Some(format!("input {index}: returned {} instead of {} on {input}", new.0, old.0));
+        }
+        if old.1 != new.1 {
+            let at = old.1.iter().zip(&new.1).position(|(a, b)| a != b).unwrap_or(old.1.len().min(new.1.len()));
+            return Some(format!("input {index}: the packet differs from byte {at} on {input}"));
+        }
+    }
+    for ((name, old), (_, new)) in before.maps.iter().zip(&after.maps) {
+        if old != new {
+            return Some(format!("map {name} differs afterwards"));
+        }
+    }
+    (before.runs.len() != after.runs.len() || before.maps.len() != after.maps.len())
+        .then(|| "the numbers of runs or maps differ".to_owned())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Compares a program of two object files in the running kernel.
+pub fn in_kernel(
+    before: (&[u8], &Object),
+    after: (&[u8], &Object),
+    program: &Program,
+    packets: &[Vec<u8>],
+) -> Comparison {
+    let Some(program_type) = program.program_type else {
+        return Comparison::NotRun("the program has no type".to_owned());
+    };
+    if !kernel::takes_packet(program_type) {
+        return Comparison::NotRun(format!("no packets for {} programs", program_type.name()));
+    }
+    let trace = |(bytes, object): (&[u8], &Object)| -> Result<Trace, String> {
+        let own = object.program(&program.name).ok_or("the program is gone")?;
+        let loaded = kernel::load(bytes, object, own)
+            .map_err(|failure| failure.reason().map_or(failure.to_string(), str::to_owned))?;
+        run_all(&loaded, packets).map_err(|error| error.to_string())
+    };
+    judge(|| trace(before), || trace(after), packets)
+}
+
+/// Runs the original twice and the other once, and compares.
+pub fn judge(
+    mut before: impl FnMut() -> Result<Trace, String>,
+    mut after: impl FnMut() -> Result<Trace, String>,
+    inputs: &[Vec<u8>],
+) -> Comparison {
+    let (first, second) = match (before(), before()) {
+        (Ok(first), Ok(second)) => (first, second),
+        (Err(reason), _) | (_, Err(reason)) => return Comparison::NotRun(reason),
+    };
+    let third = match after() {
+        Ok(trace) => trace,
+        Err(reason) => return Comparison::Different(format!("only the original runs: {reason}")),
+    };
+    match (difference(&first, &third, inputs), difference(&first, &second, inputs)) {
+        (None, _) => Comparison::Equal(inputs.len()),
+        (Some(_), Some(own)) => Comparison::Nondeterministic(own),
+        (Some(difference), None) => Comparison::Different(difference),
+    }
+}
+
+fn run_all(loaded: &KernelProgram, packets: &[Vec<u8>]) -> Result<Trace, kiln_linux::Error> {
+    let mut runs = Vec::with_capacity(packets.len());
+    for packet in packets {
+        let output = loaded.run_packet(packet, 1)?;
+        runs.push((u64::from(output.value), output.packet));
+    }
+    Ok(Trace { runs, maps: loaded.map_state() })
+}

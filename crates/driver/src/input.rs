@@ -1,0 +1,125 @@
+//! Objects, from disk: BPF ELF files, or Kiln's text form.
+
+use std::path::Path;
+
+use kiln_elf::ElfObject;
+use kiln_platform::ProgramType;
+use kiln_program::{Object, Program};
+
+use crate::error::Error;
+
+/// Bytes of an object file at most: the largest in use are a few MiB.
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// An object, read.
+pub struct Input {
+    /// The file as it is.
+    pub bytes: Vec<u8>,
+    /// What it holds.
+    pub object: Object,
+    /// Its ELF side, which a drop-in is written from; `None` for text.
+    pub elf: Option<ElfObject>,
+}
+
+/// Program types given by the caller, for sections whose names say nothing: by program name, or for all of those
+/// with an empty name.
+pub type Types = [(String, ProgramType)];
+
+/// Reads an object file.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the file cannot be read or is no BPF object, or a type names no program.
+pub fn open(path: &Path, types: &Types) -> Result<Input, Error> {
+    let data = std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
+    if data.is_dir() {
+        return Err(Error::InvalidInput(format!("{} is a folder, not an object file", path.display())));
+    }
+    if data.len() > MAX_FILE_BYTES {
+        return Err(Error::InvalidInput(format!(
+            "{}: {} bytes are more than the {MAX_FILE_BYTES} that Kiln reads",
+            path.display(),
+            data.len()
+        )));
+    }
+    let bytes = std::fs::read(path).map_err(|error| Error::file(path, &error))?;
+    parse(&path.display().to_string(), bytes, types)
+}
+
+/// Reads an object from memory; see [`open`].
+///
+/// # Errors
+/// As [`open`].
+pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> {
+    let file_name = Path::new(name).file_name().map_or(name.into(), |name| name.to_string_lossy());
+    let invalid = |error: String| Error::InvalidInput(format!("{name}: {error}"));
+    let mut input = if name.ends_with(".bpf") {
+        let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
+        let object = kiln_program::text::parse(text).map_err(|error| invalid(error.to_string()))?;
+        Input { object, elf: None, bytes }
+    } else {
+        let elf = kiln_elf::read(&file_name, &bytes).map_err(|error| invalid(error.to_string()))?;
+        Input { object: elf.object.clone(), elf: Some(elf), bytes }
+    };
+    kiln_program::validate(&input.object).map_err(|error| invalid(error.to_string()))?;
+    for (program_name, program_type) in types {
+        let mut found = false;
+        for program in &mut input.object.programs {
+            let untyped = program_name.is_empty() && program.program_type.is_none();
+            if untyped || program.name == *program_name {
+                program.program_type = Some(*program_type);
+                found = true;
+            }
+        }
+        if !found && !program_name.is_empty() {
+            return Err(Error::InvalidInput(format!("{name} has no program {program_name}")));
+        }
+    }
+    Ok(input)
+}
+
+impl Input {
+    /// Resolves CO-RE relocations against a kernel's BTF, as loading there would.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when the file cannot be read or is no BTF.
+    pub fn resolve_core(&mut self, btf: &Path) -> Result<(), Error> {
+        let bytes = std::fs::read(btf).map_err(|error| Error::file(btf, &error))?;
+        let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", btf.display()));
+        let target = kiln_program::btf::Btf::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
+        kiln_elf::resolve_core(&mut self.object, &target).map_err(|error| invalid(error.to_string()))
+    }
+
+    /// The programs of these names, or all of them when there are none.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a name the object lacks, with the names it has.
+    pub fn select(&self, names: &[String]) -> Result<Vec<&Program>, Error> {
+        if names.is_empty() {
+            return Ok(self.object.programs.iter().collect());
+        }
+        names.iter().map(|name| self.program(name)).collect()
+    }
+
+    /// The one program a run is about: the named one, or the only one.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when there is no such program, or several and no name.
+    pub fn single(&self, names: &[String]) -> Result<&Program, Error> {
+        match (names, self.object.programs.as_slice()) {
+            ([name], _) => self.program(name),
+            ([], [program]) => Ok(program),
+            _ => Err(Error::InvalidInput(format!("choose one program with --program: {}", self.names()))),
+        }
+    }
+
+    fn program(&self, name: &str) -> Result<&Program, Error> {
+        self.object.program(name).ok_or_else(|| {
+            Error::InvalidInput(format!("no program {name}; there are: {}", self.names()))
+        })
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.object.programs.iter().map(|program| program.name.as_str()).collect();
+        if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+    }
+}

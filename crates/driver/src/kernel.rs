@@ -1,0 +1,117 @@
+//! One program of an object, in the running kernel.
+
+use std::collections::HashSet;
+
+use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput, TestOutput};
+use kiln_platform::ProgramType;
+use kiln_program::{ExternKind, MapContents, MapSlot, Object, Program, Reference};
+
+/// A program loaded by libbpf from an object file's bytes, alone with the maps it uses.
+pub struct KernelProgram {
+    /// The object, which keeps the maps alive.
+    pub object: LoadedObject,
+    /// The program.
+    pub prog: Prog,
+}
+
+/// Loads one program of an object file. `object` is the same file as read by Kiln.
+///
+/// # Errors
+/// [`LoadFailure`] with the verifier's log.
+pub fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelProgram, LoadFailure> {
+    let mut file = ObjectFile::open(&object.name, bytes)?;
+    file.only(&[&program.name])?;
+    let known = file.programs().iter().any(|entry| entry.name == program.name && entry.program_type != 0);
+    if let (false, Some(program_type)) = (known, program.program_type) {
+        file.set_type(&program.name, program_type, program.attach_type)?;
+    }
+    let used = used_maps(object, program);
+    file.without_maps(|name| {
+        object.maps.iter().any(|map| same_map(&map.name, name)) && !used.iter().any(|own| same_map(own, name))
+    });
+    let object = file.load()?;
+    let prog = object.program(&program.name)?;
+    Ok(KernelProgram { object, prog })
+}
+
+/// libbpf prefixes data sections with the object's name.
+fn same_map(own: &str, libbpf: &str) -> bool {
+    own == libbpf || own.starts_with('.') && libbpf.ends_with(own)
+}
+
+/// Names of the maps that a program refers to, directly or through maps of maps and prog arrays.
+fn used_maps<'a>(object: &'a Object, program: &Program) -> HashSet<&'a str> {
+    let mut pending: Vec<usize> = Vec::new();
+    for function in object.reachable_functions(program.entry) {
+        for node in &object.function(function).nodes {
+            match node.reference {
+                Reference::Map(map) | Reference::MapValue { map, .. } => pending.push(map.index()),
+                Reference::Extern(symbol) => {
+                    if let ExternKind::Kconfig { map, .. } = object.externs[symbol.index()].kind {
+                        pending.push(map.index());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let mut used = HashSet::new();
+    while let Some(index) = pending.pop() {
+        let map = &object.maps[index];
+        if used.insert(map.name.as_str())
+            && let MapContents::Slots(slots) = &map.contents
+        {
+            pending.extend(slots.iter().filter_map(|(_, slot)| match slot {
+                MapSlot::Map(inner) => Some(inner.index()),
+                MapSlot::Function(_) => None,
+            }));
+        }
+    }
+    used
+}
+
+/// Whether the kernel can test-run a program type, and whether it takes a packet.
+pub fn takes_packet(program_type: ProgramType) -> bool {
+    matches!(
+        program_type,
+        ProgramType::Xdp
+            | ProgramType::SchedCls
+            | ProgramType::SchedAct
+            | ProgramType::SocketFilter
+            | ProgramType::CgroupSkb
+            | ProgramType::LwtIn
+            | ProgramType::LwtOut
+            | ProgramType::LwtXmit
+            | ProgramType::LwtSeg6local
+            | ProgramType::SkSkb
+            | ProgramType::FlowDissector
+    )
+}
+
+impl KernelProgram {
+    /// Runs it on a packet.
+    ///
+    /// # Errors
+    /// What `BPF_PROG_TEST_RUN` answered.
+    pub fn run_packet(&self, packet: &[u8], repeat: u32) -> Result<TestOutput, kiln_linux::Error> {
+        self.prog.test_run(&TestInput { packet: packet.to_vec(), context: Vec::new(), repeat })
+    }
+
+    /// What its maps hold, sorted, for comparing two runs; maps that cannot be walked are left out.
+    pub fn map_state(&self) -> Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)> {
+        let mut state = Vec::new();
+        let mut names = self.object.map_names();
+        names.sort();
+        for name in names {
+            if let Ok(map) = self.object.map(&name)
+                && let Ok(entries) = map.entries(MAP_ENTRIES)
+            {
+                state.push((name, entries));
+            }
+        }
+        state
+    }
+}
+
+/// Entries of a map that a comparison looks at.
+const MAP_ENTRIES: usize = 4096;

@@ -1,0 +1,207 @@
+//! `kiln optimize`: a smaller drop-in object, with evidence.
+//!
+//! ```text
+//!   read -> passes, each accepted by our verifier -> write -> the kernel loads every program that it loaded before
+//!                        ^                                        |
+//!                        +--- without the function to blame <----+  (a refusal is kept and reported)
+//! ```
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use kiln_program::{FunctionId, Object};
+use kiln_superopt::{Because, Evidence, Progress};
+use serde::Serialize;
+
+use crate::check::{self, KernelVerdict, Verdict};
+use crate::error::Error;
+use crate::input::Input;
+
+/// How to optimize.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Time to spend at most on the search.
+    pub budget: Duration,
+    /// Whether the running kernel decides at the end, where it may be asked.
+    pub ask_kernel: bool,
+}
+
+/// What became of one program.
+#[derive(Clone, Debug, Serialize)]
+pub struct Optimized {
+    /// The program.
+    pub program: String,
+    /// Slots before, subprograms included.
+    pub slots_before: u32,
+    /// Slots after.
+    pub slots_after: u32,
+    /// Our verdict before.
+    pub before: Verdict,
+    /// Our verdict after.
+    pub after: Verdict,
+    /// The kernel's verdict before, where it was asked.
+    pub kernel_before: Option<KernelVerdict>,
+    /// The kernel's verdict after, where it was asked.
+    pub kernel_after: Option<KernelVerdict>,
+    /// Why it was left as it is, if it was.
+    pub skipped: Option<String>,
+}
+
+/// An optimized object and the account of it.
+pub struct Outcome {
+    /// The IR.
+    pub object: Object,
+    /// The object file; empty when the input was text.
+    pub bytes: Vec<u8>,
+    /// Program by program.
+    pub programs: Vec<Optimized>,
+    /// Rewrite by rewrite.
+    pub evidence: Vec<Evidence>,
+    /// What our verifier or the kernel refused.
+    pub refused: Vec<String>,
+    /// Time spent in the passes.
+    pub spent: Duration,
+}
+
+/// Optimizes an object.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the result cannot be written as an object file.
+pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
+    let kernel = |bytes: &[u8], object: &Object| -> Vec<Option<KernelVerdict>> {
+        let ask = |program| asks.then(|| check::kernel_verdict(bytes, object, program));
+        object.programs.iter().map(ask).collect()
+    };
+    let kernel_before = kernel(&input.bytes, &input.object);
+    let mut frozen: BTreeSet<FunctionId> = BTreeSet::new();
+    let mut refused = Vec::new();
+    loop {
+        let search =
+            kiln_superopt::Options { budget: options.budget, frozen: frozen.clone(), ..Default::default() };
+        let rewrite = kiln_superopt::optimize(&input.object, &search, progress);
+        let bytes = write(input, &rewrite.object)?;
+        let kernel_after = kernel(&bytes, &rewrite.object);
+        let blamed = blame(&rewrite.object, &kernel_before, &kernel_after, &rewrite.evidence, &mut refused);
+        if blamed.is_subset(&frozen) {
+            refused.extend(rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}")));
+            let programs = account(input, &rewrite, kernel_before, kernel_after);
+            let (object, evidence, spent) = (rewrite.object, rewrite.evidence, rewrite.spent);
+            return Ok(Outcome { object, bytes, programs, evidence, refused, spent });
+        }
+        frozen.extend(blamed);
+    }
+}
+
+/// Functions with rewrites, of programs that the kernel took before and refuses now or finds harder.
+fn blame(
+    object: &Object,
+    before: &[Option<KernelVerdict>],
+    after: &[Option<KernelVerdict>],
+    evidence: &[Evidence],
+    refused: &mut Vec<String>,
+) -> BTreeSet<FunctionId> {
+    let mut blamed = BTreeSet::new();
+    for ((program, old), new) in object.programs.iter().zip(before).zip(after) {
+        let why = match (old, new) {
+            (Some(KernelVerdict::Accepted { .. }), Some(KernelVerdict::Rejected { reason })) => reason.clone(),
+            (
+                Some(KernelVerdict::Accepted { processed_insns: old }),
+                Some(KernelVerdict::Accepted { processed_insns: new }),
+            ) if *new > *old + *old / 50 => {
+                format!("its verifier would process {new} instructions instead of {old}")
+            }
+            _ => continue,
+        };
+        let reached = object.reachable_functions(program.entry);
+        let changed: BTreeSet<_> = evidence.iter().map(|one| one.function).collect();
+        refused.push(format!("the kernel on {}: {why}", program.name));
+        blamed.extend(reached.into_iter().filter(|function| changed.contains(function)));
+    }
+    blamed
+}
+
+fn account(
+    input: &Input,
+    rewrite: &kiln_superopt::Rewrite,
+    kernel_before: Vec<Option<KernelVerdict>>,
+    kernel_after: Vec<Option<KernelVerdict>>,
+) -> Vec<Optimized> {
+    let kernels = kernel_before.into_iter().zip(kernel_after);
+    let pairs = input.object.programs.iter().zip(&rewrite.object.programs).zip(kernels);
+    pairs
+        .enumerate()
+        .map(|(index, ((old, new), (kernel_before, kernel_after)))| Optimized {
+            program: old.name.clone(),
+            slots_before: input.object.program_slots(old),
+            slots_after: rewrite.object.program_slots(new),
+            before: check::verdict(&input.object, old),
+            after: check::verdict(&rewrite.object, new),
+            kernel_before,
+            kernel_after,
+            skipped: rewrite
+                .skipped
+                .iter()
+                .find(|(id, _)| id.index() == index)
+                .map(|(_, reason)| reason.clone()),
+        })
+        .collect()
+}
+
+fn write(input: &Input, object: &Object) -> Result<Vec<u8>, Error> {
+    match &input.elf {
+        Some(elf) => elf.write(object).map_err(|error| Error::InvalidInput(error.to_string())),
+        None => Ok(kiln_program::text::print(object).into_bytes()),
+    }
+}
+
+impl Outcome {
+    /// The account as data, for `--format json`.
+    pub fn report(&self) -> Report<'_> {
+        Report {
+            programs: &self.programs,
+            evidence: &self.evidence,
+            refused: &self.refused,
+            spent_ms: self.spent.as_millis() as u64,
+        }
+    }
+}
+
+/// See [`Outcome::report`].
+#[derive(Serialize)]
+pub struct Report<'a> {
+    programs: &'a [Optimized],
+    evidence: &'a [Evidence],
+    refused: &'a [String],
+    spent_ms: u64,
+}
+
+/// Writes each rewrite into a folder: `0001.json`, and `0001.smt2` where a solver was asked (`unsat` means equal).
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the folder or a file cannot be written.
+pub fn write_evidence(folder: &Path, evidence: &[Evidence]) -> Result<(), Error> {
+    std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, &error))?;
+    for (index, one) in evidence.iter().enumerate() {
+        let text = serde_json::to_vec_pretty(one).map_err(|error| Error::InvalidInput(error.to_string()))?;
+        write_whole(&folder.join(format!("{:04}.json", index + 1)), &text)?;
+        if let Because::Window { query: Some(query), .. } = &one.because {
+            write_whole(&folder.join(format!("{:04}.smt2", index + 1)), query.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a file whole or not at all: to a temporary file beside it, which then takes its name.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the folder or file cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    use std::io::Write as _;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| Error::file(folder, &error))?;
+    file.write_all(bytes).map_err(|error| Error::file(path, &error))?;
+    file.persist(path).map_err(|error| Error::file(path, &error.error))?;
+    Ok(())
+}
