@@ -119,6 +119,11 @@ impl BtfExt {
         [(8, self.functions.as_ref()), (16, self.lines.as_ref()), (24, self.core.as_ref())]
     }
 
+    /// Whether the header has room for CO-RE relocations.
+    pub fn has_core(&self) -> bool {
+        self.header.len() >= LONG_HEADER_BYTES
+    }
+
     /// The same, to be changed.
     pub fn parts_mut(&mut self) -> [&mut Option<Part>; 3] {
         [&mut self.functions, &mut self.lines, &mut self.core]

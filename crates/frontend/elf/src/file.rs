@@ -54,6 +54,8 @@ pub(crate) struct Section {
     pub info: u32,
     pub align: u64,
     pub entry_size: u64,
+    /// Where the header says that it is in the file.
+    pub offset: u64,
     /// Bytes in the file; empty for `SHT_NOBITS`.
     pub file: Range<usize>,
 }
@@ -159,6 +161,7 @@ impl ElfFile {
                 info: header.sh_info(endian),
                 align: header.sh_addralign(endian),
                 entry_size: header.sh_entsize(endian),
+                offset: header.sh_offset(endian),
                 file,
             });
         }

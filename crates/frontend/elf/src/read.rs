@@ -37,6 +37,19 @@ pub(crate) struct Sources {
     pub core_records: Vec<Record>,
     /// The record at the beginning of each function.
     pub function_records: Vec<Option<Record>>,
+    /// The functions as they were read, to tell what a rewrite changed.
+    pub original: Vec<Function>,
+    /// The lines as they were read.
+    pub lines: Vec<SourceLine>,
+    /// The CO-RE relocations as they were read.
+    pub core: Vec<CoreRelocation>,
+}
+
+impl Sources {
+    /// The `.BTF` section as it was read.
+    pub fn btf(&self) -> Option<&[u8]> {
+        self.file.section_named(".BTF").map(|index| self.file.data(index))
+    }
 }
 
 pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
@@ -70,6 +83,9 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
         line_records: Vec::new(),
         core_records: Vec::new(),
         function_records: Vec::new(),
+        original: Vec::new(),
+        lines: Vec::new(),
+        core: Vec::new(),
         file,
     };
     read_functions(&mut object, &mut sources)?;
@@ -80,6 +96,9 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     if let (Some(ext), Some(btf)) = (ext.transpose()?, &btf) {
         attach_debug_info(&mut object, &mut sources, ext, btf)?;
     }
+    sources.original.clone_from(&object.functions);
+    sources.lines.clone_from(&object.lines);
+    sources.core.clone_from(&object.core);
     Ok((object, sources))
 }
 

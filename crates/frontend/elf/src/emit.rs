@@ -1,0 +1,239 @@
+//! Sections and symbols to bytes.
+//!
+//! Neither writer of the `object` crate fits. `object::write` makes files from nothing, with sections, symbols and
+//! strings in an order of its own; `object::build` keeps the order but refuses section types that it does not know
+//! (clang's address-significance table), and rebuilds string tables. A drop-in object should differ from the
+//! original in what was rewritten and nowhere else: here all tables keep their order, names keep their place in the
+//! string table, and sections keep their order in the file, so that an object rebuilt without a change is the same
+//! file, byte for byte.
+
+use std::collections::HashMap;
+
+use object::elf::{FileHeader64, Rel64, SectionHeader64, Sym64};
+use object::{Endianness, U16, U32, U64, elf, pod};
+
+use crate::error::{Result, invalid, unsupported};
+use crate::file::{ElfFile, Rel, SHT_GROUP, SHT_LLVM_ADDRSIG, SHT_NOBITS, SHT_REL, Section, Symbol};
+
+const LE: Endianness = Endianness::Little;
+const HEADER_BYTES: usize = 64;
+
+/// A file in the making.
+pub(crate) struct Output<'a> {
+    file: &'a ElfFile,
+    /// Sections that leave.
+    dropped: Vec<bool>,
+    /// New contents.
+    pub contents: HashMap<usize, Vec<u8>>,
+    /// New relocations, by relocation section.
+    pub relocations: HashMap<usize, Vec<Rel>>,
+    pub symbols: Vec<Symbol>,
+}
+
+impl<'a> Output<'a> {
+    pub fn new(file: &'a ElfFile) -> Output<'a> {
+        Output {
+            file,
+            dropped: vec![false; file.sections.len()],
+            contents: HashMap::new(),
+            relocations: HashMap::new(),
+            symbols: file.symbols.clone(),
+        }
+    }
+
+    /// Takes a section out, with the relocations that patch it and the symbols that it defines.
+    pub fn drop_section(&mut self, index: usize) {
+        self.dropped[index] = true;
+        for relocations in self.file.relocation_sections(index) {
+            self.dropped[relocations] = true;
+        }
+    }
+
+    /// Takes out DWARF, and hints to linkers that name symbols by number.
+    pub fn drop_debug_sections(&mut self) {
+        for (index, section) in self.file.sections.iter().enumerate() {
+            if section.name.starts_with(".debug_") || section.kind == SHT_LLVM_ADDRSIG {
+                self.drop_section(index);
+            }
+        }
+    }
+
+    /// The file's bytes.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let numbers = Renumbering::new(self);
+        if self.file.sections.len() >= usize::from(crate::file::SHN_LORESERVE) {
+            return unsupported("", 0, "writing files with 65280 sections and more");
+        }
+        let mut order: Vec<_> = (1..self.file.sections.len()).filter(|index| !self.dropped[*index]).collect();
+        order.sort_by_key(|index| (self.file.sections[*index].offset, *index));
+        let mut bytes = vec![0; HEADER_BYTES];
+        let mut headers: Vec<_> = (0..numbers.section_count).map(|_| [0u8; 64]).collect();
+        for index in order {
+            let section = &self.file.sections[index];
+            let align = usize::try_from(section.align.max(1)).unwrap_or(usize::MAX);
+            if align > 1 << 16 {
+                return invalid(&section.name, 0, format!("an alignment of {align} bytes is absurd"));
+            }
+            let data = self.section_data(index, &numbers);
+            bytes.resize(bytes.len().next_multiple_of(align), 0);
+            let size = if section.kind == SHT_NOBITS { section.size } else { data.len() as u64 };
+            let header = self.section_header(section, bytes.len() as u64, size, &numbers);
+            headers[numbers.section(index as u32) as usize].copy_from_slice(pod::bytes_of(&header));
+            bytes.extend(data);
+        }
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let table = bytes.len() as u64;
+        headers.iter().for_each(|header| bytes.extend(header));
+        let mut header = self.file_header()?;
+        header.e_shoff = U64::new(LE, table);
+        header.e_shnum = U16::new(LE, numbers.section_count as u16);
+        let names = numbers.section(u32::from(header.e_shstrndx.get(LE).0));
+        header.e_shstrndx = U16::new(LE, elf::SymbolSection(names as u16));
+        bytes[..HEADER_BYTES].copy_from_slice(pod::bytes_of(&header));
+        Ok(bytes)
+    }
+
+    fn file_header(&self) -> Result<FileHeader64<Endianness>> {
+        match pod::from_bytes::<FileHeader64<Endianness>>(&self.file.bytes) {
+            Ok((header, _)) => Ok(*header),
+            Err(()) => invalid("", 0, "the header is truncated"),
+        }
+    }
+
+    fn section_header(
+        &self,
+        section: &Section,
+        offset: u64,
+        size: u64,
+        numbers: &Renumbering,
+    ) -> SectionHeader64<Endianness> {
+        let is_symbol_table = section.kind == crate::file::SHT_SYMTAB;
+        let info = match section.kind {
+            SHT_REL | crate::file::SHT_RELA => numbers.section(section.info),
+            SHT_GROUP => numbers.symbols.get(section.info as usize).copied().flatten().unwrap_or(0),
+            // The number of local symbols, which come first.
+            _ if is_symbol_table => numbers.symbols.iter().take(section.info as usize).flatten().count() as u32,
+            _ => section.info,
+        };
+        SectionHeader64 {
+            sh_name: U32::new(LE, section.name_offset),
+            sh_type: U32::new(LE, elf::SectionType(section.kind)),
+            sh_flags: U64::new(LE, elf::SectionFlags(section.flags)),
+            sh_addr: U64::new(LE, section.address),
+            sh_offset: U64::new(LE, offset),
+            sh_size: U64::new(LE, size),
+            sh_link: U32::new(LE, numbers.section(section.link)),
+            sh_info: U32::new(LE, info),
+            sh_addralign: U64::new(LE, section.align),
+            sh_entsize: U64::new(LE, section.entry_size),
+        }
+    }
+
+    fn section_data(&self, index: usize, numbers: &Renumbering) -> Vec<u8> {
+        let section = &self.file.sections[index];
+        if let Some(contents) = self.contents.get(&index) {
+            return contents.clone();
+        }
+        if Some(index) == self.file.symbol_table {
+            return self.symbol_bytes(numbers);
+        }
+        match section.kind {
+            SHT_REL => self.relocation_bytes(index, numbers),
+            SHT_GROUP => group_bytes(self.file.data(index), numbers),
+            _ => self.file.data(index).to_vec(),
+        }
+    }
+
+    fn symbol_bytes(&self, numbers: &Renumbering) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (symbol, number) in self.symbols.iter().zip(&numbers.symbols) {
+            if number.is_none() {
+                continue;
+            }
+            let section = match symbol.section_index() {
+                Some(index) => numbers.section(index as u32) as u16,
+                None => symbol.section,
+            };
+            let entry = Sym64::<Endianness> {
+                st_name: U32::new(LE, symbol.name_offset),
+                st_info: elf::SymbolInfo(symbol.info),
+                st_other: elf::SymbolOther(symbol.other),
+                st_shndx: U16::new(LE, elf::SymbolSection(section)),
+                st_value: U64::new(LE, symbol.value),
+                st_size: U64::new(LE, symbol.size),
+            };
+            bytes.extend(pod::bytes_of(&entry));
+        }
+        bytes
+    }
+
+    fn relocation_bytes(&self, index: usize, numbers: &Renumbering) -> Vec<u8> {
+        let original;
+        let relocations = match self.relocations.get(&index) {
+            Some(relocations) => relocations,
+            // Relocation sections of unknown entry size are carried as they are.
+            None => match self.file.relocations(index) {
+                Ok(relocations) => {
+                    original = relocations;
+                    &original
+                }
+                Err(_) => return self.file.data(index).to_vec(),
+            },
+        };
+        let mut bytes = Vec::with_capacity(16 * relocations.len());
+        for relocation in relocations {
+            // What was patched with an address in a dropped section has nothing to be patched with any more.
+            let Some(symbol) = numbers.symbols.get(relocation.symbol as usize).copied().flatten() else { continue };
+            let entry = Rel64::<Endianness> {
+                r_offset: U64::new(LE, relocation.offset),
+                r_info: U64::new(LE, u64::from(symbol) << 32 | u64::from(relocation.kind)),
+            };
+            bytes.extend(pod::bytes_of(&entry));
+        }
+        bytes
+    }
+}
+
+/// A section group: flags, then section numbers.
+fn group_bytes(data: &[u8], numbers: &Renumbering) -> Vec<u8> {
+    let (words, _) = data.as_chunks::<4>();
+    let mut bytes = Vec::with_capacity(data.len());
+    for (at, word) in words.iter().enumerate() {
+        let word = u32::from_le_bytes(*word);
+        let number = if at == 0 { word } else { numbers.section(word) };
+        if at == 0 || number != 0 {
+            bytes.extend(number.to_le_bytes());
+        }
+    }
+    bytes
+}
+
+/// New numbers of sections and symbols.
+struct Renumbering {
+    sections: Vec<u32>,
+    section_count: u32,
+    symbols: Vec<Option<u32>>,
+}
+
+impl Renumbering {
+    fn new(output: &Output<'_>) -> Renumbering {
+        let mut section_count = 0;
+        let sections = output.dropped.iter().map(|dropped| {
+            section_count += u32::from(!dropped);
+            if *dropped { 0 } else { section_count - 1 }
+        });
+        let sections = sections.collect();
+        let mut next = 0;
+        let symbols = output.symbols.iter().map(|symbol| {
+            let stays = !symbol.section_index().is_some_and(|index| output.dropped[index]);
+            next += u32::from(stays);
+            stays.then(|| next - 1)
+        });
+        Renumbering { sections, section_count, symbols: symbols.collect() }
+    }
+
+    /// The new number of a section; 0 for those that leave, and for numbers that never were any.
+    fn section(&self, old: u32) -> u32 {
+        self.sections.get(old as usize).copied().unwrap_or(0)
+    }
+}
