@@ -1,0 +1,419 @@
+//! Memory without arrays: every access is a place, every byte a name.
+//!
+//! An address is a sum; what is left of it without its constant is its *root*, so an access is `root + constant`:
+//!
+//! ```text
+//!   *(u32 *)(r10 - 8)            root frame_0           offset -8
+//!   r2 = r1; r2 += r3; *(u8 *)(r2 + 14)
+//!                                root r1 + r3           offset 14    (class: what r1 points into)
+//! ```
+//!
+//! Bytes of one root overlap exactly when their offsets do. Roots of different classes (stack, packet, context, each
+//! map's values) never overlap. Two different roots of one class may overlap or not. As long as nothing is stored
+//! through either, that does not matter; else the whole class is *logged*: its stores must be the same sequence in
+//! both windows, and a load gives a value that depends on the log before it. That is sound without deciding any
+//! aliasing, and proves less. Atomic operations and the context, whose accesses the kernel rewrites one by one, are
+//! always logged.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use kiln_platform::MapType;
+use kiln_program::{CoreId, MapId, Node, Object, Reference};
+use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, Value};
+use kiln_isa::semantics::{BitVec, mask};
+use kiln_isa::{Insn, Reg};
+
+use crate::term::{Arena, QuickMap, RegionStart, Shape, Symbol, Term, TermId};
+
+/// What an address points into, as far as aliasing goes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Class {
+    /// The frame this many calls up.
+    Stack(u32),
+    /// The context.
+    Context,
+    /// Packet data and metadata.
+    Packet,
+    /// Values of a map.
+    MapValue(MapId),
+    /// Other kernel memory.
+    Other,
+    /// Anything at all.
+    Unknown,
+}
+
+impl Class {
+    /// Whether other CPUs or user space may read and write it at the same time.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Class::MapValue(_) | Class::Other | Class::Unknown)
+    }
+}
+
+/// An address without its constant.
+#[derive(Clone, Copy, Debug)]
+pub struct Root {
+    /// The address term that offsets are added to.
+    pub term: TermId,
+    /// What it points into.
+    pub class: Class,
+    /// Where in its region it points, if known.
+    pub region_offset: Option<i64>,
+    /// Whether it is the start of the packet.
+    pub is_packet_start: bool,
+}
+
+/// Which classes are logged, decided once for both windows.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Modes {
+    /// Logged classes.
+    pub logged: BTreeSet<Class>,
+    /// All of packet, maps and other memory share one log: an atomic operation orders them.
+    pub shared_together: bool,
+    /// All memory shares one log: an address that may point anywhere is stored through, or loaded beside stores.
+    pub everything: bool,
+}
+
+impl Modes {
+    /// The class under which a class's accesses are kept.
+    pub fn group(&self, class: Class) -> Class {
+        match class {
+            _ if self.everything => Class::Unknown,
+            Class::Stack(_) | Class::Context => class,
+            _ if self.shared_together => Class::Other,
+            _ => class,
+        }
+    }
+
+    /// Whether a class is logged.
+    pub fn is_logged(&self, class: Class) -> bool {
+        self.everything
+            || class == Class::Context
+            || self.logged.contains(&class)
+            || self.shared_together && !matches!(class, Class::Stack(_))
+    }
+}
+
+/// A position in a history: 0 is its beginning. Equal numbers mean equal histories.
+pub type Log = u32;
+
+/// One step of a history.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Event {
+    /// The history before it.
+    pub before: Log,
+    /// What happened, registers zeroed: what it works on is in the other fields.
+    pub kind: EventKind,
+    /// Where: number of the root, and offset.
+    pub place: (u16, i64),
+    /// What went in.
+    pub operands: Vec<TermId>,
+}
+
+/// What kind of step.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum EventKind {
+    /// A plain store of this many bytes; `core` relocates its offset.
+    Store(u8, Option<CoreId>),
+    /// A load that orders others.
+    LoadAcquire(u8),
+    /// A store that is ordered after others.
+    StoreRelease(u8),
+    /// An atomic operation of this many bytes.
+    Atomic(kiln_isa::AtomicOp, u8),
+}
+
+/// What both windows share: the initial state, the numbering of roots and histories.
+pub struct World<'a> {
+    /// Where terms live.
+    pub arena: &'a Arena,
+    /// The object.
+    pub object: &'a Object,
+    /// What is known at the start.
+    pub facts: Option<&'a InsnFacts>,
+    /// Which classes are logged.
+    pub modes: Modes,
+    roots: RefCell<Vec<Root>>,
+    events: RefCell<(Vec<Event>, QuickMap<Event, Log>)>,
+    pointers: RefCell<QuickMap<TermId, (Class, Option<i64>)>>,
+    /// Every place found so far, in order.
+    trace: RefCell<Vec<(u16, i64)>>,
+    /// Places found by another world on the same windows; they are taken instead of looking.
+    script: RefCell<Option<std::vec::IntoIter<(u16, i64)>>>,
+}
+
+impl<'a> World<'a> {
+    /// A world at its beginning.
+    pub fn new(arena: &'a Arena, object: &'a Object, facts: Option<&'a InsnFacts>, modes: Modes) -> World<'a> {
+        World {
+            arena,
+            object,
+            facts,
+            modes,
+            roots: RefCell::default(),
+            events: RefCell::default(),
+            pointers: RefCell::default(),
+            trace: RefCell::default(),
+            script: RefCell::default(),
+        }
+    }
+
+    /// Takes the places that another world found, because this one's arena does not normalize addresses.
+    pub fn follow(&self, other: Option<&World<'_>>) {
+        if let Some(other) = other {
+            *self.roots.borrow_mut() = other.roots();
+            *self.script.borrow_mut() = Some(other.trace.borrow().clone().into_iter());
+        }
+    }
+
+    /// What a register holds at the start; `None` when it may not be read.
+    pub fn register(&self, reg: Reg) -> Option<Term<'a>> {
+        if reg == Reg::R10 {
+            return Some(self.pointer_symbol(Symbol::FramePointer(0), Class::Stack(0), Some(0)));
+        }
+        match self.facts.map(|facts| &facts.registers[reg.index()]) {
+            None | Some(Value::Unknown) => {
+                Some(self.pointer_symbol(Symbol::Register(reg), Class::Unknown, None))
+            }
+            Some(Value::Uninit) => None,
+            Some(value) => Some(self.initial(value, Symbol::Register(reg))),
+        }
+    }
+
+    /// A value of which something is known; `symbol` names what is not.
+    fn initial(&self, value: &Value, symbol: Symbol) -> Term<'a> {
+        match value {
+            Value::Scalar(scalar) => match scalar.as_constant() {
+                Some(value) => self.arena.constant(64, value),
+                None => self.known_bits(self.arena.symbol(symbol, 64), scalar.tnum.value, scalar.tnum.mask),
+            },
+            Value::Pointer(pointer) => self.initial_pointer(pointer, symbol),
+            Value::Uninit | Value::Unknown => self.pointer_symbol(symbol, Class::Unknown, None),
+        }
+    }
+
+    /// What the facts say of scalars beyond the known bits: truth values that hold at the start.
+    pub fn assumptions(&self) -> Vec<Term<'a>> {
+        let Some(facts) = self.facts else { return Vec::new() };
+        let mut all = Vec::new();
+        for reg in Reg::all() {
+            if let (Value::Scalar(scalar), Some(term)) = (&facts.registers[reg.index()], self.register(reg)) {
+                self.assume(scalar, &term, &mut all);
+            }
+        }
+        let is_frame = |root: &Root| root.class == Class::Stack(0) && root.region_offset == Some(0);
+        let frame = self.roots.borrow().iter().position(is_frame);
+        for (offset, value) in &facts.stack {
+            if let (Value::Scalar(scalar), Some(frame)) = (value, frame) {
+                let term = self.word(frame as u16, i64::from(*offset), 0);
+                self.assume(scalar, &term, &mut all);
+            }
+        }
+        all.retain(|term| term.as_constant() != Some(1));
+        all
+    }
+
+    fn assume(&self, scalar: &Scalar, term: &Term<'a>, all: &mut Vec<Term<'a>>) {
+        if scalar.as_constant().is_some() {
+            return;
+        }
+        let low = term.truncate(32);
+        let known = term.like(!scalar.tnum.mask);
+        all.extend([
+            BitVec::eq(&term.and(&known), &term.like(scalar.tnum.value)),
+            term.like(scalar.umin).ule(term),
+            term.ule(&term.like(scalar.umax)),
+            term.like(scalar.smin as u64).sle(term),
+            term.sle(&term.like(scalar.smax as u64)),
+            low.like(scalar.u32_min.into()).ule(&low),
+            low.ule(&low.like(scalar.u32_max.into())),
+            low.like(scalar.s32_min as u32 as u64).sle(&low),
+            low.sle(&low.like(scalar.s32_max as u32 as u64)),
+        ]);
+    }
+
+    /// The term with the known bits in their places. Many scattered known bits are left to the solver.
+    fn known_bits(&self, term: Term<'a>, value: u64, unknown: u64) -> Term<'a> {
+        let changes = unknown ^ (unknown << 1);
+        if unknown == u64::MAX || changes.count_ones() > 8 {
+            return term;
+        }
+        let mut parts = Vec::new();
+        let mut at = 0;
+        while at < 64 {
+            let rest = if unknown >> at & 1 == 1 { !(unknown >> at) } else { unknown >> at };
+            let run = rest.trailing_zeros().min(64 - at);
+            let part = if unknown >> at & 1 == 1 {
+                term.extract(at, run)
+            } else {
+                self.arena.constant(run, value >> at & mask(run))
+            };
+            parts.push(part);
+            at += run;
+        }
+        self.arena.concat(&parts)
+    }
+
+    fn initial_pointer(&self, pointer: &Pointer, symbol: Symbol) -> Term<'a> {
+        let offset = pointer.offset.as_constant().map(|offset| offset as i64);
+        let class = match &pointer.region {
+            Region::Context => Class::Context,
+            Region::Stack { up } => Class::Stack(*up),
+            Region::MapValue(map) => Class::MapValue(*map),
+            Region::Packet | Region::PacketMeta | Region::PacketEnd => Class::Packet,
+            Region::Map(_) | Region::Other(_) => Class::Other,
+        };
+        // Regions that exist once have one start, which all pointers into them share.
+        let start = match &pointer.region {
+            Region::Context => Some(Symbol::RegionStart(RegionStart::Context)),
+            Region::Packet => Some(Symbol::RegionStart(RegionStart::Packet)),
+            Region::PacketMeta => Some(Symbol::RegionStart(RegionStart::PacketMeta)),
+            Region::PacketEnd => Some(Symbol::RegionStart(RegionStart::PacketEnd)),
+            Region::Stack { up } => Some(Symbol::FramePointer(*up)),
+            Region::Map(map) => Some(Symbol::Reference(Reference::Map(*map))),
+            Region::MapValue(map) if self.has_one_value(*map) => {
+                Some(Symbol::Reference(Reference::MapValue { map: *map, offset: 0 }))
+            }
+            Region::MapValue(_) | Region::Other(_) => None,
+        };
+        match (start, offset) {
+            (Some(start), Some(offset)) if !pointer.nullable => {
+                let start = self.pointer_symbol(start, class, Some(0));
+                start.add(&self.arena.constant(64, offset as u64))
+            }
+            _ => self.pointer_symbol(symbol, class, offset.filter(|_| !pointer.nullable)),
+        }
+    }
+
+    /// Whether a map has exactly one value, at one address.
+    fn has_one_value(&self, map: MapId) -> bool {
+        let map = self.object.maps.get(map.index());
+        map.is_some_and(|map| map.map_type == MapType::Array && map.max_entries == 1)
+    }
+
+    /// A variable that is a pointer.
+    pub fn pointer_symbol(&self, symbol: Symbol, class: Class, region_offset: Option<i64>) -> Term<'a> {
+        let term = self.arena.symbol(symbol, 64);
+        self.pointers.borrow_mut().insert(term.id(), (class, region_offset));
+        term
+    }
+
+    /// The address that a reference stands for.
+    pub fn reference(&self, reference: Reference) -> Term<'a> {
+        match reference {
+            Reference::MapValue { map, offset } => {
+                let start = Symbol::Reference(Reference::MapValue { map, offset: 0 });
+                let start = self.pointer_symbol(start, Class::MapValue(map), Some(0));
+                start.add(&self.arena.constant(64, offset.into()))
+            }
+            _ => self.pointer_symbol(Symbol::Reference(reference), Class::Other, None),
+        }
+    }
+
+    /// Which root and offset an address is.
+    pub fn place(&self, address: Term<'a>) -> (u16, i64) {
+        let scripted = self.script.borrow_mut().as_mut().and_then(Iterator::next);
+        let place = scripted.unwrap_or_else(|| self.find_place(address));
+        self.trace.borrow_mut().push(place);
+        place
+    }
+
+    fn find_place(&self, address: Term<'a>) -> (u16, i64) {
+        let (root, offset) = match self.arena.shape(address.id()).0 {
+            Shape::Sum(constant, _) if constant != 0 => (address.sub(&address.like(constant)), constant),
+            Shape::Constant(value) => (address.like(0), value),
+            _ => (address, 0),
+        };
+        let mut roots = self.roots.borrow_mut();
+        let number = roots.iter().position(|known| known.term == root.id()).unwrap_or_else(|| {
+            let (class, region_offset) = self.class_of(root.id());
+            let start = Shape::Symbol(Symbol::RegionStart(RegionStart::Packet));
+            let is_packet_start = self.arena.shape(root.id()).0 == start;
+            roots.push(Root { term: root.id(), class, region_offset, is_packet_start });
+            roots.len() - 1
+        });
+        (number as u16, offset as i64)
+    }
+
+    fn class_of(&self, root: TermId) -> (Class, Option<i64>) {
+        let pointers = self.pointers.borrow();
+        if let Some(known) = pointers.get(&root) {
+            return *known;
+        }
+        let Shape::Sum(_, terms) = self.arena.shape(root).0 else { return (Class::Unknown, None) };
+        // Where one addend is known to be a pointer, the verifier made sure that the others are numbers.
+        let known = |(factor, id): &(u64, TermId)| {
+            let class = pointers.get(id)?.0;
+            (class != Class::Unknown).then_some((*factor, class))
+        };
+        let mut found = terms.iter().filter_map(known);
+        match (found.next(), found.next()) {
+            (Some((1, class)), None) => (class, None),
+            _ => (Class::Unknown, None),
+        }
+    }
+
+    /// A root by its number.
+    pub fn root(&self, number: u16) -> Root {
+        self.roots.borrow()[usize::from(number)]
+    }
+
+    /// All roots met so far.
+    pub fn roots(&self) -> Vec<Root> {
+        self.roots.borrow().clone()
+    }
+
+    /// The history after one more event.
+    pub fn record(&self, event: Event) -> Log {
+        let mut events = self.events.borrow_mut();
+        if let Some(log) = events.1.get(&event) {
+            return *log;
+        }
+        events.0.push(event.clone());
+        let log = events.0.len() as Log;
+        events.1.insert(event, log);
+        log
+    }
+
+    /// The eight bytes at a multiple of eight from a root, as they are after a history.
+    fn word(&self, root: u16, offset: i64, log: Log) -> Term<'a> {
+        let symbol = Symbol::Word { root, offset, log };
+        if log == 0 && self.root(root).class == Class::Stack(0) && self.root(root).region_offset == Some(0) {
+            let slot = i16::try_from(offset).ok().and_then(|offset| self.facts?.stack.get(&offset));
+            if let Some(value) = slot {
+                return self.initial(value, symbol);
+            }
+        }
+        self.pointer_symbol(symbol, Class::Unknown, None)
+    }
+
+    /// One byte as it is after a history of its class.
+    pub fn byte(&self, root: u16, offset: i64, log: Log) -> Term<'a> {
+        let begin = offset & !7;
+        self.word(root, begin, log).extract(8 * (offset - begin) as u32, 8)
+    }
+
+    /// `bytes` bytes as they are after a history of their class.
+    pub fn bytes(&self, root: u16, offset: i64, bytes: u32, log: Log) -> Term<'a> {
+        let parts: Vec<_> =
+            (0..i64::from(bytes)).map(|byte| self.byte(root, offset.wrapping_add(byte), log)).collect();
+        self.arena.concat(&parts)
+    }
+}
+
+/// The instruction with its registers zeroed: two CO-RE instructions must agree in everything else.
+pub fn without_registers(node: &Node) -> Insn {
+    let zero = Reg::R0;
+    let source = |src| match src {
+        kiln_isa::Source::Reg(_) => kiln_isa::Source::Reg(zero),
+        imm => imm,
+    };
+    let at = |address: kiln_isa::Address| kiln_isa::Address { base: zero, ..address };
+    match node.insn {
+        Insn::Alu { op, width, src, .. } => Insn::Alu { op, width, dst: zero, src: source(src) },
+        Insn::LoadImm64 { imm, .. } => Insn::LoadImm64 { dst: zero, imm },
+        Insn::Load { size, signed, address, .. } => Insn::Load { size, signed, dst: zero, address: at(address) },
+        Insn::Store { size, address, src } => Insn::Store { size, address: at(address), src: source(src) },
+        other => other,
+    }
+}

@@ -1,0 +1,80 @@
+//! Windows written in LLVM's syntax.
+#![allow(dead_code)]
+
+use std::collections::HashMap;
+
+use kiln_equiv::{Limits, Verdict, Window, check};
+use kiln_isa::{Reg, RegSet};
+use kiln_program::{InsnId, Node, Object, Reference};
+use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, StackSet, Value};
+
+/// Instructions, one a line.
+pub fn nodes(text: &str) -> Vec<Node> {
+    let lines = text.split([';', '\n']).map(str::trim).filter(|line| !line.is_empty());
+    lines
+        .enumerate()
+        .map(|(at, line)| Node {
+            id: InsnId(at as u32),
+            insn: kiln_isa::text::parse(line).unwrap_or_else(|error| panic!("{line}: {error}")),
+            reference: Reference::None,
+            line: None,
+            core: None,
+        })
+        .collect()
+}
+
+/// Registers named as in `"0 1 6"`.
+pub fn regs(text: &str) -> RegSet {
+    text.split_whitespace().map(|number| Reg::new(number.parse().unwrap()).unwrap()).collect()
+}
+
+/// All registers numbers of which nothing is known; R10 the frame pointer; no stack slot known.
+pub fn scalars() -> InsnFacts {
+    let mut registers = std::array::from_fn(|_| Value::Scalar(Scalar::UNKNOWN));
+    registers[10] = pointer(Region::Stack { up: 0 }, 0);
+    InsnFacts {
+        registers,
+        stack: HashMap::new(),
+        packet_bytes: 0,
+        live_after: RegSet::ALL,
+        stack_live_after: StackSet::ALL,
+    }
+}
+
+/// A pointer at a constant distance.
+pub fn pointer(region: Region, offset: i64) -> Value {
+    Value::Pointer(Pointer { region, offset: Scalar::constant(offset as u64), nullable: false })
+}
+
+/// A question with facts.
+pub fn ask(facts: &InsnFacts, live: &str, before: &str, after: &str) -> Verdict {
+    ask_in(&Object::default(), facts, live, StackSet::ALL, &nodes(before), &nodes(after))
+}
+
+/// A question with everything.
+pub fn ask_in(
+    object: &Object,
+    facts: &InsnFacts,
+    live: &str,
+    stack: StackSet,
+    before: &[Node],
+    after: &[Node],
+) -> Verdict {
+    let window =
+        Window { before, after, facts: Some(facts), live_after: regs(live), stack_live_after: stack, object };
+    check(&window, &Limits { solver_ms: 2000, ..Limits::default() })
+}
+
+/// Asserts equality by whatever method.
+#[track_caller]
+pub fn equal(facts: &InsnFacts, live: &str, before: &str, after: &str) {
+    let verdict = ask(facts, live, before, after);
+    assert!(verdict.is_equal(), "{before}\n=>\n{after}\n{verdict:?}");
+}
+
+/// Asserts a confirmed difference.
+#[track_caller]
+pub fn different(facts: &InsnFacts, live: &str, before: &str, after: &str) {
+    let verdict = ask(facts, live, before, after);
+    assert!(verdict.is_different(), "{before}\n=>\n{after}\n{verdict:?}");
+}
