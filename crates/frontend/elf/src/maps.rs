@@ -10,8 +10,9 @@
 //!   } my_map SEC(".maps");
 //! ```
 //!
-//! Data sections (`.data`, `.rodata`, `.bss` and those with a dot and more behind) are array maps of one value. The
-//! order is libbpf's: definitions, then data sections, `.kconfig`, then `struct_ops`.
+//! Data sections (`.data`, `.rodata`, `.bss` and those with a dot and more behind) are array maps of one value,
+//! and `.addr_space.1` is what the object's arena holds. The order is libbpf's: definitions, then data sections,
+//! `.kconfig`, then `struct_ops`.
 
 use std::collections::HashMap;
 
@@ -37,7 +38,7 @@ pub(crate) struct MapTable {
     pub maps: Vec<Map>,
     /// Section and offset of a definition.
     pub definitions: HashMap<(usize, u64), MapId>,
-    /// Data sections.
+    /// Sections whose bytes are a map's.
     pub data: HashMap<usize, MapId>,
     /// The same, from the map's side: the section of each map, and its offset there.
     pub places: Vec<Option<(usize, u64)>>,
@@ -91,7 +92,20 @@ pub(crate) fn read_maps(file: &ElfFile, btf: Option<&Btf>) -> Result<MapTable> {
             table.data.insert(index, id);
         }
     }
+    read_arena_data(file, &mut table)?;
     Ok(table)
+}
+
+/// `.addr_space.1` holds the variables that live in the object's arena.
+fn read_arena_data(file: &ElfFile, table: &mut MapTable) -> Result<()> {
+    let Some(index) = file.section_named(".addr_space.1") else { return Ok(()) };
+    let arena = table.maps.iter().position(|map| map.map_type == MapType::Arena);
+    let Some(arena) = arena else { return invalid(".addr_space.1", 0, "there is no arena for these variables") };
+    if file.sections[index].kind == SHT_PROGBITS {
+        table.maps[arena].contents = MapContents::Data(file.data(index).to_vec());
+    }
+    table.data.insert(index, MapId(arena as u32));
+    Ok(())
 }
 
 /// Adds the variables of `struct_ops` sections as maps.

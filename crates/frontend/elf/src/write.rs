@@ -232,9 +232,9 @@ impl Writer<'_> {
     }
 
     fn data_symbol(&self, map: MapId) -> Option<usize> {
-        let (section, _) = (*self.sources.maps.places.get(map.index())?)?;
+        let (section, _) = self.sources.maps.data.iter().find(|(_, owner)| **owner == map)?;
         let own = self.sources.file.symbols.iter().enumerate();
-        let own = own.filter(|(_, symbol)| symbol.section_index() == Some(section));
+        let own = own.filter(|(_, symbol)| symbol.section_index() == Some(*section));
         own.min_by_key(|(_, symbol)| symbol.kind() != STT_SECTION).map(|(index, _)| index)
     }
 

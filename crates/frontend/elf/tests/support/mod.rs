@@ -1,0 +1,83 @@
+//! Objects to test on, and a rewrite that moves every instruction without changing what it does.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+
+use kiln_isa::Insn;
+use kiln_program::{InsnId, Node, Object, Reference};
+
+/// The objects that `xdp-tools` installs, and those that `scripts/corpus` built; what is missing is said aloud.
+pub fn corpus() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/corpus");
+    let mut paths = Vec::new();
+    for folder in ["xdp-tools", "samples-6.1", "selftests-6.12", "selftests-6.12-cpuv4"] {
+        let mut found = objects_in(&root.join(folder));
+        if folder == "xdp-tools" && found.is_empty() {
+            found = objects_in(Path::new("/usr/lib/x86_64-linux-gnu/bpf"));
+        }
+        if found.is_empty() {
+            println!("skipped: no objects of {folder}; `scripts/corpus` makes them");
+        }
+        paths.extend(found);
+    }
+    paths
+}
+
+/// The objects of one part of the corpus.
+pub fn part<'a>(paths: &'a [PathBuf], name: &str) -> Vec<&'a PathBuf> {
+    let wanted = |path: &&PathBuf| path.components().any(|component| component.as_os_str() == name);
+    paths.iter().filter(wanted).collect()
+}
+
+fn objects_in(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut paths: Vec<_> = paths.filter(|path| path.extension().is_some_and(|ending| ending == "o")).collect();
+    paths.sort();
+    paths
+}
+
+/// Objects that no loader takes: deliberate mistakes in bytecode, and map definitions from before BTF.
+pub fn is_broken_on_purpose(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    ["verifier_uninit.o", "verifier_cfg.o", "tcp_dumpstats_kern.o"].contains(&name.as_ref())
+}
+
+/// The file's name without folders.
+pub fn label(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Puts `goto +0` behind every instruction that goes on to the next.
+pub fn with_jumps_to_next(object: &Object) -> Object {
+    let mut new = object.clone();
+    for index in 0..new.functions.len() {
+        let old = std::mem::take(&mut new.functions[index].nodes);
+        let mut nodes: Vec<Node> = Vec::new();
+        for (position, node) in old.iter().enumerate() {
+            let goes_on = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit);
+            nodes.push(node.clone());
+            if let (true, Some(next)) = (goes_on, old.get(position + 1)) {
+                let jump = Insn::Jump { offset: 0, long: false };
+                nodes.push(new.new_node(jump, Reference::Branch(next.id)));
+            }
+        }
+        new.functions[index].nodes = nodes;
+    }
+    new
+}
+
+/// Takes out the jumps to the next instruction again, all but those in `keep`.
+pub fn without_jumps_to_next(object: &Object, keep: impl Fn(usize, InsnId) -> bool) -> Object {
+    let mut new = object.clone();
+    for (index, function) in new.functions.iter_mut().enumerate() {
+        let next: Vec<_> = function.nodes.iter().skip(1).map(|node| node.id).collect();
+        let mut position = 0;
+        function.nodes.retain(|node| {
+            position += 1;
+            let to_next = node.target().is_some() && node.target() == next.get(position - 1).copied();
+            !(to_next && matches!(node.insn, Insn::Jump { .. })) || keep(index, node.id)
+        });
+    }
+    new
+}
