@@ -38,7 +38,7 @@ pub use helper::{
     ArgKind, Capability, DynptrUse, Effect, HELPER_COUNT, Helper, Memory, Prototype, ReturnKind,
     Variant,
 };
-pub use map_type::{MapRules, MapType, MapTypes, SizeRule};
+pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};
 pub use return_rule::{ReturnRule, TC_ACTIONS, XDP_ACTIONS, action_name};
 pub use section::{SectionRule, section_program_type};

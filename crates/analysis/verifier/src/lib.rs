@@ -2,22 +2,52 @@
 //!
 //! ```text
 //!   verify(&Object, &Program, &Options) -> Result<Verified { facts, statistics }, Error>
+//!
+//!   Code        the program laid out: positions, live registers, where states are compared
+//!   Explorer    walks every path: step() is transfer (alu, memory, call) and checks (the same rooms' `reject`s)
+//!   prune       a kept state that covers the current one ends the path; precision says which numbers count
+//!   facts       the join of all states at each instruction, made sound for the paths that were not walked
 //! ```
 //!
-//! State ([`domain`], states), semantics (transfer) and property (checks) are separate types.
+//! State ([`domain`], `state`), semantics (`alu`, `branch`, `memory`, `call`) and property (the checks, each with a
+//! [`Reason`]) are separate. Soundness comes before completeness: what is not modelled is [`Error::Unsupported`].
+//!
+//! Reading order: `code`, `state`, `explore`, `alu`, `branch`, `memory`, `arguments`, `call`, `special`, `prune`,
+//! `precision`, `facts/record`, `facts/repair`.
 #![forbid(unsafe_code)]
 
+mod alu;
+mod arguments;
+mod branch;
+mod call;
+mod code;
 pub mod domain;
+mod error;
+mod explain;
+mod explore;
 pub mod facts;
+mod memory;
+mod precision;
+mod prune;
+mod special;
+mod state;
+
+use kiln_program::{Object, Program};
 
 pub use domain::{Scalar, Tnum};
+pub use error::Error;
+pub use explain::{Reason, Rejection};
 pub use facts::{Facts, InsnFacts, Pointer, Region, StackSet, Value};
 
-/// What the verifier is asked to assume.
+/// What the verifier is asked to assume and to give.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Whether values that the loader may still change count as known.
     pub assumptions: Assumptions,
+    /// The program is loaded without privilege: uninitialized stack may not be read, pointers may not leak.
+    pub unprivileged: bool,
+    /// Only the verdict is wanted; [`Verified::facts`] is then empty.
+    pub skip_facts: bool,
 }
 
 /// Whether values that the loader may still change (CO-RE fields, kconfig, `.rodata`, map sizes) count as known.
@@ -28,4 +58,52 @@ pub enum Assumptions {
     AsLoaded,
     /// They may be anything: the facts are safe to optimize by.
     AnyLoad,
+}
+
+/// What exploring took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Instructions explored, each visit counted (the kernel's `processed insns`).
+    pub processed_insns: u64,
+    /// Kept states at most at one time.
+    pub peak_states: u64,
+    /// Kept states in all.
+    pub total_states: u64,
+    /// The deepest stack of a chain of calls, in bytes, each frame rounded up as the kernel does.
+    pub stack_bytes: u32,
+}
+
+/// A program that was found safe. Only [`verify`] makes one.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// What is known before each instruction.
+    pub facts: Facts,
+    /// What exploring took.
+    pub statistics: Statistics,
+    /// Nobody else can build this value, so having one proves acceptance.
+    _proof: (),
+}
+
+/// Verifies one program of an object.
+///
+/// # Errors
+/// [`Error::Rejected`] where the program is unsafe, [`Error::Unsupported`] where it does something that is not
+/// modelled, [`Error::Limit`] and [`Error::Invalid`] where there is no answer.
+pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<Verified, Error> {
+    kiln_program::validate(object).map_err(|invalid| Error::Invalid(invalid.to_string()))?;
+    let Some(program_type) = program.program_type else {
+        return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
+    };
+    let code = code::Code::new(object, program)?;
+    let mut explorer = explore::Explorer::new(&code, options, program_type);
+    explorer.run()?;
+    let mut statistics = explorer.statistics();
+    statistics.stack_bytes = explorer.check_stack_depth().map_err(|(function, bytes)| {
+        let at = code.functions[function].start;
+        let message = format!("the stack of this chain of calls is {bytes} bytes");
+        Error::Rejected(Box::new(explore::rejection(&code, at, Reason::CallDepth, message)))
+    })?;
+    let names = std::mem::take(&mut explorer.type_names);
+    let facts = explorer.recorder.take().map_or_else(Facts::default, |recorder| recorder.finish(&code, &names));
+    Ok(Verified { facts, statistics, _proof: () })
 }

@@ -10,6 +10,9 @@
 //! Facts hold for every value that CO-RE relocations, kconfig, `.rodata` and map contents can take at load time
 //! (see `Assumptions` in [`crate::Options`]): a drop-in object must stay right when the loader changes them.
 
+pub(crate) mod record;
+mod repair;
+
 use std::collections::HashMap;
 
 use kiln_isa::{Reg, RegSet};
@@ -96,6 +99,16 @@ impl StackSet {
     /// Every byte.
     pub const ALL: StackSet = StackSet([u64::MAX; STACK_BYTES / 64]);
 
+    /// In this one and not in the other.
+    pub fn difference(&self, other: &StackSet) -> StackSet {
+        StackSet(std::array::from_fn(|word| self.0[word] & !other.0[word]))
+    }
+
+    /// The bytes, lowest offset (from the frame pointer, negative) first.
+    pub fn iter(&self) -> impl Iterator<Item = i32> + '_ {
+        (-(STACK_BYTES as i32)..0).filter(|offset| self.contains(*offset))
+    }
+
     fn bit(offset: i32) -> Option<usize> {
         usize::try_from(offset + STACK_BYTES as i32).ok().filter(|bit| *bit < STACK_BYTES)
     }
@@ -152,8 +165,60 @@ impl Facts {
         self.insns.insert(insn, facts);
     }
 
+    /// Joins what another program that shares functions with this one found: what holds for both.
+    pub fn join(&mut self, other: &Facts) {
+        for (id, facts) in &other.insns {
+            match self.insns.get_mut(id) {
+                None => {
+                    self.insns.insert(*id, facts.clone());
+                }
+                Some(own) => own.join(facts),
+            }
+        }
+    }
+
     /// All of them, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (InsnId, &InsnFacts)> {
         self.insns.iter().map(|(id, facts)| (*id, facts))
+    }
+}
+
+impl InsnFacts {
+    /// What holds for both.
+    pub fn join(&mut self, other: &InsnFacts) {
+        for (own, theirs) in self.registers.iter_mut().zip(&other.registers) {
+            *own = own.join(theirs);
+        }
+        self.stack.retain(|slot, value| match other.stack.get(slot) {
+            Some(theirs) => {
+                *value = value.join(theirs);
+                !matches!(value, Value::Unknown | Value::Uninit)
+            }
+            None => false,
+        });
+        self.packet_bytes = self.packet_bytes.min(other.packet_bytes);
+        self.live_after = self.live_after.union(other.live_after);
+        self.stack_live_after = self.stack_live_after.union(&other.stack_live_after);
+    }
+}
+
+impl Value {
+    /// What holds for both.
+    pub fn join(&self, other: &Value) -> Value {
+        match (self, other) {
+            (Value::Uninit, _) | (_, Value::Uninit) => Value::Uninit,
+            (Value::Scalar(a), Value::Scalar(b)) => Value::Scalar(a.join(b)),
+            (Value::Pointer(a), Value::Pointer(b)) if a.region == b.region => Value::Pointer(Pointer {
+                region: a.region.clone(),
+                offset: a.offset.join(&b.offset),
+                nullable: a.nullable || b.nullable,
+            }),
+            (Value::Scalar(null), Value::Pointer(pointer)) | (Value::Pointer(pointer), Value::Scalar(null))
+                if null.as_constant() == Some(0) =>
+            {
+                Value::Pointer(Pointer { nullable: true, ..pointer.clone() })
+            }
+            _ => Value::Unknown,
+        }
     }
 }

@@ -1,0 +1,292 @@
+//! Arithmetic: on numbers through the instruction table, on pointers by the kernel's rules.
+
+use kiln_isa::semantics::BitVec;
+use kiln_isa::{AluOp, ByteOrder, Imm64, Reg, Size, Source, Width};
+use kiln_platform::limits::MAX_POINTER_OFFSET;
+use kiln_program::{ExternKind, MapContents, Reference};
+
+use crate::domain::{Abstract, Scalar, apply};
+use crate::error::{Step, reject, unsupported};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::state::{Kind, Register};
+
+impl Explorer<'_> {
+    pub(crate) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) -> Step<()> {
+        if op == AluOp::Mov {
+            return self.mov(width, dst, src);
+        }
+        let first = self.read(dst)?;
+        let second = self.operand(src)?;
+        if let (Source::Imm(imm), AluOp::Lsh | AluOp::Rsh | AluOp::Arsh) = (src, op)
+            && !(0..width.bits() as i32).contains(&imm)
+        {
+            return reject(Reason::BadInstruction, format!("shift by {imm} of {} bits", width.bits()));
+        }
+        if let (Source::Imm(0), AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod) = (src, op) {
+            return reject(Reason::BadInstruction, "division by the constant 0");
+        }
+        let result = match (first.is_pointer(), second.is_pointer()) {
+            (false, false) => self.numbers(op, width, &first, &second),
+            (true, true) if op == AluOp::Sub => {
+                // The difference of two pointers is a number of which nothing is known.
+                Register::scalar(Scalar::of_width(width.bits()))
+            }
+            (true, true) => {
+                return reject(
+                    Reason::PointerArithmetic,
+                    format!("{} with both r{} and its operand pointers", op.row().symbol, dst.number()),
+                );
+            }
+            (true, false) => self.pointer_and_number(op, width, dst, first, second)?,
+            (false, true) => {
+                if op == AluOp::Sub {
+                    return reject(Reason::PointerArithmetic, "a pointer is subtracted from a number");
+                }
+                self.pointer_and_number(op, width, dst, second, first)?
+            }
+        };
+        self.write(dst, result)
+    }
+
+    fn numbers(&mut self, op: AluOp, width: Width, first: &Register, second: &Register) -> Register {
+        let scalar = apply(op, width, &first.scalar, &second.scalar);
+        let origin = self.join_origins(first.origin, second.origin);
+        Register { origin, ..Register::scalar(scalar) }
+    }
+
+    /// An operand; an immediate that another kernel's CO-RE would replace is unknown.
+    pub(crate) fn operand(&self, src: Source) -> Step<Register> {
+        match src {
+            Source::Reg(reg) => self.read(reg),
+            Source::Imm(_) if self.relocated() => Ok(Register::UNKNOWN),
+            Source::Imm(imm) => Ok(Register::constant(i64::from(imm) as u64)),
+        }
+    }
+
+    fn mov(&mut self, width: Width, dst: Reg, src: Source) -> Step<()> {
+        let value = match (src, width) {
+            (Source::Reg(reg), Width::W64) => {
+                let register = self.read(reg)?;
+                self.linked(reg, register)
+            }
+            (Source::Reg(reg), Width::W32) => {
+                let register = self.read(reg)?;
+                if register.is_pointer() {
+                    Register::scalar(Scalar::of_width(32))
+                } else if register.scalar.umax <= u64::from(u32::MAX) {
+                    self.linked(reg, register)
+                } else {
+                    let origin = register.origin;
+                    Register { origin, ..Register::scalar(register.scalar.low_half().deduced()) }
+                }
+            }
+            (Source::Imm(_), _) => {
+                let operand = self.operand(src)?;
+                Register::scalar(apply(AluOp::Mov, width, &operand.scalar, &operand.scalar))
+            }
+        };
+        self.write(dst, value)
+    }
+
+    /// A number about to be copied: the copies share an id, so that what a branch says of one holds for the other.
+    pub(crate) fn linked(&mut self, reg: Reg, mut register: Register) -> Register {
+        if register.kind == Kind::Scalar && register.id == 0 && register.scalar.as_constant().is_none() {
+            register.id = self.fresh_id();
+            self.state.set(reg, register);
+        }
+        register
+    }
+
+    pub(crate) fn negate(&mut self, width: Width, dst: Reg) -> Step<()> {
+        let value = self.read(dst)?;
+        if value.is_pointer() {
+            return self.write(dst, Register::scalar(Scalar::of_width(width.bits())));
+        }
+        let scalar = apply(AluOp::Sub, width, &Scalar::constant(0), &value.scalar);
+        self.write(dst, Register { origin: value.origin, ..Register::scalar(scalar) })
+    }
+
+    pub(crate) fn sign_extend(&mut self, width: Width, from: Size, dst: Reg, src: Reg) -> Step<()> {
+        let value = self.read(src)?;
+        if value.is_pointer() {
+            return self.write(dst, Register::scalar(Scalar::of_width(width.bits())));
+        }
+        let scalar = sign_extended(&value.scalar, from, width);
+        if scalar == value.scalar {
+            let copy = self.linked(src, value);
+            return self.write(dst, copy);
+        }
+        self.write(dst, Register { origin: value.origin, ..Register::scalar(scalar) })
+    }
+
+    pub(crate) fn change_order(&mut self, order: ByteOrder, size: Size, dst: Reg) -> Step<()> {
+        let value = self.read(dst)?;
+        if value.is_pointer() {
+            return self.write(dst, Register::scalar(Scalar::of_width(size.bits())));
+        }
+        let low = Abstract::wide(value.scalar).truncate(size.bits());
+        let result = if order == ByteOrder::Little { low } else { low.swap_bytes() };
+        let scalar = *result.zero_extend(64).scalar();
+        self.write(dst, Register { origin: value.origin, ..Register::scalar(scalar) })
+    }
+
+    fn pointer_and_number(
+        &mut self,
+        op: AluOp,
+        width: Width,
+        dst: Reg,
+        pointer: Register,
+        number: Register,
+    ) -> Step<Register> {
+        let name = pointer.kind.name();
+        if width == Width::W32 {
+            if op == AluOp::Sub {
+                return Ok(Register::scalar(Scalar::of_width(32)));
+            }
+            return reject(
+                Reason::PointerArithmetic,
+                format!("r{}: 32-bit arithmetic on a pointer ({name})", dst.number()),
+            );
+        }
+        if pointer.nullable {
+            return reject(
+                Reason::PossiblyNull,
+                format!("r{}: arithmetic on a pointer ({name}) that may be null", dst.number()),
+            );
+        }
+        let known = number.scalar.as_constant();
+        match pointer.kind {
+            Kind::FlowKeys if known.is_some() => {}
+            Kind::Map if known == Some(0) && op == AluOp::Add => {}
+            Kind::FlowKeys
+            | Kind::Map
+            | Kind::PacketEnd
+            | Kind::Socket
+            | Kind::SockCommon
+            | Kind::TcpSock
+            | Kind::XdpSock => {
+                return reject(
+                    Reason::PointerArithmetic,
+                    format!("r{}: arithmetic on a {name} pointer", dst.number()),
+                );
+            }
+            _ => {}
+        }
+        if !matches!(op, AluOp::Add | AluOp::Sub) {
+            return reject(
+                Reason::PointerArithmetic,
+                format!("r{}: operator {} on a pointer ({name})", dst.number(), op.row().symbol),
+            );
+        }
+        self.check_offset(&pointer, &number, dst)?;
+        self.mark_precise(&number);
+        let moved = match op {
+            AluOp::Add => self.moved_up(pointer, &number),
+            _ if pointer.kind == Kind::Stack => {
+                return reject(Reason::PointerArithmetic, "subtraction from a stack pointer");
+            }
+            _ => self.moved_down(pointer, &number),
+        };
+        let result = Register { relocated: pointer.relocated || self.relocated(), ..moved };
+        self.check_offset(&result, &Register::constant(0), dst)?;
+        Ok(result)
+    }
+
+    fn check_offset(&self, pointer: &Register, number: &Register, dst: Reg) -> Step<()> {
+        let scalar = &number.scalar;
+        let sane = |value: i64| -MAX_POINTER_OFFSET < value && value < MAX_POINTER_OFFSET;
+        if let Some(value) = scalar.as_constant() {
+            if !sane(value as i64) {
+                return reject(
+                    Reason::UnboundedOffset,
+                    format!("r{}: the constant {} is too large to move a pointer by", dst.number(), value as i64),
+                );
+            }
+        } else if !sane(scalar.smin) {
+            return reject(
+                Reason::UnboundedOffset,
+                format!("r{}: the number added may be as low as {}", dst.number(), scalar.smin),
+            );
+        }
+        if !sane(i64::from(pointer.offset)) || !sane(pointer.scalar.smin) {
+            return reject(
+                Reason::UnboundedOffset,
+                format!("r{}: the pointer may be far out of bounds", dst.number()),
+            );
+        }
+        Ok(())
+    }
+
+    fn moved_up(&mut self, pointer: Register, number: &Register) -> Register {
+        let known = number.scalar.as_constant().map(|value| value as i64);
+        if let Some(offset) = known.and_then(|value| i32::try_from(i64::from(pointer.offset) + value).ok()) {
+            return Register { offset, ..pointer };
+        }
+        let scalar = apply(AluOp::Add, Width::W64, &pointer.scalar, &number.scalar);
+        let mut moved = Register { scalar, ..pointer };
+        if pointer.kind == Kind::Packet || pointer.kind == Kind::PacketMeta {
+            moved.id = self.fresh_id();
+            moved.range = 0;
+        }
+        moved
+    }
+
+    fn moved_down(&mut self, pointer: Register, number: &Register) -> Register {
+        let known = number.scalar.as_constant().map(|value| value as i64);
+        if let Some(offset) = known.and_then(|value| i32::try_from(i64::from(pointer.offset) - value).ok()) {
+            return Register { offset, ..pointer };
+        }
+        let scalar = apply(AluOp::Sub, Width::W64, &pointer.scalar, &number.scalar);
+        let mut moved = Register { scalar, ..pointer };
+        if pointer.kind == Kind::Packet || pointer.kind == Kind::PacketMeta {
+            moved.id = self.fresh_id();
+            // Moving back, the bytes behind the old place are still there; moving by a negative number is forward.
+            if number.scalar.smin < 0 {
+                moved.range = 0;
+            }
+        }
+        moved
+    }
+
+    pub(crate) fn load_constant(&mut self, dst: Reg, imm: Imm64) -> Step<()> {
+        let value = match (self.reference(), imm) {
+            (Reference::None, Imm64::Value(_)) if self.relocated() => Register::UNKNOWN,
+            (Reference::None, Imm64::Value(value)) => Register::constant(value),
+            (Reference::Map(map), _) => Register::pointer(Kind::Map, map.0),
+            (Reference::MapValue { map, offset }, _) => self.value_address(map.0, offset)?,
+            (Reference::Function(_), _) => match self.code.op(self.at).callee {
+                Some(callee) => Register::pointer(Kind::Function, callee as u32),
+                None => return reject(Reason::BadInstruction, "the address of a function that does not exist"),
+            },
+            (Reference::Extern(id), _) => match self.code.object.externs.get(id.index()).map(|symbol| symbol.kind) {
+                Some(ExternKind::Kconfig { map, offset }) => self.value_address(map.0, offset)?,
+                Some(ExternKind::Ksym) => Register::UNKNOWN,
+                _ => return unsupported("typed kernel symbols (__ksym variables)"),
+            },
+            (_, imm) => return unsupported(format!("the unresolved address {imm}")),
+        };
+        self.write(dst, value)
+    }
+
+    fn value_address(&mut self, map: u32, offset: u32) -> Step<Register> {
+        let Some(definition) = self.code.object.maps.get(map as usize) else {
+            return reject(Reason::BadInstruction, "a map that does not exist");
+        };
+        let size = match &definition.contents {
+            MapContents::Kconfig(size) => *size,
+            _ => definition.value_size,
+        };
+        if offset >= size {
+            return reject(Reason::MapValueBounds, format!("offset {offset} of a value of {size} bytes"));
+        }
+        let read_only = matches!(definition.contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_));
+        Ok(Register { offset: offset as i32, read_only, ..Register::pointer(Kind::MapValue, map) })
+    }
+}
+
+/// The lowest bytes of a number, sign-extended to a width, then zero-extended.
+pub(crate) fn sign_extended(scalar: &Scalar, from: Size, width: Width) -> Scalar {
+    let low = Abstract::wide(*scalar).truncate(from.bits());
+    *low.sign_extend(width.bits()).zero_extend(64).scalar()
+}

@@ -1,0 +1,558 @@
+//! Helper calls: arguments held to the prototype, what the call does, what R0 is afterwards.
+
+use kiln_isa::Reg;
+use kiln_platform::limits::MAX_VARIABLE_SIZE;
+use kiln_platform::{ArgKind, DynptrUse, Helper, MapType, Prototype, ReturnKind};
+
+use crate::domain::Scalar;
+use crate::error::{Step, reject, unsupported};
+use crate::explain::Reason;
+use crate::explore::{Explorer, Next};
+use crate::memory::Use;
+use crate::state::{Byte, Held, Kind, Register};
+
+/// What the arguments of one call said.
+#[derive(Default)]
+pub(crate) struct Call {
+    /// The map argument.
+    pub map: Option<Register>,
+    /// The greatest size passed for a memory argument.
+    pub most_bytes: u64,
+    /// The constant size asked for.
+    pub allocation: Option<u64>,
+    /// The resource given up.
+    pub released: Option<u32>,
+    /// The resource that an argument stands on.
+    pub reference: u32,
+    /// The function passed.
+    pub callback: Option<usize>,
+    /// Stack bytes to be filled: frame, lowest, length.
+    pub fills: Vec<(usize, i32, i32)>,
+    /// Bytes of the key known to be this constant.
+    pub key: Option<u64>,
+}
+
+impl Explorer<'_> {
+    pub(crate) fn call_helper(&mut self, number: u32) -> Step<Next> {
+        let Some(helper) = self.code.op(self.at).helper else {
+            return reject(Reason::HelperNotAllowed, format!("there is no helper number {number}"));
+        };
+        self.check_allowed(helper)?;
+        let prototype = helper.prototype_for(self.program_type);
+        self.check_licence(helper, prototype)?;
+        if self.state.lock.is_some() && helper.name != "spin_unlock" {
+            return reject(Reason::LockDiscipline, format!("{} is called while a lock is held", helper.name));
+        }
+        let mut call = Call::default();
+        for (index, kind) in prototype.args.iter().enumerate() {
+            let Some(reg) = Reg::new(index as u8 + 1) else { break };
+            self.check_argument(helper, prototype, index, reg, *kind, &mut call)?;
+        }
+        self.check_map_fits(helper, &call)?;
+        for (frame, lowest, length) in std::mem::take(&mut call.fills) {
+            self.fill_stack_bytes(frame, lowest, length)?;
+        }
+        self.release(helper, &call)?;
+        if crate::code::runs_callback(helper) {
+            return self.call_with_callback(helper, &call);
+        }
+        let before = self.state.register(Reg::R1).to_owned();
+        match helper.name {
+            "tail_call" => self.tail_call()?,
+            "spin_lock" | "spin_unlock" => self.change_lock(helper, &before)?,
+            "timer_set_callback" => self.run_later(&call)?,
+            _ => {}
+        }
+        let result = self.result_of(helper, prototype, &call)?;
+        self.clobber();
+        if helper.changes_packet_data {
+            self.forget_packet();
+        }
+        self.state.set(Reg::R0, result);
+        Ok(Next::At(self.at + 1))
+    }
+
+    fn check_allowed(&self, helper: &Helper) -> Step<()> {
+        let allowed = match self.code.program.attach_type {
+            Some(attach) => helper.allowed_at(self.program_type, attach),
+            None => helper.allowed_in(self.program_type),
+        };
+        if allowed {
+            return Ok(());
+        }
+        reject(
+            Reason::HelperNotAllowed,
+            format!("{} may not be called by {} programs", helper.name, self.program_type.name()),
+        )
+    }
+
+    fn check_licence(&self, helper: &Helper, prototype: &Prototype) -> Step<()> {
+        if prototype.gpl_only && !is_gpl_compatible(&self.code.object.license) {
+            return reject(
+                Reason::GplOnly,
+                format!("{} is for GPL-compatible programs, this one's license is {:?}", helper.name, self.code.object.license),
+            );
+        }
+        if prototype.might_sleep && !self.code.program.sleepable {
+            return reject(Reason::HelperNotAllowed, format!("{} may sleep, this program may not", helper.name));
+        }
+        Ok(())
+    }
+
+    fn check_map_fits(&self, helper: &Helper, call: &Call) -> Step<()> {
+        let Some(map) = call.map.as_ref().and_then(|register| self.map_of(register)) else { return Ok(()) };
+        if map.map_type.allows_helper(helper) {
+            return Ok(());
+        }
+        reject(
+            Reason::MapHelperMismatch,
+            format!("{} cannot be used with map {} of type {}", helper.name, map.name, map.map_type.name()),
+        )
+    }
+
+    fn check_argument(
+        &mut self,
+        helper: &Helper,
+        prototype: &Prototype,
+        index: usize,
+        reg: Reg,
+        kind: ArgKind,
+        call: &mut Call,
+    ) -> Step<()> {
+        let register = self.read(reg)?;
+        let what = |expected: &str| {
+            format!(
+                "argument {} of {} must be {expected}, r{} is {}{}",
+                index + 1,
+                helper.name,
+                reg.number(),
+                register.kind.name(),
+                if register.nullable { " or null" } else { "" }
+            )
+        };
+        let null = register.is_zero();
+        if null && kind.nullable() {
+            self.mark_precise(&register);
+            return Ok(());
+        }
+        if register.is_pointer() && register.nullable && kind != ArgKind::Anything && !kind.nullable() {
+            return reject(Reason::PossiblyNull, what("a pointer that is not null"));
+        }
+        if register.reference != 0 && call.reference == 0 {
+            call.reference = register.reference;
+        }
+        match kind {
+            ArgKind::Anything => {
+                if register.is_pointer() && self.options.unprivileged {
+                    return reject(Reason::ArgumentType, what("a number"));
+                }
+            }
+            ArgKind::Context | ArgKind::ContextOrNull => {
+                if register.kind != Kind::Context || register.fixed_offset() != Some(0) {
+                    return reject(Reason::ArgumentType, what("the context, unmodified"));
+                }
+            }
+            ArgKind::ConstMapPtr => {
+                if register.kind != Kind::Map {
+                    return reject(Reason::ArgumentType, what("a map"));
+                }
+                call.map = Some(register);
+            }
+            ArgKind::MapKey => {
+                let (size, _) = self.map_argument(call)?;
+                call.key = self.constant_key(&register, size);
+                self.check_buffer(prototype, reg, &register, u64::from(size), Use::Read, true, call)?;
+            }
+            ArgKind::MapValue | ArgKind::MapValueOrNull => {
+                let (_, size) = self.map_argument(call)?;
+                self.check_buffer(prototype, reg, &register, u64::from(size), Use::Read, true, call)?;
+            }
+            ArgKind::UninitMapValue => {
+                let (_, size) = self.map_argument(call)?;
+                self.check_buffer(prototype, reg, &register, u64::from(size), Use::Write, true, call)?;
+            }
+            ArgKind::Memory(_) => {
+                // Checked with its size, which comes next; here only that it can be memory at all.
+                let next = prototype.args.get(index + 1);
+                if !matches!(next, Some(ArgKind::Size { .. })) {
+                    return unsupported(format!("the prototype of {}", helper.name));
+                }
+            }
+            ArgKind::FixedMemory { size, memory, aligned } => {
+                if aligned
+                    && register.kind == Kind::Stack
+                    && register.fixed_offset().is_some_and(|offset| offset % i64::from(size) != 0)
+                {
+                    return reject(Reason::Misaligned, what("aligned memory"));
+                }
+                let how = if memory.writes { Use::Write } else { Use::Read };
+                self.check_memory_argument(prototype, reg, &register, u64::from(size), how, memory.reads, true, call)?;
+            }
+            ArgKind::Size { zero_allowed } => {
+                self.check_sized(helper, prototype, index, reg, &register, zero_allowed, call)?;
+            }
+            ArgKind::ConstAllocSize => {
+                let Some(size) = register.scalar.as_constant().filter(|_| register.kind == Kind::Scalar) else {
+                    return reject(Reason::ArgumentSize, what("a constant size"));
+                };
+                if size > u64::from(u32::MAX) {
+                    return reject(Reason::ArgumentSize, what("a size that fits 32 bits"));
+                }
+                self.mark_precise(&register);
+                call.allocation = Some(size);
+            }
+            ArgKind::StackOrNull => {
+                if register.kind != Kind::Stack {
+                    return reject(Reason::ArgumentType, what("a pointer to the stack, or 0"));
+                }
+            }
+            ArgKind::SockCommon => {
+                if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock) {
+                    return self.wrong_or_unsupported(&register, what("a socket"));
+                }
+            }
+            ArgKind::SocketOrNull => {
+                if register.kind != Kind::Socket {
+                    return self.wrong_or_unsupported(&register, what("a full socket"));
+                }
+            }
+            ArgKind::BtfSockCommon { .. } | ArgKind::ReleasedBtfSockCommon => {
+                if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::BtfId) {
+                    return self.wrong_or_unsupported(&register, what("a socket"));
+                }
+                if register.kind == Kind::BtfId {
+                    return unsupported("sockets typed by the kernel's BTF");
+                }
+                if kind.releases() {
+                    if register.reference == 0 || register.fixed_offset() != Some(0) {
+                        return reject(Reason::NotHeld, what("a socket that this program acquired, unmodified"));
+                    }
+                    call.released = Some(register.reference);
+                }
+            }
+            ArgKind::ReleasedRingBufferMemory => {
+                if register.kind != Kind::RingBuffer {
+                    return reject(Reason::ArgumentType, what("a reserved ring buffer record"));
+                }
+                if register.reference == 0 || register.fixed_offset() != Some(0) {
+                    return reject(Reason::NotHeld, what("a record as it was reserved, unmodified"));
+                }
+                call.released = Some(register.reference);
+            }
+            ArgKind::Callback => {
+                if register.kind != Kind::Function {
+                    return reject(Reason::ArgumentType, what("a function of this program"));
+                }
+                call.callback = Some(register.object as usize);
+            }
+            ArgKind::ConstString => self.check_constant_string(reg, &register, what("a constant string"))?,
+            ArgKind::SpinLock => self.check_special_argument(&register, "bpf_spin_lock", what("a bpf_spin_lock"))?,
+            ArgKind::Timer => self.check_special_argument(&register, "bpf_timer", what("a bpf_timer"))?,
+            ArgKind::BtfId { .. } | ArgKind::PercpuBtfId => {
+                if register.kind == Kind::BtfId {
+                    return unsupported("arguments typed by the kernel's BTF");
+                }
+                return reject(Reason::ArgumentType, what("a kernel structure"));
+            }
+            ArgKind::ReleasedBtfIdOrNull | ArgKind::KptrDest => return unsupported("kptrs in maps"),
+            ArgKind::Dynptr(
+                DynptrUse::Any
+                | DynptrUse::MakesLocal
+                | DynptrUse::MakesRingBuffer
+                | DynptrUse::ReleasesRingBuffer,
+            ) => return unsupported("dynptrs"),
+        }
+        Ok(())
+    }
+
+    fn wrong_or_unsupported(&self, register: &Register, message: String) -> Step<()> {
+        if register.kind == Kind::BtfId {
+            return unsupported("arguments typed by the kernel's BTF");
+        }
+        reject(Reason::ArgumentType, message)
+    }
+
+    /// Bytes in a key and in a value of the map argument.
+    fn map_argument(&self, call: &Call) -> Step<(u32, u32)> {
+        match call.map.as_ref().and_then(|register| self.map_of(register)) {
+            Some(map) => Ok((map.key_size, map.value_size)),
+            None => unsupported("a map whose definition is not known"),
+        }
+    }
+
+    /// The size argument, and the memory argument before it.
+    #[allow(clippy::too_many_arguments)]
+    fn check_sized(
+        &mut self,
+        helper: &Helper,
+        prototype: &Prototype,
+        index: usize,
+        reg: Reg,
+        size: &Register,
+        zero_allowed: bool,
+        call: &mut Call,
+    ) -> Step<()> {
+        let complain = |text: &str| {
+            reject(
+                Reason::ArgumentSize,
+                format!("argument {} of {}: r{} {text}", index + 1, helper.name, reg.number()),
+            )
+        };
+        if size.kind != Kind::Scalar {
+            return complain("must be a number");
+        }
+        if size.scalar.smin < 0 {
+            return complain("may be negative: the size has no lower bound");
+        }
+        if size.scalar.umin == 0 && !zero_allowed {
+            return complain("may be 0");
+        }
+        if size.scalar.umax >= MAX_VARIABLE_SIZE {
+            return complain("has no upper bound");
+        }
+        let Some(ArgKind::Memory(memory)) = index.checked_sub(1).and_then(|at| prototype.args.get(at)).copied() else {
+            return unsupported(format!("the prototype of {}", helper.name));
+        };
+        let Some(reg) = Reg::new(index as u8) else { return Ok(()) };
+        let pointer = self.read(reg)?;
+        let most = size.scalar.umax;
+        call.most_bytes = most;
+        self.mark_precise(size);
+        if pointer.is_zero() {
+            self.mark_precise(&pointer);
+            if memory.nullable && most == 0 || memory.nullable && size.scalar.as_constant().is_none() && most == 0 {
+                return Ok(());
+            }
+            if zero_allowed && most == 0 || memory.nullable {
+                return if most == 0 {
+                    Ok(())
+                } else {
+                    reject(Reason::PossiblyNull, format!("{}: null passed with a size of up to {most}", helper.name))
+                };
+            }
+        }
+        let constant = size.scalar.as_constant().is_some();
+        let how = if memory.writes { Use::Write } else { Use::Read };
+        self.check_memory_argument(prototype, reg, &pointer, most, how, memory.reads, constant, call)
+    }
+
+    /// Memory of the map's key or value size.
+    #[allow(clippy::too_many_arguments)]
+    fn check_buffer(
+        &mut self,
+        prototype: &Prototype,
+        reg: Reg,
+        register: &Register,
+        bytes: u64,
+        how: Use,
+        constant: bool,
+        call: &mut Call,
+    ) -> Step<()> {
+        self.check_memory_argument(prototype, reg, register, bytes, how, how == Use::Read, constant, call)
+    }
+
+    /// Memory that a helper reads or writes; `constant` when exactly that many bytes.
+    #[allow(clippy::too_many_arguments)]
+    fn check_memory_argument(
+        &mut self,
+        prototype: &Prototype,
+        reg: Reg,
+        register: &Register,
+        bytes: u64,
+        how: Use,
+        reads: bool,
+        constant: bool,
+        call: &mut Call,
+    ) -> Step<()> {
+        let number = reg.number();
+        match register.kind {
+            Kind::Stack => {
+                let (lowest, highest) = self.stack_range(reg, register, 0, bytes)?;
+                let frame = register.object as usize;
+                let length = bytes as i32;
+                if length == 0 {
+                    return Ok(());
+                }
+                if how == Use::Write && !reads && constant && lowest == highest {
+                    call.fills.push((frame, lowest, length));
+                    return Ok(());
+                }
+                self.read_stack_bytes(frame, lowest, highest - lowest + length, how == Use::Write)
+            }
+            Kind::Packet | Kind::PacketMeta => {
+                if !prototype.packet_memory {
+                    return reject(
+                        Reason::ArgumentType,
+                        format!("r{number}: this helper does not take packet memory; copy it to the stack first"),
+                    );
+                }
+                self.check_memory(reg, register, 0, bytes, how)
+            }
+            Kind::MapValue => {
+                self.check_map_range(reg, register, 0, bytes, how)?;
+                self.check_special_fields(register, 0, bytes)
+            }
+            Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.check_memory(reg, register, 0, bytes, how),
+            Kind::TracepointBuffer => self.check_memory(reg, register, 0, bytes, how),
+            Kind::BtfId => unsupported("kernel structures as memory arguments"),
+            _ => reject(
+                Reason::ArgumentType,
+                format!("r{number} ({}) is not memory that a helper can use", register.kind.name()),
+            ),
+        }
+    }
+
+    /// A NUL-terminated string in frozen read-only memory.
+    fn check_constant_string(&self, reg: Reg, register: &Register, message: String) -> Step<()> {
+        let number = reg.number();
+        let data = match (register.kind, self.map_of(register)) {
+            (Kind::MapValue, Some(map)) => match &map.contents {
+                kiln_program::MapContents::ReadOnly(data) => data,
+                _ => return reject(Reason::ArgumentType, format!("{message}: map {} is not read-only", map.name)),
+            },
+            _ => return reject(Reason::ArgumentType, message),
+        };
+        let start = register.fixed_offset().and_then(|offset| usize::try_from(offset).ok());
+        let tail = start.and_then(|start| data.get(start..));
+        match tail {
+            Some(tail) if tail.contains(&0) => Ok(()),
+            _ => reject(Reason::ArgumentType, format!("r{number}: the string is not NUL-terminated")),
+        }
+    }
+
+    /// The key, where it is a small constant on the stack.
+    fn constant_key(&mut self, register: &Register, size: u32) -> Option<u64> {
+        if register.kind != Kind::Stack || size != 4 {
+            return None;
+        }
+        let at = i32::try_from(register.fixed_offset()?).ok()?;
+        if !(-512..0).contains(&at) {
+            return None;
+        }
+        let (index, within) = crate::state::stack::slot_of(at);
+        let slot = self.state.frames.get(register.object as usize)?.stack.slot(index);
+        let bytes = slot.bytes.get(within..within + 4)?;
+        if bytes.iter().all(|byte| *byte == Byte::Zero) {
+            return Some(0);
+        }
+        if within == 0 && slot.spilled_bytes() >= 4 && slot.register.kind == Kind::Scalar {
+            return slot.register.scalar.low_constant().map(u64::from);
+        }
+        None
+    }
+
+    fn release(&mut self, helper: &Helper, call: &Call) -> Step<()> {
+        let Some(id) = call.released else { return Ok(()) };
+        let held = self.state.references.iter().position(|held| held.id == id);
+        let Some(held) = held else {
+            return reject(Reason::NotHeld, format!("{}: the reference was already released", helper.name));
+        };
+        self.state.references.remove(held);
+        self.state.for_each_where(|register| register.reference == id, |register| *register = Register::UNINIT);
+        Ok(())
+    }
+
+    /// Packet pointers are stale once the packet may have moved.
+    pub(crate) fn forget_packet(&mut self) {
+        self.state.packet_bytes = 0;
+        self.state.for_each_where(Register::is_packet, |register| *register = Register::UNINIT);
+    }
+
+    fn tail_call(&mut self) -> Step<()> {
+        self.check_nothing_held("a tail call is made")?;
+        let index = *self.state.register(Reg::R3);
+        self.mark_precise(&index);
+        Ok(())
+    }
+
+    pub(crate) fn result_of(&mut self, helper: &'static Helper, prototype: &Prototype, call: &Call) -> Step<Register> {
+        let mut result = match prototype.returns {
+            ReturnKind::Integer => Register::scalar(self.integer_result(helper, call)),
+            ReturnKind::Void => Register::UNINIT,
+            ReturnKind::MapValueOrNull => self.lookup_result(helper, call)?,
+            ReturnKind::MapValue => match &call.map {
+                Some(map) => Register { inner: map.inner, ..Register::pointer(Kind::MapValue, map.object) },
+                None => return unsupported(format!("the result of {}", helper.name)),
+            },
+            ReturnKind::SocketOrNull => Register::pointer(Kind::Socket, 0).or_null(self.fresh_id()),
+            ReturnKind::TcpSockOrNull => Register::pointer(Kind::TcpSock, 0).or_null(self.fresh_id()),
+            ReturnKind::SockCommonOrNull => Register::pointer(Kind::SockCommon, 0).or_null(self.fresh_id()),
+            ReturnKind::RingBufferMemoryOrNull => {
+                let size = call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
+                Register::pointer(Kind::RingBuffer, size).or_null(self.fresh_id())
+            }
+            ReturnKind::BtfId { type_name, nullable, .. } => {
+                let index = self.type_index(type_name);
+                let pointer = Register::pointer(Kind::BtfId, index);
+                if nullable { pointer.or_null(self.fresh_id()) } else { pointer }
+            }
+            ReturnKind::DynptrMemoryOrNull => return unsupported("dynptrs"),
+            ReturnKind::PercpuVariable { .. } => return unsupported("per-CPU kernel variables"),
+            ReturnKind::KptrOrNull => return unsupported("kptrs in maps"),
+        };
+        let socket_map = matches!(
+            call.map.as_ref().and_then(|map| self.map_type_of(map)),
+            Some(MapType::Sockmap | MapType::Sockhash)
+        );
+        if helper.acquires || helper.name == "map_lookup_elem" && socket_map {
+            let id = if result.id != 0 { result.id } else { self.fresh_id() };
+            result.id = id;
+            result.reference = id;
+            self.state.references.push(Held { id, at: self.at });
+        } else if helper.casts_argument {
+            result.reference = call.reference;
+        }
+        Ok(result)
+    }
+
+    fn integer_result(&self, helper: &Helper, call: &Call) -> Scalar {
+        match helper.name {
+            "get_stack" | "get_task_stack" | "probe_read_str" | "probe_read_kernel_str" | "probe_read_user_str" => {
+                Scalar::signed_range(-4095, call.most_bytes as i64)
+            }
+            "get_smp_processor_id" => Scalar::unsigned_range(0, 8191),
+            _ => Scalar::UNKNOWN,
+        }
+    }
+
+    fn lookup_result(&mut self, helper: &Helper, call: &Call) -> Step<Register> {
+        use kiln_platform::Lookup;
+        let Some(argument) = call.map else { return unsupported(format!("the result of {}", helper.name)) };
+        let Some(map) = self.map_of(&argument) else { return unsupported("a map whose definition is not known") };
+        let (name, map_type, entries) = (map.name.clone(), map.map_type, map.max_entries);
+        let lookup = map_type.rules().lookup;
+        let value = Register { inner: argument.inner, ..Register::pointer(Kind::MapValue, argument.object) };
+        let in_array = matches!(map_type, MapType::Array | MapType::PercpuArray)
+            && !self.any_load()
+            && !argument.inner
+            && call.key.is_some_and(|key| key < u64::from(entries));
+        if in_array && helper.name == "map_lookup_elem" {
+            return Ok(value);
+        }
+        let id = self.fresh_id();
+        let storage = self.is_local_storage(map_type);
+        Ok(match lookup {
+            Lookup::Value => value.or_null(id),
+            _ if storage => value.or_null(id),
+            Lookup::ReadOnlyValue => Register { read_only: true, ..value }.or_null(id),
+            Lookup::InnerMap => {
+                Register { inner: true, ..Register::pointer(Kind::Map, argument.object) }.or_null(id)
+            }
+            Lookup::Socket => Register::pointer(Kind::Socket, 0).or_null(id),
+            Lookup::XdpSocket => Register::pointer(Kind::XdpSock, 0).or_null(id),
+            Lookup::None => {
+                return reject(
+                    Reason::MapHelperMismatch,
+                    format!("{} cannot be used with map {name} of type {}", helper.name, map_type.name()),
+                );
+            }
+        })
+    }
+}
+
+/// Licenses that the kernel takes as compatible (`include/linux/license.h` lists them).
+fn is_gpl_compatible(license: &str) -> bool {
+    const COMPATIBLE: [&str; 6] =
+        ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
+    COMPATIBLE.contains(&license)
+}

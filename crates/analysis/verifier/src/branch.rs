@@ -1,0 +1,252 @@
+//! Branches: which way they may go, and what each way says of registers.
+
+use kiln_isa::{JumpOp, Reg, Source, Width};
+use kiln_platform::limits::MAX_PACKET_OFFSET;
+
+use crate::domain::{Truth, outcome, refine};
+use crate::error::Step;
+use crate::explore::{Explorer, Next};
+use crate::state::{Kind, Register, State};
+
+impl Explorer<'_> {
+    pub(crate) fn branch(&mut self, op: JumpOp, width: Width, dst: Reg, src: Source) -> Step<Next> {
+        let target = self.code.op(self.at).target;
+        let first = self.read(dst)?;
+        let second = self.operand(src)?;
+        if self.code.op(self.at).node.target().is_none() || target == self.at + 1 {
+            return Ok(Next::At(self.at + 1));
+        }
+        match decided(op, width, &first, &second) {
+            Truth::True => {
+                self.decided_by(&first, &second);
+                return Ok(Next::At(target));
+            }
+            Truth::False => {
+                self.decided_by(&first, &second);
+                return Ok(Next::At(self.at + 1));
+            }
+            Truth::Unknown => {}
+        }
+        let mut taken = self.state.clone();
+        let possible_taken = self.learn(&mut taken, op, width, true, dst, src, &first, &second);
+        let mut fallen = std::mem::take(&mut self.state);
+        let possible_fallen = self.learn(&mut fallen, op, width, false, dst, src, &first, &second);
+        match (possible_taken, possible_fallen) {
+            (true, true) => {
+                self.state = fallen;
+                self.push(taken, target)?;
+                Ok(Next::At(self.at + 1))
+            }
+            (true, false) => {
+                self.decided_by(&first, &second);
+                self.state = taken;
+                Ok(Next::At(target))
+            }
+            _ => {
+                self.decided_by(&first, &second);
+                self.state = fallen;
+                Ok(Next::At(self.at + 1))
+            }
+        }
+    }
+
+    fn decided_by(&mut self, first: &Register, second: &Register) {
+        self.mark_precise(first);
+        self.mark_precise(second);
+    }
+
+    /// What the outcome says; `false` when it cannot come out so.
+    #[allow(clippy::too_many_arguments)]
+    fn learn(
+        &mut self,
+        state: &mut State,
+        op: JumpOp,
+        width: Width,
+        taken: bool,
+        dst: Reg,
+        src: Source,
+        first: &Register,
+        second: &Register,
+    ) -> bool {
+        match (first.is_pointer(), second.is_pointer()) {
+            (false, false) => {
+                let Some((left, right)) = refine(op, width, taken, &first.scalar, &second.scalar) else {
+                    return false;
+                };
+                self.narrow(state, dst, first, left);
+                if let Source::Reg(src) = src {
+                    self.narrow(state, src, second, right);
+                }
+            }
+            (true, false) if width == Width::W64 && first.nullable && second.is_zero() => {
+                learn_null(state, op, taken, first);
+            }
+            (false, true) if width == Width::W64 && second.nullable && first.is_zero() => {
+                learn_null(state, op, taken, second);
+            }
+            (true, true) if width == Width::W64 => {
+                learn_packet(state, op, taken, first, second);
+                let equal = op == JumpOp::Eq && taken || op == JumpOp::Ne && !taken;
+                if equal && first.nullable != second.nullable && first.kind != Kind::BtfId && second.kind != Kind::BtfId
+                {
+                    let id = if first.nullable { first.id } else { second.id };
+                    set_not_null(state, id);
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+
+    /// A number became narrower, and so did its copies.
+    fn narrow(&mut self, state: &mut State, reg: Reg, before: &Register, scalar: crate::domain::Scalar) {
+        if before.id == 0 {
+            state.frame_mut().registers[reg.index()].scalar = scalar;
+            return;
+        }
+        let id = before.id;
+        // What is now known of one copy was learned through another: where one matters, all do.
+        let mut origin = 0;
+        state.for_each_where(
+            |register| register.kind == Kind::Scalar && register.id == id,
+            |register| {
+                origin = self.origins.join(origin, register.origin);
+                register.scalar = scalar;
+            },
+        );
+        state.for_each_where(
+            |register| register.kind == Kind::Scalar && register.id == id,
+            |register| register.origin = origin,
+        );
+    }
+
+    pub(crate) fn may_goto(&mut self) -> Step<Next> {
+        let target = self.code.op(self.at).target;
+        let mut again = self.state.clone();
+        again.may_goto_depth += 1;
+        self.widen_since_last_visit(&mut again, self.at, true);
+        self.push(again, self.at + 1)?;
+        Ok(Next::At(target))
+    }
+}
+
+/// Whether a branch can only go one way.
+fn decided(op: JumpOp, width: Width, first: &Register, second: &Register) -> Truth {
+    if !first.is_pointer() && !second.is_pointer() {
+        return outcome(op, width, &first.scalar, &second.scalar);
+    }
+    // A pointer that is not null differs from 0.
+    let compared_with_zero = first.is_pointer() && second.is_zero() && !first.nullable
+        || second.is_pointer() && first.is_zero() && !second.nullable;
+    if width == Width::W64 && compared_with_zero && never_null(first) && never_null(second) {
+        return match op {
+            JumpOp::Eq => Truth::False,
+            JumpOp::Ne => Truth::True,
+            _ => Truth::Unknown,
+        };
+    }
+    Truth::Unknown
+}
+
+/// Kinds of pointers that are never null unless marked so (a packet pointer's value is not tracked that far).
+fn never_null(register: &Register) -> bool {
+    matches!(
+        register.kind,
+        Kind::Scalar
+            | Kind::Context
+            | Kind::Stack
+            | Kind::Map
+            | Kind::MapValue
+            | Kind::MapKey
+            | Kind::Socket
+            | Kind::SockCommon
+            | Kind::TcpSock
+            | Kind::Memory
+            | Kind::RingBuffer
+    )
+}
+
+fn learn_null(state: &mut State, op: JumpOp, taken: bool, pointer: &Register) {
+    let null = match op {
+        JumpOp::Eq => taken,
+        JumpOp::Ne => !taken,
+        _ => return,
+    };
+    if !null {
+        set_not_null(state, pointer.id);
+        return;
+    }
+    let (id, reference) = (pointer.id, pointer.reference);
+    state.for_each_where(
+        |register| register.nullable && register.id == id && register.is_pointer(),
+        |register| *register = Register::constant(0),
+    );
+    // What was not acquired need not be released.
+    if reference != 0 && reference == id {
+        state.references.retain(|held| held.id != reference);
+    }
+}
+
+fn set_not_null(state: &mut State, id: u32) {
+    state.for_each_where(
+        |register| register.nullable && register.id == id && register.is_pointer(),
+        |register| {
+            register.nullable = false;
+            // Sockets keep their id through their reference; nothing else needs it.
+            register.id = 0;
+        },
+    );
+}
+
+/// `packet + n` compared with the packet's end, or metadata with the packet's start.
+fn learn_packet(state: &mut State, op: JumpOp, taken: bool, first: &Register, second: &Register) {
+    let is_limit = |limit: &Register, of: &Register| match of.kind {
+        Kind::Packet => limit.kind == Kind::PacketEnd,
+        Kind::PacketMeta => limit.kind == Kind::Packet && limit.offset == 0 && limit.id == 0 && limit.is_start(),
+        _ => false,
+    };
+    let (pointer, op) = if is_limit(second, first) {
+        (first, op)
+    } else if is_limit(first, second) {
+        match op.row().swapped {
+            Some(swapped) => (second, swapped),
+            None => return,
+        }
+    } else {
+        return;
+    };
+    // Now it reads `pointer op limit`; inside where pointer <= limit, or pointer < limit.
+    let strictly = match (op, taken) {
+        (JumpOp::Gt, false) | (JumpOp::Le, true) => false,
+        (JumpOp::Ge, false) | (JumpOp::Lt, true) => true,
+        _ => return,
+    };
+    let Some(range) = proved_range(pointer, strictly) else { return };
+    let (kind, id) = (pointer.kind, pointer.id);
+    state.for_each_where(
+        |register| register.kind == kind && register.id == id,
+        |register| register.range = register.range.max(range),
+    );
+    if kind == Kind::Packet && id == 0 {
+        state.packet_bytes = state.packet_bytes.max(range);
+    }
+}
+
+/// Bytes from the pointer's variable part on that lie before the limit.
+fn proved_range(pointer: &Register, strictly: bool) -> Option<u32> {
+    let offset = i64::from(pointer.offset);
+    if offset < 0 || offset == 0 && !strictly {
+        return None;
+    }
+    let most = u64::from(MAX_PACKET_OFFSET);
+    if pointer.scalar.umax > most || pointer.scalar.umax + offset as u64 > most {
+        return None;
+    }
+    u32::try_from(offset + i64::from(strictly)).ok()
+}
+
+impl Register {
+    fn is_start(&self) -> bool {
+        self.scalar.as_constant() == Some(0)
+    }
+}

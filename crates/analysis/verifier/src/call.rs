@@ -1,0 +1,166 @@
+//! Calls of functions and returns from them.
+
+use kiln_isa::Reg;
+use kiln_platform::ReturnRule;
+use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES};
+use kiln_program::{ExternKind, Reference};
+
+use crate::domain::Scalar;
+use crate::error::{Step, reject, unsupported};
+use crate::explain::Reason;
+use crate::explore::{Explorer, Next};
+use crate::state::{Caller, Frame, Kind, Register};
+
+impl Explorer<'_> {
+    pub(crate) fn call_function(&mut self) -> Step<Next> {
+        let Some(callee) = self.code.op(self.at).callee else {
+            return reject(Reason::BadInstruction, "a call of a function that does not exist");
+        };
+        if self.state.lock.is_some() {
+            return reject(Reason::LockDiscipline, "a function is called while a lock is held");
+        }
+        let arguments: Vec<Register> = (1..=5).map(|at| self.state.frame().registers[at]).collect();
+        let mut frame = self.new_frame(callee, Caller::Call)?;
+        frame.registers[1..6].copy_from_slice(&arguments);
+        self.clobber();
+        self.state.frames.push(frame);
+        Ok(Next::At(self.code.functions[callee].start))
+    }
+
+    pub(crate) fn new_frame(&self, callee: usize, caller: Caller) -> Step<Frame> {
+        let depth = self.state.frames.len();
+        if depth >= MAX_CALL_FRAMES {
+            return reject(Reason::CallDepth, format!("more than {MAX_CALL_FRAMES} frames of calls"));
+        }
+        Ok(Frame::new(callee, depth, self.at, caller))
+    }
+
+    /// A call destroys R0 to R5.
+    pub(crate) fn clobber(&mut self) {
+        for register in &mut self.state.frame_mut().registers[..6] {
+            *register = Register::UNINIT;
+        }
+    }
+
+    pub(crate) fn call_kfunc(&mut self) -> Step<Next> {
+        let name = match self.reference() {
+            Reference::Extern(id) => self.code.object.externs.get(id.index()),
+            _ => None,
+        };
+        let name = name.filter(|symbol| symbol.kind == ExternKind::Kfunc).map_or("by number", |symbol| &symbol.name);
+        unsupported(format!("the kernel function {name}"))
+    }
+
+    pub(crate) fn exit(&mut self) -> Step<Next> {
+        let result = self.read(Reg::R0)?;
+        if self.state.frames.len() == 1 {
+            self.check_program_end(&result)?;
+            return Ok(Next::Done);
+        }
+        let caller = self.state.frame().caller;
+        match caller {
+            Caller::Call => {
+                if result.kind == Kind::Stack {
+                    return reject(Reason::ReturnValue, "a function returns a pointer to a stack");
+                }
+                let site = self.state.frame().call_site;
+                self.state.frames.pop();
+                self.state.set(Reg::R0, result);
+                Ok(Next::At(site + 1))
+            }
+            Caller::Callback { lowest, highest } => {
+                self.check_callback_result(&result, lowest, highest)?;
+                let site = self.state.frame().call_site;
+                self.state.frames.pop();
+                let mut state = std::mem::take(&mut self.state);
+                self.widen_since_last_visit(&mut state, site, false);
+                self.state = state;
+                Ok(Next::At(site))
+            }
+            Caller::Later { lowest, highest } => {
+                self.check_callback_result(&result, lowest, highest)?;
+                self.check_nothing_held("a callback returns")?;
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    fn check_callback_result(&mut self, result: &Register, lowest: i64, highest: i64) -> Step<()> {
+        self.mark_precise(result);
+        let inside = result.kind == Kind::Scalar && lowest <= result.scalar.smin && result.scalar.smax <= highest;
+        if inside {
+            return Ok(());
+        }
+        reject(Reason::ReturnValue, format!("the callback may return other values than {lowest} to {highest}"))
+    }
+
+    pub(crate) fn check_nothing_held(&self, when: &str) -> Step<()> {
+        if let Some(held) = self.state.references.first() {
+            let site = self.code.op(held.at).node.insn;
+            return reject(
+                Reason::UnreleasedReference,
+                format!("{when} while the reference acquired by `{site}` (instruction {}) is held", held.at),
+            );
+        }
+        if self.state.lock.is_some() {
+            return reject(Reason::LockDiscipline, format!("{when} while a lock is held"));
+        }
+        Ok(())
+    }
+
+    fn check_program_end(&mut self, result: &Register) -> Step<()> {
+        self.check_nothing_held("the program ends")?;
+        match self.program_type.return_rule(self.code.program.attach_type) {
+            ReturnRule::AnyScalar => {
+                if result.is_pointer() && self.options.unprivileged {
+                    return reject(Reason::ReturnValue, "r0 would leak a pointer");
+                }
+                Ok(())
+            }
+            ReturnRule::Range { minimum, maximum } => {
+                if result.kind != Kind::Scalar {
+                    return reject(Reason::ReturnValue, "r0 is a pointer at the end of the program");
+                }
+                self.mark_precise(result);
+                let Scalar { s32_min, s32_max, .. } = result.scalar;
+                if s32_min < minimum || s32_max > maximum {
+                    return reject(
+                        Reason::ReturnValue,
+                        format!("the program may return {s32_min} to {s32_max}, allowed are {minimum} to {maximum}"),
+                    );
+                }
+                Ok(())
+            }
+            ReturnRule::DependsOnHook => unsupported("return values that depend on the hook attached to"),
+        }
+    }
+
+    /// The stack of a chain of calls, in sum.
+    pub(crate) fn check_stack_depth(&self) -> Result<u32, (usize, u32)> {
+        let mut deepest = 0;
+        let mut chain = Vec::new();
+        self.deepest(0, 0, &mut chain, &mut deepest)?;
+        Ok(deepest)
+    }
+
+    fn deepest(&self, function: usize, above: u32, chain: &mut Vec<usize>, most: &mut u32) -> Result<(), (usize, u32)> {
+        if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
+            return Ok(());
+        }
+        let own = self.stack_bytes[function].max(1).next_multiple_of(32);
+        let total = above + own;
+        if total > MAX_CALL_CHAIN_STACK_BYTES {
+            return Err((function, total));
+        }
+        *most = (*most).max(total);
+        chain.push(function);
+        let routine = &self.code.functions[function];
+        for op in &self.code.ops[routine.start as usize..routine.end as usize] {
+            if let Some(callee) = op.callee {
+                self.deepest(callee, total, chain, most)?;
+            }
+        }
+        chain.pop();
+        Ok(())
+    }
+}

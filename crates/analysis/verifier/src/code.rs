@@ -1,0 +1,208 @@
+//! A program laid out for exploration: all its functions in one array, so that a position is one number.
+//!
+//! ```text
+//!   position   0 1 2 3 4 | 5 6 7 8        ops[2]: the node, its target's position, its callee,
+//!   function   entry     | helper                 the registers read later, whether states are kept here
+//! ```
+
+use std::collections::HashMap;
+
+use kiln_isa::{CallTarget, Insn, Reg, RegSet};
+use kiln_platform::Helper;
+use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
+
+use crate::error::Error;
+
+/// A position in [`Code::ops`].
+pub(crate) type Position = u32;
+
+/// One instruction.
+pub(crate) struct Op<'a> {
+    pub node: &'a Node,
+    /// Where it branches.
+    pub target: Position,
+    /// Index into [`Code::functions`].
+    pub function: usize,
+    /// The function it calls or whose address it loads.
+    pub callee: Option<usize>,
+    /// The helper it calls.
+    pub helper: Option<&'static Helper>,
+    /// Whether states are compared here.
+    pub prune_point: bool,
+    /// Whether a state is always kept here.
+    pub checkpoint: bool,
+    /// Registers that may be read from here on, this instruction included.
+    pub live: RegSet,
+}
+
+/// One function.
+pub(crate) struct Routine<'a> {
+    pub id: FunctionId,
+    pub name: &'a str,
+    pub start: Position,
+    pub end: Position,
+    pub global: bool,
+    pub btf_id: u32,
+}
+
+/// All functions that a program may reach.
+pub(crate) struct Code<'a> {
+    pub object: &'a Object,
+    pub program: &'a Program,
+    pub ops: Vec<Op<'a>>,
+    pub functions: Vec<Routine<'a>>,
+}
+
+impl<'a> Code<'a> {
+    pub(crate) fn new(object: &'a Object, program: &'a Program) -> Result<Code<'a>, Error> {
+        let mut functions = Vec::new();
+        let mut position: HashMap<InsnId, Position> = HashMap::new();
+        let mut next = 0;
+        for id in object.reachable_functions(program.entry) {
+            let function = object
+                .functions
+                .get(id.index())
+                .ok_or_else(|| Error::Invalid("a call of a function that does not exist".to_owned()))?;
+            let start = next;
+            for node in &function.nodes {
+                position.insert(node.id, next);
+                next += 1;
+            }
+            let global = function.linkage != Linkage::Static && id != program.entry;
+            functions.push(Routine { id, name: &function.name, start, end: next, global, btf_id: function.btf_id });
+        }
+        let index: HashMap<FunctionId, usize> =
+            functions.iter().enumerate().map(|(at, function)| (function.id, at)).collect();
+        let mut ops = Vec::with_capacity(next as usize);
+        for (at, routine) in functions.iter().enumerate() {
+            for node in &object.function(routine.id).nodes {
+                let target = node.target().and_then(|id| position.get(&id)).copied().unwrap_or(0);
+                let callee = match node.reference {
+                    Reference::Function(id) => index.get(&id).copied(),
+                    _ => None,
+                };
+                ops.push(Op {
+                    node,
+                    target,
+                    function: at,
+                    callee,
+                    helper: node.helper().and_then(Helper::by_id),
+                    prune_point: false,
+                    checkpoint: false,
+                    live: RegSet::EMPTY,
+                });
+            }
+        }
+        let mut code = Code { object, program, ops, functions };
+        code.mark_prune_points();
+        code.live_registers();
+        Ok(code)
+    }
+
+    pub(crate) fn op(&self, at: Position) -> &Op<'a> {
+        &self.ops[at as usize]
+    }
+
+    /// Positions that control may go to next inside the function.
+    pub(crate) fn successors(&self, at: Position) -> impl Iterator<Item = Position> + use<> {
+        let op = self.op(at);
+        let (next, target) = match op.node.insn {
+            Insn::Exit => (None, None),
+            Insn::Jump { .. } => (None, Some(op.target)),
+            Insn::Branch { .. } | Insn::MayGoto { .. } => (Some(at + 1), Some(op.target)),
+            _ => (Some(at + 1), None),
+        };
+        next.into_iter().chain(target)
+    }
+
+    /// Where the kernel compares states: at branches, at their targets, around calls that run other functions.
+    fn mark_prune_points(&mut self) {
+        for at in 0..self.ops.len() {
+            let op = &mut self.ops[at];
+            let target = op.target as usize;
+            match op.node.insn {
+                Insn::Jump { .. } => self.ops[target].prune_point = true,
+                Insn::Branch { .. } => {
+                    op.prune_point = true;
+                    self.ops[target].prune_point = true;
+                }
+                Insn::MayGoto { .. } => {
+                    op.prune_point = true;
+                    op.checkpoint = true;
+                    self.ops[target].prune_point = true;
+                }
+                Insn::Call(CallTarget::Subprogram(_)) => {
+                    op.prune_point = true;
+                    if let Some(after) = self.ops.get_mut(at + 1) {
+                        after.prune_point = true;
+                    }
+                }
+                Insn::Call(CallTarget::Helper(_)) if op.helper.is_some_and(runs_callback) => {
+                    op.prune_point = true;
+                    op.checkpoint = true;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Which registers may be read: backward, to a fixpoint over loops and calls.
+    fn live_registers(&mut self) {
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for at in (0..self.ops.len()).rev() {
+                let after = self.successors(at as Position).fold(RegSet::EMPTY, |live, next| {
+                    live.union(self.ops.get(next as usize).map_or(RegSet::EMPTY, |op| op.live))
+                });
+                let live = self.live_before(at, after);
+                if live != self.ops[at].live {
+                    self.ops[at].live = live;
+                    changed = true;
+                }
+            }
+        }
+    }
+
+    fn live_before(&self, at: usize, after: RegSet) -> RegSet {
+        let op = &self.ops[at];
+        let mut live = after;
+        match op.node.insn {
+            Insn::Call(target) => {
+                live = live.difference(RegSet::CALLER_SAVED);
+                let read = match target {
+                    CallTarget::Helper(_) => RegSet::arguments(op.helper.map_or(5, |helper| most_arguments(helper))),
+                    CallTarget::Subprogram(_) => op.callee.map_or(RegSet::arguments(5), |callee| {
+                        let entry = self.functions[callee].start as usize;
+                        self.ops[entry].live.intersection(RegSet::arguments(5))
+                    }),
+                    CallTarget::Kfunc { .. } => RegSet::arguments(5),
+                };
+                live.union(read)
+            }
+            insn => {
+                if let Some(written) = insn.written() {
+                    live.remove(written);
+                }
+                if let Insn::LoadPacket { .. } = insn {
+                    live = live.difference(RegSet::CALLER_SAVED);
+                }
+                live.union(insn.read()).union(RegSet::of(&[Reg::R10]))
+            }
+        }
+    }
+}
+
+fn most_arguments(helper: &Helper) -> usize {
+    let variants = helper.variants.iter().map(|variant| variant.prototype.args.len());
+    // printk's values are read though its prototype does not name them.
+    if matches!(helper.name, "trace_printk") {
+        return 5;
+    }
+    variants.chain([helper.prototype.args.len()]).max().unwrap_or(5)
+}
+
+/// Whether a helper runs a function of the program before it returns.
+pub(crate) fn runs_callback(helper: &Helper) -> bool {
+    matches!(helper.name, "loop" | "for_each_map_elem" | "find_vma" | "user_ringbuf_drain")
+}

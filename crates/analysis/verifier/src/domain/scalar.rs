@@ -1,0 +1,323 @@
+//! What is known of a 64-bit number.
+
+use super::bounds::{Bounds, as_signed, signed_max, signed_min};
+use super::tnum::Tnum;
+use kiln_isa::semantics::mask;
+
+/// What is known of a 64-bit number: known bits, and unsigned and signed ranges of all 64 and of the lower 32 bits
+/// (inclusive). All six hold together.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Scalar {
+    /// Known bits.
+    pub tnum: Tnum,
+    /// Least unsigned value.
+    pub umin: u64,
+    /// Greatest unsigned value.
+    pub umax: u64,
+    /// Least signed value.
+    pub smin: i64,
+    /// Greatest signed value.
+    pub smax: i64,
+    /// Least unsigned value of the lower half.
+    pub u32_min: u32,
+    /// Greatest unsigned value of the lower half.
+    pub u32_max: u32,
+    /// Least signed value of the lower half.
+    pub s32_min: i32,
+    /// Greatest signed value of the lower half.
+    pub s32_max: i32,
+}
+
+impl Scalar {
+    /// Nothing known.
+    pub const UNKNOWN: Scalar = Scalar {
+        tnum: Tnum::UNKNOWN,
+        umin: 0,
+        umax: u64::MAX,
+        smin: i64::MIN,
+        smax: i64::MAX,
+        u32_min: 0,
+        u32_max: u32::MAX,
+        s32_min: i32::MIN,
+        s32_max: i32::MAX,
+    };
+
+    /// Exactly this value.
+    pub const fn constant(value: u64) -> Scalar {
+        Scalar {
+            tnum: Tnum::constant(value),
+            umin: value,
+            umax: value,
+            smin: value as i64,
+            smax: value as i64,
+            u32_min: value as u32,
+            u32_max: value as u32,
+            s32_min: value as i32,
+            s32_max: value as i32,
+        }
+    }
+
+    /// From `min` to `max`, unsigned.
+    pub fn unsigned_range(min: u64, max: u64) -> Scalar {
+        Scalar { umin: min, umax: max, ..Scalar::UNKNOWN }.deduced()
+    }
+
+    /// From `min` to `max`, signed.
+    pub fn signed_range(min: i64, max: i64) -> Scalar {
+        Scalar { smin: min, smax: max, ..Scalar::UNKNOWN }.deduced()
+    }
+
+    /// The zero-extended value of that many bits.
+    pub fn of_width(bits: u32) -> Scalar {
+        if bits >= 64 { Scalar::UNKNOWN } else { Scalar::unsigned_range(0, mask(bits)) }
+    }
+
+    /// The value, where only one is possible.
+    pub const fn as_constant(&self) -> Option<u64> {
+        if self.tnum.mask == 0 {
+            Some(self.tnum.value)
+        } else if self.umin == self.umax {
+            Some(self.umin)
+        } else {
+            None
+        }
+    }
+
+    /// Whether the lower half can only be one value.
+    pub const fn low_constant(&self) -> Option<u32> {
+        if self.tnum.mask as u32 == 0 {
+            Some(self.tnum.value as u32)
+        } else if self.u32_min == self.u32_max {
+            Some(self.u32_min)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a value may be it.
+    pub const fn contains(&self, value: u64) -> bool {
+        let (low, signed, signed_low) = (value as u32, value as i64, value as i32);
+        self.tnum.contains(value)
+            && self.umin <= value
+            && value <= self.umax
+            && self.smin <= signed
+            && signed <= self.smax
+            && self.u32_min <= low
+            && low <= self.u32_max
+            && self.s32_min <= signed_low
+            && signed_low <= self.s32_max
+    }
+
+    /// Whether every fact about `self` holds for all of `other` (so `other` is a special case).
+    pub const fn includes(&self, other: &Scalar) -> bool {
+        self.umin <= other.umin
+            && self.umax >= other.umax
+            && self.smin <= other.smin
+            && self.smax >= other.smax
+            && self.u32_min <= other.u32_min
+            && self.u32_max >= other.u32_max
+            && self.s32_min <= other.s32_min
+            && self.s32_max >= other.s32_max
+            && self.tnum.includes(other.tnum)
+    }
+
+    /// What holds for both.
+    pub fn join(&self, other: &Scalar) -> Scalar {
+        Scalar {
+            tnum: self.tnum.join(other.tnum),
+            umin: self.umin.min(other.umin),
+            umax: self.umax.max(other.umax),
+            smin: self.smin.min(other.smin),
+            smax: self.smax.max(other.smax),
+            u32_min: self.u32_min.min(other.u32_min),
+            u32_max: self.u32_max.max(other.u32_max),
+            s32_min: self.s32_min.min(other.s32_min),
+            s32_max: self.s32_max.max(other.s32_max),
+        }
+    }
+
+    /// Both facts at once; [`Scalar::is_possible`] says whether any value is left.
+    pub fn meet(&self, other: &Scalar) -> Scalar {
+        Scalar {
+            tnum: self.tnum.intersect(other.tnum),
+            umin: self.umin.max(other.umin),
+            umax: self.umax.min(other.umax),
+            smin: self.smin.max(other.smin),
+            smax: self.smax.min(other.smax),
+            u32_min: self.u32_min.max(other.u32_min),
+            u32_max: self.u32_max.min(other.u32_max),
+            s32_min: self.s32_min.max(other.s32_min),
+            s32_max: self.s32_max.min(other.s32_max),
+        }
+    }
+
+    /// Whether the ranges are not empty.
+    pub const fn is_possible(&self) -> bool {
+        self.umin <= self.umax
+            && self.smin <= self.smax
+            && self.u32_min <= self.u32_max
+            && self.s32_min <= self.s32_max
+            && self.tnum.value & self.tnum.mask == 0
+            && self.tnum.value <= self.umax
+            && self.tnum.value | self.tnum.mask >= self.umin
+    }
+
+    /// The same values, with each of the six parts as narrow as the others make it (in the spirit of the kernel's
+    /// `reg_bounds_sync`).
+    #[must_use]
+    pub fn deduced(mut self) -> Scalar {
+        self.bounds_from_tnum();
+        self.ranges_from_each_other();
+        self.ranges_from_each_other();
+        self.tnum_from_bounds();
+        self.bounds_from_tnum();
+        self
+    }
+
+    fn bounds_from_tnum(&mut self) {
+        let Tnum { value, mask } = self.tnum;
+        self.umin = self.umin.max(value);
+        self.umax = self.umax.min(value | mask);
+        self.smin = self.smin.max((value | mask & 1 << 63) as i64);
+        self.smax = self.smax.min((value | mask & (u64::MAX >> 1)) as i64);
+        let (value, mask) = (value as u32, mask as u32);
+        self.u32_min = self.u32_min.max(value);
+        self.u32_max = self.u32_max.min(value | mask);
+        self.s32_min = self.s32_min.max((value | mask & 1 << 31) as i32);
+        self.s32_max = self.s32_max.min((value | mask & (u32::MAX >> 1)) as i32);
+    }
+
+    fn ranges_from_each_other(&mut self) {
+        // The whole number to its lower half: where the upper half is fixed, or the low part of a signed range does
+        // not wrap.
+        if self.umin >> 32 == self.umax >> 32 {
+            self.u32_min = self.u32_min.max(self.umin as u32);
+            self.u32_max = self.u32_max.min(self.umax as u32);
+            if self.umin as i32 <= self.umax as i32 {
+                self.s32_min = self.s32_min.max(self.umin as i32);
+                self.s32_max = self.s32_max.min(self.umax as i32);
+            }
+        }
+        if self.smin >> 32 == self.smax >> 32 {
+            self.u32_min = self.u32_min.max(self.smin as u32);
+            self.u32_max = self.u32_max.min(self.smax as u32);
+        }
+        if self.smin >= i64::from(i32::MIN) && self.smax <= i64::from(i32::MAX) {
+            self.s32_min = self.s32_min.max(self.smin as i32);
+            self.s32_max = self.s32_max.min(self.smax as i32);
+        }
+        // Unsigned and signed at 32 bits.
+        if self.u32_min as i32 <= self.u32_max as i32 {
+            self.s32_min = self.s32_min.max(self.u32_min as i32);
+            self.s32_max = self.s32_max.min(self.u32_max as i32);
+        }
+        if self.s32_min as u32 <= self.s32_max as u32 {
+            self.u32_min = self.u32_min.max(self.s32_min as u32);
+            self.u32_max = self.u32_max.min(self.s32_max as u32);
+        }
+        // Unsigned and signed at 64 bits.
+        if self.umin as i64 <= self.umax as i64 {
+            self.smin = self.smin.max(self.umin as i64);
+            self.smax = self.smax.min(self.umax as i64);
+        }
+        if self.smin as u64 <= self.smax as u64 {
+            self.umin = self.umin.max(self.smin as u64);
+            self.umax = self.umax.min(self.smax as u64);
+        }
+        // The lower half to the whole number.
+        let high = !0xffff_ffff_u64;
+        self.umin = self.umin.max(self.umin & high | u64::from(self.u32_min));
+        self.umax = self.umax.min(self.umax & high | u64::from(self.u32_max));
+        self.smin = self.smin.max((self.smin as u64 & high | u64::from(self.u32_min)) as i64);
+        self.smax = self.smax.min((self.smax as u64 & high | u64::from(self.u32_max)) as i64);
+        if self.s32_min >= 0 && self.smin >= i64::from(i32::MIN) && self.smax <= i64::from(i32::MAX) {
+            self.smin = self.smin.max(i64::from(self.s32_min));
+            self.smax = self.smax.min(i64::from(self.s32_max));
+        }
+    }
+
+    fn tnum_from_bounds(&mut self) {
+        let wide = Tnum::range(self.umin, self.umax);
+        if self.umin <= self.umax && !self.tnum.disjoint(wide) {
+            self.tnum = self.tnum.intersect(wide);
+        }
+        let low = Tnum::range(u64::from(self.u32_min), u64::from(self.u32_max));
+        let low = Tnum { value: low.value, mask: low.mask | !0xffff_ffff };
+        if self.u32_min <= self.u32_max && !self.tnum.disjoint(low) {
+            self.tnum = self.tnum.intersect(low);
+        }
+    }
+
+    /// The lower 32 bits, the upper ones zero.
+    #[must_use]
+    pub fn low_half(&self) -> Scalar {
+        if self.umax <= u64::from(u32::MAX) {
+            return *self;
+        }
+        Scalar {
+            tnum: self.tnum.truncate(32),
+            umin: u64::from(self.u32_min),
+            umax: u64::from(self.u32_max),
+            smin: i64::from(self.u32_min),
+            smax: i64::from(self.u32_max),
+            ..*self
+        }
+    }
+
+    pub(super) fn wide(&self) -> Bounds {
+        Bounds { umin: self.umin, umax: self.umax, smin: self.smin, smax: self.smax }
+    }
+
+    pub(super) fn narrow(&self) -> Bounds {
+        Bounds {
+            umin: u64::from(self.u32_min),
+            umax: u64::from(self.u32_max),
+            smin: i64::from(self.s32_min),
+            smax: i64::from(self.s32_max),
+        }
+    }
+
+    pub(super) fn from_parts(tnum: Tnum, wide: Bounds, narrow: Bounds) -> Scalar {
+        Scalar {
+            tnum,
+            umin: wide.umin,
+            umax: wide.umax,
+            smin: wide.smin,
+            smax: wide.smax,
+            u32_min: narrow.umin as u32,
+            u32_max: narrow.umax as u32,
+            s32_min: narrow.smin as i32,
+            s32_max: narrow.smax as i32,
+        }
+    }
+
+    /// [`Scalar::deduced`] for a number narrower than 64 bits, whose signed range is at its own width.
+    pub(super) fn deduced_at(mut self, bits: u32) -> Scalar {
+        let all = mask(bits);
+        let sign = 1_u64 << (bits - 1);
+        for _ in 0..2 {
+            let Tnum { value, mask } = self.tnum;
+            self.umin = self.umin.max(value);
+            self.umax = self.umax.min(value | mask);
+            self.smin = self.smin.max(as_signed(value | mask & sign, bits));
+            self.smax = self.smax.min(as_signed(value | mask & !sign, bits));
+            let (low, high) = (as_signed(self.umin, bits), as_signed(self.umax, bits));
+            if low <= high {
+                self.smin = self.smin.max(low);
+                self.smax = self.smax.min(high);
+            }
+            let (low, high) = (self.smin as u64 & all, self.smax as u64 & all);
+            if low <= high {
+                self.umin = self.umin.max(low);
+                self.umax = self.umax.min(high);
+            }
+            let range = Tnum::range(self.umin, self.umax);
+            if self.umin <= self.umax && !self.tnum.disjoint(range) {
+                self.tnum = self.tnum.intersect(range);
+            }
+        }
+        self.smin = self.smin.max(signed_min(bits));
+        self.smax = self.smax.min(signed_max(bits));
+        self
+    }
+}

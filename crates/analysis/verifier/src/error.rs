@@ -1,0 +1,49 @@
+//! How verification ends when it does not end well.
+
+use kiln_program::InsnId;
+
+use crate::explain::{Reason, Rejection};
+
+/// Why a program was not verified.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The program is unsafe, or breaks a rule of its program type.
+    #[error("{0}")]
+    Rejected(Box<Rejection>),
+    /// The program may be safe, but this verifier does not model what it does.
+    #[error("not supported: {what} (instruction {})", insn.0)]
+    Unsupported {
+        /// The instruction.
+        insn: InsnId,
+        /// What is not modelled.
+        what: String,
+    },
+    /// A limit of the verifier was reached before it had an answer.
+    #[error("limit reached: {what} (instruction {})", insn.0)]
+    Limit {
+        /// The instruction being explored.
+        insn: InsnId,
+        /// Which limit.
+        what: String,
+    },
+    /// The object is not well formed.
+    #[error("invalid object: {0}")]
+    Invalid(String),
+}
+
+/// Why one path cannot go on; the explorer adds where.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    Rejected(Reason, String),
+    Unsupported(String),
+}
+
+pub(crate) type Step<T> = Result<T, Box<Fault>>;
+
+pub(crate) fn reject<T>(reason: Reason, message: impl Into<String>) -> Step<T> {
+    Err(Box::new(Fault::Rejected(reason, message.into())))
+}
+
+pub(crate) fn unsupported<T>(what: impl Into<String>) -> Step<T> {
+    Err(Box::new(Fault::Unsupported(what.into())))
+}

@@ -1,0 +1,289 @@
+//! The exploration: one path at a time, depth first, as the kernel does it.
+//!
+//! ```text
+//!   pending: [(state, where)]        a branch that may go both ways pushes the taken side and goes on
+//!   loop: enough seen here?          kept states of this position that cover the current one end the path
+//!         step                       transfer and checks; a fault ends the verification
+//!         end of path                take the next pending state
+//! ```
+
+use kiln_isa::{CallTarget, Insn, Reg};
+use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
+use kiln_platform::{MapType, ProgramType};
+use kiln_program::{Map, Reference};
+
+use crate::code::{Code, Position};
+use crate::error::{Error, Fault, Step, reject, unsupported};
+use crate::explain::{Reason, Rejection};
+use crate::facts::record::Recorder;
+use crate::precision::{Origin, Origins};
+use crate::prune::Kept;
+use crate::special::{SpecialField, special_fields};
+use crate::state::{Caller, Frame, Kind, Register, State};
+use crate::{Assumptions, Options, Statistics};
+
+/// Where a path goes after an instruction.
+pub(crate) enum Next {
+    /// To this position.
+    At(Position),
+    /// It ends.
+    Done,
+}
+
+/// One verification.
+pub(crate) struct Explorer<'a> {
+    pub code: &'a Code<'a>,
+    pub options: &'a Options,
+    pub program_type: ProgramType,
+    pub state: State,
+    pub at: Position,
+    pub pending: Vec<(State, Position)>,
+    pub origins: Origins,
+    pub kept: Kept,
+    pub recorder: Option<Recorder>,
+    /// Names of kernel structures that registers point to.
+    pub type_names: Vec<&'static str>,
+    /// Fields of each map's value that are not plain memory.
+    pub special: Vec<Vec<SpecialField>>,
+    pub stack_bytes: Vec<u32>,
+    pub processed: u64,
+    pub jumps: u64,
+    next_id: u32,
+}
+
+impl<'a> Explorer<'a> {
+    pub(crate) fn new(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Explorer<'a> {
+        Explorer {
+            code,
+            options,
+            program_type,
+            state: State::default(),
+            at: 0,
+            pending: Vec::new(),
+            origins: Origins::new(),
+            kept: Kept::new(code.ops.len()),
+            recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
+            type_names: Vec::new(),
+            special: object_fields(code),
+            stack_bytes: vec![0; code.functions.len()],
+            processed: 0,
+            jumps: 0,
+            next_id: 0,
+        }
+    }
+
+    /// Explores the whole program.
+    pub(crate) fn run(&mut self) -> Result<(), Error> {
+        let mut frame = Frame::new(0, 0, 0, Caller::Call);
+        frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
+        self.state = State { frames: vec![frame], ..State::default() };
+        self.at = self.code.functions[0].start;
+        self.explore()
+    }
+
+    fn explore(&mut self) -> Result<(), Error> {
+        loop {
+            match self.walk() {
+                Ok(()) => {}
+                Err(fault) => return Err(self.explained(*fault)),
+            }
+            self.kept.path_ended(self.state.parent);
+            match self.pending.pop() {
+                Some((state, at)) => {
+                    self.state = state;
+                    self.at = at;
+                }
+                None => return Ok(()),
+            }
+            if self.processed > MAX_PROCESSED_INSTRUCTIONS {
+                return Err(self.too_complex());
+            }
+        }
+    }
+
+    /// Follows the current path to its end.
+    fn walk(&mut self) -> Step<()> {
+        loop {
+            self.processed += 1;
+            if self.processed > MAX_PROCESSED_INSTRUCTIONS {
+                return reject(Reason::TooComplex, format!("more than {MAX_PROCESSED_INSTRUCTIONS} instructions explored"));
+            }
+            if self.code.op(self.at).prune_point && self.is_covered()? {
+                return Ok(());
+            }
+            if let Some(recorder) = &mut self.recorder {
+                recorder.visit(self.at, &self.state);
+            }
+            match self.step()? {
+                Next::At(at) => self.at = at,
+                Next::Done => return Ok(()),
+            }
+        }
+    }
+
+    fn step(&mut self) -> Step<Next> {
+        let op = self.code.op(self.at);
+        let next = Next::At(self.at + 1);
+        match op.node.insn {
+            Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src)?,
+            Insn::Neg { width, dst } => self.negate(width, dst)?,
+            Insn::MoveSignExtend { width, from, dst, src } => self.sign_extend(width, from, dst, src)?,
+            Insn::Endian { order, size, dst } => self.change_order(order, size, dst)?,
+            Insn::LoadImm64 { dst, imm } => self.load_constant(dst, imm)?,
+            Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, address)?,
+            Insn::LoadAcquire { size, dst, address } => self.load(size, false, dst, address)?,
+            Insn::Store { size, address, src } => self.store(size, address, src)?,
+            Insn::StoreRelease { size, address, src } => self.store(size, address, kiln_isa::Source::Reg(src))?,
+            Insn::Atomic { op, fetch, size, address, src } => self.atomic(op, fetch, size, address, src)?,
+            Insn::LoadPacket { mode, size, .. } => self.load_packet(mode, size)?,
+            Insn::AddressSpaceCast { .. } => return unsupported("arenas (addr_space_cast)"),
+            Insn::Jump { .. } => {
+                self.jumps += 1;
+                return Ok(Next::At(op.target));
+            }
+            Insn::Branch { op, width, dst, src, .. } => {
+                self.jumps += 1;
+                return self.branch(op, width, dst, src);
+            }
+            Insn::MayGoto { .. } => {
+                self.jumps += 1;
+                return self.may_goto();
+            }
+            Insn::Call(target) => {
+                self.jumps += 1;
+                return match target {
+                    CallTarget::Helper(number) => self.call_helper(number),
+                    CallTarget::Subprogram(_) => self.call_function(),
+                    CallTarget::Kfunc { .. } => self.call_kfunc(),
+                };
+            }
+            Insn::Exit => {
+                self.jumps += 1;
+                return self.exit();
+            }
+        }
+        Ok(next)
+    }
+
+    /// Puts a state aside for later.
+    pub(crate) fn push(&mut self, state: State, at: Position) -> Step<()> {
+        if self.pending.len() >= MAX_PENDING_BRANCHES {
+            return reject(Reason::TooComplex, format!("more than {MAX_PENDING_BRANCHES} branches wait to be explored"));
+        }
+        self.kept.path_forked(state.parent);
+        self.pending.push((state, at));
+        Ok(())
+    }
+
+    /// A fresh id.
+    pub(crate) fn fresh_id(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// A register that must be readable.
+    pub(crate) fn read(&self, reg: Reg) -> Step<Register> {
+        let register = *self.state.register(reg);
+        if register.kind == Kind::Uninit {
+            return reject(Reason::UninitializedRegister, format!("r{} is read but holds nothing", reg.number()));
+        }
+        Ok(register)
+    }
+
+    /// Writes a register that may be written.
+    pub(crate) fn write(&mut self, reg: Reg, value: Register) -> Step<()> {
+        if reg == Reg::R10 {
+            return reject(Reason::BadInstruction, "r10, the frame pointer, is read-only");
+        }
+        self.state.set(reg, value);
+        Ok(())
+    }
+
+    /// A later decision depends on this number.
+    pub(crate) fn mark_precise(&mut self, register: &Register) {
+        if register.kind == Kind::Scalar {
+            self.origins.mark(register.origin);
+        }
+    }
+
+    pub(crate) fn join_origins(&mut self, first: Origin, second: Origin) -> Origin {
+        self.origins.join(first, second)
+    }
+
+    /// Whether values that the loader may change are unknown.
+    pub(crate) fn any_load(&self) -> bool {
+        self.options.assumptions == Assumptions::AnyLoad
+    }
+
+    /// Whether the current instruction's immediate or offset may be different on another kernel.
+    pub(crate) fn relocated(&self) -> bool {
+        self.any_load() && self.code.op(self.at).node.core.is_some()
+    }
+
+    /// The map a register points to or into.
+    pub(crate) fn map_of(&self, register: &Register) -> Option<&'a Map> {
+        let map = self.code.object.maps.get(register.object as usize)?;
+        if register.inner { map.inner.as_deref() } else { Some(map) }
+    }
+
+    pub(crate) fn map_type_of(&self, register: &Register) -> Option<MapType> {
+        self.map_of(register).map(|map| map.map_type)
+    }
+
+    pub(crate) fn reference(&self) -> Reference {
+        self.code.op(self.at).node.reference
+    }
+
+    pub(crate) fn type_index(&mut self, name: &'static str) -> u32 {
+        let known = self.type_names.iter().position(|known| *known == name);
+        known.unwrap_or_else(|| {
+            self.type_names.push(name);
+            self.type_names.len() - 1
+        }) as u32
+    }
+
+    fn too_complex(&self) -> Error {
+        self.explained(Fault::Rejected(
+            Reason::TooComplex,
+            format!("more than {MAX_PROCESSED_INSTRUCTIONS} instructions explored"),
+        ))
+    }
+
+    fn explained(&self, fault: Fault) -> Error {
+        let op = self.code.op(self.at);
+        let (reason, message) = match fault {
+            Fault::Unsupported(what) => return Error::Unsupported { insn: op.node.id, what },
+            Fault::Rejected(reason, message) => (reason, message),
+        };
+        Error::Rejected(Box::new(rejection(self.code, self.at, reason, message)))
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        Statistics {
+            processed_insns: self.processed,
+            peak_states: self.kept.peak(),
+            total_states: self.kept.total(),
+            stack_bytes: self.stack_bytes.iter().copied().max().unwrap_or(0),
+        }
+    }
+}
+
+fn object_fields(code: &Code<'_>) -> Vec<Vec<SpecialField>> {
+    let btf = code.object.btf.as_deref().and_then(|bytes| kiln_program::btf::Btf::parse(bytes).ok());
+    code.object.maps.iter().map(|map| special_fields(btf.as_ref(), map)).collect()
+}
+
+/// A rejection at a position.
+pub(crate) fn rejection(code: &Code<'_>, at: Position, reason: Reason, message: String) -> Rejection {
+    let op = code.op(at);
+    let routine = &code.functions[op.function];
+    Rejection {
+        program: code.program.name.clone(),
+        insn: op.node.id,
+        position: (routine.name.to_owned(), (at - routine.start) as usize),
+        listing: op.node.insn.to_string(),
+        line: code.object.line(op.node).cloned(),
+        reason,
+        message,
+    }
+}

@@ -1,0 +1,306 @@
+//! Collecting facts while exploring.
+//!
+//! Every visit of an instruction joins the state into what is kept for it, so the facts hold for every explored path.
+//! A path that ended in a kept state was not explored further: it is covered in all that matters for safety, but a
+//! number on which nothing depended may differ. Those differences are noted here and followed through the program
+//! afterwards by [`super::repair`], which takes back what they make untrue.
+
+use std::collections::HashMap;
+
+use kiln_isa::{Insn, Reg, RegSet};
+use kiln_program::MapId;
+
+use super::{Facts, InsnFacts, Pointer, Region, StackSet, Value};
+use crate::code::{Code, Position};
+use crate::domain::{Scalar, apply};
+use crate::prune::strictly_within;
+use crate::state::{Byte, Kind, Register, Slot, Stack, State};
+
+/// Where facts no longer hold: registers and slots whose value was not covered.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Doubt {
+    /// Registers, one bit each.
+    pub registers: u16,
+    /// Slots of the own frame, one bit each.
+    pub slots: u64,
+    /// Some slot of an outer frame.
+    pub outer: bool,
+    /// The bytes known of the packet.
+    pub packet: bool,
+}
+
+impl Doubt {
+    pub(super) fn is_none(&self) -> bool {
+        *self == Doubt::default()
+    }
+
+    pub(super) fn union(self, other: Doubt) -> Doubt {
+        Doubt {
+            registers: self.registers | other.registers,
+            slots: self.slots | other.slots,
+            outer: self.outer || other.outer,
+            packet: self.packet || other.packet,
+        }
+    }
+}
+
+/// What one instruction writes to its own frame, over all visits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Written {
+    Nothing,
+    /// These bytes, every time.
+    Always { lowest: i32, bytes: u32 },
+    /// Perhaps some.
+    Perhaps,
+}
+
+/// What is kept for one instruction.
+pub(super) struct Visited {
+    pub registers: [Register; Reg::COUNT],
+    pub stack: Vec<Register>,
+    last_stack: Stack,
+    pub packet_bytes: u32,
+}
+
+pub(crate) struct Recorder {
+    pub(super) visited: Vec<Option<Box<Visited>>>,
+    /// Bytes of the own frame read by the instruction.
+    pub(super) reads: Vec<StackSet>,
+    pub(super) writes: Vec<Written>,
+    pub(super) doubts: HashMap<Position, Doubt>,
+}
+
+impl Recorder {
+    pub(crate) fn new(positions: usize) -> Recorder {
+        Recorder {
+            visited: (0..positions).map(|_| None).collect(),
+            reads: vec![StackSet::EMPTY; positions],
+            writes: vec![Written::Nothing; positions],
+            doubts: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn read(&mut self, at: Position, lowest: i32, bytes: u32) {
+        self.reads[at as usize].insert(lowest, bytes);
+    }
+
+    pub(crate) fn write(&mut self, at: Position, lowest: i32, bytes: u32) {
+        let now = Written::Always { lowest, bytes };
+        let written = &mut self.writes[at as usize];
+        *written = match *written {
+            Written::Nothing => now,
+            before if before == now => now,
+            _ => Written::Perhaps,
+        };
+    }
+
+    pub(crate) fn vague_write(&mut self, at: Position) {
+        self.writes[at as usize] = Written::Perhaps;
+    }
+
+    pub(crate) fn visit(&mut self, at: Position, state: &State) {
+        let depth = state.frames.len() - 1;
+        let frame = state.frame();
+        match &mut self.visited[at as usize] {
+            None => {
+                let mut registers = frame.registers;
+                registers.iter_mut().for_each(|register| *register = relative(register, depth));
+                let stack = frame.stack.slots().iter().map(|slot| relative(&slot_value(slot), depth)).collect();
+                let packet_bytes = state.packet_bytes;
+                let visited = Visited { registers, stack, last_stack: frame.stack.clone(), packet_bytes };
+                self.visited[at as usize] = Some(Box::new(visited));
+            }
+            Some(visited) => {
+                for (known, now) in visited.registers.iter_mut().zip(&frame.registers) {
+                    join(known, now, depth);
+                }
+                visited.packet_bytes = visited.packet_bytes.min(state.packet_bytes);
+                if !visited.last_stack.same(&frame.stack) {
+                    visited.last_stack = frame.stack.clone();
+                    let slots = frame.stack.slots();
+                    visited.stack.truncate(slots.len());
+                    for (known, slot) in visited.stack.iter_mut().zip(slots) {
+                        if known.kind != Kind::Mixed {
+                            join(known, &slot_value(slot), depth);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A path ended in a kept state; what differs there is in doubt from there on.
+    pub(crate) fn pruned(&mut self, at: Position, old: &State, current: &State) {
+        let top = old.frames.len() - 1;
+        let mut doubt = Doubt { packet: current.packet_bytes < old.packet_bytes, ..Doubt::default() };
+        for (index, (left, right)) in old.frames.iter().zip(&current.frames).enumerate() {
+            let mut outside = Doubt::default();
+            for (bit, (a, b)) in left.registers.iter().zip(&right.registers).enumerate() {
+                if !strictly_within(a, b) {
+                    outside.registers |= 1 << bit;
+                }
+            }
+            for (slot, a) in left.stack.slots().iter().enumerate() {
+                let (a, b) = (slot_value(a), slot_value(right.stack.slot(slot)));
+                if a.kind != Kind::Mixed && !strictly_within(&a, &b) {
+                    outside.slots |= 1 << slot;
+                }
+            }
+            if index == top {
+                doubt = doubt.union(outside);
+            } else {
+                // Outer frames go on after the call; doubt about them begins there.
+                doubt.outer |= outside.slots != 0;
+                let after = old.frames[index + 1].call_site + 1;
+                outside.registers &= !0x3f;
+                if !outside.is_none() {
+                    let entry = self.doubts.entry(after).or_default();
+                    *entry = entry.union(outside);
+                }
+            }
+        }
+        if !doubt.is_none() {
+            let entry = self.doubts.entry(at).or_default();
+            *entry = entry.union(doubt);
+        }
+    }
+
+    /// The facts of an accepted program.
+    pub(crate) fn finish(mut self, code: &Code<'_>, names: &[&'static str]) -> Facts {
+        super::repair::repair(&mut self, code);
+        let live = self.stack_liveness(code);
+        let mut facts = Facts::default();
+        for (at, visited) in self.visited.iter().enumerate() {
+            let Some(visited) = visited else { continue };
+            let op = &code.ops[at];
+            let stack = visited.stack.iter().enumerate().filter_map(|(slot, register)| {
+                let value = value_of(register, names);
+                let known = !matches!(value, Value::Unknown | Value::Uninit);
+                known.then(|| (-8 * (slot as i16 + 1), value))
+            });
+            let live_after = code
+                .successors(at as Position)
+                .filter_map(|next| code.ops.get(next as usize))
+                .fold(RegSet::EMPTY, |live, next| live.union(next.live));
+            let live_after = if op.node.insn == Insn::Exit { RegSet::of(&[Reg::R0]) } else { live_after };
+            facts.set(
+                op.node.id,
+                InsnFacts {
+                    registers: std::array::from_fn(|reg| value_of(&visited.registers[reg], names)),
+                    stack: stack.collect(),
+                    packet_bytes: visited.packet_bytes,
+                    live_after,
+                    stack_live_after: live[at],
+                },
+            );
+        }
+        facts
+    }
+
+    /// Bytes of the own frame that may be read after each instruction: backward, to a fixpoint.
+    fn stack_liveness(&self, code: &Code<'_>) -> Vec<StackSet> {
+        let count = code.ops.len();
+        let mut before = vec![StackSet::EMPTY; count];
+        let mut after = vec![StackSet::EMPTY; count];
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for at in (0..count).rev() {
+                let out = code.successors(at as Position).fold(StackSet::EMPTY, |set, next| {
+                    before.get(next as usize).map_or(set, |live| set.union(live))
+                });
+                let mut live = out;
+                if let Written::Always { lowest, bytes } = self.writes[at] {
+                    live.remove(lowest, bytes);
+                }
+                live = live.union(&self.reads[at]);
+                if out != after[at] || live != before[at] {
+                    (after[at], before[at]) = (out, live);
+                    changed = true;
+                }
+            }
+        }
+        after
+    }
+}
+
+/// Stack pointers say how many frames up they point instead of which frame.
+fn relative(register: &Register, depth: usize) -> Register {
+    if register.kind != Kind::Stack {
+        return *register;
+    }
+    Register { object: (depth as u32).saturating_sub(register.object), ..*register }
+}
+
+/// A slot as one value, where it is one.
+fn slot_value(slot: &Slot) -> Register {
+    if slot.spilled_bytes() == 8 {
+        return slot.register;
+    }
+    if slot.bytes.iter().all(|byte| *byte == Byte::Zero) {
+        return Register::constant(0);
+    }
+    Register { kind: Kind::Mixed, ..Register::UNINIT }
+}
+
+fn join(known: &mut Register, now: &Register, depth: usize) {
+    if known.kind == Kind::Uninit {
+        return;
+    }
+    if known.kind == Kind::Scalar && now.kind == Kind::Scalar {
+        if !known.scalar.includes(&now.scalar) {
+            known.scalar = known.scalar.join(&now.scalar);
+        }
+        return;
+    }
+    let now = &relative(now, depth);
+    if now.kind == Kind::Uninit {
+        *known = Register::UNINIT;
+        return;
+    }
+    if known.kind == Kind::Mixed {
+        return;
+    }
+    let alike = known.kind == now.kind && known.object == now.object && known.inner == now.inner;
+    if alike {
+        known.nullable |= now.nullable;
+        known.relocated |= now.relocated;
+        known.read_only |= now.read_only;
+        if known.offset != now.offset {
+            known.scalar = total_offset(known).join(&total_offset(now));
+            known.offset = 0;
+        } else if !known.scalar.includes(&now.scalar) {
+            known.scalar = known.scalar.join(&now.scalar);
+        }
+    } else if known.is_zero() && now.is_pointer() {
+        *known = Register { nullable: true, ..*now };
+    } else if now.is_zero() && known.is_pointer() {
+        known.nullable = true;
+    } else {
+        *known = Register { kind: Kind::Mixed, ..Register::UNINIT };
+    }
+}
+
+fn total_offset(register: &Register) -> Scalar {
+    let fixed = Scalar::constant(i64::from(register.offset) as u64);
+    apply(kiln_isa::AluOp::Add, kiln_isa::Width::W64, &register.scalar, &fixed)
+}
+
+fn value_of(register: &Register, names: &[&'static str]) -> Value {
+    let region = match register.kind {
+        Kind::Uninit => return Value::Uninit,
+        Kind::Mixed => return Value::Unknown,
+        Kind::Scalar => return Value::Scalar(register.scalar),
+        _ if register.relocated => return Value::Unknown,
+        Kind::Context => Region::Context,
+        Kind::Stack => Region::Stack { up: register.object },
+        Kind::Map if !register.inner => Region::Map(MapId(register.object)),
+        Kind::MapValue if !register.inner => Region::MapValue(MapId(register.object)),
+        Kind::Packet => Region::Packet,
+        Kind::PacketMeta => Region::PacketMeta,
+        Kind::PacketEnd => Region::PacketEnd,
+        Kind::BtfId => Region::Other(format!("ptr_{}", names.get(register.object as usize).unwrap_or(&""))),
+        kind => Region::Other(kind.name().to_owned()),
+    };
+    Value::Pointer(Pointer { region, offset: total_offset(register), nullable: register.nullable })
+}

@@ -1,0 +1,170 @@
+//! Taking back facts that pruned paths make untrue.
+//!
+//! ```text
+//!   12: prune point; explored with r6 = 5, a path with r6 = 9 ended here       doubt at 12: r6
+//!   13: r7 = r6                                                               doubt at 14: r6 r7
+//!   14: r6 = 0                                                                doubt at 15: r7
+//! ```
+//!
+//! Doubt spreads forward through copies, arithmetic and the stack, and ends where a register or slot is overwritten
+//! by something not in doubt. Branches need no care: what decided one was precise, so not in doubt, and a branch that
+//! may go both ways was explored both ways. A number in doubt is any number; whatever else is in doubt is unreadable.
+
+use kiln_isa::{CallTarget, Insn, Reg, Source};
+
+use super::record::{Doubt, Recorder, Written};
+use crate::code::{Code, Position};
+use crate::domain::Scalar;
+use crate::state::{Kind, Register};
+
+const CALLER_SAVED: u16 = 0x3f;
+const ARGUMENTS: u16 = 0x3e;
+const CALLEE_SAVED: u16 = 0x3c0;
+
+pub(super) fn repair(recorder: &mut Recorder, code: &Code<'_>) {
+    if recorder.doubts.is_empty() {
+        return;
+    }
+    let mut doubts = vec![Doubt::default(); code.ops.len()];
+    let mut pending: Vec<Position> = Vec::new();
+    for (at, doubt) in &recorder.doubts {
+        doubts[*at as usize] = *doubt;
+        pending.push(*at);
+    }
+    while let Some(at) = pending.pop() {
+        let doubt = doubts[at as usize];
+        for (next, after) in spread(recorder, code, at, doubt) {
+            let Some(known) = doubts.get_mut(next as usize) else { continue };
+            let joined = known.union(after);
+            if joined != *known {
+                *known = joined;
+                pending.push(next);
+            }
+        }
+    }
+    for (at, doubt) in doubts.iter().enumerate().filter(|(_, doubt)| !doubt.is_none()) {
+        let Some(visited) = &mut recorder.visited[at] else { continue };
+        for (bit, register) in visited.registers.iter_mut().enumerate() {
+            if doubt.registers >> bit & 1 != 0 {
+                take_back(register);
+            }
+        }
+        for (bit, register) in visited.stack.iter_mut().enumerate() {
+            if doubt.slots >> bit & 1 != 0 {
+                take_back(register);
+            }
+        }
+        if doubt.packet {
+            visited.packet_bytes = 0;
+        }
+    }
+}
+
+fn take_back(register: &mut Register) {
+    if register.kind == Kind::Scalar {
+        // It may also be unreadable or a pointer, where nothing reads it any more.
+        *register = Register { kind: Kind::Mixed, scalar: Scalar::UNKNOWN, ..Register::UNINIT };
+    } else if register.kind != Kind::Mixed {
+        *register = Register::UNINIT;
+    }
+}
+
+/// Doubt after an instruction, at each place control may go.
+fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> Vec<(Position, Doubt)> {
+    let op = code.op(at);
+    let bit = |reg: Reg| 1_u16 << reg.index();
+    let in_doubt = |reg: Reg| doubt.registers & bit(reg) != 0;
+    let mut after = doubt;
+    let mut set = |after: &mut Doubt, reg: Reg, doubtful: bool| {
+        after.registers = after.registers & !bit(reg) | if doubtful { bit(reg) } else { 0 };
+    };
+    match op.node.insn {
+        Insn::Load { dst, .. } | Insn::LoadAcquire { dst, .. } => {
+            let own = recorder.reads[at as usize].iter().any(|byte| doubt.slots >> ((-1 - byte) / 8) & 1 != 0);
+            set(&mut after, dst, own || doubt.outer);
+        }
+        Insn::Store { .. } | Insn::StoreRelease { .. } | Insn::Atomic { .. } => {
+            let source = match op.node.insn {
+                Insn::Store { src: Source::Reg(src), .. } => in_doubt(src),
+                Insn::Store { .. } => false,
+                Insn::StoreRelease { src, .. } => in_doubt(src),
+                _ => false,
+            };
+            match recorder.writes[at as usize] {
+                Written::Nothing => {}
+                Written::Always { lowest, bytes } => {
+                    let slot = 1_u64 << ((-1 - lowest) / 8);
+                    if source {
+                        after.slots |= slot;
+                    } else if bytes == 8 {
+                        after.slots &= !slot;
+                    }
+                }
+                Written::Perhaps if source => {
+                    after.slots = u64::MAX;
+                    after.outer = true;
+                }
+                Written::Perhaps => {}
+            }
+            if let Some(written) = op.node.insn.written() {
+                set(&mut after, written, false);
+            }
+        }
+        Insn::Call(CallTarget::Subprogram(_)) => {
+            let mut inside = Doubt { slots: 0, ..doubt };
+            inside.registers &= ARGUMENTS;
+            inside.outer |= doubt.slots != 0;
+            after.registers &= CALLEE_SAVED;
+            // What the callee gives back or stores through pointers may be made of what is in doubt.
+            if inside.registers != 0 || inside.outer {
+                after.registers |= 1;
+                if recorder.writes[at as usize] != Written::Nothing || op_may_store(code, op.callee) {
+                    after.slots = u64::MAX;
+                    after.outer = true;
+                }
+            }
+            let start = op.callee.map(|callee| code.functions[callee].start);
+            let inner = start.map(|start| (start, inside));
+            return std::iter::once((at + 1, after)).chain(inner).collect();
+        }
+        Insn::Call(_) | Insn::LoadPacket { .. } => {
+            after.registers &= !CALLER_SAVED;
+            if op.helper.is_some_and(|helper| helper.changes_packet_data) {
+                after.packet = false;
+            }
+            if let Some(callback) = op.helper.filter(|helper| crate::code::runs_callback(helper)) {
+                let _ = callback;
+                // Callbacks: whatever is in doubt outside is in doubt inside, and the other way round.
+                let inside = Doubt { registers: CALLER_SAVED, slots: 0, outer: true, packet: doubt.packet };
+                after.slots = u64::MAX;
+                after.outer = true;
+                let starts = code.functions.iter().skip(1).map(|routine| (routine.start, inside));
+                return std::iter::once((at + 1, after)).chain(starts).collect();
+            }
+        }
+        Insn::Exit => {
+            // A function's result in doubt is in doubt after each of its calls.
+            let function = op.function;
+            let result = Doubt { registers: doubt.registers & 1, ..Doubt::default() };
+            if result.is_none() {
+                return Vec::new();
+            }
+            let calls = code.ops.iter().enumerate().filter(|(_, other)| {
+                other.callee == Some(function) && matches!(other.node.insn, Insn::Call(_))
+            });
+            return calls.map(|(site, _)| (site as Position + 1, result)).collect();
+        }
+        insn => {
+            if let Some(dst) = insn.written() {
+                let sources = insn.read().iter().any(in_doubt);
+                set(&mut after, dst, sources);
+            }
+        }
+    }
+    code.successors(at).map(|next| (next, after)).collect()
+}
+
+/// Whether a callee may store through pointers it was given.
+fn op_may_store(_code: &Code<'_>, callee: Option<usize>) -> bool {
+    callee.is_some()
+}

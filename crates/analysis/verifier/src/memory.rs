@@ -1,0 +1,644 @@
+//! Loads, stores and atomics: what each kind of pointer allows, and what a load gives.
+
+use kiln_isa::{Address, AtomicOp, PacketMode, Reg, Size, Source};
+use kiln_platform::limits::MAX_STACK_BYTES;
+use kiln_platform::{FieldValue, FLOW_KEYS, MapType, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET};
+use kiln_program::MapContents;
+
+use crate::domain::Scalar;
+use crate::error::{Step, reject, unsupported};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::state::stack::slot_of;
+use crate::state::{Byte, Kind, Register, Slot};
+
+/// What an access does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Read,
+    Write,
+}
+
+impl Explorer<'_> {
+    pub(crate) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) -> Step<()> {
+        let base = self.read(address.base)?;
+        let mut value = self.load_from(address.base, base, i64::from(address.offset), size)?;
+        let relocated = base.relocated || self.relocated();
+        if relocated && !value.is_pointer() {
+            value = Register::scalar(Scalar::of_width(size.bits()));
+        }
+        if value.kind == Kind::Scalar && size != Size::B8 {
+            value = narrowed(value, size);
+            if signed {
+                let scalar = crate::alu::sign_extended(&value.scalar, size, kiln_isa::Width::W64);
+                value = Register { origin: value.origin, ..Register::scalar(scalar) };
+            }
+        }
+        self.write(dst, value)
+    }
+
+    fn load_from(&mut self, reg: Reg, base: Register, offset: i64, size: Size) -> Step<Register> {
+        let bytes = size.bytes();
+        self.check_usable(reg, &base)?;
+        let unknown = Register::scalar(Scalar::of_width(size.bits()));
+        match base.kind {
+            Kind::Context => self.load_context(reg, &base, offset, size),
+            Kind::Stack => self.load_stack(reg, &base, offset, bytes),
+            Kind::MapValue => {
+                self.check_map_value(reg, &base, offset, bytes, Use::Read)?;
+                Ok(self.frozen_value(&base, offset, bytes).unwrap_or(unknown))
+            }
+            _ => {
+                self.check_memory(reg, &base, offset, u64::from(bytes), Use::Read)?;
+                Ok(unknown)
+            }
+        }
+    }
+
+    /// The pointer is one, and not null.
+    fn check_usable(&self, reg: Reg, base: &Register) -> Step<()> {
+        let number = reg.number();
+        if !base.is_pointer() {
+            return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
+        }
+        if base.nullable {
+            return reject(
+                Reason::PossiblyNull,
+                format!("r{number} ({}) may be null here: it was not compared with 0 on this path", base.kind.name()),
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn store(&mut self, size: Size, address: Address, src: Source) -> Step<()> {
+        let value = self.operand(src)?;
+        let base = self.read(address.base)?;
+        self.store_to(address.base, base, i64::from(address.offset), size, value, src)
+    }
+
+    fn store_to(
+        &mut self,
+        reg: Reg,
+        base: Register,
+        offset: i64,
+        size: Size,
+        value: Register,
+        src: Source,
+    ) -> Step<()> {
+        self.check_usable(reg, &base)?;
+        match base.kind {
+            Kind::Stack => self.store_stack(reg, &base, offset, size.bytes(), value, src),
+            Kind::Context => self.store_context(reg, &base, offset, size),
+            Kind::MapValue => self.check_map_value(reg, &base, offset, size.bytes(), Use::Write),
+            _ => self.check_memory(reg, &base, offset, u64::from(size.bytes()), Use::Write),
+        }
+    }
+
+    pub(crate) fn atomic(&mut self, op: AtomicOp, fetch: bool, size: Size, address: Address, src: Reg) -> Step<()> {
+        if !matches!(size, Size::B4 | Size::B8) {
+            return reject(Reason::BadInstruction, "atomic operations are on 4 or 8 bytes");
+        }
+        self.read(src)?;
+        let expected = match op {
+            AtomicOp::CompareExchange => Some(self.read(Reg::R0)?),
+            _ => None,
+        };
+        let base = self.read(address.base)?;
+        let offset = i64::from(address.offset);
+        if self.state.register(src).is_pointer() || expected.is_some_and(|register| register.is_pointer()) {
+            return unsupported("atomic operations with a pointer as operand");
+        }
+        if matches!(
+            base.kind,
+            Kind::Context
+                | Kind::Packet
+                | Kind::PacketMeta
+                | Kind::FlowKeys
+                | Kind::Socket
+                | Kind::SockCommon
+                | Kind::TcpSock
+                | Kind::XdpSock
+        ) {
+            return reject(
+                Reason::BadInstruction,
+                format!("atomic operation on r{} ({})", address.base.number(), base.kind.name()),
+            );
+        }
+        if let Some(at) = base.fixed_offset()
+            && (at + offset) % i64::from(size.bytes()) != 0
+        {
+            return reject(Reason::Misaligned, "atomic operation on a misaligned address");
+        }
+        self.load_from(address.base, base, offset, size)?;
+        let unknown = Register::scalar(Scalar::of_width(size.bits()));
+        self.store_to(address.base, base, offset, size, Register::UNKNOWN, Source::Reg(src))?;
+        match op {
+            AtomicOp::CompareExchange => self.write(Reg::R0, unknown),
+            _ if fetch => self.write(src, unknown),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn load_packet(&mut self, mode: PacketMode, size: Size) -> Step<()> {
+        if !self.program_type.allows_legacy_packet_loads() {
+            return reject(Reason::BadInstruction, "LD_ABS and LD_IND are not allowed in this program type");
+        }
+        if self.state.frames.len() > 1 {
+            return unsupported("LD_ABS and LD_IND in a function called by the program");
+        }
+        if !self.state.references.is_empty() {
+            return reject(Reason::UnreleasedReference, "LD_ABS may end the program while a reference is held");
+        }
+        if self.state.lock.is_some() {
+            return reject(Reason::LockDiscipline, "LD_ABS may end the program while a lock is held");
+        }
+        let context = self.read(Reg::R6)?;
+        if context.kind != Kind::Context || context.fixed_offset() != Some(0) {
+            return reject(Reason::ArgumentType, "r6 must hold the context for LD_ABS and LD_IND");
+        }
+        if let PacketMode::Indirect(reg) = mode {
+            self.read(reg)?;
+        }
+        for reg in Reg::all().take(6) {
+            self.state.set(reg, Register::UNINIT);
+        }
+        self.write(Reg::R0, Register::scalar(Scalar::of_width(size.bits())))
+    }
+
+    // --- context ---
+
+    fn context_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<i64> {
+        match base.fixed_offset() {
+            Some(fixed) => Ok(fixed + offset),
+            None => reject(
+                Reason::ContextAccess,
+                format!("r{}: the context is accessed at an offset that is not constant", reg.number()),
+            ),
+        }
+    }
+
+    fn load_context(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<Register> {
+        let at = self.context_offset(reg, base, offset)?;
+        let layout = self.program_type.context();
+        let access = match layout.access_at(self.code.program.attach_type, at, size.bytes(), false) {
+            Ok(access) => access,
+            Err(error) => {
+                return reject(
+                    Reason::ContextAccess,
+                    format!("load of {} bytes at {}+{at}: {error}", size.bytes(), layout.struct_name),
+                );
+            }
+        };
+        let or_null = |this: &mut Self, kind| Register::pointer(kind, 0).or_null(this.fresh_id());
+        Ok(match access.value() {
+            FieldValue::Scalar => Register::scalar(Scalar::of_width(size.bits())),
+            FieldValue::PacketPointer => Register::pointer(Kind::Packet, 0),
+            FieldValue::PacketEnd => Register::pointer(Kind::PacketEnd, 0),
+            FieldValue::PacketMeta => Register::pointer(Kind::PacketMeta, 0),
+            FieldValue::Socket => Register::pointer(Kind::Socket, 0),
+            FieldValue::SocketOrNull => or_null(self, Kind::Socket),
+            FieldValue::SockCommonOrNull => or_null(self, Kind::SockCommon),
+            FieldValue::FlowKeys => Register::pointer(Kind::FlowKeys, 0),
+            FieldValue::TracepointBuffer => Register::pointer(Kind::TracepointBuffer, 0),
+            FieldValue::BtfId(name) => Register::pointer(Kind::BtfId, self.type_index(name)),
+            FieldValue::TracedArgument => return unsupported("arguments typed by the kernel's BTF"),
+        })
+    }
+
+    fn store_context(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<()> {
+        let at = self.context_offset(reg, base, offset)?;
+        let layout = self.program_type.context();
+        match layout.access_at(self.code.program.attach_type, at, size.bytes(), true) {
+            Ok(_) => Ok(()),
+            Err(error) => reject(
+                Reason::ContextAccess,
+                format!("store of {} bytes to {}+{at}: {error}", size.bytes(), layout.struct_name),
+            ),
+        }
+    }
+
+    // --- map values ---
+
+    pub(crate) fn check_map_value(&self, reg: Reg, base: &Register, offset: i64, bytes: u32, how: Use) -> Step<()> {
+        self.check_map_range(reg, base, offset, u64::from(bytes), how)?;
+        self.check_special_fields(base, offset, u64::from(bytes))
+    }
+
+    pub(crate) fn check_map_range(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
+        let Some(map) = self.map_of(base) else { return unsupported("a value of an unknown map") };
+        let read_only_to_programs = map.flags & 0x80 != 0;
+        if how == Use::Write && (base.read_only || read_only_to_programs) {
+            return reject(
+                Reason::ReadOnlyMemory,
+                format!("r{}: the value of map {} is read-only", reg.number(), map.name),
+            );
+        }
+        if how == Use::Read && map.flags & 0x100 != 0 {
+            return reject(Reason::ReadOnlyMemory, format!("map {} is write-only for programs", map.name));
+        }
+        let size = match &map.contents {
+            MapContents::Kconfig(size) => u64::from(*size),
+            _ => u64::from(map.value_size),
+        };
+        self.check_range(reg, base, offset, bytes, size, Reason::MapValueBounds)
+    }
+
+    /// An access of `bytes` at base + offset stays within `size` bytes.
+    pub(crate) fn check_range(
+        &self,
+        reg: Reg,
+        base: &Register,
+        offset: i64,
+        bytes: u64,
+        size: u64,
+        reason: Reason,
+    ) -> Step<()> {
+        let fixed = i64::from(base.offset) + offset;
+        let (lowest, highest) = (base.scalar.smin, base.scalar.umax);
+        let start = i128::from(lowest) + i128::from(fixed);
+        let end = i128::from(highest) + i128::from(fixed) + i128::from(bytes);
+        if start < 0 {
+            return reject(
+                reason,
+                format!(
+                    "r{} ({}): the access may begin {} bytes before the memory",
+                    reg.number(),
+                    base.kind.name(),
+                    -start
+                ),
+            );
+        }
+        if end > i128::from(size) {
+            return reject(
+                reason,
+                format!(
+                    "r{} ({}): the access may end at byte {end} of {size}",
+                    reg.number(),
+                    base.kind.name()
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// The bytes of a frozen read-only map at a constant offset.
+    fn frozen_value(&self, base: &Register, offset: i64, bytes: u32) -> Option<Register> {
+        if self.any_load() || base.inner {
+            return None;
+        }
+        let MapContents::ReadOnly(data) = &self.map_of(base)?.contents else { return None };
+        let start = usize::try_from(base.fixed_offset()? + offset).ok()?;
+        let data = data.get(start..start + bytes as usize)?;
+        let value = data.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+        Some(Register::constant(value))
+    }
+
+    // --- everything but context, stack and map values ---
+
+    pub(crate) fn check_memory(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
+        let name = base.kind.name();
+        let number = reg.number();
+        let object = |layout: &ObjectLayout| -> Step<()> {
+            let Some(fixed) = base.fixed_offset() else {
+                return reject(Reason::ContextAccess, format!("r{number} ({name}): the offset is not constant"));
+            };
+            match layout.access(fixed + offset, bytes as u32, how == Use::Write) {
+                Ok(_) => Ok(()),
+                Err(error) => reject(
+                    Reason::ContextAccess,
+                    format!("{bytes} bytes at {}+{}: {error}", layout.struct_name, fixed + offset),
+                ),
+            }
+        };
+        match base.kind {
+            Kind::Packet | Kind::PacketMeta => self.check_packet(reg, base, offset, bytes, how),
+            Kind::Memory | Kind::RingBuffer => {
+                if how == Use::Write && base.read_only {
+                    return reject(Reason::ReadOnlyMemory, format!("r{number}: this memory is read-only"));
+                }
+                self.check_range(reg, base, offset, bytes, u64::from(base.object), Reason::MemoryBounds)
+            }
+            Kind::MapKey => {
+                if how == Use::Write {
+                    return reject(Reason::ReadOnlyMemory, format!("r{number}: a map key is read-only"));
+                }
+                let size = self.map_of(base).map_or(0, |map| u64::from(map.key_size));
+                self.check_range(reg, base, offset, bytes, size, Reason::MemoryBounds)
+            }
+            Kind::Socket => object(&SOCKET),
+            Kind::SockCommon => object(&SOCK_COMMON),
+            Kind::TcpSock => object(&TCP_SOCKET),
+            Kind::FlowKeys => object(&FLOW_KEYS),
+            Kind::XdpSock => {
+                if how == Use::Read && bytes == 4 && base.fixed_offset().map(|fixed| fixed + offset) == Some(0) {
+                    return Ok(());
+                }
+                reject(Reason::ContextAccess, "an xdp_sock has one field, queue_id")
+            }
+            Kind::TracepointBuffer => {
+                let Some(fixed) = base.fixed_offset() else {
+                    return reject(Reason::MemoryBounds, format!("r{number} ({name}): the offset is not constant"));
+                };
+                if fixed + offset < 0 {
+                    return reject(Reason::MemoryBounds, format!("r{number} ({name}): before the buffer"));
+                }
+                Ok(())
+            }
+            Kind::PacketEnd | Kind::Map | Kind::Function => {
+                reject(Reason::NotAPointer, format!("r{number} ({name}) does not point to memory"))
+            }
+            Kind::BtfId => unsupported("access to kernel structures typed by BTF"),
+            Kind::KernelAddress => unsupported("access to kernel symbols"),
+            _ => reject(Reason::NotAPointer, format!("r{number} ({name}) cannot be accessed this way")),
+        }
+    }
+
+    fn check_packet(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
+        let number = reg.number();
+        if how == Use::Write && self.program_type.packet_access() != PacketAccess::ReadWrite {
+            return reject(Reason::ReadOnlyMemory, "programs of this type may not write to the packet");
+        }
+        let fixed = i64::from(base.offset) + offset;
+        if base.scalar.smin < 0 {
+            return reject(
+                Reason::PacketBounds,
+                format!("r{number} ({}): the variable part of the offset may be negative", base.kind.name()),
+            );
+        }
+        if fixed < 0 || fixed as u64 + bytes > u64::from(base.range) {
+            return reject(
+                Reason::PacketBounds,
+                format!(
+                    "r{number} ({}): bytes {fixed} to {} are accessed, {} are known to be there",
+                    base.kind.name(),
+                    fixed + bytes as i64 - 1,
+                    base.range
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    // --- stack ---
+
+    /// The lowest and highest offsets (from the frame pointer) at which an access of `bytes` may begin.
+    pub(crate) fn stack_range(&self, reg: Reg, base: &Register, offset: i64, bytes: u64) -> Step<(i32, i32)> {
+        let fixed = i64::from(base.offset) + offset;
+        let lowest = base.scalar.smin.saturating_add(fixed);
+        let highest = base.scalar.smax.saturating_add(fixed);
+        let size = i64::from(MAX_STACK_BYTES);
+        if lowest < -size || highest.saturating_add(bytes as i64) > 0 || highest >= 0 && bytes > 0 {
+            return reject(
+                Reason::StackBounds,
+                format!("r{}: {bytes} bytes at r10{lowest:+} to r10{highest:+}, outside of the frame", reg.number()),
+            );
+        }
+        Ok((lowest as i32, highest as i32))
+    }
+
+    /// Remembers how deep a frame's stack is used.
+    pub(crate) fn use_stack(&mut self, frame: usize, lowest: i32) -> Step<()> {
+        let function = self.state.frames[frame].function;
+        let depth = (-lowest) as u32;
+        if depth > self.stack_bytes[function] {
+            self.stack_bytes[function] = depth;
+        }
+        Ok(())
+    }
+
+    fn load_stack(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
+        let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
+        let frame = base.object as usize;
+        if lowest != highest {
+            self.read_stack_bytes(frame, lowest, highest + bytes as i32 - lowest, false)?;
+            return Ok(Register::scalar(Scalar::of_width(8 * bytes)));
+        }
+        if lowest % bytes as i32 != 0 {
+            return reject(Reason::Misaligned, format!("{bytes} bytes at r10{lowest:+}: not aligned"));
+        }
+        self.use_stack(frame, lowest)?;
+        self.note_read(frame, lowest, bytes);
+        let (index, within) = slot_of(lowest);
+        let slot = *self.state.frames[frame].stack.slot(index);
+        if slot.bytes[within] == Byte::Spill {
+            let held = slot.spilled_bytes();
+            let register = slot.register;
+            if within == 0 && (bytes <= held || register.kind == Kind::Scalar && bytes <= held) {
+                if bytes == 8 && held == 8 {
+                    return Ok(self.filled(frame, index, register));
+                }
+                if register.is_pointer() {
+                    return reject(Reason::NotAPointer, "part of a spilled pointer is read");
+                }
+                return Ok(narrowed(self.filled(frame, index, register), Size::from_bytes(bytes).unwrap_or(Size::B8)));
+            }
+            if register.is_pointer() {
+                return reject(Reason::NotAPointer, "part of a spilled pointer is read");
+            }
+        }
+        let read = &slot.bytes[within..within + bytes as usize];
+        if read.contains(&Byte::Invalid) && !self.uninitialized_stack_allowed() {
+            return reject(Reason::UninitializedStack, format!("{bytes} bytes at r10{lowest:+} were never written"));
+        }
+        if read.iter().all(|byte| *byte == Byte::Zero) {
+            return Ok(Register::constant(0));
+        }
+        Ok(Register::scalar(Scalar::of_width(8 * bytes)))
+    }
+
+    /// A register read back; the slot and the register are copies of each other.
+    fn filled(&mut self, frame: usize, index: usize, mut register: Register) -> Register {
+        if register.kind == Kind::Scalar && register.id == 0 && register.scalar.as_constant().is_none() {
+            register.id = self.fresh_id();
+            self.state.frames[frame].stack.slot_mut(index).register.id = register.id;
+        }
+        register
+    }
+
+    fn store_stack(
+        &mut self,
+        reg: Reg,
+        base: &Register,
+        offset: i64,
+        bytes: u32,
+        value: Register,
+        src: Source,
+    ) -> Step<()> {
+        let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
+        let frame = base.object as usize;
+        self.use_stack(frame, lowest)?;
+        if lowest != highest {
+            return self.store_somewhere(frame, lowest, highest + bytes as i32 - lowest, &value);
+        }
+        if lowest % bytes as i32 != 0 {
+            return reject(Reason::Misaligned, format!("{bytes} bytes at r10{lowest:+}: not aligned"));
+        }
+        self.note_write(frame, lowest, bytes);
+        let (index, within) = slot_of(lowest);
+        if value.is_pointer() {
+            if bytes != 8 {
+                return reject(Reason::NotAPointer, "part of a pointer is stored to the stack");
+            }
+            if frame + 1 != self.state.frames.len() && value.kind == Kind::Stack {
+                return reject(Reason::NotAPointer, "a stack pointer is stored in the caller's frame");
+            }
+        } else if let (0, Source::Reg(src), Some(_)) = (within, src, Size::from_bytes(bytes)) {
+            // Register and slot become copies of each other where all of it is stored.
+            let linked = if bytes == 8 || value.scalar.umax >> (8 * bytes) == 0 && bytes < 8 {
+                if *self.state.register(src) == value { self.linked(src, value) } else { value }
+            } else {
+                value
+            };
+            return self.spill(frame, index, bytes, linked);
+        } else if within != 0 {
+            return self.store_bytes(frame, index, within, bytes, &value);
+        }
+        self.spill(frame, index, bytes, value)
+    }
+
+    /// The register takes the slot's lowest bytes.
+    fn spill(&mut self, frame: usize, index: usize, bytes: u32, value: Register) -> Step<()> {
+        let value = match Size::from_bytes(bytes) {
+            Some(size) if bytes < 8 => narrowed(value, size),
+            _ => value,
+        };
+        let frame = &mut self.state.frames[frame];
+        let slot = frame.stack.slot_mut(index);
+        slot.scrub();
+        slot.bytes[..bytes as usize].fill(Byte::Spill);
+        slot.register = value;
+        if bytes == 8 {
+            frame.written |= 1 << index;
+        }
+        Ok(())
+    }
+
+    fn store_bytes(&mut self, frame: usize, index: usize, within: usize, bytes: u32, value: &Register) -> Step<()> {
+        let zero = value.is_zero();
+        if zero {
+            self.mark_precise(value);
+        }
+        let slot = self.state.frames[frame].stack.slot_mut(index);
+        if slot.bytes[0] == Byte::Spill && (within as u32) < slot.spilled_bytes() {
+            slot.scrub();
+        }
+        slot.bytes[within..within + bytes as usize].fill(if zero { Byte::Zero } else { Byte::Misc });
+        Ok(())
+    }
+
+    /// A store somewhere in a range of bytes.
+    fn store_somewhere(&mut self, frame: usize, lowest: i32, length: i32, value: &Register) -> Step<()> {
+        if value.is_pointer() {
+            return unsupported("a pointer stored at a variable stack offset");
+        }
+        let zero = value.is_zero();
+        if zero {
+            self.mark_precise(value);
+        }
+        self.note_vague_write(frame);
+        for at in lowest..lowest + length {
+            let (index, within) = slot_of(at);
+            let slot = self.state.frames[frame].stack.slot_mut(index);
+            slot.scrub();
+            if !(zero && slot.bytes[within] == Byte::Zero) {
+                slot.bytes[within] = Byte::Misc;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes read by something that does not care what they are; `clobbers` when it may write them too.
+    pub(crate) fn read_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, clobbers: bool) -> Step<()> {
+        self.use_stack(frame, lowest)?;
+        self.note_read(frame, lowest, length as u32);
+        for at in lowest..lowest + length {
+            let (index, within) = slot_of(at);
+            let byte = self.state.frames[frame].stack.slot(index).bytes[within];
+            if byte == Byte::Invalid && !self.uninitialized_stack_allowed() {
+                return reject(Reason::UninitializedStack, format!("the byte at r10{at:+} was never written"));
+            }
+            if clobbers {
+                let slot = self.state.frames[frame].stack.slot_mut(index);
+                slot.scrub();
+                slot.bytes[within] = Byte::Misc;
+            }
+        }
+        if clobbers {
+            self.note_vague_write(frame);
+        }
+        Ok(())
+    }
+
+    /// Bytes that a helper fills.
+    pub(crate) fn fill_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32) -> Step<()> {
+        self.use_stack(frame, lowest)?;
+        self.note_write(frame, lowest, length as u32);
+        for at in lowest..lowest + length {
+            let (index, within) = slot_of(at);
+            let slot: &mut Slot = self.state.frames[frame].stack.slot_mut(index);
+            slot.scrub();
+            slot.bytes[within] = Byte::Misc;
+            if at & 7 == 0 && at + 8 <= lowest + length {
+                self.state.frames[frame].written |= 1 << index;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn uninitialized_stack_allowed(&self) -> bool {
+        !self.options.unprivileged
+    }
+
+    fn note_read(&mut self, frame: usize, lowest: i32, bytes: u32) {
+        let (last, _) = slot_of(lowest);
+        let (first, _) = slot_of(lowest + bytes.max(1) as i32 - 1);
+        let mut mask = 0_u64;
+        for index in first..=last {
+            mask |= 1 << index;
+        }
+        let Some(of) = self.state.frames.get(frame) else { return };
+        self.kept.note_read(of.record, of.written, mask);
+        let at = self.site_in(frame);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.read(at, lowest, bytes);
+        }
+    }
+
+    fn note_write(&mut self, frame: usize, lowest: i32, bytes: u32) {
+        let own = frame + 1 == self.state.frames.len();
+        let at = self.site_in(frame);
+        if let Some(recorder) = &mut self.recorder {
+            if own { recorder.write(at, lowest, bytes) } else { recorder.vague_write(at) }
+        }
+    }
+
+    fn note_vague_write(&mut self, frame: usize) {
+        let at = self.site_in(frame);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.vague_write(at);
+        }
+    }
+
+    /// The instruction of that frame which is being carried out: its call, when it is not the top one.
+    fn site_in(&self, frame: usize) -> u32 {
+        self.state.frames.get(frame + 1).map_or(self.at, |callee| callee.call_site)
+    }
+
+    /// Whether any map type's value may hold fields that only helpers touch.
+    pub(crate) fn is_local_storage(&self, map_type: MapType) -> bool {
+        matches!(
+            map_type,
+            MapType::SkStorage | MapType::InodeStorage | MapType::TaskStorage | MapType::CgrpStorage
+        )
+    }
+}
+
+/// The lowest bytes of a number, zero-extended.
+pub(crate) fn narrowed(register: Register, size: Size) -> Register {
+    if register.kind != Kind::Scalar || size == Size::B8 || register.scalar.umax >> size.bits() == 0 {
+        return register;
+    }
+    use kiln_isa::semantics::BitVec;
+    let low = crate::domain::Abstract::wide(register.scalar).truncate(size.bits()).zero_extend(64);
+    Register { origin: register.origin, ..Register::scalar(*low.scalar()) }
+}

@@ -1,0 +1,71 @@
+//! Which numbers matter: what the kernel calls precision.
+//!
+//! Two states that differ only in a number that no later decision depends on are the same state. Whether a decision
+//! depends on it is known only afterwards, so each number carries its *origin*, a node of a graph:
+//!
+//! ```text
+//!   kept state A:  r1 <- cell 1                    cells are made when a state is kept
+//!     r2 = r1; r2 += r3        r2's origin: join(cell 1, cell 2)
+//!   kept state B:  r2 <- cell 4, which stands on join(cell 1, cell 2)
+//!     r5 += r2                 r5 is a pointer: r2 must be precise: mark(cell 4)
+//! ```
+//!
+//! Marking walks down to everything the number was made of and stops at what is marked already, so all marking
+//! together costs no more than the graph is large. The kernel finds the same by walking its history backwards.
+
+/// A node; 0 is a number made of nothing that a kept state holds.
+pub(crate) type Origin = u32;
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    parents: [Origin; 2],
+    precise: bool,
+}
+
+/// The graph of origins.
+#[derive(Debug)]
+pub(crate) struct Origins {
+    nodes: Vec<Node>,
+    pending: Vec<Origin>,
+}
+
+impl Origins {
+    pub(crate) fn new() -> Origins {
+        Origins { nodes: vec![Node { parents: [0, 0], precise: true }], pending: Vec::new() }
+    }
+
+    fn add(&mut self, parents: [Origin; 2]) -> Origin {
+        self.nodes.push(Node { parents, precise: false });
+        (self.nodes.len() - 1) as Origin
+    }
+
+    /// A number of a state being kept.
+    pub(crate) fn cell(&mut self, from: Origin) -> Origin {
+        self.add([from, 0])
+    }
+
+    /// A number made of two.
+    pub(crate) fn join(&mut self, first: Origin, second: Origin) -> Origin {
+        match (first, second) {
+            (0, other) | (other, 0) => other,
+            (first, second) if first == second => first,
+            (first, second) => self.add([first, second]),
+        }
+    }
+
+    /// A decision depends on the number.
+    pub(crate) fn mark(&mut self, origin: Origin) {
+        self.pending.push(origin);
+        while let Some(at) = self.pending.pop() {
+            let node = &mut self.nodes[at as usize];
+            if !node.precise {
+                node.precise = true;
+                self.pending.extend(node.parents.iter().filter(|parent| **parent != 0));
+            }
+        }
+    }
+
+    pub(crate) fn is_precise(&self, origin: Origin) -> bool {
+        origin != 0 && self.nodes[origin as usize].precise
+    }
+}

@@ -1,0 +1,484 @@
+//! Ending paths early: a state that a kept one covers need not be explored again.
+//!
+//! ```text
+//!   position 12:  kept A (its whole future was found safe)      current B
+//!                 r6: 0..255, never decided anything            r6: 7..9
+//!                 r7: packet, 14 bytes there                    r7: packet, 34 bytes there      A covers B
+//!                 stack -8: never read again                    stack -8: something else
+//! ```
+//!
+//! What is compared: registers that are live here, stack slots that the future of A was seen to read, numbers that a
+//! decision in the future of A depended on (see `precision`), resources held. A state on the path to the current one
+//! has no explored future yet: equal to it means that nothing ends this loop.
+
+use kiln_isa::{Reg, RegSet};
+
+use crate::error::{Step, reject};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::precision::Origins;
+use crate::state::{Byte, Caller, Kind, Register, Slot, State};
+
+/// Which differences count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Exactness {
+    /// Only those that matter for the kept state's explored future.
+    Explored,
+    /// All ranges and slots, since the future is not explored yet.
+    Within,
+    /// Everything must be the same.
+    Same,
+}
+
+/// Stack reads of one frame after a kept state.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    /// Slots read, one bit each.
+    read: u64,
+    /// Slots written between the parent record and this one.
+    written: u64,
+    parent: u32,
+}
+
+struct KeptState {
+    state: Option<Box<State>>,
+    /// Paths from here that are not finished.
+    branches: u32,
+    hits: u32,
+    misses: u32,
+    /// Records of its frames, outermost first.
+    records: Vec<u32>,
+}
+
+/// All kept states.
+pub(crate) struct Kept {
+    states: Vec<KeptState>,
+    at: Vec<Vec<u32>>,
+    records: Vec<Record>,
+    alive: u64,
+    peak: u64,
+    processed_when_kept: u64,
+    jumps_when_kept: u64,
+}
+
+/// Ids of one state that stand for ids of another.
+#[derive(Default)]
+struct IdMap {
+    pairs: Vec<(u32, u32)>,
+}
+
+impl IdMap {
+    /// Whether the ids may stand for each other, remembering that they do.
+    fn matches(&mut self, old: u32, current: u32) -> bool {
+        if (old == 0) != (current == 0) {
+            return false;
+        }
+        if old == 0 {
+            return true;
+        }
+        for (known, partner) in &self.pairs {
+            if *known == old {
+                return *partner == current;
+            }
+            if *partner == current {
+                return false;
+            }
+        }
+        self.pairs.push((old, current));
+        true
+    }
+
+    /// The same for numbers: no id is like an id of its own.
+    fn matches_number(&mut self, old: u32, current: u32) -> bool {
+        if old == 0 {
+            return true;
+        }
+        current != 0 && self.matches(old, current)
+    }
+}
+
+impl Kept {
+    pub(crate) fn new(positions: usize) -> Kept {
+        let root = KeptState { state: None, branches: 1, hits: 0, misses: 0, records: Vec::new() };
+        Kept {
+            states: vec![root],
+            at: vec![Vec::new(); positions],
+            records: vec![Record::default()],
+            alive: 0,
+            peak: 0,
+            processed_when_kept: 0,
+            jumps_when_kept: 0,
+        }
+    }
+
+    /// Kept states at most at one time.
+    pub(crate) fn peak(&self) -> u64 {
+        self.peak
+    }
+
+    /// Kept states in all.
+    pub(crate) fn total(&self) -> u64 {
+        self.states.len() as u64 - 1
+    }
+
+    /// One more path goes on from the kept state.
+    pub(crate) fn path_forked(&mut self, parent: u32) {
+        self.states[parent as usize].branches += 1;
+    }
+
+    /// A path that came from the kept state is finished.
+    pub(crate) fn path_ended(&mut self, mut parent: u32) {
+        loop {
+            let kept = &mut self.states[parent as usize];
+            kept.branches = kept.branches.saturating_sub(1);
+            if kept.branches > 0 || parent == 0 {
+                return;
+            }
+            parent = kept.state.as_ref().map_or(0, |state| state.parent);
+        }
+    }
+
+    /// Stack slots are read; tells every kept state since they were written.
+    pub(crate) fn note_read(&mut self, record: u32, written: u64, slots: u64) {
+        let mut slots = slots & !written;
+        let mut at = record;
+        while at != 0 && slots != 0 {
+            let record = &mut self.records[at as usize];
+            slots &= !record.read;
+            record.read |= slots;
+            slots &= !record.written;
+            at = record.parent;
+        }
+    }
+}
+
+impl Explorer<'_> {
+    /// Whether a kept state covers the current one here; keeps the current one if it is worth it.
+    pub(crate) fn is_covered(&mut self) -> Step<bool> {
+        let at = self.at as usize;
+        let forced = self.code.op(self.at).checkpoint;
+        let since = self.processed - self.kept.processed_when_kept;
+        let jumps = self.jumps - self.kept.jumps_when_kept;
+        let mut keep = forced || jumps >= 2 && since >= 8;
+        let mut index = self.kept.at[at].len();
+        while index > 0 {
+            index -= 1;
+            let candidate = self.kept.at[at][index];
+            let kept = &self.kept.states[candidate as usize];
+            let Some(old) = kept.state.as_deref() else { continue };
+            let mut covered = false;
+            if kept.branches > 0 {
+                if may_be_same(old, &self.state) {
+                    let same = self.covers(old, &kept.records, Exactness::Same);
+                    if same
+                        && old.may_goto_depth == self.state.may_goto_depth
+                        && old.callback_depth == self.state.callback_depth
+                    {
+                        return reject(Reason::InfiniteLoop, "the state here is the same as one turn of the loop before");
+                    }
+                }
+                let unrolled = old.may_goto_depth != self.state.may_goto_depth
+                    || old.callback_depth != self.state.callback_depth;
+                if unrolled {
+                    covered = self.covers(old, &kept.records, Exactness::Within);
+                }
+                if !covered && !forced && jumps < 20 && since < 100 {
+                    keep = false;
+                }
+            } else {
+                covered = self.covers(old, &kept.records, Exactness::Explored);
+            }
+            if covered {
+                self.kept.states[candidate as usize].hits += 1;
+                self.inherit(candidate);
+                return Ok(true);
+            }
+            self.note_miss(at, index, keep, forced);
+        }
+        if keep {
+            self.keep_state();
+        }
+        Ok(false)
+    }
+
+    /// Kept states that never cover anything are forgotten.
+    fn note_miss(&mut self, at: usize, index: usize, keep: bool, forced: bool) {
+        let candidate = self.kept.at[at][index];
+        let kept = &mut self.kept.states[candidate as usize];
+        if keep {
+            kept.misses += 1;
+        }
+        let patience = if forced && kept.branches > 0 { 64 } else { 3 };
+        if kept.misses > kept.hits * patience + patience {
+            self.kept.at[at].remove(index);
+            self.kept.alive -= 1;
+            if kept.branches == 0 {
+                kept.state = None;
+            }
+        }
+    }
+
+    /// Keeps the current state and gives its numbers cells.
+    fn keep_state(&mut self) {
+        let lives = self.live_by_frame(&self.state);
+        let mut records = Vec::with_capacity(self.state.frames.len());
+        for (frame, live) in self.state.frames.iter_mut().zip(&lives) {
+            let parent = frame.record;
+            let written = if parent == 0 { u64::MAX } else { frame.written };
+            self.kept.records.push(Record { read: 0, written, parent });
+            frame.record = (self.kept.records.len() - 1) as u32;
+            frame.written = 0;
+            records.push(frame.record);
+            for reg in live.iter() {
+                let register = &mut frame.registers[reg.index()];
+                if register.kind == Kind::Scalar {
+                    register.origin = self.origins.cell(register.origin);
+                }
+            }
+            let origins = &mut self.origins;
+            frame.stack.for_each_spilled_where(&|register| register.kind == Kind::Scalar, &mut |register| {
+                register.origin = origins.cell(register.origin);
+            });
+        }
+        let mut state = self.state.clone();
+        for (frame, live) in state.frames.iter_mut().zip(&lives) {
+            for reg in Reg::all().filter(|reg| !live.contains(*reg)) {
+                frame.registers[reg.index()] = Register::UNINIT;
+            }
+        }
+        let kept = KeptState { state: Some(Box::new(state)), branches: 1, hits: 0, misses: 0, records };
+        self.kept.states.push(kept);
+        let id = (self.kept.states.len() - 1) as u32;
+        self.kept.at[self.at as usize].push(id);
+        self.kept.alive += 1;
+        self.kept.peak = self.kept.peak.max(self.kept.alive);
+        self.kept.processed_when_kept = self.processed;
+        self.kept.jumps_when_kept = self.jumps;
+        self.state.parent = id;
+    }
+
+    /// The registers of each frame that may still be read.
+    fn live_by_frame(&self, state: &State) -> Vec<RegSet> {
+        let mut lives = Vec::with_capacity(state.frames.len());
+        for next in state.frames.iter().skip(1) {
+            let live = match next.caller {
+                Caller::Call => {
+                    let after = self.code.ops.get(next.call_site as usize + 1);
+                    after.map_or(RegSet::ALL, |op| op.live).difference(RegSet::CALLER_SAVED)
+                }
+                // The call is carried out again when the callback returns.
+                Caller::Callback { .. } | Caller::Later { .. } => self.code.op(next.call_site).live,
+            };
+            lives.push(live.union(RegSet::of(&[Reg::R10])));
+        }
+        lives.push(self.code.op(self.at).live.union(RegSet::of(&[Reg::R10])));
+        lives
+    }
+
+    /// Whether all that the kept state allows is allowed for the current one.
+    fn covers(&self, old: &State, records: &[u32], exactness: Exactness) -> bool {
+        let current = &self.state;
+        if old.frames.len() != current.frames.len()
+            || old.references.len() != current.references.len()
+            || old.lock.is_some() != current.lock.is_some()
+        {
+            return false;
+        }
+        let mut ids = IdMap::default();
+        for (index, (left, right)) in old.frames.iter().zip(&current.frames).enumerate() {
+            if left.function != right.function || left.call_site != right.call_site || left.caller != right.caller {
+                return false;
+            }
+            for (a, b) in left.registers.iter().zip(&right.registers) {
+                if !register_covers(&self.origins, a, b, &mut ids, exactness) {
+                    return false;
+                }
+            }
+            let read = match exactness {
+                Exactness::Explored => self.kept.records[records[index] as usize].read,
+                _ => u64::MAX,
+            };
+            if left.stack.same(&right.stack) && exactness != Exactness::Explored {
+                continue;
+            }
+            for (slot, a) in left.stack.slots().iter().enumerate() {
+                if read >> slot & 1 != 0
+                    && !self.slot_covers(a, right.stack.slot(slot), &mut ids, exactness)
+                {
+                    return false;
+                }
+            }
+            if exactness == Exactness::Same && left.stack.slots().len() != right.stack.slots().len() {
+                return false;
+            }
+            // What the kept state never wrote but read (as anything) may now hold a pointer.
+            if !self.uncovered_reads_fit(left.stack.slots().len(), right.stack.slots(), read, exactness) {
+                return false;
+            }
+        }
+        let held = old.references.iter().zip(&current.references);
+        let locks = match (&old.lock, &current.lock) {
+            (Some(a), Some(b)) => a.0 == b.0 && a.1 == b.1 && ids.matches(a.2, b.2),
+            _ => true,
+        };
+        locks && held.into_iter().all(|(a, b)| ids.matches(a.id, b.id))
+    }
+
+    fn uncovered_reads_fit(&self, known: usize, slots: &[Slot], read: u64, exactness: Exactness) -> bool {
+        let pointer = |slot: &Slot| slot.bytes[0] == Byte::Spill && slot.register.is_pointer();
+        exactness != Exactness::Explored
+            || !slots.iter().enumerate().skip(known).any(|(index, slot)| read >> index & 1 != 0 && pointer(slot))
+    }
+
+    fn slot_covers(&self, old: &Slot, current: &Slot, ids: &mut IdMap, exactness: Exactness) -> bool {
+        if exactness == Exactness::Same && old.bytes != current.bytes {
+            return false;
+        }
+        let spilled = old.spilled_bytes();
+        if spilled > 0 {
+            return spilled == current.spilled_bytes()
+                && register_covers(&self.origins, &old.register, &current.register, ids, exactness)
+                && bytes_cover(&old.bytes[spilled as usize..], &current.bytes[spilled as usize..], false);
+        }
+        let number = current.register.kind == Kind::Scalar;
+        bytes_cover(&old.bytes, &current.bytes, number)
+    }
+
+    /// The path ends in a kept state: what its future depends on, the current path's past depends on.
+    fn inherit(&mut self, candidate: u32) {
+        let kept = &self.kept.states[candidate as usize];
+        let Some(old) = kept.state.as_deref() else { return };
+        let mut reads = Vec::new();
+        for (index, (left, right)) in old.frames.iter().zip(&self.state.frames).enumerate() {
+            reads.push((right.record, right.written, self.kept.records[kept.records[index] as usize].read));
+            for (a, b) in left.registers.iter().zip(&right.registers) {
+                if a.kind == Kind::Scalar && self.origins.is_precise(a.origin) {
+                    self.origins.mark(b.origin);
+                }
+            }
+            for (slot, a) in left.stack.slots().iter().enumerate() {
+                if a.bytes[0] == Byte::Spill && a.register.kind == Kind::Scalar && self.origins.is_precise(a.register.origin)
+                {
+                    let current = right.stack.slot(slot);
+                    if current.bytes[0] == Byte::Spill {
+                        self.origins.mark(current.register.origin);
+                    }
+                }
+            }
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.pruned(self.at, old, &self.state);
+        }
+        for (record, written, slots) in reads {
+            self.kept.note_read(record, written, slots);
+        }
+    }
+
+    /// Makes numbers unknown that changed since the last time this position was kept on this path and that nothing
+    /// depended on: a loop whose turns are not counted then comes to the same state again.
+    pub(crate) fn widen_since_last_visit(&mut self, state: &mut State, site: u32, skip_last: bool) {
+        let mut ancestor = state.parent;
+        while ancestor != 0 {
+            let kept = &self.kept.states[ancestor as usize];
+            let Some(old) = kept.state.as_deref() else { return };
+            let here = self.kept.at[site as usize].contains(&ancestor);
+            if here && !(skip_last && ancestor == state.parent) && old.frames.len() == state.frames.len() {
+                break;
+            }
+            ancestor = old.parent;
+        }
+        let Some(old) = self.kept.states[ancestor as usize].state.as_deref() else { return };
+        for (left, right) in old.frames.iter().zip(&mut state.frames) {
+            for (a, b) in left.registers.iter().zip(&mut right.registers) {
+                widen(&self.origins, a, b);
+            }
+            for (slot, a) in left.stack.slots().iter().enumerate() {
+                let current = *right.stack.slot(slot);
+                if a.bytes[0] == Byte::Spill && a.bytes == current.bytes {
+                    let mut widened = current.register;
+                    widen(&self.origins, &a.register, &mut widened);
+                    if widened != current.register {
+                        right.stack.slot_mut(slot).register = widened;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn widen(origins: &Origins, old: &Register, current: &mut Register) {
+    if old.kind == Kind::Scalar
+        && current.kind == Kind::Scalar
+        && !origins.is_precise(old.origin)
+        && !origins.is_precise(current.origin)
+        && old.scalar != current.scalar
+    {
+        *current = Register { origin: current.origin, ..Register::UNKNOWN };
+    }
+}
+
+/// A quick look, before the thorough one.
+fn may_be_same(old: &State, current: &State) -> bool {
+    old.frames.len() == current.frames.len()
+        && old.frame().registers.iter().zip(&current.frame().registers).all(|(a, b)| {
+            a.kind == Kind::Uninit || a.kind == b.kind && a.offset == b.offset && a.scalar == b.scalar
+        })
+}
+
+fn bytes_cover(old: &[Byte], current: &[Byte], spilled_number: bool) -> bool {
+    old.iter().zip(current).all(|(a, b)| match (a, b) {
+        (Byte::Invalid, Byte::Spill) => spilled_number,
+        (Byte::Invalid, _) => true,
+        (Byte::Misc, Byte::Spill) => spilled_number,
+        (Byte::Misc, _) => true,
+        (a, b) => a == b,
+    })
+}
+
+fn register_covers(
+    origins: &Origins,
+    old: &Register,
+    current: &Register,
+    ids: &mut IdMap,
+    exactness: Exactness,
+) -> bool {
+    if old.kind == Kind::Uninit {
+        return true;
+    }
+    if old.kind != current.kind {
+        return false;
+    }
+    if exactness == Exactness::Same {
+        let plain = |register: &Register| Register { origin: 0, id: 0, reference: 0, ..*register };
+        return plain(old) == plain(current)
+            && ids.matches(old.id, current.id)
+            && ids.matches(old.reference, current.reference);
+    }
+    if old.kind == Kind::Scalar {
+        if exactness == Exactness::Explored && !origins.is_precise(old.origin) {
+            return true;
+        }
+        return old.scalar.includes(&current.scalar) && ids.matches_number(old.id, current.id);
+    }
+    let alike = old.nullable == current.nullable
+        && old.read_only == current.read_only
+        && old.inner == current.inner
+        && old.relocated == current.relocated
+        && old.object == current.object
+        && old.offset == current.offset;
+    let range = match old.kind {
+        Kind::Packet | Kind::PacketMeta => old.range <= current.range,
+        _ => true,
+    };
+    alike
+        && range
+        && old.scalar.includes(&current.scalar)
+        && ids.matches(old.id, current.id)
+        && ids.matches(old.reference, current.reference)
+}
+
+/// How the current register is not covered by the old one for readers that take every number seriously.
+pub(crate) fn strictly_within(old: &Register, current: &Register) -> bool {
+    old.kind == current.kind && (old.kind != Kind::Scalar || old.scalar.includes(&current.scalar))
+}
+

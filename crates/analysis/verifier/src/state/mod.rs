@@ -1,0 +1,115 @@
+//! What is known at one point of one path.
+//!
+//! ```text
+//!   State
+//!   ├─ frames[0]: entry      registers R0..R10, stack slots (shared until written)
+//!   ├─ frames[1]: a callee   its R10 points to frame 1; pointers to frame 0 may be in its registers
+//!   └─ references, lock      what must be given back
+//! ```
+
+pub(crate) mod register;
+pub(crate) mod stack;
+
+pub(crate) use register::{Kind, Register};
+pub(crate) use stack::{Byte, Slot, Stack};
+
+use kiln_isa::Reg;
+
+use crate::code::Position;
+
+/// One call frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub registers: [Register; Reg::COUNT],
+    pub stack: Stack,
+    /// Index into the code's functions.
+    pub function: usize,
+    /// The call that made it.
+    pub call_site: Position,
+    /// What called it.
+    pub caller: Caller,
+    /// How often a helper called in this frame has run its callback on this path.
+    pub callback_turns: u32,
+    /// The record of stack reads of the last kept state that has this frame, 0 for none.
+    pub record: u32,
+    /// Stack slots fully written since then, one bit each.
+    pub written: u64,
+}
+
+/// How a frame came to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// A call, or the hook itself.
+    Call,
+    /// A helper that calls it any number of times, with this range of results allowed (inclusive).
+    Callback { lowest: i64, highest: i64 },
+    /// A helper that makes it run later, as a program of its own.
+    Later { lowest: i64, highest: i64 },
+}
+
+/// A resource held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Held {
+    pub id: u32,
+    /// Where it was acquired.
+    pub at: Position,
+}
+
+/// What is known at one point of one path.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub frames: Vec<Frame>,
+    /// Resources held.
+    pub references: Vec<Held>,
+    /// The spin lock held: the id of the pointer through which it was taken.
+    pub lock: Option<(Kind, u32, u32)>,
+    /// Bytes from the packet's start known to be there.
+    pub packet_bytes: u32,
+    /// The last kept state this one comes from, 0 for none.
+    pub parent: u32,
+    /// How often may_goto was taken to continue, on this path.
+    pub may_goto_depth: u32,
+    /// How often each nested callback was entered on this path.
+    pub callback_depth: u32,
+}
+
+impl State {
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frames[self.frames.len() - 1]
+    }
+
+    pub(crate) fn frame_mut(&mut self) -> &mut Frame {
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    pub(crate) fn register(&self, reg: Reg) -> &Register {
+        &self.frame().registers[reg.index()]
+    }
+
+    pub(crate) fn set(&mut self, reg: Reg, value: Register) {
+        self.frame_mut().registers[reg.index()] = value;
+    }
+
+    /// Changes every register and spilled register that the test picks.
+    pub(crate) fn for_each_where(
+        &mut self,
+        wanted: impl Fn(&Register) -> bool,
+        mut change: impl FnMut(&mut Register),
+    ) {
+        for frame in &mut self.frames {
+            for register in frame.registers.iter_mut().filter(|register| wanted(register)) {
+                change(register);
+            }
+            frame.stack.for_each_spilled_where(&wanted, &mut change);
+        }
+    }
+}
+
+impl Frame {
+    pub(crate) fn new(function: usize, depth: usize, call_site: Position, caller: Caller) -> Frame {
+        let mut registers = [Register::UNINIT; Reg::COUNT];
+        registers[Reg::R10.index()] = Register::pointer(Kind::Stack, depth as u32);
+        Frame { registers, stack: Stack::default(), function, call_site, caller, callback_turns: 0, record: 0, written: 0 }
+    }
+}
