@@ -1,2 +1,86 @@
-//! (written next)
-fn main() {}
+//! The project's own tasks. `cargo xtask` lists them.
+//!
+//! ```text
+//!   make test --> scripts/setup, scripts/corpus --> cargo xtask test --> cargo test (tidy among them), short fuzzing
+//!   make demo --> scripts/setup, scripts/corpus --> cargo xtask demo --> kiln bench on real objects
+//! ```
+//!
+//! A task that anybody may have to run by hand is a row of [`TASKS`]; what it does is a module of its own.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod command;
+mod demo;
+mod fuzz;
+mod manual;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use command::Failure;
+
+struct Task {
+    name: &'static str,
+    arguments: &'static str,
+    what: &'static str,
+    run: fn(&[String]) -> Result<(), Failure>,
+}
+
+const TASKS: &[Task] = &[
+    Task {
+        name: "tidy",
+        arguments: "",
+        what: "check the house rules: dependency directions, unsafe code, documents, tracked files",
+        run: tidy::run,
+    },
+    Task {
+        name: "test",
+        arguments: "[--quick]",
+        what: "run all tests and a short fuzzing run; ends with `N passed, N failed, N skipped`",
+        run: test::run,
+    },
+    Task {
+        name: "demo",
+        arguments: "[--quick]",
+        what: "optimize and run real objects, in the VM and the kernel, and print one table",
+        run: demo::run,
+    },
+    Task {
+        name: "bench",
+        arguments: "[NAME...]",
+        what: "compare the VM with the kernel on the programs of bench/programs",
+        run: bench::run,
+    },
+    Task {
+        name: "fuzz",
+        arguments: "[--seconds N] [--target T] ...",
+        what: "fuzz; what else it takes is said by `cargo xtask fuzz --help`",
+        run: fuzz::run,
+    },
+    Task { name: "manual", arguments: "", what: "print docs/isa.md from the instruction table", run: manual::run },
+];
+
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask TASK\n\n");
+    for task in TASKS {
+        text += &format!("  {:8} {:31} {}\n", task.name, task.arguments, task.what);
+    }
+    text
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some(task) = arguments.first().and_then(|name| TASKS.iter().find(|task| task.name == name)) else {
+        eprint!("{}", usage());
+        return ExitCode::from(2);
+    };
+    match (task.run)(&arguments[1..]) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask {}: {failure}", task.name);
+            ExitCode::from(failure.code)
+        }
+    }
+}

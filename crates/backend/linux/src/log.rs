@@ -14,6 +14,7 @@ thread_local! {
 /// Messages kept per thread at most, in bytes.
 const MESSAGES_BYTES: usize = 1 << 20;
 
+// SAFETY: the signature is that of C's vsnprintf on this platform, `va_list` as libbpf-sys declares it.
 unsafe extern "C" {
     /// C's formatter; libbpf hands its messages over as format and argument list.
     fn vsnprintf(
@@ -24,6 +25,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
+// SAFETY: only libbpf calls this, with a format and the argument list that goes with it.
 unsafe extern "C" fn keep(
     level: libbpf_sys::libbpf_print_level,
     format: *const c_char,

@@ -1,0 +1,18 @@
+//! Prints the instruction manual from the instruction table.
+//!
+//! The test that holds `docs/isa.md` to the table can write it too; this runs that test with `BLESS=1`.
+
+use crate::command::{self, Failure, cargo, flags};
+
+/// `cargo xtask manual`.
+///
+/// # Errors
+/// When the isa crate does not build.
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    let [] = flags(arguments, [])?;
+    let mut command = cargo();
+    command.args(["test", "--quiet", "--package", "kiln-isa", "--test", "manual"]).env("BLESS", "1");
+    command::run(&mut command, "writing docs/isa.md")
+}
+
+

@@ -1,0 +1,105 @@
+//! The house rules, as checks that a machine can make.
+//!
+//! A rule that only a document states is soon broken. Each rule of `docs/architecture.md` and of the house style that
+//! can be told from the files is a row of [`CHECKS`], a function from a [`Workspace`] to what is wrong with it:
+//!
+//! ```text
+//!   crates/frontend/elf/Cargo.toml: elf may not depend on vm (docs/architecture.md, "may use")
+//!   crates/isa/src/text.rs:1: a module begins with `//!` and what it is about
+//! ```
+//!
+//! The test below runs all of them on this repository, so `cargo test` fails when one does; the other tests show each
+//! check a small workspace that breaks its rule.
+
+mod directions;
+mod documents;
+mod files;
+mod lexer;
+mod sources;
+
+use std::fmt;
+
+use crate::command::{Failure, flags};
+use crate::workspace::Workspace;
+
+/// One thing that is wrong.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Finding {
+    path: String,
+    line: Option<usize>,
+    message: String,
+}
+
+impl Finding {
+    fn file(path: &str, message: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line: None, message: message.into() }
+    }
+
+    /// `line` counts from 1.
+    fn line(path: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: path.to_owned(), line: Some(line), message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.path, self.message),
+            None => write!(f, "{}: {}", self.path, self.message),
+        }
+    }
+}
+
+struct Check {
+    what: &'static str,
+    run: fn(&Workspace) -> Vec<Finding>,
+}
+
+const CHECKS: &[Check] = &[
+    Check { what: "dependencies go the way that architecture.md says", run: directions::allowed },
+    Check { what: "front ends, transforms and back ends do not import one another", run: directions::rooms },
+    Check { what: "every package is in architecture.md's table, and no other", run: directions::listed },
+    Check { what: "unsafe code is where it may be, each with its reason", run: sources::unsafe_code },
+    Check { what: "every other crate forbids unsafe code", run: sources::forbids_unsafe },
+    Check { what: "modules begin with what they are about", run: sources::module_documents },
+    Check { what: "no file is too long", run: sources::length },
+    Check { what: "nothing is left for later in the text", run: sources::unfinished },
+    Check { what: "no machine's paths or package mirrors", run: files::machine_paths },
+    Check { what: "no binary files", run: files::binaries },
+    Check { what: "filetest folders are named after rooms", run: files::filetest_folders },
+    Check { what: "every dependency has its row in dependencies.md, and no other", run: documents::dependencies },
+    Check { what: "links in documents lead somewhere", run: documents::links },
+];
+
+/// `cargo xtask tidy`.
+///
+/// # Errors
+/// When a check finds something.
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    let [] = flags(arguments, [])?;
+    let workspace = Workspace::read()?;
+    let mut count = 0;
+    for check in CHECKS {
+        let findings = (check.run)(&workspace);
+        println!("{} {}", if findings.is_empty() { "ok  " } else { "FAIL" }, check.what);
+        for finding in &findings {
+            println!("     {finding}");
+        }
+        count += findings.len();
+    }
+    if count == 0 { Ok(()) } else { Err(Failure::failed(format!("{count} findings"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_repository_is_tidy() {
+        let workspace = Workspace::read().unwrap();
+        assert!(workspace.files.len() > 100, "git ls-files lists too little to be this repository");
+        let findings: Vec<String> =
+            CHECKS.iter().flat_map(|check| (check.run)(&workspace)).map(|finding| finding.to_string()).collect();
+        assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+    }
+}
