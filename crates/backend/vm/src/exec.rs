@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 pub struct Program {
     start: NonNull<u8>,
     mapped_bytes: usize,
-    code_bytes: usize,
+    entry_offset: usize,
 }
 
 // SAFETY: the mapping is owned by this value alone and is never written after `new`; any thread may read, run or
@@ -26,7 +26,8 @@ unsafe impl Send for Program {}
 unsafe impl Sync for Program {}
 
 impl Program {
-    /// Copies position-independent code whose entry is its first byte into executable memory.
+    /// Copies position-independent code whose entry is its first byte into executable memory, which begins at a
+    /// page.
     ///
     /// # Errors
     /// What `mmap` or `mprotect` reports; empty code is [`io::ErrorKind::InvalidInput`].
@@ -35,7 +36,7 @@ impl Program {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "no machine code"));
         }
         let start = map_writable(code.len())?;
-        let program = Program { start, mapped_bytes: code.len(), code_bytes: code.len() };
+        let program = Program { start, mapped_bytes: code.len(), entry_offset: 0 };
         // SAFETY: `start` begins a fresh mapping of at least `code.len()` writable bytes, which nothing else refers
         // to, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start.as_ptr(), code.len()) };
@@ -49,22 +50,35 @@ impl Program {
         Ok(program)
     }
 
-    /// The address of the code's first byte.
+    /// Copies what the JIT made.
+    ///
+    /// # Errors
+    /// As [`Program::new`]; an entry outside the code is [`io::ErrorKind::InvalidInput`].
+    pub fn load(code: &kiln_jit::Code) -> io::Result<Program> {
+        if code.entry_offset >= code.bytes.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the entry is outside the code"));
+        }
+        let mut program = Program::new(&code.bytes)?;
+        program.entry_offset = code.entry_offset;
+        Ok(program)
+    }
+
+    /// The address of the entry.
     pub fn address(&self) -> u64 {
-        self.start.as_ptr() as u64
+        self.start.as_ptr() as u64 + self.entry_offset as u64
     }
 
     /// Bytes of code.
     pub fn len(&self) -> usize {
-        self.code_bytes
+        self.mapped_bytes
     }
 
     /// Never: empty code is refused.
     pub fn is_empty(&self) -> bool {
-        self.code_bytes == 0
+        self.mapped_bytes == 0
     }
 
-    /// Runs the code from its first byte with R1 = `context`; returns R0. `runtime` is what the code was compiled
+    /// Runs the code from its entry with R1 = `context`; returns R0. `runtime` is what the code was compiled
     /// against: its first field is the JIT's runtime block.
     ///
     /// The code must come from the JIT and its program from the verifier: this is the one place where that matters.
@@ -73,7 +87,7 @@ impl Program {
         // SAFETY: the mapping is executable and lives as long as `self`; the JIT's entry has this signature, keeps
         // the callee-saved registers of the System V convention, and touches only what the verified program may.
         unsafe {
-            let entry: extern "sysv64" fn(u64, *mut R) -> u64 = std::mem::transmute(self.start.as_ptr());
+            let entry: extern "sysv64" fn(u64, *mut R) -> u64 = std::mem::transmute(self.address() as usize);
             entry(context, runtime)
         }
     }

@@ -1,4 +1,37 @@
 //! The embedded VM: runs verified programs where there is no kernel to run them, or no need for it.
+//!
+//! ```text
+//!   Vm::new(&object)          maps, at addresses that never change
+//!     .load("prog")           verified, checked for what the VM lacks, compiled
+//!     .run("prog", input)     packet + context -> R0, packet, maps
+//!           |
+//!           +-- interpreter: every access checked        both call the same helpers, on the same memory
+//!           +-- machine code from kiln-jit: none checked
+//! ```
+//!
+//! What a run does to packet, context and maps is what `BPF_PROG_TEST_RUN` does, down to the room before and after
+//! the packet, so that either can stand for the other.
+//!
+//! Reading order: [`memory`] (addresses and who may touch them), [`packet`] (contexts), [`map`], [`state`], [`helper`],
+//! [`vm`]. `unsafe` is in four small modules: [`exec`] (running code), [`memory`] (owning it), `trampoline` (from
+//! compiled code into helpers) and `clock`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod clock;
+pub mod errno;
 pub mod exec;
+#[allow(missing_docs, reason = "helpers are documented where they are declared: in kiln_platform")]
+pub mod helper;
+mod interpreter;
+pub mod map;
+pub mod memory;
+pub mod packet;
+pub mod state;
+mod symbols;
+mod trampoline;
+pub mod vm;
+
+pub use errno::Errno;
+pub use map::{Definition, Entries, UpdateFlag};
+pub use state::{Clock, Device, Output, PerfEvent, Redirect, Route, Surroundings, Task};
+pub use vm::{Engine, Error, Input, Options, RunResult, Vm};

@@ -1,0 +1,61 @@
+//! Ring buffer helpers.
+
+use super::{Answer, done, refuse, value};
+use crate::errno::Errno;
+use crate::map::{Ring, Storage};
+use crate::memory::Memory;
+use crate::state::State;
+use kiln_program::interpret::Fault;
+
+fn ring(state: &mut State, handle: u64) -> Result<(&mut Ring, &mut Memory), Fault> {
+    let (map, memory) = state.map_and_memory(handle)?;
+    match map.storage_mut() {
+        Storage::Ring(ring) => Ok((ring, memory)),
+        _ => Err(Fault::Memory { address: handle, bytes: 0 }),
+    }
+}
+
+/// Wakeup flags are accepted and mean nothing: nobody sleeps on the ring.
+const WAKEUP_FLAGS: u64 = 3;
+
+pub fn output(state: &mut State, [map, from, bytes, flags, _]: [u64; 5]) -> Answer {
+    if flags & !WAKEUP_FLAGS != 0 {
+        return refuse(Errno::EINVAL);
+    }
+    let (ring, memory) = ring(state, map)?;
+    match ring.output(memory, from, bytes) {
+        Err(Errno::EFAULT) => Err(Fault::Memory { address: from, bytes }),
+        // The kernel answers so whatever the reason.
+        Err(_) => refuse(Errno::EAGAIN),
+        Ok(()) => value(0),
+    }
+}
+
+pub fn reserve(state: &mut State, [map, bytes, flags, ..]: [u64; 5]) -> Answer {
+    let (ring, _) = ring(state, map)?;
+    value(if flags == 0 { ring.reserve(bytes).unwrap_or(0) } else { 0 })
+}
+
+pub fn submit(state: &mut State, [record, ..]: [u64; 5]) -> Answer {
+    commit(state, record, false)
+}
+
+pub fn discard(state: &mut State, [record, ..]: [u64; 5]) -> Answer {
+    commit(state, record, true)
+}
+
+fn commit(state: &mut State, record: u64, discard: bool) -> Answer {
+    let rings = state.maps.iter_mut().filter_map(|map| match map.storage_mut() {
+        Storage::Ring(ring) => Some(ring),
+        _ => None,
+    });
+    for ring in rings.filter(|ring| ring.contains(record)) {
+        return done(ring.commit(record, discard));
+    }
+    Err(Fault::Memory { address: record, bytes: 0 })
+}
+
+pub fn query(state: &mut State, [map, flag, ..]: [u64; 5]) -> Answer {
+    let (ring, _) = ring(state, map)?;
+    value(ring.query(flag))
+}

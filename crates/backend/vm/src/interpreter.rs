@@ -1,0 +1,84 @@
+//! The interpreter's view of the VM: every access is checked against [`crate::memory::Memory`].
+
+use kiln_isa::Size;
+use kiln_program::interpret::{Environment, Fault, HelperResult, MAX_FRAMES};
+use kiln_program::{ExternId, FunctionId, MapId};
+
+use crate::helper;
+use crate::memory::RegionId;
+use crate::state::{Reply, State};
+use crate::symbols::Symbols;
+use crate::trampoline::load_packet;
+
+/// Bytes of one frame.
+const FRAME_BYTES: u64 = kiln_platform::limits::MAX_STACK_BYTES as u64;
+
+/// Bytes of all frames.
+pub(crate) const STACK_BYTES: usize = MAX_FRAMES * FRAME_BYTES as usize;
+
+/// What the interpreter runs on.
+pub(crate) struct View<'v> {
+    pub(crate) state: &'v mut State,
+    pub(crate) symbols: &'v Symbols,
+    pub(crate) stack: RegionId,
+}
+
+fn unknown(what: &str) -> Fault {
+    Fault::Unsupported(what.to_owned())
+}
+
+impl Environment for View<'_> {
+    fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault> {
+        self.state.memory.load(address, size).ok_or(Fault::Memory { address, bytes: size.bytes().into() })
+    }
+
+    fn store(&mut self, address: u64, size: Size, value: u64) -> Result<(), Fault> {
+        self.state.memory.store(address, size, value).ok_or(Fault::Memory { address, bytes: size.bytes().into() })
+    }
+
+    fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
+        let function = helper::by_id(id).ok_or_else(|| Fault::Unsupported(helper::name(id)))?;
+        Ok(match function(self.state, arguments)? {
+            Reply::Value(value) => HelperResult::Value(value),
+            Reply::TailCall(function) => HelperResult::TailCall(function),
+            Reply::Call { function, arguments } => {
+                HelperResult::Callback { function: FunctionId(function as u32), arguments }
+            }
+        })
+    }
+
+    fn callback_result(&mut self, value: u64) {
+        if let Some(callback) = self.state.callbacks.last_mut() {
+            callback.result = Some(value);
+        }
+    }
+
+    fn call_kfunc(&mut self, function: ExternId, _: [u64; 5]) -> Result<u64, Fault> {
+        Err(Fault::Unsupported(format!("kfunc {}", self.symbols.extern_name(function))))
+    }
+
+    fn map_address(&mut self, map: MapId) -> Result<u64, Fault> {
+        kiln_jit::Symbols::map_address(self.symbols, map).ok_or_else(|| unknown("this map"))
+    }
+
+    fn map_value_address(&mut self, map: MapId, offset: u32) -> Result<u64, Fault> {
+        kiln_jit::Symbols::map_value_address(self.symbols, map, offset)
+            .ok_or_else(|| unknown("the address of this map's value"))
+    }
+
+    fn extern_address(&mut self, symbol: ExternId) -> Result<u64, Fault> {
+        kiln_jit::Symbols::extern_address(self.symbols, symbol)
+            .ok_or_else(|| Fault::Unsupported(format!("kernel symbol {}", self.symbols.extern_name(symbol))))
+    }
+
+    fn frame_pointer(&mut self, depth: usize) -> Result<u64, Fault> {
+        if depth >= MAX_FRAMES {
+            return Err(unknown("this many frames"));
+        }
+        Ok(self.state.memory.start(self.stack) + (depth as u64 + 1) * FRAME_BYTES)
+    }
+
+    fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault> {
+        Ok(load_packet(self.state, offset, size.bytes() as usize))
+    }
+}

@@ -1,0 +1,287 @@
+//! The state of a VM that helpers work on: one value behind one pointer, which compiled code hands to every helper.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use kiln_jit::Runtime;
+use kiln_program::FunctionId;
+use kiln_program::interpret::Fault;
+
+use crate::map::Map;
+use crate::memory::Memory;
+use crate::packet::Packet;
+
+/// Everything a helper may touch. Compiled code knows only the first field.
+#[repr(C)]
+#[derive(Debug)]
+pub struct State {
+    pub(crate) runtime: Runtime,
+    pub(crate) memory: Memory,
+    pub(crate) maps: Vec<Map>,
+    pub(crate) packet: Packet,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) output: Output,
+    /// Tail calls so far in this run.
+    pub(crate) tail_calls: u32,
+    /// Helpers that called back and wait for the result, innermost last.
+    pub(crate) callbacks: Vec<Callback>,
+    /// Why a helper stopped compiled code.
+    pub(crate) fault: Option<Fault>,
+    /// Native entries of loaded programs by function, for tail calls from compiled code; 0 where there is none.
+    pub(crate) entries: Vec<Entry>,
+    /// Memory for keys and values handed to callbacks.
+    pub(crate) scratch: u64,
+}
+
+/// A loaded program's entry function, for tail calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    /// Whether a program that begins here is loaded.
+    pub loaded: bool,
+    /// Where its compiled code begins, if it is compiled.
+    pub address: u64,
+}
+
+/// A helper that calls back.
+#[derive(Clone, Debug)]
+pub struct Callback {
+    /// Rounds done.
+    pub rounds: u64,
+    /// Where a walk goes on.
+    pub position: u32,
+    /// R0 of the callback, once it returned.
+    pub result: Option<u64>,
+}
+
+/// What programs can ask about the world around them, besides packet and maps.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Surroundings {
+    /// CPUs there are (per-CPU maps have a value for each).
+    pub cpus: u32,
+    /// The CPU that runs programs.
+    pub cpu: u32,
+    /// What the clock says.
+    pub clock: Clock,
+    /// State of the random numbers; any value.
+    pub random: u64,
+    /// The current task.
+    pub task: Task,
+    /// Devices, for redirection, MTU checks and route lookups.
+    pub devices: Vec<Device>,
+    /// Routes, for `bpf_fib_lookup`. Without any, it answers as an empty network namespace does.
+    pub routes: Vec<Route>,
+}
+
+/// Where times come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Clock {
+    /// The operating system.
+    #[default]
+    System,
+    /// Always this many nanoseconds.
+    Fixed(u64),
+}
+
+/// The task that tracing programs see as the current one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Process id (thread group).
+    pub process: u32,
+    /// Thread id.
+    pub thread: u32,
+    /// User id.
+    pub user: u32,
+    /// Group id.
+    pub group: u32,
+    /// Its name, at most 15 bytes are seen.
+    pub name: String,
+    /// The address of its `task_struct`: a number, nothing is there.
+    pub address: u64,
+    /// Its cgroup's id.
+    pub cgroup: u64,
+}
+
+/// A network device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Device {
+    /// Its index.
+    pub ifindex: u32,
+    /// Bytes of a packet at most, without link-layer header.
+    pub mtu: u32,
+    /// Its MAC address.
+    pub address: [u8; 6],
+}
+
+/// A route, with the next hop resolved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Route {
+    /// Destination: IPv4 addresses are the first four bytes.
+    pub destination: [u8; 16],
+    /// Significant bits.
+    pub prefix_bits: u8,
+    /// Whether it is IPv6.
+    pub ipv6: bool,
+    /// The device it leaves by.
+    pub ifindex: u32,
+    /// The next hop's address; zeros for on-link.
+    pub gateway: [u8; 16],
+    /// The next hop's MAC address; `None` when the neighbour is unknown.
+    pub neighbour: Option<[u8; 6]>,
+}
+
+impl Default for Surroundings {
+    fn default() -> Surroundings {
+        let loopback = Device { ifindex: 1, mtu: 65536, address: [0; 6] };
+        Surroundings {
+            cpus: 1,
+            cpu: 0,
+            clock: Clock::System,
+            random: 0x9e37_79b9_7f4a_7c15,
+            task: Task {
+                process: 1,
+                thread: 1,
+                user: 0,
+                group: 0,
+                name: "kiln".to_owned(),
+                address: 0xffff_8880_0000_0000,
+                cgroup: 1,
+            },
+            devices: vec![loopback],
+            routes: Vec::new(),
+        }
+    }
+}
+
+impl Surroundings {
+    /// A clock of the operating system (`CLOCK_MONOTONIC`, `CLOCK_BOOTTIME`, `CLOCK_TAI`), in nanoseconds.
+    pub fn time_ns(&self, clock: libc::clockid_t) -> u64 {
+        match self.clock {
+            Clock::Fixed(now) => now,
+            Clock::System => crate::clock::now_ns(clock).unwrap_or_else(|| {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                since.map_or(0, |since| since.as_nanos() as u64)
+            }),
+        }
+    }
+
+    /// The next random number (xorshift64*).
+    pub fn next_random(&mut self) -> u32 {
+        let mut state = self.random.max(1);
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        self.random = state;
+        (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) as u32
+    }
+
+    /// The device with this index.
+    pub fn device(&self, ifindex: u32) -> Option<&Device> {
+        self.devices.iter().find(|device| device.ifindex == ifindex)
+    }
+}
+
+/// What a run leaves behind besides R0, packet and maps.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Output {
+    /// What `bpf_trace_printk` and `bpf_trace_vprintk` printed.
+    pub trace: String,
+    /// What `bpf_perf_event_output` sent.
+    pub events: Vec<PerfEvent>,
+    /// The last redirection asked for.
+    pub redirect: Option<Redirect>,
+    /// Copies that `bpf_clone_redirect` sent: interface and bytes.
+    pub clones: Vec<(u32, Vec<u8>)>,
+}
+
+/// One record of a perf event array.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PerfEvent {
+    /// The map's index.
+    pub map: u32,
+    /// The CPU whose buffer it went to.
+    pub cpu: u32,
+    /// Its bytes, packet data appended by the flags included.
+    pub bytes: Vec<u8>,
+}
+
+/// Where a packet is to go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Redirect {
+    /// To an interface.
+    Interface {
+        /// Its index.
+        ifindex: u32,
+        /// The helper's flags.
+        flags: u64,
+    },
+    /// To an entry of a map.
+    Map {
+        /// The map's index.
+        map: u32,
+        /// The key.
+        key: u64,
+        /// The helper's flags.
+        flags: u64,
+    },
+}
+
+/// What a helper answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// R0.
+    Value(u64),
+    /// The run goes on in this program.
+    TailCall(FunctionId),
+    /// The function behind this address (compiled code) or number (interpreter) is to be called.
+    Call {
+        /// The callback, as the program passed it.
+        function: u64,
+        /// R1 to R5.
+        arguments: [u64; 5],
+    },
+}
+
+/// What a helper is: state and R1 to R5 in, R0 out. A fault stops the run; with a verified program it is a bug.
+pub type HelperFunction = fn(&mut State, [u64; 5]) -> Result<Reply, Fault>;
+
+impl State {
+    /// Bytes that a program passes.
+    #[inline]
+    pub fn bytes(&self, address: u64, bytes: u64) -> Result<&[u8], Fault> {
+        self.memory.bytes(address, bytes as usize).ok_or(Fault::Memory { address, bytes })
+    }
+
+    /// Bytes that a program passes to be written.
+    #[inline]
+    pub fn bytes_mut(&mut self, address: u64, bytes: u64) -> Result<&mut [u8], Fault> {
+        self.memory.bytes_mut(address, bytes as usize).ok_or(Fault::Memory { address, bytes })
+    }
+
+    /// The index of a map that a program passes.
+    #[inline]
+    pub fn map_index(&self, handle: u64) -> Result<usize, Fault> {
+        let index = crate::map::index_of_handle(handle).filter(|index| *index < self.maps.len());
+        index.ok_or(Fault::Memory { address: handle, bytes: 0 })
+    }
+
+    /// The map a program passes, and the memory it works on.
+    #[inline]
+    pub fn map_and_memory(&mut self, handle: u64) -> Result<(&mut Map, &mut Memory), Fault> {
+        let index = self.map_index(handle)?;
+        Ok((&mut self.maps[index], &mut self.memory))
+    }
+
+    /// Begins a run.
+    pub(crate) fn begin(&mut self, budget: u64) {
+        self.runtime = Runtime::new(budget);
+        self.tail_calls = 0;
+        self.callbacks.clear();
+        self.fault = None;
+    }
+
+    /// Ends a run.
+    pub(crate) fn end(&mut self) {
+        for map in &mut self.maps {
+            map.end_of_run();
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The numbers that a program's references become: map handles, value addresses, helper entry points.
+
+use kiln_program::{ExternId, ExternKind, MapId, Object};
+
+use crate::helper;
+use crate::map::{Map, handle};
+use crate::memory::Memory;
+use crate::trampoline;
+
+/// Addresses of one object's maps and externs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Symbols {
+    maps: Vec<MapSymbol>,
+    externs: Vec<ExternSymbol>,
+}
+
+#[derive(Clone, Debug)]
+struct MapSymbol {
+    value: Option<u64>,
+    value_bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+struct ExternSymbol {
+    name: String,
+    address: Option<u64>,
+}
+
+impl Symbols {
+    /// The object's maps are the first of `maps`, in the same order.
+    pub(crate) fn new(object: &Object, maps: &[Map], memory: &Memory) -> Symbols {
+        let _ = memory;
+        let symbol = |map: &Map| MapSymbol {
+            value: map.direct_values().map(|(start, _)| start),
+            value_bytes: map.direct_values().map_or(0, |(_, stride)| stride),
+        };
+        let mut symbols = Symbols { maps: maps.iter().map(symbol).collect(), externs: Vec::new() };
+        let externs = object.externs.iter().map(|symbol| ExternSymbol {
+            name: symbol.name.clone(),
+            address: match symbol.kind {
+                ExternKind::Kconfig { map, offset } => symbols.value_address(map, offset),
+                // What a weak symbol that the kernel lacks is.
+                _ if symbol.weak => Some(0),
+                _ => None,
+            },
+        });
+        symbols.externs = externs.collect();
+        symbols
+    }
+
+    fn value_address(&self, map: MapId, offset: u32) -> Option<u64> {
+        let symbol = self.maps.get(map.index())?;
+        if u64::from(offset) >= symbol.value_bytes {
+            return None;
+        }
+        Some(symbol.value? + u64::from(offset))
+    }
+
+    pub(crate) fn extern_name(&self, symbol: ExternId) -> &str {
+        self.externs.get(symbol.index()).map_or("?", |symbol| symbol.name.as_str())
+    }
+}
+
+impl kiln_jit::Symbols for Symbols {
+    fn map_address(&self, map: MapId) -> Option<u64> {
+        (map.index() < self.maps.len()).then(|| handle(map.0))
+    }
+
+    fn map_value_address(&self, map: MapId, offset: u32) -> Option<u64> {
+        self.value_address(map, offset)
+    }
+
+    fn helper_address(&self, id: u32) -> Option<u64> {
+        trampoline::address(id)
+    }
+
+    fn extern_address(&self, symbol: ExternId) -> Option<u64> {
+        self.externs.get(symbol.index())?.address
+    }
+
+    fn helper_may_stop(&self, id: u32) -> bool {
+        // Any helper may find that memory is not the program's; then the run must not go on.
+        helper::by_id(id).is_some()
+    }
+
+    fn packet_load_address(&self) -> Option<u64> {
+        Some(trampoline::packet_load_entry as *const () as u64)
+    }
+}

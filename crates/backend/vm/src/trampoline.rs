@@ -1,0 +1,129 @@
+//! Where compiled code enters helpers.
+//!
+//! ```text
+//!   call [entry]    entry(r1 .. r5, runtime)  ->  helper(&mut State, [r1 .. r5])  ->  rax
+//! ```
+//!
+//! One entry point per helper, so that the call inside is direct and the common helpers can be inlined into theirs.
+//! A callback that a helper asks for is called from here, with no reference to the state held meanwhile.
+
+use kiln_jit::{HelperEntry, Runtime};
+use kiln_program::interpret::Fault;
+
+use crate::helper::{
+    checksum, helpers, kernel, maps, print, redirect, ring, route, socket_buffer, text, tracing, xdp,
+};
+use crate::state::{Reply, State};
+
+/// What [`Runtime::trap`] says when a helper stopped the run.
+pub(crate) const TRAP_FAULT: u64 = 1;
+
+/// Runs a helper for compiled code.
+#[inline(always)]
+fn enter(
+    helper: impl Fn(&mut State, [u64; 5]) -> Result<Reply, Fault>,
+    arguments: [u64; 5],
+    runtime: *mut Runtime,
+) -> u64 {
+    let here = 0u8;
+    let runtime: *mut State = runtime.cast();
+    loop {
+        // SAFETY: compiled code passes on the pointer it was entered with: to the `runtime` field, the first of a
+        // `State` (repr(C)) that outlives the run. While compiled code runs, nobody else refers to the state; the
+        // reference made here ends before compiled code runs again.
+        let state = unsafe { &mut *runtime };
+        // Frames of compiled code lie above this function's.
+        state.memory.set_native_stack_end(&raw const here as u64);
+        match helper(state, arguments) {
+            Ok(Reply::Value(value)) => return value,
+            Ok(Reply::TailCall(function)) => return state.entries[function.index()].address,
+            Ok(Reply::Call { function, arguments: [r1, r2, r3, r4, r5] }) => {
+                let depth = state.callbacks.len();
+                if depth >= kiln_program::interpret::MAX_FRAMES {
+                    return stop(state, Fault::Unsupported("callbacks nested this deep".to_owned()));
+                }
+                // SAFETY: the program passed a callback as the verifier demands: the address of one of its own
+                // functions, which the compiler laid out with this signature.
+                let callback: HelperEntry = unsafe { std::mem::transmute(function as usize) };
+                let result = callback(r1, r2, r3, r4, r5, runtime.cast());
+                // SAFETY: as above; the callback has returned.
+                let state = unsafe { &mut *runtime };
+                if state.runtime.stopped() {
+                    state.callbacks.clear();
+                    return 0;
+                }
+                if let Some(callback) = state.callbacks.last_mut() {
+                    callback.result = Some(result);
+                }
+            }
+            Err(fault) => return stop(state, fault),
+        }
+    }
+}
+
+#[cold]
+fn stop(state: &mut State, fault: Fault) -> u64 {
+    state.fault = Some(fault);
+    state.runtime.stop(TRAP_FAULT);
+    0
+}
+
+/// A failed tail call: compiled code wants 0, not an error number.
+fn tail_call_or_zero(state: &mut State, arguments: [u64; 5]) -> Result<Reply, Fault> {
+    match maps::tail_call(state, arguments)? {
+        Reply::Value(_) => Ok(Reply::Value(0)),
+        reply => Ok(reply),
+    }
+}
+
+extern "sysv64" fn tail_call_entry(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64 {
+    enter(tail_call_or_zero, [r1, r2, r3, r4, r5], runtime)
+}
+
+/// A classic packet load: (context, offset, bytes) to the value in host order, or -1.
+pub(crate) extern "sysv64" fn packet_load_entry(
+    _: u64,
+    offset: u64,
+    bytes: u64,
+    _: u64,
+    _: u64,
+    runtime: *mut Runtime,
+) -> u64 {
+    // SAFETY: as in `enter`.
+    let state = unsafe { &mut *runtime.cast::<State>() };
+    load_packet(state, offset as i64, bytes as usize).unwrap_or(u64::MAX)
+}
+
+/// The value of a classic packet load.
+pub(crate) fn load_packet(state: &State, offset: i64, bytes: usize) -> Option<u64> {
+    let bytes = state.packet.classic_range(&state.memory, offset, bytes)?;
+    Some(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+macro_rules! entries {
+    ($($id:literal, $name:literal, $function:path, $leaves:literal;)*) => {
+        /// The address of a helper's entry point; `None` where the VM lacks it.
+        pub(crate) fn address(id: u32) -> Option<u64> {
+            let entry: HelperEntry = match id {
+                12 => tail_call_entry,
+                $($id => {
+                    extern "sysv64" fn entry(
+                        r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime,
+                    ) -> u64 {
+                        enter($function, [r1, r2, r3, r4, r5], runtime)
+                    }
+                    entry
+                })*
+                _ => return None,
+            };
+            Some(entry as *const () as u64)
+        }
+    };
+}
+
+#[allow(unreachable_patterns, reason = "tail calls have an entry point of their own")]
+mod addresses {
+    use super::*;
+    helpers!(entries);
+}
+pub(crate) use addresses::address;
