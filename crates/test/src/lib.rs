@@ -1,2 +1,35 @@
-//! (written next)
+//! What the tests of several rooms share: the filetest runner and the oracles.
+//!
+//! A filetest is a program in Kiln's text form with expectations as directives:
+//!
+//! ```text
+//! ; program xdp
+//! ; check: reject possibly-null                what the kernel says, and why Kiln says so
+//! ; run: packet 00*14 => return 2              on every engine
+//!   r1 = map[counters]
+//!   ...
+//!   r0 = *(u64 *)(r0 + 0)                      ; error: possibly-null
+//! ```
+//!
+//! ```text
+//!   tests/filetests/<room>/*.bpf -- Filetest::read --> parts: round trip, check, run, optimize
+//!                                                        |        |       |
+//!              program text, encoding <------------------+        |       +--> reference, VM, JIT, kernel; optimized
+//!              our verifier and the kernel's <--------------------+
+//! ```
+//!
+//! - [`filetest`]: reading files and expectations, and rewriting listings (`BLESS=1`);
+//! - [`boundary`]: one small function per boundary that a part crosses;
+//! - [`verdicts`]: `tests/verdicts.toml`, where Kiln and the kernel may disagree, with a reason;
+//! - [`bare`]: the smallest environment for the reference interpreter;
+//! - [`engine`]: one interface to everything that runs a program;
+//! - [`generate`]: random programs, from [`random`] numbers.
 #![forbid(unsafe_code)]
+
+pub mod bare;
+pub mod boundary;
+pub mod engine;
+pub mod filetest;
+pub mod generate;
+pub mod random;
+pub mod verdicts;

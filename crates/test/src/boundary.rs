@@ -1,0 +1,127 @@
+//! One function per boundary that a filetest crosses. Each says what it skipped, or what went wrong.
+
+use kiln_isa::encoding::{decode_all, encode_all};
+use kiln_linux::LoadFailure;
+use kiln_program::text::{listing, parse, print};
+use kiln_program::{Program, lower_function, validate};
+
+use crate::engine::{Engine, NoRun, kernel_available, run};
+use crate::filetest::{Check, Filetest};
+
+/// What was skipped and why, or what went wrong.
+pub type Outcome = Result<Vec<String>, String>;
+
+/// isa, program: text and encoding lose nothing.
+///
+/// # Errors
+/// What was lost.
+pub fn round_trips(file: &Filetest) -> Outcome {
+    let object = &file.object;
+    let printed = print(object);
+    let again = parse(&printed).map_err(|error| format!("printed text does not parse: {error}\n{printed}"))?;
+    if again != *object {
+        return Err(format!("printing and parsing changed the object:\n{printed}"));
+    }
+    let listed = listing(object);
+    if listing(&parse(&listed).map_err(|error| format!("the listing does not parse: {error}\n{listed}"))?) != listed {
+        return Err(format!("listing and parsing changed the object:\n{listed}"));
+    }
+    if validate(object).is_err() {
+        return Ok(Vec::new()); // A file about a malformed program: the verifier's part will say so.
+    }
+    for function in &object.functions {
+        let image = lower_function(function).map_err(|error| format!("{}: {error}", function.name))?;
+        let insns = decode_all(&image.slots).map_err(|(slot, error)| format!("{}: slot {slot}: {error}", function.name))?;
+        if encode_all(insns.iter().map(|(_, insn)| insn)) != image.slots {
+            return Err(format!("{}: decoding and encoding changed the slots", function.name));
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The kernel says what `check:` says. The kernel has the last word, so there are no exceptions here.
+///
+/// # Errors
+/// The kernel's log, when it disagrees.
+pub fn kernel_verdict(file: &Filetest) -> Outcome {
+    let Some(check) = &file.expectations.check else { return Ok(Vec::new()) };
+    if let Some(reason) = file.exception("kernel") {
+        return Ok(vec![format!("kernel: {reason}")]);
+    }
+    if let Err(reason) = kernel_available() {
+        return Ok(vec![format!("kernel: {reason}")]);
+    }
+    let program = the_program(file)?;
+    match (kiln_linux::load_image(&file.object, program), check) {
+        (Ok(_), Check::Accept) => Ok(Vec::new()),
+        (Err(failure), Check::Reject(_)) => kernel_reason(file, &failure),
+        (Ok(_), Check::Reject(reason)) => Err(format!("the kernel accepts what is stated as rejected ({reason})")),
+        (Err(failure), Check::Accept) => {
+            Err(format!("the kernel rejects what is stated as accepted: {}", said(&failure)))
+        }
+    }
+}
+
+/// The kernel's log says what `kernel:` says, so that a file is rejected for the reason it is about.
+fn kernel_reason(file: &Filetest, failure: &LoadFailure) -> Outcome {
+    let said = said(failure);
+    match &file.expectations.kernel_says {
+        Some(part) if failure.logs.iter().any(|log| log.log.contains(part)) => Ok(Vec::new()),
+        Some(part) => Err(format!("the kernel's reason does not contain `{part}`: {said}")),
+        None => Err(format!("a rejected file states the kernel's reason, such as `; kernel: {said}`")),
+    }
+}
+
+fn said(failure: &LoadFailure) -> String {
+    failure.reason().map_or_else(|| failure.to_string(), str::to_owned)
+}
+
+/// Every engine gives what `run:` says.
+///
+/// # Errors
+/// What an engine gave instead.
+pub fn runs(file: &Filetest) -> Outcome {
+    let mut skipped = Vec::new();
+    if file.expectations.runs.is_empty() {
+        return Ok(skipped);
+    }
+    let program = the_program(file)?;
+    for engine in Engine::ALL {
+        if let Some(reason) = file.exception(engine.name()) {
+            skipped.push(format!("{}: {reason}", engine.name()));
+            continue;
+        }
+        for expected in &file.expectations.runs {
+            let ran = match run(engine, &file.object, program, &expected.packet) {
+                Ok(ran) => ran,
+                Err(NoRun::Skipped(reason)) => {
+                    skipped.push(reason);
+                    break;
+                }
+                Err(NoRun::Failed(reason)) => {
+                    return Err(format!("line {}: {}: {reason}", expected.line, engine.name()));
+                }
+            };
+            let at = format!("line {}: {}", expected.line, engine.name());
+            if ran.value != expected.value {
+                return Err(format!("{at} returned {:#x}, not {:#x}", ran.value, expected.value));
+            }
+            let after = expected.packet_after.as_ref().unwrap_or(&expected.packet);
+            if ran.packet != *after {
+                return Err(format!("{at} left the packet {:02x?}, not {after:02x?}", ran.packet));
+            }
+        }
+    }
+    Ok(skipped)
+}
+
+/// The only program of a file.
+///
+/// # Errors
+/// There is none, or more than one.
+pub fn the_program(file: &Filetest) -> Result<&Program, String> {
+    match file.object.programs.as_slice() {
+        [program] => Ok(program),
+        programs => Err(format!("expected one `; program` directive, found {}", programs.len())),
+    }
+}

@@ -1,0 +1,100 @@
+//! Everything that runs a program, behind one function.
+
+use kiln_platform::ProgramType;
+use kiln_program::interpret::Fault;
+use kiln_program::{Interpreter, Object, Program, Trap};
+
+use crate::bare::Bare;
+
+/// Something that runs programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Engine {
+    /// The reference interpreter in the bare environment.
+    Reference,
+    /// The running kernel, through `BPF_PROG_TEST_RUN`.
+    Kernel,
+}
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Engine; 2] = [Engine::Reference, Engine::Kernel];
+
+    /// Its name in `; except:` directives and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Reference => "reference",
+            Engine::Kernel => "kernel",
+        }
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ran {
+    /// The lower half of R0, which is what every hook sees.
+    pub value: u32,
+    /// The packet afterwards.
+    pub packet: Vec<u8>,
+}
+
+/// Why there was no run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NoRun {
+    /// The engine is not here, or lacks something; say so and go on.
+    Skipped(String),
+    /// The run failed.
+    Failed(String),
+}
+
+/// Instructions at most, on engines that count.
+pub const BUDGET: u64 = 1_000_000;
+
+/// Runs a program on a packet.
+///
+/// # Errors
+/// [`NoRun`].
+pub fn run(engine: Engine, object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRun> {
+    match engine {
+        Engine::Reference => reference(object, program, packet),
+        Engine::Kernel => kernel(object, program, packet),
+    }
+}
+
+fn reference(object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRun> {
+    let mut bare = Bare::new(object, program.program_type, packet);
+    match Interpreter::new(object).run(program.entry, crate::bare::CONTEXT, &mut bare, BUDGET) {
+        Ok(outcome) => Ok(Ran { value: outcome.value as u32, packet: bare.packet }),
+        Err(Trap::Fault { fault: Fault::Unsupported(what), .. }) => {
+            Err(NoRun::Skipped(format!("reference: {what}")))
+        }
+        Err(trap) => Err(NoRun::Failed(trap.to_string())),
+    }
+}
+
+/// Whether this process may use `bpf(2)`, asked once.
+pub fn kernel_available() -> Result<(), String> {
+    static ANSWER: std::sync::OnceLock<Result<(), String>> = std::sync::OnceLock::new();
+    ANSWER.get_or_init(|| kiln_linux::available().map_err(|error| error.to_string())).clone()
+}
+
+fn takes_packet(program_type: ProgramType) -> bool {
+    program_type == ProgramType::Xdp || program_type.has_socket_buffer()
+}
+
+fn kernel(object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRun> {
+    let skipped = |why: String| NoRun::Skipped(format!("kernel: {why}"));
+    kernel_available().map_err(skipped)?;
+    if !program.program_type.is_some_and(takes_packet) {
+        return Err(skipped("this program type is not test-run on packets".to_owned()));
+    }
+    let loaded = kiln_linux::load_image(object, program)
+        .map_err(|failure| {
+            let reason = failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
+            NoRun::Failed(format!("the kernel does not load it: {reason}"))
+        })?;
+    let input = kiln_linux::TestInput { packet: packet.to_vec(), context: Vec::new(), repeat: 1 };
+    match loaded.prog.test_run(&input) {
+        Ok(output) => Ok(Ran { value: output.value, packet: output.packet }),
+        Err(error) => Err(NoRun::Failed(error.to_string())),
+    }
+}
