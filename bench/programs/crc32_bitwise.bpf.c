@@ -11,7 +11,7 @@ SEC("xdp") int crc32_bitwise(struct xdp_md *context)
 		crc ^= data[i];
 #pragma unroll
 		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (0xedb88320 & -(crc & 1));
+			crc = crc >> 1 ^ (crc & 1) * 0xedb88320;
 	}
 	return ~crc;
 }

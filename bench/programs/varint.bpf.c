@@ -12,12 +12,9 @@ SEC("xdp") int varint(struct xdp_md *context)
 		u64 byte = data[i];
 
 		value |= (byte & 0x7f) << (shift & 63);
-		shift += 7;
-		if (byte < 0x80 || shift > 56) {
-			sum += (s64)value >> (shift & 31);
-			value = 0;
-			shift = 0;
-		}
+		sum += value >> (byte & 31);
+		shift = byte < 0x80 ? 0 : shift + 7;
+		value &= -(u64)(byte >> 7);
 	}
 	return sum;
 }

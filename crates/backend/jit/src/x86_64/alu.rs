@@ -2,7 +2,7 @@
 
 use kiln_isa::{AluOp, ByteOrder, Reg, Size, Source, Width};
 
-use super::assembler::{Arithmetic, Gpr, Shift, Unary};
+use super::assembler::{Arithmetic, Gpr, Memory, Shift, Unary};
 use super::function::FunctionCompiler;
 use super::{SCRATCH2, gpr};
 
@@ -71,7 +71,10 @@ impl FunctionCompiler<'_, '_> {
                 }
                 self.code().unary(Unary::Neg, width, dst);
             }
-            3 | 5 | 9 => self.code().lea_indexed(width, dst, src, src, (imm - 1) as u8, 0),
+            3 | 5 | 9 => {
+                let place = Memory { base: src, index: Some((src, (imm - 1) as u8)), displacement: 0 };
+                self.code().lea(width, dst, place);
+            }
             _ if imm > 0 && imm.count_ones() == 1 => {
                 if dst != src {
                     self.code().mov(width, dst, src);

@@ -44,11 +44,20 @@ impl Gpr {
     }
 }
 
-/// A memory operand: base plus displacement.
+/// A memory operand: base, index times a scale, displacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
     pub base: Gpr,
+    /// Not rsp; the scale is 1, 2, 4 or 8.
+    pub index: Option<(Gpr, u8)>,
     pub displacement: i32,
+}
+
+impl Memory {
+    /// `[base + displacement]`.
+    pub const fn at(base: Gpr, displacement: i32) -> Memory {
+        Memory { base, index: None, displacement }
+    }
 }
 
 /// The register-or-memory operand of an encoding.
@@ -82,11 +91,15 @@ impl Condition {
     pub const BELOW_EQUAL: Condition = Condition(0x6);
     pub const ABOVE: Condition = Condition(0x7);
     pub const SIGN: Condition = Condition(0x8);
-    pub const NOT_SIGN: Condition = Condition(0x9);
     pub const LESS: Condition = Condition(0xc);
     pub const GREATER_EQUAL: Condition = Condition(0xd);
     pub const LESS_EQUAL: Condition = Condition(0xe);
     pub const GREATER: Condition = Condition(0xf);
+
+    /// The condition that holds when this one does not.
+    pub const fn opposite(self) -> Condition {
+        Condition(self.0 ^ 1)
+    }
 }
 
 /// The eight classic operations, by their number in encodings.
@@ -349,11 +362,15 @@ const fn is_wide(width: Width) -> bool {
 impl Assembler {
     fn emit(&mut self, form: Form, opcode: &[u8], reg: u8, operand: Operand) {
         self.bytes.extend(form.prefix);
-        let (base, rm_byte) = match operand {
-            Operand::Gpr(gpr) => (gpr, form.byte_rm && gpr.0 >= 4),
-            Operand::Memory(memory) => (memory.base, false),
+        let (base, index_high, rm_byte) = match operand {
+            Operand::Gpr(gpr) => (gpr, false, form.byte_rm && gpr.0 >= 4),
+            Operand::Memory(memory) => (memory.base, memory.index.is_some_and(|(index, _)| index.high()), false),
         };
-        let rex = 0x40 | u8::from(form.wide) << 3 | u8::from(reg >= 8) << 2 | u8::from(base.high());
+        let rex = 0x40
+            | u8::from(form.wide) << 3
+            | u8::from(reg >= 8) << 2
+            | u8::from(index_high) << 1
+            | u8::from(base.high());
         if rex != 0x40 || rm_byte || form.byte_reg && reg >= 4 {
             self.bytes.push(rex);
         }
@@ -365,7 +382,7 @@ impl Assembler {
         let reg = (reg & 7) << 3;
         match operand {
             Operand::Gpr(gpr) => self.bytes.push(0xc0 | reg | gpr.low()),
-            Operand::Memory(Memory { base, displacement }) => {
+            Operand::Memory(Memory { base, index, displacement }) => {
                 // rbp and r13 as a base without displacement would mean something else; so would rsp and r12
                 // without an index byte.
                 let mode = match displacement {
@@ -373,9 +390,14 @@ impl Assembler {
                     -128..=127 => 0x40,
                     _ => 0x80,
                 };
-                self.bytes.push(mode | reg | base.low());
-                if base.low() == 4 {
-                    self.bytes.push(0x24);
+                if let Some((index, scale)) = index {
+                    let scale = (scale.trailing_zeros() as u8) << 6;
+                    self.bytes.extend([mode | reg | 4, scale | index.low() << 3 | base.low()]);
+                } else {
+                    self.bytes.push(mode | reg | base.low());
+                    if base.low() == 4 {
+                        self.bytes.push(0x24);
+                    }
                 }
                 match mode {
                     0x00 => {}
@@ -416,6 +438,17 @@ impl Assembler {
             }
             self.imm32(imm);
         }
+    }
+
+    /// `op dst, [memory]`.
+    pub fn arithmetic_load(&mut self, op: Arithmetic, width: Width, dst: Gpr, memory: Memory) {
+        self.emit(Self::at_width(width), &[op as u8 * 8 + 3], dst.0, memory.into());
+    }
+
+    /// `cmp byte [memory], imm`.
+    pub fn compare_byte(&mut self, memory: Memory, imm: u8) {
+        self.emit(Form::default(), &[0x80], Arithmetic::Cmp as u8, memory.into());
+        self.bytes.push(imm);
     }
 
     /// `lock op [memory], src`.
@@ -531,10 +564,9 @@ impl Assembler {
         }
     }
 
-    /// A byte-swapping load (`movbe`); two bytes leave the rest of the register as it was.
-    pub fn load_swapped(&mut self, size: Size, dst: Gpr, memory: Memory) {
-        let prefix = (size == Size::B2).then_some(0x66);
-        self.emit(Form { prefix, wide: size == Size::B8, ..Form::default() }, &[0x0f, 0x38, 0xf0], dst.0, memory.into());
+    /// A byte-swapping load (`movbe`) of 4 or 8 bytes.
+    pub fn load_swapped(&mut self, width: Width, dst: Gpr, memory: Memory) {
+        self.emit(Self::at_width(width), &[0x0f, 0x38, 0xf0], dst.0, memory.into());
     }
 
     /// Stores the lowest bytes of a register.
@@ -563,6 +595,12 @@ impl Assembler {
                 self.imm32(imm);
             }
         }
+    }
+
+    /// `rol dst, 8` of the lowest two bytes: swaps them.
+    pub fn swap_low_bytes(&mut self, dst: Gpr) {
+        self.emit(Form { prefix: Some(0x66), ..Form::default() }, &[0xc1], Shift::RotateLeft as u8, dst.into());
+        self.bytes.push(8);
     }
 
     /// `shift dst, amount`, the amount below the width.
@@ -612,7 +650,7 @@ impl Assembler {
     }
 
     /// `imul dst, src`.
-    pub fn multiply(&mut self, width: Width, dst: Gpr, src: Gpr) {
+    pub fn multiply(&mut self, width: Width, dst: Gpr, src: impl Into<Operand>) {
         self.emit(Self::at_width(width), &[0x0f, 0xaf], dst.0, src.into());
     }
 
@@ -652,30 +690,6 @@ impl Assembler {
     /// `lea dst, [memory]`.
     pub fn lea(&mut self, width: Width, dst: Gpr, memory: Memory) {
         self.emit(Self::at_width(width), &[0x8d], dst.0, memory.into());
-    }
-
-    /// `lea dst, [base + index * scale + displacement]`; scale 1, 2, 4 or 8; the index is not rsp.
-    pub fn lea_indexed(&mut self, width: Width, dst: Gpr, base: Gpr, index: Gpr, scale: u8, displacement: i32) {
-        let rex = 0x40
-            | u8::from(is_wide(width)) << 3
-            | u8::from(dst.high()) << 2
-            | u8::from(index.high()) << 1
-            | u8::from(base.high());
-        if rex != 0x40 {
-            self.bytes.push(rex);
-        }
-        let mode = match displacement {
-            0 if base.low() != 5 => 0x00,
-            -128..=127 => 0x40,
-            _ => 0x80,
-        };
-        let scale = (scale.trailing_zeros() as u8) << 6;
-        self.bytes.extend([0x8d, mode | dst.low() << 3 | 4, scale | index.low() << 3 | base.low()]);
-        match mode {
-            0x00 => {}
-            0x40 => self.bytes.push(displacement as i8 as u8),
-            _ => self.imm32(displacement),
-        }
     }
 
     pub fn push(&mut self, gpr: Gpr) {

@@ -1,6 +1,6 @@
 //! Branches, calls, exits of a kind.
 
-use kiln_isa::{CallTarget, JumpOp, PacketMode, Reg, Size, Source, Width};
+use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_program::Reference;
 
 use super::assembler::{Arithmetic, Condition, Gpr, Memory};
@@ -27,7 +27,7 @@ pub(super) fn condition(op: JumpOp) -> Condition {
 
 impl FunctionCompiler<'_, '_> {
     /// Whether a branch's target is the next instruction anyway.
-    fn falls_through(&self, at: usize) -> bool {
+    pub(super) fn falls_through(&self, at: usize) -> bool {
         let target = self.nodes[at].target().and_then(|id| self.positions.get(&id));
         target.is_some_and(|target| *target == at + 1)
     }
@@ -50,6 +50,20 @@ impl FunctionCompiler<'_, '_> {
         Ok(())
     }
 
+    /// A branch over a jump: the opposite branch to where the jump goes. `at` is the branch.
+    pub(super) fn inverted_branch(&mut self, at: usize) -> Result<bool, Error> {
+        let Insn::Branch { op, width, dst, src, .. } = self.nodes[at].insn else { return Ok(false) };
+        let over = self.nodes[at].target().and_then(|id| self.positions.get(&id)) == Some(&(at + 2));
+        let jump = self.nodes.get(at + 1).is_some_and(|node| matches!(node.insn, Insn::Jump { .. }));
+        if !over || !jump || self.is_target[at + 1] || self.falls_through(at + 1) {
+            return Ok(false);
+        }
+        let target = self.target(at + 1)?;
+        self.compare(op, width, gpr(dst), src);
+        self.code().jump_if(condition(op).opposite(), target);
+        Ok(true)
+    }
+
     fn compare(&mut self, op: JumpOp, width: Width, dst: Gpr, src: Source) {
         match (op, src) {
             (JumpOp::Set, Source::Reg(src)) => self.code().test(width, dst, gpr(src)),
@@ -63,7 +77,7 @@ impl FunctionCompiler<'_, '_> {
     pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {
         let target = self.target(at)?;
         let displacement = self.plan.may_goto_slot.ok_or(Error::Malformed("no counter for may_goto"))?;
-        let slot = Memory { base: Gpr::RBP, displacement };
+        let slot = Memory::at(Gpr::RBP, displacement);
         self.code().arithmetic_imm(Arithmetic::Cmp, Width::W32, slot, 0);
         self.code().jump_if(Condition::EQUAL, target);
         self.code().arithmetic_imm(Arithmetic::Sub, Width::W32, slot, 1);
@@ -176,7 +190,7 @@ impl FunctionCompiler<'_, '_> {
         match mode {
             PacketMode::Absolute => self.code().constant(index, i64::from(offset) as u64),
             PacketMode::Indirect(reg) => {
-                self.code().lea(Width::W32, index, Memory { base: gpr(reg), displacement: offset });
+                self.code().lea(Width::W32, index, Memory::at(gpr(reg), offset));
                 self.code().sign_extend(Size::B4, Width::W64, index, index);
             }
         }

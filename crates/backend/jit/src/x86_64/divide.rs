@@ -131,8 +131,11 @@ impl FunctionCompiler<'_, '_> {
 
     fn multiply_reciprocal64(&mut self, quotient: bool, dst: Gpr, divisor: i32) {
         let reciprocal = Reciprocal::of(divisor as u64, 64);
+        let keep_rdx = dst == Gpr::RDX || self.needed(Reg::R3);
         let code = self.code();
-        code.mov(Width::W64, SCRATCH2, Gpr::RDX);
+        if keep_rdx {
+            code.mov(Width::W64, SCRATCH2, Gpr::RDX);
+        }
         let number = if dst == Gpr::RDX { SCRATCH2 } else { dst };
         if reciprocal.before > 0 {
             code.mov(Width::W64, SCRATCH, number);
@@ -140,7 +143,9 @@ impl FunctionCompiler<'_, '_> {
         }
         code.constant(Gpr::RDX, reciprocal.multiplier);
         code.multiply_wide(SCRATCH, SCRATCH, if reciprocal.before > 0 { SCRATCH } else { number });
-        code.mov(Width::W64, Gpr::RDX, SCRATCH2);
+        if keep_rdx {
+            code.mov(Width::W64, Gpr::RDX, SCRATCH2);
+        }
         if !reciprocal.carry && reciprocal.after > 0 {
             code.shift_imm(Shift::RightLogical, Width::W64, SCRATCH, reciprocal.after);
         }
@@ -198,11 +203,13 @@ impl FunctionCompiler<'_, '_> {
     /// The machine's division; the divisor is neither 0 nor, signed, -1.
     fn divide_machine(&mut self, op: AluOp, width: Width, dst: Gpr, divisor: Divisor) {
         let is = |gpr| divisor == Divisor::Register(gpr);
+        let keep_rax = dst != Gpr::RAX && self.needed(Reg::R0);
+        let keep_rdx = dst != Gpr::RDX && self.needed(Reg::R3);
         let code = self.code();
-        if dst != Gpr::RAX || is(Gpr::RAX) {
+        if keep_rax || is(Gpr::RAX) {
             code.mov(Width::W64, SCRATCH, Gpr::RAX);
         }
-        if dst != Gpr::RDX || is(Gpr::RDX) {
+        if keep_rdx || is(Gpr::RDX) {
             code.mov(Width::W64, SCRATCH2, Gpr::RDX);
         }
         if dst != Gpr::RAX {
@@ -234,10 +241,10 @@ impl FunctionCompiler<'_, '_> {
         if dst != result {
             code.mov(Width::W64, dst, result);
         }
-        if dst != Gpr::RAX {
+        if keep_rax {
             code.mov(Width::W64, Gpr::RAX, SCRATCH);
         }
-        if dst != Gpr::RDX {
+        if keep_rdx {
             code.mov(Width::W64, Gpr::RDX, SCRATCH2);
         }
     }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{Insn, Reg, Size, Width};
+use kiln_isa::{Insn, Reg, RegSet, Size, Width};
 use kiln_program::{FunctionId, InsnId, Node, Reference};
 
 use super::assembler::{Arithmetic, Assembler, Condition, Gpr, Label, Memory};
+use super::liveness::live_after;
 use super::plan::FunctionPlan;
 use super::{BUDGET, RUNTIME, Shared, gpr, runtime_field};
 use crate::{Error, Runtime};
@@ -44,6 +45,10 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     pub labels: Vec<Label>,
     /// Whether control comes here from elsewhere than the instruction before.
     pub is_target: Vec<bool>,
+    /// Registers whose value is still needed after each instruction.
+    live_after: Vec<RegSet>,
+    /// The position being compiled.
+    current: usize,
     /// The last position that jumps back here, for loop headers.
     loop_end: Vec<Option<usize>>,
     pub cold: Vec<Cold>,
@@ -71,6 +76,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let labels = nodes.iter().map(|_| shared.assembler.label()).collect();
         let leave = shared.assembler.label();
         let plan = shared.plan.function(id).clone();
+        let live_after = live_after(nodes, &positions);
         let cold = Vec::new();
         Ok(FunctionCompiler {
             shared,
@@ -81,6 +87,8 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             positions,
             labels,
             is_target,
+            live_after,
+            current: 0,
             loop_end,
             cold,
             leave,
@@ -100,6 +108,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             self.code().bind(label);
             self.shared.insns.push((id, label));
             self.loop_cost(at);
+            self.current = at;
             at += match self.fused(at)? {
                 0 => {
                     self.instruction(at)?;
@@ -230,7 +239,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             }
         }
         if let Some(displacement) = self.plan.may_goto_slot {
-            let slot = Memory { base: Gpr::RBP, displacement };
+            let slot = Memory::at(Gpr::RBP, displacement);
             self.code().store_imm(Size::B8, slot, MAY_GOTO_LIMIT);
         }
     }
@@ -290,9 +299,13 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// Whether the value of a register is read later. `at` is the last position already compiled.
+    /// Whether the value that a register holds after the instruction at `at` may be read.
     pub fn lives_after(&self, at: usize, reg: Reg) -> bool {
-        let _ = (at, reg);
-        true
+        self.live_after.get(at).is_none_or(|live| live.contains(reg))
+    }
+
+    /// Whether the value of a machine register is needed after the current instruction.
+    pub fn needed(&self, reg: Reg) -> bool {
+        self.lives_after(self.current, reg)
     }
 }

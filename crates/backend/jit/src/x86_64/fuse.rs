@@ -1,12 +1,425 @@
 //! Runs of BPF instructions that fewer machine instructions do.
+//!
+//! BPF computes an address, loads, and operates in three instructions where x86 has one, and has no rotation, no
+//! sign extension below version 4 and no three-operand forms. Compilers therefore emit the same few runs, and each
+//! method here knows one kind:
+//!
+//! ```text
+//!   r3 = r1 ; r3 += r2 ; r3 = *(u8 *)(r3 + 4)            movzx edx, byte [rdi + rsi + 4]
+//!   w4 = w3 ; w4 >>= 28 ; w3 <<= 4 ; w3 |= w4            rol   edx, 4                       (r4 dead)
+//!   r2 <<= 32 ; r2 s>>= 32                               movsxd rsi, esi
+//!   r3 = r2 ; r3 &= 8 ; if r3 == 0 goto out              test  sil, 8 ; je out              (r3 dead)
+//!   r9 += -1 ; if r9 != 0 goto back                      add   r15, -1 ; jne back
+//!   r3 = *(u64 *)(r1 + 0) ; r2 ^= r3                     xor   rsi, [rdi]                   (r3 dead)
+//!   r3 = *(u32 *)(r1 + 0) ; r3 = be32 r3                 movbe edx, [rdi]
+//! ```
+//!
+//! No run crosses a branch target, and what a run leaves out (a temporary) is dead behind it.
 
+use kiln_isa::{AluOp, ByteOrder, Insn, JumpOp, Reg, Size, Source, Width};
+use kiln_program::Node;
+
+use super::assembler::{Arithmetic, Memory, Shift};
+use super::control::condition;
 use super::function::FunctionCompiler;
+use super::gpr;
+use super::memory::memory;
 use crate::Error;
 
-impl FunctionCompiler<'_, '_> {
+/// The longest run looked at.
+const LONGEST: usize = 8;
+
+/// `dst op= src` as fields.
+type Alu = (AluOp, Width, Reg, Source);
+
+fn alu(node: Option<&Node>) -> Option<Alu> {
+    match node?.insn {
+        Insn::Alu { op, width, dst, src } => Some((op, width, dst, src)),
+        _ => None,
+    }
+}
+
+/// `dst = src` between registers.
+fn copy(node: Option<&Node>) -> Option<(Width, Reg, Reg)> {
+    match alu(node)? {
+        (AluOp::Mov, width, dst, Source::Reg(src)) => Some((width, dst, src)),
+        _ => None,
+    }
+}
+
+/// A shift by a constant between 1 and the width.
+fn shift(node: Option<&Node>) -> Option<(AluOp, Width, Reg, u8)> {
+    match alu(node)? {
+        (op @ (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh), width, dst, Source::Imm(amount)) => {
+            let in_range = amount > 0 && (amount as u32) < width.bits();
+            in_range.then_some((op, width, dst, amount as u8))
+        }
+        _ => None,
+    }
+}
+
+fn arithmetic(op: AluOp) -> Option<Arithmetic> {
+    match op {
+        AluOp::Add => Some(Arithmetic::Add),
+        AluOp::Sub => Some(Arithmetic::Sub),
+        AluOp::And => Some(Arithmetic::And),
+        AluOp::Or => Some(Arithmetic::Or),
+        AluOp::Xor => Some(Arithmetic::Xor),
+        _ => None,
+    }
+}
+
+/// An address being computed in `register` by `length` instructions.
+struct Chain {
+    place: Memory,
+    register: Reg,
+    length: usize,
+}
+
+impl<'a> FunctionCompiler<'_, 'a> {
     /// Tries to compile several instructions at once; says how many, 0 for none.
     pub(super) fn fused(&mut self, at: usize) -> Result<usize, Error> {
-        let _ = at;
-        Ok(0)
+        let run = self.run(at);
+        for attempt in [Self::rotation, Self::extension, Self::access, Self::three_operands] {
+            if let Some(length) = attempt(self, at, run) {
+                return Ok(length);
+            }
+        }
+        if self.inverted_branch(at)? {
+            return Ok(2);
+        }
+        match self.masked_branch(at, run)? {
+            0 => self.counted_branch(at, run),
+            length => Ok(length),
+        }
     }
+
+    /// The instructions from `at` up to the next branch target.
+    fn run(&self, at: usize) -> &'a [Node] {
+        let longest = self.nodes.len().min(at + LONGEST);
+        let end = (at + 1..longest).find(|next| self.is_target[*next]).unwrap_or(longest);
+        &self.nodes[at..end]
+    }
+
+    /// A rotation: two copies shifted against each other and joined.
+    fn rotation(&mut self, at: usize, run: &[Node]) -> Option<usize> {
+        let (copied, part, from) = copy(run.first())?;
+        let (first, width, shifted, amount) = shift(run.get(1))?;
+        // In place, or into a third register.
+        let (to, next) = match copy(run.get(2)) {
+            Some((second, to, again)) if again == from && fits(second, width) => (to, 3),
+            Some(_) => return None,
+            None => (from, 2),
+        };
+        let (second, second_width, also_shifted, rest) = shift(run.get(next))?;
+        let (join, join_width, result, Source::Reg(joined)) = alu(run.get(next + 1))? else { return None };
+        let left = match (first, second) {
+            (AluOp::Lsh, AluOp::Rsh) => amount,
+            (AluOp::Rsh, AluOp::Lsh) => rest,
+            _ => return None,
+        };
+        let matches = fits(copied, width)
+            && (second_width, join_width) == (width, width)
+            && u32::from(amount) + u32::from(rest) == width.bits()
+            && matches!(join, AluOp::Or | AluOp::Xor | AluOp::Add)
+            && (shifted, also_shifted) == (part, to)
+            && (result, joined) == (to, part)
+            && part != to
+            && part != from;
+        if !matches || self.lives_after(at + next + 1, part) {
+            return None;
+        }
+        let bits = width.bits() as u8;
+        if to == from {
+            self.code().shift_imm(Shift::RotateLeft, width, gpr(to), left);
+        } else if self.shared.options.bmi2 {
+            self.code().rotate_right(width, gpr(to), gpr(from), bits - left);
+        } else {
+            self.code().mov(width, gpr(to), gpr(from));
+            self.code().shift_imm(Shift::RotateLeft, width, gpr(to), left);
+        }
+        Some(next + 2)
+    }
+
+    /// Zero and sign extensions: a shift left and back, or a mask.
+    fn extension(&mut self, at: usize, run: &[Node]) -> Option<usize> {
+        let moved = copy(run.first());
+        let skip = usize::from(moved.is_some());
+        if let (Some((copied, to, from)), Some((AluOp::And, _, dst, Source::Imm(mask @ (0xff | 0xffff))))) =
+            (moved, alu(run.get(1)))
+            && dst == to
+            && !self.tests_zero(at + 1, run.get(2), dst)
+        {
+            let _ = copied;
+            let size = if mask == 0xff { Size::B1 } else { Size::B2 };
+            self.code().zero_extend(size, gpr(to), gpr(from));
+            return Some(2);
+        }
+        let (AluOp::Lsh, width, dst, left) = shift(run.get(skip))? else { return None };
+        let (back, second_width, same, right) = shift(run.get(skip + 1))?;
+        let kept = Size::from_bytes((width.bits() - u32::from(left)) / 8)?;
+        let exact = left == right && left % 8 == 0 && second_width == width && same == dst && kept.bits() < width.bits();
+        let from = match moved {
+            Some((copied, to, from)) if to == dst && fits(copied, width) => from,
+            Some(_) => return None,
+            None => dst,
+        };
+        match back {
+            AluOp::Rsh if exact => self.code().zero_extend(kept, gpr(dst), gpr(from)),
+            AluOp::Arsh if exact => self.code().sign_extend(kept, width, gpr(dst), gpr(from)),
+            _ => return None,
+        }
+        Some(skip + 2)
+    }
+
+    /// Whether the next instruction compares `reg` with zero, which the flags may tell already.
+    fn tests_zero(&self, at: usize, next: Option<&Node>, reg: Reg) -> bool {
+        let _ = at;
+        matches!(next.map(|node| node.insn), Some(Insn::Branch { dst, src: Source::Imm(0), .. }) if dst == reg)
+    }
+
+    /// Copies and additions that compute an address.
+    fn chain(&self, run: &[Node]) -> Option<Chain> {
+        let (register, base, mut length) = match copy(run.first()) {
+            Some((Width::W64, to, from)) if to != from => (to, from, 1),
+            _ => match alu(run.first())? {
+                (AluOp::Add, Width::W64, dst, _) => (dst, dst, 0),
+                _ => return None,
+            },
+        };
+        let mut place = Memory::at(gpr(base), 0);
+        while let Some((op, Width::W64, dst, src)) = alu(run.get(length)) {
+            match (op, src) {
+                _ if dst != register => break,
+                (AluOp::Add, Source::Reg(added)) if place.index.is_none() && added != register => {
+                    place.index = Some((gpr(added), 1));
+                }
+                (AluOp::Add, Source::Imm(imm)) => {
+                    let Some(sum) = place.displacement.checked_add(imm) else { break };
+                    place.displacement = sum;
+                }
+                (AluOp::Sub, Source::Imm(imm)) => {
+                    let Some(difference) = place.displacement.checked_sub(imm) else { break };
+                    place.displacement = difference;
+                }
+                _ => break,
+            }
+            length += 1;
+        }
+        (length > 0).then_some(Chain { place, register, length })
+    }
+
+    /// A memory access with its address computed within it, a load with what is done to its value, or both.
+    fn access(&mut self, at: usize, run: &[Node]) -> Option<usize> {
+        let chain = self.chain(run);
+        let length = chain.as_ref().map_or(0, |chain| chain.length);
+        let insn = run.get(length)?.insn;
+        let address = insn.address()?;
+        let mut place = memory(address);
+        if let Some(chain) = &chain {
+            if address.base != chain.register {
+                return None;
+            }
+            let displacement = chain.place.displacement.checked_add(address.offset.into())?;
+            place = Memory { displacement, ..chain.place };
+        }
+        if let Some(more) = self.compared_byte(at + length, run.get(length..)?, chain.as_ref(), place) {
+            return Some(length + more);
+        }
+        let gone = |this: &Self, register: Reg| !this.lives_after(at + length, register);
+        match insn {
+            Insn::Load { size, signed, dst, .. } => {
+                if let Some(chain) = &chain
+                    && chain.register != dst
+                    && !gone(self, chain.register)
+                {
+                    return None;
+                }
+                if !signed && let Some(more) = self.load_and(at + length, run.get(length + 1), size, dst, place) {
+                    return Some(length + 1 + more);
+                }
+                chain.as_ref()?;
+                if signed {
+                    self.code().sign_extend(size, Width::W64, gpr(dst), place);
+                } else {
+                    self.code().load(size, gpr(dst), place);
+                }
+            }
+            Insn::Store { size, src, .. } => {
+                let chain = chain?;
+                if src.reg() == Some(chain.register) || !gone(self, chain.register) {
+                    return None;
+                }
+                match src {
+                    Source::Reg(src) => self.code().store(size, place, gpr(src)),
+                    Source::Imm(imm) => self.code().store_imm(size, place, imm),
+                }
+            }
+            _ => return None,
+        }
+        Some(length + 1)
+    }
+
+    /// A byte loaded only to be compared with a constant. `at` is the load, which `run` begins with.
+    fn compared_byte(&mut self, at: usize, run: &[Node], chain: Option<&Chain>, place: Memory) -> Option<usize> {
+        let Insn::Load { size: Size::B1, signed: false, dst, .. } = run.first()?.insn else { return None };
+        let Insn::Branch { op, dst: compared, src: Source::Imm(imm), .. } = run.get(1)?.insn else { return None };
+        let imm = u8::try_from(imm).ok()?;
+        let unsigned = matches!(
+            op,
+            JumpOp::Eq | JumpOp::Ne | JumpOp::Gt | JumpOp::Ge | JumpOp::Lt | JumpOp::Le
+        );
+        let dead = !self.lives_after(at + 1, dst) && chain.is_none_or(|it| !self.lives_after(at + 1, it.register));
+        if !unsigned || compared != dst || !dead || self.falls_through(at + 1) {
+            return None;
+        }
+        let target = self.target(at + 1).ok()?;
+        self.code().compare_byte(place, imm);
+        self.code().jump_if(condition(op), target);
+        Some(2)
+    }
+
+    /// A load together with the instruction after it: a byte swap, or an operation that uses the value up. `at` is
+    /// the load. Says how many instructions more.
+    fn load_and(&mut self, at: usize, next: Option<&Node>, size: Size, loaded: Reg, place: Memory) -> Option<usize> {
+        let width = match size {
+            Size::B8 => Width::W64,
+            _ => Width::W32,
+        };
+        match next?.insn {
+            Insn::Endian { order: ByteOrder::Big | ByteOrder::Swap, size: swapped, dst }
+                if dst == loaded && swapped == size =>
+            {
+                match size {
+                    Size::B2 => {
+                        self.code().load(size, gpr(loaded), place);
+                        self.code().swap_low_bytes(gpr(loaded));
+                    }
+                    _ if self.shared.options.movbe => self.code().load_swapped(width, gpr(loaded), place),
+                    _ => return None,
+                }
+                Some(1)
+            }
+            Insn::Alu { op, width: used, dst, src: Source::Reg(src) }
+                if src == loaded
+                    && dst != loaded
+                    && used == width
+                    && matches!(size, Size::B4 | Size::B8)
+                    && !self.lives_after(at + 1, loaded) =>
+            {
+                match (op, arithmetic(op)) {
+                    (AluOp::Mul, _) => self.code().multiply(width, gpr(dst), place),
+                    (_, Some(op)) => self.code().arithmetic_load(op, width, gpr(dst), place),
+                    _ => return None,
+                }
+                Some(1)
+            }
+            _ => None,
+        }
+    }
+
+    /// A copy and an operation on it, for operations that have a form with three operands.
+    fn three_operands(&mut self, at: usize, run: &[Node]) -> Option<usize> {
+        let (copied, to, from) = copy(run.first())?;
+        let (op, width, dst, src) = alu(run.get(1))?;
+        if dst != to || to == from || !fits(copied, width) || self.tests_zero(at + 1, run.get(2), to) {
+            return None;
+        }
+        let bmi2 = self.shared.options.bmi2;
+        match (op, src) {
+            (AluOp::Add, Source::Imm(imm)) if imm != 0 => {
+                self.code().lea(width, gpr(to), Memory::at(gpr(from), imm));
+            }
+            (AluOp::Sub, Source::Imm(imm)) if imm != 0 && imm != i32::MIN => {
+                self.code().lea(width, gpr(to), Memory::at(gpr(from), -imm));
+            }
+            (AluOp::Add, Source::Reg(added)) => {
+                let added = if added == to { from } else { added };
+                let place = Memory { base: gpr(from), index: Some((gpr(added), 1)), displacement: 0 };
+                self.code().lea(width, gpr(to), place);
+            }
+            (AluOp::Mul, Source::Imm(imm)) if !(0..=1).contains(&imm) => {
+                self.multiply_imm(width, gpr(to), gpr(from), imm);
+            }
+            (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Source::Reg(amount)) if bmi2 && amount != to => {
+                let shift = match op {
+                    AluOp::Lsh => Shift::Left,
+                    AluOp::Rsh => Shift::RightLogical,
+                    _ => Shift::RightArithmetic,
+                };
+                self.code().shift_variable(shift, width, gpr(to), gpr(from), gpr(amount));
+            }
+            _ => return None,
+        }
+        Some(2)
+    }
+
+    /// A branch on some bits of a register: `test`, where the masked copy is not needed afterwards.
+    fn masked_branch(&mut self, at: usize, run: &[Node]) -> Result<usize, Error> {
+        let moved = copy(run.first());
+        let skip = usize::from(moved.is_some());
+        let Some((AluOp::And, mut width, dst, mask)) = alu(run.get(skip)) else { return Ok(0) };
+        let Some(Insn::Branch { op, width: compared, dst: tested, src: Source::Imm(0), .. }) =
+            run.get(skip + 1).map(|node| node.insn)
+        else {
+            return Ok(0);
+        };
+        let branch = at + skip + 1;
+        let from = moved.map_or(dst, |(_, _, from)| from);
+        let fits = matches!(op, JumpOp::Eq | JumpOp::Ne)
+            && tested == dst
+            && moved.is_none_or(|(_, to, _)| to == dst)
+            && (moved.is_none() || mask != Source::Reg(dst))
+            && !self.lives_after(branch, dst)
+            && !self.falls_through(branch);
+        if !fits {
+            return Ok(0);
+        }
+        // Whoever looks at 32 bits only makes the others do so too.
+        if compared == Width::W32 || moved.is_some_and(|(copied, _, _)| copied == Width::W32) {
+            width = Width::W32;
+        }
+        let target = self.target(branch)?;
+        match mask {
+            Source::Imm(mask) => self.code().test_imm(width, gpr(from), mask),
+            Source::Reg(mask) => self.code().test(width, gpr(from), gpr(mask)),
+        }
+        self.code().jump_if(condition(op), target);
+        Ok(skip + 2)
+    }
+
+    /// An operation and a branch on whether its result is zero: the flags know.
+    fn counted_branch(&mut self, at: usize, run: &[Node]) -> Result<usize, Error> {
+        let Some((alu_op, width, dst, src)) = alu(run.first()) else { return Ok(0) };
+        let Some(Insn::Branch { op, width: compared, dst: tested, src: Source::Imm(0), .. }) =
+            run.get(1).map(|node| node.insn)
+        else {
+            return Ok(0);
+        };
+        let Some(machine) = arithmetic(alu_op) else { return Ok(0) };
+        let equality = matches!(op, JumpOp::Eq | JumpOp::Ne);
+        let logical = matches!(alu_op, AluOp::And | AluOp::Or | AluOp::Xor) && op != JumpOp::Set;
+        // A 32-bit result is zero as 64 bits exactly when it is as 32; its sign is another matter.
+        let same_width = width == compared || width == Width::W32 && equality;
+        let fits = tested == dst
+            && same_width
+            && (equality || logical && width == compared)
+            && src != Source::Imm(0)
+            && !self.falls_through(at + 1);
+        if !fits {
+            return Ok(0);
+        }
+        let target = self.target(at + 1)?;
+        match src {
+            Source::Imm(imm) => self.code().arithmetic_imm(machine, width, gpr(dst), imm),
+            Source::Reg(src) => self.code().arithmetic(machine, width, gpr(dst), gpr(src)),
+        }
+        self.code().jump_if(condition(op), target);
+        Ok(2)
+    }
+}
+
+/// Whether a copy at one width is enough for what is then done at another.
+fn fits(copied: Width, used: Width) -> bool {
+    copied == Width::W64 || used == Width::W32
 }

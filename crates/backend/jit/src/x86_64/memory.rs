@@ -10,7 +10,7 @@ use crate::Error;
 
 /// An address as a memory operand.
 pub(super) fn memory(address: Address) -> Memory {
-    Memory { base: gpr(address.base), displacement: address.offset.into() }
+    Memory::at(gpr(address.base), address.offset.into())
 }
 
 impl FunctionCompiler<'_, '_> {

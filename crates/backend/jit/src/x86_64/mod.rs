@@ -13,6 +13,7 @@
 //!
 //! - [`assembler`]: bytes, labels, short and long jumps;
 //! - [`plan`]: what a program and each function need, before any code;
+//! - [`liveness`]: which registers are still needed;
 //! - [`function`]: frames and the walk over instructions; [`alu`], [`divide`], [`memory`], [`control`]: their code;
 //! - [`fuse`]: runs of instructions that one machine instruction does.
 
@@ -22,6 +23,7 @@ mod control;
 mod divide;
 mod function;
 mod fuse;
+mod liveness;
 mod memory;
 mod plan;
 
@@ -67,7 +69,7 @@ const SCRATCH: Gpr = Gpr::R10;
 const SCRATCH2: Gpr = Gpr::R11;
 
 const fn runtime_field(displacement: i32) -> Memory {
-    Memory { base: RUNTIME, displacement }
+    Memory::at(RUNTIME, displacement)
 }
 
 /// What the code of all functions shares.
