@@ -206,6 +206,32 @@ impl ObjectFile {
         Ok(())
     }
 
+    /// What libbpf would give to the kernel for some programs: maps created, calls linked, CO-RE and all other
+    /// relocations applied, nothing loaded.
+    ///
+    /// # Errors
+    /// [`LoadFailure`] with libbpf's messages when it cannot do that.
+    pub fn prepared_instructions(self, names: &[&str]) -> Result<Vec<Vec<kiln_isa::Slot>>, LoadFailure> {
+        log::begin();
+        // SAFETY: the object is open and not loaded.
+        let result = unsafe { libbpf_sys::bpf_object__prepare(self.pointer.as_ptr()) };
+        let messages = log::take();
+        check("preparing the object", result)
+            .map_err(|error| LoadFailure { error, logs: Vec::new(), messages })?;
+        let mut programs = Vec::new();
+        for name in names {
+            let pointer = self.find(name)?;
+            // SAFETY: the program belongs to this open object; libbpf says how many instructions it holds, which are
+            // copied before the object is closed.
+            let bytes = unsafe {
+                let first = libbpf_sys::bpf_program__insns(pointer).cast::<u8>();
+                std::slice::from_raw_parts(first, 8 * libbpf_sys::bpf_program__insn_cnt(pointer) as usize).to_vec()
+            };
+            programs.push(kiln_isa::Slot::parse_all(&bytes).unwrap_or_default());
+        }
+        Ok(programs)
+    }
+
     /// Loads it into the kernel.
     ///
     /// # Errors

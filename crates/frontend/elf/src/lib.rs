@@ -3,6 +3,7 @@
 
 mod btf_ext;
 mod code;
+mod core;
 mod emit;
 mod error;
 mod externs;
@@ -14,6 +15,7 @@ mod write;
 
 use kiln_program::Object;
 
+pub use crate::core::{CoreSummary, POISON_HELPER, resolve_core};
 pub use error::Error;
 
 /// An object file that was read: its meaning, and what is needed to write it again.
