@@ -4,9 +4,11 @@ use kiln_isa::encoding::{decode_all, encode_all};
 use kiln_linux::LoadFailure;
 use kiln_program::text::{listing, parse, print};
 use kiln_program::{Program, lower_function, validate};
+use kiln_verifier::Error;
 
 use crate::engine::{Engine, NoRun, kernel_available, run};
 use crate::filetest::{Check, Filetest};
+use crate::verdicts::Verdicts;
 
 /// What was skipped and why, or what went wrong.
 pub type Outcome = Result<Vec<String>, String>;
@@ -74,6 +76,39 @@ fn kernel_reason(file: &Filetest, failure: &LoadFailure) -> Outcome {
 
 fn said(failure: &LoadFailure) -> String {
     failure.reason().map_or_else(|| failure.to_string(), str::to_owned)
+}
+
+/// Our verifier says what `check:` says and points at the instruction that `error:` stands beside, unless
+/// `verdicts.toml` has an entry, which must then be right.
+///
+/// # Errors
+/// What it says instead.
+pub fn verdict(file: &Filetest, verdicts: &Verdicts) -> Outcome {
+    let Some(check) = &file.expectations.check else { return Ok(Vec::new()) };
+    let program = the_program(file)?;
+    let result = kiln_verifier::verify(&file.object, program, &kiln_verifier::Options::default());
+    let (said, at) = match &result {
+        Ok(_) => ("accept".to_owned(), None),
+        Err(Error::Rejected(rejection)) => (format!("reject {}", rejection.reason.code()), Some(rejection.insn)),
+        Err(Error::Unsupported { .. }) => ("unsupported".to_owned(), None),
+        Err(Error::Limit { .. }) => ("limit".to_owned(), None),
+        Err(Error::Invalid(_)) => ("invalid".to_owned(), None),
+    };
+    let detail = result.as_ref().err().map_or_else(String::new, |error| format!("\n{error}"));
+    let wanted = match check {
+        Check::Accept => "accept".to_owned(),
+        Check::Reject(reason) => format!("reject {reason}"),
+    };
+    match verdicts.of(&file.name) {
+        Some(_) if said == wanted => Err("its entry in verdicts.toml no longer disagrees: remove it".to_owned()),
+        Some(entry) if entry.kiln == said => Ok(Vec::new()),
+        Some(entry) => Err(format!("Kiln says `{said}`, verdicts.toml `{}`{detail}", entry.kiln)),
+        None if said != wanted => Err(format!("Kiln says `{said}`, not `{wanted}`{detail}")),
+        None => match (file.expectations.errors.first(), at) {
+            (Some((insn, _)), Some(at)) if *insn != at => Err(format!("Kiln points elsewhere{detail}")),
+            _ => Ok(Vec::new()),
+        },
+    }
 }
 
 /// Every engine gives what `run:` says.

@@ -11,18 +11,24 @@ use crate::bare::Bare;
 pub enum Engine {
     /// The reference interpreter in the bare environment.
     Reference,
+    /// The VM's interpreter.
+    Interpreter,
+    /// The VM's machine code.
+    Jit,
     /// The running kernel, through `BPF_PROG_TEST_RUN`.
     Kernel,
 }
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Engine; 2] = [Engine::Reference, Engine::Kernel];
+    pub const ALL: [Engine; 4] = [Engine::Reference, Engine::Interpreter, Engine::Jit, Engine::Kernel];
 
     /// Its name in `; except:` directives and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Reference => "reference",
+            Engine::Interpreter => "interpreter",
+            Engine::Jit => "jit",
             Engine::Kernel => "kernel",
         }
     }
@@ -56,6 +62,8 @@ pub const BUDGET: u64 = 1_000_000;
 pub fn run(engine: Engine, object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRun> {
     match engine {
         Engine::Reference => reference(object, program, packet),
+        Engine::Interpreter => vm(kiln_vm::Engine::Interpreter, object, program, packet),
+        Engine::Jit => vm(kiln_vm::Engine::Jit, object, program, packet),
         Engine::Kernel => kernel(object, program, packet),
     }
 }
@@ -68,6 +76,19 @@ fn reference(object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, N
             Err(NoRun::Skipped(format!("reference: {what}")))
         }
         Err(trap) => Err(NoRun::Failed(trap.to_string())),
+    }
+}
+
+fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRun> {
+    let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
+    let outcome = kiln_vm::Vm::new(object, options).and_then(|mut vm| {
+        vm.load_unverified(&program.name)?;
+        vm.run(&program.name, &kiln_vm::Input::packet(packet), engine)
+    });
+    match outcome {
+        Ok(result) => Ok(Ran { value: result.value as u32, packet: result.packet }),
+        Err(kiln_vm::Error::Unsupported { what, .. }) => Err(NoRun::Skipped(format!("VM: it lacks {what}"))),
+        Err(error) => Err(NoRun::Failed(error.to_string())),
     }
 }
 

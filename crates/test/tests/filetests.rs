@@ -29,15 +29,19 @@ fn main() -> ExitCode {
     }
     let conclusion = libtest_mimic::run(&arguments, trials);
     for (reason, count) in skips.lock().expect("no trial panics while it counts").iter() {
-        println!("skipped in {count} files: {reason}");
+        println!("skipped: {reason} ({count} filetests)");
     }
     conclusion.exit_code()
 }
 
 fn one_file(folder: &Path, path: &Path, verdicts: &Verdicts, skips: &Skips) -> Result<(), Failed> {
     let file = Filetest::read(folder, path)?;
-    let _ = verdicts;
-    let parts = [boundary::round_trips(&file), boundary::kernel_verdict(&file), boundary::runs(&file)];
+    let parts = [
+        boundary::round_trips(&file),
+        boundary::verdict(&file, verdicts),
+        boundary::kernel_verdict(&file),
+        boundary::runs(&file),
+    ];
     let mut failures = Vec::new();
     for part in parts {
         match part {
