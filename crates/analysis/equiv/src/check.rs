@@ -75,7 +75,8 @@ pub(crate) fn relevant_assumptions(world: &World<'_>, pairs: &[(TermId, TermId)]
     world.assumptions().into_iter().map(|term| term.id()).filter(mentions).collect()
 }
 
-type Compared<'a> = (World<'a>, Vec<(TermId, TermId)>);
+/// Both windows run, and what must be equal.
+pub(crate) type Compared<'a> = (World<'a>, Vec<(TermId, TermId)>);
 
 /// Runs both windows and pairs what must be equal.
 pub(crate) fn compare<'a>(

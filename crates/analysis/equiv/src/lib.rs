@@ -29,6 +29,8 @@ pub mod evaluate;
 pub mod machine;
 pub mod memory;
 pub mod normalize;
+pub mod rule;
+pub mod rule_text;
 
 pub mod smt;
 pub mod solver;
@@ -38,4 +40,6 @@ pub mod window;
 pub use check::{check, check_with, literal_query};
 pub use concrete::{Input, Tester};
 
+pub use rule::{Rule, RuleVerdict, prove_rule};
+pub use rule_text::{RuleError, parse_rules};
 pub use window::{Counterexample, Limits, Method, Proof, Verdict, Window};

@@ -180,7 +180,7 @@ impl<'a> Machine for State<'_, 'a> {
             return Ok(self.world.arena.symbol(Symbol::Core(core), 64));
         }
         match (self.node.map_or(Reference::None, |node| node.reference), imm) {
-            (Reference::None, Imm64::Value(value)) => Ok(self.world.arena.constant(64, value)),
+            (Reference::None, Imm64::Value(value)) => Ok(self.constant(value)),
             (Reference::None, other) => Err(Stop::Unsupported(format!("`{other}`"))),
             (reference, _) => Ok(self.world.reference(reference)),
         }

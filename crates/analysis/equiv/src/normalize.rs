@@ -373,7 +373,11 @@ impl Graph {
         left.sort_unstable();
         let mut odd: Vec<TermId> = Vec::with_capacity(left.len());
         for id in left {
-            if odd.last() == Some(&id) { drop(odd.pop()) } else { odd.push(id) }
+            if odd.last() == Some(&id) {
+                odd.pop();
+            } else {
+                odd.push(id);
+            }
         }
         let result = match odd.as_slice() {
             [] => self.constant(bits, 0),

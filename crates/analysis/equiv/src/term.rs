@@ -179,8 +179,8 @@ pub(crate) struct Entry {
 
 /// A fast hash for small keys (multiply and rotate); the keys are our own, not an attacker's choice of collisions:
 /// windows are short, so that even a chain of collisions stays short.
-#[derive(Default)]
-pub(crate) struct QuickHasher(u64);
+#[derive(Clone, Default)]
+pub struct QuickHasher(u64);
 
 impl Hasher for QuickHasher {
     fn finish(&self) -> u64 {
@@ -211,7 +211,8 @@ impl Hasher for QuickHasher {
     }
 }
 
-pub(crate) type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<QuickHasher>>;
+/// A map from small keys.
+pub type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<QuickHasher>>;
 
 /// The graph's store: what [`Arena`] guards. Builders are in [`crate::normalize`].
 pub(crate) struct Graph {

@@ -1,0 +1,290 @@
+//! Rules as text: see [`crate::rule`] for the form.
+
+use std::collections::HashMap;
+
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Width};
+
+use crate::rule::{
+    Condition, Expression, HOLES, Rule, as_immediate_hole, as_offset_hole, expression_hole, immediate_hole, offset_hole,
+};
+
+/// Why a text is no rule.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {line}: {message}")]
+pub struct RuleError {
+    /// 1-based line.
+    pub line: usize,
+    /// What is wrong.
+    pub message: String,
+}
+
+#[derive(Default)]
+struct Reader {
+    rule: Rule,
+    immediates: HashMap<String, u8>,
+    offsets: HashMap<String, u8>,
+    arrow: bool,
+}
+
+/// Reads any number of rules. `#` begins a comment.
+///
+/// # Errors
+/// A [`RuleError`] with the line.
+pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
+    let mut rules = Vec::new();
+    let mut reader: Option<Reader> = None;
+    for (at, line) in text.lines().enumerate() {
+        let error = |message: String| RuleError { line: at + 1, message };
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("rule ") {
+            rules.extend(reader.replace(Reader::default()).map(|reader| reader.rule));
+            if let Some(reader) = &mut reader {
+                reader.rule.name = name.trim().to_owned();
+            }
+            continue;
+        }
+        let reader = reader.as_mut().ok_or_else(|| error("expected `rule NAME`".to_owned()))?;
+        reader.line(line).map_err(error)?;
+    }
+    rules.extend(reader.map(|reader| reader.rule));
+    Ok(rules)
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "=>" => self.arrow = true,
+            "dead" => self.rule.dead = registers(rest)?,
+            "distinct" => self.rule.distinct = registers(rest)?,
+            "fits" => {
+                let expression = self.expression(rest)?;
+                self.rule.conditions.push(Condition::Fits(expression));
+            }
+            "where" => {
+                let condition = self.condition(rest)?;
+                self.rule.conditions.push(condition);
+            }
+            _ => {
+                let insn = self.insn(line)?;
+                if self.arrow { self.rule.after.push(insn) } else { self.rule.before.push(insn) }
+            }
+        }
+        Ok(())
+    }
+
+    /// An instruction, its placeholders replaced by reserved numbers.
+    fn insn(&mut self, line: &str) -> Result<Insn, String> {
+        let plain = kiln_isa::text::parse(&line.replace(['$', '@'], "")).ok();
+        if plain.is_some_and(|insn| spells_reserved(&insn)) {
+            return Err("the number is reserved for placeholders".to_owned());
+        }
+        let mut text = String::new();
+        let mut rest = line;
+        while let Some(at) = rest.find(['$', '@']) {
+            let (head, tail) = rest.split_at(at);
+            text.push_str(head);
+            let sign = tail.as_bytes()[0];
+            let tail = &tail[1..];
+            if sign == b'@' {
+                rest = self.offset(tail, &mut text)?;
+            } else if let Some(inner) = tail.strip_prefix('(') {
+                let end = closing(inner).ok_or("an unclosed bracket")?;
+                let number = u8::try_from(self.rule.expressions.len()).map_err(|_| "too many expressions")?;
+                let expression = self.expression(&inner[..end])?;
+                if usize::from(number) >= HOLES {
+                    return Err("too many expressions".to_owned());
+                }
+                self.rule.expressions.push(expression);
+                text.push_str(&expression_hole(number).to_string());
+                rest = &inner[end + 1..];
+            } else {
+                let (name, tail) = name(tail);
+                text.push_str(&immediate_hole(self.immediate(name)?).to_string());
+                rest = tail;
+            }
+        }
+        text.push_str(rest);
+        kiln_isa::text::parse(&text).map_err(|error| format!("`{line}`: {error}"))
+    }
+
+    /// `o`, `o + 4`, `o - 4`.
+    fn offset<'t>(&mut self, text: &'t str, out: &mut String) -> Result<&'t str, String> {
+        let (name, tail) = name(text);
+        let fresh = self.offsets.len() as u8;
+        let hole = *self.offsets.entry(name.to_owned()).or_insert(fresh);
+        if usize::from(hole) >= HOLES {
+            return Err("too many offsets".to_owned());
+        }
+        let trimmed = tail.trim_start();
+        let sign = trimmed.chars().next().filter(|sign| ['+', '-'].contains(sign));
+        let (plus, tail) = match sign {
+            Some(sign) => {
+                let digits = trimmed[1..].trim_start();
+                let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+                let value: i16 = digits[..end].parse().map_err(|_| "expected a number behind the offset")?;
+                (if sign == '-' { -value } else { value }, &digits[end..])
+            }
+            None => (0, tail),
+        };
+        let plus = i8::try_from(plus).map_err(|_| "at most 127 may be added to an offset")?;
+        out.push_str(&offset_hole(hole, plus).to_string());
+        Ok(tail)
+    }
+
+    fn immediate(&mut self, name: &str) -> Result<u8, String> {
+        if name.is_empty() {
+            return Err("expected a name behind `$`".to_owned());
+        }
+        let fresh = self.immediates.len() as u8;
+        if usize::from(fresh) >= HOLES && !self.immediates.contains_key(name) {
+            return Err("too many immediates".to_owned());
+        }
+        if self.arrow && !self.immediates.contains_key(name) {
+            return Err(format!("`{name}` is not in the old window"));
+        }
+        Ok(*self.immediates.entry(name.to_owned()).or_insert(fresh))
+    }
+
+    fn condition(&mut self, text: &str) -> Result<Condition, String> {
+        // Longest symbols first: `s>=` before `>=` before `>`.
+        let mut ops: Vec<_> = JumpOp::ALL.to_vec();
+        ops.sort_by_key(|op| std::cmp::Reverse(op.row().symbol.len()));
+        let found = ops.into_iter().filter(|op| *op != JumpOp::Set).find_map(|op| {
+            let symbol = format!(" {} ", op.row().symbol);
+            text.split_once(&symbol).map(|(left, right)| (op, left.to_owned(), right.to_owned()))
+        });
+        let (op, left, right) = found.ok_or("expected a comparison")?;
+        Ok(Condition::Compare(op, Width::W64, self.expression(&left)?, self.expression(&right)?))
+    }
+
+    fn expression(&mut self, text: &str) -> Result<Expression, String> {
+        let mut tokens = Tokens { text: text.trim() };
+        let expression = self.binary(&mut tokens, 0)?;
+        if tokens.text.is_empty() { Ok(expression) } else { Err(format!("did not expect `{}`", tokens.text)) }
+    }
+
+    fn binary(&mut self, tokens: &mut Tokens<'_>, level: usize) -> Result<Expression, String> {
+        let Some(ops) = OPERATORS.get(level) else { return self.unary(tokens) };
+        let mut left = self.binary(tokens, level + 1)?;
+        while let Some((_, op)) = ops.iter().find(|(symbol, _)| tokens.text.starts_with(symbol)) {
+            let symbol = ops.iter().find(|(_, other)| other == op).map_or(1, |(symbol, _)| symbol.len());
+            tokens.skip(symbol);
+            let right = self.binary(tokens, level + 1)?;
+            left = Expression::Operation(*op, Width::W64, left.into(), right.into());
+        }
+        Ok(left)
+    }
+
+    fn unary(&mut self, tokens: &mut Tokens<'_>) -> Result<Expression, String> {
+        let first = tokens.text.chars().next().ok_or("expected a number, `$name`, or a register")?;
+        let operation =
+            |op, left, right| Ok(Expression::Operation(op, Width::W64, Box::new(left), Box::new(right)));
+        match first {
+            '(' => {
+                tokens.skip(1);
+                let inner = self.binary(tokens, 0)?;
+                if !tokens.text.starts_with(')') {
+                    return Err("expected `)`".to_owned());
+                }
+                tokens.skip(1);
+                Ok(inner)
+            }
+            '-' => {
+                tokens.skip(1);
+                operation(AluOp::Sub, Expression::Constant(0), self.unary(tokens)?)
+            }
+            '~' => {
+                tokens.skip(1);
+                operation(AluOp::Xor, self.unary(tokens)?, Expression::Constant(-1))
+            }
+            '0'..='9' => {
+                let word = tokens.word();
+                let value = match word.strip_prefix("0x") {
+                    Some(hex) => u64::from_str_radix(hex, 16).map(|value| value as i64),
+                    None => word.parse(),
+                };
+                Ok(Expression::Constant(value.map_err(|_| format!("`{word}` is no number"))?))
+            }
+            _ => {
+                if first == '$' {
+                    tokens.skip(1);
+                }
+                let word = tokens.word();
+                match register(word) {
+                    Some(reg) if first != '$' => Ok(Expression::Register(reg)),
+                    _ => Ok(Expression::Immediate(self.immediate(word)?)),
+                }
+            }
+        }
+    }
+}
+
+/// From what binds loosest to what binds tightest, as in C.
+const OPERATORS: &[&[(&str, AluOp)]] = &[
+    &[("|", AluOp::Or)],
+    &[("^", AluOp::Xor)],
+    &[("&", AluOp::And)],
+    &[("<<", AluOp::Lsh), (">>", AluOp::Rsh)],
+    &[("+", AluOp::Add), ("-", AluOp::Sub)],
+    &[("*", AluOp::Mul)],
+];
+
+struct Tokens<'t> {
+    text: &'t str,
+}
+
+impl<'t> Tokens<'t> {
+    fn skip(&mut self, bytes: usize) {
+        self.text = self.text[bytes..].trim_start();
+    }
+
+    fn word(&mut self) -> &'t str {
+        let (word, _) = name(self.text);
+        self.skip(word.len());
+        word
+    }
+}
+
+/// A leading name or number, and what follows it.
+fn name(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// Where the bracket that was opened before the text closes.
+fn closing(text: &str) -> Option<usize> {
+    let mut depth = 1;
+    for (at, c) in text.char_indices() {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        if depth == 0 {
+            return Some(at);
+        }
+    }
+    None
+}
+
+fn register(word: &str) -> Option<Reg> {
+    Reg::new(word.strip_prefix('r')?.parse().ok()?)
+}
+
+fn registers(text: &str) -> Result<RegSet, String> {
+    let one = |word: &str| register(word).ok_or_else(|| format!("`{word}` is no register"));
+    text.split_whitespace().map(one).collect()
+}
+
+/// Whether an instruction spells a number that stands for a placeholder.
+fn spells_reserved(insn: &Insn) -> bool {
+    let reserved = |value: i64| as_immediate_hole(value).is_some() || as_immediate_hole(value - 0x1_0000).is_some();
+    let number = match *insn {
+        Insn::Alu { src: kiln_isa::Source::Imm(imm), .. } | Insn::Store { src: kiln_isa::Source::Imm(imm), .. } => {
+            Some(i64::from(imm))
+        }
+        Insn::LoadImm64 { imm: kiln_isa::Imm64::Value(value), .. } => Some(value as i64),
+        _ => None,
+    };
+    number.is_some_and(reserved) || insn.address().is_some_and(|address| as_offset_hole(address.offset).is_some())
+}

@@ -1,0 +1,59 @@
+//! The text of queries, held to the `z3` binary, which knows nothing of our terms.
+
+mod common;
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use common::{nodes, regs, scalars};
+use kiln_equiv::{Window, literal_query};
+use kiln_program::Object;
+use kiln_verifier::{Scalar, StackSet, Value};
+
+/// What `z3 -in` answers; `None` where there is no such program.
+fn solve(query: &str) -> Option<String> {
+    let child = Command::new("z3").args(["-in", "-T:20"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = child else {
+        eprintln!("skipped: there is no z3 command");
+        return None;
+    };
+    child.stdin.take()?.write_all(query.as_bytes()).ok()?;
+    let output = child.wait_with_output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[test]
+fn z3_agrees_about_the_text() {
+    let mut facts = scalars();
+    facts.registers[5] = Value::Scalar(Scalar { umax: 9, u32_max: 9, ..Scalar::UNKNOWN });
+    let cases = [
+        ("1", "r1 <<= 32; r1 >>= 32", "w1 = w1", "unsat"),
+        ("1", "r1 <<= 32; r1 s>>= 32", "w1 = w1", "sat"),
+        ("1", "r1 = r2; r1 <<= 4; r1 -= r2", "r1 = r2; r1 *= 15", "unsat"),
+        ("1", "r1 = r2; r1 <<= 4; r1 -= r2", "r1 = r2; r1 *= 17", "sat"),
+        ("", "w1 = -1; *(u64 *)(r10 - 8) = r1", "*(u64 *)(r10 - 8) = -1", "sat"),
+        ("", "w1 = 7; *(u32 *)(r10 - 8) = w1", "*(u32 *)(r10 - 8) = 7", "unsat"),
+        ("5", "w5 = w5", "", "unsat"),
+        ("4", "w4 = w4", "", "sat"),
+        ("1", "r1 = be32 r1; r1 = be32 r1", "w1 = w1", "unsat"),
+        ("1", "r1 s/= r2; r1 s%= 7", "r1 s/= r2; r1 s%= 7; r1 += 0", "unsat"),
+        ("1", "r1 /= r2; w1 %= w3", "r1 s/= r2; w1 %= w3", "sat"),
+        ("1", "r1 s>>= 8; r1 = (s16)r1", "r1 >>= 8; r1 = (s16)r1", "unsat"),
+        ("2", "*(u64 *)(r10 - 8) = r1; r2 = *(u16 *)(r10 - 6)", "*(u64 *)(r10 - 8) = r1; r1 >>= 16; r2 = r1; r2 &= 0xffff", "unsat"),
+    ];
+    for (live, before, after, expected) in cases {
+        let (before, after) = (nodes(before), nodes(after));
+        let object = Object::default();
+        let window = Window {
+            before: &before,
+            after: &after,
+            facts: Some(&facts),
+            live_after: regs(live),
+            stack_live_after: StackSet::ALL,
+            object: &object,
+        };
+        let query = literal_query(&window).expect("a query");
+        let Some(answer) = solve(&query) else { return };
+        assert_eq!(answer, expected, "{query}");
+    }
+}
