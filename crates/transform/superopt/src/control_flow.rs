@@ -33,8 +33,8 @@ impl Change {
 }
 
 /// Removes branches that the facts decide, and what then no path of the graph reaches.
-pub fn remove_unreachable(function: &mut Function, facts: &Facts) -> Vec<Change> {
-    let mut changes = decide_branches(function, facts);
+pub fn remove_unreachable(function: &mut Function, facts: Option<&Facts>) -> Vec<Change> {
+    let mut changes = facts.map(|facts| decide_branches(function, facts)).unwrap_or_default();
     changes.extend(remove_unreachable_blocks(function));
     changes
 }

@@ -3,47 +3,49 @@
 use std::collections::HashSet;
 
 use kiln_isa::{Insn, Reg};
-use kiln_program::{Function, Node};
+use kiln_program::{Cfg, Function, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, Value};
 
 use crate::control_flow::Change;
+use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
 
-/// Removes writes that the facts say are dead. Facts go stale at once: those of the instructions before a removed
-/// one may say that its operands live, which is only less than could be known.
-pub fn remove_dead(function: &mut Function, facts: &Facts) -> Vec<Change> {
+/// Removes writes that nobody reads: of registers by the demand on the graph, of stack bytes by the facts.
+pub fn remove_dead(function: &mut Function, facts: Option<&Facts>) -> Vec<Change> {
     let mut changes = Vec::new();
+    let change = |law, node: &Node| Change { at: node.id, law, before: vec![node.clone()], after: Vec::new() };
     for node in &function.nodes {
-        let Some(known) = facts.at(node.id) else { continue };
-        if let Some(law) = dead(node, known) {
-            changes.push(Change { at: node.id, law, before: vec![node.clone()], after: Vec::new() });
+        if facts.and_then(|facts| facts.at(node.id)).is_some_and(|known| is_dead_store(node, known)) {
+            changes.push(change(Law::DeadStore, node));
         }
     }
     edit::delete(function, &changes.iter().map(|change| change.at).collect::<HashSet<_>>());
+    let cfg = Cfg::new(function);
+    let ends = demand::at_block_ends(function, &cfg);
+    let mut doomed = HashSet::new();
+    for (block, end) in cfg.blocks.iter().zip(ends) {
+        let nodes = &function.nodes[block.range.clone()];
+        let kept: HashSet<_> = demand::without_dead(nodes, end).iter().map(|node| node.id).collect();
+        for node in nodes.iter().filter(|node| !kept.contains(&node.id)) {
+            doomed.insert(node.id);
+            changes.push(change(Law::DeadWrite, node));
+        }
+    }
+    edit::delete(function, &doomed);
     changes
 }
 
-fn dead(node: &Node, known: &InsnFacts) -> Option<Law> {
-    match node.insn {
-        Insn::Alu { .. }
-        | Insn::Neg { .. }
-        | Insn::MoveSignExtend { .. }
-        | Insn::Endian { .. }
-        | Insn::LoadImm64 { .. }
-        | Insn::Load { .. } => {
-            let dst = node.insn.written()?;
-            (dst != Reg::R10 && !known.live_after.contains(dst)).then_some(Law::DeadWrite)
-        }
-        Insn::Store { size, address, .. } => {
-            let at = own_stack_offset(known, address.base)?.checked_add(i64::from(address.offset))?;
-            let start = i32::try_from(at).ok()?;
-            let inside = start >= -512 && start + size.bytes() as i32 <= 0;
-            let read = (0..size.bytes() as i32).any(|byte| known.stack_live_after.contains(start + byte));
-            (inside && !read).then_some(Law::DeadStore)
-        }
-        _ => None,
+fn is_dead_store(node: &Node, known: &InsnFacts) -> bool {
+    let Insn::Store { size, address, .. } = node.insn else { return false };
+    // The loader may write another offset.
+    if node.core.is_some() {
+        return false;
     }
+    let at = own_stack_offset(known, address.base).and_then(|base| base.checked_add(i64::from(address.offset)));
+    let Some(start) = at.and_then(|at| i32::try_from(at).ok()) else { return false };
+    let inside = start >= -512 && start + size.bytes() as i32 <= 0;
+    inside && !(0..size.bytes() as i32).any(|byte| known.stack_live_after.contains(start + byte))
 }
 
 /// The constant offset from the frame pointer that a register holds, if it points into its own frame.

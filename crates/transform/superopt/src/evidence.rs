@@ -14,6 +14,9 @@ pub struct Evidence {
     /// The first instruction it concerned, in the program as it was before.
     #[serde(serialize_with = "insn_number")]
     pub at: InsnId,
+    /// The instruction that whoever proposed it looked at.
+    #[serde(serialize_with = "insn_number")]
+    pub site: InsnId,
     /// What justifies it.
     pub because: Because,
     /// The listing that was replaced.
@@ -33,15 +36,25 @@ pub enum Because {
     /// A window proved equal.
     Window {
         /// The rule that proposed it, or `search`.
-        proposed_by: String,
+        proposed_by: &'static str,
         /// How it was proved: `normal-form` or `smt`.
-        proved_by: String,
+        proved_by: &'static str,
         /// The query in SMT-LIB2, where a solver was asked.
         #[serde(skip_serializing_if = "Option::is_none")]
         query: Option<String>,
         /// Microseconds the proof took.
         micros: u64,
     },
+}
+
+impl Because {
+    /// The name of the law or rule.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Because::Law(law) => law.name(),
+            Because::Window { proposed_by, .. } => proposed_by,
+        }
+    }
 }
 
 macro_rules! laws {

@@ -10,14 +10,20 @@
 //! processed instructions than before, and no program grew. Functions of a program that the verifier rejects or does
 //! not support are left as they are.
 //!
-//! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`dead`].
+//! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`dead`] with [`demand`], and
+//! [`windows`] with [`rules`], [`trace`] and [`region`].
 #![forbid(unsafe_code)]
 
 pub mod control_flow;
 pub mod dead;
+pub mod demand;
 pub mod edit;
 pub mod evidence;
 pub mod pipeline;
+pub mod region;
+pub mod rules;
+pub mod trace;
+pub mod windows;
 
 pub use evidence::{Because, Evidence, Law};
 pub use pipeline::{Options, Progress, Rewrite, optimize};

@@ -1,14 +1,20 @@
 //! The passes in order, and the decision about each of their results.
+//!
+//! A round runs each pass over all functions at once and verifies the outcome once. Only a refusal costs more: it is
+//! halved, first by functions, then by steps, until the one step to blame is found, which is left out from then on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
-use kiln_program::{Function, FunctionId, Object, ProgramId};
+use kiln_equiv::{Limits, Method};
+use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId};
 use kiln_verifier::{Assumptions, Facts};
 
 use crate::control_flow::{self, Change};
 use crate::dead;
-use crate::evidence::{Because, Evidence};
+use crate::evidence::{Because, Evidence, Law};
+use crate::region::Step;
+use crate::windows::{self, Budget};
 
 /// How to optimize.
 #[derive(Clone, Debug)]
@@ -19,11 +25,21 @@ pub struct Options {
     pub extra_processed_insns: u64,
     /// Functions to leave as they are, such as those whose rewrites the kernel refused.
     pub frozen: BTreeSet<FunctionId>,
+    /// Milliseconds that the solver may take for one window.
+    pub solver_ms: u32,
+    /// Whether evidence carries the SMT-LIB query of each window.
+    pub keep_queries: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { budget: Duration::from_secs(10), extra_processed_insns: 0, frozen: BTreeSet::new() }
+        Options {
+            budget: Duration::from_secs(10),
+            extra_processed_insns: 0,
+            frozen: BTreeSet::new(),
+            solver_ms: 20,
+            keep_queries: false,
+        }
     }
 }
 
@@ -61,17 +77,18 @@ pub struct Work<'a> {
     pub object: &'a mut Object,
     /// Which function.
     pub function: FunctionId,
-    /// Facts of the object as it is when the pass begins.
-    pub facts: &'a Facts,
+    /// Facts of the object as it is when the pass begins, where the verifier gave some.
+    pub facts: Option<&'a Facts>,
     /// When to stop looking.
     pub deadline: Instant,
-}
-
-impl Work<'_> {
-    /// The function at work.
-    pub fn function_mut(&mut self) -> &mut Function {
-        &mut self.object.functions[self.function.index()]
-    }
+    /// How hard to try at each window.
+    pub limits: &'a Limits,
+    /// Windows already refused.
+    pub refuted: &'a mut HashSet<u64>,
+    /// Steps to take at most.
+    pub fuel: usize,
+    /// What must not be done: a rule or law by its name, at an instruction.
+    pub banned: &'a BTreeSet<(&'static str, InsnId)>,
 }
 
 /// A pass: a name for reports and what it does.
@@ -84,10 +101,9 @@ pub struct Pass {
 
 /// The passes, in the order they are tried each round.
 pub const PASSES: &[Pass] = &[
-    Pass { name: "unreachable", run: |work| work.laws(|function, facts| {
-        control_flow::remove_unreachable(function, facts)
-    }) },
-    Pass { name: "dead", run: |work| work.laws(dead::remove_dead) },
+    Pass { name: "unreachable", run: |work| work.law_pass(control_flow::remove_unreachable) },
+    Pass { name: "windows", run: run_windows },
+    Pass { name: "dead", run: |work| work.law_pass(dead::remove_dead) },
     Pass { name: "control-flow", run: control_flow_to_fixpoint },
 ];
 
@@ -101,12 +117,11 @@ pub fn optimize(object: &Object, options: &Options, progress: &mut dyn Progress)
     for _ in 0..MAX_ROUNDS {
         let mut changed = false;
         for pass in PASSES {
-            let slots = run.object.functions.iter().map(Function::slots).sum();
-            if begun.elapsed() >= options.budget || !progress.step(pass.name, slots, begun.elapsed()) {
+            if !run.may_go_on(pass, progress) {
                 return run.finish();
             }
             let functions: Vec<FunctionId> = run.functions.iter().copied().collect();
-            changed |= run.attempt(pass, &functions);
+            changed |= run.attempt(pass, &functions, usize::MAX, progress);
         }
         if !changed {
             break;
@@ -115,19 +130,36 @@ pub fn optimize(object: &Object, options: &Options, progress: &mut dyn Progress)
     run.finish()
 }
 
+/// What is known of a program that may change.
+#[derive(Clone)]
+struct Judged {
+    /// Processed instructions it began with.
+    processed: u64,
+    /// Under which assumptions it verifies.
+    assumptions: Assumptions,
+    /// Its facts, if they hold for every load.
+    facts: Option<Facts>,
+}
+
 struct Run<'a> {
     object: Object,
     options: &'a Options,
     begun: Instant,
     /// Functions that may change.
     functions: BTreeSet<FunctionId>,
-    /// Programs that may change, with the processed instructions they began with.
-    programs: BTreeMap<ProgramId, u64>,
+    /// Functions that some program without facts reaches.
+    blind: BTreeSet<FunctionId>,
+    /// Programs that may change.
+    programs: BTreeMap<ProgramId, Judged>,
+    /// All programs' facts, joined.
     facts: Facts,
+    limits: Limits,
     evidence: Vec<Evidence>,
     skipped: Vec<(ProgramId, String)>,
     refused: Vec<(&'static str, String, String)>,
-    banned: BTreeSet<(&'static str, FunctionId)>,
+    banned: BTreeSet<(&'static str, InsnId)>,
+    refuted: HashSet<u64>,
+    stopped: bool,
 }
 
 impl<'a> Run<'a> {
@@ -137,21 +169,31 @@ impl<'a> Run<'a> {
             options,
             begun,
             functions: BTreeSet::new(),
+            blind: BTreeSet::new(),
             programs: BTreeMap::new(),
             facts: Facts::default(),
+            limits: Limits { solver_ms: options.solver_ms, keep_query: options.keep_queries, ..Limits::default() },
             evidence: Vec::new(),
             skipped: Vec::new(),
             refused: Vec::new(),
             banned: BTreeSet::new(),
+            refuted: HashSet::new(),
+            stopped: false,
         };
         let mut fixed = BTreeSet::new();
         for index in 0..object.programs.len() {
             let (id, program) = (ProgramId(index as u32), &object.programs[index]);
             let reached = object.reachable_functions(program.entry);
-            match verify_program(object, id) {
-                Ok((processed, facts)) => {
-                    run.facts.join(&facts);
-                    run.programs.insert(id, processed);
+            // Facts must hold for every load. A program that only verifies as it is loaded here gives none.
+            let judged = verify(object, id, Assumptions::AnyLoad)
+                .or_else(|_| verify(object, id, Assumptions::AsLoaded));
+            match judged {
+                Ok(judged) => {
+                    match &judged.facts {
+                        Some(facts) => run.facts.join(facts),
+                        None => run.blind.extend(&reached),
+                    }
+                    run.programs.insert(id, judged);
                     run.functions.extend(reached);
                 }
                 Err(reason) => {
@@ -165,61 +207,151 @@ impl<'a> Run<'a> {
         run
     }
 
-    /// Runs a pass on some functions and keeps the result if it is accepted; else on each half of them.
-    fn attempt(&mut self, pass: &Pass, functions: &[FunctionId]) -> bool {
-        let functions: Vec<FunctionId> =
-            functions.iter().copied().filter(|id| !self.banned.contains(&(pass.name, *id))).collect();
-        let mut candidate = self.object.clone();
-        let mut evidence = Vec::new();
-        let deadline = self.begun + self.options.budget;
-        for function in &functions {
-            let mut work =
-                Work { object: &mut candidate, function: *function, facts: &self.facts, deadline };
-            evidence.extend((pass.run)(&mut work));
-        }
-        if evidence.is_empty() {
-            return false;
-        }
-        match self.accept(&candidate) {
-            Ok(facts) => {
-                self.object = candidate;
-                self.facts = facts;
-                self.evidence.extend(evidence);
+    fn may_go_on(&mut self, pass: &Pass, progress: &mut dyn Progress) -> bool {
+        let spent = self.begun.elapsed();
+        let slots = self.object.functions.iter().map(Function::slots).sum();
+        self.stopped |= spent >= self.options.budget || !progress.step(pass.name, slots, spent);
+        !self.stopped
+    }
+
+    /// Runs a pass on some functions and keeps the result if it is accepted; else what of it is.
+    fn attempt(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize, progress: &mut dyn Progress) -> bool {
+        let Some((candidate, evidence)) = self.propose(pass, functions, fuel, progress) else { return false };
+        let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
+        match self.accept(&candidate, &changed) {
+            Ok(judged) => {
+                self.take(candidate, evidence, judged);
                 true
             }
-            Err(_) if functions.len() > 1 => {
-                let (left, right) = functions.split_at(functions.len() / 2);
-                let left = self.attempt(pass, left);
-                self.attempt(pass, right) || left
+            Err(_) if changed.len() > 1 => {
+                let changed: Vec<_> = changed.into_iter().collect();
+                let (left, right) = changed.split_at(changed.len() / 2);
+                let left = self.attempt(pass, left, usize::MAX, progress);
+                self.attempt(pass, right, usize::MAX, progress) || left
             }
             Err(reason) => {
-                let name = self.object.function(functions[0]).name.clone();
-                self.refused.push((pass.name, name, reason));
-                self.banned.insert((pass.name, functions[0]));
-                false
+                let function = changed.into_iter().next().expect("evidence names a function");
+                self.blame(pass, function, &evidence, reason, progress)
             }
         }
     }
 
-    /// The candidate's facts if every program still verifies, at no more cost, and is no larger.
-    fn accept(&self, candidate: &Object) -> Result<Facts, String> {
+    /// Runs a pass on a copy; `None` when it finds nothing, or when it is time to stop.
+    fn propose(
+        &mut self,
+        pass: &Pass,
+        functions: &[FunctionId],
+        fuel: usize,
+        progress: &mut dyn Progress,
+    ) -> Option<(Object, Vec<Evidence>)> {
+        let mut candidate = self.object.clone();
+        let mut evidence = Vec::new();
+        for function in functions {
+            if !self.may_go_on(pass, progress) {
+                break;
+            }
+            let mut work = Work {
+                object: &mut candidate,
+                function: *function,
+                facts: Some(&self.facts).filter(|_| !self.blind.contains(function)),
+                deadline: self.begun + self.options.budget,
+                limits: &self.limits,
+                refuted: &mut self.refuted,
+                fuel,
+                banned: &self.banned,
+            };
+            evidence.extend((pass.run)(&mut work));
+        }
+        (!evidence.is_empty()).then_some((candidate, evidence))
+    }
+
+    fn take(&mut self, candidate: Object, evidence: Vec<Evidence>, judged: BTreeMap<ProgramId, Judged>) {
+        self.object = candidate;
+        self.evidence.extend(evidence);
+        for (id, judged) in judged {
+            let began = self.programs[&id].processed;
+            self.programs.insert(id, Judged { processed: began, ..judged });
+        }
+        self.facts = Facts::default();
+        for judged in self.programs.values() {
+            if let Some(facts) = &judged.facts {
+                self.facts.join(facts);
+            }
+        }
+    }
+
+    /// Finds the first step of a refused attempt that is to blame, keeps those before it, and bans it.
+    fn blame(
+        &mut self,
+        pass: &Pass,
+        function: FunctionId,
+        evidence: &[Evidence],
+        mut reason: String,
+        progress: &mut dyn Progress,
+    ) -> bool {
+        let (mut good, mut bad) = (0, evidence.len());
+        let mut best = None;
+        while bad - good > 1 && !self.stopped {
+            let middle = usize::midpoint(good, bad);
+            let Some((candidate, own)) = self.propose(pass, &[function], middle, progress) else { break };
+            // A pass may take more than one step for one unit of fuel.
+            if own.len() >= bad || own.len() <= good {
+                break;
+            }
+            match self.accept(&candidate, &[function].into()) {
+                Ok(judged) => {
+                    good = own.len();
+                    best = Some((candidate, own, judged));
+                }
+                Err(why) => {
+                    bad = own.len();
+                    reason = why;
+                }
+            }
+        }
+        for culprit in &evidence[good..bad] {
+            let name = self.object.function(function).name.clone();
+            let what = culprit.because.name();
+            let refusal = format!("{what} at {}: {reason}", culprit.before.first().map_or("", String::as_str));
+            self.refused.push((pass.name, name, refusal));
+            self.banned.insert((what, culprit.site));
+        }
+        match best {
+            Some((candidate, evidence, judged)) => {
+                self.take(candidate, evidence, judged);
+                true
+            }
+            // Without the culprits the rest may do.
+            None => bad - good < evidence.len(),
+        }
+    }
+
+    /// Whether every program that a change concerns still verifies, at no more cost, and is no larger.
+    fn accept(
+        &self,
+        candidate: &Object,
+        changed: &BTreeSet<FunctionId>,
+    ) -> Result<BTreeMap<ProgramId, Judged>, String> {
         kiln_program::validate(candidate).map_err(|error| error.to_string())?;
-        let mut facts = Facts::default();
+        let mut judged = BTreeMap::new();
         for (id, before) in &self.programs {
             let (old, new) = (&self.object.programs[id.index()], &candidate.programs[id.index()]);
+            if !candidate.reachable_functions(new.entry).iter().any(|function| changed.contains(function)) {
+                continue;
+            }
             if candidate.program_slots(new) > self.object.program_slots(old) {
                 return Err(format!("program {} would grow", new.name));
             }
-            let (processed, own) = verify_program(candidate, *id)?;
-            if processed > before + self.options.extra_processed_insns {
+            let own = verify(candidate, *id, before.assumptions)?;
+            if own.processed > before.processed + self.options.extra_processed_insns {
                 return Err(format!(
-                    "program {} would take {processed} processed instructions instead of {before}",
-                    new.name
+                    "program {} would take {} processed instructions instead of {}",
+                    new.name, own.processed, before.processed
                 ));
             }
-            facts.join(&own);
+            judged.insert(*id, own);
         }
-        Ok(facts)
+        Ok(judged)
     }
 
     fn finish(self) -> Rewrite {
@@ -233,61 +365,123 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Processed instructions as loaded here, and facts that hold for every load.
-fn verify_program(object: &Object, id: ProgramId) -> Result<(u64, Facts), String> {
-    let program = &object.programs[id.index()];
-    let verify = |assumptions| {
-        let options = kiln_verifier::Options { assumptions, ..Default::default() };
-        kiln_verifier::verify(object, program, &options).map_err(|error| error.to_string())
-    };
-    let here = verify(Assumptions::AsLoaded)?;
-    let anywhere = verify(Assumptions::AnyLoad)?;
-    Ok((here.statistics.processed_insns, anywhere.facts))
+fn verify(object: &Object, id: ProgramId, assumptions: Assumptions) -> Result<Judged, String> {
+    let options = kiln_verifier::Options { assumptions, ..Default::default() };
+    let verified = kiln_verifier::verify(object, &object.programs[id.index()], &options)
+        .map_err(|error| error.to_string())?;
+    let facts = (assumptions == Assumptions::AnyLoad).then_some(verified.facts);
+    Ok(Judged { processed: verified.statistics.processed_insns, assumptions, facts })
 }
 
 impl Work<'_> {
     /// Runs a pass that changes the function by laws, and writes down what it did.
-    fn laws(&mut self, pass: impl FnOnce(&mut Function, &Facts) -> Vec<Change>) -> Vec<Evidence> {
-        let (id, facts) = (self.function, self.facts);
-        let function = self.function_mut();
-        let name = function.name.clone();
-        pass(function, facts).into_iter().map(|change| describe(id, &name, change)).collect()
+    fn law_pass(&mut self, pass: impl FnOnce(&mut Function, Option<&Facts>) -> Vec<Change>) -> Vec<Evidence> {
+        let id = self.function;
+        let mut function = self.object.function(id).clone();
+        let changes = pass(&mut function, self.facts);
+        let banned = changes.iter().any(|change| self.banned.contains(&(change.law.name(), change.at)));
+        if banned || changes.len() > self.fuel {
+            return Vec::new();
+        }
+        let evidence = changes.into_iter().map(|change| describe(self.object, id, change)).collect();
+        self.object.functions[id.index()] = function;
+        evidence
     }
+}
+
+fn run_windows(work: &mut Work<'_>) -> Vec<Evidence> {
+    let mut function = work.object.function(work.function).clone();
+    let mut budget = Budget {
+        deadline: work.deadline,
+        limits: work.limits,
+        refuted: work.refuted,
+        fuel: work.fuel,
+        banned: work.banned,
+    };
+    let steps = windows::rewrite(work.object, &mut function, work.facts, &mut budget);
+    let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
+    work.object.functions[work.function.index()] = function;
+    evidence
 }
 
 /// The passes that need only the graph, in turn, until none finds more.
 fn control_flow_to_fixpoint(work: &mut Work<'_>) -> Vec<Evidence> {
+    type Pass = (Law, fn(&Object, &mut Function) -> Vec<Change>);
+    const LAWS: &[Pass] = &[
+        (Law::ThreadedJump, |_, function| control_flow::thread_jumps(function)),
+        (Law::Unreachable, |_, function| control_flow::remove_unreachable_blocks(function)),
+        (Law::JumpToNext, |_, function| control_flow::remove_jumps_to_next(function)),
+        (Law::InvertedBranch, |_, function| control_flow::invert_branches(function)),
+        (Law::Layout, |_, function| control_flow::lay_out(function)),
+        (Law::JumpToExit, |_, function| control_flow::exit_early(function)),
+        (Law::SharedTail, control_flow::share_tails),
+    ];
     let id = work.function;
     let mut function = work.object.function(id).clone();
-    let mut changes = Vec::new();
+    let mut evidence: Vec<Evidence> = Vec::new();
     loop {
-        let mut found = control_flow::thread_jumps(&mut function);
-        found.extend(control_flow::remove_unreachable_blocks(&mut function));
-        found.extend(control_flow::remove_jumps_to_next(&mut function));
-        found.extend(control_flow::invert_branches(&mut function));
-        found.extend(control_flow::lay_out(&mut function));
-        found.extend(control_flow::exit_early(&mut function));
-        found.extend(control_flow::share_tails(work.object, &mut function));
-        if found.is_empty() {
+        let mut found = false;
+        for (_, pass) in LAWS {
+            let mut candidate = function.clone();
+            let changes = pass(work.object, &mut candidate);
+            let banned = changes.iter().any(|change| work.banned.contains(&(change.law.name(), change.at)));
+            if changes.is_empty() || banned {
+                continue;
+            }
+            if evidence.len() + changes.len() > work.fuel {
+                found = false;
+                break;
+            }
+            found = true;
+            function = candidate;
+            evidence.extend(changes.into_iter().map(|change| describe(work.object, id, change)));
+        }
+        if !found || Instant::now() >= work.deadline {
             break;
         }
-        changes.extend(found);
     }
-    let name = function.name.clone();
     work.object.functions[id.index()] = function;
-    changes.into_iter().map(|change| describe(id, &name, change)).collect()
+    evidence
 }
 
-fn describe(function: FunctionId, name: &str, change: Change) -> Evidence {
-    let slots = |nodes: &[kiln_program::Node]| nodes.iter().map(|node| node.insn.slots() as i64).sum::<i64>();
-    let listing = |nodes: &[kiln_program::Node]| nodes.iter().map(|node| node.insn.to_string()).collect();
+fn slots(nodes: &[Node]) -> i64 {
+    nodes.iter().map(|node| i64::from(node.insn.slots())).sum()
+}
+
+fn describe(object: &Object, function: FunctionId, change: Change) -> Evidence {
+    evidence(object, function, change.at, Because::Law(change.law), &change.before, &change.after)
+}
+
+fn describe_step(object: &Object, function: FunctionId, step: Step) -> Evidence {
+    let because = Because::Window {
+        proposed_by: step.rule,
+        proved_by: match step.proof.method {
+            Method::Normalized => "normal-form",
+            Method::Smt { .. } => "smt",
+        },
+        query: step.proof.query,
+        micros: step.proof.micros,
+    };
+    evidence(object, function, step.at, because, &step.before, &step.after)
+}
+
+fn evidence(
+    object: &Object,
+    function: FunctionId,
+    site: InsnId,
+    because: Because,
+    before: &[Node],
+    after: &[Node],
+) -> Evidence {
+    let listing = |nodes: &[Node]| nodes.iter().map(|node| node.insn.to_string()).collect();
     Evidence {
         function,
-        function_name: name.to_owned(),
-        at: change.at,
-        because: Because::Law(change.law),
-        slots_saved: slots(&change.before) - slots(&change.after),
-        before: listing(&change.before),
-        after: listing(&change.after),
+        function_name: object.function(function).name.clone(),
+        at: before.first().map_or(site, |node| node.id),
+        site,
+        because,
+        slots_saved: slots(before) - slots(after),
+        before: listing(before),
+        after: listing(after),
     }
 }

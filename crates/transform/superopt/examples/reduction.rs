@@ -1,0 +1,75 @@
+//! How much smaller a corpus gets: `cargo run -p kiln-superopt --release --example reduction -- FILE.o...`
+//!
+//! Prints each program's slots before and after, and what each rule and law contributed. `-v` prints each rewrite.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kiln_superopt::{Options, optimize};
+
+fn main() {
+    let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
+    let verbose = flags.iter().any(|flag| flag == "-v");
+    let listings = flags.iter().any(|flag| flag == "-l");
+    let seconds = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
+    let options = Options { budget: Duration::from_secs(seconds), ..Options::default() };
+    let mut rules: BTreeMap<&str, (i64, usize)> = BTreeMap::new();
+    let (mut before, mut after, mut ratios, mut skipped, mut slowest) = (0, 0, Vec::new(), Vec::new(), Duration::ZERO);
+    let mut total = Duration::ZERO;
+    for path in &files {
+        let bytes = std::fs::read(path).expect("a readable file");
+        let object = match kiln_elf::read(path, &bytes) {
+            Ok(elf) => elf.object,
+            Err(error) => {
+                println!("{path}: {error}");
+                continue;
+            }
+        };
+        let rewrite = optimize(&object, &options, &mut ());
+        slowest = slowest.max(rewrite.spent);
+        total += rewrite.spent;
+        for (index, program) in object.programs.iter().enumerate() {
+            let old = object.program_slots(program);
+            let new = rewrite.object.program_slots(&rewrite.object.programs[index]);
+            let reason = rewrite.skipped.iter().find(|(id, _)| id.index() == index).map(|(_, reason)| reason);
+            if let Some(reason) = reason {
+                skipped.push(format!("{path} {}: {}", program.name, reason.lines().next().unwrap_or("")));
+                continue;
+            }
+            before += old;
+            after += new;
+            ratios.push(f64::from(old - new) / f64::from(old));
+            let percent = 100.0 * ratios.last().unwrap();
+            println!("{path} {} {old} -> {new} ({percent:.1}%) {:?}", program.name, rewrite.spent);
+        }
+        for one in &rewrite.evidence {
+            let entry = rules.entry(one.because.name()).or_default();
+            entry.0 += one.slots_saved;
+            entry.1 += 1;
+            if verbose {
+                println!("  {} in {}: {:#?} -> {:#?}", one.because.name(), one.function_name, one.before, one.after);
+            }
+        }
+        for (pass, function, reason) in &rewrite.refused {
+            println!("  refused {pass} in {function}: {reason}");
+        }
+        if listings {
+            println!("{}", kiln_program::text::listing(&rewrite.object));
+        }
+    }
+    println!("\nskipped {}:", skipped.len());
+    for line in &skipped {
+        println!("  {line}");
+    }
+    println!("\nrule or law            slots  times");
+    for (name, (slots, times)) in &rules {
+        println!("{name:22} {slots:5}  {times}");
+    }
+    let mean = 100.0 * ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
+    println!(
+        "\n{} programs, {before} -> {after} slots, mean reduction {mean:.2}%, sum {:.2}%, {} skipped, {total:?} in all, slowest {slowest:?}",
+        ratios.len(),
+        100.0 * f64::from(before - after) / f64::from(before.max(1)),
+        skipped.len()
+    );
+}

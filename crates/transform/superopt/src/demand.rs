@@ -1,0 +1,238 @@
+//! Which bits of which registers somebody may still read.
+//!
+//! Ordinary liveness says "R1 is read later". Compilers leave many instructions that only matter to bits nobody
+//! looks at, so this analysis counts bits, from the lowest up:
+//!
+//! ```text
+//!   r1 <<= 32                      demanded of r1 before: 0 bits more than below
+//!   r1 >>= 32                      r1: 32 bits, because
+//!   if w1 == 5 goto out            compares 32 bits of r1, and nothing reads r1 later
+//! ```
+//!
+//! so both shifts may go. It is a backward analysis over the graph of one function; a register's demand is the
+//! number of its low bits that some path may read before they are overwritten.
+
+use kiln_isa::{AluOp, AtomicOp, CallTarget, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_platform::Helper;
+use kiln_program::{Cfg, Function, Node};
+
+/// `bpf_trace_printk`, whose third to fifth arguments are what the format asks for.
+const TRACE_PRINTK: u32 = 6;
+
+/// Demanded low bits of each register, 0 to 64.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Demand([u8; Reg::COUNT]);
+
+impl Demand {
+    /// Nothing is read.
+    pub const NONE: Demand = Demand([0; Reg::COUNT]);
+    /// Everything may be read.
+    pub const ALL: Demand = Demand([64; Reg::COUNT]);
+
+    /// How many low bits of a register may be read.
+    pub fn of(&self, reg: Reg) -> u32 {
+        self.0[reg.index()].into()
+    }
+
+    /// At least this many bits of a register are read.
+    pub fn read(&mut self, reg: Reg, bits: u32) {
+        let known = &mut self.0[reg.index()];
+        *known = (*known).max(bits.min(64) as u8);
+    }
+
+    /// A register is overwritten; returns what was demanded of it.
+    pub fn take(&mut self, reg: Reg) -> u32 {
+        std::mem::take(&mut self.0[reg.index()]).into()
+    }
+
+    /// In either.
+    #[must_use]
+    pub fn join(&self, other: &Demand) -> Demand {
+        Demand(std::array::from_fn(|at| self.0[at].max(other.0[at])))
+    }
+
+    /// Registers of which any bit may be read; R10 always.
+    pub fn live(&self) -> RegSet {
+        Reg::all().filter(|reg| self.of(*reg) > 0 || *reg == Reg::R10).collect()
+    }
+
+    /// From after an instruction to before it.
+    pub fn step_back(&mut self, node: &Node) {
+        match node.insn {
+            Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src),
+            Insn::Neg { width, dst } => {
+                let bits = self.take(dst).min(width.bits());
+                self.read(dst, bits);
+            }
+            Insn::MoveSignExtend { from, dst, src, .. } => {
+                let bits = self.take(dst).min(from.bits());
+                self.read(src, bits);
+            }
+            Insn::Endian { size, dst, .. } => {
+                let bits = if self.take(dst) > 0 { size.bits() } else { 0 };
+                self.read(dst, bits);
+            }
+            Insn::Call(target) => self.call(target),
+            Insn::LoadPacket { .. } => {
+                for reg in RegSet::CALLER_SAVED.iter() {
+                    self.take(reg);
+                }
+                self.read_all(node.insn.read());
+            }
+            Insn::Exit => {
+                *self = Demand::NONE;
+                self.read(Reg::R0, 64);
+            }
+            Insn::Store { size, address, src } => {
+                self.read(address.base, 64);
+                if let Source::Reg(src) = src {
+                    self.read(src, size.bits());
+                }
+            }
+            Insn::StoreRelease { size, address, src } => {
+                self.read(address.base, 64);
+                self.read(src, size.bits());
+            }
+            Insn::Atomic { op, fetch, size, address, src } => {
+                if fetch && op != AtomicOp::CompareExchange {
+                    self.take(src);
+                }
+                if op == AtomicOp::CompareExchange {
+                    self.take(Reg::R0);
+                    self.read(Reg::R0, size.bits());
+                }
+                self.read(src, size.bits());
+                self.read(address.base, 64);
+            }
+            Insn::Branch { op, width, dst, src, .. } => {
+                let bits = match (op, src) {
+                    (JumpOp::Set, Source::Imm(imm)) if imm >= 0 => width.bits().min(32 - imm.leading_zeros()),
+                    _ => width.bits(),
+                };
+                self.read(dst, bits);
+                if let Source::Reg(src) = src {
+                    self.read(src, bits);
+                }
+            }
+            _ => {
+                if let Some(dst) = node.insn.written() {
+                    self.take(dst);
+                }
+                self.read_all(node.insn.read());
+            }
+        }
+    }
+
+    fn read_all(&mut self, regs: RegSet) {
+        for reg in regs.iter() {
+            self.read(reg, 64);
+        }
+    }
+
+    fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
+        let bits = self.take(dst).min(width.bits());
+        if bits == 0 {
+            return;
+        }
+        let (of_dst, of_src) = match (op, src) {
+            (AluOp::Mov, _) => (0, bits),
+            // The lowest bits of a sum, difference or product depend on the lowest bits of the operands.
+            (AluOp::Add | AluOp::Sub | AluOp::Mul | AluOp::Or | AluOp::Xor, _) => (bits, bits),
+            (AluOp::And, Source::Imm(imm)) if imm >= 0 => (bits.min(32 - imm.leading_zeros()), 0),
+            (AluOp::And, _) => (bits, bits),
+            (AluOp::Lsh, Source::Imm(imm)) => (bits.saturating_sub(imm as u32 % width.bits()), 0),
+            (AluOp::Lsh, _) => (bits, 8),
+            (AluOp::Rsh, Source::Imm(imm)) => ((bits + imm as u32 % width.bits()).min(width.bits()), 0),
+            (AluOp::Arsh, Source::Imm(imm)) => ((bits + imm as u32 % width.bits()).min(width.bits()), 0),
+            (AluOp::Rsh | AluOp::Arsh, _) => (width.bits(), 8),
+            (AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod, _) => (width.bits(), width.bits()),
+        };
+        self.read(dst, of_dst);
+        if let Source::Reg(src) = src {
+            self.read(src, of_src);
+        }
+    }
+
+    fn call(&mut self, target: CallTarget) {
+        for reg in RegSet::CALLER_SAVED.iter() {
+            self.take(reg);
+        }
+        let arguments = match target {
+            // A helper that is not in the table may read anything, and trace_printk reads more than its prototype says.
+            CallTarget::Helper(TRACE_PRINTK) => 5,
+            CallTarget::Helper(id) => Helper::by_id(id).map_or(5, |helper| {
+                let variants = helper.variants.iter().map(|variant| variant.prototype.args.len());
+                variants.chain([helper.prototype.args.len()]).max().unwrap_or(5)
+            }),
+            CallTarget::Subprogram(_) | CallTarget::Kfunc { .. } => 5,
+        };
+        self.read_all(RegSet::arguments(arguments));
+    }
+}
+
+/// Demand after the last instruction of each block.
+pub fn at_block_ends(function: &Function, cfg: &Cfg) -> Vec<Demand> {
+    let mut begin = vec![Demand::NONE; cfg.blocks.len()];
+    let mut end = begin.clone();
+    let mut pending: Vec<usize> = (0..cfg.blocks.len()).collect();
+    let mut queued = vec![true; cfg.blocks.len()];
+    while let Some(block) = pending.pop() {
+        queued[block] = false;
+        let successors = cfg.blocks[block].successors.iter();
+        end[block] = successors.fold(Demand::NONE, |demand, next| demand.join(&begin[next.index()]));
+        let mut demand = end[block];
+        for node in function.nodes[cfg.blocks[block].range.clone()].iter().rev() {
+            demand.step_back(node);
+        }
+        if demand != begin[block] {
+            begin[block] = demand;
+            for previous in &cfg.blocks[block].predecessors {
+                if !std::mem::replace(&mut queued[previous.index()], true) {
+                    pending.push(previous.index());
+                }
+            }
+        }
+    }
+    end
+}
+
+/// Demand after each instruction of a straight run, given the demand after the last.
+pub fn after_each(nodes: &[Node], end: Demand) -> Vec<Demand> {
+    let mut result = vec![Demand::NONE; nodes.len()];
+    let mut demand = end;
+    for (at, node) in nodes.iter().enumerate().rev() {
+        result[at] = demand;
+        demand.step_back(node);
+    }
+    result
+}
+
+/// Whether an instruction does nothing but compute its destination. Loads count: the kernel's verifier has proved
+/// that they cannot fault.
+pub fn only_computes(insn: &Insn) -> bool {
+    matches!(
+        insn,
+        Insn::Alu { .. }
+            | Insn::Neg { .. }
+            | Insn::MoveSignExtend { .. }
+            | Insn::Endian { .. }
+            | Insn::LoadImm64 { .. }
+            | Insn::Load { .. }
+    )
+}
+
+/// Takes out what computes only what nobody reads, from the last to the first.
+pub fn without_dead(nodes: &[Node], end: Demand) -> Vec<Node> {
+    let mut kept = Vec::with_capacity(nodes.len());
+    let mut demand = end;
+    for node in nodes.iter().rev() {
+        let dead = only_computes(&node.insn)
+            && node.insn.written().is_some_and(|dst| dst != Reg::R10 && demand.of(dst) == 0);
+        if !dead {
+            demand.step_back(node);
+            kept.push(node.clone());
+        }
+    }
+    kept.reverse();
+    kept
+}

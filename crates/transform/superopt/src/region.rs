@@ -1,0 +1,376 @@
+//! A straight run of instructions being rewritten, and the proof of each change.
+//!
+//! A rule proposes a whole new run; what changed is found by comparing, cut at what did not change, and each piece is
+//! proved by itself, or all of it at once where the pieces depend on one another:
+//!
+//! ```text
+//!   before                     proposed                   pieces
+//!   r2 = r10                   (gone)                     r2 = r10; r2 += -8   ->  nothing
+//!   r2 += -8                   (gone)
+//!   r1 = *(u64 *)(r6 + 0)      r1 = *(u64 *)(r6 + 0)
+//!   *(u64 *)(r2 + 0) = r1      *(u64 *)(r10 - 8) = r1     the last one: equal only if r2 is known, so one window of all
+//! ```
+//!
+//! **Which facts still hold.** Facts speak of the program that was verified. After a rewrite, registers that nobody
+//! reads may hold other values than there. So of a window's precondition only what the current program reads is
+//! passed on ([`Region::precondition`]), other registers count as unreadable, and facts of instructions inside a
+//! rewritten window are not used again until the next verification.
+
+use std::collections::HashSet;
+
+use kiln_equiv::{Limits, Proof, Verdict, Window};
+use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
+use kiln_program::{InsnId, Node, Object, Reference};
+use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
+
+use crate::demand::{self, Demand};
+
+/// A proved change of a run.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Who proposed it.
+    pub rule: &'static str,
+    /// The instruction that the rule looked at.
+    pub at: InsnId,
+    /// What was there.
+    pub before: Vec<Node>,
+    /// What is there now.
+    pub after: Vec<Node>,
+    /// Why it may be.
+    pub proof: Proof,
+}
+
+/// What a pass remembers about a function while facts grow stale.
+#[derive(Clone, Debug, Default)]
+pub struct Staleness {
+    /// Instructions before which facts no longer describe the state.
+    insns: HashSet<InsnId>,
+    /// Instructions after which other stack bytes may be read than the facts say.
+    after: HashSet<InsnId>,
+    /// Registers that somewhere hold other values than the facts say, where nobody reads them.
+    registers: RegSet,
+    /// Whether stack bytes do.
+    stack: bool,
+}
+
+impl Staleness {
+    /// A write was taken out because nobody reads it.
+    pub fn dropped(&mut self, insn: &Insn) {
+        if let Some(reg) = insn.written() {
+            self.registers.insert(reg);
+        }
+        self.stack |= matches!(insn, Insn::Store { .. });
+    }
+}
+
+/// A straight run of a block, not at its final branch.
+pub struct Region<'a> {
+    /// The object, for what instructions refer to.
+    pub object: &'a Object,
+    /// Facts, where the program was verified.
+    pub facts: Option<&'a Facts>,
+    /// The instructions now.
+    pub nodes: Vec<Node>,
+    /// What is read after the last.
+    pub end: Demand,
+    /// What of the facts no longer holds.
+    pub stale: &'a mut Staleness,
+    /// How hard to try.
+    pub limits: &'a Limits,
+    /// Questions already answered with no.
+    pub refuted: &'a mut HashSet<u64>,
+    /// Proved changes so far.
+    pub steps: Vec<Step>,
+    /// Questions asked.
+    pub asked: u64,
+}
+
+/// Weighs a run: slots first, then roughly what instructions cost.
+pub fn weight(nodes: &[Node]) -> u64 {
+    nodes.iter().map(|node| 1000 * u64::from(node.insn.slots()) + effort(&node.insn)).sum()
+}
+
+/// Rough cost of an instruction on current machines, in tenths of a cycle; an immediate is a little cheaper than a
+/// register that has to be kept free for it.
+fn effort(insn: &Insn) -> u64 {
+    let source = |src: &Source| u64::from(src.reg().is_some());
+    match insn {
+        Insn::Alu { op: AluOp::Mul, src, .. } => 30 + source(src),
+        Insn::Alu { op: AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod, src, .. } => 200 + source(src),
+        Insn::Alu { op: AluOp::Mov, src, .. } => 4 + source(src),
+        Insn::Alu { src, .. } => 8 + source(src),
+        Insn::Load { .. } => 20,
+        Insn::Store { src, .. } => 10 + source(src),
+        _ => 10,
+    }
+}
+
+/// Instructions that no window may hold.
+pub fn is_barrier(node: &Node) -> bool {
+    matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. }) || node.insn.is_control()
+}
+
+impl<'a> Region<'a> {
+    /// Takes a proposed run, without what nobody reads, if it weighs less and is proved equal.
+    pub fn attempt(&mut self, rule: &'static str, at: InsnId, proposed: &[Node]) -> bool {
+        let after = demand::without_dead(proposed, self.end);
+        if weight(&after) >= weight(&self.nodes) {
+            return false;
+        }
+        self.replace(rule, at, after)
+    }
+
+    /// Takes a proposed run if it is proved equal.
+    pub fn replace(&mut self, rule: &'static str, at: InsnId, after: Vec<Node>) -> bool {
+        let Some(pieces) = pieces(&self.nodes, &after) else { return false };
+        let demand = demand::after_each(&after, self.end);
+        let mut steps = Vec::new();
+        for piece in &pieces {
+            let fine = split(&self.nodes, &after, piece);
+            let proved = fine.iter().map(|piece| Some((piece.clone(), self.prove(&after, &demand, piece)?)));
+            let proved: Vec<(Piece, Proof)> = match proved.collect::<Option<_>>() {
+                Some(proved) => proved,
+                None if fine.len() == 1 => return false,
+                None => match self.prove(&after, &demand, piece) {
+                    Some(proof) => vec![(piece.clone(), proof)],
+                    None => return false,
+                },
+            };
+            steps.extend(proved);
+        }
+        for (piece, proof) in steps {
+            self.forget(&after, &demand, &piece);
+            let before = self.nodes[piece.before.clone()].to_vec();
+            self.steps.push(Step { rule, at, before, after: after[piece.after].to_vec(), proof });
+        }
+        self.nodes = after;
+        true
+    }
+
+    /// Proves one piece equal, given what the new program reads after it.
+    fn prove(&mut self, after: &[Node], demand: &[Demand], piece: &Piece) -> Option<Proof> {
+        let end = match piece.after.end {
+            0 => self.begin(after),
+            end => demand[end - 1],
+        };
+        let (mut old, mut new) = (self.nodes[piece.before.clone()].to_vec(), after[piece.after.clone()].to_vec());
+        let key = question(&old, &new, &end);
+        if self.refuted.contains(&key) {
+            return None;
+        }
+        let written: RegSet = old.iter().chain(&new).filter_map(|node| node.insn.written()).collect();
+        for reg in written.iter() {
+            if let Some(mask) = mask_to(reg, end.of(reg)) {
+                old.push(mask.clone());
+                new.push(mask);
+            }
+        }
+        let precondition = self.precondition(piece.before.start);
+        let window = Window {
+            before: &old,
+            after: &new,
+            facts: Some(&precondition),
+            live_after: end.live(),
+            stack_live_after: self.stack_after(piece.before.end),
+            object: self.object,
+        };
+        self.asked += 1;
+        match kiln_equiv::check(&window, self.limits) {
+            Verdict::Equal(proof) => Some(proof),
+            Verdict::Different(_) | Verdict::Unknown(_) => {
+                self.refuted.insert(key);
+                None
+            }
+        }
+    }
+
+    /// What is read before the first instruction.
+    fn begin(&self, nodes: &[Node]) -> Demand {
+        let mut demand = self.end;
+        for node in nodes.iter().rev() {
+            demand.step_back(node);
+        }
+        demand
+    }
+
+    /// What is known before the instruction at a position, as far as it still holds.
+    pub fn precondition(&self, at: usize) -> InsnFacts {
+        let mut demand = self.end;
+        for node in self.nodes[at..].iter().rev() {
+            demand.step_back(node);
+        }
+        let known = self.known(at);
+        let registers = std::array::from_fn(|index| {
+            let reg = Reg::new(index as u8).expect("there are eleven");
+            let value = known.map_or(Value::Unknown, |known| known.registers[index].clone());
+            let own = self.nodes[..at].iter().any(|node| node.insn.written() == Some(reg));
+            match demand.of(reg) {
+                _ if reg == Reg::R10 => value,
+                64 => value,
+                // Made in this run, whose demands are up to date, and nowhere changed: it may be read some more.
+                _ if own && known.is_some() && !self.stale.registers.contains(reg) => value,
+                0 => Value::Uninit,
+                bits => low_part(&value, bits),
+            }
+        });
+        let stack = known.filter(|_| !self.stale.stack).map(|known| known.stack.clone()).unwrap_or_default();
+        InsnFacts {
+            registers,
+            stack,
+            packet_bytes: known.map_or(0, |known| known.packet_bytes),
+            live_after: RegSet::ALL,
+            stack_live_after: StackSet::ALL,
+        }
+    }
+
+    /// Facts before the instruction at a position, where they are not stale.
+    pub fn known(&self, at: usize) -> Option<&'a InsnFacts> {
+        let id = self.nodes.get(at)?.id;
+        self.facts?.at(id).filter(|_| !self.stale.insns.contains(&id))
+    }
+
+    /// What a register is known to hold before the instruction at a position.
+    pub fn value(&self, at: usize, reg: Reg) -> Option<&'a Value> {
+        let usable = self.stale.registers.contains(reg);
+        self.known(at).filter(|_| !usable || self.reads_before_write(at, reg)).map(|known| &known.registers[reg.index()])
+    }
+
+    fn reads_before_write(&self, at: usize, reg: Reg) -> bool {
+        let mut demand = self.end;
+        for node in self.nodes[at..].iter().rev() {
+            demand.step_back(node);
+        }
+        demand.of(reg) == 64
+    }
+
+    /// A register's constant before the instruction at a position.
+    pub fn constant(&self, at: usize, reg: Reg) -> Option<u64> {
+        match self.value(at, reg)? {
+            Value::Scalar(scalar) => scalar.as_constant(),
+            _ => None,
+        }
+    }
+
+    /// Stack bytes that may be read after the instructions before a position.
+    fn stack_after(&self, end: usize) -> StackSet {
+        let last = end.checked_sub(1).map(|last| self.nodes[last].id);
+        let known = last.filter(|id| !self.stale.after.contains(id)).and_then(|id| self.facts?.at(id));
+        known.map_or(StackSet::ALL, |known| known.stack_live_after)
+    }
+
+    /// Writes down which facts a proved piece makes stale.
+    fn forget(&mut self, after: &[Node], demand: &[Demand], piece: &Piece) {
+        let old = &self.nodes[piece.before.clone()];
+        let new = &after[piece.after.clone()];
+        self.stale.insns.extend(old.iter().chain(new).skip_first_of(old, new).map(|node| node.id));
+        let ends = |nodes: &[Node]| nodes.last().map(|node| node.id);
+        let last = ends(old).filter(|last| ends(new) == Some(*last));
+        self.stale.after.extend(old.iter().chain(new).map(|node| node.id).filter(|id| Some(*id) != last));
+        let end = piece.after.end.checked_sub(1).map_or(Demand::NONE, |last| demand[last]);
+        for reg in old.iter().chain(new).filter_map(|node| node.insn.written()) {
+            if end.of(reg) < 64 {
+                self.stale.registers.insert(reg);
+            }
+        }
+        self.stale.stack |= old.iter().chain(new).any(|node| matches!(node.insn, Insn::Store { .. }));
+    }
+}
+
+trait SkipFirst<'n>: Iterator<Item = &'n Node> + Sized {
+    /// Leaves out the window's first instruction where it keeps its place: the state before it is untouched.
+    fn skip_first_of(self, old: &[Node], new: &[Node]) -> impl Iterator<Item = &'n Node> {
+        let kept = match (old.first(), new.first()) {
+            (Some(one), Some(other)) if one.id == other.id => Some(one.id),
+            _ => None,
+        };
+        self.filter(move |node| Some(node.id) != kept)
+    }
+}
+
+impl<'n, I: Iterator<Item = &'n Node>> SkipFirst<'n> for I {}
+
+/// What is known of a register of which only some low bits are sure.
+fn low_part(value: &Value, bits: u32) -> Value {
+    let Value::Scalar(scalar) = value else { return Value::Unknown };
+    let mask = !0 << bits.min(63);
+    let tnum = Tnum { value: scalar.tnum.value & !mask, mask: scalar.tnum.mask | mask };
+    Value::Scalar(Scalar { tnum, ..Scalar::UNKNOWN })
+}
+
+/// Appended to both windows, makes the bits above the demanded ones equal.
+fn mask_to(reg: Reg, bits: u32) -> Option<Node> {
+    let insn = match bits {
+        1..=31 => Insn::Alu { op: AluOp::And, width: Width::W32, dst: reg, src: Source::Imm((1 << bits) - 1) },
+        32 => Insn::Alu { op: AluOp::Mov, width: Width::W32, dst: reg, src: Source::Reg(reg) },
+        _ => return None,
+    };
+    Some(Node { id: InsnId(u32::MAX), insn, reference: Reference::None, line: None, core: None })
+}
+
+fn question(old: &[Node], new: &[Node], end: &Demand) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    for node in old.iter().chain(new) {
+        (node.id, node.insn, node.reference).hash(&mut hasher);
+    }
+    (old.len(), Reg::all().map(|reg| end.of(reg)).collect::<Vec<_>>()).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A piece of both runs, by positions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Piece {
+    before: std::ops::Range<usize>,
+    after: std::ops::Range<usize>,
+}
+
+/// The changed pieces between barriers, trimmed; `None` where a barrier changed.
+fn pieces(before: &[Node], after: &[Node]) -> Option<Vec<Piece>> {
+    let barriers = |nodes: &[Node]| -> Vec<usize> {
+        nodes.iter().enumerate().filter(|(_, node)| is_barrier(node)).map(|(at, _)| at).collect()
+    };
+    let (old, new) = (barriers(before), barriers(after));
+    if old.len() != new.len() || old.iter().zip(&new).any(|(a, b)| before[*a] != after[*b]) {
+        return None;
+    }
+    let mut result = Vec::new();
+    let (mut from, mut since) = (0, 0);
+    let ends = old.into_iter().zip(new).chain([(before.len(), after.len())]);
+    for (to, until) in ends {
+        let (mut left, mut right) = (from..to, since..until);
+        while !left.is_empty() && !right.is_empty() && before[left.start] == after[right.start] {
+            left.start += 1;
+            right.start += 1;
+        }
+        while !left.is_empty() && !right.is_empty() && before[left.end - 1] == after[right.end - 1] {
+            left.end -= 1;
+            right.end -= 1;
+        }
+        if !left.is_empty() || !right.is_empty() {
+            result.push(Piece { before: left, after: right });
+        }
+        (from, since) = (to + 1, until + 1);
+    }
+    Some(result)
+}
+
+/// A piece cut at the instructions that both runs have unchanged and in the same order.
+fn split(before: &[Node], after: &[Node], whole: &Piece) -> Vec<Piece> {
+    let mut result = Vec::new();
+    let (mut from, mut since) = (whole.before.start, whole.after.start);
+    let mut push = |before: std::ops::Range<usize>, after: std::ops::Range<usize>| {
+        if !before.is_empty() || !after.is_empty() {
+            result.push(Piece { before, after });
+        }
+    };
+    for at in whole.before.clone() {
+        let found = after[since..whole.after.end].iter().position(|node| *node == before[at]);
+        if let Some(found) = found {
+            push(from..at, since..since + found);
+            since += found + 1;
+            from = at + 1;
+        }
+    }
+    push(from..whole.before.end, since..whole.after.end);
+    result
+}

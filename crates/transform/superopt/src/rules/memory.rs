@@ -1,0 +1,251 @@
+//! Loads, stores and addresses.
+
+use kiln_isa::{Address, ByteOrder, Insn, Reg, Size, Source};
+use kiln_program::Node;
+
+use crate::region::{Region, is_barrier};
+use crate::rules::operands::{one_slot_move, with};
+use crate::trace::{Access, Lane, Root, Trace};
+
+/// At a computation whose result is bytes that lie together in memory: one load, with a swap where they descend.
+pub fn one_load(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let node = &region.nodes[at];
+    if !matches!(node.insn, Insn::Alu { .. } | Insn::Endian { .. }) || node.core.is_some() {
+        return Vec::new();
+    }
+    let Some(dst) = node.insn.written() else { return Vec::new() };
+    let lanes = trace.word(at + 1, dst).lanes;
+    let mut proposed = Vec::new();
+    for size in Size::ALL.into_iter().rev() {
+        let (value, above) = lanes.split_at(size.bytes() as usize);
+        if above.iter().any(|lane| *lane != Lane::Constant(0)) {
+            break;
+        }
+        if let Some((root, offset)) = trace.loaded_from(value)
+            && let Some(address) = trace.address(at, root, offset)
+        {
+            proposed.push(with(region, at, Insn::Load { size, signed: false, dst, address }));
+        }
+        let descending: Vec<_> = value.iter().rev().copied().collect();
+        if size != Size::B1
+            && let Some((root, offset)) = trace.loaded_from(&descending)
+            && let Some(address) = trace.address(at, root, offset)
+            && let Lane::Of { definition, .. } = value[0]
+        {
+            // The load takes the place of one of those it replaces; the swap that of the last step.
+            let mut nodes = with(region, at, Insn::Endian { order: ByteOrder::Big, size, dst });
+            let mut load = nodes[definition].clone();
+            load.insn = Insn::Load { size, signed: false, dst, address };
+            nodes.insert(at, load);
+            nodes.remove(definition);
+            proposed.push(nodes);
+        }
+    }
+    proposed
+}
+
+/// At a store: with an earlier one beside it, one wider store.
+pub fn one_store(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let Some(second) = trace.access(at).filter(|access| access.stores) else { return Vec::new() };
+    if second.size == Size::B8 {
+        return Vec::new();
+    }
+    let begin = region.nodes[..at].iter().rposition(is_barrier).map_or(0, |barrier| barrier + 1);
+    let bytes = i64::from(second.size.bytes());
+    let beside = |first: &&Access| {
+        let distance = second.offset - first.offset;
+        first.stores && first.at >= begin && first.at < at && first.root == second.root
+            && first.size == second.size && distance.abs() == bytes
+    };
+    let Some(size) = Size::from_bytes(2 * second.size.bytes()) else { return Vec::new() };
+    let mut proposed = Vec::new();
+    for first in trace.accesses.iter().filter(beside) {
+        let (low, high) = if first.offset < second.offset { (first, second) } else { (second, first) };
+        if low.root == Root::Stack && low.offset.rem_euclid(2 * bytes) != 0 {
+            continue;
+        }
+        let part = bytes as usize;
+        let lanes: Vec<Lane> = low.lanes[..part].iter().chain(&high.lanes[..part]).copied().collect();
+        wide_stores(region, trace, first.at, at, size, low, &lanes, &mut proposed);
+    }
+    proposed
+}
+
+#[allow(clippy::too_many_arguments, reason = "one place, called once")]
+fn wide_stores(
+    region: &Region<'_>,
+    trace: &Trace,
+    first: usize,
+    second: usize,
+    size: Size,
+    low: &Access,
+    lanes: &[Lane],
+    proposed: &mut Vec<Vec<Node>>,
+) {
+    let store_at = |at: usize, src: Source| -> Option<(usize, Insn)> {
+        let address = trace.address(at, low.root, low.offset)?;
+        Some((at, Insn::Store { size, address, src }))
+    };
+    let mut propose = |store: Option<(usize, Insn)>, load: Option<(usize, Insn)>| {
+        let Some((at, insn)) = store else { return };
+        let gone = if at == second { first } else { second };
+        let mut nodes = region.nodes.clone();
+        nodes[at].insn = insn;
+        if let Some((at, insn)) = load {
+            nodes[at].insn = insn;
+        }
+        nodes.remove(gone);
+        proposed.push(nodes);
+    };
+    if let Some(imm) = as_immediate(lanes) {
+        propose(store_at(second, Source::Imm(imm)), None);
+        propose(store_at(first, Source::Imm(imm)), None);
+        return;
+    }
+    for at in [second, first] {
+        let holder = Reg::all().find(|reg| trace.word(at, *reg).lanes[..lanes.len()] == *lanes);
+        if let Some(reg) = holder {
+            propose(store_at(at, Source::Reg(reg)), None);
+            return;
+        }
+    }
+    // Loaded side by side too: a wide copy.
+    let Some((root, offset)) = trace.loaded_from(lanes) else { return };
+    for at in [second, first] {
+        let Insn::Store { src: Source::Reg(src), .. } = region.nodes[at].insn else { continue };
+        let load = trace.word(at, src).definition;
+        if let Some(Insn::Load { dst, signed: false, .. }) = region.nodes.get(load).map(|node| node.insn)
+            && dst == src
+            && let Some(address) = trace.address(load, root, offset)
+        {
+            let insn = Insn::Load { size, signed: false, dst, address };
+            propose(store_at(at, Source::Reg(src)), Some((load, insn)));
+        }
+    }
+}
+
+/// The bytes as a store's immediate.
+fn as_immediate(lanes: &[Lane]) -> Option<i32> {
+    let mut bytes = [0; 8];
+    for (byte, lane) in bytes.iter_mut().zip(lanes) {
+        let Lane::Constant(value) = lane else { return None };
+        *byte = *value;
+    }
+    let value = u64::from_le_bytes(bytes);
+    if lanes.len() == 8 { i32::try_from(value as i64).ok() } else { Some(value as u32 as i32) }
+}
+
+/// At a load: what an earlier load or store of the same bytes left in a register.
+pub fn value_at_hand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let Insn::Load { size, signed: false, dst, .. } = region.nodes[at].insn else { return Vec::new() };
+    let Some(load) = trace.access(at) else { return Vec::new() };
+    let bytes = i64::from(size.bytes());
+    let begin = region.nodes[..at].iter().rposition(is_barrier).map_or(0, |barrier| barrier + 1);
+    let same = |access: &&Access| {
+        access.root == load.root && access.offset <= load.offset
+            && load.offset + bytes <= access.offset + i64::from(access.size.bytes())
+    };
+    let earlier = trace.accesses.iter().rev().filter(|access| access.at >= begin && access.at < at);
+    // Up to the last store that may have changed it.
+    let mut candidates = Vec::new();
+    for access in earlier {
+        if same(&access) {
+            candidates.push(access);
+        }
+        if access.stores && access.may_touch(load.root, load.offset, bytes) {
+            break;
+        }
+    }
+    for access in candidates {
+        let from = (load.offset - access.offset) as usize;
+        let mut wanted = [Lane::Constant(0); 8];
+        wanted[..bytes as usize].copy_from_slice(&access.lanes[from..from + bytes as usize]);
+        let constant = crate::trace::Word { lanes: wanted, ..*trace.word(at, dst) }.as_constant();
+        if let Some(insn) = constant.and_then(|value| one_slot_move(dst, value)) {
+            return vec![with(region, at, insn)];
+        }
+        if let Some(holder) = Reg::all().find(|reg| trace.word(at, *reg).lanes == wanted) {
+            let mut nodes = with(region, at, Insn::mov(dst, holder));
+            if holder == dst {
+                nodes.remove(at);
+            }
+            return vec![nodes];
+        }
+        let low = Reg::all().find(|reg| trace.word(at, *reg).lanes[..bytes as usize] == wanted[..bytes as usize]);
+        if let (Some(src), Size::B4) = (low, size) {
+            let src = Source::Reg(src);
+            let insn = Insn::Alu { op: kiln_isa::AluOp::Mov, width: kiln_isa::Width::W32, dst, src };
+            return vec![with(region, at, insn)];
+        }
+    }
+    Vec::new()
+}
+
+/// The access with another memory operand.
+fn with_address(insn: &Insn, address: Address) -> Option<Insn> {
+    Some(match *insn {
+        Insn::Load { size, signed, dst, .. } => Insn::Load { size, signed, dst, address },
+        Insn::Store { size, src, .. } => Insn::Store { size, address, src },
+        Insn::Atomic { op, fetch, size, src, .. } => Insn::Atomic { op, fetch, size, address, src },
+        _ => return None,
+    })
+}
+
+/// At the last step of a derived pointer: all accesses through it go through what it was derived from.
+pub fn direct_address(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let Insn::Alu { dst, .. } = region.nodes[at].insn else { return Vec::new() };
+    let word = trace.word(at + 1, dst);
+    if word.root == Root::Value(at) {
+        return Vec::new();
+    }
+    let mut nodes = region.nodes.clone();
+    let mut changed = false;
+    for position in at + 1..nodes.len() {
+        let insn = nodes[position].insn;
+        if insn.address().is_some_and(|address| address.base == dst) && nodes[position].core.is_none() {
+            let own = insn.address().expect("it has one");
+            let target = word.offset + i64::from(own.offset);
+            let other = other_address(trace, position, word.root, target, dst);
+            let Some(insn) = other.and_then(|address| with_address(&insn, address)) else { break };
+            nodes[position].insn = insn;
+            changed = true;
+        }
+        if insn.written() == Some(dst) || is_barrier(&nodes[position]) {
+            break;
+        }
+    }
+    if changed { vec![nodes] } else { Vec::new() }
+}
+
+fn other_address(trace: &Trace, at: usize, root: Root, offset: i64, not: Reg) -> Option<Address> {
+    Reg::all().rev().filter(|reg| *reg != not).find_map(|reg| {
+        let word = trace.word(at, reg);
+        let distance = (word.root == root).then(|| offset.checked_sub(word.offset))??;
+        Some(Address { base: reg, offset: i16::try_from(distance).ok()? })
+    })
+}
+
+/// At `r += constant`: the constant goes into the accesses that follow.
+pub fn folded_offset(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
+    use kiln_isa::{AluOp, Width};
+    let Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(more) } = region.nodes[at].insn else {
+        return Vec::new();
+    };
+    let mut nodes = region.nodes.clone();
+    for node in &mut nodes[at + 1..] {
+        if is_barrier(node) {
+            break;
+        }
+        if let Some(address) = node.insn.address().filter(|address| address.base == dst) {
+            let offset = i16::try_from(i32::from(address.offset).saturating_add(more)).ok();
+            let insn = offset.and_then(|offset| with_address(&node.insn, Address { offset, ..address }));
+            let Some(insn) = insn.filter(|_| node.core.is_none()) else { return Vec::new() };
+            node.insn = insn;
+        }
+        if node.insn.written() == Some(dst) {
+            break;
+        }
+    }
+    nodes.remove(at);
+    vec![nodes]
+}

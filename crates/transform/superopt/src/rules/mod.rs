@@ -1,0 +1,106 @@
+//! What to try: rules propose, [`crate::region`] proves.
+//!
+//! A rule looks at one instruction of a run, its facts and where its operands come from ([`Trace`]), and proposes
+//! whole new runs. It need not be right: a proposal that is not proved equal is dropped, so a rule holds no side
+//! conditions but those that save questions. What a proposal leaves without readers is taken out before it is
+//! weighed, so a rule only has to redirect readers.
+//!
+//! | rule | instead of | propose |
+//! |---|---|---|
+//! | `immediate-operand` | `r1 = 7; *(u32 *)(r10 - 4) = r1` | `*(u32 *)(r10 - 4) = 7` |
+//! | `known-result` | `r1 &= 1` where the facts leave one value | `r1 = 0` |
+//! | `no-effect` | `r1 &= 0xff` of a loaded byte | nothing |
+//! | `narrow-constant` | `r1 = 0xffffffff ll` | `w1 = -1` |
+//! | `mask-as-move` | `r2 = 0xffffffff ll; r1 &= r2` | `w1 = w1` |
+//! | `shift-pair` | `r1 <<= 32; r1 >>= 32` | `w1 = w1` |
+//! | `merged-constants` | `r1 += 8; ...; r1 += 6` | `r1 += 14` |
+//! | `copied-operand` | `r2 = r1; ... r2 ...` | `... r1 ...` |
+//! | `same-value` | `r3 = r6; r3 += 14` where `r2` holds that | `r3 = r2` |
+//! | `final-register` | `r2 = ...; r1 = r2` | `r1 = ...` |
+//! | `direct-address` | `r2 = r10; r2 += -8; *(u64 *)(r2 + 0)` | `*(u64 *)(r10 - 8)` |
+//! | `folded-offset` | `r1 += 14; *(u8 *)(r1 + 0)` | `*(u8 *)(r1 + 14)` |
+//! | `one-load` | two byte loads, shift and or | one wider load, and a byte swap if need be |
+//! | `one-store` | stores side by side | one wider store |
+//! | `value-at-hand` | a load of what a register holds | that register |
+//!
+//! To add a rule: write its function, give it a row in [`RULES`], and a positive and a trap example in
+//! `tests/rules.rs`.
+
+mod bits;
+mod copies;
+mod memory;
+mod operands;
+
+use kiln_program::Node;
+
+use crate::region::Region;
+use crate::trace::Trace;
+
+/// A rule.
+pub struct Rule {
+    /// Its name in evidence.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub doc: &'static str,
+    /// Proposes new runs for the instruction at a position.
+    pub propose: fn(&Region<'_>, &Trace, usize) -> Vec<Vec<Node>>,
+}
+
+/// All rules, in the order they are tried at each instruction.
+pub const RULES: &[Rule] = &[
+    Rule { name: "no-effect", doc: "An instruction that leaves its register as it was may go.", propose: bits::no_effect },
+    Rule {
+        name: "known-result",
+        doc: "A result that can only be one number may be that number.",
+        propose: operands::known_result,
+    },
+    Rule {
+        name: "immediate-operand",
+        doc: "An operand that can only be one number may be an immediate.",
+        propose: operands::immediate_operand,
+    },
+    Rule {
+        name: "narrow-constant",
+        doc: "A two-slot constant that a one-slot move can make may be that move.",
+        propose: operands::narrow_constant,
+    },
+    Rule {
+        name: "mask-as-move",
+        doc: "A mask of the lower 32 bits may be a 32-bit operation, which clears the upper half anyway.",
+        propose: bits::mask_as_move,
+    },
+    Rule { name: "shift-pair", doc: "Two opposite shifts may be one mask or move.", propose: bits::shift_pair },
+    Rule {
+        name: "merged-constants",
+        doc: "Two operations of one kind by constants may be one.",
+        propose: operands::merged_constants,
+    },
+    Rule { name: "one-load", doc: "A value put together from loaded bytes may be loaded whole.", propose: memory::one_load },
+    Rule { name: "one-store", doc: "Stores side by side may be one wider store.", propose: memory::one_store },
+    Rule {
+        name: "value-at-hand",
+        doc: "A load of what a register still holds may be a move from it.",
+        propose: memory::value_at_hand,
+    },
+    Rule {
+        name: "direct-address",
+        doc: "An access through a derived pointer may go through the pointer it was derived from.",
+        propose: memory::direct_address,
+    },
+    Rule {
+        name: "folded-offset",
+        doc: "A constant added to an address may be part of the accesses' offsets.",
+        propose: memory::folded_offset,
+    },
+    Rule { name: "copied-operand", doc: "Readers of a copy may read the original.", propose: copies::copied_operand },
+    Rule {
+        name: "same-value",
+        doc: "A computation of what another register holds may be a copy of that register.",
+        propose: copies::same_value,
+    },
+    Rule {
+        name: "final-register",
+        doc: "A value that is moved to another register at the end may be made there.",
+        propose: copies::final_register,
+    },
+];

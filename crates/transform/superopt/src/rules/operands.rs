@@ -1,0 +1,154 @@
+//! Constants: as operands, as results, and merged with one another.
+
+use kiln_isa::{AluOp, Imm64, Insn, Reg, Source, Width};
+use kiln_program::{Node, Reference};
+use kiln_verifier::{Region as Kind, Value};
+
+use crate::region::Region;
+use crate::trace::Trace;
+
+/// The run with the instruction at a position changed.
+pub fn with(region: &Region<'_>, at: usize, insn: Insn) -> Vec<Node> {
+    let mut nodes = region.nodes.clone();
+    nodes[at].insn = insn;
+    if !matches!(insn, Insn::LoadImm64 { .. }) {
+        nodes[at].reference = Reference::None;
+    }
+    nodes
+}
+
+/// A constant as an immediate that an operation of this width extends back to it.
+fn immediate(value: u64, width: Width) -> Option<i32> {
+    match width {
+        Width::W32 => Some(value as u32 as i32),
+        Width::W64 => i32::try_from(value as i64).ok(),
+    }
+}
+
+/// What is known of a register from the facts or from the run itself.
+fn constant(region: &Region<'_>, trace: &Trace, at: usize, reg: Reg) -> Option<u64> {
+    region.constant(at, reg).or_else(|| trace.word(at, reg).as_constant())
+}
+
+pub fn immediate_operand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let node = &region.nodes[at];
+    if node.core.is_some() {
+        return Vec::new();
+    }
+    let proposed = match node.insn {
+        Insn::Alu { op, width, dst, src: Source::Reg(src) } if src != dst || op == AluOp::Mov => {
+            let imm = constant(region, trace, at, src).and_then(|value| immediate(value, width));
+            imm.map(|imm| Insn::Alu { op, width, dst, src: Source::Imm(imm) })
+        }
+        Insn::Store { size, address, src: Source::Reg(src) } => {
+            // Kernels before 6.4 refuse immediates stored to a context.
+            let base = region.value(at, address.base);
+            let context = matches!(base, Some(Value::Pointer(pointer)) if pointer.region == Kind::Context);
+            let value = constant(region, trace, at, src).filter(|_| !context && address.base != src);
+            let imm = value.and_then(|value| match size.bits() {
+                64 => immediate(value, Width::W64),
+                bits => Some((value & (u64::MAX >> (64 - bits))) as u32 as i32),
+            });
+            imm.map(|imm| Insn::Store { size, address, src: Source::Imm(imm) })
+        }
+        _ => None,
+    };
+    // A zero shift amount or divisor would be another instruction to the kernel.
+    let proposed = proposed.filter(|insn| !matches!(insn,
+        Insn::Alu { op: AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod, src: Source::Imm(0), .. }));
+    let proposed = proposed.filter(|insn| match insn {
+        Insn::Alu { op: AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, width, src: Source::Imm(imm), .. } => {
+            (0..width.bits() as i32).contains(imm)
+        }
+        _ => true,
+    });
+    proposed.into_iter().map(|insn| with(region, at, insn)).collect()
+}
+
+pub fn known_result(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let node = &region.nodes[at];
+    let (Insn::Alu { .. } | Insn::Neg { .. } | Insn::MoveSignExtend { .. } | Insn::Endian { .. }, None) =
+        (node.insn, node.core)
+    else {
+        return Vec::new();
+    };
+    if matches!(node.insn, Insn::Alu { op: AluOp::Mov, src: Source::Imm(_), .. }) {
+        return Vec::new();
+    }
+    let Some(dst) = node.insn.written() else { return Vec::new() };
+    let Some(value) = constant(region, trace, at + 1, dst) else { return Vec::new() };
+    one_slot_move(dst, value).into_iter().map(|insn| with(region, at, insn)).collect()
+}
+
+/// A move that makes this constant.
+pub fn one_slot_move(dst: Reg, value: u64) -> Option<Insn> {
+    if let Some(imm) = immediate(value, Width::W64) {
+        return Some(Insn::mov_imm(dst, imm));
+    }
+    let imm = u32::try_from(value).ok()? as i32;
+    Some(Insn::Alu { op: AluOp::Mov, width: Width::W32, dst, src: Source::Imm(imm) })
+}
+
+pub fn narrow_constant(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let node = &region.nodes[at];
+    match node.insn {
+        Insn::LoadImm64 { dst, imm: Imm64::Value(value) }
+            if node.reference == Reference::None && node.core.is_none() =>
+        {
+            one_slot_move(dst, value).into_iter().map(|insn| with(region, at, insn)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Merges an operation by a constant with an earlier one on the same register that nothing reads in between.
+pub fn merged_constants(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let node = &region.nodes[at];
+    let Insn::Alu { op, width, dst, src: Source::Imm(second) } = node.insn else { return Vec::new() };
+    if node.core.is_some() || op == AluOp::Mov {
+        return Vec::new();
+    }
+    let earlier = region.nodes[..at].iter().rposition(|earlier| {
+        earlier.insn.written() == Some(dst) || earlier.insn.read().contains(dst) || crate::region::is_barrier(earlier)
+    });
+    let Some(earlier) = earlier.filter(|earlier| region.nodes[*earlier].core.is_none()) else { return Vec::new() };
+    let Insn::Alu { op: before, width: same, dst: own, src } = region.nodes[earlier].insn else {
+        return Vec::new();
+    };
+    if own != dst {
+        return Vec::new();
+    }
+    let folded = match (before, src) {
+        (AluOp::Mov, Source::Imm(first)) => fold(op, width, first, second),
+        _ if before != op || same != width => None,
+        (_, Source::Imm(first)) => match op {
+            AluOp::Add | AluOp::Sub => first.checked_add(second),
+            AluOp::And => Some(first & second),
+            AluOp::Or => Some(first | second),
+            AluOp::Xor => Some(first ^ second),
+            AluOp::Mul => first.checked_mul(second),
+            AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => {
+                first.checked_add(second).filter(|sum| (0..width.bits() as i32).contains(sum))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some(folded) = folded else { return Vec::new() };
+    let op = if before == AluOp::Mov { AluOp::Mov } else { op };
+    let width = if before == AluOp::Mov { same } else { width };
+    let merged = Insn::Alu { op, width, dst, src: Source::Imm(folded) };
+    // At the place of either.
+    let mut late = with(region, at, merged);
+    late.remove(earlier);
+    let mut early = with(region, earlier, merged);
+    early.remove(at);
+    vec![late, early]
+}
+
+fn fold(op: AluOp, width: Width, first: i32, second: i32) -> Option<i32> {
+    use kiln_isa::semantics::{Bits, at_width};
+    let bits = |value: i32| Bits::new(64, i64::from(value) as u64);
+    let value = at_width(width, &bits(first), &bits(second), |a, b| op.apply(a, b)).value();
+    immediate(value, width)
+}

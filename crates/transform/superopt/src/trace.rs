@@ -1,0 +1,330 @@
+//! What registers and memory hold along a run, byte by byte: where rules look for something to propose.
+//!
+//! ```text
+//!   r1 = *(u8 *)(r6 + 0)        r1 = [a0 0 0 0 0 0 0 0]        a: loaded at packet + 0
+//!   r2 = *(u8 *)(r6 + 1)        r2 = [b0 0 0 0 0 0 0 0]        b: loaded at packet + 1
+//!   r2 <<= 8                    r2 = [0 b0 0 0 0 0 0 0]
+//!   r2 |= r1                    r2 = [a0 b0 0 0 0 0 0 0]  =  two bytes at packet + 0, so one load gives it
+//! ```
+//!
+//! Nothing here is trusted: a wrong guess makes a proposal that fails to be proved.
+
+use kiln_isa::{Address, AluOp, ByteOrder, Imm64, Insn, Reg, RegSet, Size, Source, Width};
+use kiln_program::Reference;
+use kiln_verifier::{Region as Kind, Value};
+
+use crate::region::Region;
+
+/// One byte of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lane {
+    /// A known byte.
+    Constant(u8),
+    /// A byte of what the instruction at a position computed (or of a register's first value, see [`INITIAL`]).
+    Of {
+        /// Position in the run.
+        definition: usize,
+        /// Which byte, from the lowest.
+        byte: u8,
+    },
+}
+
+/// Values from before the run count downwards from the greatest number: register 0's is `INITIAL`, 1's one less.
+pub const INITIAL: usize = usize::MAX;
+
+/// What an address is relative to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Root {
+    /// The value made at a position, or a first value.
+    Value(usize),
+    /// The frame pointer.
+    Stack,
+    /// The packet's start.
+    Packet,
+    /// The context.
+    Context,
+}
+
+/// What a register holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Word {
+    /// Where it was last written.
+    pub definition: usize,
+    /// As an address: relative to what.
+    pub root: Root,
+    /// As an address: bytes from there.
+    pub offset: i64,
+    /// As eight bytes.
+    pub lanes: [Lane; 8],
+}
+
+impl Word {
+    fn opaque(definition: usize) -> Word {
+        let lanes = std::array::from_fn(|byte| Lane::Of { definition, byte: byte as u8 });
+        Word { definition, root: Root::Value(definition), offset: 0, lanes }
+    }
+
+    fn of_lanes(definition: usize, lanes: [Lane; 8]) -> Word {
+        Word { lanes, ..Word::opaque(definition) }
+    }
+
+    fn constant(definition: usize, value: u64) -> Word {
+        Word::of_lanes(definition, value.to_le_bytes().map(Lane::Constant))
+    }
+
+    /// The value, where all bytes are known.
+    pub fn as_constant(&self) -> Option<u64> {
+        let mut bytes = [0; 8];
+        for (byte, lane) in bytes.iter_mut().zip(self.lanes) {
+            let Lane::Constant(value) = lane else { return None };
+            *byte = value;
+        }
+        Some(u64::from_le_bytes(bytes))
+    }
+}
+
+/// A memory access of the run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Position of the instruction.
+    pub at: usize,
+    /// Relative to what.
+    pub root: Root,
+    /// Bytes from there.
+    pub offset: i64,
+    /// How many bytes.
+    pub size: Size,
+    /// Whether it stores.
+    pub stores: bool,
+    /// The bytes loaded or stored.
+    pub lanes: [Lane; 8],
+}
+
+impl Access {
+    /// Whether it touches any of these bytes, as far as can be told.
+    pub fn may_touch(&self, root: Root, offset: i64, bytes: i64) -> bool {
+        let apart = |one: Root, other: Root| {
+            one != other && !matches!(one, Root::Value(_)) && !matches!(other, Root::Value(_))
+        };
+        if self.root == root {
+            self.offset < offset + bytes && offset < self.offset + i64::from(self.size.bytes())
+        } else {
+            !apart(self.root, root)
+        }
+    }
+}
+
+/// A run, traced.
+pub struct Trace {
+    /// Registers before each instruction, and after the last.
+    pub words: Vec<[Word; Reg::COUNT]>,
+    /// Plain loads and stores, in order.
+    pub accesses: Vec<Access>,
+}
+
+impl Trace {
+    /// Traces a run.
+    pub fn new(region: &Region<'_>) -> Trace {
+        let first = std::array::from_fn(|index| Word::opaque(INITIAL - index));
+        let mut trace = Trace { words: vec![first], accesses: Vec::new() };
+        for at in 0..region.nodes.len() {
+            let mut words = trace.words[at];
+            for reg in Reg::all() {
+                root_by_facts(region, at, reg, &mut words[reg.index()]);
+            }
+            trace.words[at] = words;
+            trace.step(region, at, &mut words);
+            trace.words.push(words);
+        }
+        trace
+    }
+
+    /// What a register holds before the instruction at a position.
+    pub fn word(&self, at: usize, reg: Reg) -> &Word {
+        &self.words[at][reg.index()]
+    }
+
+    /// The load or store at a position.
+    pub fn access(&self, at: usize) -> Option<&Access> {
+        self.accesses.iter().find(|access| access.at == at)
+    }
+
+    /// A register and offset that name an address before the instruction at a position.
+    pub fn address(&self, at: usize, root: Root, offset: i64) -> Option<Address> {
+        let found = Reg::all().rev().find_map(|reg| {
+            let word = self.word(at, reg);
+            let distance = (word.root == root).then(|| offset.checked_sub(word.offset))??;
+            Some(Address { base: reg, offset: i16::try_from(distance).ok()? })
+        });
+        found.or_else(|| {
+            let offset = i16::try_from(offset).ok()?;
+            (root == Root::Stack).then_some(Address { base: Reg::R10, offset })
+        })
+    }
+
+    /// Where in memory these bytes were loaded from, as one ascending run.
+    pub fn loaded_from(&self, lanes: &[Lane]) -> Option<(Root, i64)> {
+        let place = |lane: &Lane| {
+            let Lane::Of { definition, byte } = *lane else { return None };
+            let access = self.access(definition).filter(|access| !access.stores)?;
+            (u32::from(byte) < access.size.bytes()).then(|| (access.root, access.offset + i64::from(byte)))
+        };
+        let (root, first) = place(lanes.first()?)?;
+        let ascending = lanes.iter().enumerate().all(|(at, lane)| place(lane) == Some((root, first + at as i64)));
+        ascending.then_some((root, first))
+    }
+
+    fn step(&mut self, region: &Region<'_>, at: usize, words: &mut [Word; Reg::COUNT]) {
+        let node = &region.nodes[at];
+        let known = node.core.is_none();
+        match node.insn {
+            Insn::Alu { op, width, dst, src } if known => {
+                let source = match src {
+                    Source::Reg(reg) => words[reg.index()],
+                    Source::Imm(imm) => Word::constant(at, i64::from(imm) as u64),
+                };
+                words[dst.index()] = alu(at, op, width, &words[dst.index()], &source);
+            }
+            Insn::Endian { order, size, dst } => {
+                let bytes = size.bytes() as usize;
+                let mut lanes = [Lane::Constant(0); 8];
+                lanes[..bytes].copy_from_slice(&words[dst.index()].lanes[..bytes]);
+                if order != ByteOrder::Little {
+                    lanes[..bytes].reverse();
+                }
+                words[dst.index()] = Word::of_lanes(at, lanes);
+            }
+            Insn::LoadImm64 { dst, imm: Imm64::Value(value) } if known && node.reference == Reference::None => {
+                words[dst.index()] = Word::constant(at, value);
+            }
+            Insn::Load { size, signed, dst, address } => {
+                let mut word = Word::opaque(at);
+                if !signed {
+                    word.lanes[size.bytes() as usize..].fill(Lane::Constant(0));
+                }
+                if known {
+                    self.access_at(at, words, address, size, false, word.lanes);
+                }
+                words[dst.index()] = word;
+            }
+            Insn::Store { size, address, src } if known => {
+                let lanes = match src {
+                    Source::Reg(reg) => words[reg.index()].lanes,
+                    Source::Imm(imm) => Word::constant(at, i64::from(imm) as u64).lanes,
+                };
+                self.access_at(at, words, address, size, true, lanes);
+            }
+            Insn::Call(_) | Insn::LoadPacket { .. } => {
+                for reg in RegSet::CALLER_SAVED.iter() {
+                    words[reg.index()] = Word::opaque(at);
+                }
+            }
+            _ => {
+                if let Some(dst) = node.insn.written() {
+                    words[dst.index()] = Word::opaque(at);
+                }
+            }
+        }
+    }
+
+    fn access_at(
+        &mut self,
+        at: usize,
+        words: &[Word; Reg::COUNT],
+        address: Address,
+        size: Size,
+        stores: bool,
+        lanes: [Lane; 8],
+    ) {
+        let base = &words[address.base.index()];
+        let offset = base.offset.wrapping_add(address.offset.into());
+        self.accesses.push(Access { at, root: base.root, offset, size, stores, lanes });
+    }
+}
+
+/// Gives a register a well-known root where the facts know one.
+fn root_by_facts(region: &Region<'_>, at: usize, reg: Reg, word: &mut Word) {
+    if reg == Reg::R10 {
+        (word.root, word.offset) = (Root::Stack, 0);
+        return;
+    }
+    let Some(value) = region.value(at, reg) else { return };
+    match value {
+        Value::Pointer(pointer) if !pointer.nullable => {
+            let root = match pointer.region {
+                Kind::Stack { up: 0 } => Root::Stack,
+                Kind::Packet => Root::Packet,
+                Kind::Context => Root::Context,
+                _ => return,
+            };
+            if let Some(offset) = pointer.offset.as_constant() {
+                (word.root, word.offset) = (root, offset as i64);
+            }
+        }
+        Value::Scalar(scalar) => {
+            for (byte, lane) in word.lanes.iter_mut().enumerate() {
+                if scalar.tnum.mask >> (8 * byte) & 0xff == 0 {
+                    *lane = Lane::Constant((scalar.tnum.value >> (8 * byte)) as u8);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn alu(at: usize, op: AluOp, width: Width, old: &Word, source: &Word) -> Word {
+    let amount = source.as_constant();
+    let offset = amount.filter(|_| width == Width::W64).map(|amount| amount as i64);
+    let mut word = match (op, offset) {
+        (AluOp::Mov, _) => Word { definition: at, ..*source },
+        (AluOp::Add, Some(more)) => Word { root: old.root, offset: old.offset.wrapping_add(more), ..Word::opaque(at) },
+        (AluOp::Sub, Some(less)) => Word { root: old.root, offset: old.offset.wrapping_sub(less), ..Word::opaque(at) },
+        _ => Word::opaque(at),
+    };
+    if let Some(lanes) = lanes(op, width, old, source) {
+        word.lanes = lanes;
+    }
+    if width == Width::W32 {
+        word.lanes[4..].fill(Lane::Constant(0));
+        (word.root, word.offset) = (Root::Value(at), 0);
+    }
+    word
+}
+
+/// The bytes of a result, where each is a byte of an operand or known.
+fn lanes(op: AluOp, width: Width, old: &Word, source: &Word) -> Option<[Lane; 8]> {
+    let bytes = width.bits() as usize / 8;
+    let zero = Lane::Constant(0);
+    let shift = || source.as_constant().map(|amount| amount as usize % width.bits() as usize).filter(|bits| bits % 8 == 0);
+    let mut result = [zero; 8];
+    match op {
+        AluOp::Mov => result = source.lanes,
+        AluOp::Lsh => {
+            let by = shift()? / 8;
+            result[by..bytes].copy_from_slice(&old.lanes[..bytes - by]);
+        }
+        AluOp::Rsh => {
+            let by = shift()? / 8;
+            result[..bytes - by].copy_from_slice(&old.lanes[by..bytes]);
+        }
+        AluOp::Or | AluOp::Xor | AluOp::Add => {
+            for at in 0..8 {
+                result[at] = match (old.lanes[at], source.lanes[at]) {
+                    (lane, Lane::Constant(0)) | (Lane::Constant(0), lane) => lane,
+                    _ => return None,
+                };
+            }
+        }
+        AluOp::And => {
+            for at in 0..8 {
+                result[at] = match (old.lanes[at], source.lanes[at]) {
+                    (lane, Lane::Constant(0xff)) | (Lane::Constant(0xff), lane) => lane,
+                    (_, Lane::Constant(0)) | (Lane::Constant(0), _) => zero,
+                    _ => return None,
+                };
+            }
+        }
+        _ => return None,
+    }
+    Some(result)
+}

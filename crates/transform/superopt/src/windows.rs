@@ -1,0 +1,134 @@
+//! Runs every rule over every run of a function.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+use std::time::Instant;
+
+use kiln_equiv::Limits;
+use kiln_program::{Cfg, Function, InsnId, Node, Object};
+use kiln_verifier::Facts;
+
+use crate::demand::{self, Demand};
+use crate::region::{Region, Staleness, Step};
+use crate::rules::RULES;
+use crate::trace::Trace;
+
+/// Instructions in a run at most: the cost of a proposal grows with its run.
+const LONGEST_RUN: usize = 96;
+/// Times the rules go over one run at most.
+const SWEEPS: usize = 4;
+
+/// What a pass over a function may spend, and what it learns.
+pub struct Budget<'a> {
+    /// When to stop.
+    pub deadline: Instant,
+    /// How hard to try at each question.
+    pub limits: &'a Limits,
+    /// Questions already answered with no.
+    pub refuted: &'a mut HashSet<u64>,
+    /// Proposals that may still be taken; a bisection lowers it.
+    pub fuel: usize,
+    /// What must not be done again: a rule at an instruction.
+    pub banned: &'a BTreeSet<(&'static str, InsnId)>,
+}
+
+/// Rewrites one function; returns the steps.
+pub fn rewrite(object: &Object, function: &mut Function, facts: Option<&Facts>, budget: &mut Budget<'_>) -> Vec<Step> {
+    let cfg = Cfg::new(function);
+    let ends = demand::at_block_ends(function, &cfg);
+    let mut stale = Staleness::default();
+    let mut steps = Vec::new();
+    // From the last to the first, so that positions of what is still to come stay.
+    for (index, block) in cfg.blocks.iter().enumerate().rev() {
+        let mut demand = ends[index];
+        let mut end = block.range.end;
+        if function.nodes[end - 1].insn.is_control() {
+            end -= 1;
+            demand.step_back(&function.nodes[end]);
+        }
+        for run in runs(block.range.start..end).into_iter().rev() {
+            let demand_here = demand_at(&function.nodes[run.end..end], demand);
+            if facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id))) {
+                continue;
+            }
+            let before = function.nodes[run.clone()].to_vec();
+            let first = before.first().map(|node| node.id);
+            let mut region = Region {
+                object,
+                facts,
+                nodes: before,
+                end: demand_here,
+                stale: &mut stale,
+                limits: budget.limits,
+                refuted: budget.refuted,
+                steps: Vec::new(),
+                asked: 0,
+            };
+            sweep(&mut region, budget.deadline, &mut budget.fuel, budget.banned);
+            let found = std::mem::take(&mut region.steps);
+            if found.is_empty() {
+                continue;
+            }
+            let after = std::mem::take(&mut region.nodes);
+            end = end + after.len() - run.len();
+            let heir = after.first().map(|node| node.id).or_else(|| function.nodes.get(run.end).map(|node| node.id));
+            function.nodes.splice(run, after);
+            if let (Some(first), Some(heir)) = (first, heir)
+                && first != heir
+            {
+                crate::edit::retarget(function, &[(first, heir)].into_iter().collect());
+            }
+            steps.extend(found);
+        }
+        if Instant::now() >= budget.deadline {
+            break;
+        }
+    }
+    steps
+}
+
+fn demand_at(later: &[Node], mut demand: Demand) -> Demand {
+    for node in later.iter().rev() {
+        demand.step_back(node);
+    }
+    demand
+}
+
+fn runs(range: Range<usize>) -> Vec<Range<usize>> {
+    let starts = range.clone().step_by(LONGEST_RUN);
+    starts.map(|start| start..(start + LONGEST_RUN).min(range.end)).collect()
+}
+
+fn sweep(
+    region: &mut Region<'_>,
+    deadline: Instant,
+    fuel: &mut usize,
+    banned: &BTreeSet<(&'static str, InsnId)>,
+) {
+    for _ in 0..SWEEPS {
+        let mut changed = false;
+        let mut at = 0;
+        let mut trace = Trace::new(region);
+        while at < region.nodes.len() {
+            if *fuel == 0 || Instant::now() >= deadline {
+                return;
+            }
+            let id = region.nodes[at].id;
+            let found = RULES.iter().filter(|rule| !banned.contains(&(rule.name, id))).any(|rule| {
+                (rule.propose)(region, &trace, at).iter().any(|proposed| region.attempt(rule.name, id, proposed))
+            });
+            if found {
+                *fuel -= 1;
+                changed = true;
+                trace = Trace::new(region);
+                // What comes before may have got smaller too: begin this instruction's place again.
+                at = at.min(region.nodes.len());
+            } else {
+                at += 1;
+            }
+        }
+        if !changed {
+            return;
+        }
+    }
+}
