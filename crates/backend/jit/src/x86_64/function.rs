@@ -62,6 +62,9 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let function =
             shared.object.functions.get(id.index()).ok_or(Error::Malformed("a function that does not exist"))?;
         let nodes = &function.nodes[..];
+        if !nodes.last().is_some_and(|last| matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
+            return Err(Error::Malformed("a function runs past its end"));
+        }
         let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
         let mut is_target = vec![false; nodes.len()];
         let mut loop_end = vec![None; nodes.len()];
