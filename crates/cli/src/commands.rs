@@ -6,9 +6,11 @@ use std::time::Duration;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln_driver::check::Verdict;
-use kiln_driver::{Error, Input, check, doctor, dump, input, optimize};
+use kiln_driver::run::{Place, Stimulus};
+use kiln_driver::{Engine, Error, Input, bench, check, doctor, dump, input, optimize, run};
 
-use crate::arguments::{CheckArguments, Cli, DumpArguments, Format, ObjectArguments, OptimizeArguments};
+use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
+use crate::arguments::{OptimizeArguments, RunArguments};
 use crate::print;
 use crate::progress::Spinner;
 
@@ -66,6 +68,76 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
         Format::Text => print::optimized(&outcome, arguments.verbose),
     }
     Ok(0)
+}
+
+/// `kiln run`.
+pub fn run(arguments: &RunArguments, format: Format) -> Code {
+    let input = open(&arguments.object)?;
+    let program = input.single(&arguments.object.program)?;
+    let packet = match (&arguments.packet, &arguments.packet_file) {
+        (Some(text), _) => run::from_hex(text)?,
+        (None, Some(path)) => read_bytes(path)?,
+        (None, None) => Vec::new(),
+    };
+    let stimulus = Stimulus {
+        packet,
+        context: arguments.context_file.as_deref().map(read_bytes).transpose()?,
+        repeat: arguments.repeat,
+        insn_budget: arguments.insn_budget,
+    };
+    let place = match arguments.place {
+        arguments::Place::Jit => Place::Vm(Engine::Jit),
+        arguments::Place::Interpreter => Place::Vm(Engine::Interpreter),
+        arguments::Place::Kernel => Place::Kernel,
+    };
+    let ran = run::run(&input, program, &stimulus, place)?;
+    match format {
+        Format::Json => print::json(&ran)?,
+        Format::Text => print::ran(&ran, &stimulus.packet, arguments.maps),
+    }
+    Ok(0)
+}
+
+/// `kiln bench`.
+pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
+    let options = bench::Options {
+        budget: seconds(arguments.budget)?,
+        repeat: arguments.repeat,
+        samples: arguments.samples,
+        ask_kernel: !arguments.offline,
+    };
+    if options.ask_kernel
+        && let Err(error) = kiln_driver::require_kernel()
+    {
+        anstream::eprintln!("the kernel is left out: {error}");
+    }
+    let mut spinner = Spinner::new("measuring");
+    let mut rows = Vec::new();
+    let mut failed = Vec::new();
+    for path in &arguments.objects {
+        spinner.say(path.display().to_string());
+        let measured = input::open(path, &arguments.types)
+            .and_then(|input| bench::bench(&input, &options, &mut spinner));
+        match measured {
+            Ok(measured) => rows.extend(measured),
+            Err(error) => failed.push((path, error)),
+        }
+        if spinner.cancelled() {
+            break;
+        }
+    }
+    spinner.finish();
+    match format {
+        Format::Json => print::json(&rows)?,
+        Format::Text => print::benched(&rows),
+    }
+    for (path, error) in &failed {
+        anstream::eprintln!("{}: {error}", path.display());
+    }
+    match (rows.is_empty(), failed.into_iter().next()) {
+        (true, Some((_, error))) => Err(error),
+        _ => Ok(0),
+    }
 }
 
 /// `kiln dump`.

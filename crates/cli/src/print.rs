@@ -5,7 +5,9 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::Error;
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
 use kiln_driver::doctor::{Finding, State};
+use kiln_driver::bench::{Pair, Row, Timing, geomean};
 use kiln_driver::optimize::Outcome;
+use kiln_driver::run::Ran;
 
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -31,7 +33,7 @@ pub fn json(value: &impl serde::Serialize) -> Result<(), Error> {
 /// A plain table: first column left, the others right.
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(header.iter().copied());
     for row in rows {
         table.add_row(row.iter().map(Cell::new));
@@ -132,6 +134,124 @@ fn rewrite(evidence: &kiln_driver::Evidence) -> String {
         text.push_str(&format!("\n  {}", styled(GOOD, &format!("+ {line}"))));
     }
     text
+}
+
+/// What a run gave.
+pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
+    let action = ran.action.map_or(String::new(), |action| format!(" ({action})"));
+    anstream::println!("returned {}{action}", ran.value);
+    if ran.packet == packet {
+        anstream::println!("packet unchanged, {} bytes", packet.len());
+    } else {
+        anstream::println!("packet {} bytes: {}", ran.packet.len(), kiln_driver::run::hex(&ran.packet));
+    }
+    let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
+    anstream::println!("{:.1} ns a run{counted}", ran.duration_ns);
+    for line in &ran.printed {
+        anstream::println!("printed: {}", line.trim_end());
+    }
+    if maps {
+        for map in &ran.maps {
+            anstream::println!("map {}: {} entries", map.name, map.entries.len());
+            for (key, value) in map.entries.iter().take(MAP_ENTRIES_SHOWN) {
+                anstream::println!("  {key}: {value}");
+            }
+            if map.entries.len() > MAP_ENTRIES_SHOWN {
+                anstream::println!("  ... (--format json shows all)");
+            }
+        }
+    }
+}
+
+const MAP_ENTRIES_SHOWN: usize = 16;
+
+/// Measurements: a row a program, then the means.
+pub fn benched(rows: &[Row]) {
+    let verdicts = |ours: &Verdict, kernel: &Option<KernelVerdict>| {
+        let ours = match ours {
+            Verdict::Accepted { .. } => "yes",
+            Verdict::Rejected { .. } => "no",
+            Verdict::Unsupported { .. } => "?",
+        };
+        let kernel = match kernel {
+            Some(KernelVerdict::Accepted { .. }) => "yes",
+            Some(KernelVerdict::Rejected { .. }) => "no",
+            None => "-",
+        };
+        format!("{ours}/{kernel}")
+    };
+    let kernel_cost = |verdict: &Option<KernelVerdict>| match verdict {
+        Some(KernelVerdict::Accepted { processed_insns }) => processed_insns.to_string(),
+        _ => "-".to_owned(),
+    };
+    let time = |timing: Option<Timing>| {
+        timing.map_or("-".to_owned(), |timing| {
+            let spread = (timing.high_ns - timing.low_ns) / 2.0;
+            format!("{:.1}±{spread:.1}", timing.median_ns)
+        })
+    };
+    let table_rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| {
+            let own = &row.optimized;
+            vec![
+                format!("{}:{}", row.object.trim_end_matches(".o"), own.program),
+                own.slots_before.to_string(),
+                own.slots_after.to_string(),
+                percent(own.slots_before.into(), own.slots_after.into()),
+                verdicts(&own.after, &own.kernel_after),
+                kernel_cost(&own.kernel_before),
+                kernel_cost(&own.kernel_after),
+                time(row.vm.map(|pair| pair.before)),
+                time(row.vm.map(|pair| pair.after)),
+                time(row.kernel.map(|pair| pair.before)),
+                time(row.kernel.map(|pair| pair.after)),
+            ]
+        })
+        .collect();
+    let header = [
+        "program", "slots", "after", "saved", "verified us/kernel", "kernel insns", "after", "VM ns", "after",
+        "kernel ns", "after",
+    ];
+    anstream::println!("{}", table(&header, &table_rows));
+    means(rows);
+    for row in rows {
+        if let Some(note) = &row.note {
+            anstream::println!("{}:{}: {note}", row.object, row.optimized.program);
+        }
+    }
+}
+
+/// The summary below a table of measurements.
+fn means(rows: &[Row]) {
+    if rows.is_empty() {
+        return;
+    }
+    let saved = rows.iter().map(|row| {
+        let own = &row.optimized;
+        1.0 - f64::from(own.slots_after) / f64::from(own.slots_before.max(1))
+    });
+    anstream::println!(
+        "{} programs, mean slot reduction {:.1}%",
+        rows.len(),
+        100.0 * saved.sum::<f64>() / rows.len() as f64
+    );
+    let ratios = |pick: &dyn Fn(&Row) -> Option<f64>| -> Vec<f64> { rows.iter().filter_map(pick).collect() };
+    let after_before = |pair: Pair| Some(pair.after.median_ns / pair.before.median_ns);
+    for (what, ratios) in [
+        ("VM time, after over before", ratios(&|row| row.vm.and_then(after_before))),
+        ("kernel time, after over before", ratios(&|row| row.kernel.and_then(after_before))),
+        ("VM's JIT over the kernel's", ratios(&|row| row.vm_to_kernel)),
+    ] {
+        if let Some((mean, spread)) = geomean(&ratios) {
+            anstream::println!(
+                "{what}: geomean {mean:.2} (quartiles {:.2} to {:.2}, {} programs)",
+                spread.low_ns,
+                spread.high_ns,
+                ratios.len()
+            );
+        }
+    }
 }
 
 /// How much smaller `after` is than `before`.

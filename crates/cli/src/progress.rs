@@ -41,6 +41,11 @@ impl Spinner {
         self.bar.set_message(what);
     }
 
+    /// Whether Ctrl-C was pressed.
+    pub fn cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+
     /// Takes it off the screen.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

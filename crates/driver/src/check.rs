@@ -86,7 +86,7 @@ pub fn verdict(object: &Object, program: &Program) -> Verdict {
         },
         Err(Error::Rejected(rejection)) => Verdict::Rejected {
             code: rejection.reason.code().to_owned(),
-            explanation: kiln_verifier::explain(object, program, &rejection),
+            explanation: rejection.to_string(),
         },
         Err(error) => Verdict::Unsupported { reason: error.to_string() },
     }

@@ -6,6 +6,7 @@
 //! twice first: where it disagrees with itself, a comparison says nothing, and is reported as such.
 
 use kiln_program::{Object, Program};
+use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
 use crate::kernel::{self, KernelProgram};
@@ -78,6 +79,34 @@ pub fn in_kernel(
         run_all(&loaded, packets).map_err(|error| error.to_string())
     };
     judge(|| trace(before), || trace(after), packets)
+}
+
+/// Compares a program of two objects in the VM.
+pub fn in_vm(
+    before: &Object,
+    after: &Object,
+    program: &Program,
+    packets: &[Vec<u8>],
+    engines: (Engine, Engine),
+) -> Comparison {
+    let Some(program_type) = program.program_type else {
+        return Comparison::NotRun("the program has no type".to_owned());
+    };
+    if !kernel::takes_packet(program_type) {
+        return Comparison::NotRun(format!("no packets for {} programs", program_type.name()));
+    }
+    let trace = |object: &Object, engine: Engine| -> Result<Trace, String> {
+        let mut vm = Vm::new(object, kiln_vm::Options::default()).map_err(|error| error.to_string())?;
+        crate::run::load_verified(&mut vm, object, program).map_err(|error| error.to_string())?;
+        let mut runs = Vec::with_capacity(packets.len());
+        for packet in packets {
+            let input = kiln_vm::Input::packet(packet);
+            let ran = vm.run(&program.name, &input, engine).map_err(|error| error.to_string())?;
+            runs.push((ran.value & 0xffff_ffff, ran.packet));
+        }
+        Ok(Trace { runs, maps: vm.snapshot().into_iter().collect() })
+    };
+    judge(|| trace(before, engines.0), || trace(after, engines.1), packets)
 }
 
 /// Runs the original twice and the other once, and compares.

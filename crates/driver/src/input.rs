@@ -86,7 +86,9 @@ impl Input {
         let bytes = std::fs::read(btf).map_err(|error| Error::file(btf, &error))?;
         let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", btf.display()));
         let target = kiln_program::btf::Btf::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
-        kiln_elf::resolve_core(&mut self.object, &target).map_err(|error| invalid(error.to_string()))
+        kiln_elf::resolve_core(&mut self.object, &target)
+            .map(drop)
+            .map_err(|error| invalid(error.to_string()))
     }
 
     /// The programs of these names, or all of them when there are none.

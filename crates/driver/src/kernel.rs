@@ -6,6 +6,9 @@ use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput, TestOut
 use kiln_platform::ProgramType;
 use kiln_program::{ExternKind, MapContents, MapSlot, Object, Program, Reference};
 
+use crate::error::Error;
+use crate::input::Input;
+
 /// A program loaded by libbpf from an object file's bytes, alone with the maps it uses.
 pub struct KernelProgram {
     /// The object, which keeps the maps alive.
@@ -32,6 +35,20 @@ pub fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelPr
     let object = file.load()?;
     let prog = object.program(&program.name)?;
     Ok(KernelProgram { object, prog })
+}
+
+/// Loads one program of an input: an object file through libbpf.
+///
+/// # Errors
+/// [`Error::Rejected`] with the verifier's reason; [`Error::Unsupported`] for text, which has no file to load.
+pub fn load_input(input: &Input, program: &Program) -> Result<KernelProgram, Error> {
+    if input.elf.is_none() {
+        return Err(Error::Unsupported("the kernel loads object files, not text".to_owned()));
+    }
+    load(&input.bytes, &input.object, program).map_err(|failure| match failure.reason() {
+        Some(reason) => Error::Rejected(format!("the kernel rejects {}: {reason}", program.name)),
+        None => Error::Rejected(format!("the kernel refuses {}: {failure}\n{}", program.name, failure.messages)),
+    })
 }
 
 /// libbpf prefixes data sections with the object's name.

@@ -6,10 +6,13 @@
 //! |---|---|
 //! | `kiln check` | [`check::check`] |
 //! | `kiln optimize` | [`optimize::optimize`] |
+//! | `kiln run` | [`run::run`] |
+//! | `kiln bench` | [`bench::bench`] |
 //! | `kiln dump` | [`dump::program`] |
 //! | `kiln doctor` | [`doctor::examine`] |
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod check;
 pub mod compare;
 pub mod doctor;
@@ -19,12 +22,14 @@ pub mod input;
 pub mod kernel;
 pub mod optimize;
 pub mod packets;
+pub mod run;
 
 pub use error::Error;
 pub use input::Input;
 pub use kiln_platform::ProgramType;
 pub use kiln_program::Object;
 pub use kiln_superopt::{Because, Evidence, Progress};
+pub use kiln_vm::Engine;
 
 /// Instructions that a run in the VM may take unless told otherwise.
 pub const DEFAULT_BUDGET: u64 = 1_000_000_000;

@@ -1,0 +1,188 @@
+//! `kiln run`: one program on one input.
+
+use kiln_program::{Object, Program};
+use kiln_vm::{Engine, Vm};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::input::Input;
+use crate::kernel;
+
+/// Where a program runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The embedded VM.
+    Vm(Engine),
+    /// The running kernel.
+    Kernel,
+}
+
+/// What a program runs on.
+#[derive(Clone, Debug, Default)]
+pub struct Stimulus {
+    /// Packet bytes, from the Ethernet header; empty for programs without a packet.
+    pub packet: Vec<u8>,
+    /// The context, where given.
+    pub context: Option<Vec<u8>>,
+    /// How often; 0 is once.
+    pub repeat: u32,
+    /// Instructions one run may take in the VM.
+    pub insn_budget: u64,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ran {
+    /// The return value: R0's lower 32 bits.
+    pub value: u32,
+    /// Its name, where the program type gives it one.
+    pub action: Option<&'static str>,
+    /// The packet afterwards, in hexadecimal.
+    #[serde(serialize_with = "as_hex")]
+    pub packet: Vec<u8>,
+    /// Nanoseconds a run.
+    pub duration_ns: f64,
+    /// Instructions of all runs, where the place counts them.
+    pub instructions: Option<u64>,
+    /// What the program printed.
+    pub printed: Vec<String>,
+    /// Map entries afterwards: name, then key and value in hexadecimal.
+    pub maps: Vec<MapState>,
+}
+
+/// Map entries by name.
+#[derive(Clone, Debug, Serialize)]
+pub struct MapState {
+    /// The map.
+    pub name: String,
+    /// Keys and values, in hexadecimal.
+    pub entries: Vec<(String, String)>,
+}
+
+fn as_hex<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&hex(bytes))
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes from hexadecimal; blanks and colons between bytes are skipped.
+///
+/// # Errors
+/// [`Error::InvalidInput`] with the place of what is no hexadecimal byte.
+pub fn from_hex(text: &str) -> Result<Vec<u8>, Error> {
+    let digits: Vec<u32> = text
+        .char_indices()
+        .filter(|(_, c)| !c.is_whitespace() && *c != ':')
+        .map(|(at, c)| {
+            c.to_digit(16)
+                .ok_or_else(|| Error::InvalidInput(format!("character {at} of the packet, {c:?}, is no digit")))
+        })
+        .collect::<Result<_, _>>()?;
+    if digits.len() % 2 != 0 {
+        return Err(Error::InvalidInput("the packet ends within a byte".to_owned()));
+    }
+    Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
+}
+
+/// Runs one program.
+///
+/// # Errors
+/// [`Error::Rejected`] when the verifier does, [`Error::Limit`] when the budget is spent, [`Error::Unsupported`] for
+/// what the VM or the machine lacks, [`Error::InvalidInput`] for an input that the program type does not take.
+pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) -> Result<Ran, Error> {
+    let action = |value: u32| {
+        program.program_type.and_then(|program_type| kiln_platform::action_name(program_type, value as i32))
+    };
+    match place {
+        Place::Vm(engine) => {
+            let mut vm = load_vm(input, program, stimulus.insn_budget)?;
+            let vm_input = kiln_vm::Input {
+                packet: &stimulus.packet,
+                context: stimulus.context.as_deref(),
+                repeat: stimulus.repeat,
+            };
+            let result = vm.run(&program.name, &vm_input, engine).map_err(vm_error)?;
+            let value = result.value as u32;
+            let entries = |entries: &kiln_vm::Entries| {
+                entries.iter().map(|(key, value)| (hex(key), hex(value))).collect()
+            };
+            Ok(Ran {
+                value,
+                action: action(value),
+                packet: result.packet,
+                duration_ns: result.duration_ns,
+                instructions: Some(result.instructions),
+                printed: result.output.trace.lines().map(str::to_owned).collect(),
+                maps: vm
+                    .snapshot()
+                    .iter()
+                    .map(|(name, state)| MapState { name: name.clone(), entries: entries(state) })
+                    .collect(),
+            })
+        }
+        Place::Kernel => {
+            crate::require_kernel()?;
+            let loaded = kernel::load_input(input, program)?;
+            let output = loaded.prog.test_run(&kiln_linux::TestInput {
+                packet: stimulus.packet.clone(),
+                context: stimulus.context.clone().unwrap_or_default(),
+                repeat: stimulus.repeat,
+            })?;
+            let maps = loaded.map_state().into_iter().map(|(name, entries)| MapState {
+                name,
+                entries: entries.iter().map(|(key, value)| (hex(key), hex(value))).collect(),
+            });
+            Ok(Ran {
+                value: output.value,
+                action: action(output.value),
+                packet: output.packet,
+                duration_ns: output.duration_ns.into(),
+                instructions: None,
+                printed: Vec::new(),
+                maps: maps.collect(),
+            })
+        }
+    }
+}
+
+/// A VM with one program loaded, verified.
+///
+/// # Errors
+/// As [`run`].
+pub fn load_vm(input: &Input, program: &Program, insn_budget: u64) -> Result<Vm, Error> {
+    let options = kiln_vm::Options { budget: insn_budget, ..Default::default() };
+    let mut vm = Vm::new(&input.object, options).map_err(vm_error)?;
+    load_verified(&mut vm, &input.object, program)?;
+    Ok(vm)
+}
+
+/// Verifies a program of the VM's object and loads it.
+///
+/// # Errors
+/// As [`run`].
+pub fn load_verified(vm: &mut Vm, object: &Object, program: &Program) -> Result<(), Error> {
+    if let Err(error) = kiln_verifier::verify(object, program, &kiln_verifier::Options::default()) {
+        return Err(match error {
+            kiln_verifier::Error::Rejected(rejection) => Error::Rejected(rejection.to_string()),
+            other => Error::Unsupported(format!("program {}: {other}", program.name)),
+        });
+    }
+    vm.load_unverified(&program.name).map_err(vm_error)
+}
+
+/// Sorts the VM's errors into the one taxonomy.
+pub fn vm_error(error: kiln_vm::Error) -> Error {
+    use kiln_program::Trap;
+    match error {
+        kiln_vm::Error::Rejected { .. } => Error::Rejected(error.to_string()),
+        kiln_vm::Error::Stopped { trap: Trap::Budget { .. }, .. } => Error::Limit(error.to_string()),
+        kiln_vm::Error::Input(_) | kiln_vm::Error::Missing { .. } => Error::InvalidInput(error.to_string()),
+        kiln_vm::Error::Os(source) => {
+            Error::Os { call: "memory for the VM".to_owned(), reason: source.to_string() }
+        }
+        other => Error::Unsupported(other.to_string()),
+    }
+}
