@@ -13,7 +13,7 @@ use object::elf::{FileHeader64, Rel64, SectionHeader64, Sym64};
 use object::{Endianness, U16, U32, U64, elf, pod};
 
 use crate::error::{Result, invalid, unsupported};
-use crate::file::{ElfFile, Rel, SHT_GROUP, SHT_LLVM_ADDRSIG, SHT_NOBITS, SHT_REL, Section, Symbol};
+use crate::file::{ElfFile, Rel, SHT_GROUP, SHT_LLVM_ADDRSIG, SHT_NOBITS, SHT_PROGBITS, SHT_REL, Section, Symbol};
 
 const LE: Endianness = Endianness::Little;
 const HEADER_BYTES: usize = 64;
@@ -52,7 +52,8 @@ impl<'a> Output<'a> {
     /// Takes out DWARF, and hints to linkers that name symbols by number.
     pub fn drop_debug_sections(&mut self) {
         for (index, section) in self.file.sections.iter().enumerate() {
-            if section.name.starts_with(".debug_") || section.kind == SHT_LLVM_ADDRSIG {
+            let debug = section.name.starts_with(".debug_") && section.kind == SHT_PROGBITS;
+            if (debug || section.kind == SHT_LLVM_ADDRSIG) && !self.file.is_table(index) {
                 self.drop_section(index);
             }
         }

@@ -24,6 +24,7 @@ pub(crate) const R_BPF_64_32: u32 = 10;
 
 pub(crate) const SHT_PROGBITS: u32 = elf::SHT_PROGBITS.0;
 pub(crate) const SHT_SYMTAB: u32 = elf::SHT_SYMTAB.0;
+const SHT_STRTAB: u32 = elf::SHT_STRTAB.0;
 pub(crate) const SHT_RELA: u32 = elf::SHT_RELA.0;
 pub(crate) const SHT_NOBITS: u32 = elf::SHT_NOBITS.0;
 pub(crate) const SHT_REL: u32 = elf::SHT_REL.0;
@@ -109,6 +110,8 @@ pub(crate) struct ElfFile {
     pub symbols: Vec<Symbol>,
     /// The section that holds the symbols.
     pub symbol_table: Option<usize>,
+    /// The section that holds the sections' names.
+    name_table: usize,
 }
 
 impl ElfFile {
@@ -131,6 +134,13 @@ impl ElfFile {
         let table = match header.sections(endian, bytes) {
             Ok(table) => table,
             Err(error) => return invalid("", 40, format!("the section headers are malformed: {error}")),
+        };
+        if table.is_empty() {
+            return invalid("", 40, "the file has no sections");
+        }
+        let name_table = match header.section_strings_index(endian, bytes) {
+            Ok(index) => index.0,
+            Err(error) => return invalid("", 62, format!("the sections have no names: {error}")),
         };
         let mut sections = Vec::new();
         for (index, header) in table.enumerate() {
@@ -166,8 +176,9 @@ impl ElfFile {
             });
         }
         check_overlaps(&sections)?;
-        let mut file = ElfFile { bytes: bytes.to_vec(), sections, symbols: Vec::new(), symbol_table: None };
+        let mut file = ElfFile { bytes: bytes.to_vec(), sections, symbols: Vec::new(), symbol_table: None, name_table };
         file.symbol_table = file.sections.iter().position(|section| section.kind == SHT_SYMTAB);
+        file.check_tables()?;
         let symbols = match table.symbols(endian, bytes, elf::SHT_SYMTAB) {
             Ok(symbols) => symbols,
             Err(error) => return invalid(".symtab", 0, format!("the symbol table is malformed: {error}")),
@@ -195,14 +206,39 @@ impl ElfFile {
         Ok(file)
     }
 
+    /// The tables that everything else is named by must be what their headers say.
+    fn check_tables(&self) -> Result<()> {
+        let mut strings = vec![self.name_table];
+        if let Some(table) = self.symbol_table {
+            let section = &self.sections[table];
+            if section.entry_size != 24 || !section.file.len().is_multiple_of(24) {
+                return invalid(&section.name, 0, "the section is not a whole number of 24-byte symbols");
+            }
+            strings.push(section.link as usize);
+        }
+        for index in strings {
+            match self.sections.get(index) {
+                Some(section) if section.kind == SHT_STRTAB => {}
+                _ => return invalid("", 0, format!("section {index} is no string table")),
+            }
+        }
+        Ok(())
+    }
+
     /// A section's bytes; none for `SHT_NOBITS`.
     pub fn data(&self, index: usize) -> &[u8] {
         &self.bytes[self.sections[index].file.clone()]
     }
 
-    /// The first section with a name.
+    /// The first section of this name that holds bytes of the program's own.
     pub fn section_named(&self, name: &str) -> Option<usize> {
-        self.sections.iter().position(|section| section.name == name && section.kind != 0)
+        self.sections.iter().position(|section| section.name == name && section.kind == SHT_PROGBITS)
+    }
+
+    /// Whether the section is one of those that hold the file itself together.
+    pub fn is_table(&self, index: usize) -> bool {
+        let names = self.symbol_table.map(|table| self.sections[table].link as usize);
+        index == self.name_table || Some(index) == self.symbol_table || Some(index) == names
     }
 
     pub fn section_name(&self, index: usize) -> &str {

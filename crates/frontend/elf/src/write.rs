@@ -19,7 +19,8 @@ use crate::code::{Origin, SLOT_BYTES};
 use crate::emit::Output;
 use crate::error::{Fault, Result, unsupported};
 use crate::file::{
-    R_BPF_64_32, R_BPF_64_64, R_BPF_64_ABS32, R_BPF_64_ABS64, R_BPF_64_NODYLD32, Rel, STB_LOCAL, STT_FUNC, STT_SECTION,
+    R_BPF_64_32, R_BPF_64_64, R_BPF_64_ABS32, R_BPF_64_ABS64, R_BPF_64_NODYLD32, Rel, SHT_PROGBITS, STB_LOCAL, STT_FUNC,
+    STT_SECTION,
 };
 use crate::layout::CodeLayout;
 use crate::read::Sources;
@@ -254,10 +255,11 @@ impl Writer<'_> {
     fn move_addresses_in_data(&mut self) -> Result<()> {
         let file = &self.sources.file;
         for (index, section) in file.sections.iter().enumerate() {
-            if section.file.is_empty() || self.layouts.contains_key(&index) || section.name.starts_with(".debug_") {
+            if section.kind != SHT_PROGBITS || self.layouts.contains_key(&index) || section.name.starts_with(".debug_") {
                 continue;
             }
-            if section.name == ".BTF.ext" {
+            // Loaders read these two without relocating them.
+            if matches!(section.name.as_str(), ".BTF" | ".BTF.ext") {
                 continue;
             }
             let mut data = None;
