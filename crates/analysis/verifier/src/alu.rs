@@ -40,7 +40,7 @@ impl Explorer<'_> {
             }
             (true, false) => self.pointer_and_number(op, width, dst, first, second)?,
             (false, true) => {
-                if op == AluOp::Sub {
+                if op == AluOp::Sub && width == Width::W64 {
                     return reject(Reason::PointerArithmetic, "a pointer is subtracted from a number");
                 }
                 self.pointer_and_number(op, width, dst, second, first)?
@@ -52,7 +52,19 @@ impl Explorer<'_> {
     fn numbers(&mut self, op: AluOp, width: Width, first: &Register, second: &Register) -> Register {
         let scalar = apply(op, width, &first.scalar, &second.scalar);
         let origin = self.join_origins(first.origin, second.origin);
-        Register { origin, ..Register::scalar(scalar) }
+        let mut result = Register { origin, ..Register::scalar(scalar) };
+        // A copy plus a constant is still tied to what it is a copy of.
+        if op == AluOp::Add
+            && width == Width::W64
+            && first.id != 0
+            && first.offset == 0
+            && let Some(added) = second.scalar.as_constant().and_then(|value| i32::try_from(value as i64).ok())
+            && added != 0
+        {
+            result.id = first.id;
+            result.offset = added;
+        }
+        result
     }
 
     /// An operand; an immediate that another kernel's CO-RE would replace is unknown.
@@ -91,8 +103,12 @@ impl Explorer<'_> {
 
     /// A number about to be copied: the copies share an id, so that what a branch says of one holds for the other.
     pub(crate) fn linked(&mut self, reg: Reg, mut register: Register) -> Register {
-        if register.kind == Kind::Scalar && register.id == 0 && register.scalar.as_constant().is_none() {
+        if register.kind == Kind::Scalar
+            && (register.id == 0 || register.offset != 0)
+            && register.scalar.as_constant().is_none()
+        {
             register.id = self.fresh_id();
+            register.offset = 0;
             self.state.set(reg, register);
         }
         register
@@ -253,7 +269,10 @@ impl Explorer<'_> {
         let value = match (self.reference(), imm) {
             (Reference::None, Imm64::Value(_)) if self.relocated() => Register::UNKNOWN,
             (Reference::None, Imm64::Value(value)) => Register::constant(value),
-            (Reference::Map(map), _) => Register::pointer(Kind::Map, map.0),
+            (Reference::Map(map), _) => {
+                self.check_map_allowed(map.0)?;
+                Register::pointer(Kind::Map, map.0)
+            }
             (Reference::MapValue { map, offset }, _) => self.value_address(map.0, offset)?,
             (Reference::Function(_), _) => match self.code.op(self.at).callee {
                 Some(callee) => Register::pointer(Kind::Function, callee as u32),

@@ -101,7 +101,9 @@ impl Explorer<'_> {
 
     fn check_map_fits(&self, helper: &Helper, call: &Call) -> Step<()> {
         let Some(map) = call.map.as_ref().and_then(|register| self.map_of(register)) else { return Ok(()) };
-        if map.map_type.allows_helper(helper) {
+        let sockets = matches!(map.map_type, MapType::Sockmap | MapType::Sockhash);
+        let refused = sockets && !self.may_change_socket_maps(helper);
+        if map.map_type.allows_helper(helper) && !refused {
             return Ok(());
         }
         reject(
@@ -131,6 +133,12 @@ impl Explorer<'_> {
             )
         };
         let null = register.is_zero();
+        if helper.name == "get_local_storage" && index == 1 {
+            if !null {
+                return reject(Reason::ArgumentType, what("0"));
+            }
+            self.mark_precise(&register);
+        }
         if null && kind.nullable() {
             self.mark_precise(&register);
             return Ok(());
@@ -162,6 +170,13 @@ impl Explorer<'_> {
                 let (size, _) = self.map_argument(call)?;
                 call.key = self.constant_key(&register, size);
                 self.check_buffer(prototype, reg, &register, u64::from(size), Use::Read, true, call)?;
+            }
+            ArgKind::MapValue | ArgKind::MapValueOrNull
+                if matches!(call.map.as_ref().and_then(|map| self.map_type_of(map)), Some(MapType::Sockmap | MapType::Sockhash)) =>
+            {
+                if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock) {
+                    return self.wrong_or_unsupported(&register, what("a socket"));
+                }
             }
             ArgKind::MapValue | ArgKind::MapValueOrNull => {
                 let (_, size) = self.map_argument(call)?;
@@ -320,15 +335,14 @@ impl Explorer<'_> {
         self.mark_precise(size);
         if pointer.is_zero() {
             self.mark_precise(&pointer);
-            if memory.nullable && most == 0 || memory.nullable && size.scalar.as_constant().is_none() && most == 0 {
+            if memory.nullable && most == 0 {
                 return Ok(());
             }
-            if zero_allowed && most == 0 || memory.nullable {
-                return if most == 0 {
-                    Ok(())
-                } else {
-                    reject(Reason::PossiblyNull, format!("{}: null passed with a size of up to {most}", helper.name))
-                };
+            if memory.nullable {
+                return reject(
+                    Reason::PossiblyNull,
+                    format!("{}: null is passed with a size of up to {most}", helper.name),
+                );
             }
         }
         let constant = size.scalar.as_constant().is_some();
@@ -458,10 +472,46 @@ impl Explorer<'_> {
         self.state.for_each_where(Register::is_packet, |register| *register = Register::UNINIT);
     }
 
+    /// Program types in which sockets are not locked, so that socket maps may be changed by the generic helpers.
+    fn may_change_socket_maps(&self, helper: &Helper) -> bool {
+        use kiln_platform::ProgramType;
+        match helper.name {
+            "map_update_elem" | "map_delete_elem" => match self.program_type {
+                ProgramType::SocketFilter
+                | ProgramType::SchedCls
+                | ProgramType::SchedAct
+                | ProgramType::Xdp
+                | ProgramType::SkReuseport
+                | ProgramType::FlowDissector
+                | ProgramType::SkLookup => true,
+                ProgramType::SockOps => helper.name == "map_delete_elem",
+                ProgramType::Tracing => {
+                    self.code.program.attach_type == Some(kiln_platform::AttachType::TraceIter)
+                }
+                _ => false,
+            },
+            _ => true,
+        }
+    }
+
     fn tail_call(&mut self) -> Step<()> {
         self.check_nothing_held("a tail call is made")?;
         let index = *self.state.register(Reg::R3);
         self.mark_precise(&index);
+        if self.state.frames.len() > 1 {
+            // Where it succeeds, another program runs in place of this function, and returns to its caller.
+            let mut returned = self.state.clone();
+            let frame = returned.frame();
+            let site = frame.call_site;
+            if frame.caller != crate::state::Caller::Call {
+                return unsupported("tail calls in callbacks");
+            }
+            returned.frames.pop();
+            returned.set(Reg::R0, Register::UNKNOWN);
+            returned.packet_bytes = 0;
+            returned.for_each_where(Register::is_packet, |register| *register = Register::UNINIT);
+            self.push(returned, site + 1)?;
+        }
         Ok(())
     }
 

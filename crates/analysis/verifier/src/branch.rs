@@ -1,9 +1,9 @@
 //! Branches: which way they may go, and what each way says of registers.
 
-use kiln_isa::{JumpOp, Reg, Source, Width};
+use kiln_isa::{AluOp, JumpOp, Reg, Source, Width};
 use kiln_platform::limits::MAX_PACKET_OFFSET;
 
-use crate::domain::{Truth, outcome, refine};
+use crate::domain::{Scalar, Truth, apply, outcome, refine};
 use crate::error::Step;
 use crate::explore::{Explorer, Next};
 use crate::state::{Kind, Register, State};
@@ -78,11 +78,9 @@ impl Explorer<'_> {
                     self.narrow(state, src, second, right);
                 }
             }
-            (true, false) if width == Width::W64 && first.nullable && second.is_zero() => {
-                learn_null(state, op, taken, first);
-            }
-            (false, true) if width == Width::W64 && second.nullable && first.is_zero() => {
-                learn_null(state, op, taken, second);
+            // The kernel learns from a comparison with the constant only, and so do we: what is accepted must load.
+            (true, false) if width == Width::W64 && first.nullable && src == Source::Imm(0) => {
+                self.learn_null(state, op, taken, first);
             }
             (true, true) if width == Width::W64 => {
                 learn_packet(state, op, taken, first, second);
@@ -90,7 +88,7 @@ impl Explorer<'_> {
                 if equal && first.nullable != second.nullable && first.kind != Kind::BtfId && second.kind != Kind::BtfId
                 {
                     let id = if first.nullable { first.id } else { second.id };
-                    set_not_null(state, id);
+                    self.set_not_null(state, id);
                 }
             }
             _ => {}
@@ -99,19 +97,26 @@ impl Explorer<'_> {
     }
 
     /// A number became narrower, and so did its copies.
-    fn narrow(&mut self, state: &mut State, reg: Reg, before: &Register, scalar: crate::domain::Scalar) {
+    fn narrow(&mut self, state: &mut State, reg: Reg, before: &Register, scalar: Scalar) {
         if before.id == 0 {
             state.frame_mut().registers[reg.index()].scalar = scalar;
             return;
         }
-        let id = before.id;
+        let (id, base) = (before.id, before.offset);
         // What is now known of one copy was learned through another: where one matters, all do.
         let mut origin = 0;
         state.for_each_where(
             |register| register.kind == Kind::Scalar && register.id == id,
             |register| {
                 origin = self.origins.join(origin, register.origin);
-                register.scalar = scalar;
+                register.scalar = match register.offset.wrapping_sub(base) {
+                    0 => scalar,
+                    _ => {
+                        let distance = i64::from(register.offset) - i64::from(base);
+                        let moved = Scalar::constant(distance as u64);
+                        apply(AluOp::Add, Width::W64, &scalar, &moved)
+                    }
+                };
             },
         );
         state.for_each_where(
@@ -166,14 +171,15 @@ fn never_null(register: &Register) -> bool {
     )
 }
 
-fn learn_null(state: &mut State, op: JumpOp, taken: bool, pointer: &Register) {
+impl Explorer<'_> {
+    fn learn_null(&self, state: &mut State, op: JumpOp, taken: bool, pointer: &Register) {
     let null = match op {
         JumpOp::Eq => taken,
         JumpOp::Ne => !taken,
         _ => return,
     };
     if !null {
-        set_not_null(state, pointer.id);
+        self.set_not_null(state, pointer.id);
         return;
     }
     let (id, reference) = (pointer.id, pointer.reference);
@@ -187,15 +193,20 @@ fn learn_null(state: &mut State, op: JumpOp, taken: bool, pointer: &Register) {
     }
 }
 
-fn set_not_null(state: &mut State, id: u32) {
-    state.for_each_where(
-        |register| register.nullable && register.id == id && register.is_pointer(),
-        |register| {
-            register.nullable = false;
-            // Sockets keep their id through their reference; nothing else needs it.
-            register.id = 0;
-        },
-    );
+    fn set_not_null(&self, state: &mut State, id: u32) {
+        state.for_each_where(
+            |register| register.nullable && register.id == id && register.is_pointer(),
+            |register| {
+                register.nullable = false;
+                // A value with a lock in it is told from another one by its id.
+                let keeps = register.kind == Kind::MapValue
+                    && self.special.get(register.object as usize).is_some_and(|fields| !fields.is_empty());
+                if !keeps {
+                    register.id = 0;
+                }
+            },
+        );
+    }
 }
 
 /// `packet + n` compared with the packet's end, or metadata with the packet's start.

@@ -16,8 +16,8 @@ impl Explorer<'_> {
         let Some(callee) = self.code.op(self.at).callee else {
             return reject(Reason::BadInstruction, "a call of a function that does not exist");
         };
-        if self.state.lock.is_some() {
-            return reject(Reason::LockDiscipline, "a function is called while a lock is held");
+        if self.code.functions[callee].global && self.code.functions[callee].btf_id != 0 {
+            return self.call_global(callee);
         }
         let arguments: Vec<Register> = (1..=5).map(|at| self.state.frame().registers[at]).collect();
         let mut frame = self.new_frame(callee, Caller::Call)?;
@@ -52,12 +52,20 @@ impl Explorer<'_> {
     }
 
     pub(crate) fn exit(&mut self) -> Step<Next> {
-        let result = self.read(Reg::R0)?;
+        let caller = self.state.frame().caller;
         if self.state.frames.len() == 1 {
+            if let Some(returns_value) = self.global {
+                return self.exit_global(returns_value);
+            }
+            let result = self.read(Reg::R0)?;
             self.check_program_end(&result)?;
             return Ok(Next::Done);
         }
-        let caller = self.state.frame().caller;
+        // A function without a result may leave R0 as it is.
+        let result = match caller {
+            Caller::Call => *self.state.register(Reg::R0),
+            _ => self.read(Reg::R0)?,
+        };
         match caller {
             Caller::Call => {
                 if result.kind == Kind::Stack {
@@ -145,9 +153,9 @@ impl Explorer<'_> {
 
     fn deepest(&self, function: usize, above: u32, chain: &mut Vec<usize>, most: &mut u32) -> Result<(), (usize, u32)> {
         if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
-            return Ok(());
+            return Err((function, above));
         }
-        let own = self.stack_bytes[function].max(1).next_multiple_of(32);
+        let own = self.stack_bytes[function].max(1).next_multiple_of(16);
         let total = above + own;
         if total > MAX_CALL_CHAIN_STACK_BYTES {
             return Err((function, total));

@@ -10,12 +10,14 @@
 use kiln_isa::{CallTarget, Insn, Reg};
 use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
 use kiln_platform::{MapType, ProgramType};
+use kiln_program::btf::Btf;
 use kiln_program::{Map, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Step, reject, unsupported};
 use crate::explain::{Reason, Rejection};
 use crate::facts::record::Recorder;
+use crate::global::{Signature, signatures};
 use crate::precision::{Origin, Origins};
 use crate::prune::Kept;
 use crate::special::{SpecialField, special_fields};
@@ -45,6 +47,12 @@ pub(crate) struct Explorer<'a> {
     pub type_names: Vec<&'static str>,
     /// Fields of each map's value that are not plain memory.
     pub special: Vec<Vec<SpecialField>>,
+    /// Signatures of global functions that are verified on their own.
+    pub signatures: Vec<Option<Signature>>,
+    /// Those of them that were called.
+    pub globals_called: Vec<usize>,
+    /// Whether a global function is being verified, and whether it returns a value.
+    pub global: Option<bool>,
     pub stack_bytes: Vec<u32>,
     pub processed: u64,
     pub jumps: u64,
@@ -53,6 +61,7 @@ pub(crate) struct Explorer<'a> {
 
 impl<'a> Explorer<'a> {
     pub(crate) fn new(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Explorer<'a> {
+        let btf = code.object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
         Explorer {
             code,
             options,
@@ -64,7 +73,10 @@ impl<'a> Explorer<'a> {
             kept: Kept::new(code.ops.len()),
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
             type_names: Vec::new(),
-            special: object_fields(code),
+            special: object_fields(code, btf.as_ref()),
+            signatures: signatures(code, btf.as_ref(), program_type),
+            globals_called: Vec::new(),
+            global: None,
             stack_bytes: vec![0; code.functions.len()],
             processed: 0,
             jumps: 0,
@@ -78,7 +90,16 @@ impl<'a> Explorer<'a> {
         frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
         self.state = State { frames: vec![frame], ..State::default() };
         self.at = self.code.functions[0].start;
-        self.explore()
+        self.explore()?;
+        let mut next = 0;
+        while let Some(function) = self.globals_called.get(next).copied() {
+            next += 1;
+            self.at = self.code.functions[function].start;
+            self.kept.next_root();
+            self.enter_global(function).map_err(|fault| self.explained(*fault))?;
+            self.explore()?;
+        }
+        Ok(())
     }
 
     fn explore(&mut self) -> Result<(), Error> {
@@ -268,9 +289,8 @@ impl<'a> Explorer<'a> {
     }
 }
 
-fn object_fields(code: &Code<'_>) -> Vec<Vec<SpecialField>> {
-    let btf = code.object.btf.as_deref().and_then(|bytes| kiln_program::btf::Btf::parse(bytes).ok());
-    code.object.maps.iter().map(|map| special_fields(btf.as_ref(), map)).collect()
+fn object_fields(code: &Code<'_>, btf: Option<&Btf>) -> Vec<Vec<SpecialField>> {
+    code.object.maps.iter().map(|map| special_fields(btf, map)).collect()
 }
 
 /// A rejection at a position.

@@ -12,7 +12,7 @@
 //! State ([`domain`], `state`), semantics (`alu`, `branch`, `memory`, `call`) and property (the checks, each with a
 //! [`Reason`]) are separate. Soundness comes before completeness: what is not modelled is [`Error::Unsupported`].
 //!
-//! Reading order: `code`, `state`, `explore`, `alu`, `branch`, `memory`, `arguments`, `call`, `special`, `prune`,
+//! Reading order: `code`, `state`, `explore`, `alu`, `branch`, `memory`, `arguments`, `call`, `global`, `special`, `prune`,
 //! `precision`, `facts/record`, `facts/repair`.
 #![forbid(unsafe_code)]
 
@@ -26,6 +26,7 @@ mod error;
 mod explain;
 mod explore;
 pub mod facts;
+mod global;
 mod memory;
 mod precision;
 mod prune;

@@ -10,7 +10,7 @@ use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::state::stack::slot_of;
-use crate::state::{Byte, Kind, Register, Slot};
+use crate::state::{Byte, Caller, Kind, Register, Slot};
 
 /// What an access does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +23,9 @@ impl Explorer<'_> {
     pub(crate) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) -> Step<()> {
         let base = self.read(address.base)?;
         let mut value = self.load_from(address.base, base, i64::from(address.offset), size)?;
+        if signed && value.is_pointer() && base.kind == Kind::Context {
+            return reject(Reason::ContextAccess, "a pointer of the context is loaded with sign extension");
+        }
         let relocated = base.relocated || self.relocated();
         if relocated && !value.is_pointer() {
             value = Register::scalar(Scalar::of_width(size.bits()));
@@ -105,9 +108,7 @@ impl Explorer<'_> {
         };
         let base = self.read(address.base)?;
         let offset = i64::from(address.offset);
-        if self.state.register(src).is_pointer() || expected.is_some_and(|register| register.is_pointer()) {
-            return unsupported("atomic operations with a pointer as operand");
-        }
+        let _ = expected;
         if matches!(
             base.kind,
             Kind::Context
@@ -143,9 +144,6 @@ impl Explorer<'_> {
         if !self.program_type.allows_legacy_packet_loads() {
             return reject(Reason::BadInstruction, "LD_ABS and LD_IND are not allowed in this program type");
         }
-        if self.state.frames.len() > 1 {
-            return unsupported("LD_ABS and LD_IND in a function called by the program");
-        }
         if !self.state.references.is_empty() {
             return reject(Reason::UnreleasedReference, "LD_ABS may end the program while a reference is held");
         }
@@ -159,8 +157,17 @@ impl Explorer<'_> {
         if let PacketMode::Indirect(reg) = mode {
             self.read(reg)?;
         }
-        for reg in Reg::all().take(6) {
-            self.state.set(reg, Register::UNINIT);
+        self.clobber();
+        if self.state.frames.len() > 1 {
+            // Out of bounds, the function returns 0.
+            let mut returned = self.state.clone();
+            let site = returned.frame().call_site;
+            if returned.frame().caller != Caller::Call {
+                return unsupported("LD_ABS and LD_IND in callbacks");
+            }
+            returned.frames.pop();
+            returned.set(Reg::R0, Register::constant(0));
+            self.push(returned, site + 1)?;
         }
         self.write(Reg::R0, Register::scalar(Scalar::of_width(size.bits())))
     }
@@ -169,7 +176,12 @@ impl Explorer<'_> {
 
     fn context_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<i64> {
         match base.fixed_offset() {
-            Some(fixed) => Ok(fixed + offset),
+            Some(0) => Ok(offset),
+            Some(fixed) if self.program_type == kiln_platform::ProgramType::Syscall => Ok(fixed + offset),
+            Some(fixed) => reject(
+                Reason::ContextAccess,
+                format!("r{}: the context is accessed through a pointer moved by {fixed}", reg.number()),
+            ),
             None => reject(
                 Reason::ContextAccess,
                 format!("r{}: the context is accessed at an offset that is not constant", reg.number()),
@@ -344,6 +356,7 @@ impl Explorer<'_> {
                 }
                 Ok(())
             }
+            Kind::Map if how == Use::Read => unsupported("access to the fields of struct bpf_map"),
             Kind::PacketEnd | Kind::Map | Kind::Function => {
                 reject(Reason::NotAPointer, format!("r{number} ({name}) does not point to memory"))
             }
@@ -434,6 +447,11 @@ impl Explorer<'_> {
             }
             if register.is_pointer() {
                 return reject(Reason::NotAPointer, "part of a spilled pointer is read");
+            }
+            if let (Some(value), true) = (register.scalar.as_constant(), within as u32 + bytes <= held) {
+                self.mark_precise(&register);
+                let value = value >> (8 * within) & kiln_isa::semantics::mask(8 * bytes);
+                return Ok(Register::constant(value));
             }
         }
         let read = &slot.bytes[within..within + bytes as usize];

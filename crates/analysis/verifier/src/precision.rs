@@ -13,6 +13,8 @@
 //! Marking walks down to everything the number was made of and stops at what is marked already, so all marking
 //! together costs no more than the graph is large. The kernel finds the same by walking its history backwards.
 
+use std::collections::HashMap;
+
 /// A node; 0 is a number made of nothing that a kept state holds.
 pub(crate) type Origin = u32;
 
@@ -26,12 +28,14 @@ struct Node {
 #[derive(Debug)]
 pub(crate) struct Origins {
     nodes: Vec<Node>,
+    /// Nodes that become precise with another, where a path ended in a state whose future is not explored yet.
+    followers: HashMap<Origin, Vec<Origin>>,
     pending: Vec<Origin>,
 }
 
 impl Origins {
     pub(crate) fn new() -> Origins {
-        Origins { nodes: vec![Node { parents: [0, 0], precise: true }], pending: Vec::new() }
+        Origins { nodes: vec![Node { parents: [0, 0], precise: true }], followers: HashMap::new(), pending: Vec::new() }
     }
 
     fn add(&mut self, parents: [Origin; 2]) -> Origin {
@@ -61,7 +65,24 @@ impl Origins {
             if !node.precise {
                 node.precise = true;
                 self.pending.extend(node.parents.iter().filter(|parent| **parent != 0));
+                if !self.followers.is_empty()
+                    && let Some(followers) = self.followers.get(&at)
+                {
+                    self.pending.extend(followers);
+                }
             }
+        }
+    }
+
+    /// When the first is or becomes precise, so does the other.
+    pub(crate) fn follow(&mut self, first: Origin, other: Origin) {
+        if first == 0 || other == 0 || first == other {
+            return;
+        }
+        if self.is_precise(first) {
+            self.mark(other);
+        } else {
+            self.followers.entry(first).or_default().push(other);
         }
     }
 

@@ -11,6 +11,8 @@
 //! decision in the future of A depended on (see `precision`), resources held. A state on the path to the current one
 //! has no explored future yet: equal to it means that nothing ends this loop.
 
+use std::collections::HashMap;
+
 use kiln_isa::{Reg, RegSet};
 
 use crate::error::{Step, reject};
@@ -42,12 +44,15 @@ struct Record {
 
 struct KeptState {
     state: Option<Box<State>>,
+    parent: u32,
     /// Paths from here that are not finished.
     branches: u32,
     hits: u32,
     misses: u32,
     /// Records of its frames, outermost first.
     records: Vec<u32>,
+    /// The outermost state, still being explored, in which a path from here ended; 0 for none.
+    loop_entry: u32,
 }
 
 /// All kept states.
@@ -55,6 +60,8 @@ pub(crate) struct Kept {
     states: Vec<KeptState>,
     at: Vec<Vec<u32>>,
     records: Vec<Record>,
+    /// Records that get the reads of another, with what was written since.
+    followers: HashMap<u32, Vec<(u32, u64)>>,
     alive: u64,
     peak: u64,
     processed_when_kept: u64,
@@ -99,16 +106,22 @@ impl IdMap {
 
 impl Kept {
     pub(crate) fn new(positions: usize) -> Kept {
-        let root = KeptState { state: None, branches: 1, hits: 0, misses: 0, records: Vec::new() };
+        let root = KeptState { state: None, parent: 0, branches: 1, hits: 0, misses: 0, records: Vec::new(), loop_entry: 0 };
         Kept {
             states: vec![root],
             at: vec![Vec::new(); positions],
             records: vec![Record::default()],
+            followers: HashMap::new(),
             alive: 0,
             peak: 0,
             processed_when_kept: 0,
             jumps_when_kept: 0,
         }
+    }
+
+    /// Another function begins to be explored: what was kept stays, paths start anew.
+    pub(crate) fn next_root(&mut self) {
+        self.states[0].branches = 1;
     }
 
     /// Kept states at most at one time.
@@ -134,20 +147,44 @@ impl Kept {
             if kept.branches > 0 || parent == 0 {
                 return;
             }
-            parent = kept.state.as_ref().map_or(0, |state| state.parent);
+            parent = kept.parent;
         }
     }
 
     /// Stack slots are read; tells every kept state since they were written.
     pub(crate) fn note_read(&mut self, record: u32, written: u64, slots: u64) {
-        let mut slots = slots & !written;
-        let mut at = record;
-        while at != 0 && slots != 0 {
-            let record = &mut self.records[at as usize];
-            slots &= !record.read;
-            record.read |= slots;
-            slots &= !record.written;
-            at = record.parent;
+        let mut pending = vec![(record, slots & !written)];
+        while let Some((mut at, mut slots)) = pending.pop() {
+            while at != 0 && slots != 0 {
+                let record = &mut self.records[at as usize];
+                slots &= !record.read;
+                record.read |= slots;
+                if slots != 0
+                    && !self.followers.is_empty()
+                    && let Some(followers) = self.followers.get(&at)
+                {
+                    pending.extend(followers.iter().map(|(other, written)| (*other, slots & !written)));
+                }
+                let record = self.records[at as usize];
+                slots &= !record.written;
+                at = record.parent;
+            }
+        }
+    }
+
+    /// The state's future is not explored: some path from it waits, or ended in a state whose future is not.
+    fn is_open(&self, kept: &KeptState) -> bool {
+        kept.branches > 0 || kept.loop_entry != 0 && self.states[kept.loop_entry as usize].branches > 0
+    }
+
+    /// The states on the way to the current path have futures that depend on the one of `entry`.
+    fn close_loop(&mut self, mut from: u32, entry: u32) {
+        while from > entry {
+            let kept = &mut self.states[from as usize];
+            if kept.loop_entry == 0 || kept.loop_entry > entry {
+                kept.loop_entry = entry;
+            }
+            from = kept.parent;
         }
     }
 }
@@ -185,6 +222,8 @@ impl Explorer<'_> {
                 if !covered && !forced && jumps < 20 && since < 100 {
                     keep = false;
                 }
+            } else if self.kept.is_open(kept) {
+                covered = self.covers(old, &kept.records, Exactness::Within);
             } else {
                 covered = self.covers(old, &kept.records, Exactness::Explored);
             }
@@ -241,12 +280,13 @@ impl Explorer<'_> {
             });
         }
         let mut state = self.state.clone();
+        let parent = state.parent;
         for (frame, live) in state.frames.iter_mut().zip(&lives) {
             for reg in Reg::all().filter(|reg| !live.contains(*reg)) {
                 frame.registers[reg.index()] = Register::UNINIT;
             }
         }
-        let kept = KeptState { state: Some(Box::new(state)), branches: 1, hits: 0, misses: 0, records };
+        let kept = KeptState { state: Some(Box::new(state)), parent, branches: 1, hits: 0, misses: 0, records, loop_entry: 0 };
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
         self.kept.at[self.at as usize].push(id);
@@ -348,29 +388,42 @@ impl Explorer<'_> {
     fn inherit(&mut self, candidate: u32) {
         let kept = &self.kept.states[candidate as usize];
         let Some(old) = kept.state.as_deref() else { return };
+        let open = self.kept.is_open(kept);
+        let entry = if kept.branches > 0 { candidate } else { kept.loop_entry };
         let mut reads = Vec::new();
         for (index, (left, right)) in old.frames.iter().zip(&self.state.frames).enumerate() {
-            reads.push((right.record, right.written, self.kept.records[kept.records[index] as usize].read));
+            reads.push((right.record, right.written, kept.records[index]));
             for (a, b) in left.registers.iter().zip(&right.registers) {
                 if a.kind == Kind::Scalar && self.origins.is_precise(a.origin) {
                     self.origins.mark(b.origin);
+                } else if open && a.kind == Kind::Scalar {
+                    self.origins.follow(a.origin, b.origin);
                 }
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
-                if a.bytes[0] == Byte::Spill && a.register.kind == Kind::Scalar && self.origins.is_precise(a.register.origin)
-                {
-                    let current = right.stack.slot(slot);
-                    if current.bytes[0] == Byte::Spill {
-                        self.origins.mark(current.register.origin);
-                    }
+                let current = right.stack.slot(slot);
+                if a.bytes[0] != Byte::Spill || a.register.kind != Kind::Scalar || current.bytes[0] != Byte::Spill {
+                    continue;
+                }
+                if self.origins.is_precise(a.register.origin) {
+                    self.origins.mark(current.register.origin);
+                } else if open {
+                    self.origins.follow(a.register.origin, current.register.origin);
                 }
             }
         }
         if let Some(recorder) = &mut self.recorder {
             recorder.pruned(self.at, old, &self.state);
         }
-        for (record, written, slots) in reads {
+        for (record, written, of) in reads {
+            if open {
+                self.kept.followers.entry(of).or_default().push((record, written));
+            }
+            let slots = self.kept.records[of as usize].read;
             self.kept.note_read(record, written, slots);
+        }
+        if open {
+            self.kept.close_loop(self.state.parent, entry);
         }
     }
 

@@ -104,6 +104,35 @@ impl Explorer<'_> {
         Ok(())
     }
 
+    /// Maps with locks and timers are not for every program type.
+    pub(crate) fn check_map_allowed(&self, map: u32) -> Step<()> {
+        use kiln_platform::ProgramType;
+        let traces = matches!(
+            self.program_type,
+            ProgramType::Kprobe
+                | ProgramType::Tracepoint
+                | ProgramType::PerfEvent
+                | ProgramType::RawTracepoint
+                | ProgramType::RawTracepointWritable
+        );
+        for field in self.special.get(map as usize).into_iter().flatten() {
+            let refused = match field.name.as_str() {
+                "bpf_timer" | "bpf_wq" | "bpf_list_head" | "bpf_rb_root" => traces,
+                "bpf_spin_lock" | "bpf_res_spin_lock" => {
+                    traces || self.program_type == ProgramType::SocketFilter && field.name == "bpf_spin_lock"
+                }
+                _ => false,
+            };
+            if refused {
+                return reject(
+                    Reason::SpecialField,
+                    format!("{} programs cannot use maps with a {}", self.program_type.name(), field.name),
+                );
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn check_special_argument(&self, register: &Register, name: &str, message: String) -> Step<()> {
         if register.kind != Kind::MapValue {
             if matches!(register.kind, Kind::BtfId) {

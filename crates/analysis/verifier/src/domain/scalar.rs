@@ -214,8 +214,14 @@ impl Scalar {
         if self.s32_min as u32 <= self.s32_max as u32 {
             self.u32_min = self.u32_min.max(self.s32_min as u32);
             self.u32_max = self.u32_max.min(self.s32_max as u32);
+        } else if self.u32_min > self.s32_max as u32 {
+            self.u32_min = self.u32_min.max(self.s32_min as u32);
+            self.s32_max = self.s32_max.min(self.u32_max as i32).min(-1);
+        } else if self.u32_max < self.s32_min as u32 {
+            self.u32_max = self.u32_max.min(self.s32_max as u32);
+            self.s32_min = self.s32_min.max(self.u32_min as i32).max(0);
         }
-        // Unsigned and signed at 64 bits.
+        // Unsigned and signed at 64 bits. Where both ranges wrap, they may still meet in only one place.
         if self.umin as i64 <= self.umax as i64 {
             self.smin = self.smin.max(self.umin as i64);
             self.smax = self.smax.min(self.umax as i64);
@@ -223,6 +229,12 @@ impl Scalar {
         if self.smin as u64 <= self.smax as u64 {
             self.umin = self.umin.max(self.smin as u64);
             self.umax = self.umax.min(self.smax as u64);
+        } else if self.umin > self.smax as u64 {
+            self.umin = self.umin.max(self.smin as u64);
+            self.smax = self.smax.min(self.umax as i64).min(-1);
+        } else if self.umax < self.smin as u64 {
+            self.umax = self.umax.min(self.smax as u64);
+            self.smin = self.smin.max(self.umin as i64).max(0);
         }
         // The lower half to the whole number.
         let high = !0xffff_ffff_u64;
