@@ -48,8 +48,9 @@ pub trait Environment {
     fn callback_result(&mut self, value: u64) {
         let _ = value;
     }
-    /// Seen before each instruction: its frame depth and registers.
-    fn before(&mut self, node: &Node, depth: usize, registers: &[u64; Reg::COUNT]) {
+    /// Called before each instruction with its frame depth and registers. An oracle may watch, or spoil what ought
+    /// not to matter.
+    fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
         let _ = (node, depth, registers);
     }
 }
@@ -135,6 +136,9 @@ struct Frame {
     function: FunctionId,
     at: usize,
     saved: [u64; 4],
+    /// The depth of the frame where the current program began: a tail call begins a new program, with frames of its
+    /// own to count.
+    base: usize,
 }
 
 struct State<'e, E> {
@@ -181,7 +185,7 @@ impl<'a> Interpreter<'a> {
         let mut registers = [0; Reg::COUNT];
         registers[1..6].copy_from_slice(&arguments);
         let mut state = State { environment, registers, reference: Reference::None };
-        let mut frames = vec![Frame { function: entry, at: 0, saved: [0; 4] }];
+        let mut frames = vec![Frame { function: entry, at: 0, saved: [0; 4], base: 0 }];
         self.enter(&mut state, depth)?;
         loop {
             let top = depth + frames.len() - 1;
@@ -194,7 +198,7 @@ impl<'a> Interpreter<'a> {
                 return Err(Trap::Budget { budget });
             }
             *used += 1;
-            state.environment.before(node, top, &state.registers);
+            state.environment.before(node, top, &mut state.registers);
             state.reference = node.reference;
             let fault = |fault| Trap::Fault { insn: node.id, fault };
             match execute(&node.insn, &mut state).map_err(fault)? {
@@ -217,10 +221,11 @@ impl<'a> Interpreter<'a> {
                     frame.at += 1;
                     let mut saved = [0; 4];
                     saved.copy_from_slice(&state.registers[6..10]);
-                    if top + 1 >= MAX_FRAMES {
+                    if top + 1 >= frame.base + MAX_FRAMES {
                         return Err(Trap::Depth { insn: node.id });
                     }
-                    frames.push(Frame { function: callee, at: 0, saved });
+                    let base = frame.base;
+                    frames.push(Frame { function: callee, at: 0, saved, base });
                     self.enter(&mut state, top + 1)?;
                 }
                 Flow::Call(CallTarget::Kfunc { .. }) => {
@@ -244,11 +249,12 @@ impl<'a> Interpreter<'a> {
                                 // Only the frame that made the call is replaced; its caller, if any, stays.
                                 frame.function = target;
                                 frame.at = 0;
+                                frame.base = top;
                                 state.registers[1] = arguments[0];
                                 break;
                             }
                             HelperResult::Callback { function, arguments } => {
-                                if top + 1 >= MAX_FRAMES {
+                                if top + 1 >= frame.base + MAX_FRAMES {
                                     return Err(Trap::Depth { insn: node.id });
                                 }
                                 let environment = &mut *state.environment;

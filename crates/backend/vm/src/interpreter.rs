@@ -13,8 +13,11 @@ use crate::trampoline::load_packet;
 /// Bytes of one frame.
 const FRAME_BYTES: u64 = kiln_platform::limits::MAX_STACK_BYTES as u64;
 
+/// Frames at most: tail calls from subprograms leave their callers' frames behind, and begin with frames of their own.
+const MOST_FRAMES: usize = MAX_FRAMES * (kiln_platform::limits::MAX_TAIL_CALLS as usize + 1);
+
 /// Bytes of all frames.
-pub(crate) const STACK_BYTES: usize = MAX_FRAMES * FRAME_BYTES as usize;
+pub(crate) const STACK_BYTES: usize = MOST_FRAMES * FRAME_BYTES as usize;
 
 /// What the interpreter runs on.
 pub(crate) struct View<'v> {
@@ -72,7 +75,7 @@ impl Environment for View<'_> {
     }
 
     fn frame_pointer(&mut self, depth: usize) -> Result<u64, Fault> {
-        if depth >= MAX_FRAMES {
+        if depth >= MOST_FRAMES {
             return Err(unknown("this many frames"));
         }
         Ok(self.state.memory.start(self.stack) + (depth as u64 + 1) * FRAME_BYTES)

@@ -13,10 +13,11 @@
 //! the packet, so that either can stand for the other.
 //!
 //! Reading order: [`memory`] (addresses and who may touch them), [`packet`] (contexts), [`map`], [`state`], [`helper`],
-//! [`vm`]. `unsafe` is in four small modules: [`exec`] (running code), [`memory`] (owning it), `trampoline` (from
+//! [`vm`]; `admit` says what is refused although verified. `unsafe` is in four small modules: [`exec`] (running code), [`memory`] (owning it), `trampoline` (from
 //! compiled code into helpers) and `clock`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod admit;
 mod clock;
 pub mod errno;
 pub mod exec;

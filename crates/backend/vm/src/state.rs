@@ -270,6 +270,17 @@ impl State {
         Ok((&mut self.maps[index], &mut self.memory))
     }
 
+    /// A test run has cgroup storage of its own.
+    pub(crate) fn clear_local_storage(&mut self) {
+        use kiln_platform::MapType;
+        for map in &mut self.maps {
+            let local = matches!(map.definition.map_type, MapType::CgroupStorage | MapType::PercpuCgroupStorage);
+            if let (true, crate::map::Storage::Array(values)) = (local, map.storage()) {
+                values.clear(&mut self.memory, 0);
+            }
+        }
+    }
+
     /// Begins a run.
     pub(crate) fn begin(&mut self, budget: u64) {
         self.runtime = Runtime::new(budget);

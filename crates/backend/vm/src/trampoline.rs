@@ -36,7 +36,10 @@ fn enter(
         state.memory.set_native_stack_end(&raw const here as u64);
         match helper(state, arguments) {
             Ok(Reply::Value(value)) => return value,
-            Ok(Reply::TailCall(function)) => return state.entries[function.index()].address,
+            Ok(Reply::TailCall(function)) => match state.entries[function.index()].address {
+                0 => return stop(state, Fault::Unsupported("a tail call to a program that was not compiled".to_owned())),
+                address => return address,
+            },
             Ok(Reply::Call { function, arguments: [r1, r2, r3, r4, r5] }) => {
                 let depth = state.callbacks.len();
                 if depth >= kiln_program::interpret::MAX_FRAMES {

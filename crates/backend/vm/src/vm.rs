@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use kiln_isa::{CallTarget, Insn};
 use kiln_platform::ProgramType;
-use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Reference, Trap};
+use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
+use kiln_verifier::Verified;
 
+use crate::admit;
 use crate::errno::Errno;
 use crate::exec;
-use crate::helper;
 use crate::interpreter::{STACK_BYTES, View};
 use crate::map::{CreateError, Definition, Entries, Map, Storage, UpdateFlag, handle};
 use crate::memory::{Access, Memory, Placement, RegionId};
@@ -29,11 +29,14 @@ pub struct Options {
     pub map_bytes: u64,
     /// What programs see of the world.
     pub surroundings: Surroundings,
+    /// What the interpreter's stack holds before a run. Programs that the kernel trusts may read what they never
+    /// wrote; the kernel leaves there what was there.
+    pub stack_fill: u8,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { budget: 1 << 32, map_bytes: 1 << 30, surroundings: Surroundings::default() }
+        Options { budget: 1 << 32, map_bytes: 1 << 30, surroundings: Surroundings::default(), stack_fill: 0 }
     }
 }
 
@@ -254,6 +257,22 @@ impl Vm {
         Ok(())
     }
 
+    /// Verifies a program, by name, checks it for what the VM lacks, and compiles it. Gives what the verifier found.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] by the verifier, [`Error::Unsupported`] for helpers, kfuncs, program types and kernel
+    /// memory that the VM lacks.
+    pub fn load(&mut self, name: &str) -> Result<Verified, Error> {
+        let program = self.find(name)?;
+        let verified = kiln_verifier::verify(&self.object, &program, &kiln_verifier::Options::default())
+            .map_err(|source| Error::Rejected { program: name.to_owned(), source: Box::new(source) })?;
+        let program_type = self.program_type(&program)?;
+        admit::accesses(&self.object, program.entry, program_type, &verified.facts)
+            .map_err(|refusal| unsupported(name, refusal))?;
+        self.prepare(&program)?;
+        Ok(verified)
+    }
+
     /// Checks and compiles a program, by name, without verifying it: for tests of programs that the kernel's verifier
     /// has accepted. Running another program that way is as safe as running foreign machine code.
     ///
@@ -261,48 +280,33 @@ impl Vm {
     /// [`Error::Unsupported`] for helpers, kfuncs and types the VM lacks.
     #[doc(hidden)]
     pub fn load_unverified(&mut self, name: &str) -> Result<(), Error> {
-        self.prepare(name)
+        let program = self.find(name)?;
+        self.prepare(&program)
     }
 
-    fn prepare(&mut self, name: &str) -> Result<(), Error> {
-        if self.programs.iter().any(|loaded| loaded.name == name) {
+    fn find(&self, name: &str) -> Result<Program, Error> {
+        let missing = || Error::Missing { what: format!("program {name}") };
+        self.object.program(name).cloned().ok_or_else(missing)
+    }
+
+    fn program_type(&self, program: &Program) -> Result<ProgramType, Error> {
+        let what = || unsupported(&program.name, (None, format!("section {}", program.section)));
+        let program_type = program.program_type.ok_or_else(what)?;
+        admit::program_type(program_type).map_err(|refusal| unsupported(&program.name, refusal))?;
+        Ok(program_type)
+    }
+
+    fn prepare(&mut self, program: &Program) -> Result<(), Error> {
+        if self.programs.iter().any(|loaded| loaded.name == program.name) {
             return Ok(());
         }
-        let missing = || Error::Missing { what: format!("program {name}") };
-        let program = self.object.program(name).ok_or_else(missing)?.clone();
-        let unsupported = |insn, what: String| Error::Unsupported { program: name.to_owned(), insn, what };
-        let program_type =
-            program.program_type.ok_or_else(|| unsupported(None, format!("section {}", program.section)))?;
-        self.check_calls(program.entry).map_err(|(insn, what)| unsupported(Some(insn), what))?;
+        let program_type = self.program_type(program)?;
+        admit::calls(&self.object, program.entry, &self.symbols)
+            .map_err(|refusal| unsupported(&program.name, refusal))?;
         let compiled = self.compile(program.entry);
         let address = compiled.as_ref().map_or(0, exec::Program::address);
         self.state.entries[program.entry.index()] = Entry { loaded: true, address };
-        self.programs.push(Loaded { name: name.to_owned(), program_type, entry: program.entry, compiled });
-        Ok(())
-    }
-
-    /// Finds what the VM lacks before it runs.
-    fn check_calls(&self, entry: FunctionId) -> Result<(), (InsnId, String)> {
-        for id in self.object.reachable_functions(entry) {
-            for node in &self.object.function(id).nodes {
-                let lacks = match (node.insn, node.reference) {
-                    (Insn::Call(CallTarget::Helper(id)), _) => helper::by_id(id).is_none().then(|| helper::name(id)),
-                    (Insn::Call(CallTarget::Kfunc { .. }), Reference::Extern(symbol)) => {
-                        Some(format!("kfunc {}", self.symbols.extern_name(symbol)))
-                    }
-                    (Insn::Call(CallTarget::Kfunc { id, .. }), _) => Some(format!("kfunc {id}")),
-                    (Insn::LoadImm64 { .. }, Reference::Extern(symbol)) => {
-                        let known = kiln_jit::Symbols::extern_address(&self.symbols, symbol).is_some();
-                        (!known).then(|| format!("kernel symbol {}", self.symbols.extern_name(symbol)))
-                    }
-                    (Insn::AddressSpaceCast { .. }, _) => Some("arenas".to_owned()),
-                    _ => None,
-                };
-                if let Some(what) = lacks {
-                    return Err((node.id, what));
-                }
-            }
-        }
+        self.programs.push(Loaded { name: program.name.clone(), program_type, entry: program.entry, compiled });
         Ok(())
     }
 
@@ -337,6 +341,7 @@ impl Vm {
         let program_type = self.programs[at].program_type;
         let state = &mut *self.state;
         state.output = Output::default();
+        state.clear_local_storage();
         state.packet.prepare(&mut state.memory, program_type, input.packet, input.context)?;
         let repeat = input.repeat.max(1);
         let begin = Instant::now();
@@ -362,6 +367,7 @@ impl Vm {
     fn interpret(&mut self, at: usize, repeat: u32) -> Result<(u64, u64), Trap> {
         let entry = self.programs[at].entry;
         let interpreter = Interpreter::new(&self.object);
+        self.state.memory.region_mut(self.stack).fill(self.options.stack_fill);
         let (mut value, mut instructions) = (0, 0);
         for _ in 0..repeat {
             self.state.begin(self.options.budget);
@@ -534,6 +540,10 @@ impl Vm {
             _ => Err(Error::Missing { what: format!("ring buffer {}", map.0) }),
         }
     }
+}
+
+fn unsupported(program: &str, (insn, what): admit::Refusal) -> Error {
+    Error::Unsupported { program: program.to_owned(), insn, what }
 }
 
 fn fill(state: &mut State, map: MapId, bytes: &[u8]) {

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kiln_linux::{LoadedObject, ObjectFile, TestInput};
-use kiln_platform::MapType;
-use kiln_vm::{Engine, Input, Options, Vm};
+use kiln_linux::{LoadedObject, ObjectFile, TestInput, TestOutput};
+use kiln_platform::{AttachType, MapType, ProgramType};
+use kiln_vm::{Engine, Input, Options, RunResult, Vm};
 
 /// Whether the kernel can be asked; says so when not.
 fn kernel() -> bool {
@@ -105,7 +105,8 @@ fn packet(random: &mut Random, at: usize) -> Vec<u8> {
 /// Both sides, loaded from one object.
 struct Pair {
     kernel: LoadedObject,
-    vm: Vm,
+    /// One VM an engine, since runs change maps.
+    vms: [(Engine, Vm); 2],
     maps: Vec<String>,
 }
 
@@ -140,14 +141,18 @@ fn pair(name: &str, bytes: &[u8], programs: &[&str]) -> Result<Pair, String> {
     let mut file = ObjectFile::open(name, bytes).map_err(|error| format!("libbpf: {error}"))?;
     file.only(programs).map_err(|error| error.to_string())?;
     let kernel = file.load().map_err(|error| format!("kernel: {error}"))?;
-    let mut vm = Vm::new(&object, options()).map_err(|error| format!("VM: {error}"))?;
-    for program in programs {
-        vm.load_unverified(program).map_err(|error| format!("VM: {error}"))?;
-        vm.compiled(program).map_err(|error| format!("JIT: {error}"))?;
-    }
+    let vm = || {
+        let mut vm = Vm::new(&object, options()).map_err(|error| format!("VM: {error}"))?;
+        for program in programs {
+            vm.load_unverified(program).map_err(|error| format!("VM: {error}"))?;
+            vm.compiled(program).map_err(|error| format!("JIT: {error}"))?;
+        }
+        Ok::<Vm, String>(vm)
+    };
+    let vms = [(Engine::Interpreter, vm()?), (Engine::Jit, vm()?)];
     let shown = |map: &&kiln_program::Map| comparable(map.map_type);
     let maps = object.maps.iter().filter(shown).map(|map| map.name.clone()).collect();
-    Ok(Pair { kernel, vm, maps })
+    Ok(Pair { kernel, vms, maps })
 }
 
 /// Map types whose contents user space can read back.
@@ -170,59 +175,70 @@ impl Pair {
         let mut contents = Contents::new();
         for name in &self.maps {
             let Ok(map) = self.kernel.map(name) else { continue };
-            let Ok(mut entries) = map.entries(4096) else { continue };
+            let Ok(mut entries) = map.entries(1 << 20) else { continue };
             entries.sort();
             contents.insert(name.clone(), entries);
         }
         contents
     }
 
-    fn vm_maps(&self, of: &Contents) -> Contents {
-        let mut all = self.vm.snapshot();
-        all.retain(|name, _| of.contains_key(name));
-        all
-    }
-
-    fn run(&mut self, program: &str, engine: Engine, packet: &[u8], context: &[u8]) -> Result<(), String> {
+    fn run(&mut self, program: &str, packet: &[u8], context: &[u8]) -> Result<(), String> {
         let prog = self.kernel.program(program).map_err(|error| error.to_string())?;
         let input = TestInput { packet: packet.to_vec(), context: context.to_vec(), repeat: 1 };
         let expected = prog.test_run(&input);
         let given = (!context.is_empty()).then_some(context);
-        let actual = self.vm.run(program, &Input { packet, context: given, repeat: 1 }, engine);
-        match (expected, actual) {
-            (Err(_), Err(_)) => Ok(()),
-            (Ok(expected), Ok(actual)) => {
-                let same = actual.value as u32 == expected.value
-                    && actual.packet == expected.packet
-                    && (context.is_empty() || actual.context == expected.context);
-                if same {
-                    return Ok(());
-                }
-                Err(format!(
-                    "input {packet:02x?}\n context {context:02x?}\n kernel {:#x} {:02x?} {:02x?}\n VM     {:#x} {:02x?} {:02x?}",
-                    expected.value, expected.packet, expected.context, actual.value, actual.packet, actual.context
-                ))
-            }
-            (Ok(expected), Err(error)) => Err(format!("kernel {:#x}, VM: {error}\n {packet:02x?}", expected.value)),
-            (Err(error), Ok(actual)) => Err(format!("kernel: {error}, VM {:#x}\n {packet:02x?}", actual.value)),
+        for (engine, vm) in &mut self.vms {
+            let actual = vm.run(program, &Input { packet, context: given, repeat: 1 }, *engine);
+            same_result(&expected, &actual, context)
+                .map_err(|difference| format!("{engine:?}: {difference}\n input  {packet:02x?}\n ctx    {context:02x?}"))?;
         }
+        Ok(())
+    }
+
+    fn same_maps(&self) -> Result<(), String> {
+        let expected = self.kernel_maps();
+        for (engine, vm) in &self.vms {
+            let mut actual = vm.snapshot();
+            actual.retain(|name, _| expected.contains_key(name));
+            if actual != expected {
+                return Err(format!("{engine:?}: maps differ\n kernel {expected:02x?}\n VM {actual:02x?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same_result(
+    expected: &Result<TestOutput, kiln_linux::Error>,
+    actual: &Result<RunResult, kiln_vm::Error>,
+    context: &[u8],
+) -> Result<(), String> {
+    match (expected, actual) {
+        (Err(_), Err(_)) => Ok(()),
+        (Ok(expected), Ok(actual)) => {
+            let same = actual.value as u32 == expected.value
+                && actual.packet == expected.packet
+                && (context.is_empty() || actual.context == expected.context);
+            if same {
+                return Ok(());
+            }
+            Err(format!(
+                "kernel {:#x}, VM {:#x}\n kernel {:02x?}\n VM     {:02x?}\n kernel {:02x?}\n VM     {:02x?}",
+                expected.value, actual.value, expected.packet, actual.packet, expected.context, actual.context
+            ))
+        }
+        (Ok(expected), Err(error)) => Err(format!("kernel {:#x}, VM: {error}", expected.value)),
+        (Err(error), Ok(actual)) => Err(format!("kernel: {error}, VM {:#x}", actual.value)),
     }
 }
 
 /// Runs all packets through both engines and the kernel.
 fn agree(name: &str, bytes: &[u8], program: &str, packets: &[Vec<u8>], context: &[u8]) -> Result<(), String> {
-    for engine in [Engine::Interpreter, Engine::Jit] {
-        let mut pair = pair(name, bytes, &[program])?;
-        for packet in packets {
-            pair.run(program, engine, packet, context).map_err(|error| format!("{engine:?}: {error}"))?;
-        }
-        let expected = pair.kernel_maps();
-        let actual = pair.vm_maps(&expected);
-        if actual != expected {
-            return Err(format!("{engine:?}: maps differ\n kernel {expected:02x?}\n VM {actual:02x?}"));
-        }
+    let mut pair = pair(name, bytes, &[program])?;
+    for packet in packets {
+        pair.run(program, packet, context)?;
     }
-    Ok(())
+    pair.same_maps()
 }
 
 #[test]
@@ -243,12 +259,114 @@ fn bench_programs_agree() {
         let Some(bytes) = compile(&path) else { return };
         match agree(name, &bytes, name, &packets, &[]) {
             Ok(()) => agreed += 1,
+            Err(failure) if failure.starts_with("kernel:") => println!("skipped: {name}: {failure}"),
             Err(failure) => failures.push(format!("{name}: {failure}")),
         }
     }
     println!("{agreed} bench programs agree");
     for failure in &failures {
         println!("{}", &failure[..failure.len().min(1500)]);
+    }
+    assert!(failures.is_empty(), "{} programs disagree", failures.len());
+}
+
+/// Whether a program's result depends on what no two runs share (clocks, random numbers, addresses, stack bytes it
+/// never wrote): two VMs that differ in just these tell.
+fn depends_on_surroundings(name: &str, bytes: &[u8], program: &str, packets: &[Vec<u8>]) -> bool {
+    let Ok(read) = kiln_elf::read(name, bytes) else { return false };
+    let run = |fill: u8| {
+        let mut options = options();
+        options.stack_fill = fill;
+        options.surroundings.random ^= u64::from(fill) << 40;
+        options.surroundings.clock = kiln_vm::Clock::Fixed(1 + u64::from(fill));
+        let mut vm = Vm::new(&read.object, options).ok()?;
+        vm.load_unverified(program).ok()?;
+        let mut results = Vec::new();
+        for packet in packets {
+            let result = vm.run(program, &Input::packet(packet), Engine::Interpreter);
+            results.push(result.map(|result| (result.value as u32, result.packet)).map_err(|_| ()));
+        }
+        Some((results, vm.snapshot(), vm))
+    };
+    // Both live at once, so that their memory is at different addresses.
+    let (first, second) = (run(0x11), run(0xe7));
+    match (first, second) {
+        (Some(first), Some(second)) => first.0 != second.0 || first.1 != second.1,
+        _ => false,
+    }
+}
+
+/// Programs whose result means nothing outside the kernel, with the reason.
+const NOT_COMPARABLE: &[(&str, &str)] = &[
+    ("array_map_using_bpf_b", "stores a byte of its stack's address"),
+    ("test22_x_pkt_ptr_3", "stores two bytes of the packet's address"),
+    ("read_non_existent_field_rejected", "reads the kernel's struct bpf_map"),
+    ("ptr_read_ops_field_accepted", "reads the kernel's struct bpf_map"),
+];
+
+/// Whether the kernel can test-run such programs, and the VM has their hook.
+fn can_be_run(program: &kiln_program::Program) -> bool {
+    let refused = [AttachType::XdpDevmap, AttachType::XdpCpumap];
+    let fits = |program_type| match program_type {
+        ProgramType::SkSkb | ProgramType::FlowDissector => false,
+        other => other == ProgramType::Xdp || kiln_platform::SOCKET_BUFFER.contains(other),
+    };
+    program.program_type.is_some_and(fits) && !program.attach_type.is_some_and(|attach| refused.contains(&attach))
+}
+
+/// Objects of the corpus that `scripts/corpus` made.
+fn corpus() -> Vec<PathBuf> {
+    let mut objects = Vec::new();
+    for folder in ["xdp-tools", "samples-6.1", "selftests-6.12"] {
+        let Ok(entries) = std::fs::read_dir(root().join("target/corpus").join(folder)) else { continue };
+        objects.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("o".as_ref())));
+    }
+    objects.sort();
+    objects
+}
+
+#[test]
+fn corpus_programs_agree() {
+    if !kernel() {
+        return;
+    }
+    let objects = corpus();
+    if objects.is_empty() {
+        println!("skipped: no corpus (make it with scripts/corpus)");
+        return;
+    }
+    let only = std::env::var("KILN_ONLY").ok();
+    let packets = packets(48);
+    let (mut agreed, mut incomparable) = (0, 0);
+    let (mut failures, mut refused) = (Vec::new(), BTreeMap::<String, usize>::new());
+    for path in objects {
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        if only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
+            continue;
+        }
+        let bytes = std::fs::read(&path).expect("object");
+        let Ok(read) = kiln_elf::read(&name, &bytes) else { continue };
+        for program in &read.object.programs {
+            if !can_be_run(program) || NOT_COMPARABLE.iter().any(|(name, _)| *name == program.name) {
+                continue;
+            }
+            match agree(&name, &bytes, &program.name, &packets, &[]) {
+                Ok(()) => agreed += 1,
+                Err(failure) if failure.starts_with("VM:") || failure.starts_with("kernel:") || failure.starts_with("JIT:") => {
+                    let reason = failure.split(": ").filter(|part| !part.starts_with("program ")).collect::<Vec<_>>().join(": ");
+                    *refused.entry(reason).or_default() += 1;
+                }
+                Err(_) if depends_on_surroundings(&name, &bytes, &program.name, &packets) => incomparable += 1,
+                Err(failure) => failures.push(format!("{name}: {}: {failure}", program.name)),
+            }
+        }
+    }
+    println!("{agreed} corpus programs agree; {incomparable} depend on clock, random numbers or addresses");
+    for (reason, count) in refused {
+        println!("skipped {count}: {reason}");
+    }
+    for failure in &failures {
+        println!("DISAGREE {}", &failure[..failure.len().min(1200)]);
     }
     assert!(failures.is_empty(), "{} programs disagree", failures.len());
 }

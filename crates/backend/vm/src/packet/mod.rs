@@ -230,6 +230,9 @@ impl Packet {
 
     /// Tells the program where the packet is now, after it was moved or resized.
     fn publish(&mut self, memory: &mut Memory) {
+        if self.kind == Kind::SocketBuffer {
+            self.meta = self.data;
+        }
         let range: Range<usize> = self.meta..self.end;
         memory.set_window(self.buffer, range);
         match self.kind {

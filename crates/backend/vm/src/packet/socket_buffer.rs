@@ -57,8 +57,9 @@ pub(crate) const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
 const VLAN_BYTES: usize = 4;
-/// Where packets begin in the buffer: far from both ends, since programs may grow them.
-const START: usize = 96 * 1024;
+/// Where packets begin in the buffer: far from both ends, since programs may grow them, and as far into a page as the
+/// test run's headroom puts them, since programs may look at addresses.
+const START: usize = 96 * 1024 + 64;
 /// The longest buffer programs may make (`SKB_MAX_ALLOC`).
 const MAX_BYTES: usize = 16384 - 320;
 /// The longest input: one page with 64 bytes of headroom and the shared info behind.
@@ -207,7 +208,6 @@ impl Packet {
     }
 
     pub(super) fn publish_socket_buffer(&mut self, memory: &mut Memory) {
-        self.meta = self.data;
         self.set_u32(memory, field::LEN, self.len() as u32);
         self.set_u32(memory, field::PROTOCOL, self.headers.protocol.to_be().into());
         let (vlan_protocol, tci) = self.headers.vlan.unwrap_or((0, 0));

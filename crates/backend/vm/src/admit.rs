@@ -1,0 +1,116 @@
+//! What the VM refuses although the verifier accepts it.
+//!
+//! The verifier says that a program is safe in the kernel. Some of what is safe there is not there here: the kernel's
+//! own structures, which a program may read through pointers that BTF types, or sockets that a hook hands over.
+//! Compiled code would read them unchecked, so such a program must not run. The facts tell where pointers lead.
+//!
+//! ```text
+//!   r2 = *(u64 *)(r1 + 16)     r1: ctx         fine
+//!   r3 = *(u32 *)(r2 + 32)     r2: ptr_task_struct   refused: the VM has no kernel memory
+//! ```
+
+use kiln_isa::{Address, CallTarget, Insn};
+use kiln_platform::ProgramType;
+use kiln_program::{FunctionId, InsnId, Object, Reference};
+use kiln_verifier::{Facts, Region, Value};
+
+use crate::helper;
+use crate::packet::Kind;
+use crate::symbols::Symbols;
+
+/// Memory that helpers hand out, which the VM owns.
+const OWN_MEMORY: &[&str] = &["mem", "ringbuf_mem", "map_key", "mixed"];
+/// Sockets of a socket buffer: the VM has one, in `struct bpf_sock`'s layout; lookups never find another.
+const SOCKETS: &[&str] = &["sock", "sock_common", "tcp_sock", "xdp_sock"];
+
+/// Where and what.
+pub(crate) type Refusal = (Option<InsnId>, String);
+
+/// Whether the VM has this hook at all.
+pub(crate) fn program_type(program_type: ProgramType) -> Result<(), Refusal> {
+    let has_packets = Kind::of(program_type) != Kind::None && program_type != ProgramType::FlowDissector;
+    let plain_context = matches!(
+        program_type,
+        ProgramType::Kprobe
+            | ProgramType::Tracepoint
+            | ProgramType::PerfEvent
+            | ProgramType::RawTracepoint
+            | ProgramType::Tracing
+            | ProgramType::CgroupDevice
+            | ProgramType::CgroupSock
+            | ProgramType::CgroupSockAddr
+            | ProgramType::Syscall
+            | ProgramType::LircMode2
+    );
+    if has_packets || plain_context { Ok(()) } else { Err((None, format!("programs of type {program_type}"))) }
+}
+
+/// Finds calls and symbols that the VM lacks.
+pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Result<(), Refusal> {
+    for id in object.reachable_functions(entry) {
+        for node in &object.function(id).nodes {
+            let lacks = match (node.insn, node.reference) {
+                (Insn::Call(CallTarget::Helper(id)), _) => helper::by_id(id).is_none().then(|| helper::name(id)),
+                (Insn::Call(CallTarget::Kfunc { .. }), Reference::Extern(symbol)) => {
+                    Some(format!("kfunc {}", symbols.extern_name(symbol)))
+                }
+                (Insn::Call(CallTarget::Kfunc { id, .. }), _) => Some(format!("kfunc {id}")),
+                (Insn::LoadImm64 { .. }, Reference::Extern(symbol)) => {
+                    let known = kiln_jit::Symbols::extern_address(symbols, symbol).is_some();
+                    (!known).then(|| format!("kernel symbol {}", symbols.extern_name(symbol)))
+                }
+                (Insn::AddressSpaceCast { .. }, _) => Some("arenas".to_owned()),
+                _ => None,
+            };
+            if let Some(what) = lacks {
+                return Err((Some(node.id), what));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Finds accesses to memory that the VM does not have.
+pub(crate) fn accesses(
+    object: &Object,
+    entry: FunctionId,
+    program_type: ProgramType,
+    facts: &Facts,
+) -> Result<(), Refusal> {
+    let kind = Kind::of(program_type);
+    for id in object.reachable_functions(entry) {
+        for node in &object.function(id).nodes {
+            let (Some(address), Some(known)) = (accessed(&node.insn), facts.at(node.id)) else { continue };
+            let Value::Pointer(pointer) = &known.registers[address.base.index()] else { continue };
+            if let Some(what) = foreign(&pointer.region, kind) {
+                return Err((Some(node.id), what));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn accessed(insn: &Insn) -> Option<Address> {
+    match *insn {
+        Insn::Load { address, .. }
+        | Insn::LoadAcquire { address, .. }
+        | Insn::Store { address, .. }
+        | Insn::StoreRelease { address, .. }
+        | Insn::Atomic { address, .. } => Some(address),
+        _ => None,
+    }
+}
+
+/// Why a region is not the VM's, if it is not.
+fn foreign(region: &Region, kind: Kind) -> Option<String> {
+    match region {
+        Region::Context | Region::Stack { .. } | Region::MapValue(_) => None,
+        Region::Packet | Region::PacketMeta | Region::PacketEnd if kind != Kind::None => None,
+        Region::Other(name) if OWN_MEMORY.contains(&name.as_str()) => None,
+        Region::Other(name) if kind == Kind::SocketBuffer && SOCKETS.contains(&name.as_str()) => None,
+        Region::Other(name) if kind == Kind::Xdp && name == "xdp_sock" => None,
+        Region::Map(_) => Some("reading a map's own structure".to_owned()),
+        Region::Other(name) => Some(format!("access to the kernel's memory ({name})")),
+        Region::Packet | Region::PacketMeta | Region::PacketEnd => Some("packets of this hook".to_owned()),
+    }
+}
