@@ -90,7 +90,7 @@ impl Environment for Bytes {
     fn callback_result(&mut self, value: u64) {
         self.callback_results.push(value);
     }
-    fn before(&mut self, node: &Node, depth: usize, registers: &[u64; Reg::COUNT]) {
+    fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
         self.seen.push((node.id, depth, registers[10]));
     }
 }

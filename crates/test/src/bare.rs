@@ -64,6 +64,29 @@ impl Bare {
         &self.stacks[depth * STACK_BYTES..(depth + 1) * STACK_BYTES]
     }
 
+    /// The same, to be changed.
+    pub fn stack_mut(&mut self, depth: usize) -> &mut [u8] {
+        &mut self.stacks[depth * STACK_BYTES..(depth + 1) * STACK_BYTES]
+    }
+
+    /// Where the program sees the packet begin.
+    pub fn packet_start(&self) -> u64 {
+        PACKET + self.pulled as u64
+    }
+
+    /// Where the packet ends.
+    pub fn packet_end(&self) -> u64 {
+        PACKET + self.packet.len() as u64
+    }
+
+    /// The start of the map value that an address points into or just behind.
+    pub fn value_start(&self, map: MapId, address: u64) -> Option<u64> {
+        let base = MAP_VALUES + MAP_STRIDE * u64::from(map.0);
+        let stride = value_stride(self.maps.get(map.index())?);
+        let offset = address.checked_sub(base).filter(|offset| *offset < MAP_STRIDE && stride > 0)?;
+        Some(base + offset / stride * stride)
+    }
+
     /// The values of a map that is an array.
     pub fn values(&self, map: MapId) -> &[u8] {
         &self.values[map.index()]
@@ -219,16 +242,21 @@ impl Environment for Bare {
     }
 }
 
-/// A [`Bare`] whose every state is shown to a witness before each instruction.
-pub struct Watched<'a> {
-    /// The environment.
-    pub bare: Bare,
-    /// Sees the environment, the node, the frame depth and the registers.
-    #[allow(clippy::type_complexity)]
-    pub witness: Box<dyn FnMut(&Bare, &Node, usize, &[u64; Reg::COUNT]) + 'a>,
+/// Sees, and may change, every state of a run.
+pub trait Witness {
+    /// Called before each instruction with the environment, the node, the frame depth and the registers.
+    fn before(&mut self, bare: &mut Bare, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]);
 }
 
-impl Environment for Watched<'_> {
+/// A [`Bare`] with a witness.
+pub struct Watched<W> {
+    /// The environment.
+    pub bare: Bare,
+    /// The witness.
+    pub witness: W,
+}
+
+impl<W: Witness> Environment for Watched<W> {
     fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault> {
         self.bare.load(address, size)
     }
@@ -256,7 +284,7 @@ impl Environment for Watched<'_> {
     fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault> {
         self.bare.load_packet(offset, size)
     }
-    fn before(&mut self, node: &Node, depth: usize, registers: &[u64; Reg::COUNT]) {
-        (self.witness)(&self.bare, node, depth, registers);
+    fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
+        self.witness.before(&mut self.bare, node, depth, registers);
     }
 }

@@ -88,6 +88,7 @@ fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]
     match outcome {
         Ok(result) => Ok(Ran { value: result.value as u32, packet: result.packet }),
         Err(kiln_vm::Error::Unsupported { what, .. }) => Err(NoRun::Skipped(format!("VM: it lacks {what}"))),
+        Err(error @ kiln_vm::Error::Input(_)) => Err(NoRun::Skipped(format!("VM: {error}"))),
         Err(error) => Err(NoRun::Failed(error.to_string())),
     }
 }

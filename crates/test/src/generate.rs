@@ -1,7 +1,7 @@
 //! Random programs for differential tests, accepted by construction: straight arithmetic over initialized registers,
 //! forward branches, stack slots written before they are read.
 
-use crate::random::Random;
+use kiln_driver::packets::Random;
 use kiln_isa::{Address, AluOp, AtomicOp, ByteOrder, Imm64, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_platform::ProgramType;
 use kiln_program::{Function, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
@@ -18,18 +18,77 @@ pub fn arithmetic(random: &mut Random, program_type: ProgramType, length: usize)
         let imm = Imm64::Value(corner(random));
         nodes.push(object.new_node(Insn::LoadImm64 { dst: reg, imm }, Reference::None));
     }
-    for slot in 1..=SLOTS {
-        let address = Address { base: Reg::R10, offset: -8 * slot };
-        let src = Source::Reg(register(random));
-        nodes.push(object.new_node(Insn::Store { size: Size::B8, address, src }, Reference::None));
-    }
+    store_slots(random, &mut object, &mut nodes, 0);
     let body = nodes.len();
     for _ in 0..length {
-        let insn = random_insn(random);
+        let insn = random_insn(random, 0);
         nodes.push(object.new_node(insn, Reference::None));
     }
+    let body = body..nodes.len();
     mix_into_result(&mut object, &mut nodes);
     connect_branches(random, &mut nodes, body);
+    with_program(object, nodes, program_type)
+}
+
+/// An XDP program that checks the packet's length, computes with bytes of it, and stores some back. R1 stays the
+/// packet pointer until the end.
+pub fn packet_program(random: &mut Random, length: usize) -> Object {
+    let mut object = Object { license: "GPL".to_owned(), name: "generated".to_owned(), ..Object::default() };
+    let mut nodes = Vec::new();
+    let checked = 8 + random.below(48) as i32;
+    let field = |dst, offset| {
+        let address = Address { base: Reg::R1, offset };
+        Insn::Load { size: Size::B4, signed: false, dst, address }
+    };
+    let sum = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: Reg::R3, src: Source::Imm(checked) };
+    let check = Insn::Branch { op: JumpOp::Gt, width: Width::W64, dst: Reg::R3, src: Source::Reg(Reg::R2), offset: 0 };
+    for insn in [field(Reg::R2, 4), field(Reg::R1, 0), Insn::mov(Reg::R3, Reg::R1), sum, Insn::mov_imm(Reg::R0, 1), check] {
+        nodes.push(object.new_node(insn, Reference::None));
+    }
+    let bounds_check = nodes.len() - 1;
+    for dst in (0..=9).filter(|number| *number != 1).filter_map(Reg::new) {
+        let (size, address) = packet_bytes(random, checked);
+        nodes.push(object.new_node(Insn::Load { size, signed: false, dst, address }, Reference::None));
+    }
+    store_slots(random, &mut object, &mut nodes, 2);
+    let body = nodes.len();
+    for _ in 0..length {
+        let insn = match random.below(6) {
+            0 => {
+                let (size, address) = packet_bytes(random, checked);
+                Insn::Load { size, signed: false, dst: register(random, 2), address }
+            }
+            1 => {
+                let (size, address) = packet_bytes(random, checked);
+                Insn::Store { size, address, src: Source::Reg(register(random, 2)) }
+            }
+            _ => random_insn(random, 2),
+        };
+        nodes.push(object.new_node(insn, Reference::None));
+    }
+    let body = body..nodes.len();
+    mix_into_result(&mut object, &mut nodes);
+    connect_branches(random, &mut nodes, body);
+    let exit = nodes.last().expect("the result is mixed").id;
+    nodes[bounds_check].reference = Reference::Branch(exit);
+    with_program(object, nodes, ProgramType::Xdp)
+}
+
+fn packet_bytes(random: &mut Random, checked: i32) -> (Size, Address) {
+    let size = Size::ALL[random.below(4) as usize];
+    let offset = random.below((checked - size.bytes() as i32 + 1) as u64) as i16;
+    (size, Address { base: Reg::R1, offset })
+}
+
+fn store_slots(random: &mut Random, object: &mut Object, nodes: &mut Vec<Node>, lowest: u8) {
+    for slot in 1..=SLOTS {
+        let address = Address { base: Reg::R10, offset: -8 * slot };
+        let src = Source::Reg(register(random, lowest));
+        nodes.push(object.new_node(Insn::Store { size: Size::B8, address, src }, Reference::None));
+    }
+}
+
+fn with_program(mut object: Object, nodes: Vec<Node>, program_type: ProgramType) -> Object {
     object.functions.push(Function {
         name: "generated".to_owned(),
         section: program_type.name().to_owned(),
@@ -70,12 +129,13 @@ fn mix_into_result(object: &mut Object, nodes: &mut Vec<Node>) {
     put(Insn::Exit);
 }
 
-/// Gives every branch a target behind it, at most a dozen instructions on.
-fn connect_branches(random: &mut Random, nodes: &mut [Node], body: usize) {
+/// Gives every branch of the body a target behind it, at most a dozen instructions on and none behind the body's end.
+fn connect_branches(random: &mut Random, nodes: &mut [Node], body: std::ops::Range<usize>) {
     let ids: Vec<InsnId> = nodes.iter().map(|node| node.id).collect();
-    for (at, node) in nodes.iter_mut().enumerate().skip(body) {
-        if matches!(node.insn, Insn::Branch { .. } | Insn::Jump { .. }) {
-            let target = (at + 1 + random.below(12) as usize).min(ids.len() - 1);
+    for at in body.clone() {
+        let node = &mut nodes[at];
+        if matches!(node.insn, Insn::Branch { .. }) {
+            let target = (at + 1 + random.below(12) as usize).min(body.end);
             node.reference = Reference::Branch(ids[target]);
         }
     }
@@ -104,8 +164,9 @@ pub fn corner(random: &mut Random) -> u64 {
     }
 }
 
-fn register(random: &mut Random) -> Reg {
-    Reg::new(random.below(10) as u8).expect("below 10")
+/// A register from `lowest` up to R9.
+fn register(random: &mut Random, lowest: u8) -> Reg {
+    Reg::new(lowest + random.below(u64::from(10 - lowest)) as u8).expect("at most 9")
 }
 
 fn width(random: &mut Random) -> Width {
@@ -117,8 +178,8 @@ fn slot(random: &mut Random, size: Size) -> Address {
     Address { base: Reg::R10, offset: -((random.below(slots) as i16 + 1) * size.bytes() as i16) }
 }
 
-fn random_insn(random: &mut Random) -> Insn {
-    let (dst, src) = (register(random), register(random));
+fn random_insn(random: &mut Random, lowest: u8) -> Insn {
+    let (dst, src) = (register(random, lowest), register(random, lowest));
     match random.below(16) {
         0..=6 => alu(random, dst, src),
         7 => Insn::Neg { width: width(random), dst },
@@ -138,7 +199,9 @@ fn random_insn(random: &mut Random) -> Insn {
             Insn::Store { size, address: slot(random, size), src }
         }
         14 => {
-            let op = AtomicOp::ALL[random.below(AtomicOp::ALL.len() as u64) as usize];
+            // Compare-and-exchange writes R0 whatever its operand is.
+            let count = if lowest == 0 { AtomicOp::ALL.len() } else { AtomicOp::ALL.len() - 1 };
+            let op = AtomicOp::ALL[random.below(count as u64) as usize];
             let size = if random.below(2) == 0 { Size::B4 } else { Size::B8 };
             let fetch = op.row().always_fetch || random.below(2) == 0;
             Insn::Atomic { op, fetch, size, address: slot(random, size), src }

@@ -23,13 +23,15 @@
 //! - [`verdicts`]: `tests/verdicts.toml`, where Kiln and the kernel may disagree, with a reason;
 //! - [`bare`]: the smallest environment for the reference interpreter;
 //! - [`engine`]: one interface to everything that runs a program;
-//! - [`generate`]: random programs, from [`random`] numbers.
+//! - [`generate`]: random programs;
+//! - [`oracle`]: what must hold of any program, each with a canary bug that it must find.
 #![forbid(unsafe_code)]
 
 pub mod bare;
 pub mod boundary;
+pub mod corpus;
 pub mod engine;
 pub mod filetest;
 pub mod generate;
-pub mod random;
+pub mod oracle;
 pub mod verdicts;

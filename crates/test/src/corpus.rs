@@ -1,0 +1,96 @@
+//! The corpora that `scripts/corpus` builds: real objects, and what loading them takes.
+//!
+//! `target/corpus/manifest.json` lists each object with its group and with what only a person knows about it: program
+//! types that its section names do not say, programs whose kernel hooks are gone. Nothing here is committed; a machine
+//! without the corpora skips, aloud.
+
+use std::path::{Path, PathBuf};
+
+use kiln_driver::{Input, ProgramType, input};
+use serde::Deserialize;
+
+/// An object of a corpus.
+#[derive(Clone, Debug, Deserialize)]
+pub struct CorpusObject {
+    /// `xdp-tools`, `samples-6.1`, `selftests-6.12`, ...
+    pub group: String,
+    /// Relative to the corpus folder.
+    pub path: PathBuf,
+    /// What loading it takes.
+    #[serde(default)]
+    load: Vec<Load>,
+}
+
+/// A row of what loading an object takes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Load {
+    /// Program types by section name, `*` at the end standing for anything.
+    program_types: std::collections::BTreeMap<String, String>,
+    /// Programs that this kernel cannot have.
+    leave_out: Vec<String>,
+    /// Why nobody can load it.
+    refused: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Manifest {
+    objects: Vec<CorpusObject>,
+}
+
+/// Where the corpora are.
+pub fn folder() -> PathBuf {
+    std::env::var_os("KILN_CORPUS_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpus"),
+        PathBuf::from,
+    )
+}
+
+/// The objects there are; empty, with a word on standard error, where the corpora were not built.
+pub fn objects() -> Vec<CorpusObject> {
+    let path = folder().join("manifest.json");
+    let manifest = std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
+        serde_json::from_slice::<Manifest>(&bytes).map_err(|error| error.to_string())
+    });
+    match manifest {
+        Ok(manifest) => manifest.objects,
+        Err(error) => {
+            eprintln!("skipped: no corpora ({}: {error}); run scripts/corpus core", path.display());
+            Vec::new()
+        }
+    }
+}
+
+impl CorpusObject {
+    /// Why nobody can load it, if so.
+    pub fn refused(&self) -> Option<&str> {
+        self.load.iter().find_map(|row| row.refused.as_deref())
+    }
+
+    /// Whether a program is left out: its hook is not in current kernels.
+    pub fn leaves_out(&self, program: &str) -> bool {
+        self.load.iter().any(|row| row.leave_out.iter().any(|name| name == program))
+    }
+
+    /// Reads it, with the program types that its sections do not say.
+    ///
+    /// # Errors
+    /// What reading it answers, with the path.
+    pub fn read(&self) -> Result<Input, kiln_driver::Error> {
+        let mut input = input::open(&folder().join(&self.path), &[])?;
+        let rows = self.load.iter().flat_map(|row| &row.program_types);
+        for (pattern, program_type) in rows {
+            let program_type = ProgramType::from_name(program_type);
+            for program in &mut input.object.programs {
+                let matches = match pattern.strip_suffix('*') {
+                    Some(prefix) => program.section.starts_with(prefix),
+                    None => program.section == *pattern,
+                };
+                if matches && program.program_type.is_none() {
+                    program.program_type = program_type;
+                }
+            }
+        }
+        Ok(input)
+    }
+}
