@@ -13,8 +13,9 @@
 //!
 //! **Which facts still hold.** Facts speak of the program that was verified. After a rewrite, registers that nobody
 //! reads may hold other values than there. So of a window's precondition only what the current program reads is
-//! passed on ([`Region::precondition`]), other registers count as unreadable, and facts of instructions inside a
-//! rewritten window are not used again until the next verification.
+//! passed on ([`Region::precondition`]), and registers that no rewrite has touched; others count as unreadable, and
+//! facts of instructions inside a rewritten window are not used again until the next verification. A rewrite that
+//! reads a register which nobody read makes it count as read everywhere ([`Staleness`]).
 
 use std::collections::HashSet;
 
@@ -51,15 +52,17 @@ pub struct Staleness {
     registers: RegSet,
     /// Whether stack bytes do.
     stack: bool,
+    /// Registers that a rewrite reads where nobody did before: from then on they count as read everywhere.
+    pinned: RegSet,
 }
 
 impl Staleness {
-    /// A write was taken out because nobody reads it.
-    pub fn dropped(&mut self, insn: &Insn) {
-        if let Some(reg) = insn.written() {
-            self.registers.insert(reg);
+    /// The demand with what rewrites have come to read.
+    pub fn with_pinned(&self, mut demand: Demand) -> Demand {
+        for reg in self.pinned.iter() {
+            demand.read(reg, 64);
         }
-        self.stack |= matches!(insn, Insn::Store { .. });
+        demand
     }
 }
 
@@ -139,6 +142,7 @@ impl<'a> Region<'a> {
             steps.extend(proved);
         }
         for (piece, proof) in steps {
+            self.pin(&after, &piece);
             self.forget(&after, &demand, &piece);
             let before = self.nodes[piece.before.clone()].to_vec();
             self.steps.push(Step { rule, at, before, after: after[piece.after].to_vec(), proof });
@@ -203,12 +207,11 @@ impl<'a> Region<'a> {
         let registers = std::array::from_fn(|index| {
             let reg = Reg::new(index as u8).expect("there are eleven");
             let value = known.map_or(Value::Unknown, |known| known.registers[index].clone());
-            let own = self.nodes[..at].iter().any(|node| node.insn.written() == Some(reg));
             match demand.of(reg) {
                 _ if reg == Reg::R10 => value,
                 64 => value,
-                // Made in this run, whose demands are up to date, and nowhere changed: it may be read some more.
-                _ if own && known.is_some() && !self.stale.registers.contains(reg) => value,
+                // Nowhere changed: it may be read some more.
+                _ if known.is_some() && !self.stale.registers.contains(reg) => value,
                 0 => Value::Uninit,
                 bits => low_part(&value, bits),
             }
@@ -258,6 +261,20 @@ impl<'a> Region<'a> {
         known.map_or(StackSet::ALL, |known| known.stack_live_after)
     }
 
+    /// Pins what the new piece reads from before the run and nobody read there before.
+    fn pin(&mut self, after: &[Node], piece: &Piece) {
+        let at = |nodes: &[Node], from: usize| {
+            let mut demand = self.end;
+            nodes[from..].iter().rev().for_each(|node| demand.step_back(node));
+            demand
+        };
+        let (old, new) = (at(&self.nodes, piece.before.start), at(after, piece.after.start));
+        let more = Reg::all().filter(|reg| new.of(*reg) > old.of(*reg));
+        let own = |reg: &Reg| after[..piece.after.start].iter().any(|node| node.insn.written() == Some(*reg));
+        let more: Vec<Reg> = more.filter(|reg| !own(reg)).collect();
+        self.stale.pinned = self.stale.pinned.union(RegSet::of(&more));
+    }
+
     /// Writes down which facts a proved piece makes stale.
     fn forget(&mut self, after: &[Node], demand: &[Demand], piece: &Piece) {
         let old = &self.nodes[piece.before.clone()];
@@ -300,7 +317,7 @@ fn low_part(value: &Value, bits: u32) -> Value {
 /// Appended to both windows, makes the bits above the demanded ones equal.
 fn mask_to(reg: Reg, bits: u32) -> Option<Node> {
     let insn = match bits {
-        1..=31 => Insn::Alu { op: AluOp::And, width: Width::W32, dst: reg, src: Source::Imm((1 << bits) - 1) },
+        1..=31 => Insn::Alu { op: AluOp::And, width: Width::W32, dst: reg, src: Source::Imm(((1u32 << bits) - 1) as i32) },
         32 => Insn::Alu { op: AluOp::Mov, width: Width::W32, dst: reg, src: Source::Reg(reg) },
         _ => return None,
     };
