@@ -6,10 +6,11 @@
 //! twice first: where it disagrees with itself, a comparison says nothing, and is reported as such.
 
 use kiln_program::{Object, Program};
-use kiln_vm::{Engine, Vm};
+use kiln_vm::Engine;
 use serde::Serialize;
 
 use crate::kernel::{self, KernelProgram};
+use crate::run;
 
 /// How a comparison ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -37,7 +38,7 @@ pub struct Trace {
 /// Compares two traces of equal inputs; `None` when they are equal.
 pub fn difference(before: &Trace, after: &Trace, inputs: &[Vec<u8>]) -> Option<String> {
     for (index, (old, new)) in before.runs.iter().zip(&after.runs).enumerate() {
-        let input = inputs.get(index).map(|bytes| hex(bytes)).unwrap_or_default();
+        let input = inputs.get(index).map(|bytes| run::hex(bytes)).unwrap_or_default();
         if old.0 != new.0 {
             return Some(format!("input {index}: returned {} instead of {} on {input}", new.0, old.0));
         }
@@ -53,10 +54,6 @@ pub fn difference(before: &Trace, after: &Trace, inputs: &[Vec<u8>]) -> Option<S
     }
     (before.runs.len() != after.runs.len() || before.maps.len() != after.maps.len())
         .then(|| "the numbers of runs or maps differ".to_owned())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Compares a program of two object files in the running kernel.
@@ -96,8 +93,9 @@ pub fn in_vm(
         return Comparison::NotRun(format!("no packets for {} programs", program_type.name()));
     }
     let trace = |object: &Object, engine: Engine| -> Result<Trace, String> {
-        let mut vm = Vm::new(object, kiln_vm::Options::default()).map_err(|error| error.to_string())?;
-        crate::run::load_verified(&mut vm, object, program).map_err(|error| error.to_string())?;
+        let own = object.program(&program.name).ok_or("the program is gone")?;
+        let mut vm =
+            run::new_vm(object, own, kiln_vm::Options::default()).map_err(|error| error.to_string())?;
         let mut runs = Vec::with_capacity(packets.len());
         for packet in packets {
             let input = kiln_vm::Input::packet(packet);

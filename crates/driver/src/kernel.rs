@@ -17,6 +17,9 @@ pub struct KernelProgram {
     pub prog: Prog,
 }
 
+/// Entries of maps that leave their size to the loader.
+pub const LOAD_TIME_ENTRIES: u32 = 64;
+
 /// Loads one program of an object file. `object` is the same file as read by Kiln.
 ///
 /// # Errors
@@ -32,6 +35,7 @@ pub fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelPr
     file.without_maps(|name| {
         object.maps.iter().any(|map| same_map(&map.name, name)) && !used.iter().any(|own| same_map(own, name))
     });
+    file.size_empty_maps(LOAD_TIME_ENTRIES);
     let object = file.load()?;
     let prog = object.program(&program.name)?;
     Ok(KernelProgram { object, prog })

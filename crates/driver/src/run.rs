@@ -154,30 +154,35 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
 /// As [`run`].
 pub fn load_vm(input: &Input, program: &Program, insn_budget: u64) -> Result<Vm, Error> {
     let options = kiln_vm::Options { budget: insn_budget, ..Default::default() };
-    let mut vm = Vm::new(&input.object, options).map_err(vm_error)?;
-    load_verified(&mut vm, &input.object, program)?;
-    Ok(vm)
+    new_vm(&input.object, program, options)
 }
 
-/// Verifies a program of the VM's object and loads it.
+/// A VM for an object with one program loaded, verified. Maps that leave their size to the loader get the same as in
+/// the kernel.
 ///
 /// # Errors
 /// As [`run`].
-pub fn load_verified(vm: &mut Vm, object: &Object, program: &Program) -> Result<(), Error> {
-    if let Err(error) = kiln_verifier::verify(object, program, &kiln_verifier::Options::default()) {
-        return Err(match error {
-            kiln_verifier::Error::Rejected(rejection) => Error::Rejected(rejection.to_string()),
-            other => Error::Unsupported(format!("program {}: {other}", program.name)),
-        });
+pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
+    let mut object = object.clone();
+    for map in object.maps.iter_mut().filter(|map| map.max_entries == 0) {
+        map.max_entries = kernel::LOAD_TIME_ENTRIES;
     }
-    vm.load_unverified(&program.name).map_err(vm_error)
+    let mut vm = Vm::new(&object, options).map_err(vm_error)?;
+    vm.load(&program.name).map_err(vm_error)?;
+    Ok(vm)
 }
 
 /// Sorts the VM's errors into the one taxonomy.
 pub fn vm_error(error: kiln_vm::Error) -> Error {
     use kiln_program::Trap;
     match error {
-        kiln_vm::Error::Rejected { .. } => Error::Rejected(error.to_string()),
+        kiln_vm::Error::Rejected { program, source } => {
+            match source.downcast_ref::<kiln_verifier::Error>() {
+                Some(kiln_verifier::Error::Rejected(rejection)) => Error::Rejected(rejection.to_string()),
+                Some(kiln_verifier::Error::Limit { .. }) => Error::Limit(format!("program {program}: {source}")),
+                _ => Error::Unsupported(format!("program {program}: {source}")),
+            }
+        }
         kiln_vm::Error::Stopped { trap: Trap::Budget { .. }, .. } => Error::Limit(error.to_string()),
         kiln_vm::Error::Input(_) | kiln_vm::Error::Missing { .. } => Error::InvalidInput(error.to_string()),
         kiln_vm::Error::Os(source) => {

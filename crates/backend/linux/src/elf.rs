@@ -185,6 +185,18 @@ impl ObjectFile {
         }
     }
 
+    /// Gives maps whose size is decided at load time (0 entries) this many.
+    pub fn size_empty_maps(&mut self, entries: u32) {
+        for pointer in self.map_pointers() {
+            // SAFETY: `pointer` belongs to this object, which is open and not loaded.
+            unsafe {
+                if libbpf_sys::bpf_map__max_entries(pointer) == 0 {
+                    libbpf_sys::bpf_map__set_max_entries(pointer, entries);
+                }
+            }
+        }
+    }
+
     /// Sets a program's type, for sections whose name says nothing.
     ///
     /// # Errors
