@@ -52,7 +52,7 @@ impl<'a> Output<'a> {
     /// Takes out DWARF, and hints to linkers that name symbols by number.
     pub fn drop_debug_sections(&mut self) {
         for (index, section) in self.file.sections.iter().enumerate() {
-            let debug = section.name.starts_with(".debug_") && section.kind == SHT_PROGBITS;
+            let debug = section.name.starts_with(".debug_") && section.kind == SHT_PROGBITS && !section.is_code();
             if (debug || section.kind == SHT_LLVM_ADDRSIG) && !self.file.is_table(index) {
                 self.drop_section(index);
             }

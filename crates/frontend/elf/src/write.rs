@@ -392,7 +392,8 @@ impl Writer<'_> {
         records.collect()
     }
 
-    /// A record wherever the line changes. The kernel wants one at a function's first instruction.
+    /// A record wherever the line changes. libbpf and the kernel want one at the first instruction of every function
+    /// that is loaded together with functions that have lines.
     fn line_records(&self, layout: &CodeLayout, record_bytes: usize) -> Vec<Record> {
         let mut records = Vec::new();
         let mut current = None;
@@ -400,7 +401,8 @@ impl Writer<'_> {
             let nodes = &self.object.functions[*function].nodes;
             let line = if *position == 0 {
                 current = None;
-                nodes.iter().find_map(|node| node.line)
+                let old = &self.sources.original[*function].nodes;
+                nodes.iter().chain(old).find_map(|node| node.line)
             } else {
                 nodes[*position].line
             };

@@ -1,0 +1,215 @@
+//! One object with one of everything, compiled here: what each construct means, and rewrites that add and remove.
+
+mod support;
+
+use std::path::Path;
+use std::process::Command;
+
+use kiln_elf::ElfObject;
+use kiln_isa::{CallTarget, Imm64, Insn, Reg, Size, Source};
+use kiln_platform::{MapType, ProgramType};
+use kiln_program::{
+    ExternKind, Function, FunctionId, Linkage, Map, MapContents, MapSlot, Object, Reference, validate,
+};
+
+/// Compiles `tests/data/everything.bpf.c`; `None`, said aloud, where there is no clang.
+fn compiled() -> Option<ElfObject> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/everything.bpf.c");
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("everything-{:?}.o", std::thread::current().id()));
+    let mut clang = Command::new("clang-19");
+    clang.args(["-target", "bpf", "-O2", "-g", "-c"]).arg(&source).arg("-o").arg(&object);
+    match clang.status() {
+        Ok(status) => assert!(status.success()),
+        Err(error) => {
+            println!("skipped: clang-19: {error}");
+            return None;
+        }
+    }
+    let bytes = std::fs::read(&object).unwrap();
+    Some(kiln_elf::read("everything.o", &bytes).unwrap())
+}
+
+fn map<'a>(object: &'a Object, name: &str) -> &'a Map {
+    object.maps.iter().find(|map| map.name == name).unwrap_or_else(|| panic!("no map {name}"))
+}
+
+fn function_id(object: &Object, name: &str) -> FunctionId {
+    let index = object.functions.iter().position(|function| function.name == name);
+    FunctionId(index.unwrap_or_else(|| panic!("no function {name}")) as u32)
+}
+
+fn function<'a>(object: &'a Object, name: &str) -> &'a Function {
+    object.function(function_id(object, name))
+}
+
+#[test]
+fn maps_are_what_their_definitions_say() {
+    let Some(ElfObject { object, .. }) = compiled() else { return };
+    let counters = map(&object, "counters");
+    assert_eq!((counters.map_type, counters.max_entries, counters.flags), (MapType::Hash, 16, 1));
+    assert_eq!((counters.key_size, counters.value_size), (4, 16));
+    assert!(counters.key_btf != 0 && counters.value_btf != 0);
+    let bloom = map(&object, "bloom");
+    assert_eq!((bloom.map_type, bloom.key_size, bloom.extra, bloom.pinned_by_name), (MapType::BloomFilter, 0, 5, true));
+    let outer = map(&object, "outer");
+    let inner = outer.inner.as_ref().unwrap();
+    assert_eq!((inner.map_type, inner.value_size, inner.max_entries), (MapType::Array, 8, 4));
+    let MapContents::Slots(slots) = &outer.contents else { panic!("{:?}", outer.contents) };
+    let [(1, MapSlot::Map(held))] = slots[..] else { panic!("{slots:?}") };
+    assert_eq!(object.map(held).name, "inner_map");
+    let tail = function_id(&object, "tail");
+    assert_eq!(map(&object, "jumps").contents, MapContents::Slots(vec![(1, MapSlot::Function(tail))]));
+    assert_eq!(map(&object, ".rodata").contents, MapContents::ReadOnly([7u32, 3].map(u32::to_le_bytes).concat()));
+    assert_eq!(map(&object, ".data").contents, MapContents::Data(5u32.to_le_bytes().to_vec()));
+    assert_eq!(map(&object, ".data.custom").contents, MapContents::Data(9u32.to_le_bytes().to_vec()));
+    assert_eq!((&map(&object, ".bss").contents, map(&object, ".bss").value_size), (&MapContents::Empty, 8));
+    assert_eq!(map(&object, ".kconfig").contents, MapContents::Kconfig(5));
+}
+
+#[test]
+fn programs_functions_and_externs() {
+    let Some(ElfObject { object, .. }) = compiled() else { return };
+    validate(&object).unwrap();
+    assert_eq!((object.license.as_str(), object.kernel_version), ("GPL", 0x60102));
+    let names: Vec<_> = object.programs.iter().map(|program| (program.name.as_str(), program.program_type)).collect();
+    let (xdp, tracepoint) = (Some(ProgramType::Xdp), Some(ProgramType::RawTracepoint));
+    assert_eq!(names, [("tail", xdp), ("first", xdp), ("optional", tracepoint)]);
+    let autoload: Vec<_> = object.programs.iter().map(|program| program.autoload).collect();
+    assert_eq!(autoload, [true, true, false]);
+    let linkage = |name| function(&object, name).linkage;
+    assert_eq!(linkage("weak_function"), Linkage::Weak);
+    assert_eq!(linkage("global_function"), Linkage::Global);
+    assert_eq!(linkage("local_function"), Linkage::Static);
+    let referred = |name: &str| {
+        let nodes = function(&object, name).nodes.iter();
+        nodes.map(|node| node.reference).filter(|it| !matches!(it, Reference::None | Reference::Branch(_))).collect()
+    };
+    let first: Vec<_> = referred("first");
+    let callback = Reference::Function(function_id(&object, "callback"));
+    assert!(first.contains(&callback));
+    assert!(first.contains(&Reference::Function(function_id(&object, "weak_function"))));
+    let global: Vec<_> = referred("global_function");
+    assert_eq!(global[0], Reference::Function(function_id(&object, "local_function")));
+    let Reference::MapValue { offset: 4, .. } = global[1] else { panic!("{:?} is not `step`", global[1]) };
+    let tail: Vec<_> = referred("tail");
+    assert_eq!(tail[1], Reference::Function(function_id(&object, "local_function")));
+    let kind = |name: &str| object.externs.iter().find(|symbol| symbol.name == name).unwrap().kind;
+    assert!(matches!(kind("CONFIG_HZ"), ExternKind::Kconfig { offset: 0, .. }));
+    assert!(matches!(kind("CONFIG_BPF_SYSCALL"), ExternKind::Kconfig { offset: 4, .. }));
+    assert_eq!(kind("missing_symbol"), ExternKind::Ksym);
+    assert_eq!(kind("missing_function"), ExternKind::Kfunc);
+    assert!(object.externs.iter().all(|symbol| symbol.weak));
+    let lines = object.functions.iter().flat_map(|function| &function.nodes).filter_map(|node| object.line(node));
+    assert!(lines.map(|line| line.text.trim()).any(|text| text == "value->packets++;"));
+    assert_eq!(object.core.len(), 2);
+}
+
+/// Loads every program that is loaded by default.
+fn assert_loads(bytes: &[u8]) {
+    if let Err(error) = kiln_linux::available() {
+        println!("skipped: {error}");
+        return;
+    }
+    let file = kiln_linux::ObjectFile::open("everything", bytes).unwrap();
+    if let Err(failure) = file.load() {
+        panic!("{failure}\n{}\n{:?}", failure.messages, failure.logs);
+    }
+}
+
+/// `first` gets a prologue that refers to things in ways that the file does not have yet.
+#[test]
+fn new_references_get_relocations() {
+    let Some(elf) = compiled() else { return };
+    assert_loads(&elf.write(&elf.object).unwrap());
+    let mut object = elf.object.clone();
+    let rodata = object.maps.iter().position(|map| map.name == ".rodata").unwrap();
+    let rodata = kiln_program::MapId(rodata as u32);
+    let inner = object.maps.iter().position(|map| map.name == "inner_map").unwrap();
+    let inner = kiln_program::MapId(inner as u32);
+    let call = Insn::Call(CallTarget::Subprogram(0));
+    let load = Insn::LoadImm64 { dst: Reg::R1, imm: Imm64::Value(0) };
+    let save = |from, to| Insn::mov(to, from);
+    let value = Insn::Load {
+        size: Size::B2,
+        signed: false,
+        dst: Reg::R1,
+        address: kiln_isa::Address { base: Reg::R1, offset: 0 },
+    };
+    let local = Reference::Function(function_id(&object, "local_function"));
+    let global = Reference::Function(function_id(&object, "global_function"));
+    let kconfig = Reference::Extern(kiln_program::ExternId(
+        object.externs.iter().position(|symbol| symbol.name == "CONFIG_HZ").unwrap() as u32,
+    ));
+    let prologue = [
+        (save(Reg::R1, Reg::R6), Reference::None),
+        (load, Reference::MapValue { map: rodata, offset: 6 }),
+        (value, Reference::None),
+        (call, local),
+        (Insn::mov_imm(Reg::R1, 5), Reference::None),
+        (call, global),
+        (load, Reference::Map(inner)),
+        (load, kconfig),
+        (save(Reg::R6, Reg::R1), Reference::None),
+    ];
+    let nodes: Vec<_> = prologue.iter().map(|(insn, reference)| object.new_node(*insn, *reference)).collect();
+    let first = function_id(&object, "first").index();
+    object.functions[first].nodes.splice(0..0, nodes);
+    validate(&object).unwrap();
+    let written = elf.write(&object).unwrap();
+    let again = kiln_elf::read("again", &written).unwrap();
+    for (node, (insn, reference)) in again.object.functions[first].nodes.iter().zip(prologue) {
+        assert_eq!((node.insn, node.reference), (insn, reference));
+        assert!(node.line.is_some(), "the kernel wants a line at the beginning");
+    }
+    assert_loads(&written);
+}
+
+#[test]
+fn deleted_instructions_take_their_records_with_them() {
+    let Some(elf) = compiled() else { return };
+    let mut object = elf.object.clone();
+    let optional = function_id(&object, "optional").index();
+    let nodes = &mut object.functions[optional].nodes;
+    let count = nodes.len();
+    nodes.retain(|node| node.core.is_none());
+    assert!(nodes.len() < count);
+    // The function with a size of its own in front of others moves them all.
+    let local = function_id(&object, "local_function").index();
+    let (zero, exit) = (Insn::mov_imm(Reg::R0, 0), Insn::Exit);
+    object.functions[local].nodes =
+        vec![object.new_node(zero, Reference::None), object.new_node(exit, Reference::None)];
+    let written = elf.write(&object).unwrap();
+    let again = kiln_elf::read("again", &written).unwrap();
+    assert!(again.object.core.is_empty());
+    assert_eq!(again.object.functions[local].slots(), 2);
+    assert_eq!(again.object.functions[local].btf_id, elf.object.functions[local].btf_id);
+    let callback = function_id(&object, "callback").index();
+    assert_eq!(again.object.functions[callback].slots(), elf.object.functions[callback].slots());
+    assert!(again.object.functions[callback].nodes.iter().all(|node| node.line.is_some()));
+    // Whoever pointed at a function behind the shrunk one still does: `first` passes the callback's address.
+    let first = function_id(&object, "first").index();
+    let references = |object: &Object| -> Vec<_> {
+        object.functions[first].nodes.iter().map(|node| node.reference).filter(|it| !matches!(it, Reference::Branch(_))).collect()
+    };
+    assert_eq!(references(&again.object), references(&elf.object));
+    assert_loads(&written);
+}
+
+#[test]
+fn what_is_no_rewrite_is_refused() {
+    let Some(elf) = compiled() else { return };
+    let mut fewer = elf.object.clone();
+    fewer.functions.pop();
+    assert!(matches!(elf.write(&fewer), Err(kiln_elf::Error::Mismatch { .. })));
+    let mut renamed = elf.object.clone();
+    renamed.maps[0].name.push('x');
+    assert!(matches!(elf.write(&renamed), Err(kiln_elf::Error::Mismatch { .. })));
+    let mut far = elf.object.clone();
+    let first = function_id(&far, "first").index();
+    let branch = far.functions[first].nodes.iter().position(|node| matches!(node.insn, Insn::Branch { .. })).unwrap();
+    let filler: Vec<_> = (0..40_000)
+        .map(|_| far.new_node(Insn::Alu { op: kiln_isa::AluOp::Mov, width: kiln_isa::Width::W64, dst: Reg::R0, src: Source::Imm(0) }, Reference::None))
+        .collect();
+    far.functions[first].nodes.splice(branch + 1..branch + 1, filler);
+    assert!(matches!(elf.write(&far), Err(kiln_elf::Error::Layout { .. })));
+}
