@@ -10,6 +10,7 @@ use crate::concrete::{Input, Random, Tester};
 use crate::evaluate::Evaluator;
 use crate::machine::{Access, Final, Holes, run};
 use crate::memory::{Class, Modes, World, without_registers};
+use crate::shared::shared_memory_kept;
 use crate::smt;
 use crate::solver::{self, Answer};
 use crate::term::{Arena, Symbol, TermId};
@@ -123,7 +124,7 @@ fn compare_in<'a>(
     }
     core_kept(window)?;
     permitted(&world, window, &before.accesses, &after.accesses)?;
-    untorn(&before.accesses, &after.accesses)?;
+    shared_memory_kept(&before.accesses, &after.accesses).map_err(|what| Failure::Reason(what.to_owned()))?;
     logs_equal(&before, &after)?;
     let pairs = pairs(&world, window, &before, &after)?;
     Ok((world, pairs))
@@ -135,15 +136,21 @@ fn needed_modes(world: &World<'_>, before: &Final, after: &Final) -> Modes {
     let mut modes = Modes::default();
     let roots: BTreeSet<_> = accesses().map(|access| access.root).collect();
     let stores = accesses().any(|access| access.writes);
-    let unknown = accesses().any(|access| access.class == Class::Unknown);
-    modes.everything = unknown && stores && roots.len() > 1;
+    let touches = |class| accesses().any(|access| access.class == class);
+    modes.everything = touches(Class::Unknown) && stores && roots.len() > 1
+        // A kernel structure may be the one behind the context.
+        || touches(Class::Other) && accesses().any(|access| access.class == Class::Context && access.writes);
+    let elsewhere = |access: &Access| !matches!(access.class, Class::Stack(0) | Class::Context);
+    let other_roots = accesses().filter(|access| elsewhere(access)).map(|access| access.root).collect::<BTreeSet<_>>();
+    let other_stores = accesses().any(|access| elsewhere(access) && access.writes);
+    modes.shared_together = touches(Class::Other) && other_stores && other_roots.len() > 1;
     for access in accesses() {
         let class = access.class;
         let aliases = accesses().any(|other| other.class == class && other.root != access.root);
         if aliases && accesses().any(|other| other.class == class && other.writes) || access.ordered {
             modes.logged.insert(class);
         }
-        modes.shared_together |= access.ordered && !matches!(class, Class::Stack(_));
+        modes.shared_together |= access.ordered && elsewhere(access);
     }
     // Modes only grow.
     modes.everything |= world.modes.everything;
@@ -216,17 +223,11 @@ fn covered<'x>(access: &Access, others: impl Iterator<Item = &'x Access> + Clone
 fn readable(world: &World<'_>, window: &Window<'_>, before: &[Access], access: &Access) -> bool {
     let root = world.root(access.root);
     let end = |offset: i64| offset.checked_add(access.bytes.into());
-    let inside = |limit: u64| {
-        let from = root.region_offset.and_then(|start| start.checked_add(access.offset));
-        from.is_some_and(|from| from >= 0 && end(from).is_some_and(|end| end as u64 <= limit))
-    };
-    let known = match (access.class, window.facts) {
-        (Class::Packet, Some(facts)) => root.is_packet_start && inside(facts.packet_bytes.into()),
-        (Class::MapValue(map), Some(_)) => {
-            window.object.maps.get(map.index()).is_some_and(|map| inside(map.value_size.into()))
-        }
-        _ => false,
-    };
+    let inside = |limit: u64| access.offset >= 0 && end(access.offset).is_some_and(|end| end as u64 <= limit);
+    // Map values are left out: the loader may have made them smaller.
+    let known = access.class == Class::Packet
+        && root.is_packet_start
+        && window.facts.is_some_and(|facts| inside(facts.packet_bytes.into()));
     let stack_byte = |at: i64| {
         let slot = i16::try_from(at & !7).ok().and_then(|slot| window.facts?.stack.get(&slot));
         slot.is_some_and(|value| *value != Value::Uninit)
@@ -237,41 +238,6 @@ fn readable(world: &World<'_>, window: &Window<'_>, before: &[Access], access: &
             let one = Access { offset: at, bytes: 1, ..*access };
             covered(&one, before.iter()) || access.class == Class::Stack(0) && root.region_offset == Some(0) && stack_byte(at)
         })
-}
-
-/// Memory that others use at the same time is read and written no more often than before, and no access is split.
-fn untorn(before: &[Access], after: &[Access]) -> Result<(), Failure> {
-    let shared = |access: &&Access| access.class.is_shared() && !access.own;
-    let mut old: Vec<_> = before.iter().filter(shared).copied().collect();
-    let mut new: Vec<_> = after.iter().filter(shared).copied().collect();
-    // The same access on both sides is as it was.
-    new.retain(|access| match old.iter().position(|other| other == access) {
-        Some(at) => {
-            old.swap_remove(at);
-            false
-        }
-        None => true,
-    });
-    let overlaps = |a: &Access, b: &Access| {
-        a.root == b.root
-            && a.writes == b.writes
-            && (b.offset.wrapping_sub(a.offset) < a.bytes.into() && b.offset.wrapping_sub(a.offset) >= 0
-                || a.offset.wrapping_sub(b.offset) < b.bytes.into() && a.offset.wrapping_sub(b.offset) >= 0)
-    };
-    for access in &new {
-        let replaced: Vec<_> = old.iter().filter(|other| overlaps(access, other)).collect();
-        let whole = replaced.iter().all(|other| {
-            other.offset >= access.offset
-                && other.offset - access.offset + i64::from(other.bytes) <= access.bytes.into()
-        });
-        let alone = replaced.iter().all(|other| new.iter().filter(|rival| overlaps(rival, other)).count() == 1);
-        // A narrower load in place of a wider one is fine when it is the only one.
-        let narrowed = !access.writes && replaced.len() == 1;
-        if replaced.is_empty() || !(whole || narrowed) || !alone {
-            return Err(Failure::Reason("an access to shared memory is split or added".to_owned()));
-        }
-    }
-    Ok(())
 }
 
 fn logs_equal(before: &Final, after: &Final) -> Result<(), Failure> {

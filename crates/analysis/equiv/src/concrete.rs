@@ -295,21 +295,13 @@ fn invent(window: &Window<'_>, random: &mut Random) -> Option<(Input, Vec<(u64, 
             Some(Value::Scalar(scalar)) => random.scalar(scalar)?,
             Some(Value::Pointer(pointer)) => {
                 let single = matches!(&pointer.region, Region::MapValue(map)
-                    if window.object.maps.get(map.index()).is_some_and(|map| {
-                        map.map_type == kiln_platform::MapType::Array && map.max_entries == 1
-                    }));
+                    if crate::memory::has_one_value(window.object, *map));
                 let value = if let (true, Region::MapValue(map)) = (single && !pointer.nullable, &pointer.region) {
                     let start = input.reference(Reference::MapValue { map: *map, offset: 0 }, random);
                     start.wrapping_add(random.scalar(&pointer.offset)?)
                 } else {
                     starts.pointer(pointer, &mut input, random)?
                 };
-                if let (Region::MapValue(map), Some(offset), false) =
-                    (&pointer.region, pointer.offset.as_constant(), pointer.nullable)
-                {
-                    let size = window.object.maps.get(map.index()).map_or(0, |map| map.value_size);
-                    known.push((value.wrapping_sub(offset), u64::from(size).min(KNOWN_READABLE)));
-                }
                 value
             }
         };

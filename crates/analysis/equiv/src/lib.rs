@@ -20,7 +20,7 @@
 //! Rewrite rules, which hold for all registers and immediates, are proved by the same machinery with symbolic
 //! immediates: [`rule`].
 //!
-//! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], [`concrete`], [`check`](mod@check).
+//! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], [`shared`], [`concrete`], [`check`](mod@check).
 #![forbid(unsafe_code)]
 
 pub mod check;
@@ -32,6 +32,7 @@ pub mod normalize;
 pub mod rule;
 pub mod rule_text;
 
+pub mod shared;
 pub mod smt;
 pub mod solver;
 pub mod term;

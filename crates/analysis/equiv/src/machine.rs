@@ -16,10 +16,18 @@ pub enum Stop {
     /// It writes the frame pointer.
     #[error("r10 is read-only")]
     FramePointer,
+    /// It is longer than [`INSNS`], or its terms are more than [`TERMS`].
+    #[error("the window is too large")]
+    Limit,
     /// It holds an instruction that windows may not.
     #[error("{0} cannot be in a window")]
     Unsupported(String),
 }
+
+/// Instructions in a window at most.
+pub const INSNS: usize = 256;
+/// Terms at most: what hostile arithmetic may grow to.
+pub const TERMS: usize = 100_000;
 
 /// One access to memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +42,7 @@ pub struct Access {
     pub writes: bool,
     /// Atomic operations, acquire and release.
     pub ordered: bool,
-    /// Its position among the window's accesses to bytes it had written itself before: the window's own values.
+    /// A load of nothing but what the window itself stored before.
     pub own: bool,
     /// What it points into.
     pub class: Class,
@@ -76,7 +84,13 @@ pub fn run<'a>(world: &World<'a>, nodes: &[Node], holes: &Holes<'a>) -> Result<F
         accesses: Vec::new(),
         node: None,
     };
+    if nodes.len() > INSNS {
+        return Err(Stop::Limit);
+    }
     for node in nodes {
+        if world.arena.len() > TERMS {
+            return Err(Stop::Limit);
+        }
         state.node = Some(node);
         match execute(&node.insn, &mut state)? {
             Flow::Next => {}

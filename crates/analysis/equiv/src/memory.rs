@@ -68,7 +68,8 @@ pub struct Root {
 pub struct Modes {
     /// Logged classes.
     pub logged: BTreeSet<Class>,
-    /// All of packet, maps and other memory share one log: an atomic operation orders them.
+    /// All of packet, maps, callers' stacks and other memory share one log: an atomic operation orders them, or a
+    /// pointer of unknown provenance (an argument of a global function, say) may point into any of them.
     pub shared_together: bool,
     /// All memory shares one log: an address that may point anywhere is stored through, or loaded beside stores.
     pub everything: bool,
@@ -79,7 +80,7 @@ impl Modes {
     pub fn group(&self, class: Class) -> Class {
         match class {
             _ if self.everything => Class::Unknown,
-            Class::Stack(_) | Class::Context => class,
+            Class::Stack(0) | Class::Context => class,
             _ if self.shared_together => Class::Other,
             _ => class,
         }
@@ -90,7 +91,7 @@ impl Modes {
         self.everything
             || class == Class::Context
             || self.logged.contains(&class)
-            || self.shared_together && !matches!(class, Class::Stack(_))
+            || self.shared_together && class != Class::Stack(0)
     }
 }
 
@@ -285,10 +286,9 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether a map has exactly one value, at one address.
+    /// Whether a map has exactly one value, at one address, whatever the loader does: a data section.
     fn has_one_value(&self, map: MapId) -> bool {
-        let map = self.object.maps.get(map.index());
-        map.is_some_and(|map| map.map_type == MapType::Array && map.max_entries == 1)
+        has_one_value(self.object, map)
     }
 
     /// A variable that is a pointer.
@@ -399,6 +399,12 @@ impl<'a> World<'a> {
             (0..i64::from(bytes)).map(|byte| self.byte(root, offset.wrapping_add(byte), log)).collect();
         self.arena.concat(&parts)
     }
+}
+
+/// Whether a map is a data section: the loader may resize others.
+pub(crate) fn has_one_value(object: &Object, map: MapId) -> bool {
+    let data = |map: &kiln_program::Map| map.map_type == MapType::Array && map.name.starts_with('.');
+    object.maps.get(map.index()).is_some_and(data)
 }
 
 /// The instruction with its registers zeroed: two CO-RE instructions must agree in everything else.

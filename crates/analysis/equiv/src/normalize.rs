@@ -24,6 +24,9 @@ use crate::term::{Binary, Bitwise, Graph, Shape, TermId};
 /// Products of sums are multiplied out while there are at most this many terms.
 const DISTRIBUTED_TERMS: usize = 8;
 
+/// A product of this many factors is one factor of further products: squaring again and again must not explode.
+const FACTORS: usize = 8;
+
 /// Bits needed for a value; at least one.
 fn width_of(value: u64) -> u32 {
     (64 - value.leading_zeros()).max(1)
@@ -119,6 +122,15 @@ impl Graph {
 
     /// One term for two adjacent ones, `low` below `high`.
     fn merge(&mut self, low: TermId, high: TermId) -> Option<TermId> {
+        if let Some(known) = self.merges.get(&(low, high)) {
+            return *known;
+        }
+        let merged = self.find_merge(low, high);
+        self.merges.insert((low, high), merged);
+        merged
+    }
+
+    fn find_merge(&mut self, low: TermId, high: TermId) -> Option<TermId> {
         let (low_bits, high_bits) = (self.bits(low), self.bits(high));
         let bits = low_bits + high_bits;
         let merged = match (self.shape(low).clone(), self.shape(high).clone()) {
@@ -201,6 +213,17 @@ impl Graph {
         if self.max(id) >> low == 0 {
             return self.constant(bits, 0);
         }
+        let key = (id, low as u8, bits as u8);
+        if let Some(known) = self.extracts.get(&key) {
+            return *known;
+        }
+        let result = self.find_extract(id, low, bits);
+        self.extracts.insert(key, result);
+        result
+    }
+
+    fn find_extract(&mut self, id: TermId, low: u32, bits: u32) -> TermId {
+        let whole = self.bits(id);
         match self.shape(id).clone() {
             Shape::Constant(value) => self.constant(bits, value >> low),
             Shape::Extract(base, from) => self.extract(base, u32::from(from) + low, bits),
@@ -656,7 +679,7 @@ impl Graph {
         let mut factors = Vec::new();
         for id in [a, b] {
             match self.shape(id) {
-                Shape::Product(more) => factors.extend_from_slice(more),
+                Shape::Product(more) if more.len() < FACTORS => factors.extend_from_slice(more),
                 Shape::Constant(_) => return self.mul(a, b),
                 _ => factors.push(id),
             }

@@ -219,6 +219,10 @@ pub(crate) struct Graph {
     pub(crate) entries: Vec<Entry>,
     index: QuickMap<(Shape, u8), TermId>,
     pub(crate) normalizes: bool,
+    /// Extracts made before: a term may be reached along very many ways.
+    pub(crate) extracts: QuickMap<(TermId, u8, u8), TermId>,
+    /// Merges tried before.
+    pub(crate) merges: QuickMap<(TermId, TermId), Option<TermId>>,
 }
 
 impl Graph {
@@ -277,7 +281,13 @@ impl Arena {
     }
 
     fn with(normalizes: bool) -> Arena {
-        let graph = Graph { entries: Vec::with_capacity(64), index: QuickMap::default(), normalizes };
+        let graph = Graph {
+            entries: Vec::with_capacity(64),
+            index: QuickMap::default(),
+            normalizes,
+            extracts: QuickMap::default(),
+            merges: QuickMap::default(),
+        };
         Arena { graph: RefCell::new(graph) }
     }
 

@@ -96,7 +96,7 @@ fn packet_and_map_memory() {
         &facts,
         "",
         "r4 = *(u32 *)(r1 + 0); *(u32 *)(r2 + 0) = r4; r5 = *(u16 *)(r1 + 4); *(u16 *)(r2 + 4) = r5",
-        "r5 = *(u16 *)(r1 + 4); r4 = *(u32 *)(r1 + 0); *(u16 *)(r2 + 4) = r5; *(u32 *)(r2 + 0) = r4",
+        "r5 = *(u16 *)(r1 + 4); r4 = *(u32 *)(r1 + 0); *(u32 *)(r2 + 0) = r4; *(u16 *)(r2 + 4) = r5",
     );
     // Two values of one map may be one.
     let verdict = ask(
@@ -163,4 +163,97 @@ fn dead_stack_bytes_and_registers_do_not_count() {
     window.live_after = regs("0");
     window.stack_live_after = StackSet::ALL;
     assert!(check(&window, &Limits::default()).is_different());
+}
+
+#[test]
+fn shared_memory_is_used_as_before() {
+    let mut facts = scalars();
+    facts.registers[1] = pointer(Region::MapValue(MapId(0)), 0);
+    facts.registers[6] = pointer(Region::Other("mem".to_owned()), 0);
+    let refused = [
+        // Order may be a protocol.
+        ("", "*(u8 *)(r1 + 0) = 1; *(u8 *)(r1 + 8) = 2", "*(u8 *)(r1 + 8) = 2; *(u8 *)(r1 + 0) = 1"),
+        ("", "*(u16 *)(r1 + 0) = 0; *(u8 *)(r1 + 8) = 2; *(u16 *)(r1 + 2) = 0", "*(u32 *)(r1 + 0) = 0; *(u8 *)(r1 + 8) = 2"),
+        // A second look may see something else.
+        ("2 3", "r2 = *(u32 *)(r1 + 0); r3 = *(u32 *)(r1 + 0)", "r2 = *(u32 *)(r1 + 0); r3 = r2"),
+        ("2", "r2 = *(u32 *)(r1 + 0)", "r2 = *(u16 *)(r1 + 0); r3 = *(u16 *)(r1 + 2); r3 <<= 16; r2 |= r3"),
+        // What other memory is may be a map value.
+        ("2", "r2 = *(u32 *)(r6 + 0); *(u32 *)(r1 + 0) = 7", "*(u32 *)(r1 + 0) = 7; r2 = *(u32 *)(r6 + 0)"),
+        // Atomics stay what they are.
+        ("", "lock *(u64 *)(r1 + 0) += r2", "r3 = *(u64 *)(r1 + 0); r3 += r2; *(u64 *)(r1 + 0) = r3"),
+        ("", "r3 = *(u64 *)(r1 + 0); r3 += r2; *(u64 *)(r1 + 0) = r3", "lock *(u64 *)(r1 + 0) += r2"),
+        ("4", "r4 = *(u64 *)(r1 + 8); lock *(u64 *)(r1 + 0) += r2", "lock *(u64 *)(r1 + 0) += r2; r4 = *(u64 *)(r1 + 8)"),
+    ];
+    for (live, before, after) in refused {
+        let verdict = ask(&facts, live, before, after);
+        assert!(!verdict.is_equal(), "{before} => {after}: {verdict:?}");
+    }
+    equal(&facts, "2", "r2 = *(u8 *)(r1 + 0); r3 = *(u8 *)(r1 + 1); r3 <<= 8; r2 |= r3", "r2 = *(u16 *)(r1 + 0)");
+    equal(&facts, "2", "r2 = *(u32 *)(r1 + 0)", "r2 = *(u32 *)(r1 + 0)");
+    equal(&facts, "", "r2 = *(u32 *)(r1 + 0)", "");
+    equal(&facts, "3", "r3 += 1; lock *(u64 *)(r1 + 0) += r2; r3 += 1", "r3 += 2; lock *(u64 *)(r1 + 0) += r2");
+    equal(
+        &facts,
+        "3",
+        "r4 = 0; *(u32 *)(r10 - 4) = w4; lock *(u64 *)(r1 + 0) += r2; *(u32 *)(r10 - 8) = w4; r3 = *(u64 *)(r1 + 8)",
+        "lock *(u64 *)(r1 + 0) += r2; *(u64 *)(r10 - 8) = 0; r3 = *(u64 *)(r1 + 8)",
+    );
+}
+
+#[test]
+fn references_and_relocated_instructions() {
+    use kiln_isa::text::parse;
+    use kiln_program::{CoreId, Reference};
+    let facts = scalars();
+    let object = Object::default();
+    let load = |reg: u8, reference| {
+        let mut node = nodes(&format!("r{reg} = 0x0 ll")).remove(0);
+        node.reference = reference;
+        node
+    };
+    let map = |index| Reference::Map(MapId(index));
+    let mov = nodes("r2 = r1").remove(0);
+    let prove = |live: &str, before: &[kiln_program::Node], after: &[kiln_program::Node]| {
+        common::ask_in(&object, &facts, live, StackSet::ALL, before, after)
+    };
+    assert!(prove("1 2", &[load(1, map(0)), load(2, map(0))], &[load(1, map(0)), mov.clone()]).is_equal());
+    assert!(!prove("1 2", &[load(1, map(0)), load(2, map(1))], &[load(1, map(0)), mov.clone()]).is_equal());
+    let value = |offset| Reference::MapValue { map: MapId(0), offset };
+    let plus = nodes("r2 = r1; r2 += 4");
+    let after = [load(1, value(0)), plus[0].clone(), plus[1].clone()];
+    assert!(prove("1 2", &[load(1, value(0)), load(2, value(4))], &after).is_equal());
+    // A relocated immediate is whatever the loader writes: neither folded nor made up.
+    let mut relocated = nodes("r1 = 8").remove(0);
+    relocated.core = Some(CoreId(3));
+    let add = nodes("r1 += 1; r1 += 1");
+    let added = nodes("r1 += 2").remove(0);
+    let before = [relocated.clone(), add[0].clone(), add[1].clone()];
+    assert!(prove("1", &before, &[relocated.clone(), added]).is_equal());
+    assert!(!prove("1", &before, &nodes("r1 = 10")).is_equal());
+    let mut other = relocated.clone();
+    other.insn = parse("r1 = 9").unwrap();
+    assert!(!prove("1", &[relocated], &[other]).is_equal());
+}
+
+#[test]
+fn hostile_windows_end_soon() {
+    let facts = scalars();
+    let squares = "r1 *= r2; r2 *= r1; r1 ^= r3; ".repeat(40);
+    let ladders = "r3 = r1; r3 ^= r2; r1 |= r3; r2 &= r3; r1 += r2; r2 *= r3; ".repeat(40);
+    let begin = std::time::Instant::now();
+    for text in [squares, ladders, "r1 += 1; ".repeat(1000)] {
+        let object = Object::default();
+        let before = nodes(&text);
+        let after = nodes(&format!("{text} r1 += 0"));
+        let window = Window {
+            before: &before,
+            after: &after,
+            facts: Some(&facts),
+            live_after: regs("1 2 3"),
+            stack_live_after: StackSet::ALL,
+            object: &object,
+        };
+        let _ = check(&window, &Limits::default());
+    }
+    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
 }

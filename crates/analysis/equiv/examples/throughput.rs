@@ -1,0 +1,130 @@
+//! How fast questions are answered: `cargo run --release --example throughput -p kiln-equiv`.
+//!
+//! Prints, for a few typical windows, the verdict, the median and the 95th percentile of a whole question, and how
+//! many candidates a second the concrete tester rejects.
+
+use std::time::Instant;
+
+use kiln_equiv::concrete::Random;
+use kiln_equiv::{Limits, Tester, Verdict, Window, check};
+use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
+use kiln_program::{InsnId, Node, Object, Reference};
+use kiln_verifier::StackSet;
+
+const CASES: &[(&str, &str, &str, &str)] = &[
+    ("store immediate", "", "w1 = 7; *(u32 *)(r10 - 8) = w1", "*(u32 *)(r10 - 8) = 7"),
+    ("mask + shift", "1", "r1 &= 0xff00; r1 >>= 8", "r1 >>= 8; r1 &= 255"),
+    ("zext pair", "1", "r1 <<= 32; r1 >>= 32", "w1 = w1"),
+    ("x15", "1", "r1 = r2; r1 <<= 4; r1 -= r2", "r1 = r2; r1 *= 15"),
+    (
+        "six-instruction reassociation",
+        "1",
+        "r1 += r2; r1 += r3; r1 ^= r4; r1 *= 3; r1 += r5; r1 -= r2",
+        "r3 += r2; r1 += r3; r1 ^= r4; r5 -= r2; r1 *= 3; r1 += r5",
+    ),
+    (
+        "byte swap through memory",
+        "1",
+        "*(u32 *)(r10 - 8) = w2; r1 = *(u8 *)(r10 - 8); r1 <<= 8; r3 = *(u8 *)(r10 - 7); r1 |= r3; r1 <<= 8; \
+         r3 = *(u8 *)(r10 - 6); r1 |= r3; r1 <<= 8; r3 = *(u8 *)(r10 - 5); r1 |= r3",
+        "*(u32 *)(r10 - 8) = w2; r1 = r2; r1 = be32 r1",
+    ),
+    (
+        "six-byte copy",
+        "",
+        "r1 = *(u8 *)(r2 + 0); *(u8 *)(r10 - 8) = w1; r1 = *(u8 *)(r2 + 1); *(u8 *)(r10 - 7) = w1; \
+         r1 = *(u8 *)(r2 + 2); *(u8 *)(r10 - 6) = w1; r1 = *(u8 *)(r2 + 3); *(u8 *)(r10 - 5) = w1; \
+         r1 = *(u16 *)(r2 + 4); *(u16 *)(r10 - 4) = w1",
+        "r1 = *(u32 *)(r2 + 0); *(u32 *)(r10 - 8) = w1; r1 = *(u16 *)(r2 + 4); *(u16 *)(r10 - 4) = w1",
+    ),
+    (
+        "checksum fold",
+        "1",
+        "w3 = w1; w3 >>= 16; w1 &= 0xffff; w1 += w3; w3 = w1; w3 >>= 16; w1 += w3; w1 ^= -1; w1 &= 0xffff",
+        "r3 = r1; r3 <<= 32; r3 >>= 48; r1 &= 0xffff; r1 += r3; r3 = r1; r3 >>= 16; r1 += r3; r1 ^= 0xffff; r1 &= 0xffff",
+    ),
+    ("or is add", "1", "r3 = r1; r3 &= r2; r1 |= r2; r1 += r3", "r1 += r2"),
+    ("wrong: sign", "1", "r1 <<= 32; r1 s>>= 32", "w1 = w1"),
+];
+
+fn nodes(text: &str) -> Vec<Node> {
+    let insns = text.split(';').map(str::trim).filter(|line| !line.is_empty());
+    let insns = insns.map(|line| kiln_isa::text::parse(line).expect("a listing"));
+    insns.map(node).collect()
+}
+
+fn node(insn: Insn) -> Node {
+    Node { id: InsnId(0), insn, reference: Reference::None, line: None, core: None }
+}
+
+fn main() {
+    let object = Object::default();
+    println!("{:32} {:>12} {:>10} {:>10} {:>10}", "window", "verdict", "median us", "95% us", "untested");
+    for (name, live, before, after) in CASES {
+        let (before, after) = (nodes(before), nodes(after));
+        let window = Window {
+            before: &before,
+            after: &after,
+            facts: None,
+            live_after: live.split_whitespace().filter_map(|n| Reg::new(n.parse().ok()?)).collect(),
+            stack_live_after: StackSet::ALL,
+            object: &object,
+        };
+        let limits = Limits::default();
+        let untested = Limits { tests: 0, ..Limits::default() };
+        let mut times = Vec::new();
+        let mut verdict = check(&window, &limits);
+        for _ in 0..200 {
+            let begin = Instant::now();
+            verdict = check(&window, &limits);
+            times.push(begin.elapsed().as_secs_f64() * 1e6);
+        }
+        let begin = Instant::now();
+        for _ in 0..200 {
+            check(&window, &untested);
+        }
+        let alone = begin.elapsed().as_secs_f64() * 1e6 / 200.0;
+        times.sort_by(f64::total_cmp);
+        let word = match &verdict {
+            Verdict::Equal(proof) => format!("{:?}", proof.method).split(' ').next().unwrap_or_default().to_owned(),
+            Verdict::Different(_) => "different".to_owned(),
+            Verdict::Unknown(_) => "unknown".to_owned(),
+        };
+        println!("{name:32} {word:>12} {:>10.1} {:>10.1} {alone:>10.1}", times[100], times[190]);
+    }
+    candidates(&object);
+}
+
+/// Random candidates of the original's length against a six-instruction window with memory.
+fn candidates(object: &Object) {
+    let before = nodes("r1 = *(u32 *)(r10 - 8); r1 <<= 8; r2 = *(u8 *)(r10 - 4); r1 |= r2; *(u64 *)(r10 - 16) = r1; w3 = w1");
+    let window = Window {
+        before: &before,
+        after: &[],
+        facts: None,
+        live_after: RegSet::of(&[Reg::R3]),
+        stack_live_after: StackSet::ALL,
+        object,
+    };
+    let mut tester = Tester::new(&window, 24).expect("a window without calls");
+    let mut random = Random(1);
+    let pool: Vec<Vec<Node>> = (0..4096)
+        .map(|_| {
+            let mut candidate = before.clone();
+            let at = random.below(candidate.len() as u64) as usize;
+            let reg = Reg::new(1 + random.below(3) as u8).unwrap_or(Reg::R1);
+            let op = AluOp::ALL[random.below(AluOp::ALL.len() as u64) as usize];
+            candidate[at].insn = Insn::Alu { op, width: Width::W64, dst: reg, src: Source::Imm(random.below(64) as i32) };
+            candidate
+        })
+        .collect();
+    let begin = Instant::now();
+    let mut passed = 0;
+    let rounds = 200;
+    for _ in 0..rounds {
+        passed += pool.iter().filter(|candidate| tester.matches(candidate)).count();
+    }
+    let total = rounds * pool.len();
+    let rate = total as f64 / begin.elapsed().as_secs_f64();
+    println!("tester: {:.2} M candidates/s of 6 instructions ({:.2}% passed)", rate / 1e6, 100.0 * passed as f64 / total as f64);
+}

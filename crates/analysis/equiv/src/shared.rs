@@ -1,0 +1,108 @@
+//! Memory that others use at the same time.
+//!
+//! Map values and kernel memory are read and written by other CPUs and by user space while a window runs, so more is
+//! asked of accesses to them than the same final bytes:
+//!
+//! ```text
+//!   original                      replacement
+//!   *(u32 *)(r1 + 0) = 1          *(u16 *)(r1 + 0) = 1; *(u16 *)(r1 + 2) = 0      torn: somebody may see half of it
+//!   r2 = *(u32 *)(r1 + 0)         r2 = *(u32 *)(r1 + 0)
+//!   r3 = *(u32 *)(r1 + 0)         r3 = r2                 the second look was perhaps there to see a change
+//!   *(u8 *)(r1 + 0) = 1           *(u8 *)(r1 + 8) = 2     the order may be a protocol
+//!   *(u8 *)(r1 + 8) = 2           *(u8 *)(r1 + 0) = 1
+//! ```
+//!
+//! Bytecode does not say which accesses the source called volatile, and compilers have joined most of the others, so
+//! what is repeated or ordered counts as meant. Allowed are: joining adjacent accesses that were made once each,
+//! leaving out loads that nobody needs and stores that are overwritten, and reading after writing what the processor
+//! (x86, in total store order) may read before.
+
+use crate::machine::Access;
+
+/// Whether the new window uses shared memory as the original does; else what it does.
+pub fn shared_memory_kept(before: &[Access], after: &[Access]) -> Result<(), &'static str> {
+    let shared = |access: &&Access| access.class.is_shared() && !access.own;
+    let old: Vec<_> = before.iter().filter(shared).copied().collect();
+    let new: Vec<_> = after.iter().filter(shared).copied().collect();
+    if old == new {
+        return Ok(());
+    }
+    untorn(&old, &new)?;
+    repeated_loads(&old, &new)?;
+    ordered(&old, &new)
+}
+
+fn overlaps(a: &Access, b: &Access) -> bool {
+    let after = |first: &Access, second: &Access| {
+        (0..i64::from(first.bytes)).contains(&second.offset.wrapping_sub(first.offset))
+    };
+    a.root == b.root && a.writes == b.writes && (after(a, b) || after(b, a))
+}
+
+/// Accesses are neither added nor split.
+fn untorn(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
+    // The same access on both sides is as it was.
+    let mut left = old.to_vec();
+    let mut fresh = new.to_vec();
+    fresh.retain(|access| match left.iter().position(|other| other == access) {
+        Some(at) => {
+            left.swap_remove(at);
+            false
+        }
+        None => true,
+    });
+    for access in &fresh {
+        let replaced: Vec<_> = left.iter().filter(|other| overlaps(access, other)).collect();
+        let whole = replaced.iter().all(|other| {
+            let from = other.offset.wrapping_sub(access.offset);
+            from >= 0 && from + i64::from(other.bytes) <= access.bytes.into()
+        });
+        let alone = replaced.iter().all(|other| fresh.iter().filter(|rival| overlaps(rival, other)).count() == 1);
+        // A narrower load in place of a wider one is fine when it is the only one.
+        let narrowed = !access.writes && replaced.len() == 1;
+        if replaced.is_empty() || !(whole || narrowed) || !alone {
+            return Err("an access to shared memory is split or added");
+        }
+    }
+    Ok(())
+}
+
+/// Loads of one byte are as many as before, or none.
+fn repeated_loads(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
+    for access in new.iter().filter(|access| !access.writes) {
+        for byte in 0..i64::from(access.bytes) {
+            let one = Access { offset: access.offset.wrapping_add(byte), bytes: 1, ..*access };
+            let count = |accesses: &[Access]| accesses.iter().filter(|other| overlaps(&one, other)).count();
+            if count(old) > count(new) {
+                return Err("repeated loads of shared memory are joined");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Accesses come in the order that they had, except that a load may move before a store.
+fn ordered(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
+    let successor = |at: usize| {
+        let access = &old[at];
+        // Of equal accesses, the third stands for the third.
+        let rank = old[..at].iter().filter(|other| *other == access).count();
+        let same = new.iter().enumerate().filter(|(_, other)| *other == access).map(|(at, _)| at);
+        let overlapping = new.iter().enumerate().filter(|(_, other)| overlaps(access, other)).map(|(at, _)| at);
+        same.clone().nth(rank).or_else(|| overlapping.clone().next())
+    };
+    let successors: Vec<_> = (0..old.len()).map(successor).collect();
+    for (later, place) in successors.iter().enumerate() {
+        for (earlier, other) in successors[..later].iter().enumerate() {
+            let may_swap = old[earlier].writes && !old[later].writes && !old[earlier].ordered && !old[later].ordered;
+            if let (Some(place), Some(other)) = (place, other)
+                && other > place
+                && !may_swap
+                && !overlaps(&old[earlier], &old[later])
+            {
+                return Err("accesses to shared memory change their order");
+            }
+        }
+    }
+    Ok(())
+}
