@@ -25,6 +25,9 @@ pub struct Options {
     pub extra_processed_insns: u64,
     /// Functions to leave as they are, such as those whose rewrites the kernel refused.
     pub frozen: BTreeSet<FunctionId>,
+    /// Whether to rewrite programs that our verifier does not support too, without facts: each window is then equal
+    /// in every state. Only for callers who let the kernel decide whether the result loads.
+    pub unverified: bool,
     /// Milliseconds that the solver may take for one window.
     pub solver_ms: u32,
     /// Whether evidence carries the SMT-LIB query of each window.
@@ -37,6 +40,7 @@ impl Default for Options {
             budget: Duration::from_secs(10),
             extra_processed_insns: 0,
             frozen: BTreeSet::new(),
+            unverified: false,
             solver_ms: 20,
             keep_queries: false,
         }
@@ -196,7 +200,11 @@ impl<'a> Run<'a> {
                     run.programs.insert(id, judged);
                     run.functions.extend(reached);
                 }
-                Err(reason) => {
+                Err(Unverified { unsupported: true, .. }) if options.unverified => {
+                    run.blind.extend(&reached);
+                    run.functions.extend(reached);
+                }
+                Err(Unverified { reason, .. }) => {
                     run.skipped.push((id, reason));
                     fixed.extend(reached);
                 }
@@ -342,7 +350,7 @@ impl<'a> Run<'a> {
             if candidate.program_slots(new) > self.object.program_slots(old) {
                 return Err(format!("program {} would grow", new.name));
             }
-            let own = verify(candidate, *id, before.assumptions)?;
+            let own = verify(candidate, *id, before.assumptions).map_err(|refusal| refusal.reason)?;
             if own.processed > before.processed + self.options.extra_processed_insns {
                 return Err(format!(
                     "program {} would take {} processed instructions instead of {}",
@@ -365,10 +373,20 @@ impl<'a> Run<'a> {
     }
 }
 
-fn verify(object: &Object, id: ProgramId, assumptions: Assumptions) -> Result<Judged, String> {
+/// Why a program did not verify.
+struct Unverified {
+    /// It was not rejected: our verifier lacks something, or it is too much for it.
+    unsupported: bool,
+    reason: String,
+}
+
+fn verify(object: &Object, id: ProgramId, assumptions: Assumptions) -> Result<Judged, Unverified> {
     let options = kiln_verifier::Options { assumptions, ..Default::default() };
-    let verified = kiln_verifier::verify(object, &object.programs[id.index()], &options)
-        .map_err(|error| error.to_string())?;
+    let verified = kiln_verifier::verify(object, &object.programs[id.index()], &options).map_err(|error| {
+        let unsupported =
+            matches!(error, kiln_verifier::Error::Unsupported { .. } | kiln_verifier::Error::Limit { .. });
+        Unverified { unsupported, reason: error.to_string() }
+    })?;
     let facts = (assumptions == Assumptions::AnyLoad).then_some(verified.facts);
     Ok(Judged { processed: verified.statistics.processed_insns, assumptions, facts })
 }

@@ -10,7 +10,7 @@
 //! Nothing here is trusted: a wrong guess makes a proposal that fails to be proved.
 
 use kiln_isa::{Address, AluOp, ByteOrder, Imm64, Insn, Reg, RegSet, Size, Source, Width};
-use kiln_program::Reference;
+use kiln_program::{MapId, Reference};
 use kiln_verifier::{Region as Kind, Value};
 
 use crate::region::Region;
@@ -45,6 +45,21 @@ pub enum Root {
     Context,
 }
 
+/// The kind of memory that an address points into, as far as known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// The frame, or another one.
+    Stack,
+    /// Packet data or metadata.
+    Packet,
+    /// The context.
+    Context,
+    /// Values of a map.
+    MapValue(MapId),
+    /// Not known.
+    Unknown,
+}
+
 /// What a register holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Word {
@@ -54,6 +69,8 @@ pub struct Word {
     pub root: Root,
     /// As an address: bytes from there.
     pub offset: i64,
+    /// As an address: into what.
+    pub class: Class,
     /// As eight bytes.
     pub lanes: [Lane; 8],
 }
@@ -61,7 +78,7 @@ pub struct Word {
 impl Word {
     fn opaque(definition: usize) -> Word {
         let lanes = std::array::from_fn(|byte| Lane::Of { definition, byte: byte as u8 });
-        Word { definition, root: Root::Value(definition), offset: 0, lanes }
+        Word { definition, root: Root::Value(definition), offset: 0, class: Class::Unknown, lanes }
     }
 
     fn of_lanes(definition: usize, lanes: [Lane; 8]) -> Word {
@@ -94,6 +111,8 @@ pub struct Access {
     pub offset: i64,
     /// How many bytes.
     pub size: Size,
+    /// Into what.
+    pub class: Class,
     /// Whether it stores.
     pub stores: bool,
     /// The bytes loaded or stored.
@@ -101,15 +120,13 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether it touches any of these bytes, as far as can be told.
-    pub fn may_touch(&self, root: Root, offset: i64, bytes: i64) -> bool {
-        let apart = |one: Root, other: Root| {
-            one != other && !matches!(one, Root::Value(_)) && !matches!(other, Root::Value(_))
-        };
-        if self.root == root {
-            self.offset < offset + bytes && offset < self.offset + i64::from(self.size.bytes())
+    /// Whether it touches any of another's bytes, as far as can be told.
+    pub fn may_touch(&self, other: &Access) -> bool {
+        let (bytes, others) = (i64::from(self.size.bytes()), i64::from(other.size.bytes()));
+        if self.root == other.root {
+            self.offset < other.offset + others && other.offset < self.offset + bytes
         } else {
-            !apart(self.root, root)
+            self.class == other.class || self.class == Class::Unknown || other.class == Class::Unknown
         }
     }
 }
@@ -238,19 +255,26 @@ impl Trace {
     ) {
         let base = &words[address.base.index()];
         let offset = base.offset.wrapping_add(address.offset.into());
-        self.accesses.push(Access { at, root: base.root, offset, size, stores, lanes });
+        self.accesses.push(Access { at, root: base.root, offset, size, class: base.class, stores, lanes });
     }
 }
 
 /// Gives a register a well-known root where the facts know one.
 fn root_by_facts(region: &Region<'_>, at: usize, reg: Reg, word: &mut Word) {
     if reg == Reg::R10 {
-        (word.root, word.offset) = (Root::Stack, 0);
+        (word.root, word.offset, word.class) = (Root::Stack, 0, Class::Stack);
         return;
     }
     let Some(value) = region.value(at, reg) else { return };
     match value {
         Value::Pointer(pointer) if !pointer.nullable => {
+            word.class = match pointer.region {
+                Kind::Stack { .. } => Class::Stack,
+                Kind::Packet | Kind::PacketMeta => Class::Packet,
+                Kind::Context => Class::Context,
+                Kind::MapValue(map) => Class::MapValue(map),
+                _ => Class::Unknown,
+            };
             let root = match pointer.region {
                 Kind::Stack { up: 0 } => Root::Stack,
                 Kind::Packet => Root::Packet,
@@ -277,8 +301,12 @@ fn alu(at: usize, op: AluOp, width: Width, old: &Word, source: &Word) -> Word {
     let offset = amount.filter(|_| width == Width::W64).map(|amount| amount as i64);
     let mut word = match (op, offset) {
         (AluOp::Mov, _) => Word { definition: at, ..*source },
-        (AluOp::Add, Some(more)) => Word { root: old.root, offset: old.offset.wrapping_add(more), ..Word::opaque(at) },
-        (AluOp::Sub, Some(less)) => Word { root: old.root, offset: old.offset.wrapping_sub(less), ..Word::opaque(at) },
+        (AluOp::Add, Some(more)) => {
+            Word { root: old.root, offset: old.offset.wrapping_add(more), class: old.class, ..Word::opaque(at) }
+        }
+        (AluOp::Sub, Some(less)) => {
+            Word { root: old.root, offset: old.offset.wrapping_sub(less), class: old.class, ..Word::opaque(at) }
+        }
         _ => Word::opaque(at),
     };
     if let Some(lanes) = lanes(op, width, old, source) {

@@ -47,7 +47,7 @@ pub fn rewrite(object: &Object, function: &mut Function, facts: Option<&Facts>, 
             demand.step_back(&function.nodes[end]);
         }
         for run in runs(block.range.start..end).into_iter().rev() {
-            let demand_here = demand_at(&function.nodes[run.end..end], demand);
+            let demand_here = stale.with_pinned(demand_at(&function.nodes[run.end..end], stale.with_pinned(demand)));
             if facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id))) {
                 continue;
             }

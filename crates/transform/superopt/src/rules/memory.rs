@@ -44,84 +44,108 @@ pub fn one_load(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>>
     proposed
 }
 
-/// At a store: with an earlier one beside it, one wider store.
+/// At a store: with earlier ones beside or under it, one wider store.
 pub fn one_store(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
-    let Some(second) = trace.access(at).filter(|access| access.stores) else { return Vec::new() };
-    if second.size == Size::B8 {
-        return Vec::new();
-    }
+    let Some(last) = trace.access(at).filter(|access| access.stores) else { return Vec::new() };
     let begin = region.nodes[..at].iter().rposition(is_barrier).map_or(0, |barrier| barrier + 1);
-    let bytes = i64::from(second.size.bytes());
-    let beside = |first: &&Access| {
-        let distance = second.offset - first.offset;
-        first.stores && first.at >= begin && first.at < at && first.root == second.root
-            && first.size == second.size && distance.abs() == bytes
-    };
-    let Some(size) = Size::from_bytes(2 * second.size.bytes()) else { return Vec::new() };
+    let before = |access: &&Access| access.stores && access.root == last.root && access.at >= begin && access.at <= at;
+    let stores: Vec<&Access> = trace.accesses.iter().filter(before).collect();
     let mut proposed = Vec::new();
-    for first in trace.accesses.iter().filter(beside) {
-        let (low, high) = if first.offset < second.offset { (first, second) } else { (second, first) };
-        if low.root == Root::Stack && low.offset.rem_euclid(2 * bytes) != 0 {
-            continue;
+    for size in Size::ALL.into_iter().rev().filter(|size| *size >= last.size) {
+        let bytes = i64::from(size.bytes());
+        let mut starts: Vec<i64> = stores.iter().map(|access| access.offset).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        for start in starts {
+            let covers = start <= last.offset && last.offset + i64::from(last.size.bytes()) <= start + bytes;
+            if !covers || last.root == Root::Stack && start.rem_euclid(bytes) != 0 {
+                continue;
+            }
+            let inside = |access: &&&Access| {
+                start <= access.offset && access.offset + i64::from(access.size.bytes()) <= start + bytes
+            };
+            let merged: Vec<&Access> = stores.iter().filter(inside).copied().collect();
+            if merged.len() >= 2
+                && let Some(lanes) = last_stored(&merged, start, size)
+            {
+                wide_stores(region, trace, &Merge { merged, at, size, start }, &lanes, &mut proposed);
+            }
         }
-        let part = bytes as usize;
-        let lanes: Vec<Lane> = low.lanes[..part].iter().chain(&high.lanes[..part]).copied().collect();
-        wide_stores(region, trace, first.at, at, size, low, &lanes, &mut proposed);
     }
     proposed
 }
 
-#[allow(clippy::too_many_arguments, reason = "one place, called once")]
+/// What these stores leave in the bytes from `start`; `None` where one is not written.
+fn last_stored(stores: &[&Access], start: i64, size: Size) -> Option<Vec<Lane>> {
+    let mut lanes = vec![None; size.bytes() as usize];
+    for access in stores {
+        let from = (access.offset - start) as usize;
+        for byte in 0..access.size.bytes() as usize {
+            lanes[from + byte] = Some(access.lanes[byte]);
+        }
+    }
+    lanes.into_iter().collect()
+}
+
+/// Stores that may be one.
+struct Merge<'t> {
+    merged: Vec<&'t Access>,
+    at: usize,
+    size: Size,
+    start: i64,
+}
+
 fn wide_stores(
     region: &Region<'_>,
     trace: &Trace,
-    first: usize,
-    second: usize,
-    size: Size,
-    low: &Access,
+    merge: &Merge<'_>,
     lanes: &[Lane],
     proposed: &mut Vec<Vec<Node>>,
 ) {
-    let store_at = |at: usize, src: Source| -> Option<(usize, Insn)> {
-        let address = trace.address(at, low.root, low.offset)?;
-        Some((at, Insn::Store { size, address, src }))
-    };
-    let mut propose = |store: Option<(usize, Insn)>, load: Option<(usize, Insn)>| {
-        let Some((at, insn)) = store else { return };
-        let gone = if at == second { first } else { second };
-        let mut nodes = region.nodes.clone();
-        nodes[at].insn = insn;
-        if let Some((at, insn)) = load {
-            nodes[at].insn = insn;
+    let size = merge.size;
+    let root = merge.merged[0].root;
+    // At the place of the last or of the first.
+    for at in [merge.at, merge.merged[0].at] {
+        let Some(address) = trace.address(at, root, merge.start) else { continue };
+        let mut propose = |store: Source, load: Option<(Insn, usize)>| {
+            let mut nodes: Vec<(usize, Node)> = region.nodes.iter().cloned().enumerate().collect();
+            nodes[at].1.insn = Insn::Store { size, address, src: store };
+            if let Some((load, _)) = load {
+                let mut node = nodes[load_of(lanes)].1.clone();
+                node.insn = load;
+                nodes.insert(at, (usize::MAX, node));
+            }
+            let gone = load.map(|(_, gone)| gone);
+            let dropped = |position: usize| {
+                position != at && merge.merged.iter().any(|access| access.at == position) || Some(position) == gone
+            };
+            proposed.push(nodes.into_iter().filter(|(position, _)| !dropped(*position)).map(|(_, node)| node).collect());
+        };
+        if let Some(imm) = as_immediate(lanes) {
+            propose(Source::Imm(imm), None);
+            continue;
         }
-        nodes.remove(gone);
-        proposed.push(nodes);
-    };
-    if let Some(imm) = as_immediate(lanes) {
-        propose(store_at(second, Source::Imm(imm)), None);
-        propose(store_at(first, Source::Imm(imm)), None);
-        return;
-    }
-    for at in [second, first] {
-        let holder = Reg::all().find(|reg| trace.word(at, *reg).lanes[..lanes.len()] == *lanes);
-        if let Some(reg) = holder {
-            propose(store_at(at, Source::Reg(reg)), None);
-            return;
+        if let Some(reg) = Reg::all().find(|reg| trace.word(at, *reg).lanes[..lanes.len()] == *lanes) {
+            propose(Source::Reg(reg), None);
+            continue;
         }
-    }
-    // Loaded side by side too: a wide copy.
-    let Some((root, offset)) = trace.loaded_from(lanes) else { return };
-    for at in [second, first] {
+        // Loaded side by side too: a wide copy, loaded right before into the register that was stored here.
+        let Some((from, offset)) = trace.loaded_from(lanes) else { continue };
         let Insn::Store { src: Source::Reg(src), .. } = region.nodes[at].insn else { continue };
-        let load = trace.word(at, src).definition;
-        if let Some(Insn::Load { dst, signed: false, .. }) = region.nodes.get(load).map(|node| node.insn)
-            && dst == src
-            && let Some(address) = trace.address(load, root, offset)
-        {
-            let insn = Insn::Load { size, signed: false, dst, address };
-            propose(store_at(at, Source::Reg(src)), Some((load, insn)));
-        }
+        let narrow = load_of(lanes);
+        let Some(source) = trace.address(at, from, offset).filter(|_| narrow < region.nodes.len()) else { continue };
+        let load = Insn::Load { size, signed: false, dst: src, address: source };
+        propose(Source::Reg(src), Some((load, narrow)));
     }
+}
+
+/// The instruction that made the last of these bytes.
+fn load_of(lanes: &[Lane]) -> usize {
+    let definition = |lane: &Lane| match lane {
+        Lane::Of { definition, .. } => Some(*definition),
+        Lane::Constant(_) => None,
+    };
+    lanes.iter().filter_map(definition).max().unwrap_or(usize::MAX)
 }
 
 /// The bytes as a store's immediate.
@@ -152,7 +176,7 @@ pub fn value_at_hand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<N
         if same(&access) {
             candidates.push(access);
         }
-        if access.stores && access.may_touch(load.root, load.offset, bytes) {
+        if access.stores && access.may_touch(load) {
             break;
         }
     }
@@ -242,7 +266,10 @@ pub fn folded_offset(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>
             let Some(insn) = insn.filter(|_| node.core.is_none()) else { return Vec::new() };
             node.insn = insn;
         }
-        if node.insn.written() == Some(dst) {
+        // Further additions to it commute.
+        let adds = matches!(node.insn, Insn::Alu { op: AluOp::Add, width: Width::W64, dst: own, src }
+            if own == dst && src != Source::Reg(dst));
+        if node.insn.written() == Some(dst) && !adds {
             break;
         }
     }

@@ -1,0 +1,160 @@
+//! Whether the kernel agrees: `cargo run -p kiln-superopt --release --example kernel -- FILE.o...` (as root)
+//!
+//! Loads each program that the kernel takes before and after optimizing it, compares processed instructions, and
+//! where it takes packets, runs both on the same ones: return values, packets and maps must be equal.
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput};
+use kiln_program::{ExternKind, Object, Program, Reference};
+use kiln_superopt::{Options, optimize};
+
+fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<(LoadedObject, Prog), LoadFailure> {
+    let mut file = ObjectFile::open(&object.name, bytes)?;
+    file.only(&[&program.name])?;
+    let known = file.programs().iter().any(|entry| entry.name == program.name && entry.program_type != 0);
+    if let (false, Some(program_type)) = (known, program.program_type) {
+        file.set_type(&program.name, program_type, program.attach_type)?;
+    }
+    let mut used: HashSet<&str> = HashSet::new();
+    for function in object.reachable_functions(program.entry) {
+        for node in &object.function(function).nodes {
+            match node.reference {
+                Reference::Map(map) | Reference::MapValue { map, .. } => {
+                    used.insert(&object.map(map).name);
+                }
+                Reference::Extern(symbol) => {
+                    if let ExternKind::Kconfig { map, .. } = object.externs[symbol.index()].kind {
+                        used.insert(&object.map(map).name);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    let same = |own: &str, other: &str| own == other || own.starts_with('.') && other.ends_with(own);
+    let slots = object.maps.iter().any(|map| matches!(map.contents, kiln_program::MapContents::Slots(_)));
+    if !slots {
+        file.without_maps(|name| {
+            object.maps.iter().any(|map| same(&map.name, name)) && !used.iter().any(|own| same(own, name))
+        });
+    }
+    let loaded = file.load()?;
+    let prog = loaded.program(&program.name)?;
+    Ok((loaded, prog))
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *state >> 33
+}
+
+/// Packets of several protocols, with random parts and cut at random places.
+fn packets() -> Vec<Vec<u8>> {
+    let mut state = 7;
+    (0..256)
+        .map(|index| {
+            let mut packet: Vec<u8> = (0..200).map(|_| random(&mut state) as u8).collect();
+            let (ether, start) = if random(&mut state) % 4 == 0 { (0x8100, 18) } else { (0, 14) };
+            let types = [0x0800, 0x86dd, 0x0800, 0x0806, 0x88a8];
+            let kind: u16 = types[index % types.len()];
+            packet[12..14].copy_from_slice(&kind.to_be_bytes());
+            if ether != 0 {
+                packet[12..14].copy_from_slice(&0x8100_u16.to_be_bytes());
+                packet[16..18].copy_from_slice(&kind.to_be_bytes());
+            }
+            let protocols = [6, 17, 1, 58, 4, 41, 47, 44, 0];
+            let protocol = protocols[random(&mut state) as usize % protocols.len()];
+            if kind == 0x0800 {
+                packet[start] = if random(&mut state) % 8 == 0 { 0x46 } else { 0x45 };
+                packet[start + 6..start + 8].copy_from_slice(&[0, 0]);
+                packet[start + 8] = 64;
+                packet[start + 9] = protocol;
+            } else {
+                packet[start] = 0x60;
+                packet[start + 6] = protocol;
+            }
+            let length = if random(&mut state) % 4 == 0 { 14 + random(&mut state) as usize % 60 } else { 120 + random(&mut state) as usize % 80 };
+            packet.truncate(length);
+            packet
+        })
+        .collect()
+}
+
+type Trace = (Vec<Result<(u32, Vec<u8>), String>>, BTreeMap<String, Vec<(Vec<u8>, Vec<u8>)>>);
+
+fn trace(loaded: &LoadedObject, prog: &Prog, packets: &[Vec<u8>]) -> Trace {
+    let run = |packet: &Vec<u8>| {
+        let input = TestInput { packet: packet.clone(), context: Vec::new(), repeat: 1 };
+        prog.test_run(&input).map(|output| (output.value, output.packet)).map_err(|error| error.to_string())
+    };
+    let runs = packets.iter().map(run).collect();
+    let maps = loaded.map_names().into_iter();
+    let entries = |name: String| Some((name.clone(), loaded.map(&name).ok()?.entries(4096).ok()?));
+    (runs, maps.filter_map(entries).collect())
+}
+
+fn main() {
+    let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
+    let budget = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
+    let packets = packets();
+    let (mut loads, mut refused, mut equal, mut differ, mut unlike_itself) = (0, 0, 0, 0, 0);
+    let (mut old_cost, mut new_cost) = (0, 0);
+    for path in &files {
+        let bytes = std::fs::read(path).expect("a readable file");
+        let Ok(elf) = kiln_elf::read(path, &bytes) else { continue };
+        let options = Options { budget: Duration::from_secs(budget), unverified: flags.iter().any(|flag| flag == "-u"), ..Options::default() };
+        let rewrite = optimize(&elf.object, &options, &mut ());
+        let rewritten = match elf.write(&rewrite.object) {
+            Ok(rewritten) => rewritten,
+            Err(error) => {
+                println!("CANNOT WRITE {path}: {error}");
+                continue;
+            }
+        };
+        for (old, new) in elf.object.programs.iter().zip(&rewrite.object.programs) {
+            if elf.object.program_slots(old) == rewrite.object.program_slots(new) && flags.iter().any(|flag| flag == "-c") {
+                continue;
+            }
+            let Ok((before, prog)) = load(&bytes, &elf.object, old) else { continue };
+            loads += 1;
+            let (after, new_prog) = match load(&rewritten, &rewrite.object, new) {
+                Ok(loaded) => loaded,
+                Err(failure) => {
+                    refused += 1;
+                    println!("REFUSED {path} {}: {}", old.name, failure.reason().unwrap_or(&failure.to_string()));
+                    continue;
+                }
+            };
+            if let (Ok(one), Ok(other)) = (prog.info(), new_prog.info()) {
+                old_cost += u64::from(one.verified_insns);
+                new_cost += u64::from(other.verified_insns);
+                if other.verified_insns > one.verified_insns {
+                    println!("HARDER {path} {}: {} -> {}", old.name, one.verified_insns, other.verified_insns);
+                }
+            }
+            let first = trace(&before, &prog, &packets);
+            if first.0.iter().all(Result::is_err) {
+                continue;
+            }
+            let second = trace(&after, &new_prog, &packets);
+            if first == second {
+                equal += 1;
+                continue;
+            }
+            let Ok((again, prog)) = load(&bytes, &elf.object, old) else { continue };
+            if trace(&again, &prog, &packets) == first {
+                differ += 1;
+                let at = first.0.iter().zip(&second.0).position(|(one, other)| one != other);
+                println!("DIFFERENT {path} {}: packet {at:?}", old.name);
+            } else {
+                unlike_itself += 1;
+            }
+        }
+    }
+    println!(
+        "{loads} loaded before, {refused} refused after; {equal} equal, {differ} different, {unlike_itself} unlike themselves; \
+         processed instructions {old_cost} -> {new_cost}"
+    );
+}
