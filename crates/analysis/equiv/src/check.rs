@@ -61,7 +61,8 @@ pub fn literal_query(window: &Window<'_>) -> Option<String> {
     let holes = Holes::default();
     let (world, _) = compare(&normal, window, &holes).ok()?;
     let modes = world.modes.clone();
-    let (world, pairs) = compare_in(&literal, window, &holes, modes, Some(&world)).ok()?;
+    let (world, mut pairs) = compare_in(&literal, window, &holes, modes, Some(&world)).ok()?;
+    pairs.extend(world.obligations());
     let assumptions = relevant_assumptions(&world, &pairs);
     Some(smt::query(&literal, &assumptions, &pairs))
 }

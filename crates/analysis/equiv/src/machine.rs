@@ -83,6 +83,7 @@ pub fn run<'a>(world: &World<'a>, nodes: &[Node], holes: &Holes<'a>) -> Result<F
         logs: QuickMap::default(),
         accesses: Vec::new(),
         node: None,
+        pointer_field: None,
     };
     if nodes.len() > INSNS {
         return Err(Stop::Limit);
@@ -119,6 +120,8 @@ struct State<'w, 'a> {
     logs: QuickMap<Class, Log>,
     accesses: Vec<Access>,
     node: Option<&'w Node>,
+    /// What the running load really puts into its register, where that is more than was loaded.
+    pointer_field: Option<Term<'a>>,
 }
 
 impl<'a> State<'_, 'a> {
@@ -176,6 +179,7 @@ impl<'a> Machine for State<'_, 'a> {
         if reg == Reg::R10 {
             return Err(Stop::FramePointer);
         }
+        let value = self.pointer_field.take().unwrap_or(value);
         self.registers[reg.index()] = Slot::Written(value);
         Ok(())
     }
@@ -212,8 +216,11 @@ impl<'a> Machine for State<'_, 'a> {
         // The loader may change the width of a CO-RE load; the kernel that of a context access.
         if class == Class::Context || self.core().is_some() {
             let symbol = Symbol::Field { root, offset, bytes: size.bytes() as u8, log };
-            let value = self.world.arena.symbol(symbol, size.bits());
-            return Ok(value);
+            if class == Class::Context && size == Size::B4 && self.world.loads_pointer(root, offset) {
+                self.pointer_field = Some(self.world.pointer_symbol(symbol, Class::Unknown, None));
+                return Ok(self.world.arena.constant(32, 0));
+            }
+            return Ok(self.world.arena.symbol(symbol, size.bits()));
         }
         if self.world.modes.is_logged(class) {
             return Ok(self.world.bytes(root, offset, size.bytes(), log));

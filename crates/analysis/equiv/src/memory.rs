@@ -18,7 +18,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use kiln_platform::MapType;
+use kiln_platform::{FieldValue, MapType, ProgramType};
 use kiln_program::{CoreId, MapId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, Value};
 use kiln_isa::semantics::{BitVec, mask};
@@ -141,6 +141,12 @@ pub struct World<'a> {
     trace: RefCell<Vec<(u16, i64)>>,
     /// Places found by another world on the same windows; they are taken instead of looking.
     script: RefCell<Option<std::vec::IntoIter<(u16, i64)>>>,
+    /// Every history reached so far, in order, with what went in.
+    log_trace: RefCell<Vec<(Log, Vec<TermId>)>>,
+    /// Histories reached by another world on the same windows.
+    log_script: RefCell<Option<std::vec::IntoIter<Log>>>,
+    /// Every place with its address term.
+    addresses: RefCell<Vec<(u16, i64, TermId)>>,
 }
 
 impl<'a> World<'a> {
@@ -156,6 +162,9 @@ impl<'a> World<'a> {
             pointers: RefCell::default(),
             trace: RefCell::default(),
             script: RefCell::default(),
+            log_trace: RefCell::default(),
+            log_script: RefCell::default(),
+            addresses: RefCell::default(),
         }
     }
 
@@ -164,7 +173,52 @@ impl<'a> World<'a> {
         if let Some(other) = other {
             *self.roots.borrow_mut() = other.roots();
             *self.script.borrow_mut() = Some(other.trace.borrow().clone().into_iter());
+            let logs: Vec<_> = other.log_trace.borrow().iter().map(|(log, _)| *log).collect();
+            *self.log_script.borrow_mut() = Some(logs.into_iter());
         }
+    }
+
+    /// What following another world took on trust, as pairs that must be equal: addresses of one root lie at their
+    /// distances, and events that count as the same had the same operands.
+    pub fn obligations(&self) -> Vec<(TermId, TermId)> {
+        let mut pairs = Vec::new();
+        let mut first_address: QuickMap<u16, (i64, TermId)> = QuickMap::default();
+        for (root, offset, term) in self.addresses.borrow().iter() {
+            match first_address.get(root) {
+                None => {
+                    first_address.insert(*root, (*offset, *term));
+                }
+                Some((from, first)) => {
+                    let first = self.arena.term(*first);
+                    let expected = first.add(&first.like(offset.wrapping_sub(*from) as u64));
+                    pairs.push((expected.id(), *term));
+                }
+            }
+        }
+        let mut first_operands: QuickMap<Log, Vec<TermId>> = QuickMap::default();
+        for (log, operands) in self.log_trace.borrow().iter() {
+            let first = first_operands.entry(*log).or_insert_with(|| operands.clone());
+            pairs.extend(first.iter().copied().zip(operands.iter().copied()));
+        }
+        pairs.retain(|(a, b)| a != b);
+        pairs
+    }
+
+    /// Whether a load of four bytes from the context gives a pointer: the kernel makes it eight bytes wide.
+    pub fn loads_pointer(&self, root: u16, offset: i64) -> bool {
+        let root = self.root(root);
+        let known = || {
+            let at = u32::try_from(root.region_offset?.checked_add(offset)?).ok()?;
+            let types: Vec<_> = self.object.programs.iter().map(|program| program.program_type).collect();
+            let types: Option<Vec<_>> = types.into_iter().collect();
+            let types = types.filter(|types| !types.is_empty()).unwrap_or_else(|| ProgramType::ALL.to_vec());
+            let is_number = |program: &ProgramType| {
+                let field = program.context().field_at(at);
+                field.is_none_or(|field| field.value == FieldValue::Scalar)
+            };
+            Some(types.iter().all(is_number))
+        };
+        known() != Some(true)
     }
 
     /// What a register holds at the start; `None` when it may not be read.
@@ -315,6 +369,7 @@ impl<'a> World<'a> {
         let scripted = self.script.borrow_mut().as_mut().and_then(Iterator::next);
         let place = scripted.unwrap_or_else(|| self.find_place(address));
         self.trace.borrow_mut().push(place);
+        self.addresses.borrow_mut().push((place.0, place.1, address.id()));
         place
     }
 
@@ -365,6 +420,14 @@ impl<'a> World<'a> {
 
     /// The history after one more event.
     pub fn record(&self, event: Event) -> Log {
+        let operands = event.operands.clone();
+        let scripted = self.log_script.borrow_mut().as_mut().and_then(Iterator::next);
+        let log = scripted.unwrap_or_else(|| self.number_event(event));
+        self.log_trace.borrow_mut().push((log, operands));
+        log
+    }
+
+    fn number_event(&self, event: Event) -> Log {
         let mut events = self.events.borrow_mut();
         if let Some(log) = events.1.get(&event) {
             return *log;

@@ -5,10 +5,10 @@ mod common;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{nodes, regs, scalars};
+use common::{nodes, pointer, regs, scalars};
 use kiln_equiv::{Window, literal_query};
-use kiln_program::Object;
-use kiln_verifier::{Scalar, StackSet, Value};
+use kiln_program::{MapId, Object};
+use kiln_verifier::{Region, Scalar, StackSet, Value};
 
 /// What `z3 -in` answers; `None` where there is no such program.
 fn solve(query: &str) -> Option<String> {
@@ -20,6 +20,38 @@ fn solve(query: &str) -> Option<String> {
     child.stdin.take()?.write_all(query.as_bytes()).ok()?;
     let output = child.wait_with_output().ok()?;
     Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Evidence for windows with logged memory carries what the log took for granted.
+#[test]
+fn logged_memory_has_a_query_too() {
+    let mut facts = scalars();
+    facts.registers[1] = pointer(Region::Context, 0);
+    facts.registers[6] = pointer(Region::MapValue(MapId(0)), 0);
+    facts.registers[7] = pointer(Region::MapValue(MapId(0)), 0);
+    let cases = [
+        ("", "r2 <<= 32; r2 >>= 32; *(u32 *)(r6 + 0) = 1; *(u64 *)(r7 + 8) = r2", "w2 = w2; *(u32 *)(r6 + 0) = 1; *(u64 *)(r7 + 8) = r2"),
+        ("3", "r3 = *(u32 *)(r1 + 12); r2 += 1; r2 += 1; lock *(u64 *)(r6 + 0) += r2", "r3 = *(u32 *)(r1 + 12); r2 += 2; lock *(u64 *)(r6 + 0) += r2"),
+        ("", "r6 += r2; r6 += 3; *(u8 *)(r6 - 3) = 1; *(u8 *)(r6 + 1) = 2", "r2 += r6; *(u8 *)(r2 + 0) = 1; *(u8 *)(r2 + 4) = 2"),
+    ];
+    for (live, before, after) in cases {
+        let (before, after) = (nodes(before), nodes(after));
+        let object = Object::default();
+        let window = Window {
+            before: &before,
+            after: &after,
+            facts: Some(&facts),
+            live_after: regs(live),
+            stack_live_after: StackSet::ALL,
+            object: &object,
+        };
+        let verdict = kiln_equiv::check(&window, &kiln_equiv::Limits { keep_query: true, ..Default::default() });
+        let kiln_equiv::Verdict::Equal(proof) = verdict else { panic!("{verdict:?}") };
+        let query = proof.query.expect("a query");
+        assert!(query.contains("distinct"), "{query}");
+        let Some(answer) = solve(&query) else { return };
+        assert_eq!(answer, "unsat", "{query}");
+    }
 }
 
 #[test]

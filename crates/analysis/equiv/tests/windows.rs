@@ -141,6 +141,36 @@ fn context_accesses_keep_their_size() {
     assert!(!verdict.is_equal(), "{verdict:?}");
 }
 
+/// `ctx->data` is loaded as four bytes and arrives as a pointer of eight.
+#[test]
+fn packet_pointers_are_not_cut() {
+    use kiln_platform::ProgramType;
+    use kiln_program::{FunctionId, Program};
+    let mut facts = scalars();
+    facts.registers[1] = pointer(Region::Context, 0);
+    let program = Program {
+        name: "xdp".to_owned(),
+        section: "xdp".to_owned(),
+        program_type: Some(ProgramType::Xdp),
+        attach_type: None,
+        entry: FunctionId(0),
+        autoload: true,
+        sleepable: false,
+        frags: false,
+    };
+    let object = Object { programs: vec![program], ..Object::default() };
+    let prove = |before: &str, after: &str| {
+        common::ask_in(&object, &facts, "2 3", StackSet::ALL, &nodes(before), &nodes(after))
+    };
+    let data = "r2 = *(u32 *)(r1 + 0)";
+    let index = "r2 = *(u32 *)(r1 + 12)";
+    assert!(prove(&format!("{data}; r3 = r2"), &format!("{data}; r3 = r2")).is_equal());
+    assert!(!prove(&format!("{data}; r3 = r2"), &format!("{data}; w3 = w2")).is_equal());
+    assert!(!prove(&format!("{data}; w2 = w2"), data).is_equal());
+    assert!(prove(&format!("{index}; r3 = r2"), &format!("{index}; w3 = w2")).is_equal());
+    assert!(prove(&format!("{index}; w2 = w2"), index).is_equal());
+}
+
 #[test]
 fn dead_stack_bytes_and_registers_do_not_count() {
     let facts = scalars();
