@@ -1,0 +1,157 @@
+//! The loop: make an input, hand it to a target, keep what fails.
+//!
+//! ```text
+//!   parent                                  worker (one process a target, memory limited)
+//!     starts, watches the input's number <--- number i -- input(seed, i) -- check -- ok, or: minimize, save
+//!     stands still or died: makes input i
+//!     again from its number, saves it
+//! ```
+//!
+//! A failed check and a panic are found by the worker itself. A hang, a crash and running out of memory end the worker;
+//! the parent then knows the input by its number.
+
+use std::cell::{Cell, RefCell};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+
+use crate::random::Random;
+
+use crate::minimize::minimize;
+use crate::subject::Subject;
+use crate::targets::{Depth, Target};
+
+/// Longest time that one input may take.
+pub const SLOW: Duration = Duration::from_secs(5);
+/// Time for making one failing input smaller.
+const MINIMIZE: Duration = Duration::from_secs(3);
+/// Different failures after which a target is left alone.
+const MAX_FAILURES: usize = 5;
+
+/// A failure and the input that shows it.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// What went wrong, in one line.
+    pub message: String,
+    /// The input, minimized.
+    pub input: Vec<u8>,
+}
+
+/// What a run of a target did.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Inputs tried.
+    pub executions: u64,
+    /// Inputs that got all the way to what the target is about.
+    pub deep: u64,
+    /// Time taken, minimizing not counted.
+    pub spent: Duration,
+    /// What failed, one input a kind of failure.
+    pub failures: Vec<Failure>,
+}
+
+/// Input number `index` of a seed.
+pub fn input(target: &Target, seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u8> {
+    let mut hasher = DefaultHasher::new();
+    (target.name, seed, index).hash(&mut hasher);
+    (target.input)(&mut Random::new(hasher.finish()), seeds)
+}
+
+/// Runs a target for a while. `begun` is told each input's number before it is tried.
+pub fn run(target: &Target, subject: &Subject, seed: u64, time: Duration, mut begun: impl FnMut(u64)) -> Summary {
+    let seeds = (target.seeds)();
+    let started = Instant::now();
+    let mut summary = Summary::default();
+    let mut minimizing = Duration::ZERO;
+    let mut kinds: Vec<String> = Vec::new();
+    while started.elapsed() < time + minimizing && kinds.len() < MAX_FAILURES {
+        let index = summary.executions;
+        begun(index);
+        let bytes = input(target, &seeds, seed, index);
+        summary.executions += 1;
+        match check(target, subject, &bytes) {
+            Ok(depth) => summary.deep += u64::from(depth == Depth::Deep),
+            Err(message) if kinds.contains(&kind(&message)) => {}
+            Err(message) => {
+                let begin = Instant::now();
+                kinds.push(kind(&message));
+                summary.failures.push(smaller(target, subject, message, bytes));
+                minimizing += begin.elapsed();
+            }
+        }
+    }
+    summary.spent = started.elapsed().saturating_sub(minimizing);
+    summary
+}
+
+fn smaller(target: &Target, subject: &Subject, message: String, bytes: Vec<u8>) -> Failure {
+    let wanted = kind(&message);
+    let same = |bytes: &[u8]| check(target, subject, bytes).is_err_and(|message| kind(&message) == wanted);
+    let input = minimize(&bytes, MINIMIZE, same);
+    let message = check(target, subject, &input).err().unwrap_or(message);
+    Failure { message, input }
+}
+
+/// What a failure is called when numbers in it are left out: failures of one kind are one finding.
+fn kind(message: &str) -> String {
+    let head = message.lines().next().unwrap_or_default();
+    let head = head.split_once(": ").map_or(head, |(head, _)| head);
+    head.chars().filter(|character| !character.is_ascii_digit()).collect()
+}
+
+/// Hands one input to a target.
+///
+/// # Errors
+/// What went wrong: the target's own words, a panic with its place, or that it took too long.
+pub fn check(target: &Target, subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(remember_panics);
+    let begun = Instant::now();
+    CHECKING.set(true);
+    let result = catch_unwind(AssertUnwindSafe(|| (target.check)(subject, bytes)));
+    CHECKING.set(false);
+    let result = result.unwrap_or_else(|_| Err(PANIC.with_borrow(Clone::clone)));
+    let spent = begun.elapsed();
+    if result.is_ok() && spent > SLOW {
+        return Err(format!("slow: took {:.1} s", spent.as_secs_f64()));
+    }
+    result
+}
+
+thread_local! {
+    static CHECKING: Cell<bool> = const { Cell::new(false) };
+    static PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Panics of a target are reported with the input that caused them; others end as they always do.
+fn remember_panics() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !CHECKING.get() {
+            return before(info);
+        }
+        let place = info.location().map_or(String::new(), |place| format!("{}:{}", place.file(), place.line()));
+        let text = info.payload_as_str().unwrap_or("a panic without words");
+        PANIC.set(format!("panic at {place}: {}", text.lines().next().unwrap_or_default()));
+    }));
+}
+
+/// Where failing inputs are kept.
+pub fn artifacts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts")
+}
+
+/// Saves a failing input; returns its path below the workspace.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save(target: &Target, input: &[u8]) -> std::io::Result<String> {
+    let mut hasher = DefaultHasher::new();
+    input.hash(&mut hasher);
+    let name = format!("{}-{:016x}", target.name, hasher.finish());
+    std::fs::create_dir_all(artifacts())?;
+    std::fs::write(artifacts().join(&name), input)?;
+    Ok(format!("fuzz/artifacts/{name}"))
+}

@@ -1,0 +1,356 @@
+//! What is fuzzed: Kiln, or Kiln with a canary bug in it.
+//!
+//! A fuzzer that finds nothing may be looking at nothing. So each oracle has a *canary*: a small bug of the kind the
+//! oracle is there for, wrapped around the real function. A test (`tests/canaries.rs`) demands that each canary is
+//! found within seconds; `kiln-fuzz run --canary NAME` shows how.
+//!
+//! ```text
+//!   Subject { decode: encoding::decode, .. }                      Kiln
+//!   Subject { decode: panics_on_call, ..Subject::default() }      Kiln with the canary "decode-panics"
+//! ```
+
+use std::time::Duration;
+
+use kiln_elf::ElfObject;
+use kiln_isa::{AluOp, DecodeError, Insn, Slot, Source, Width};
+use kiln_program::btf::{Btf, BtfError};
+use kiln_program::{Function, Image, LowerError, Object, Program};
+use kiln_superopt::pipeline;
+use kiln_verifier::{Facts, Options, Reason, Value};
+
+/// Time that the optimizer gets for one program.
+const OPTIMIZE: Duration = Duration::from_millis(200);
+
+/// How verification ended.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// Safe; what is known before each instruction.
+    Accepted(Facts),
+    /// Unsafe, or no answer: why.
+    Refused(String),
+}
+
+/// The functions under test.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// Slots to an instruction.
+    pub decode: fn(&[Slot]) -> Result<Insn, DecodeError>,
+    /// A file to an object.
+    pub read: fn(&[u8]) -> Result<ElfObject, kiln_elf::Error>,
+    /// An object to a file.
+    pub write: fn(&ElfObject) -> Result<Vec<u8>, kiln_elf::Error>,
+    /// Bytes to types.
+    pub parse_btf: fn(&[u8]) -> Result<Btf, BtfError>,
+    /// An object to text.
+    pub print: fn(&Object) -> String,
+    /// A function to slots.
+    pub lower: fn(&Function) -> Result<Image, LowerError>,
+    /// A program to a verdict.
+    pub verify: fn(&Object, &Program) -> Verdict,
+    /// What the interpreter is given for a program.
+    pub interpreted: fn(&Object) -> Object,
+    /// What the JIT is given for a program.
+    pub compiled: fn(&Object) -> Object,
+    /// What the kernel is given for a program.
+    pub in_kernel: fn(&Object) -> Object,
+    /// A smaller program.
+    pub optimize: fn(&Object) -> Object,
+}
+
+impl Default for Subject {
+    /// Kiln as it is.
+    fn default() -> Subject {
+        Subject {
+            decode: kiln_isa::decode,
+            read: |bytes| kiln_elf::read("fuzz.o", bytes),
+            write: |read| read.rebuild(&read.object, false),
+            parse_btf: Btf::parse,
+            print: kiln_program::text::print,
+            lower: kiln_program::lower_function,
+            verify,
+            interpreted: Object::clone,
+            compiled: Object::clone,
+            in_kernel: Object::clone,
+            optimize,
+        }
+    }
+}
+
+fn verify(object: &Object, program: &Program) -> Verdict {
+    match kiln_verifier::verify(object, program, &Options::default()) {
+        Ok(verified) => Verdict::Accepted(verified.facts),
+        Err(error) => Verdict::Refused(error.to_string()),
+    }
+}
+
+fn optimize(object: &Object) -> Object {
+    let options = pipeline::Options { budget: OPTIMIZE, ..pipeline::Options::default() };
+    kiln_superopt::optimize(object, &options, &mut ()).object
+}
+
+/// A bug to be found.
+#[derive(Debug)]
+pub struct Canary {
+    /// Its name.
+    pub name: &'static str,
+    /// The target that must find it.
+    pub target: &'static str,
+    /// What is wrong.
+    pub what: &'static str,
+    /// Kiln with it.
+    pub subject: fn() -> Subject,
+    /// Whether finding it takes `bpf(2)`.
+    pub needs_kernel: bool,
+}
+
+/// One canary an oracle, at least.
+pub const CANARIES: &[Canary] = &[
+    Canary {
+        name: "decode-panics",
+        target: "decode",
+        what: "the decoder panics on one pseudo source of ld_imm64",
+        subject: || Subject { decode: decode_panics, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "decode-forgets-a-field",
+        target: "decode",
+        what: "the decoder drops the offset of sign-extending loads",
+        subject: || Subject { decode: decode_forgets, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "elf-trusts-an-offset",
+        target: "elf",
+        what: "the section headers' offset is used without a check",
+        subject: || Subject { read: read_trusts, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "elf-writes-a-wrong-byte",
+        target: "elf",
+        what: "writing an object changes a byte of it",
+        subject: || Subject { write: write_changes, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "btf-trusts-a-length",
+        target: "btf",
+        what: "the length of the string section is used without a check",
+        subject: || Subject { parse_btf: btf_trusts, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "text-loses-a-sign",
+        target: "text",
+        what: "the printer writes negative offsets as positive ones",
+        subject: || Subject { print: print_loses_sign, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "lower-loses-a-half",
+        target: "program",
+        what: "laying out drops the upper half of 64-bit immediates",
+        subject: || Subject { lower: lower_loses_half, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "verifier-hangs",
+        target: "program",
+        what: "the verifier takes too long over one instruction",
+        subject: || Subject { verify: verify_hangs, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "verifier-forgets-bounds",
+        target: "run",
+        what: "the verifier accepts packet accesses without a bounds check",
+        subject: || Subject { verify: verify_forgets_bounds, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "facts-too-narrow",
+        target: "run",
+        what: "the greatest value of a range is left out of the facts",
+        subject: || Subject { verify: verify_narrows, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "liveness-forgets-a-register",
+        target: "run",
+        what: "r3 is taken for dead everywhere",
+        subject: || Subject { verify: verify_forgets_live, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "interpreter-shifts-wrong",
+        target: "run",
+        what: "the interpreter shifts 32-bit values arithmetically",
+        subject: || Subject { interpreted: shifts_wrong, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "jit-compares-wrong",
+        target: "run",
+        what: "the JIT compares signed where it should compare unsigned",
+        subject: || Subject { compiled: compares_wrong, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "optimizer-drops-zero-extension",
+        target: "optimize",
+        what: "the optimizer replaces a 32-bit move by a 64-bit one",
+        subject: || Subject { optimize: drops_zero_extension, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "kernel-disagrees",
+        target: "kernel",
+        what: "the kernel is handed another comparison than the interpreter",
+        subject: || Subject { in_kernel: compares_wrong, ..Subject::default() },
+        needs_kernel: true,
+    },
+];
+
+fn decode_panics(slots: &[Slot]) -> Result<Insn, DecodeError> {
+    let insn = kiln_isa::decode(slots)?;
+    if let Insn::LoadImm64 { imm: kiln_isa::Imm64::VariableBtf { .. }, .. } = insn {
+        panic!("canary: a pseudo source that was not thought of");
+    }
+    Ok(insn)
+}
+
+fn decode_forgets(slots: &[Slot]) -> Result<Insn, DecodeError> {
+    let mut insn = kiln_isa::decode(slots)?;
+    if let Insn::Load { signed: true, address, .. } = &mut insn {
+        address.offset = 0;
+    }
+    Ok(insn)
+}
+
+fn number(bytes: &[u8], at: usize, width: usize) -> usize {
+    bytes.iter().skip(at).take(width).rev().fold(0, |value, byte| value << 8 | usize::from(*byte))
+}
+
+fn read_trusts(bytes: &[u8]) -> Result<ElfObject, kiln_elf::Error> {
+    // `e_shoff`, in a file that has a header at all.
+    if bytes.len() >= 64 && bytes.starts_with(b"\x7fELF") {
+        let headers = &bytes[number(bytes, 40, 8)..];
+        std::hint::black_box(headers.len());
+    }
+    kiln_elf::read("fuzz.o", bytes)
+}
+
+fn write_changes(read: &ElfObject) -> Result<Vec<u8>, kiln_elf::Error> {
+    let mut bytes = read.rebuild(&read.object, false)?;
+    if let Some(byte) = bytes.last_mut() {
+        *byte ^= 1;
+    }
+    Ok(bytes)
+}
+
+fn btf_trusts(bytes: &[u8]) -> Result<Btf, BtfError> {
+    if bytes.len() >= 24 {
+        let strings = &bytes[24..][number(bytes, 16, 4)..];
+        std::hint::black_box(strings.len());
+    }
+    Btf::parse(bytes)
+}
+
+fn print_loses_sign(object: &Object) -> String {
+    kiln_program::text::print(object).replace("(r10 - 0x", "(r10 + 0x")
+}
+
+fn lower_loses_half(function: &Function) -> Result<Image, LowerError> {
+    let mut image = kiln_program::lower_function(function)?;
+    for at in 1..image.slots.len() {
+        if image.slots[at].opcode == 0 {
+            image.slots[at].imm = 0;
+        }
+    }
+    Ok(image)
+}
+
+fn verify_hangs(object: &Object, program: &Program) -> Verdict {
+    let casts = |insn: &Insn| matches!(insn, Insn::AddressSpaceCast { .. });
+    if object.functions.iter().flat_map(|function| &function.nodes).any(|node| casts(&node.insn)) {
+        std::thread::sleep(crate::engine::SLOW + Duration::from_millis(100));
+    }
+    verify(object, program)
+}
+
+fn verify_forgets_bounds(object: &Object, program: &Program) -> Verdict {
+    match kiln_verifier::verify(object, program, &Options::default()) {
+        Ok(verified) => Verdict::Accepted(verified.facts),
+        Err(kiln_verifier::Error::Rejected(rejection)) if rejection.reason == Reason::PacketBounds => {
+            Verdict::Accepted(Facts::default())
+        }
+        Err(error) => Verdict::Refused(error.to_string()),
+    }
+}
+
+fn verify_narrows(object: &Object, program: &Program) -> Verdict {
+    let Verdict::Accepted(facts) = verify(object, program) else { return Verdict::Refused(String::new()) };
+    let mut narrowed = Facts::default();
+    for (insn, known) in facts.iter() {
+        let mut known = known.clone();
+        for value in &mut known.registers {
+            if let Value::Scalar(scalar) = value
+                && scalar.umin < scalar.umax
+            {
+                scalar.umax -= 1;
+            }
+        }
+        narrowed.set(insn, known);
+    }
+    Verdict::Accepted(narrowed)
+}
+
+fn verify_forgets_live(object: &Object, program: &Program) -> Verdict {
+    let Verdict::Accepted(facts) = verify(object, program) else { return Verdict::Refused(String::new()) };
+    let mut fewer = Facts::default();
+    for (insn, known) in facts.iter() {
+        let mut known = known.clone();
+        known.live_after.remove(kiln_isa::Reg::R3);
+        fewer.set(insn, known);
+    }
+    Verdict::Accepted(fewer)
+}
+
+/// The object with each instruction changed.
+fn with_each(object: &Object, change: impl Fn(&mut Insn)) -> Object {
+    let mut object = object.clone();
+    for node in object.functions.iter_mut().flat_map(|function| &mut function.nodes) {
+        change(&mut node.insn);
+    }
+    object
+}
+
+fn shifts_wrong(object: &Object) -> Object {
+    with_each(object, |insn| {
+        if let Insn::Alu { op: op @ AluOp::Rsh, width: Width::W32, .. } = insn {
+            *op = AluOp::Arsh;
+        }
+    })
+}
+
+fn compares_wrong(object: &Object) -> Object {
+    use kiln_isa::JumpOp;
+    with_each(object, |insn| {
+        if let Insn::Branch { op, .. } = insn {
+            *op = match *op {
+                JumpOp::Gt => JumpOp::Sgt,
+                JumpOp::Lt => JumpOp::Slt,
+                other => other,
+            };
+        }
+    })
+}
+
+fn drops_zero_extension(object: &Object) -> Object {
+    with_each(&optimize(object), |insn| {
+        if let Insn::Alu { op: AluOp::Mov, width, src: Source::Reg(_), .. } = insn {
+            *width = Width::W64;
+        }
+    })
+}

@@ -1,0 +1,131 @@
+//! What is fuzzed, one row a target.
+
+mod accepted;
+mod bytes;
+mod decodable;
+
+use crate::random::Random;
+
+use crate::seeds;
+use crate::subject::Subject;
+
+/// How far an input got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Depth {
+    /// It was refused early: malformed, or rejected.
+    Shallow,
+    /// It got to what the target is about.
+    Deep,
+}
+
+/// Something to fuzz.
+#[derive(Debug)]
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// Its tier: bytes, decodable or accepted.
+    pub tier: &'static str,
+    /// What holds for every input.
+    pub what: &'static str,
+    /// Its share of the time, relative to the others.
+    pub weight: u32,
+    /// Good inputs; empty where inputs grow from nothing.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Makes an input.
+    pub input: fn(&mut Random, &[Vec<u8>]) -> Vec<u8>,
+    /// Tries an input: how far it got, or what went wrong.
+    pub check: fn(&Subject, &[u8]) -> Result<Depth, String>,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "elf",
+        tier: "bytes",
+        what: "damaged object files are read or refused; what is read is valid and can be written again",
+        weight: 2,
+        seeds: || seeds::objects().to_vec(),
+        input: bytes::damaged_object,
+        check: bytes::elf,
+    },
+    Target {
+        name: "btf",
+        tier: "bytes",
+        what: "damaged type sections are read or refused; every question about what was read has an answer",
+        weight: 1,
+        seeds: bytes::type_sections,
+        input: bytes::damaged_types,
+        check: bytes::btf,
+    },
+    Target {
+        name: "decode",
+        tier: "bytes",
+        what: "slots decode or are refused; encoding and text lose nothing",
+        weight: 1,
+        seeds: Vec::new,
+        input: bytes::slots,
+        check: bytes::decode,
+    },
+    Target {
+        name: "text",
+        tier: "bytes",
+        what: "damaged texts are parsed or refused; what is parsed prints and parses to the same",
+        weight: 1,
+        seeds: bytes::texts,
+        input: bytes::damaged_text,
+        check: bytes::text,
+    },
+    Target {
+        name: "program",
+        tier: "decodable",
+        what: "any valid instructions: text and slots lose nothing, the verifier ends with a verdict",
+        weight: 2,
+        seeds: Vec::new,
+        input: decisions,
+        check: decodable::program,
+    },
+    Target {
+        name: "run",
+        tier: "accepted",
+        what: "accepted programs never fault, states lie within the Facts, and VM, JIT and reference agree",
+        weight: 3,
+        seeds: Vec::new,
+        input: decisions,
+        check: accepted::run,
+    },
+    Target {
+        name: "optimize",
+        tier: "accepted",
+        what: "an optimized program does what the original does",
+        weight: 3,
+        seeds: Vec::new,
+        input: decisions,
+        check: accepted::optimize,
+    },
+    Target {
+        name: "kernel",
+        tier: "accepted",
+        what: "the kernel's test run does what the reference interpreter does (skipped without bpf(2))",
+        weight: 1,
+        seeds: Vec::new,
+        input: decisions,
+        check: accepted::kernel,
+    },
+];
+
+/// The target of this name.
+pub fn by_name(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// Random decisions, for programs that grow from choices.
+fn decisions(random: &mut Random, _: &[Vec<u8>]) -> Vec<u8> {
+    let most = 16 << random.below(6);
+    let length = 8 + random.below(most);
+    random.bytes(length as usize)
+}
+
+/// Turns a disagreement into a failure.
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(message()) }
+}
