@@ -79,6 +79,17 @@ pub type Entry = extern "sysv64" fn(context: u64, runtime: *mut Runtime) -> u64;
 /// How compiled code calls helpers and kfuncs, and how a helper calls a callback.
 pub type HelperEntry = extern "sysv64" fn(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64;
 
+/// A map whose values lie side by side, so that code may look them up by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Array {
+    /// Address of the first value.
+    pub first: u64,
+    /// Bytes from one value to the next.
+    pub stride_bytes: u32,
+    /// How many there are. Keys are their 4-byte numbers.
+    pub entries: u32,
+}
+
 /// The addresses that code refers to. `None` makes the compilation fail at that instruction.
 pub trait Symbols {
     /// What a `ld_imm64` of a map gives: whatever the map helpers take as a map.
@@ -89,6 +100,11 @@ pub trait Symbols {
     fn helper_address(&self, helper: u32) -> Option<u64>;
     /// A kernel symbol's address, or a kfunc as a [`HelperEntry`].
     fn extern_address(&self, symbol: ExternId) -> Option<u64>;
+    /// A plain array's values, for looking them up without a call of the helper.
+    fn array(&self, map: MapId) -> Option<Array> {
+        let _ = map;
+        None
+    }
     /// Whether a helper may stop the run, or call back and so spend budget. Saying `false` saves a check.
     fn helper_may_stop(&self, helper: u32) -> bool {
         let _ = helper;

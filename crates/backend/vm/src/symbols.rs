@@ -18,6 +18,7 @@ pub(crate) struct Symbols {
 struct MapSymbol {
     value: Option<u64>,
     value_bytes: u64,
+    array: Option<kiln_jit::Array>,
 }
 
 #[derive(Clone, Debug)]
@@ -33,6 +34,10 @@ impl Symbols {
         let symbol = |map: &Map| MapSymbol {
             value: map.direct_values().map(|(start, _)| start),
             value_bytes: map.direct_values().map_or(0, |(_, stride)| stride),
+            array: map.direct_values().and_then(|(first, stride)| {
+                let entries = map.definition.max_entries;
+                Some(kiln_jit::Array { first, stride_bytes: u32::try_from(stride).ok()?, entries })
+            }),
         };
         let mut symbols = Symbols { maps: maps.iter().map(symbol).collect(), externs: Vec::new() };
         let externs = object.externs.iter().map(|symbol| ExternSymbol {
@@ -76,6 +81,10 @@ impl kiln_jit::Symbols for Symbols {
 
     fn extern_address(&self, symbol: ExternId) -> Option<u64> {
         self.externs.get(symbol.index())?.address
+    }
+
+    fn array(&self, map: MapId) -> Option<kiln_jit::Array> {
+        self.maps.get(map.index())?.array
     }
 
     fn helper_may_stop(&self, id: u32) -> bool {

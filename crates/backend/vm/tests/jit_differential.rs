@@ -653,6 +653,31 @@ fn division_by_constants_agrees() {
     }
 }
 
+/// Compare-and-exchange that succeeds: at random it hardly ever does.
+#[test]
+fn successful_exchanges_agree() {
+    for size in [Size::B4, Size::B8] {
+        for base in 1..9u8 {
+            for src in 0..9u8 {
+                let address = Address { base: reg(base), offset: 16 };
+                let compare = Insn::Atomic { op: AtomicOp::CompareExchange, fetch: true, size, address, src: reg(src) };
+                let items = [
+                    Item::Run(vec![load(Size::B8, reg(base), CONTEXT), load(size, Reg::R0, address)]),
+                    // Only the lower half is compared; the upper one must be cleared either way.
+                    Item::Run(vec![
+                        alu(AluOp::Mov, Width::W64, Reg::R9, Source::Imm(if size == Size::B4 { 1 } else { 0 })),
+                        alu(AluOp::Lsh, Width::W64, Reg::R9, Source::Imm(40)),
+                        alu(AluOp::Or, Width::W64, Reg::R0, Source::Reg(Reg::R9)),
+                        compare,
+                    ]),
+                ];
+                let (object, entry) = program(&items, None, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+                agree(&object, entry);
+            }
+        }
+    }
+}
+
 /// Helpers see R1 to R5 and give R0; classic packet loads read or leave.
 #[test]
 fn helpers_and_packet_loads_agree() {

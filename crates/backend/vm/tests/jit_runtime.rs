@@ -317,6 +317,49 @@ fn may_goto_leaves_after_its_limit() {
     assert_eq!(value, 8 << 20);
 }
 
+#[test]
+fn the_budget_is_counted_across_tail_calls_in_subprograms() {
+    let branch = Insn::Branch { op: JumpOp::Ne, width: Width::W64, dst: Reg::R2, src: Source::Imm(0), offset: 0 };
+    let looping = object(vec![vec![
+        set(Reg::R2, 3),
+        add(Reg::R2, -1),
+        (branch, To::Position(1)),
+        set(Reg::R0, 0),
+        exit(),
+    ]]);
+    let looping = compile(&looping, 0);
+    TAIL.set(looping.address());
+    let callee = vec![helper(TAIL_CALL), set(Reg::R0, 0), exit()];
+    let calling = object(vec![vec![subprogram(1), subprogram(2), exit()], callee, vec![set(Reg::R0, 0), exit()]]);
+    let (_, _, runtime) = run(&calling, 100);
+    // Three rounds of two, the callee's three, the other's two.
+    assert_eq!(runtime.budget, 100 - 6 - 3 - 2);
+}
+
+/// What a frame holds outlives what it calls, to its last byte.
+#[test]
+fn stack_frames_do_not_overlap() {
+    for stack in [8, 16, 64, 104, 128, 136, 512i16] {
+        let slot = |offset| Address { base: Reg::R10, offset };
+        let write = |imm| {
+            let at = move |offset| Insn::Store { size: Size::B8, address: slot(offset), src: Source::Imm(imm) };
+            (1..=stack / 8).map(move |word| plain(at(-8 * word)))
+        };
+        let mut entry: Vec<_> = write(5).collect();
+        entry.extend([set(Reg::R6, 0), subprogram(1)]);
+        for word in 1..=stack / 8 {
+            let load = Insn::Load { size: Size::B8, signed: false, dst: Reg::R1, address: slot(-8 * word) };
+            entry.extend([plain(load), alu(AluOp::Add, Reg::R6, Source::Reg(Reg::R1))]);
+        }
+        entry.extend([copy(Reg::R0, Reg::R6), exit()]);
+        let callee: Vec<_> = write(77).chain([set(Reg::R6, 3), subprogram(2), exit()]).collect();
+        let leaf: Vec<_> = write(99).chain([set(Reg::R0, 0), exit()]).collect();
+        let (value, _, runtime) = run(&object(vec![entry, callee, leaf]), 1 << 20);
+        assert!(!runtime.stopped());
+        assert_eq!(value, 5 * (stack as u64 / 8), "{stack} bytes");
+    }
+}
+
 /// Branches both ways over every distance around where the short form ends.
 #[test]
 fn branches_reach() {
@@ -373,6 +416,61 @@ fn the_stack_is_aligned_at_calls() {
                 let program = Program::load(&code.expect("it compiles")).expect("executable memory");
                 let value = program.call(0, &mut Runtime::new(1000));
                 assert_eq!(value, 0, "{saved} saved, {stack} bytes of stack, nested: {nested}");
+            }
+        }
+    }
+}
+
+/// Plain arrays are indexed without a call: the address of the value, or 0 past the end.
+#[test]
+fn arrays_are_indexed_in_place() {
+    struct OneArray(kiln_jit::Array);
+    impl Symbols for OneArray {
+        fn map_address(&self, _: MapId) -> Option<u64> {
+            None
+        }
+        fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
+            None
+        }
+        fn helper_address(&self, _: u32) -> Option<u64> {
+            None
+        }
+        fn extern_address(&self, _: ExternId) -> Option<u64> {
+            None
+        }
+        fn array(&self, _: MapId) -> Option<kiln_jit::Array> {
+            Some(self.0)
+        }
+    }
+    let mut object = object(vec![vec![copy(Reg::R2, Reg::R1), plain(Node::address_load(Reg::R1)), helper(1), exit()]]);
+    let maps = kiln_program::Map {
+        name: "array".into(),
+        map_type: kiln_platform::MapType::Array,
+        key_size: 4,
+        value_size: 8,
+        max_entries: 8,
+        flags: 0,
+        extra: 0,
+        pinned_by_name: false,
+        key_btf: 0,
+        value_btf: 0,
+        inner: None,
+        contents: Default::default(),
+    };
+    object.maps.push(maps);
+    object.functions[0].nodes[1].reference = Reference::Map(MapId(0));
+    for first in [0x1000, 0x7fff_1234_5000, 0xffff_8000_0000_0000u64] {
+        for stride_bytes in [1, 2, 8, 24, 40, 4096] {
+            for entries in [1, 100, 128, 1000, i32::MAX as u32] {
+                let symbols = OneArray(kiln_jit::Array { first, stride_bytes, entries });
+                let code = kiln_jit::x86_64::compile(&object, FunctionId(0), &symbols, &Options::default());
+                let program = Program::load(&code.expect("it compiles")).expect("executable memory");
+                for index in [0, 1, entries - 1, entries, entries + 1, u32::MAX, 1 << 31] {
+                    let key = index;
+                    let found = program.call(&raw const key as u64, &mut Runtime::new(100));
+                    let value = first.wrapping_add(u64::from(index) * u64::from(stride_bytes));
+                    assert_eq!(found, if index < entries { value } else { 0 }, "{index} of {entries}");
+                }
             }
         }
     }

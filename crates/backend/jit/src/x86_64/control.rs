@@ -1,11 +1,11 @@
 //! Branches, calls, exits of a kind.
 
 use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
-use kiln_program::Reference;
+use kiln_program::{Node, Reference};
 
 use super::assembler::{Arithmetic, Condition, Gpr, Memory};
 use super::function::{Cold, ColdKind, FunctionCompiler};
-use super::plan::TAIL_CALL;
+use super::plan::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use super::{BUDGET, RUNTIME, gpr, runtime_field};
 use crate::{Error, Runtime};
 
@@ -113,6 +113,37 @@ impl FunctionCompiler<'_, '_> {
 
     fn extern_name(&self, symbol: kiln_program::ExternId) -> String {
         self.shared.object.externs.get(symbol.index()).map_or_else(String::new, |symbol| symbol.name.clone())
+    }
+
+    /// `r1 = map ll ; call bpf_map_lookup_elem` of a plain array: an index check and an addition.
+    pub(super) fn array_look_up(&mut self, run: &[Node]) -> Option<usize> {
+        let (first, second) = (run.first()?, run.get(1)?);
+        let (Insn::LoadImm64 { dst: Reg::R1, .. }, Reference::Map(map)) = (first.insn, first.reference) else {
+            return None;
+        };
+        if second.helper() != Some(MAP_LOOKUP_ELEM) {
+            return None;
+        }
+        let array = self.shared.symbols.array(map)?;
+        let stride = i32::try_from(array.stride_bytes).ok()?;
+        // The comparison below is with a sign-extended immediate.
+        let entries = i32::try_from(array.entries).ok()?;
+        let (absent, done) = (self.code().label(), self.code().label());
+        let (index, base) = (gpr(Reg::R0), gpr(Reg::R1));
+        self.code().load(Size::B4, index, Memory::at(gpr(Reg::R2), 0));
+        self.code().arithmetic_imm(Arithmetic::Cmp, Width::W32, index, entries);
+        self.code().jump_if(Condition::ABOVE_EQUAL, absent);
+        self.code().constant(base, array.first);
+        if let 1 | 2 | 4 | 8 = stride {
+            let place = Memory { base, index: Some((index, stride as u8)), displacement: 0 };
+            self.code().lea(Width::W64, index, place);
+        } else {
+            self.multiply_imm(Width::W64, index, index, stride);
+            self.code().arithmetic(Arithmetic::Add, Width::W64, index, base);
+        }
+        self.code().bind(done);
+        self.cold.push(Cold { from: absent, back: Some(done), kind: ColdKind::Zero(index) });
+        Some(2)
     }
 
     fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {

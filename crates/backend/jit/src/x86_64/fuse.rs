@@ -12,6 +12,7 @@
 //!   r9 += -1 ; if r9 != 0 goto back                      add   r15, -1 ; jne back
 //!   r3 = *(u64 *)(r1 + 0) ; r2 ^= r3                     xor   rsi, [rdi]                   (r3 dead)
 //!   r3 = *(u32 *)(r1 + 0) ; r3 = be32 r3                 movbe edx, [rdi]
+//!   r1 = array ll ; call bpf_map_lookup_elem             a check and an addition, as the kernel inlines it
 //! ```
 //!
 //! No run crosses a branch target, and what a run leaves out (a temporary) is dead behind it.
@@ -84,6 +85,9 @@ impl<'a> FunctionCompiler<'_, 'a> {
             if let Some(length) = attempt(self, at, run) {
                 return Ok(length);
             }
+        }
+        if let Some(length) = self.array_look_up(run) {
+            return Ok(length);
         }
         if self.inverted_branch(at)? {
             return Ok(2);
@@ -404,7 +408,6 @@ impl<'a> FunctionCompiler<'_, 'a> {
         let fits = tested == dst
             && same_width
             && (equality || logical && width == compared)
-            && src != Source::Imm(0)
             && !self.falls_through(at + 1);
         if !fits {
             return Ok(0);

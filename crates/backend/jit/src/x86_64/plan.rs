@@ -15,6 +15,8 @@ use crate::{Error, Options, Symbols};
 
 /// Bytes of stack a frame has at most (kernel `MAX_BPF_STACK`).
 const MAX_STACK_BYTES: i32 = 512;
+/// Helper number of `bpf_map_lookup_elem`.
+pub const MAP_LOOKUP_ELEM: u32 = 1;
 /// Helper number of `bpf_tail_call`.
 pub const TAIL_CALL: u32 = 12;
 
