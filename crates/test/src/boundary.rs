@@ -1,9 +1,11 @@
 //! One function per boundary that a filetest crosses. Each says what it skipped, or what went wrong.
 
+use std::time::Duration;
+
 use kiln_isa::encoding::{decode_all, encode_all};
 use kiln_linux::LoadFailure;
 use kiln_program::text::{listing, parse, print};
-use kiln_program::{Program, lower_function, validate};
+use kiln_program::{Function, Object, Program, lower_function, validate};
 use kiln_verifier::Error;
 
 use crate::engine::{Engine, NoRun, kernel_available, run};
@@ -148,6 +150,59 @@ pub fn runs(file: &Filetest) -> Outcome {
         }
     }
     Ok(skipped)
+}
+
+/// The optimizer: what it makes of an accepted program still loads, runs as stated, is as listed, and is not what must
+/// not be. With `bless`, the listing in the file is rewritten.
+///
+/// # Errors
+/// What went wrong, with the evidence of the rewrite.
+pub fn optimizes(file: &Filetest, bless: bool) -> Outcome {
+    let wanted = &file.expectations;
+    if wanted.check != Some(Check::Accept) {
+        return Ok(Vec::new());
+    }
+    let options = kiln_superopt::Options { budget: OPTIMIZE_BUDGET, ..kiln_superopt::Options::default() };
+    let rewrite = kiln_superopt::optimize(&file.object, &options, &mut ());
+    let evidence = || rewrite.evidence.iter().map(|one| format!("\n  {:?}", one.because)).collect::<String>();
+    let slots = |object: &Object| object.functions.iter().map(Function::slots).sum::<u32>();
+    let (before, after) = (slots(&file.object), slots(&rewrite.object));
+    if after > before {
+        return Err(format!("optimized, it grew from {before} to {after} slots{}", evidence()));
+    }
+    if after < before && rewrite.evidence.is_empty() {
+        return Err("it was rewritten without evidence".to_owned());
+    }
+    let code = code_lines(&rewrite.object);
+    if let Some(line) = code.iter().find(|line| wanted.not_rewritten.iter().any(|text| line.contains(text))) {
+        return Err(format!("it was rewritten to `{line}`{}", evidence()));
+    }
+    if let Some(saves) = wanted.saves.filter(|saves| before - after < *saves) {
+        return Err(format!("optimized, it saves {} slots, not {saves}:\n{}", before - after, code.join("\n")));
+    }
+    if wanted.wants_listing && code != wanted.optimized {
+        if !bless {
+            return Err(format!("the optimized listing differs (BLESS=1 rewrites it):\n{}", code.join("\n")));
+        }
+        file.bless(&code).map_err(|error| error.to_string())?;
+    }
+    let optimized = Filetest { object: rewrite.object.clone(), ..file.clone() };
+    let again = [round_trips(&optimized), kernel_verdict(&optimized), runs(&optimized)];
+    for part in again {
+        // What was skipped was counted for the original.
+        part.map_err(|error| format!("optimized: {error}{}\n{}", evidence(), code.join("\n")))?;
+    }
+    Ok(Vec::new())
+}
+
+/// Time for one filetest.
+const OPTIMIZE_BUDGET: Duration = Duration::from_secs(2);
+
+/// A listing's labels and instructions.
+fn code_lines(object: &Object) -> Vec<String> {
+    let text = listing(object);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(';'));
+    lines.map(str::to_owned).collect()
 }
 
 /// The only program of a file.

@@ -41,6 +41,7 @@ fn one_file(folder: &Path, path: &Path, verdicts: &Verdicts, skips: &Skips) -> R
         boundary::verdict(&file, verdicts),
         boundary::kernel_verdict(&file),
         boundary::runs(&file),
+        boundary::optimizes(&file, std::env::var_os("BLESS").is_some()),
     ];
     let mut failures = Vec::new();
     for part in parts {
