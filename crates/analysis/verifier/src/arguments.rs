@@ -500,6 +500,7 @@ impl Explorer<'_> {
         self.mark_precise(&index);
         if self.state.frames.len() > 1 {
             // Where it succeeds, another program runs in place of this function, and returns to its caller.
+            self.check_returns_number()?;
             let mut returned = self.state.clone();
             let frame = returned.frame();
             let site = frame.call_site;
@@ -576,10 +577,11 @@ impl Explorer<'_> {
             && !self.any_load()
             && !argument.inner
             && call.key.is_some_and(|key| key < u64::from(entries));
-        if in_array && helper.name == "map_lookup_elem" {
-            return Ok(value);
-        }
         let id = self.fresh_id();
+        if in_array && helper.name == "map_lookup_elem" {
+            let special = self.special.get(argument.object as usize).is_some_and(|fields| !fields.is_empty());
+            return Ok(Register { id: if special { id } else { 0 }, ..value });
+        }
         let storage = self.is_local_storage(map_type);
         Ok(match lookup {
             Lookup::Value => value.or_null(id),

@@ -153,13 +153,11 @@ fn decided(op: JumpOp, width: Width, first: &Register, second: &Register) -> Tru
     Truth::Unknown
 }
 
-/// Kinds of pointers that are never null unless marked so (a packet pointer's value is not tracked that far).
+/// Kinds of pointers that the kernel, and so we, take to be never null unless marked so.
 fn never_null(register: &Register) -> bool {
     matches!(
         register.kind,
         Kind::Scalar
-            | Kind::Context
-            | Kind::Stack
             | Kind::Map
             | Kind::MapValue
             | Kind::MapKey

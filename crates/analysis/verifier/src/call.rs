@@ -1,7 +1,7 @@
 //! Calls of functions and returns from them.
 
 use kiln_isa::Reg;
-use kiln_platform::ReturnRule;
+use kiln_platform::{ProgramType, ReturnRule};
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES};
 use kiln_program::{ExternKind, Reference};
 
@@ -10,6 +10,9 @@ use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
 use crate::state::{Caller, Frame, Kind, Register};
+
+/// Frames at least as large get a private stack, where there are such (kernel `BPF_PRIV_STACK_MIN_SIZE`).
+const PRIVATE_STACK_BYTES: u32 = 64;
 
 impl Explorer<'_> {
     pub(crate) fn call_function(&mut self) -> Step<Next> {
@@ -25,6 +28,17 @@ impl Explorer<'_> {
         self.clobber();
         self.state.frames.push(frame);
         Ok(Next::At(self.code.functions[callee].start))
+    }
+
+    /// The current function may be left with a number that it did not compute itself.
+    pub(crate) fn check_returns_number(&self) -> Step<()> {
+        if self.without_number[self.state.frame().function] {
+            return reject(
+                Reason::BadInstruction,
+                "LD_ABS, LD_IND and tail calls are only allowed in functions that return a number",
+            );
+        }
+        Ok(())
     }
 
     pub(crate) fn new_frame(&self, callee: usize, caller: Caller) -> Step<Frame> {
@@ -151,12 +165,21 @@ impl Explorer<'_> {
         Ok(deepest)
     }
 
+    fn has_private_stacks(&self) -> bool {
+        let interrupts = matches!(
+            self.program_type,
+            ProgramType::Kprobe | ProgramType::Tracepoint | ProgramType::PerfEvent | ProgramType::RawTracepoint
+        );
+        interrupts && !self.code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.name == "tail_call"))
+    }
+
     fn deepest(&self, function: usize, above: u32, chain: &mut Vec<usize>, most: &mut u32) -> Result<(), (usize, u32)> {
         if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
             return Err((function, above));
         }
         let own = self.stack_bytes[function].max(1).next_multiple_of(16);
-        let total = above + own;
+        // Programs that may interrupt others get a stack of their own for each larger frame.
+        let total = if self.has_private_stacks() && own >= PRIVATE_STACK_BYTES { above } else { above + own };
         if total > MAX_CALL_CHAIN_STACK_BYTES {
             return Err((function, total));
         }

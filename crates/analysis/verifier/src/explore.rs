@@ -17,7 +17,7 @@ use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Step, reject, unsupported};
 use crate::explain::{Reason, Rejection};
 use crate::facts::record::Recorder;
-use crate::global::{Signature, signatures};
+use crate::global::{Signature, signatures, without_number};
 use crate::precision::{Origin, Origins};
 use crate::prune::Kept;
 use crate::special::{SpecialField, special_fields};
@@ -53,6 +53,10 @@ pub(crate) struct Explorer<'a> {
     pub globals_called: Vec<usize>,
     /// Whether a global function is being verified, and whether it returns a value.
     pub global: Option<bool>,
+    /// Functions that BTF says return no number.
+    pub without_number: Vec<bool>,
+    /// The kind of pointer each instruction accessed memory through.
+    pub accessed: Vec<Kind>,
     pub stack_bytes: Vec<u32>,
     pub processed: u64,
     pub jumps: u64,
@@ -75,8 +79,10 @@ impl<'a> Explorer<'a> {
             type_names: Vec::new(),
             special: object_fields(code, btf.as_ref()),
             signatures: signatures(code, btf.as_ref(), program_type),
+            without_number: without_number(code, btf.as_ref()),
             globals_called: Vec::new(),
             global: None,
+            accessed: vec![Kind::Uninit; code.ops.len()],
             stack_bytes: vec![0; code.functions.len()],
             processed: 0,
             jumps: 0,

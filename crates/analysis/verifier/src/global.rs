@@ -106,6 +106,19 @@ fn parameter_kind(btf: &Btf, id: TypeId, tags: &[&str], program_type: ProgramTyp
     }
 }
 
+/// Functions that BTF says return no number.
+pub(crate) fn without_number(code: &Code<'_>, btf: Option<&Btf>) -> Vec<bool> {
+    let returns_none = |id: u32| -> Option<bool> {
+        let btf = btf?;
+        let BtfKind::Function { prototype, .. } = *btf.kind(TypeId(id)) else { return None };
+        let BtfKind::Prototype { result, .. } = *btf.kind(prototype) else { return None };
+        let result = btf.resolve(result).unwrap_or(TypeId::VOID);
+        Some(!matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. }))
+    };
+    let known = |routine: &crate::code::Routine<'_>| routine.btf_id != 0 && returns_none(routine.btf_id) == Some(true);
+    code.functions.iter().map(known).collect()
+}
+
 /// Functions that may change the packet, themselves or through others.
 fn packet_changers(code: &Code<'_>) -> Vec<bool> {
     let mut changing = vec![false; code.functions.len()];

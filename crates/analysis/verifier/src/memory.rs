@@ -59,10 +59,17 @@ impl Explorer<'_> {
     }
 
     /// The pointer is one, and not null.
-    fn check_usable(&self, reg: Reg, base: &Register) -> Step<()> {
+    fn check_usable(&mut self, reg: Reg, base: &Register) -> Step<()> {
         let number = reg.number();
         if !base.is_pointer() {
             return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
+        }
+        let before = std::mem::replace(&mut self.accessed[self.at as usize], base.kind);
+        if before != base.kind && before != Kind::Uninit && (is_view(before) || is_view(base.kind)) {
+            return reject(
+                Reason::NotAPointer,
+                format!("r{number} is {} here on one path and {} on another", before.name(), base.kind.name()),
+            );
         }
         if base.nullable {
             return reject(
@@ -160,6 +167,7 @@ impl Explorer<'_> {
         self.clobber();
         if self.state.frames.len() > 1 {
             // Out of bounds, the function returns 0.
+            self.check_returns_number()?;
             let mut returned = self.state.clone();
             let site = returned.frame().call_site;
             if returned.frame().caller != Caller::Call {
@@ -649,6 +657,14 @@ impl Explorer<'_> {
             MapType::SkStorage | MapType::InodeStorage | MapType::TaskStorage | MapType::CgrpStorage
         )
     }
+}
+
+/// Memory whose accesses the kernel rewrites, so that an instruction must always be about the same kind.
+fn is_view(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Context | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock | Kind::BtfId
+    )
 }
 
 /// The lowest bytes of a number, zero-extended.

@@ -279,6 +279,7 @@ impl Explorer<'_> {
                 register.origin = origins.cell(register.origin);
             });
         }
+        self.forget_single_ids();
         let mut state = self.state.clone();
         let parent = state.parent;
         for (frame, live) in state.frames.iter_mut().zip(&lives) {
@@ -295,6 +296,31 @@ impl Explorer<'_> {
         self.kept.processed_when_kept = self.processed;
         self.kept.jumps_when_kept = self.jumps;
         self.state.parent = id;
+    }
+
+    /// An id that only one number has says nothing.
+    fn forget_single_ids(&mut self) {
+        let mut counts: Vec<(u32, u32)> = Vec::new();
+        let mut count = |register: &Register| {
+            if register.kind == Kind::Scalar && register.id != 0 {
+                match counts.iter_mut().find(|(id, _)| *id == register.id) {
+                    Some((_, count)) => *count += 1,
+                    None => counts.push((register.id, 1)),
+                }
+            }
+        };
+        for frame in &self.state.frames {
+            frame.registers.iter().for_each(&mut count);
+            let spilled = frame.stack.slots().iter().filter(|slot| slot.bytes[0] == Byte::Spill);
+            spilled.for_each(|slot| count(&slot.register));
+        }
+        counts.retain(|(_, count)| *count == 1);
+        if !counts.is_empty() {
+            self.state.for_each_where(
+                |register| register.kind == Kind::Scalar && counts.iter().any(|(id, _)| *id == register.id),
+                |register| (register.id, register.offset) = (0, 0),
+            );
+        }
     }
 
     /// The registers of each frame that may still be read.
@@ -327,6 +353,10 @@ impl Explorer<'_> {
         let mut ids = IdMap::default();
         for (index, (left, right)) in old.frames.iter().zip(&current.frames).enumerate() {
             if left.function != right.function || left.call_site != right.call_site || left.caller != right.caller {
+                return false;
+            }
+            // The kept state's future has no more turns of a callback than these.
+            if left.callback_turns > right.callback_turns {
                 return false;
             }
             for (a, b) in left.registers.iter().zip(&right.registers) {
