@@ -4,11 +4,13 @@
 //! was made for it: eleven registers that fit a real machine's, two-operand arithmetic, a stack frame.
 //!
 //! ```text
-//!   w1 = *(u32 *)(r1 + 4)        8b 7f 04             mov   edi, [rdi + 4]
-//!   if w1 == 0 goto out          85 ff 74 ..          test  edi, edi ; je out
-//!   w1 /= 10                     41 bb cd cc cc cc    mov   r11d, 0xcccccccd
-//!                                49 0f af fb          imul  rdi, r11
-//!                                48 c1 ef 23          shr   rdi, 35
+//!   w0 = *(u32 *)(r1 + 4)        8b 47 04             mov   eax, [rdi + 4]
+//!   if w0 == 0 goto out          85 c0 74 ..          test  eax, eax ; je out
+//!   w0 /= 10                     41 89 c2             mov   r10d, eax
+//!                                41 bb cd cc cc cc    mov   r11d, 0xcccccccd
+//!                                4d 0f af d3          imul  r10, r11
+//!                                49 c1 ea 23          shr   r10, 35
+//!                                44 89 d0             mov   eax, r10d
 //! ```
 //!
 //! What it adds to the kernel's: divisions by constants as multiplications, fused compare and branch, rotations and

@@ -3,9 +3,7 @@
 use kiln_isa::{Insn, Slot, decode};
 use kiln_jit::x86_64::compile;
 use kiln_jit::{Error, Options, Symbols};
-use kiln_program::{
-    Extern, ExternId, ExternKind, Function, FunctionId, Linkage, MapId, Object, Reference,
-};
+use kiln_program::{Extern, ExternId, ExternKind, Function, FunctionId, Linkage, MapId, Object, Reference};
 
 struct Everything;
 

@@ -322,9 +322,16 @@ fn agree(object: &Object, entry: FunctionId) {
         assert_eq!(value, outcome.value, "R0, {options:?}\n{}", listing(object, &code));
         let registers = |memory: &Memory| {
             let words = memory[DUMP as usize..].chunks(8);
-            words.map(|word| format!("{:#x}", u64::from_le_bytes(word.try_into().expect("8 bytes")))).collect::<Vec<_>>()
+            words
+                .map(|word| format!("{:#x}", u64::from_le_bytes(word.try_into().expect("8 bytes"))))
+                .collect::<Vec<_>>()
         };
-        assert_eq!(registers(&memory), registers(&reference.memory), "registers, {options:?}\n{}", listing(object, &code));
+        assert_eq!(
+            registers(&memory),
+            registers(&reference.memory),
+            "registers, {options:?}\n{}",
+            listing(object, &code)
+        );
         assert_eq!(*memory, reference.memory, "memory, {options:?}\n{}", listing(object, &code));
     }
 }
@@ -358,17 +365,72 @@ fn any_width() -> impl Strategy<Value = Width> {
 
 fn any_imm() -> impl Strategy<Value = i32> {
     let edges: Vec<i32> = vec![
-        0, 1, -1, 2, 3, 5, 7, 8, 9, 10, 13, 24, 31, 32, 33, 48, 56, 63, 64, 100, 127, 128, -128, -129, 255, 256, 641,
-        1000, 0xffff, 0x10000, 0x7fff_fffe, i32::MAX, i32::MIN, i32::MIN + 1, -2, -7,
+        0,
+        1,
+        -1,
+        2,
+        3,
+        5,
+        7,
+        8,
+        9,
+        10,
+        13,
+        24,
+        31,
+        32,
+        33,
+        48,
+        56,
+        63,
+        64,
+        100,
+        127,
+        128,
+        -128,
+        -129,
+        255,
+        256,
+        641,
+        1000,
+        0xffff,
+        0x10000,
+        0x7fff_fffe,
+        i32::MAX,
+        i32::MIN,
+        i32::MIN + 1,
+        -2,
+        -7,
     ];
     prop_oneof![3 => proptest::sample::select(edges), 1 => any::<i32>()]
 }
 
 fn any_value() -> impl Strategy<Value = u64> {
     let edges: Vec<u64> = vec![
-        0, 1, 2, 7, 0x7f, 0x80, 0xff, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, 0x1_0000_0000,
-        i64::MAX as u64, i64::MIN as u64, u64::MAX, u64::MAX - 1, 0xffff_ffff_0000_0000, 0xffff_ffff_8000_0000,
-        0x0123_4567_89ab_cdef, 10, 63, 64,
+        0,
+        1,
+        2,
+        7,
+        0x7f,
+        0x80,
+        0xff,
+        0x7fff,
+        0x8000,
+        0xffff,
+        0x7fff_ffff,
+        0x8000_0000,
+        0xffff_ffff,
+        0x1_0000_0000,
+        i64::MAX as u64,
+        i64::MIN as u64,
+        u64::MAX,
+        u64::MAX - 1,
+        0xffff_ffff_0000_0000,
+        0xffff_ffff_8000_0000,
+        0x0123_4567_89ab_cdef,
+        10,
+        63,
+        64,
     ];
     prop_oneof![2 => proptest::sample::select(edges), 1 => any::<u64>()]
 }
@@ -390,8 +452,12 @@ fn any_jump_op() -> impl Strategy<Value = JumpOp> {
 }
 
 fn any_alu() -> impl Strategy<Value = Insn> {
-    (any_alu_op(), any_width(), any_dst(), any_source())
-        .prop_map(|(op, width, dst, src)| Insn::Alu { op, width, dst, src })
+    (any_alu_op(), any_width(), any_dst(), any_source()).prop_map(|(op, width, dst, src)| Insn::Alu {
+        op,
+        width,
+        dst,
+        src,
+    })
 }
 
 fn any_plain() -> impl Strategy<Value = Insn> {
@@ -490,7 +556,12 @@ fn any_access() -> impl Strategy<Value = Vec<Insn>> {
     let registers = (any_dst(), any_dst(), any_dst(), any_dst(), any_dst());
     let numbers = (0i32..100, 0i32..100, 0i16..100);
     let more = prop_oneof![
-        (any_alu_op(), any_width(), any_dst(), any_dst()).prop_map(|(op, width, dst, src)| alu(op, width, dst, Source::Reg(src))),
+        (any_alu_op(), any_width(), any_dst(), any_dst()).prop_map(|(op, width, dst, src)| alu(
+            op,
+            width,
+            dst,
+            Source::Reg(src)
+        )),
         (any_size(), any_dst()).prop_map(|(size, dst)| {
             let size = if size == Size::B1 { Size::B2 } else { size };
             Insn::Endian { order: ByteOrder::Big, size, dst }
@@ -498,7 +569,13 @@ fn any_access() -> impl Strategy<Value = Vec<Insn>> {
     ];
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     (registers, numbers, any_size(), more, flags).prop_map(
-        |((base, index, place, value, other), (scaled, added, offset), size, more, (copied, indexed, constant_too, stored, kill))| {
+        |(
+            (base, index, place, value, other),
+            (scaled, added, offset),
+            size,
+            more,
+            (copied, indexed, constant_too, stored, kill),
+        )| {
             let mut run = vec![load(Size::B8, base, CONTEXT)];
             let place = if copied { place } else { base };
             if indexed && index != base {
@@ -561,16 +638,15 @@ fn any_tested_branch() -> impl Strategy<Value = Item> {
             let insns = copy.into_iter().chain([insn]).collect();
             Item::TestedBranch(insns, branch(op, compared, dst, src), over)
         });
-    let after_load = (any_access(), any_jump_op(), any_width(), 0i32..256, 0usize..6).prop_map(
-        |(mut run, op, width, imm, over)| {
+    let after_load =
+        (any_access(), any_jump_op(), any_width(), 0i32..256, 0usize..6).prop_map(|(mut run, op, width, imm, over)| {
             // The branch tests what the run loads last, if it ends there.
             while !matches!(run.last(), None | Some(Insn::Load { .. })) {
                 run.pop();
             }
             let dst = run.last().and_then(Insn::written).unwrap_or(Reg::R0);
             Item::TestedBranch(run, branch(op, width, dst, Source::Imm(imm)), over)
-        },
-    );
+        });
     prop_oneof![after_alu, after_load]
 }
 
@@ -639,7 +715,9 @@ fn division_by_constants_agrees() {
         for op in [AluOp::Div, AluOp::Mod, AluOp::Sdiv, AluOp::Smod] {
             for width in [Width::W32, Width::W64] {
                 for number in [u64::MAX, i64::MAX as u64, u64::from(u32::MAX), 1 << 63, 12_345_678_901_234_567_890] {
-                    for number in [number, number / divisor as u64 * divisor as u64, number / divisor as u64 * divisor as u64 - 1] {
+                    for number in
+                        [number, number / divisor as u64 * divisor as u64, number / divisor as u64 * divisor as u64 - 1]
+                    {
                         items.push(Item::Plain(constant(Reg::R3, number)));
                         items.push(Item::Plain(alu(op, width, Reg::R3, Source::Imm(divisor))));
                         items.push(Item::Plain(alu(AluOp::Xor, Width::W64, Reg::R7, Source::Reg(Reg::R3))));

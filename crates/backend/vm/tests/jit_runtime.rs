@@ -90,6 +90,8 @@ thread_local! {
 
 const REPEAT: u32 = 1;
 const STOP: u32 = 2;
+/// Never stops the run.
+const QUIET: u32 = 3;
 const TAIL_CALL: u32 = 12;
 
 /// Calls back R1 times with (round, R3), and returns the sum of what came back.
@@ -117,6 +119,10 @@ extern "sysv64" fn tail_call(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Run
     TAIL.get()
 }
 
+extern "sysv64" fn quiet(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
+    0
+}
+
 struct TestSymbols;
 
 impl Symbols for TestSymbols {
@@ -130,9 +136,13 @@ impl Symbols for TestSymbols {
         match number {
             REPEAT => Some(repeat as *const () as u64),
             STOP => Some(stop as *const () as u64),
+            QUIET => Some(quiet as *const () as u64),
             TAIL_CALL => Some(tail_call as *const () as u64),
             _ => None,
         }
+    }
+    fn helper_may_stop(&self, number: u32) -> bool {
+        number != QUIET
     }
     fn extern_address(&self, _: ExternId) -> Option<u64> {
         None
@@ -186,12 +196,7 @@ fn an_endless_loop_in_a_subprogram_ends_every_frame() {
 
 #[test]
 fn a_helper_stops_the_run() {
-    let object = object(vec![vec![
-        copy(Reg::R6, Reg::R1),
-        helper(STOP),
-        store_context(0, Reg::R0),
-        exit(),
-    ]]);
+    let object = object(vec![vec![copy(Reg::R6, Reg::R1), helper(STOP), store_context(0, Reg::R0), exit()]]);
     let (_, memory, runtime) = run(&object, 100);
     assert!(runtime.stopped());
     assert_eq!((runtime.trap, memory[0]), (7, 0));
@@ -320,13 +325,8 @@ fn may_goto_leaves_after_its_limit() {
 #[test]
 fn the_budget_is_counted_across_tail_calls_in_subprograms() {
     let branch = Insn::Branch { op: JumpOp::Ne, width: Width::W64, dst: Reg::R2, src: Source::Imm(0), offset: 0 };
-    let looping = object(vec![vec![
-        set(Reg::R2, 3),
-        add(Reg::R2, -1),
-        (branch, To::Position(1)),
-        set(Reg::R0, 0),
-        exit(),
-    ]]);
+    let looping =
+        object(vec![vec![set(Reg::R2, 3), add(Reg::R2, -1), (branch, To::Position(1)), set(Reg::R0, 0), exit()]]);
     let looping = compile(&looping, 0);
     TAIL.set(looping.address());
     let callee = vec![helper(TAIL_CALL), set(Reg::R0, 0), exit()];
@@ -334,6 +334,17 @@ fn the_budget_is_counted_across_tail_calls_in_subprograms() {
     let (_, _, runtime) = run(&calling, 100);
     // Three rounds of two, the callee's three, the other's two.
     assert_eq!(runtime.budget, 100 - 6 - 3 - 2);
+}
+
+/// A target that does not keep the budget in its register must not lose it for those who do.
+#[test]
+fn the_budget_outlives_a_target_that_ignores_it() {
+    let ignoring = object(vec![vec![helper(QUIET), exit()]]);
+    let ignoring = compile(&ignoring, 0);
+    TAIL.set(ignoring.address());
+    let callee = vec![helper(TAIL_CALL), set(Reg::R0, 0), exit()];
+    let (_, _, runtime) = run(&object(vec![vec![subprogram(1), exit()], callee]), 100);
+    assert_eq!(runtime.budget, 97);
 }
 
 /// What a frame holds outlives what it calls, to its last byte.
@@ -410,7 +421,8 @@ fn the_stack_is_aligned_at_calls() {
                     body.push(plain(Insn::Store { size: Size::B1, address, src: Source::Imm(0) }));
                 }
                 body.extend([helper(1), alu(AluOp::And, Reg::R0, Source::Imm(15)), exit()]);
-                let functions = if nested { vec![vec![set(Reg::R6, 0), subprogram(1), exit()], body] } else { vec![body] };
+                let functions =
+                    if nested { vec![vec![set(Reg::R6, 0), subprogram(1), exit()], body] } else { vec![body] };
                 let object = object(functions);
                 let code = kiln_jit::x86_64::compile(&object, FunctionId(0), &Looking, &Options::default());
                 let program = Program::load(&code.expect("it compiles")).expect("executable memory");

@@ -207,13 +207,7 @@ impl FunctionCompiler<'_, '_> {
     }
 
     /// Calls the packet load routine; out of bounds leaves the function with R0 = 0.
-    pub(super) fn load_packet(
-        &mut self,
-        at: usize,
-        mode: PacketMode,
-        size: Size,
-        offset: i32,
-    ) -> Result<(), Error> {
+    pub(super) fn load_packet(&mut self, at: usize, mode: PacketMode, size: Size, offset: i32) -> Result<(), Error> {
         let Some(address) = self.shared.symbols.packet_load_address() else {
             return self.unresolved(at, "packet loads");
         };

@@ -39,7 +39,9 @@ impl Reciprocal {
     fn of(divisor: u64, bits: u32) -> Reciprocal {
         let before = divisor.trailing_zeros();
         Self::search(divisor, bits, bits)
-            .or_else(|| Self::search(divisor >> before, bits, bits - before).map(|it| Reciprocal { before: before as u8, ..it }))
+            .or_else(|| {
+                Self::search(divisor >> before, bits, bits - before).map(|it| Reciprocal { before: before as u8, ..it })
+            })
             .unwrap_or_else(|| Self::with_carry(divisor, bits))
     }
 

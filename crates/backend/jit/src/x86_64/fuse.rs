@@ -162,7 +162,8 @@ impl<'a> FunctionCompiler<'_, 'a> {
         let (AluOp::Lsh, width, dst, left) = shift(run.get(skip))? else { return None };
         let (back, second_width, same, right) = shift(run.get(skip + 1))?;
         let kept = Size::from_bytes((width.bits() - u32::from(left)) / 8)?;
-        let exact = left == right && left % 8 == 0 && second_width == width && same == dst && kept.bits() < width.bits();
+        let exact =
+            left == right && left % 8 == 0 && second_width == width && same == dst && kept.bits() < width.bits();
         let from = match moved {
             Some((copied, to, from)) if to == dst && fits(copied, width) => from,
             Some(_) => return None,
@@ -269,10 +270,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
         let Insn::Load { size: Size::B1, signed: false, dst, .. } = run.first()?.insn else { return None };
         let Insn::Branch { op, dst: compared, src: Source::Imm(imm), .. } = run.get(1)?.insn else { return None };
         let imm = u8::try_from(imm).ok()?;
-        let unsigned = matches!(
-            op,
-            JumpOp::Eq | JumpOp::Ne | JumpOp::Gt | JumpOp::Ge | JumpOp::Lt | JumpOp::Le
-        );
+        let unsigned = matches!(op, JumpOp::Eq | JumpOp::Ne | JumpOp::Gt | JumpOp::Ge | JumpOp::Lt | JumpOp::Le);
         let dead = !self.lives_after(at + 1, dst) && chain.is_none_or(|it| !self.lives_after(at + 1, it.register));
         if !unsigned || compared != dst || !dead || self.falls_through(at + 1) {
             return None;
@@ -405,10 +403,8 @@ impl<'a> FunctionCompiler<'_, 'a> {
         let logical = matches!(alu_op, AluOp::And | AluOp::Or | AluOp::Xor) && op != JumpOp::Set;
         // A 32-bit result is zero as 64 bits exactly when it is as 32; its sign is another matter.
         let same_width = width == compared || width == Width::W32 && equality;
-        let fits = tested == dst
-            && same_width
-            && (equality || logical && width == compared)
-            && !self.falls_through(at + 1);
+        let fits =
+            tested == dst && same_width && (equality || logical && width == compared) && !self.falls_through(at + 1);
         if !fits {
             return Ok(0);
         }

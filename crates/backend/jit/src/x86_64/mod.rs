@@ -11,11 +11,11 @@
 //! (where rbp points), the BPF stack. A function that needs less has less: no rbp without stack accesses, nothing
 //! below rsp where a leaf fits the red zone, no runtime register where nothing uses it.
 //!
-//! - [`assembler`]: bytes, labels, short and long jumps;
-//! - [`plan`]: what a program and each function need, before any code;
-//! - [`liveness`]: which registers are still needed;
-//! - [`function`]: frames and the walk over instructions; [`alu`], [`divide`], [`memory`], [`control`]: their code;
-//! - [`fuse`]: runs of instructions that one machine instruction does.
+//! - `assembler`: bytes, labels, short and long jumps;
+//! - `plan`: what a program and each function need, before any code;
+//! - `liveness`: which registers are still needed;
+//! - `function`: frames and the walk over instructions; `alu`, `divide`, `memory`, `control`: their code;
+//! - `fuse`: runs of instructions that one machine instruction does.
 
 mod alu;
 mod assembler;
@@ -43,19 +43,8 @@ const MAX_CODE_BYTES: usize = 64 << 20;
 
 /// Where a BPF register lives.
 const fn gpr(reg: Reg) -> Gpr {
-    const MAP: [Gpr; Reg::COUNT] = [
-        Gpr::RAX,
-        Gpr::RDI,
-        Gpr::RSI,
-        Gpr::RDX,
-        Gpr::RCX,
-        Gpr::R8,
-        Gpr::RBX,
-        Gpr::R13,
-        Gpr::R14,
-        Gpr::R15,
-        Gpr::RBP,
-    ];
+    const MAP: [Gpr; Reg::COUNT] =
+        [Gpr::RAX, Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX, Gpr::R8, Gpr::RBX, Gpr::R13, Gpr::R14, Gpr::R15, Gpr::RBP];
     MAP[reg.index()]
 }
 

@@ -82,13 +82,8 @@ impl Plan {
             }
             budget |= options.metered && has_loop(function);
         }
-        let mut plan = Plan {
-            order,
-            callbacks: callbacks.into_iter().collect(),
-            budget,
-            runtime: runtime || budget,
-            functions,
-        };
+        let mut plan =
+            Plan { order, callbacks: callbacks.into_iter().collect(), budget, runtime: runtime || budget, functions };
         plan.propagate_tail_calls(object);
         Ok(plan)
     }

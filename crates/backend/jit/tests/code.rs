@@ -1,0 +1,84 @@
+//! The machine code of the examples that the documentation gives, as `llvm-mc --disassemble` reads it.
+
+use kiln_jit::x86_64::compile;
+use kiln_jit::{Options, Symbols};
+use kiln_program::{ExternId, Function, FunctionId, Linkage, MapId, Object, Reference};
+
+struct Nothing;
+
+impl Symbols for Nothing {
+    fn map_address(&self, _: MapId) -> Option<u64> {
+        None
+    }
+    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
+        None
+    }
+    fn helper_address(&self, _: u32) -> Option<u64> {
+        None
+    }
+    fn extern_address(&self, _: ExternId) -> Option<u64> {
+        None
+    }
+}
+
+/// The code of a function of these instructions and an `exit`, in hexadecimal.
+fn code(bpf: &str) -> String {
+    let mut object = Object::default();
+    let lines = bpf.split(';').map(str::trim).chain(["exit"]);
+    let insns: Vec<_> = lines.map(|line| kiln_isa::text::parse(line).expect("an instruction")).collect();
+    let nodes = insns.into_iter().map(|insn| object.new_node(insn, Reference::None)).collect();
+    object.functions.push(Function {
+        name: "example".into(),
+        section: "xdp".into(),
+        linkage: Linkage::Static,
+        btf_id: 0,
+        nodes,
+    });
+    let options = Options { bmi2: true, movbe: true, metered: true };
+    let code = compile(&object, FunctionId(0), &Nothing, &options).expect("it compiles");
+    code.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn examples_compile_to_what_the_documentation_says() {
+    for (bpf, expected) in [
+        // mov eax, dword ptr [rdi + 4]; ret
+        ("w0 = *(u32 *)(r1 + 4)", "8b 47 04 c3"),
+        // mov rax, rdi; ret
+        ("r0 = r1", "48 89 f8 c3"),
+        // mov eax, edi; mov r10d, eax; mov r11d, 3435973837; imul r10, r11; shr r10, 35; mov eax, r10d; ret
+        ("w0 = w1; w0 /= 10", "89 f8 41 89 c2 41 bb cd cc cc cc 4d 0f af d3 49 c1 ea 23 44 89 d0 c3"),
+        // movzx eax, byte ptr [rdi + rsi + 4]; ret
+        ("r3 = r1; r3 += r2; r0 = *(u8 *)(r3 + 4)", "0f b6 44 37 04 c3"),
+        // rol eax, 4; ret
+        ("w4 = w0; w4 >>= 28; w0 <<= 4; w0 |= w4", "c1 c0 04 c3"),
+        // rorx eax, edx, 28; ret
+        ("w4 = w3; w4 >>= 28; w0 = w3; w0 <<= 4; w0 |= w4", "c4 e3 7b f0 c2 1c c3"),
+        // movsxd rax, esi; ret
+        ("r0 = r2; r0 <<= 32; r0 s>>= 32", "48 63 c6 c3"),
+        // xor rax, qword ptr [rdi]; ret
+        ("r3 = *(u64 *)(r1 + 0); r0 ^= r3", "48 33 07 c3"),
+        // movbe eax, dword ptr [rdi]; ret
+        ("r0 = *(u32 *)(r1 + 0); r0 = be32 r0", "0f 38 f0 07 c3"),
+        // movzx eax, word ptr [rdi + 12]; rol ax, 8; ret
+        ("r0 = *(u16 *)(r1 + 12); r0 = be16 r0", "0f b7 47 0c 66 c1 c0 08 c3"),
+        // lea rax, [rdi - 8]; ret
+        ("r0 = r1; r0 += -8", "48 8d 47 f8 c3"),
+        // shlx rax, rdi, rsi; ret
+        ("r0 = r1; r0 <<= r2", "c4 e2 c9 f7 c7 c3"),
+        // shlx rax, rax, rcx; ret
+        ("r0 <<= r4", "c4 e2 f1 f7 c0 c3"),
+        // lea rax, [rax + 8*rax]; ret
+        ("r0 *= 9", "48 8d 04 c0 c3"),
+        // and eax, 7; ret
+        ("r0 %= 8", "83 e0 07 c3"),
+        // push rbp; mov rbp, rsp; mov qword ptr [rbp - 8], rdi; mov rax, qword ptr [rbp - 8]; pop rbp; ret
+        ("*(u64 *)(r10 - 8) = r1; r0 = *(u64 *)(r10 - 8)", "55 48 89 e5 48 89 7d f8 48 8b 45 f8 5d c3"),
+        // push rbx; push r15; mov rbx, rdi; mov r15d, 1; mov rax, rbx; pop r15; pop rbx; ret
+        ("r6 = r1; r9 = 1; r0 = r6", "53 41 57 48 89 fb 41 bf 01 00 00 00 48 89 d8 41 5f 5b c3"),
+        // lock; add qword ptr [rdi], rsi; xor eax, eax; ret
+        ("lock *(u64 *)(r1 + 0) += r2; r0 = 0", "f0 48 01 37 31 c0 c3"),
+    ] {
+        assert_eq!(code(bpf), expected, "{bpf}");
+    }
+}
