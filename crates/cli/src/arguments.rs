@@ -155,10 +155,10 @@ pub struct BenchArguments {
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub budget: f64,
     /// Runs per sample.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     pub repeat: u32,
     /// Samples, interleaved; the median is reported.
-    #[arg(long, value_name = "COUNT", default_value_t = 7)]
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
     pub samples: u32,
     /// Leave the kernel out.
     #[arg(long)]

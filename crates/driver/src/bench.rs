@@ -3,8 +3,8 @@
 //! Timings on shared machines drift, so what is compared is measured in turns within one run:
 //!
 //! ```text
-//!   sample 1: VM before, VM after, kernel before, kernel after
-//!   sample 2: VM before, ...                                        -> median of each, and the spread
+//!   sample 1: VM after, VM before, kernel after, kernel before
+//!   sample 2: VM before, VM after, kernel before, ...               -> median of each, and the spread
 //! ```
 //!
 //! Each program runs on the packet that makes it work most, out of a fixed set of real protocols: an early exit on a
@@ -195,15 +195,18 @@ impl Sides {
                 Err(error) if round == 0 => notes.push(error),
                 Err(_) => {}
             };
+            // Whoever runs second finds caches and clocks warmer, so they take turns at that too.
+            let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             if let Some((before, after)) = &mut self.vm {
-                for (index, vm) in [before, after].into_iter().enumerate() {
-                    let ran = vm.run(&self.name, &input, Engine::Jit);
+                let mut vms = [before, after];
+                for index in order {
+                    let ran = vms[index].run(&self.name, &input, Engine::Jit);
                     take(index, ran.map(|ran| ran.duration_ns).map_err(|error| error.to_string()));
                 }
             }
             if let Some((before, after)) = &self.kernel {
-                for (index, loaded) in [before, after].into_iter().enumerate() {
-                    let ran = loaded.run_packet(&self.packet, options.repeat);
+                for index in order {
+                    let ran = [before, after][index].run_packet(&self.packet, options.repeat);
                     take(index + 2, ran.map(|ran| ran.duration_ns.into()).map_err(|error| error.to_string()));
                 }
             }
