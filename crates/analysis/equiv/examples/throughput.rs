@@ -86,7 +86,9 @@ fn main() {
         let alone = begin.elapsed().as_secs_f64() * 1e6 / 200.0;
         times.sort_by(f64::total_cmp);
         let word = match &verdict {
-            Verdict::Equal(proof) => format!("{:?}", proof.method).split(' ').next().unwrap_or_default().to_owned(),
+            Verdict::Equal(proof) => {
+                format!("{:?}", proof.method).split(' ').next().unwrap_or_default().to_owned()
+            }
             Verdict::Different(_) => "different".to_owned(),
             Verdict::Unknown(_) => "unknown".to_owned(),
         };
@@ -97,7 +99,9 @@ fn main() {
 
 /// Random candidates of the original's length against a six-instruction window with memory.
 fn candidates(object: &Object) {
-    let before = nodes("r1 = *(u32 *)(r10 - 8); r1 <<= 8; r2 = *(u8 *)(r10 - 4); r1 |= r2; *(u64 *)(r10 - 16) = r1; w3 = w1");
+    let before = nodes(
+        "r1 = *(u32 *)(r10 - 8); r1 <<= 8; r2 = *(u8 *)(r10 - 4); r1 |= r2; *(u64 *)(r10 - 16) = r1; w3 = w1",
+    );
     let window = Window {
         before: &before,
         after: &[],
@@ -114,7 +118,8 @@ fn candidates(object: &Object) {
             let at = random.below(candidate.len() as u64) as usize;
             let reg = Reg::new(1 + random.below(3) as u8).unwrap_or(Reg::R1);
             let op = AluOp::ALL[random.below(AluOp::ALL.len() as u64) as usize];
-            candidate[at].insn = Insn::Alu { op, width: Width::W64, dst: reg, src: Source::Imm(random.below(64) as i32) };
+            candidate[at].insn =
+                Insn::Alu { op, width: Width::W64, dst: reg, src: Source::Imm(random.below(64) as i32) };
             candidate
         })
         .collect();
@@ -126,5 +131,9 @@ fn candidates(object: &Object) {
     }
     let total = rounds * pool.len();
     let rate = total as f64 / begin.elapsed().as_secs_f64();
-    println!("tester: {:.2} M candidates/s of 6 instructions ({:.2}% passed)", rate / 1e6, 100.0 * passed as f64 / total as f64);
+    println!(
+        "tester: {:.2} M candidates/s of 6 instructions ({:.2}% passed)",
+        rate / 1e6,
+        100.0 * passed as f64 / total as f64
+    );
 }

@@ -13,7 +13,13 @@ pub fn binary(op: Binary, a: u64, b: u64, bits: u32) -> u64 {
     match op {
         Binary::Udiv if zero => mask(bits),
         Binary::Urem | Binary::Srem if zero => x.value(),
-        Binary::Sdiv if zero => if x.signed() < 0 { 1 } else { mask(bits) },
+        Binary::Sdiv if zero => {
+            if x.signed() < 0 {
+                1
+            } else {
+                mask(bits)
+            }
+        }
         Binary::Udiv => x.udiv(&y).value(),
         Binary::Urem => x.urem(&y).value(),
         Binary::Sdiv => x.sdiv(&y).value(),
@@ -88,7 +94,11 @@ impl<'a, F: FnMut(Symbol, u32) -> u64> Evaluator<'a, F> {
                 binary(*op, self.value(*a), self.value(*b), width)
             }
             Shape::Ite(condition, then, otherwise) => {
-                if self.value(*condition) != 0 { self.value(*then) } else { self.value(*otherwise) }
+                if self.value(*condition) != 0 {
+                    self.value(*then)
+                } else {
+                    self.value(*otherwise)
+                }
             }
         }
     }

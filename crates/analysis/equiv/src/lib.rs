@@ -20,9 +20,11 @@
 //! Rewrite rules, which hold for all registers and immediates, are proved by the same machinery with symbolic
 //! immediates: [`rule`].
 //!
-//! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], [`shared`], [`concrete`], [`check`](mod@check).
+//! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], [`shared`], [`concrete`],
+//! [`check`](mod@check).
 #![forbid(unsafe_code)]
 
+mod arithmetic;
 pub mod check;
 pub mod concrete;
 pub mod evaluate;

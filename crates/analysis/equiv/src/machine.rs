@@ -95,7 +95,9 @@ pub fn run<'a>(world: &World<'a>, nodes: &[Node], holes: &Holes<'a>) -> Result<F
         state.node = Some(node);
         match execute(&node.insn, &mut state)? {
             Flow::Next => {}
-            Flow::Call(CallTarget::Helper(id)) => return Err(Stop::Unsupported(format!("a call of helper {id}"))),
+            Flow::Call(CallTarget::Helper(id)) => {
+                return Err(Stop::Unsupported(format!("a call of helper {id}")));
+            }
             _ => return Err(Stop::Unsupported(format!("`{}`", node.insn))),
         }
     }
@@ -145,8 +147,8 @@ impl<'a> State<'_, 'a> {
     fn access(&mut self, place: (u16, i64), size: Size, writes: bool, ordered: bool) -> Class {
         let class = self.world.root(place.0).class;
         let bytes = i64::from(size.bytes());
-        let own = !writes
-            && (0..bytes).all(|byte| self.bytes.contains_key(&(place.0, place.1.wrapping_add(byte))));
+        let own =
+            !writes && (0..bytes).all(|byte| self.bytes.contains_key(&(place.0, place.1.wrapping_add(byte))));
         let (root, offset) = place;
         self.accesses.push(Access { root, offset, bytes: size.bytes(), writes, ordered, own, class });
         class
@@ -185,7 +187,8 @@ impl<'a> Machine for State<'_, 'a> {
     }
 
     fn constant(&mut self, value: u64) -> Term<'a> {
-        if let (Some(core), Some(Insn::Alu { src: Source::Imm(_), .. })) = (self.core(), self.node.map(|node| node.insn))
+        if let (Some(core), Some(Insn::Alu { src: Source::Imm(_), .. })) =
+            (self.core(), self.node.map(|node| node.insn))
         {
             return self.world.arena.symbol(Symbol::Core(core), 32).sign_extend(64);
         }
@@ -243,7 +246,8 @@ impl<'a> Machine for State<'_, 'a> {
         let class = self.access(place, size, true, releases);
         if self.world.modes.is_logged(class) {
             let bytes = size.bytes() as u8;
-            let kind = if releases { EventKind::StoreRelease(bytes) } else { EventKind::Store(bytes, self.core()) };
+            let kind =
+                if releases { EventKind::StoreRelease(bytes) } else { EventKind::Store(bytes, self.core()) };
             self.record(class, kind, place, &[value]);
             return Ok(());
         }

@@ -18,11 +18,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
+use kiln_isa::semantics::{BitVec, mask};
+use kiln_isa::{Insn, Reg};
 use kiln_platform::{FieldValue, MapType, ProgramType};
 use kiln_program::{CoreId, MapId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, Value};
-use kiln_isa::semantics::{BitVec, mask};
-use kiln_isa::{Insn, Reg};
 
 use crate::term::{Arena, QuickMap, RegionStart, Shape, Symbol, Term, TermId};
 
@@ -151,7 +151,12 @@ pub struct World<'a> {
 
 impl<'a> World<'a> {
     /// A world at its beginning.
-    pub fn new(arena: &'a Arena, object: &'a Object, facts: Option<&'a InsnFacts>, modes: Modes) -> World<'a> {
+    pub fn new(
+        arena: &'a Arena,
+        object: &'a Object,
+        facts: Option<&'a InsnFacts>,
+        modes: Modes,
+    ) -> World<'a> {
         World {
             arena,
             object,
@@ -481,7 +486,9 @@ pub fn without_registers(node: &Node) -> Insn {
     match node.insn {
         Insn::Alu { op, width, src, .. } => Insn::Alu { op, width, dst: zero, src: source(src) },
         Insn::LoadImm64 { imm, .. } => Insn::LoadImm64 { dst: zero, imm },
-        Insn::Load { size, signed, address, .. } => Insn::Load { size, signed, dst: zero, address: at(address) },
+        Insn::Load { size, signed, address, .. } => {
+            Insn::Load { size, signed, dst: zero, address: at(address) }
+        }
         Insn::Store { size, address, src } => Insn::Store { size, address: at(address), src: source(src) },
         other => other,
     }

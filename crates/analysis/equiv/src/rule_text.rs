@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Width};
 
 use crate::rule::{
-    Condition, Expression, HOLES, Rule, as_immediate_hole, as_offset_hole, expression_hole, immediate_hole, offset_hole,
+    Condition, Expression, HOLES, Rule, as_immediate_hole, as_offset_hole, expression_hole, immediate_hole,
+    offset_hole,
 };
 
 /// Why a text is no rule.
@@ -278,13 +279,14 @@ fn registers(text: &str) -> Result<RegSet, String> {
 
 /// Whether an instruction spells a number that stands for a placeholder.
 fn spells_reserved(insn: &Insn) -> bool {
-    let reserved = |value: i64| as_immediate_hole(value).is_some() || as_immediate_hole(value - 0x1_0000).is_some();
+    let reserved =
+        |value: i64| as_immediate_hole(value).is_some() || as_immediate_hole(value - 0x1_0000).is_some();
     let number = match *insn {
-        Insn::Alu { src: kiln_isa::Source::Imm(imm), .. } | Insn::Store { src: kiln_isa::Source::Imm(imm), .. } => {
-            Some(i64::from(imm))
-        }
+        Insn::Alu { src: kiln_isa::Source::Imm(imm), .. }
+        | Insn::Store { src: kiln_isa::Source::Imm(imm), .. } => Some(i64::from(imm)),
         Insn::LoadImm64 { imm: kiln_isa::Imm64::Value(value), .. } => Some(value as i64),
         _ => None,
     };
-    number.is_some_and(reserved) || insn.address().is_some_and(|address| as_offset_hole(address.offset).is_some())
+    number.is_some_and(reserved)
+        || insn.address().is_some_and(|address| as_offset_hole(address.offset).is_some())
 }

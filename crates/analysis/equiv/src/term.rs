@@ -81,7 +81,9 @@ pub enum RegionStart {
 
 impl fmt::Display for Symbol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let signed = |offset: i64| if offset < 0 { format!("m{}", offset.unsigned_abs()) } else { format!("p{offset}") };
+        let signed = |offset: i64| {
+            if offset < 0 { format!("m{}", offset.unsigned_abs()) } else { format!("p{offset}") }
+        };
         match *self {
             Symbol::Register(reg) => write!(f, "{reg}"),
             Symbol::FramePointer(up) => write!(f, "frame_{up}"),
@@ -94,7 +96,9 @@ impl fmt::Display for Symbol {
                 write!(f, "field_{root}_{}_{bytes}_{log}", signed(offset))
             }
             Symbol::Reference(Reference::Map(map)) => write!(f, "map_{}", map.0),
-            Symbol::Reference(Reference::MapValue { map, offset }) => write!(f, "map_value_{}_{offset}", map.0),
+            Symbol::Reference(Reference::MapValue { map, offset }) => {
+                write!(f, "map_value_{}_{offset}", map.0)
+            }
             Symbol::Reference(Reference::Function(function)) => write!(f, "function_{}", function.0),
             Symbol::Reference(Reference::Extern(symbol)) => write!(f, "extern_{}", symbol.0),
             Symbol::Reference(Reference::Branch(insn)) => write!(f, "branch_{}", insn.0),

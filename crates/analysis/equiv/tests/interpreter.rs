@@ -10,10 +10,11 @@ use kiln_equiv::concrete::Random;
 use kiln_equiv::{Input, Limits, Tester, Verdict, Window, check};
 use kiln_isa::{Address, AluOp, AtomicOp, Imm64, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_program::interpret::Fault;
-use kiln_program::{
-    Environment, ExternId, Function, FunctionId, InsnId, Interpreter, Linkage, MapId, Node, Object, Program, Reference,
-};
 use kiln_program::interpret::HelperResult;
+use kiln_program::{
+    Environment, ExternId, Function, FunctionId, InsnId, Interpreter, Linkage, MapId, Node, Object, Program,
+    Reference,
+};
 use kiln_verifier::{InsnFacts, Region, Scalar, StackSet, Value};
 
 /// Memory by address; sees the last registers.
@@ -26,9 +27,9 @@ struct Memory {
 impl Environment for Memory {
     fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault> {
         let byte = |at: u64| self.bytes.get(&at).copied().ok_or(Fault::Memory { address: at, bytes: 1 });
-        (0..u64::from(size.bytes())).rev().try_fold(0, |value, at| {
-            Ok(value << 8 | u64::from(byte(address.wrapping_add(at))?))
-        })
+        (0..u64::from(size.bytes()))
+            .rev()
+            .try_fold(0, |value, at| Ok(value << 8 | u64::from(byte(address.wrapping_add(at))?)))
     }
     fn store(&mut self, address: u64, size: Size, value: u64) -> Result<(), Fault> {
         for (at, byte) in value.to_le_bytes().into_iter().take(size.bytes() as usize).enumerate() {
@@ -99,13 +100,18 @@ fn same(input: &Input, before: &[Node], after: &[Node], live: RegSet, stack: &St
     let Some((old, old_memory)) = interpret(input, before) else { panic!("the original faults") };
     let Some((new, new_memory)) = interpret(input, after) else { return false };
     let frame = input.registers[10];
-    let byte = |memory: &BTreeMap<u64, u8>, at: &u64| memory.get(at).copied().or(input.memory.get(at).copied());
+    let byte =
+        |memory: &BTreeMap<u64, u8>, at: &u64| memory.get(at).copied().or(input.memory.get(at).copied());
     let counts = |at: &&u64| match frame.wrapping_sub(**at) {
         below @ 1..=512 => stack.contains(-(below as i32)),
         _ => true,
     };
     live.iter().all(|reg| old[reg.index()] == new[reg.index()])
-        && old_memory.keys().chain(new_memory.keys()).filter(counts).all(|at| byte(&old_memory, at) == byte(&new_memory, at))
+        && old_memory
+            .keys()
+            .chain(new_memory.keys())
+            .filter(counts)
+            .all(|at| byte(&old_memory, at) == byte(&new_memory, at))
 }
 
 fn reg(random: &mut Random) -> Reg {
@@ -119,7 +125,10 @@ fn address(random: &mut Random, size: Size) -> Address {
         0 => Address { base: Reg::new(5).unwrap(), offset: slot * 2 },
         1 => Address { base: Reg::new(6).unwrap(), offset: slot * 4 },
         2 => Address { base: Reg::new(7).unwrap(), offset: slot * 4 },
-        _ => Address { base: Reg::R10, offset: -8 - 8 * slot + (random.below(u64::from(8 / size.bytes())) as i16) * size.bytes() as i16 },
+        _ => Address {
+            base: Reg::R10,
+            offset: -8 - 8 * slot + (random.below(u64::from(8 / size.bytes())) as i16) * size.bytes() as i16,
+        },
     }
 }
 
@@ -144,7 +153,12 @@ fn insn(random: &mut Random) -> Insn {
             let order = kiln_isa::ByteOrder::Big;
             Insn::Endian { order, size: Size::ALL[1 + random.below(3) as usize], dst: reg(random) }
         }
-        10 => Insn::MoveSignExtend { width, from: Size::ALL[random.below(2) as usize], dst: reg(random), src: reg(random) },
+        10 => Insn::MoveSignExtend {
+            width,
+            from: Size::ALL[random.below(2) as usize],
+            dst: reg(random),
+            src: reg(random),
+        },
         11 | 12 => {
             let size = Size::ALL[random.below(4) as usize];
             Insn::Load { size, signed: false, dst: reg(random), address: address(random, size) }
@@ -195,7 +209,16 @@ fn facts(random: &mut Random) -> InsnFacts {
         facts.registers[2] = Value::Scalar(Scalar::constant(random.corner()));
         facts.stack.insert(-8, Value::Scalar(Scalar::constant(random.corner())));
         let small = kiln_verifier::Tnum { value: 0, mask: 0xff };
-        let byte = Scalar { tnum: small, umax: 200, smin: 0, smax: 200, u32_max: 200, s32_min: 0, s32_max: 200, ..Scalar::UNKNOWN };
+        let byte = Scalar {
+            tnum: small,
+            umax: 200,
+            smin: 0,
+            smax: 200,
+            u32_max: 200,
+            s32_min: 0,
+            s32_max: 200,
+            ..Scalar::UNKNOWN
+        };
         facts.registers[3] = Value::Scalar(byte);
     }
     facts
@@ -223,7 +246,9 @@ fn verdicts_hold_in_the_interpreter() {
         // Few tests, so that wrong candidates reach the normal form and the solver.
         let limits = Limits { tests: u32::from(round % 4 == 0) * 8, solver_ms: 40, ..Limits::default() };
         let text = || {
-            let list = |nodes: &[Node]| nodes.iter().map(|node| node.insn.to_string()).collect::<Vec<_>>().join("; ");
+            let list = |nodes: &[Node]| {
+                nodes.iter().map(|node| node.insn.to_string()).collect::<Vec<_>>().join("; ")
+            };
             format!("round {round}: {}  =>  {}  live {live:?}", list(&before), list(&after))
         };
         match check(&window, &limits) {
@@ -239,7 +264,11 @@ fn verdicts_hold_in_the_interpreter() {
                 // A candidate that touches other memory differs without leaving a different state.
                 let touches = counterexample.difference.contains("touches memory");
                 let input = &counterexample.input;
-                assert!(touches || !same(input, &before, &after, live, &stack), "{} {counterexample:x?}", text());
+                assert!(
+                    touches || !same(input, &before, &after, live, &stack),
+                    "{} {counterexample:x?}",
+                    text()
+                );
             }
             Verdict::Unknown(_) => unknown += 1,
         }
@@ -259,5 +288,8 @@ fn a_broken_rule_is_caught() {
     };
     let nodes = |insns: &[Insn]| insns.iter().map(|insn| node(*insn)).collect::<Vec<_>>();
     let (before, after) = (nodes(&before), nodes(&after));
-    assert!(!same(&counterexample.input, &before, &after, RegSet::EMPTY, &StackSet::ALL), "{counterexample:x?}");
+    assert!(
+        !same(&counterexample.input, &before, &after, RegSet::EMPTY, &StackSet::ALL),
+        "{counterexample:x?}"
+    );
 }

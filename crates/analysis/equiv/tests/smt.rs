@@ -12,7 +12,8 @@ use kiln_verifier::{Region, Scalar, StackSet, Value};
 
 /// What `z3 -in` answers; `None` where there is no such program.
 fn solve(query: &str) -> Option<String> {
-    let child = Command::new("z3").args(["-in", "-T:20"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let child =
+        Command::new("z3").args(["-in", "-T:20"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut child) = child else {
         eprintln!("skipped: there is no z3 command");
         return None;
@@ -30,9 +31,21 @@ fn logged_memory_has_a_query_too() {
     facts.registers[6] = pointer(Region::MapValue(MapId(0)), 0);
     facts.registers[7] = pointer(Region::MapValue(MapId(0)), 0);
     let cases = [
-        ("", "r2 <<= 32; r2 >>= 32; *(u32 *)(r6 + 0) = 1; *(u64 *)(r7 + 8) = r2", "w2 = w2; *(u32 *)(r6 + 0) = 1; *(u64 *)(r7 + 8) = r2"),
-        ("3", "r3 = *(u32 *)(r1 + 12); r2 += 1; r2 += 1; lock *(u64 *)(r6 + 0) += r2", "r3 = *(u32 *)(r1 + 12); r2 += 2; lock *(u64 *)(r6 + 0) += r2"),
-        ("", "r6 += r2; r6 += 3; *(u8 *)(r6 - 3) = 1; *(u8 *)(r6 + 1) = 2", "r2 += r6; *(u8 *)(r2 + 0) = 1; *(u8 *)(r2 + 4) = 2"),
+        (
+            "",
+            "r2 <<= 32; r2 >>= 32; *(u32 *)(r6 + 0) = 1; *(u64 *)(r7 + 8) = r2",
+            "w2 = w2; *(u32 *)(r6 + 0) = 1; *(u64 *)(r7 + 8) = r2",
+        ),
+        (
+            "3",
+            "r3 = *(u32 *)(r1 + 12); r2 += 1; r2 += 1; lock *(u64 *)(r6 + 0) += r2",
+            "r3 = *(u32 *)(r1 + 12); r2 += 2; lock *(u64 *)(r6 + 0) += r2",
+        ),
+        (
+            "",
+            "r6 += r2; r6 += 3; *(u8 *)(r6 - 3) = 1; *(u8 *)(r6 + 1) = 2",
+            "r2 += r6; *(u8 *)(r2 + 0) = 1; *(u8 *)(r2 + 4) = 2",
+        ),
     ];
     for (live, before, after) in cases {
         let (before, after) = (nodes(before), nodes(after));
@@ -45,7 +58,8 @@ fn logged_memory_has_a_query_too() {
             stack_live_after: StackSet::ALL,
             object: &object,
         };
-        let verdict = kiln_equiv::check(&window, &kiln_equiv::Limits { keep_query: true, ..Default::default() });
+        let verdict =
+            kiln_equiv::check(&window, &kiln_equiv::Limits { keep_query: true, ..Default::default() });
         let kiln_equiv::Verdict::Equal(proof) = verdict else { panic!("{verdict:?}") };
         let query = proof.query.expect("a query");
         assert!(query.contains("distinct"), "{query}");
@@ -71,7 +85,12 @@ fn z3_agrees_about_the_text() {
         ("1", "r1 s/= r2; r1 s%= 7", "r1 s/= r2; r1 s%= 7; r1 += 0", "unsat"),
         ("1", "r1 /= r2; w1 %= w3", "r1 s/= r2; w1 %= w3", "sat"),
         ("1", "r1 s>>= 8; r1 = (s16)r1", "r1 >>= 8; r1 = (s16)r1", "unsat"),
-        ("2", "*(u64 *)(r10 - 8) = r1; r2 = *(u16 *)(r10 - 6)", "*(u64 *)(r10 - 8) = r1; r1 >>= 16; r2 = r1; r2 &= 0xffff", "unsat"),
+        (
+            "2",
+            "*(u64 *)(r10 - 8) = r1; r2 = *(u16 *)(r10 - 6)",
+            "*(u64 *)(r10 - 8) = r1; r1 >>= 16; r2 = r1; r2 &= 0xffff",
+            "unsat",
+        ),
     ];
     for (live, before, after, expected) in cases {
         let (before, after) = (nodes(before), nodes(after));
