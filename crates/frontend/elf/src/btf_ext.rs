@@ -4,7 +4,7 @@
 //!   header | func_info part | line_info part | core_relo part
 //!   part:    u32 record size | for each section: u32 section name, u32 count, records
 //!   record:  u32 byte offset of the instruction | the rest, at least
-//!            func_info: u32 type   line_info: u32 file, u32 text, u32 line<<10|column   core_relo: u32 type, access, kind
+//!            func_info: type   line_info: file, text, line<<10|column   core_relo: type, access, kind   (u32 each)
 //! ```
 //!
 //! Records may be longer than these fields; whatever follows them is carried along (Documentation/bpf/btf.rst).

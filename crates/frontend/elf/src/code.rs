@@ -242,7 +242,10 @@ impl CodeReader<'_> {
         let function = symbol.section_index().zip(target).and_then(|(code, at)| self.referents.function_at(code, at));
         match function {
             Some(id) => Ok((Insn::Call(CallTarget::Subprogram(0)), Reference::Function(id))),
-            None => invalid(section.name, offset, format!("a call of {:?} lands where no function begins", symbol.name)),
+            None => {
+                let message = format!("a call of {:?} lands where no function begins", symbol.name);
+                invalid(section.name, offset, message)
+            }
         }
     }
 

@@ -1,4 +1,43 @@
 //! BPF ELF objects to Kiln's IR and back.
+//!
+//! A BPF object is an ELF relocatable file with conventions on top: which sections hold programs, how a C variable
+//! becomes a map, what an undefined symbol means, where types and source lines are. The conventions are libbpf's, and
+//! libbpf is the judge of this crate: programs read here are compared with what libbpf would load, slot by slot, and
+//! files written here must load wherever the original did.
+//!
+//! ```text
+//!   bytes --file--> sections, symbols --maps, externs, code--> Object --resolve_core--> fitted to one kernel
+//!                                     --btf_ext-> lines, CO-RE --^  |
+//!   bytes <--emit-- sections, symbols <------write, layout----------+  (rewritten by the optimizer, or not)
+//! ```
+//!
+//! # Reading
+//! [`read`] takes the bytes of one file. Functions in `.text` are subprograms, all others programs; a section name
+//! that says no program type leaves [`kiln_program::Program::program_type`] open. Maps come in libbpf's order. The
+//! values that the compiler encoded for CO-RE accesses stand until [`resolve_core`] fits them to a kernel.
+//!
+//! Files are hostile until they prove otherwise: every count, offset and reference is checked before it is used,
+//! and sizes in the result are bounded by the size of the file (`tests/hostile.rs`; any fuzzer can call [`read`]).
+//!
+//! # Writing
+//! [`ElfObject::write`] puts a rewritten object into the place of the original, so that whoever loads the one can
+//! load the other: same maps, symbols, license, types; code laid out again; relocations, function, line and CO-RE
+//! records moved with their instructions. DWARF is left out when code changed, since it describes the old bytes and
+//! no loader reads it. An object that did not change is the same file, byte for byte.
+//!
+//! # What it lacks
+//! Big-endian objects, relocations with addends, `gotox` jump tables, and objects of several files that
+//! `bpftool gen object` should link first. A code section cannot get its first relocation by a rewrite.
+//!
+//! ```no_run
+//! let bytes = std::fs::read("prog.o")?;
+//! let elf = kiln_elf::read("prog.o", &bytes)?;
+//! for program in &elf.object.programs {
+//!     println!("{}: {} slots", program.name, elf.object.program_slots(program));
+//! }
+//! assert_eq!(elf.write(&elf.object)?, bytes);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod btf_ext;

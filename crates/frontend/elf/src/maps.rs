@@ -372,8 +372,8 @@ fn read_legacy(file: &ElfFile, index: usize, table: &mut MapTable) -> Result<()>
         let Some((start, head)) = record else {
             return invalid("maps", symbol.value, format!("the definition of map {} is truncated", symbol.name));
         };
-        let [map_type, key_size, value_size, max_entries] =
-            std::array::from_fn(|at| u32::from_le_bytes([head[4 * at], head[4 * at + 1], head[4 * at + 2], head[4 * at + 3]]));
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let [map_type, key_size, value_size, max_entries] = [word(0), word(4), word(8), word(12)];
         let Some(map_type) = MapType::from_number(map_type) else {
             return unsupported("maps", symbol.value, format!("type {map_type} of map {}", symbol.name));
         };

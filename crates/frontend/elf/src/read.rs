@@ -272,7 +272,8 @@ fn attach_core(
 ) -> Result<()> {
     for record in records {
         let fail = |message: &str| invalid(&function.section, record.offset.into(), message);
-        let slot = (record.offset as u64).is_multiple_of(SLOT_BYTES).then_some(record.offset as usize / SLOT_BYTES as usize);
+        let (offset, slot_bytes) = (record.offset as usize, SLOT_BYTES as usize);
+        let slot = offset.is_multiple_of(slot_bytes).then_some(offset / slot_bytes);
         let Some(position) = slot.and_then(|slot| slots.binary_search(&slot).ok()) else {
             return fail("a CO-RE relocation is not at an instruction");
         };

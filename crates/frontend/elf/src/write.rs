@@ -129,7 +129,8 @@ impl Writer<'_> {
 
     /// Where a function begins now: its section and offset.
     fn start(&self, id: FunctionId) -> Result<(usize, u64)> {
-        self.starts.get(id.index()).copied().ok_or_else(|| Fault::Mismatch { message: format!("function {} does not exist", id.0) })
+        let missing = || Fault::Mismatch { message: format!("function {} does not exist", id.0) };
+        self.starts.get(id.index()).copied().ok_or_else(missing)
     }
 
     fn write_code(&mut self) -> Result<()> {
@@ -255,11 +256,9 @@ impl Writer<'_> {
     fn move_addresses_in_data(&mut self) -> Result<()> {
         let file = &self.sources.file;
         for (index, section) in file.sections.iter().enumerate() {
-            if section.kind != SHT_PROGBITS || self.layouts.contains_key(&index) || section.name.starts_with(".debug_") {
-                continue;
-            }
-            // Loaders read these two without relocating them.
-            if matches!(section.name.as_str(), ".BTF" | ".BTF.ext") {
+            // Loaders read BTF without relocating it, and DWARF not at all.
+            let untouched = section.name.starts_with(".debug_") || section.name.starts_with(".BTF");
+            if section.kind != SHT_PROGBITS || self.layouts.contains_key(&index) || untouched {
                 continue;
             }
             let mut data = None;
@@ -357,7 +356,10 @@ impl Writer<'_> {
                 let Some(section) = self.sources.ext_sections.get(&old.name) else { continue };
                 let Some(layout) = self.layouts.get(section) else { continue };
                 let gaps = old.records.iter().filter(|record| layout.in_gap(record.offset.into()));
-                let gaps = gaps.map(|record| Record { offset: layout.moved(record.offset.into()) as u32, ..record.clone() });
+                let gaps = gaps.map(|record| {
+                    let offset = layout.moved(record.offset.into()) as u32;
+                    Record { offset, ..record.clone() }
+                });
                 let mut all: Vec<_> = gaps.chain(records.remove(section).unwrap_or_default()).collect();
                 all.sort_by_key(|record| record.offset);
                 old.records = all;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use kiln_elf::ElfObject;
-use kiln_isa::{CallTarget, Imm64, Insn, Reg, Size, Source};
+use kiln_isa::{CallTarget, Imm64, Insn, Reg, Size};
 use kiln_platform::{MapType, ProgramType};
 use kiln_program::{
     ExternKind, Function, FunctionId, Linkage, Map, MapContents, MapSlot, Object, Reference, validate,
@@ -189,7 +189,8 @@ fn deleted_instructions_take_their_records_with_them() {
     // Whoever pointed at a function behind the shrunk one still does: `first` passes the callback's address.
     let first = function_id(&object, "first").index();
     let references = |object: &Object| -> Vec<_> {
-        object.functions[first].nodes.iter().map(|node| node.reference).filter(|it| !matches!(it, Reference::Branch(_))).collect()
+        let all = object.functions[first].nodes.iter().map(|node| node.reference);
+        all.filter(|reference| !matches!(reference, Reference::Branch(_))).collect()
     };
     assert_eq!(references(&again.object), references(&elf.object));
     assert_loads(&written);
@@ -207,9 +208,7 @@ fn what_is_no_rewrite_is_refused() {
     let mut far = elf.object.clone();
     let first = function_id(&far, "first").index();
     let branch = far.functions[first].nodes.iter().position(|node| matches!(node.insn, Insn::Branch { .. })).unwrap();
-    let filler: Vec<_> = (0..40_000)
-        .map(|_| far.new_node(Insn::Alu { op: kiln_isa::AluOp::Mov, width: kiln_isa::Width::W64, dst: Reg::R0, src: Source::Imm(0) }, Reference::None))
-        .collect();
+    let filler: Vec<_> = (0..40_000).map(|_| far.new_node(Insn::mov_imm(Reg::R0, 0), Reference::None)).collect();
     far.functions[first].nodes.splice(branch + 1..branch + 1, filler);
     assert!(matches!(elf.write(&far), Err(kiln_elf::Error::Layout { .. })));
 }

@@ -5,17 +5,41 @@ mod support;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use kiln_linux::ObjectFile;
+use kiln_linux::{LoadedObject, ObjectFile};
+use kiln_platform::MapType;
+use kiln_program::Object;
 
-/// What an attempt to load one program gave: the verifier's processed instructions and translated bytes.
-fn load(label: &str, bytes: &[u8], program: &str) -> Result<(u32, u32), String> {
+/// What an attempt to load one program gave: the object in the kernel and the program's translated bytes.
+fn load(label: &str, bytes: &[u8], program: &str) -> Result<(LoadedObject, u32), String> {
     let mut file = ObjectFile::open(label, bytes).map_err(|failure| failure.to_string())?;
     file.only(&[program]).map_err(|error| error.to_string())?;
     let loaded = file.load().map_err(|failure| {
         format!("{failure}: {}\n{}", failure.reason().unwrap_or_default(), failure.messages)
     })?;
     let info = loaded.program(program).and_then(|program| program.info()).map_err(|error| error.to_string())?;
-    Ok((info.verified_insns, info.xlated_bytes))
+    Ok((loaded, info.xlated_bytes))
+}
+
+/// The maps that libbpf created are those that we read. Types whose sizes libbpf or the kernel adjusts are compared
+/// as far as they are the object's own.
+fn compare_maps(label: &str, object: &Object, loaded: &LoadedObject) {
+    for map in &object.maps {
+        let Ok(created) = loaded.map(&map.name) else { continue };
+        let what = format!("{label}: map {}", map.name);
+        assert_eq!(created.map_type, map.map_type.number(), "{what}: type");
+        if map.map_type == MapType::StructOps {
+            continue;
+        }
+        assert_eq!(created.key_bytes, map.key_size, "{what}: key");
+        let per_cpu = [MapType::PercpuArray, MapType::PercpuHash, MapType::LruPercpuHash, MapType::PercpuCgroupStorage];
+        if per_cpu.contains(&map.map_type) {
+            assert!(created.value_bytes.is_multiple_of(map.value_size.next_multiple_of(8)), "{what}: value");
+        } else {
+            assert_eq!(created.value_bytes, map.value_size, "{what}: value");
+        }
+        let adjusted = matches!(map.map_type, MapType::Ringbuf | MapType::UserRingbuf) || map.max_entries == 0;
+        assert!(adjusted || created.max_entries == map.max_entries, "{what}: {} entries", created.max_entries);
+    }
 }
 
 /// Loads every program of an object as it is, rebuilt and grown. Returns how many loaded, and how many did not load
@@ -32,6 +56,7 @@ fn judge(path: &Path) -> (u32, u32) {
             continue;
         };
         loaded += 1;
+        compare_maps(&label, &elf.object, &before.0);
         let after = load(&label, &rebuilt, &program.name);
         let after = after.unwrap_or_else(|error| panic!("{label}: {} rebuilt: {error}", program.name));
         assert_eq!(after.1, before.1, "{label}: {} rebuilt has other code", program.name);
@@ -61,7 +86,7 @@ fn what_loads_before_loads_after() {
     let every = std::env::var("KILN_EVERY_OBJECT").is_ok();
     let mut paths = support::part(&all, "xdp-tools");
     paths.extend(support::part(&all, "samples-6.1"));
-    let selftests = support::part(&all, "selftests-6.12").into_iter().chain(support::part(&all, "selftests-6.12-cpuv4"));
+    let selftests = ["selftests-6.12", "selftests-6.12-cpuv4"].into_iter().flat_map(|name| support::part(&all, name));
     paths.extend(selftests.step_by(if every { 1 } else { 16 }));
     let deadline = Instant::now() + if every { Duration::from_secs(3600) } else { Duration::from_secs(60) };
     let (mut objects, mut loaded, mut refused) = (0, 0, 0);

@@ -81,7 +81,8 @@ fn compare(label: &str, object: &Object, name: &str, expected: &[Slot]) {
         match open.get(&at) {
             Some(reference) if !drifted => {
                 let second = expected.get(at + 1).map_or(0, |slot| slot.imm);
-                assert!(is_resolved(object, *reference, theirs, second), "{label}: {name}, slot {at}: {reference:?} is {theirs:?}, {second}");
+                let right = is_resolved(object, *reference, theirs, second);
+                assert!(right, "{label}: {name}, slot {at}: {reference:?} is {theirs:?}, {second}");
             }
             // The second slot holds what the first one's relocation put there.
             None if !drifted && at > 0 && open.contains_key(&(at - 1)) && theirs.opcode == 0 => {}

@@ -77,7 +77,8 @@ impl Layout {
         let Some(header) = bytes.get(..HEADER_BYTES) else {
             return error(bytes.len(), "the header is truncated");
         };
-        let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]) as usize;
+        let byte = |at: usize| header[at] as usize;
+        let word = |at: usize| byte(at) | byte(at + 1) << 8 | byte(at + 2) << 16 | byte(at + 3) << 24;
         if u16::from_le_bytes([header[0], header[1]]) != MAGIC {
             return error(0, "the magic number is not 0xeb9f (little-endian BTF)");
         }

@@ -103,7 +103,13 @@ impl Compare<'_> {
     }
 
     /// Whether the target's type has everything that the object's has (`bpf_core_type_matches`).
-    pub fn matches(&mut self, mut local: TypeId, mut target: TypeId, mut behind_pointer: bool, depth: usize) -> Result<bool> {
+    pub fn matches(
+        &mut self,
+        mut local: TypeId,
+        mut target: TypeId,
+        mut behind_pointer: bool,
+        depth: usize,
+    ) -> Result<bool> {
         let depth = depth.checked_sub(1).ok_or("types nest too deep")?;
         for _ in 0..MAX_DEPTH {
             (local, target) = self.resolved(local, target)?;
@@ -161,7 +167,8 @@ impl Compare<'_> {
             let mut found = false;
             for other in &others {
                 *self.budget = self.budget.checked_sub(1).ok_or("comparing the types takes too long")?;
-                if self.same_name(member.name, other.name) && self.matches(member.type_id, other.type_id, false, depth)? {
+                let named = self.same_name(member.name, other.name);
+                if named && self.matches(member.type_id, other.type_id, false, depth)? {
                     found = true;
                     break;
                 }

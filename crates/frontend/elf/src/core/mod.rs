@@ -88,8 +88,9 @@ fn resolve(object: &mut Object, target: &Btf) -> Result<CoreSummary> {
             let Some(id) = node.core else { continue };
             let Some(relocation) = object.core.get(id.index()) else { continue };
             let fail = |message: String| {
-                let message = format!("CO-RE relocation of instruction {position} of {}: {message}", object.functions[index].name);
-                invalid(&object.functions[index].section, 0, message)
+                let function = &object.functions[index];
+                let place = format!("CO-RE relocation of instruction {position} of {}", function.name);
+                invalid(&function.section, 0, format!("{place}: {message}"))
             };
             let patch = match resolver.patch(id, relocation) {
                 Ok(patch) => patch,
@@ -240,7 +241,10 @@ fn apply(node: &mut Node, patch: &Patch) -> std::result::Result<bool, String> {
 }
 
 /// The instruction must hold what the object's own types say; otherwise the record is not about it.
-fn check_encoded<T: PartialEq + std::fmt::Display>(local: &Value, encoded: T, expected: T) -> std::result::Result<(), String> {
+fn check_encoded<T>(local: &Value, encoded: T, expected: T) -> std::result::Result<(), String>
+where
+    T: PartialEq + std::fmt::Display,
+{
     if local.exact && encoded != expected {
         return Err(format!("it holds {encoded}, but the object's types say {expected}"));
     }

@@ -154,7 +154,14 @@ impl Spec {
     }
 
     /// The same in the target, beginning at a candidate; `None` when the candidate does not have it.
-    pub fn find_in(&self, local: &Btf, target: &Btf, candidate: TypeId, kind: u32, budget: &mut u32) -> Result<Option<Spec>> {
+    pub fn find_in(
+        &self,
+        local: &Btf,
+        target: &Btf,
+        candidate: TypeId,
+        kind: u32,
+        budget: &mut u32,
+    ) -> Result<Option<Spec>> {
         let mut found = Spec { root: candidate, steps: Vec::new(), bit_offset: 0 };
         if is_type_question(kind) {
             let mut compare = compat::Compare { local, target, budget };
