@@ -88,6 +88,9 @@ pub struct Region<'a> {
     pub asked: u64,
 }
 
+/// Instructions that a window may take in before what changed.
+const CONTEXT: usize = 24;
+
 /// Weighs a run: slots first, then roughly what instructions cost.
 pub fn weight(nodes: &[Node]) -> u64 {
     nodes.iter().map(|node| 1000 * u64::from(node.insn.slots()) + effort(&node.insn)).sum()
@@ -115,16 +118,18 @@ pub fn is_barrier(node: &Node) -> bool {
 
 impl<'a> Region<'a> {
     /// Takes a proposed run, without what nobody reads, if it weighs less and is proved equal.
-    pub fn attempt(&mut self, rule: &'static str, at: InsnId, proposed: &[Node]) -> bool {
+    ///
+    /// `context`: whether the proposal relies on what came before what it changes, which the window then includes.
+    pub fn attempt(&mut self, rule: &'static str, at: InsnId, proposed: &[Node], context: bool) -> bool {
         let after = demand::without_dead(proposed, self.end);
         if weight(&after) >= weight(&self.nodes) {
             return false;
         }
-        self.replace(rule, at, after)
+        self.replace(rule, at, after, context)
     }
 
     /// Takes a proposed run if it is proved equal.
-    pub fn replace(&mut self, rule: &'static str, at: InsnId, after: Vec<Node>) -> bool {
+    pub fn replace(&mut self, rule: &'static str, at: InsnId, after: Vec<Node>, context: bool) -> bool {
         let Some(pieces) = pieces(&self.nodes, &after) else { return false };
         let demand = demand::after_each(&after, self.end);
         let mut steps = Vec::new();
@@ -133,11 +138,15 @@ impl<'a> Region<'a> {
             let proved = fine.iter().map(|piece| Some((piece.clone(), self.prove(&after, &demand, piece)?)));
             let proved: Vec<(Piece, Proof)> = match proved.collect::<Option<_>>() {
                 Some(proved) => proved,
-                None if fine.len() == 1 => return false,
-                None => match self.prove(&after, &demand, piece) {
-                    Some(proof) => vec![(piece.clone(), proof)],
-                    None => return false,
-                },
+                None => {
+                    let larger = [(fine.len() > 1).then(|| piece.clone()), context.then(|| self.with_context(piece))];
+                    let mut larger = larger.into_iter().flatten();
+                    let found = larger.find_map(|piece| Some((piece.clone(), self.prove(&after, &demand, &piece)?)));
+                    match found {
+                        Some(proved) => vec![proved],
+                        None => return false,
+                    }
+                }
             };
             steps.extend(proved);
         }
@@ -149,6 +158,16 @@ impl<'a> Region<'a> {
         }
         self.nodes = after;
         true
+    }
+
+    /// The piece with instructions before it, which are the same in both runs, back to a barrier.
+    fn with_context(&self, piece: &Piece) -> Piece {
+        let earlier = self.nodes[..piece.before.start].iter().rev().take(CONTEXT);
+        let more = earlier.take_while(|node| !is_barrier(node)).count();
+        Piece {
+            before: piece.before.start - more..piece.before.end,
+            after: piece.after.start - more..piece.after.end,
+        }
     }
 
     /// Proves one piece equal, given what the new program reads after it.

@@ -115,7 +115,7 @@ fn sweep(
             }
             let id = region.nodes[at].id;
             let found = RULES.iter().filter(|rule| !banned.contains(&(rule.name, id))).any(|rule| {
-                (rule.propose)(region, &trace, at).iter().any(|proposed| region.attempt(rule.name, id, proposed))
+                (rule.propose)(region, &trace, at).iter().any(|proposed| region.attempt(rule.name, id, proposed, rule.contextual))
             });
             if found {
                 *fuel -= 1;

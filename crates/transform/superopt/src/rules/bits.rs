@@ -107,3 +107,21 @@ pub fn shift_pair(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     }
     proposed
 }
+
+/// At `w = w`: the operation before it becomes a 32-bit one.
+pub fn narrow_operation(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let Insn::Alu { op: AluOp::Mov, width: Width::W32, dst, src: Source::Reg(src) } = region.nodes[at].insn else {
+        return Vec::new();
+    };
+    let last = region.nodes[..at].iter().rposition(|node| node.insn.written() == Some(src) || is_barrier(node));
+    let Some(last) = last.filter(|last| region.nodes[*last].core.is_none()) else { return Vec::new() };
+    let Insn::Alu { op, width: Width::W64, dst: own, src: operand } = region.nodes[last].insn else {
+        return Vec::new();
+    };
+    if src != dst || own != dst {
+        return Vec::new();
+    }
+    let mut nodes = with(region, last, Insn::Alu { op, width: Width::W32, dst, src: operand });
+    nodes.remove(at);
+    vec![nodes]
+}
