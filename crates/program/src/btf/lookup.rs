@@ -1,16 +1,20 @@
 //! Questions to a type table.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hasher};
 
-use super::{
-    Btf, EnumValue, Kind, MAX_DEPTH, Member, Parameter, SectionVariable, Type, TypeId,
-};
+use super::{Btf, EnumValue, Kind, MAX_DEPTH, Member, Parameter, SectionVariable, Type, TypeId};
 
 /// Bytes of a string that are looked at; source lines longer than this are cut.
 const MAX_STRING_BYTES: usize = 4096;
 /// Bytes of a name that can be looked up (kernel `KSYM_NAME_LEN`).
 const MAX_NAME_BYTES: usize = 512;
+
+fn hash_of(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name);
+    hasher.finish()
+}
 
 impl Btf {
     /// How many types there are, `void` and those of a base included: numbers are below this.
@@ -132,7 +136,10 @@ impl Btf {
 
     /// All types with a name, lowest number first, those of a base included.
     pub fn named<'a>(&'a self, name: &'a str) -> Box<dyn Iterator<Item = TypeId> + 'a> {
-        let own = self.index().get(name.as_bytes()).map_or(&[][..], Vec::as_slice).iter().copied();
+        let (index, hash) = (self.index(), hash_of(name.as_bytes()));
+        let same_hash = &index[index.partition_point(|entry| entry.0 < hash)..];
+        let own = same_hash.iter().take_while(move |entry| entry.0 == hash).map(|entry| entry.1);
+        let own = own.filter(move |id| self.name(*id) == name);
         match self.base.as_deref() {
             Some(base) => Box::new(base.named(name).chain(own)),
             None => Box::new(own),
@@ -144,16 +151,17 @@ impl Btf {
         self.named(name).find(|id| wanted(self.kind(*id)))
     }
 
-    fn index(&self) -> &HashMap<Vec<u8>, Vec<TypeId>> {
+    fn index(&self) -> &[(u64, TypeId)] {
         self.by_name.get_or_init(|| {
-            let mut index: HashMap<Vec<u8>, Vec<TypeId>> = HashMap::with_capacity(self.types.len());
-            // Overlapping long strings would make the index far larger than the table; no real name is that long.
-            for id in self.own_ids() {
-                let name = self.get(id).and_then(|ty| self.string_bytes(ty.name)).unwrap_or(&[]);
+            let mut index = Vec::with_capacity(self.types.len());
+            for (ty, id) in self.types.iter().zip(self.own_ids()) {
+                let name = self.string_bytes(ty.name).unwrap_or_default();
+                // Overlapping long strings would take long to hash; no real name is that long.
                 if (1..=MAX_NAME_BYTES).contains(&name.len()) {
-                    index.entry(name.to_vec()).or_default().push(id);
+                    index.push((hash_of(name), id));
                 }
             }
+            index.sort_unstable();
             index
         })
     }

@@ -33,7 +33,6 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -59,7 +58,8 @@ pub struct Btf {
     parameters: Vec<Parameter>,
     variables: Vec<SectionVariable>,
     strings: Vec<u8>,
-    by_name: OnceLock<HashMap<Vec<u8>, Vec<TypeId>>>,
+    /// Hash of the name, and type: sorted, for [`Btf::named`].
+    by_name: OnceLock<Vec<(u64, TypeId)>>,
 }
 
 /// A type record.
