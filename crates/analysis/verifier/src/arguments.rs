@@ -450,7 +450,13 @@ impl Explorer<'_> {
             return Some(0);
         }
         if within == 0 && slot.spilled_bytes() >= 4 && slot.register.kind == Kind::Scalar {
-            return slot.register.scalar.low_constant().map(u64::from);
+            let spilled = slot.register.clone();
+            let key = spilled.scalar.low_constant().map(u64::from);
+            if key.is_some() {
+                // What the key is decides whether the result may be null: a path with another key is another path.
+                self.mark_precise(&spilled);
+            }
+            return key;
         }
         None
     }
@@ -462,14 +468,21 @@ impl Explorer<'_> {
             return reject(Reason::NotHeld, format!("{}: the reference was already released", helper.name));
         };
         self.state.references.remove(held);
-        self.state.for_each_where(|register| register.reference == id, |register| *register = Register::UNINIT);
+        let stale = self.stale_pointer();
+        self.state.for_each_where(|register| register.reference == id, |register| *register = stale);
         Ok(())
+    }
+
+    /// What is left of a pointer whose memory is gone: its number.
+    fn stale_pointer(&self) -> Register {
+        if self.options.unprivileged { Register::UNINIT } else { Register::UNKNOWN }
     }
 
     /// Packet pointers are stale once the packet may have moved.
     pub(crate) fn forget_packet(&mut self) {
         self.state.packet_bytes = 0;
-        self.state.for_each_where(Register::is_packet, |register| *register = Register::UNINIT);
+        let stale = self.stale_pointer();
+        self.state.for_each_where(Register::is_packet, |register| *register = stale);
     }
 
     /// Program types in which sockets are not locked, so that socket maps may be changed by the generic helpers.
@@ -510,7 +523,8 @@ impl Explorer<'_> {
             returned.frames.pop();
             returned.set(Reg::R0, Register::UNKNOWN);
             returned.packet_bytes = 0;
-            returned.for_each_where(Register::is_packet, |register| *register = Register::UNINIT);
+            let stale = self.stale_pointer();
+            returned.for_each_where(Register::is_packet, |register| *register = stale);
             self.push(returned, site + 1)?;
         }
         Ok(())

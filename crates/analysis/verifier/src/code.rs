@@ -99,6 +99,21 @@ impl<'a> Code<'a> {
         Ok(code)
     }
 
+    /// An instruction that no path through its function reaches, which the kernel refuses.
+    pub(crate) fn unreachable(&self) -> Option<Position> {
+        let mut reached = vec![false; self.ops.len()];
+        let mut pending: Vec<Position> = self.functions.iter().map(|routine| routine.start).collect();
+        while let Some(at) = pending.pop() {
+            if let Some(seen) = reached.get_mut(at as usize)
+                && !*seen
+            {
+                *seen = true;
+                pending.extend(self.successors(at));
+            }
+        }
+        reached.iter().position(|seen| !seen).map(|at| at as Position)
+    }
+
     pub(crate) fn op(&self, at: Position) -> &Op<'a> {
         &self.ops[at as usize]
     }

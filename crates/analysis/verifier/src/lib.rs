@@ -96,6 +96,10 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
         return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
     };
     let code = code::Code::new(object, program)?;
+    if let Some(at) = code.unreachable() {
+        let message = "no path leads here".to_owned();
+        return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::Unreachable, message))));
+    }
     let mut explorer = explore::Explorer::new(&code, options, program_type);
     explorer.run()?;
     let mut statistics = explorer.statistics();

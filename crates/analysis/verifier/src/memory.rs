@@ -369,7 +369,6 @@ impl Explorer<'_> {
                 reject(Reason::NotAPointer, format!("r{number} ({name}) does not point to memory"))
             }
             Kind::BtfId => unsupported("access to kernel structures typed by BTF"),
-            Kind::KernelAddress => unsupported("access to kernel symbols"),
             _ => reject(Reason::NotAPointer, format!("r{number} ({name}) cannot be accessed this way")),
         }
     }

@@ -69,7 +69,7 @@ fn bits_clear(width: Width, dst: &mut Scalar, src: &mut Scalar) {
 }
 
 fn bit_set(width: Width, dst: &mut Scalar, src: &mut Scalar) {
-    let mut set = |bits: u64, target: &mut Scalar| {
+    let set = |bits: u64, target: &mut Scalar| {
         if bits.is_power_of_two() {
             target.tnum = target.tnum.or(Tnum::constant(bits));
         }

@@ -75,7 +75,7 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
     let bit = |reg: Reg| 1_u16 << reg.index();
     let in_doubt = |reg: Reg| doubt.registers & bit(reg) != 0;
     let mut after = doubt;
-    let mut set = |after: &mut Doubt, reg: Reg, doubtful: bool| {
+    let set = |after: &mut Doubt, reg: Reg, doubtful: bool| {
         after.registers = after.registers & !bit(reg) | if doubtful { bit(reg) } else { 0 };
     };
     match op.node.insn {

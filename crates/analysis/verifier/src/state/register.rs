@@ -45,8 +45,6 @@ pub(crate) enum Kind {
     TracepointBuffer,
     /// A function; `object` is its index.
     Function,
-    /// A kernel symbol of which only the address is known.
-    KernelAddress,
     /// In facts only: paths disagree.
     Mixed,
 }
@@ -156,7 +154,6 @@ impl Kind {
             Kind::FlowKeys => "flow_keys",
             Kind::TracepointBuffer => "tp_buffer",
             Kind::Function => "func",
-            Kind::KernelAddress => "ksym",
             Kind::Mixed => "mixed",
         }
     }
