@@ -8,7 +8,7 @@
 //!
 //! Both windows run symbolically on the shared semantics ([`machine`]), from the same initial state: registers and
 //! memory bytes are named variables, constrained by the verifier's facts. What is live afterwards must be equal
-//! ([`check`]). Three judges are asked, the cheapest first:
+//! ([`check()`]). Three judges are asked, the cheapest first:
 //!
 //! 1. [`concrete`]: runs on a few dozen inputs, among them corner values and old counterexamples. It refutes nearly
 //!    every wrong candidate in well under a microsecond.
@@ -19,6 +19,10 @@
 //!
 //! Rewrite rules, which hold for all registers and immediates, are proved by the same machinery with symbolic
 //! immediates: [`rule`].
+//!
+//! What is not covered: windows with calls, classic packet loads, address space casts or branches (`Unknown`). What is
+//! trusted beside the normalizer and the solver: that the facts hold, and that no two maps of an object are the same
+//! kernel map (`bpf_map__reuse_fd` could make them so).
 //!
 //! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], [`shared`], [`concrete`],
 //! [`check`](mod@check).

@@ -33,7 +33,7 @@ pub enum Symbol {
     RegionStart(RegionStart),
     /// Eight bytes of memory at `root + offset` (a multiple of eight), after `log` (0: before the window).
     Word {
-        /// Which address term, by its number in [`crate::memory::Roots`].
+        /// Which address term, by its number in [`crate::memory::World`].
         root: u16,
         /// Bytes from it.
         offset: i64,
