@@ -75,6 +75,9 @@ pub struct ProgramEntry {
 /// Bytes kept of each verifier log.
 const LOG_BYTES: usize = 1 << 20;
 
+/// Map types that the kernel wants with 0 entries: cgroup, socket, inode and task storage, `struct_ops`.
+const SIZED_BY_OWNER: [u32; 7] = [19, 21, 24, 26, 28, 29, 32];
+
 impl ObjectFile {
     /// Opens an object from its bytes.
     ///
@@ -185,12 +188,13 @@ impl ObjectFile {
         }
     }
 
-    /// Gives maps whose size is decided at load time (0 entries) this many.
+    /// Gives maps whose size is decided at load time (0 entries) this many. Local storage has no size of its own.
     pub fn size_empty_maps(&mut self, entries: u32) {
         for pointer in self.map_pointers() {
             // SAFETY: `pointer` belongs to this object, which is open and not loaded.
             unsafe {
-                if libbpf_sys::bpf_map__max_entries(pointer) == 0 {
+                let sized = !SIZED_BY_OWNER.contains(&libbpf_sys::bpf_map__type(pointer));
+                if sized && libbpf_sys::bpf_map__max_entries(pointer) == 0 {
                     libbpf_sys::bpf_map__set_max_entries(pointer, entries);
                 }
             }
