@@ -27,7 +27,7 @@ pub struct Change {
 }
 
 impl Change {
-    fn new(law: Law, before: Vec<Node>, after: Vec<Node>) -> Change {
+    pub(crate) fn new(law: Law, before: Vec<Node>, after: Vec<Node>) -> Change {
         Change { at: before[0].id, law, before, after }
     }
 }
@@ -170,7 +170,7 @@ pub fn exit_early(function: &mut Function) -> Vec<Change> {
 }
 
 /// Whether two instructions do the same wherever they stand.
-fn same(object: &Object, one: &Node, other: &Node) -> bool {
+pub(crate) fn same(object: &Object, one: &Node, other: &Node) -> bool {
     let core = |node: &Node| node.core.map(|id| &object.core[id.index()]);
     one.insn == other.insn && one.reference == other.reference && core(one) == core(other)
 }

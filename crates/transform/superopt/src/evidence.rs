@@ -97,6 +97,12 @@ laws! {
     JumpToExit = "jump-to-exit";
     /// Two runs of equal instructions that go on at the same place may be one run.
     SharedTail = "shared-tail";
+    /// An instruction that both sides of a branch begin with may run before it, if the branch does not read its result.
+    SharedHead = "shared-head";
+    /// One side of a branch that only sets registers may run before it, if the other side does not read them.
+    HoistedArm = "hoisted-arm";
+    /// An address or constant that is made several times may be made once, in a register that nothing else uses.
+    KeptAddress = "kept-address";
     /// A block that is only jumped to may stand where a jump to it stood.
     Layout = "layout";
     /// A write of a register that nothing reads afterwards may go, if the instruction does nothing else.

@@ -10,7 +10,8 @@
 //! processed instructions than before, and no program grew. Functions of a program that the verifier rejects or does
 //! not support are left as they are.
 //!
-//! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`dead`] with [`demand`], and
+//! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`hoist`],
+//! [`reuse`], [`dead`] with [`demand`], and
 //! [`windows`] with [`rules`], [`trace`] and [`region`].
 #![forbid(unsafe_code)]
 
@@ -19,8 +20,10 @@ pub mod dead;
 pub mod demand;
 pub mod edit;
 pub mod evidence;
+pub mod hoist;
 pub mod pipeline;
 pub mod region;
+pub mod reuse;
 pub mod rules;
 pub mod trace;
 pub mod windows;

@@ -13,7 +13,9 @@ use kiln_verifier::{Assumptions, Facts};
 use crate::control_flow::{self, Change};
 use crate::dead;
 use crate::evidence::{Because, Evidence, Law};
+use crate::hoist;
 use crate::region::Step;
+use crate::reuse;
 use crate::windows::{self, Budget};
 
 /// How to optimize.
@@ -109,6 +111,9 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "windows", run: run_windows },
     Pass { name: "dead", run: |work| work.law_pass(dead::remove_dead) },
     Pass { name: "control-flow", run: control_flow_to_fixpoint },
+    Pass { name: "shared-heads", run: |work| work.repeat(|object, function| hoist::share_heads(object, function)) },
+    Pass { name: "hoisted-arms", run: |work| work.repeat(|_, function| hoist::hoist_arms(function)) },
+    Pass { name: "kept-addresses", run: |work| work.repeat(reuse::keep_addresses) },
 ];
 
 /// Rounds at most; each round shrinks the object, so this only bounds time.
@@ -403,6 +408,25 @@ impl Work<'_> {
         }
         let evidence = changes.into_iter().map(|change| describe(self.object, id, change)).collect();
         self.object.functions[id.index()] = function;
+        evidence
+    }
+}
+
+impl Work<'_> {
+    /// Runs a pass that does one thing a call, as often as it finds something that is not banned.
+    fn repeat(&mut self, pass: impl Fn(&mut Object, &mut Function) -> Vec<Change>) -> Vec<Evidence> {
+        let id = self.function;
+        let mut evidence = Vec::new();
+        while evidence.len() < self.fuel && Instant::now() < self.deadline {
+            let mut function = self.object.function(id).clone();
+            let changes = pass(self.object, &mut function);
+            let banned = changes.iter().any(|change| self.banned.contains(&(change.law.name(), change.at)));
+            if changes.is_empty() || banned {
+                break;
+            }
+            evidence.extend(changes.into_iter().map(|change| describe(self.object, id, change)));
+            self.object.functions[id.index()] = function;
+        }
         evidence
     }
 }

@@ -75,6 +75,28 @@ pub fn one_store(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>
     proposed
 }
 
+/// At a store of eight known bytes that no immediate can make: two stores, of which the first takes the place of the
+/// instruction that made the constant.
+pub fn two_stores(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let Insn::Store { size: Size::B8, address, src: Source::Reg(src) } = region.nodes[at].insn else {
+        return Vec::new();
+    };
+    let word = trace.word(at, src);
+    let (Some(value), Some(high)) = (word.as_constant(), address.offset.checked_add(4)) else { return Vec::new() };
+    let made = region.nodes.get(word.definition).map(|node| node.insn);
+    if !matches!(made, Some(Insn::LoadImm64 { dst, .. }) if dst == src) || region.nodes[at].core.is_some() {
+        return Vec::new();
+    }
+    let half = |address: Address, value: u32| Insn::Store { size: Size::B4, address, src: Source::Imm(value as i32) };
+    let mut nodes = with(region, at, half(Address { offset: high, ..address }, (value >> 32) as u32));
+    let mut low = nodes[word.definition].clone();
+    low.insn = half(address, value as u32);
+    low.reference = kiln_program::Reference::None;
+    nodes.insert(at, low);
+    nodes.remove(word.definition);
+    vec![nodes]
+}
+
 /// What these stores leave in the bytes from `start`; `None` where one is not written.
 fn last_stored(stores: &[&Access], start: i64, size: Size) -> Option<Vec<Lane>> {
     let mut lanes = vec![None; size.bytes() as usize];

@@ -22,6 +22,7 @@
 //! | `folded-offset` | `r1 += 14; *(u8 *)(r1 + 0)` | `*(u8 *)(r1 + 14)` |
 //! | `one-load` | two byte loads, shift and or | one wider load, and a byte swap if need be |
 //! | `one-store` | stores side by side | one wider store |
+//! | `two-stores` | `r1 = 0x123456789 ll; *(u64 *)(r10 - 8) = r1` | two stores of 32 bits |
 //! | `value-at-hand` | a load of what a register holds | that register |
 //!
 //! To add a rule: write its function, give it a row in [`RULES`], and a positive and a trap example in
@@ -86,6 +87,12 @@ pub const RULES: &[Rule] = &[
     },
     Rule { name: "one-load", doc: "A value put together from loaded bytes may be loaded whole.", contextual: true, propose: memory::one_load },
     Rule { name: "one-store", doc: "Stores side by side may be one wider store.", contextual: true, propose: memory::one_store },
+    Rule {
+        name: "two-stores",
+        doc: "A store of a two-slot constant may be two stores of its halves.",
+        contextual: true,
+        propose: memory::two_stores,
+    },
     Rule {
         name: "value-at-hand",
         doc: "A load of what a register still holds may be a move from it.",

@@ -1,0 +1,168 @@
+//! Instructions moved above a branch, where that saves slots.
+//!
+//! ```text
+//!   shared head                          hoisted arm
+//!   if r1 == 0 goto L                    if r1 == 0 goto L          w0 = 2
+//!   r2 = r6             r2 = r6          r3 = 5                     if r1 == 0 goto out
+//!   ...          -->    if r1 == 0 ...   ...                 -->    r3 = 5
+//! L:                    ...            L:                           ...
+//!   r2 = r6           L:                 w0 = 2
+//!   ...                 ...              goto out
+//! ```
+//!
+//! Both run an instruction on a path that did not have it: only what computes a register, which the branch does not
+//! read and the other side does not need.
+
+use std::collections::HashSet;
+
+use kiln_isa::{AluOp, Insn, Reg, RegSet};
+use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Object, Reference};
+
+use crate::control_flow::{Change, same};
+use crate::demand::{self, Demand, only_computes};
+use crate::edit;
+use crate::evidence::Law;
+
+/// Instructions of an arm that may be hoisted at most: each costs the other path.
+const LONGEST_ARM: usize = 2;
+
+/// A block that ends in a two-way branch.
+struct Fork {
+    /// Position of the branch.
+    branch: usize,
+    /// The block that follows it.
+    falls: BlockId,
+    /// The block that it jumps to.
+    jumps: BlockId,
+}
+
+fn forks(function: &Function, cfg: &Cfg) -> Vec<Fork> {
+    let mut forks = Vec::new();
+    for block in &cfg.blocks {
+        let branch = block.range.end - 1;
+        let node = &function.nodes[branch];
+        if let (Insn::Branch { .. }, [falls, jumps]) = (node.insn, &block.successors[..])
+            && node.core.is_none()
+        {
+            forks.push(Fork { branch, falls: *falls, jumps: *jumps });
+        }
+    }
+    forks
+}
+
+fn moved(node: &Node, id: InsnId) -> Node {
+    Node { id, ..node.clone() }
+}
+
+/// Moves an instruction that both sides of a branch begin with above it; one a call.
+pub fn share_heads(object: &Object, function: &mut Function) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    for fork in forks(function, &cfg) {
+        let (falls, jumps) = (&cfg.blocks[fork.falls.index()], &cfg.blocks[fork.jumps.index()]);
+        let (one, other) = (&function.nodes[falls.range.start], &function.nodes[jumps.range.start]);
+        let branch = &function.nodes[fork.branch];
+        let free = one.insn.written().is_some_and(|reg| !branch.insn.read().contains(reg));
+        // A side of one instruction would leave an empty block: layout and tails see to those.
+        let alone = falls.predecessors.len() == 1 && jumps.predecessors.len() == 1;
+        if !alone || !free || !only_computes(&one.insn) || !same(object, one, other) {
+            continue;
+        }
+        let before = vec![branch.clone(), one.clone(), other.clone()];
+        let (head, gone) = (one.clone(), [one.id, other.id]);
+        let at = branch.id;
+        let after = vec![head.clone(), branch.clone()];
+        // The head's own id moves: branches to the branch must now go to the head.
+        edit::delete(function, &HashSet::from(gone));
+        let position = function.position(at).expect("the branch stays");
+        function.nodes.insert(position, head.clone());
+        retarget_except(function, at, head.id);
+        return vec![Change::new(Law::SharedHead, before, after)];
+    }
+    Vec::new()
+}
+
+/// Sends branches to `from` to `to`.
+fn retarget_except(function: &mut Function, from: InsnId, to: InsnId) {
+    edit::retarget(function, &[(from, to)].into_iter().collect());
+}
+
+/// Moves a short arm that only sets registers above its branch, which then goes where the arm went; one a call.
+pub fn hoist_arms(function: &mut Function) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let ends = demand::at_block_ends(function, &cfg);
+    let begin = |block: BlockId| {
+        let mut demand: Demand = ends[block.index()];
+        function.nodes[cfg.blocks[block.index()].range.clone()].iter().rev().for_each(|node| demand.step_back(node));
+        demand
+    };
+    for fork in forks(function, &cfg) {
+        let branch = &function.nodes[fork.branch];
+        let Insn::Branch { op, width, dst, src, offset } = branch.insn else { continue };
+        let read = branch.insn.read();
+        let hoistable = |arm: BlockId, other: BlockId| -> Option<(Vec<Node>, InsnId)> {
+            let block = &cfg.blocks[arm.index()];
+            let nodes = &function.nodes[block.range.clone()];
+            let (last, body) = nodes.split_last()?;
+            let goes = match last.insn {
+                Insn::Jump { .. } => last.target()?,
+                // Any other exit will do.
+                Insn::Exit => {
+                    let exits = function.nodes.iter().filter(|node| node.insn == Insn::Exit && node.id != last.id);
+                    exits.map(|node| node.id).next()?
+                }
+                _ => return None,
+            };
+            let written: RegSet = body.iter().filter_map(|node| node.insn.written()).collect();
+            let dead = written.iter().all(|reg| begin(other).of(reg) == 0 && !read.contains(reg) && reg != Reg::R10);
+            let simple = body.iter().all(is_simple) && !body.is_empty() && body.len() <= LONGEST_ARM;
+            let inside = nodes.iter().any(|node| node.id == goes);
+            (block.predecessors.len() == 1 && dead && simple && !inside).then(|| (body.to_vec(), goes))
+        };
+        // The jumped-to arm goes away whole; nothing falls into it, as it has one predecessor.
+        if let Some((body, goes)) = hoistable(fork.jumps, fork.falls) {
+            let arm = cfg.blocks[fork.jumps.index()].range.clone();
+            let change = hoist(function, fork.branch, arm, &body, branch.insn, goes);
+            return vec![change];
+        }
+        // The arm that follows, where the other one follows it.
+        let after = cfg.blocks[fork.falls.index()].range.end;
+        let adjacent = cfg.blocks[fork.jumps.index()].range.start == after;
+        if let (Some((body, goes)), Some(negated), true) =
+            (hoistable(fork.falls, fork.jumps), op.row().negated, adjacent)
+        {
+            let arm = cfg.blocks[fork.falls.index()].range.clone();
+            let insn = Insn::Branch { op: negated, width, dst, src, offset };
+            return vec![hoist(function, fork.branch, arm, &body, insn, goes)];
+        }
+    }
+    Vec::new()
+}
+
+fn is_simple(node: &Node) -> bool {
+    node.core.is_none()
+        && matches!(node.insn, Insn::Alu { op: AluOp::Mov, .. } | Insn::LoadImm64 { .. })
+}
+
+fn hoist(
+    function: &mut Function,
+    branch: usize,
+    arm: std::ops::Range<usize>,
+    body: &[Node],
+    insn: Insn,
+    goes: InsnId,
+) -> Change {
+    let old = function.nodes[branch].clone();
+    let mut before = vec![old.clone()];
+    before.extend(function.nodes[arm.clone()].iter().cloned());
+    let new = Node { insn, reference: Reference::Branch(goes), ..old.clone() };
+    let gone: HashSet<InsnId> = function.nodes[arm].iter().map(|node| node.id).collect();
+    function.nodes[branch] = new.clone();
+    function.nodes.retain(|node| !gone.contains(&node.id));
+    let position = function.position(old.id).expect("the branch stays");
+    let heads: Vec<Node> = body.iter().map(|node| moved(node, node.id)).collect();
+    function.nodes.splice(position..position, heads.iter().cloned());
+    retarget_except(function, old.id, heads[0].id);
+    let mut after = heads;
+    after.push(new);
+    Change::new(Law::HoistedArm, before, after)
+}
