@@ -140,7 +140,9 @@ fn pair(name: &str, bytes: &[u8], programs: &[&str]) -> Result<Pair, String> {
     let object = kiln_elf::read(name, bytes).map_err(|error| format!("reading: {error}"))?.object;
     let mut file = ObjectFile::open(name, bytes).map_err(|error| format!("libbpf: {error}"))?;
     file.only(programs).map_err(|error| error.to_string())?;
-    let kernel = file.load().map_err(|error| format!("kernel: {error}"))?;
+    let kernel = file.load().map_err(|error| {
+        format!("kernel: {error}{}", error.reason().map_or(String::new(), |reason| format!(": {reason}")))
+    })?;
     let vm = || {
         let mut vm = Vm::new(&object, options()).map_err(|error| format!("VM: {error}"))?;
         for program in programs {
@@ -201,11 +203,34 @@ impl Pair {
             let mut actual = vm.snapshot();
             actual.retain(|name, _| expected.contains_key(name));
             if actual != expected {
-                return Err(format!("{engine:?}: maps differ\n kernel {expected:02x?}\n VM {actual:02x?}"));
+                let differing = expected.iter().filter(|(name, entries)| actual.get(*name) != Some(entries));
+                let shown: Vec<_> = differing
+                    .map(|(name, entries)| differences(name, entries, actual.get(name).map_or(&[][..], |all| all)))
+                    .collect();
+                return Err(format!("{engine:?}: maps differ\n {}", shown.join("\n ")));
             }
         }
         Ok(())
     }
+}
+
+/// Where two maps' contents differ: the words of the first differing entry.
+fn differences(name: &str, kernel: &[(Vec<u8>, Vec<u8>)], vm: &[(Vec<u8>, Vec<u8>)]) -> String {
+    let words = |value: &[u8]| value.chunks(8).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    if kernel.len() != vm.len() {
+        return format!("{name}: kernel {kernel:02x?}\n VM {vm:02x?}");
+    }
+    for ((key, expected), (other_key, actual)) in kernel.iter().zip(vm) {
+        if key != other_key {
+            return format!("{name}: kernel key {key:02x?}, VM key {other_key:02x?}");
+        }
+        for (at, (expected, actual)) in words(expected).iter().zip(words(actual)).enumerate() {
+            if *expected != actual {
+                return format!("{name}[{key:02x?}] word {at}: kernel {expected:02x?}, VM {actual:02x?}");
+            }
+        }
+    }
+    name.to_owned()
 }
 
 fn same_result(
@@ -222,8 +247,10 @@ fn same_result(
             if same {
                 return Ok(());
             }
+            let differs = expected.packet.iter().zip(&actual.packet).position(|(one, other)| one != other);
+            let lengths = (expected.packet.len(), actual.packet.len());
             Err(format!(
-                "kernel {:#x}, VM {:#x}\n kernel {:02x?}\n VM     {:02x?}\n kernel {:02x?}\n VM     {:02x?}",
+                "kernel {:#x}, VM {:#x}, lengths {lengths:?}, first difference {differs:?}\n kernel {:02x?}\n VM     {:02x?}\n kernel {:02x?}\n VM     {:02x?}",
                 expected.value, actual.value, expected.packet, actual.packet, expected.context, actual.context
             ))
         }
@@ -294,6 +321,53 @@ fn depends_on_surroundings(name: &str, bytes: &[u8], program: &str, packets: &[V
         (Some(first), Some(second)) => first.0 != second.0 || first.1 != second.1,
         _ => false,
     }
+}
+
+#[test]
+fn helpers_agree() {
+    if !kernel() {
+        return;
+    }
+    let mut packets = packets(400);
+    // Arguments are taken from the end: make small values as likely as large ones.
+    let mut random = Random(0x9876_5432_10fe_dcb1);
+    for packet in &mut packets {
+        let start = packet.len().saturating_sub(20);
+        for byte in &mut packet[start..] {
+            if random.below(3) == 0 {
+                *byte = [0, 1, 0xff, 4][random.below(4) as usize];
+            }
+        }
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let mut failures = Vec::new();
+    let mut agreed = 0;
+    for source in ["xdp_resize", "maps", "socket_buffer", "text"] {
+        let Some(bytes) = compile(&folder.join(format!("{source}.bpf.c"))) else { return };
+        let programs = kiln_elf::read(source, &bytes).expect("an object").object.programs;
+        for program in programs {
+            match agree_step_by_step(source, &bytes, &program.name, &packets) {
+                Ok(()) => agreed += 1,
+                Err(failure) => failures.push(format!("{source}: {}: {failure}", program.name)),
+            }
+        }
+    }
+    println!("{agreed} helper programs agree");
+    for failure in &failures {
+        println!("DISAGREE {}", &failure[..failure.len().min(2500)]);
+    }
+    assert!(failures.is_empty(), "{} programs disagree", failures.len());
+}
+
+/// Like [`agree`], comparing maps after every packet.
+fn agree_step_by_step(name: &str, bytes: &[u8], program: &str, packets: &[Vec<u8>]) -> Result<(), String> {
+    let mut pair = pair(name, bytes, &[program])?;
+    for (at, packet) in packets.iter().enumerate() {
+        let with_input = |failure| format!("packet {at}: {failure}\n input {packet:02x?}");
+        pair.run(program, packet, &[]).map_err(with_input)?;
+        pair.same_maps().map_err(with_input)?;
+    }
+    Ok(())
 }
 
 /// Programs whose result means nothing outside the kernel, with the reason.

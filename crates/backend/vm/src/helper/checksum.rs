@@ -120,8 +120,7 @@ pub fn l4_replace(state: &mut State, [_, offset, from, to, flags]: [u64; 5]) -> 
     value(0)
 }
 
-/// `bpf_csum_diff`: the sum of `to` less that of `from`, from a seed; folded to 16 bits since Linux 6.13
-/// (the seed alone is not).
+/// `bpf_csum_diff`: the sum of `to` less that of `from`, from a seed; folded to 16 bits since Linux 6.13.
 pub fn difference(state: &mut State, [from, from_size, to, to_size, seed]: [u64; 5]) -> Answer {
     let (from_size, to_size, seed) = (from_size as u32, to_size as u32, seed as u32);
     if (from_size | to_size) & 3 != 0 {
@@ -130,7 +129,7 @@ pub fn difference(state: &mut State, [from, from_size, to, to_size, seed]: [u64;
     let old = state.bytes(from, from_size.into())?;
     let new = state.bytes(to, to_size.into())?;
     let sum = match (from_size, to_size) {
-        (0, 0) => return value(seed.into()),
+        (0, 0) => seed,
         (0, _) => partial(new, seed),
         (_, 0) => !partial(old, !seed),
         _ => subtract(partial(new, seed), partial(old, 0)),

@@ -88,13 +88,7 @@ impl Hash {
 
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
-        let mut hasher = self.hasher.build_hasher();
-        match key.len() {
-            4 => hasher.write_u32(u32::from_ne_bytes(key.try_into().unwrap_or_default())),
-            8 => hasher.write_u64(u64::from_ne_bytes(key.try_into().unwrap_or_default())),
-            _ => hasher.write(key),
-        }
-        hasher.finish()
+        hash_key(&self.hasher, key)
     }
 
     #[inline]
@@ -195,14 +189,7 @@ impl Hash {
     fn insert(&mut self, hash: u64, slot: u32) {
         let (keys, size, hasher) = (&self.keys, self.key_size, &self.hasher);
         self.index.insert_unique(hash, Entry { hash: hash as u32, slot }, |entry| {
-            let key = &keys[entry.slot as usize * size..][..size];
-            let mut state = hasher.build_hasher();
-            match key.len() {
-                4 => state.write_u32(u32::from_ne_bytes(key.try_into().unwrap_or_default())),
-                8 => state.write_u64(u64::from_ne_bytes(key.try_into().unwrap_or_default())),
-                _ => state.write(key),
-            }
-            state.finish()
+            hash_key(hasher, &keys[entry.slot as usize * size..][..size])
         });
         if let Some(recency) = &mut self.recency {
             recency.push(slot);
@@ -253,15 +240,36 @@ impl Hash {
     }
 }
 
-/// Keys of the common sizes are compared as numbers.
-#[inline]
-fn same(one: &[u8], other: &[u8]) -> bool {
-    match (<[u8; 4]>::try_from(one), <[u8; 4]>::try_from(other)) {
-        (Ok(one), Ok(other)) => return one == other,
-        _ => {}
+/// A key of up to 16 bytes as two numbers, which overlap where it is shorter.
+#[inline(always)]
+fn words(key: &[u8]) -> Option<(u64, u64)> {
+    if let (8..=16, Some(first), Some(last)) = (key.len(), key.first_chunk::<8>(), key.last_chunk::<8>()) {
+        return Some((u64::from_ne_bytes(*first), u64::from_ne_bytes(*last)));
     }
-    match (<[u8; 8]>::try_from(one), <[u8; 8]>::try_from(other)) {
-        (Ok(one), Ok(other)) => one == other,
+    if let (4..8, Some(first), Some(last)) = (key.len(), key.first_chunk::<4>(), key.last_chunk::<4>()) {
+        return Some((u32::from_ne_bytes(*first).into(), u32::from_ne_bytes(*last).into()));
+    }
+    None
+}
+
+#[inline(always)]
+fn hash_key(hasher: &RandomState, key: &[u8]) -> u64 {
+    let mut state = hasher.build_hasher();
+    match words(key) {
+        Some((first, last)) => {
+            state.write_u64(first);
+            state.write_u64(last);
+        }
+        None => state.write(key),
+    }
+    state.finish()
+}
+
+/// Whether two keys of one map are the same.
+#[inline(always)]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    match (words(one), words(other)) {
+        (Some(one), Some(other)) => one == other,
         _ => one == other,
     }
 }

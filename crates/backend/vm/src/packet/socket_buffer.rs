@@ -60,6 +60,8 @@ const VLAN_BYTES: usize = 4;
 /// Where packets begin in the buffer: far from both ends, since programs may grow them, and as far into a page as the
 /// test run's headroom puts them, since programs may look at addresses.
 const START: usize = 96 * 1024 + 64;
+/// Bytes before the Ethernet header in a test run's buffer, and the unit by which the kernel adds more.
+const HEADROOM: usize = 64;
 /// The longest buffer programs may make (`SKB_MAX_ALLOC`).
 const MAX_BYTES: usize = 16384 - 320;
 /// The longest input: one page with 64 bytes of headroom and the shared info behind.
@@ -76,6 +78,8 @@ pub struct Headers {
     /// A tag held outside the bytes: protocol and control information, host order.
     vlan: Option<(u16, u16)>,
     hash: u32,
+    /// Bytes before the packet in the kernel's buffer.
+    headroom: usize,
     encapsulated: bool,
     checksum: Checksum,
     /// The buffer begins at the MAC header.
@@ -129,10 +133,15 @@ impl Packet {
             return Err(InputError::Short { bytes: bytes.len(), least: least + ETHERNET_BYTES });
         }
         let is_l2 = matches!(program_type, ProgramType::SchedCls | ProgramType::SchedAct);
-        let direct = is_l2 || matches!(program_type, ProgramType::LwtIn | ProgramType::LwtOut | ProgramType::LwtXmit);
+        let direct = is_l2
+            || matches!(
+                program_type,
+                ProgramType::CgroupSkb | ProgramType::LwtIn | ProgramType::LwtOut | ProgramType::LwtXmit
+            );
         self.headers = Headers {
             mac: START,
             network: START + ETHERNET_BYTES,
+            headroom: if is_l2 { HEADROOM } else { HEADROOM + ETHERNET_BYTES },
             protocol,
             is_l2,
             direct_access: direct,
@@ -332,9 +341,10 @@ impl Packet {
     /// `bpf_skb_ecn_set_ce`: marks congestion where the packet takes part in ECN (RFC 3168); whether it is marked now.
     pub fn set_congestion_experienced(&self, memory: &mut Memory) -> bool {
         const MARK: u8 = 3;
+        let protocol = self.protocol_behind_tags(memory);
         let (at, end) = (self.headers.network, self.end);
         let network = memory.region_mut(self.buffer).get_mut(at..end).unwrap_or_default();
-        match (self.headers.protocol, network.len()) {
+        match (protocol, network.len()) {
             (IPV4, 20..) => {
                 let old = network[1];
                 if old & MARK == 0 {
@@ -363,6 +373,18 @@ impl Packet {
         }
     }
 
+    /// The protocol behind the VLAN tags in the bytes. (The network header's offset is not moved behind them.)
+    fn protocol_behind_tags(&self, memory: &Memory) -> u16 {
+        let mut protocol = self.headers.protocol;
+        let mut at = self.headers.mac + ETHERNET_BYTES;
+        while matches!(protocol, VLAN | SERVICE_VLAN) && at + VLAN_BYTES <= self.end {
+            let tag = &memory.region(self.buffer)[at..at + VLAN_BYTES];
+            protocol = u16::from_be_bytes([tag[2], tag[3]]);
+            at += VLAN_BYTES;
+        }
+        protocol
+    }
+
     fn network_offset(&self) -> usize {
         self.headers.network.saturating_sub(self.data)
     }
@@ -373,8 +395,8 @@ impl Packet {
     /// `EINVAL` for a length out of bounds, `ENOTSUPP` for an encapsulated packet.
     pub fn change_tail(&mut self, memory: &mut Memory, length: u32) -> Result<(), Errno> {
         let least = match self.headers.transport {
-            Some(transport) => transport.saturating_sub(self.data),
-            None => self.network_offset(),
+            Some(transport) if transport > self.data => transport - self.data,
+            _ => self.network_offset(),
         };
         let length = length as usize;
         if length > MAX_BYTES || length < least || self.data + length > self.hard_end {
@@ -401,11 +423,26 @@ impl Packet {
             return Err(Errno::EINVAL);
         }
         let start = self.data.checked_sub(bytes as usize).ok_or(Errno::ENOMEM)?;
+        self.take_headroom(bytes as usize);
         memory.region_mut(self.buffer)[start..self.data].fill(0);
         self.data = start;
         self.headers.mac = start;
         self.publish(memory);
         Ok(())
+    }
+
+    /// Accounts for bytes in front as the kernel does. Where it must make a larger buffer, it moves the transport
+    /// header's position along even if there is none (the position's "unset" value wraps around), and from then on
+    /// takes it for set; `bpf_skb_change_tail` goes by it.
+    fn take_headroom(&mut self, bytes: usize) {
+        let mut headroom = self.headers.headroom;
+        if bytes > headroom {
+            let added = (bytes - headroom).next_multiple_of(HEADROOM);
+            headroom += added;
+            let head = self.data.saturating_sub(headroom);
+            self.headers.transport.get_or_insert(head + added - 1);
+        }
+        self.headers.headroom = headroom - bytes;
     }
 
     /// Opens a gap of zeros `at` bytes into the packet, moving what is before it forward.
@@ -414,6 +451,7 @@ impl Packet {
         if at > self.len() {
             return Err(Errno::EINVAL);
         }
+        self.take_headroom(bytes);
         let buffer = memory.region_mut(self.buffer);
         buffer.copy_within(self.data..self.data + at, start);
         buffer[start + at..start + at + bytes].fill(0);
@@ -430,6 +468,7 @@ impl Packet {
         }
         memory.region_mut(self.buffer).copy_within(self.data..self.data + at, self.data + bytes);
         self.data += bytes;
+        self.headers.headroom += bytes;
         self.headers.mac += bytes;
         self.headers.network += bytes;
         Ok(())
@@ -641,11 +680,11 @@ fn ethernet_protocol(bytes: &[u8]) -> u16 {
     }
 }
 
-/// `PACKET_HOST` and so on, as the loopback device (address zero) sees the packet.
+/// `PACKET_HOST`, `PACKET_MULTICAST` or `PACKET_OTHERHOST`, as the loopback device sees the packet: its address and
+/// its broadcast address are both zero.
 fn packet_type(bytes: &[u8]) -> u32 {
     match &bytes[..6] {
         [0, 0, 0, 0, 0, 0] => 0,
-        [0xff, 0xff, 0xff, 0xff, 0xff, 0xff] => 1,
         [first, ..] if first & 1 != 0 => 2,
         _ => 3,
     }
