@@ -37,7 +37,7 @@ pub struct Subject {
     pub decode: fn(&[Slot]) -> Result<Insn, DecodeError>,
     /// A file to an object.
     pub read: fn(&[u8]) -> Result<ElfObject, kiln_elf::Error>,
-    /// An object to a file.
+    /// An unchanged object to a file.
     pub write: fn(&ElfObject) -> Result<Vec<u8>, kiln_elf::Error>,
     /// Bytes to types.
     pub parse_btf: fn(&[u8]) -> Result<Btf, BtfError>,
@@ -63,7 +63,7 @@ impl Default for Subject {
         Subject {
             decode: kiln_isa::decode,
             read: |bytes| kiln_elf::read("fuzz.o", bytes),
-            write: |read| read.rebuild(&read.object, false),
+            write: |read| read.write(&read.object),
             parse_btf: Btf::parse,
             print: kiln_program::text::print,
             lower: kiln_program::lower_function,
@@ -242,7 +242,7 @@ fn read_trusts(bytes: &[u8]) -> Result<ElfObject, kiln_elf::Error> {
 }
 
 fn write_changes(read: &ElfObject) -> Result<Vec<u8>, kiln_elf::Error> {
-    let mut bytes = read.rebuild(&read.object, false)?;
+    let mut bytes = read.write(&read.object)?;
     if let Some(byte) = bytes.last_mut() {
         *byte ^= 1;
     }
