@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput, TestOutput};
 use kiln_platform::ProgramType;
-use kiln_program::{ExternKind, MapContents, MapSlot, Object, Program, Reference};
+use kiln_program::{ExternKind, MapContents, MapId, MapSlot, Object, Program, Reference};
 
 use crate::error::Error;
 use crate::input::Input;
@@ -26,14 +26,14 @@ pub const LOAD_TIME_ENTRIES: u32 = 64;
 /// [`LoadFailure`] with the verifier's log.
 pub fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelProgram, LoadFailure> {
     let mut file = ObjectFile::open(&object.name, bytes)?;
-    file.only(&[&program.name])?;
+    let used = Used::by(object, program);
+    file.only(&used.programs.iter().map(|name| &**name).collect::<Vec<_>>())?;
     let known = file.programs().iter().any(|entry| entry.name == program.name && entry.program_type != 0);
     if let (false, Some(program_type)) = (known, program.program_type) {
         file.set_type(&program.name, program_type, program.attach_type)?;
     }
-    let used = used_maps(object, program);
     file.without_maps(|name| {
-        object.maps.iter().any(|map| same_map(&map.name, name)) && !used.iter().any(|own| same_map(own, name))
+        object.maps.iter().any(|map| same_map(&map.name, name)) && !used.maps.iter().any(|own| same_map(own, name))
     });
     file.size_empty_maps(LOAD_TIME_ENTRIES);
     let object = file.load()?;
@@ -60,35 +60,62 @@ fn same_map(own: &str, libbpf: &str) -> bool {
     own == libbpf || own.starts_with('.') && libbpf.ends_with(own)
 }
 
-/// Names of the maps that a program refers to, directly or through maps of maps and prog arrays.
-fn used_maps<'a>(object: &'a Object, program: &Program) -> HashSet<&'a str> {
-    let mut pending: Vec<usize> = Vec::new();
-    for function in object.reachable_functions(program.entry) {
-        for node in &object.function(function).nodes {
-            match node.reference {
-                Reference::Map(map) | Reference::MapValue { map, .. } => pending.push(map.index()),
-                Reference::Extern(symbol) => {
-                    if let ExternKind::Kconfig { map, .. } = object.externs[symbol.index()].kind {
-                        pending.push(map.index());
+/// What a program cannot be loaded without, by name.
+#[derive(Default)]
+struct Used<'a> {
+    /// Maps that it refers to, and those in its maps of maps.
+    maps: HashSet<&'a str>,
+    /// Itself, and the programs that its prog arrays begin with.
+    programs: HashSet<&'a str>,
+}
+
+impl<'a> Used<'a> {
+    fn by(object: &'a Object, program: &'a Program) -> Used<'a> {
+        let mut used = Used::default();
+        used.add(object, program);
+        used
+    }
+
+    fn add(&mut self, object: &'a Object, program: &'a Program) {
+        if !self.programs.insert(&program.name) {
+            return;
+        }
+        for function in object.reachable_functions(program.entry) {
+            for node in &object.function(function).nodes {
+                match node.reference {
+                    Reference::Map(map) | Reference::MapValue { map, .. } => self.add_map(object, map),
+                    Reference::Extern(symbol) => {
+                        if let ExternKind::Kconfig { map, .. } = object.externs[symbol.index()].kind {
+                            self.add_map(object, map);
+                        }
                     }
+                    _ => {}
                 }
-                _ => {}
             }
         }
     }
-    let mut used = HashSet::new();
-    while let Some(index) = pending.pop() {
-        let map = &object.maps[index];
-        if used.insert(map.name.as_str())
-            && let MapContents::Slots(slots) = &map.contents
-        {
-            pending.extend(slots.iter().filter_map(|(_, slot)| match slot {
-                MapSlot::Map(inner) => Some(inner.index()),
-                MapSlot::Function(_) => None,
-            }));
+
+    fn add_map(&mut self, object: &'a Object, map: MapId) {
+        let map = object.map(map);
+        let MapContents::Slots(slots) = &map.contents else {
+            self.maps.insert(&map.name);
+            return;
+        };
+        if !self.maps.insert(&map.name) {
+            return;
+        }
+        for (_, slot) in slots {
+            match slot {
+                MapSlot::Map(inner) => self.add_map(object, *inner),
+                MapSlot::Function(entry) => {
+                    let program = object.programs.iter().find(|program| program.entry == *entry);
+                    if let Some(program) = program {
+                        self.add(object, program);
+                    }
+                }
+            }
         }
     }
-    used
 }
 
 /// Whether the kernel can test-run a program type, and whether it takes a packet.
