@@ -13,8 +13,8 @@ use kiln_program::MapId;
 use super::{Facts, InsnFacts, Pointer, Region, StackSet, Value};
 use crate::code::{Code, Position};
 use crate::domain::{Scalar, apply};
-use crate::prune::strictly_within;
-use crate::state::{Byte, Kind, Register, Slot, Stack, State};
+use crate::prune::{broken_links, strictly_within};
+use crate::state::{Byte, Caller, Kind, Register, Slot, Stack, State};
 
 /// Where facts no longer hold: registers and slots whose value was not covered.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -27,6 +27,8 @@ pub(super) struct Doubt {
     pub outer: bool,
     /// The bytes known of the packet.
     pub packet: bool,
+    /// Every number: something was learned by comparing with a number in doubt.
+    pub numbers: bool,
 }
 
 impl Doubt {
@@ -40,6 +42,7 @@ impl Doubt {
             slots: self.slots | other.slots,
             outer: self.outer || other.outer,
             packet: self.packet || other.packet,
+            numbers: self.numbers || other.numbers,
         }
     }
 }
@@ -132,17 +135,19 @@ impl Recorder {
     /// A path ended in a kept state; what differs there is in doubt from there on.
     pub(crate) fn pruned(&mut self, at: Position, old: &State, current: &State) {
         let top = old.frames.len() - 1;
+        let broken = broken_links(old, current);
+        let linked = |register: &Register| register.kind == Kind::Scalar && broken.contains(&register.id);
         let mut doubt = Doubt { packet: current.packet_bytes < old.packet_bytes, ..Doubt::default() };
         for (index, (left, right)) in old.frames.iter().zip(&current.frames).enumerate() {
             let mut outside = Doubt::default();
             for (bit, (a, b)) in left.registers.iter().zip(&right.registers).enumerate() {
-                if !strictly_within(a, b) {
+                if !strictly_within(a, b) || linked(a) {
                     outside.registers |= 1 << bit;
                 }
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
                 let (a, b) = (slot_value(a), slot_value(right.stack.slot(slot)));
-                if a.kind != Kind::Mixed && !strictly_within(&a, &b) {
+                if a.kind != Kind::Mixed && (!strictly_within(&a, &b) || linked(&a)) {
                     outside.slots |= 1 << slot;
                 }
             }
@@ -151,10 +156,15 @@ impl Recorder {
             } else {
                 // Outer frames go on after the call; doubt about them begins there.
                 doubt.outer |= outside.slots != 0;
-                let after = old.frames[index + 1].call_site + 1;
+                let inner = &old.frames[index + 1];
+                if inner.caller != Caller::Call {
+                    // A callback returns to the call, which is carried out again.
+                    let entry = self.doubts.entry(inner.call_site).or_default();
+                    *entry = entry.union(outside);
+                }
                 outside.registers &= !0x3f;
                 if !outside.is_none() {
-                    let entry = self.doubts.entry(after).or_default();
+                    let entry = self.doubts.entry(inner.call_site + 1).or_default();
                     *entry = entry.union(outside);
                 }
             }

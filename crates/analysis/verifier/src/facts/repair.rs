@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Doubt spreads forward through copies, arithmetic and the stack, and ends where a register or slot is overwritten
-//! by something not in doubt. Branches need no care: what decided one was precise, so not in doubt, and a branch that
-//! may go both ways was explored both ways. A number in doubt is any number; whatever else is in doubt is unreadable.
+//! by something not in doubt. What decided a branch was precise, so not in doubt, and a branch that may go both ways
+//! was explored both ways; but what it says of the other operand is in doubt where one is. A number in doubt is any number; whatever else is in doubt is unreadable.
 
 use kiln_isa::{CallTarget, Insn, Reg, Source};
 
@@ -45,13 +45,16 @@ pub(super) fn repair(recorder: &mut Recorder, code: &Code<'_>) {
     for (at, doubt) in doubts.iter().enumerate().filter(|(_, doubt)| !doubt.is_none()) {
         let Some(visited) = &mut recorder.visited[at] else { continue };
         for (bit, register) in visited.registers.iter_mut().enumerate() {
-            if doubt.registers >> bit & 1 != 0 {
-                take_back(register);
+            let number = doubt.numbers && register.kind == Kind::Scalar;
+            if number || doubt.registers >> bit & 1 != 0 {
+                let live = Reg::new(bit as u8).is_some_and(|reg| code.ops[at].live.contains(reg));
+                take_back(register, live);
             }
         }
         for (bit, register) in visited.stack.iter_mut().enumerate() {
-            if doubt.slots >> bit & 1 != 0 {
-                take_back(register);
+            let number = doubt.numbers && register.kind == Kind::Scalar;
+            if number || doubt.slots >> bit & 1 != 0 {
+                take_back(register, false);
             }
         }
         if doubt.packet {
@@ -60,9 +63,9 @@ pub(super) fn repair(recorder: &mut Recorder, code: &Code<'_>) {
     }
 }
 
-fn take_back(register: &mut Register) {
-    if register.kind == Kind::Scalar {
-        // It may also be unreadable or a pointer, where nothing reads it any more.
+fn take_back(register: &mut Register, live: bool) {
+    if register.kind == Kind::Scalar && live {
+        // Something reads it, so it is a number on every path.
         *register = Register { kind: Kind::Mixed, scalar: Scalar::UNKNOWN, ..Register::UNINIT };
     } else if register.kind != Kind::Mixed {
         *register = Register::UNINIT;
@@ -135,7 +138,7 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
             if let Some(callback) = op.helper.filter(|helper| crate::code::runs_callback(helper)) {
                 let _ = callback;
                 // Callbacks: whatever is in doubt outside is in doubt inside, and the other way round.
-                let inside = Doubt { registers: CALLER_SAVED, slots: 0, outer: true, packet: doubt.packet };
+                let inside = Doubt { registers: CALLER_SAVED, slots: 0, outer: true, ..doubt };
                 after.slots = u64::MAX;
                 after.outer = true;
                 let starts = code.functions.iter().skip(1).map(|routine| (routine.start, inside));
@@ -145,7 +148,7 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
         Insn::Exit => {
             // A function's result in doubt is in doubt after each of its calls.
             let function = op.function;
-            let result = Doubt { registers: doubt.registers & 1, ..Doubt::default() };
+            let result = Doubt { registers: doubt.registers & 1, numbers: doubt.numbers, ..Doubt::default() };
             if result.is_none() {
                 return Vec::new();
             }
@@ -153,6 +156,10 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
                 other.callee == Some(function) && matches!(other.node.insn, Insn::Call(_))
             });
             return calls.map(|(site, _)| (site as Position + 1, result)).collect();
+        }
+        Insn::Branch { dst, src: Source::Reg(src), .. } if in_doubt(dst) || in_doubt(src) => {
+            // What the comparison says of the one was learned from the other, and holds for its copies too.
+            after.numbers = true;
         }
         insn => {
             if let Some(dst) = insn.written() {
