@@ -12,7 +12,8 @@
 //!
 //! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`hoist`],
 //! [`reuse`], [`dead`] with [`demand`], and
-//! [`windows`] with [`rules`], [`trace`] and [`region`].
+//! [`windows`] with [`rules`], [`trace`] and [`region`]; [`search`] finds
+//! what the rules lack.
 #![forbid(unsafe_code)]
 
 pub mod control_flow;
@@ -25,6 +26,7 @@ pub mod pipeline;
 pub mod region;
 pub mod reuse;
 pub mod rules;
+pub mod search;
 pub mod trace;
 pub mod windows;
 

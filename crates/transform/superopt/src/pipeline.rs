@@ -16,6 +16,7 @@ use crate::evidence::{Because, Evidence, Law};
 use crate::hoist;
 use crate::region::Step;
 use crate::reuse;
+use crate::search::{Enumerate, Search};
 use crate::windows::{self, Budget};
 
 /// How to optimize.
@@ -116,6 +117,12 @@ pub const PASSES: &[Pass] = &[
     Pass { name: "kept-addresses", run: |work| work.repeat(reuse::keep_addresses) },
 ];
 
+/// What is tried once the passes find no more.
+const SEARCH: Pass = Pass { name: "search", run: run_search };
+
+/// Four times what one function may be searched for.
+const LONGEST_SEARCH: Duration = Duration::from_secs(4);
+
 /// Rounds at most; each round shrinks the object, so this only bounds time.
 const MAX_ROUNDS: usize = 16;
 
@@ -133,7 +140,10 @@ pub fn optimize(object: &Object, options: &Options, progress: &mut dyn Progress)
             changed |= run.attempt(pass, &functions, usize::MAX, progress);
         }
         if !changed {
-            break;
+            let functions: Vec<FunctionId> = run.functions.iter().copied().collect();
+            if !run.may_go_on(&SEARCH, progress) || !run.attempt(&SEARCH, &functions, usize::MAX, progress) {
+                break;
+            }
         }
     }
     run.finish()
@@ -432,15 +442,26 @@ impl Work<'_> {
 }
 
 fn run_windows(work: &mut Work<'_>) -> Vec<Evidence> {
+    rewrite_windows(work, None, work.deadline)
+}
+
+/// Searches until nothing is found, or a quarter of the time that is left is spent.
+fn run_search(work: &mut Work<'_>) -> Vec<Evidence> {
+    let now = Instant::now();
+    let deadline = now + work.deadline.saturating_duration_since(now).min(LONGEST_SEARCH) / 4;
+    rewrite_windows(work, Some(&mut Enumerate { length: 2 }), deadline)
+}
+
+fn rewrite_windows(work: &mut Work<'_>, search: Option<&mut dyn Search>, deadline: Instant) -> Vec<Evidence> {
     let mut function = work.object.function(work.function).clone();
     let mut budget = Budget {
-        deadline: work.deadline,
+        deadline,
         limits: work.limits,
         refuted: work.refuted,
         fuel: work.fuel,
         banned: work.banned,
     };
-    let steps = windows::rewrite(work.object, &mut function, work.facts, &mut budget);
+    let steps = windows::rewrite(work.object, &mut function, work.facts, &mut budget, search);
     let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
     work.object.functions[work.function.index()] = function;
     evidence

@@ -18,13 +18,15 @@
 //! reads a register which nobody read makes it count as read everywhere ([`Staleness`]).
 
 use std::collections::HashSet;
+use std::time::Instant;
 
-use kiln_equiv::{Limits, Proof, Verdict, Window};
+use kiln_equiv::{Limits, Proof, Tester, Verdict, Window};
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
 
 use crate::demand::{self, Demand};
+use crate::search::{Question, Search};
 
 /// A proved change of a run.
 #[derive(Clone, Debug)]
@@ -87,6 +89,9 @@ pub struct Region<'a> {
     /// Questions asked.
     pub asked: u64,
 }
+
+/// Concrete inputs that a candidate of a search must pass.
+const SEARCH_INPUTS: u32 = 24;
 
 /// Instructions that a window may take in before what changed.
 const CONTEXT: usize = 24;
@@ -205,6 +210,59 @@ impl<'a> Region<'a> {
                 None
             }
         }
+    }
+
+    /// Looks for something shorter in place of a few arithmetic instructions, and takes it if it is proved.
+    pub fn search(&mut self, window: std::ops::Range<usize>, search: &mut dyn Search, deadline: Instant) -> bool {
+        let nodes = self.nodes[window.clone()].to_vec();
+        let demand = demand::after_each(&self.nodes, self.end)[window.end - 1];
+        let mut inputs = RegSet::EMPTY;
+        let mut written = RegSet::EMPTY;
+        for node in &nodes {
+            inputs = inputs.union(node.insn.read().difference(written));
+            written = written.union(node.insn.written().into_iter().collect());
+        }
+        let results: Vec<Reg> = written.iter().filter(|reg| demand.of(*reg) > 0).collect();
+        let [result] = results[..] else { return false };
+        let key = question(&nodes, &[], &demand);
+        // Addresses are for the rules: the kernel follows them by the form of the code.
+        let is_pointer = |reg: Reg| matches!(self.value(window.start, reg), Some(Value::Pointer(_)) | None);
+        if inputs.contains(Reg::R10) || inputs.iter().any(is_pointer) || !self.refuted.insert(key) {
+            return false;
+        }
+        let precondition = self.precondition(window.start);
+        let question = Window {
+            before: &nodes,
+            after: &nodes,
+            facts: Some(&precondition),
+            live_after: RegSet::of(&[result]),
+            stack_live_after: StackSet::EMPTY,
+            object: self.object,
+        };
+        // Concrete runs compare whole registers: only where all of the result is read do they say the truth.
+        if demand.of(result) < 64 {
+            return false;
+        }
+        let Some(mut tester) = Tester::new(&question, SEARCH_INPUTS) else { return false };
+        let question = Question { window: &nodes, result, inputs, deadline };
+        let at = nodes.last().expect("a window has instructions").id;
+        let mut accept = |insns: &[Insn]| {
+            let mut proposed = self.nodes[..window.start].to_vec();
+            let kept = nodes.iter().rev().take(insns.len()).rev();
+            proposed.extend(kept.zip(insns).map(|(node, insn)| Node {
+                insn: *insn,
+                reference: Reference::None,
+                ..node.clone()
+            }));
+            proposed.extend_from_slice(&self.nodes[window.end..]);
+            self.attempt("search", at, &proposed, false)
+        };
+        let mut found = false;
+        search.find(&question, &mut tester, &mut |insns| {
+            found = accept(insns);
+            found
+        });
+        found
     }
 
     /// What is read before the first instruction.

@@ -11,10 +11,13 @@ use kiln_verifier::Facts;
 use crate::demand::{self, Demand};
 use crate::region::{Region, Staleness, Step};
 use crate::rules::RULES;
+use crate::search::{Search, is_arithmetic};
 use crate::trace::Trace;
 
 /// Instructions in a run at most: the cost of a proposal grows with its run.
 const LONGEST_RUN: usize = 96;
+/// Instructions in a searched window at most.
+const LONGEST_SEARCHED: usize = 5;
 /// Times the rules go over one run at most.
 const SWEEPS: usize = 4;
 
@@ -32,8 +35,14 @@ pub struct Budget<'a> {
     pub banned: &'a BTreeSet<(&'static str, InsnId)>,
 }
 
-/// Rewrites one function; returns the steps.
-pub fn rewrite(object: &Object, function: &mut Function, facts: Option<&Facts>, budget: &mut Budget<'_>) -> Vec<Step> {
+/// Rewrites one function, by the rules or, where one is given, by a search; returns the steps.
+pub fn rewrite(
+    object: &Object,
+    function: &mut Function,
+    facts: Option<&Facts>,
+    budget: &mut Budget<'_>,
+    mut search: Option<&mut dyn Search>,
+) -> Vec<Step> {
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg);
     let mut stale = Staleness::default();
@@ -64,7 +73,10 @@ pub fn rewrite(object: &Object, function: &mut Function, facts: Option<&Facts>, 
                 steps: Vec::new(),
                 asked: 0,
             };
-            sweep(&mut region, budget.deadline, &mut budget.fuel, budget.banned);
+            match &mut search {
+                Some(search) => search_run(&mut region, *search, budget.deadline, &mut budget.fuel),
+                None => sweep(&mut region, budget.deadline, &mut budget.fuel, budget.banned),
+            }
             let found = std::mem::take(&mut region.steps);
             if found.is_empty() {
                 continue;
@@ -130,5 +142,25 @@ fn sweep(
         if !changed {
             return;
         }
+    }
+}
+
+/// Searches every window of arithmetic, the longest first.
+fn search_run(region: &mut Region<'_>, search: &mut dyn Search, deadline: Instant, fuel: &mut usize) {
+    let mut from = 0;
+    while from < region.nodes.len() {
+        let run = region.nodes[from..].iter().take_while(|node| is_arithmetic(node)).count();
+        let mut found = false;
+        for length in (2..=run.min(LONGEST_SEARCHED)).rev() {
+            if *fuel == 0 || Instant::now() >= deadline {
+                return;
+            }
+            if region.search(from..from + length, search, deadline) {
+                *fuel -= 1;
+                found = true;
+                break;
+            }
+        }
+        from += usize::from(!found);
     }
 }

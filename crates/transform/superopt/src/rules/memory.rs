@@ -1,6 +1,7 @@
 //! Loads, stores and addresses.
 
 use kiln_isa::{Address, ByteOrder, Insn, Reg, Size, Source};
+use kiln_platform::MapType;
 use kiln_program::Node;
 
 use crate::region::{Region, is_barrier};
@@ -66,6 +67,7 @@ pub fn one_store(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>
             };
             let merged: Vec<&Access> = stores.iter().filter(inside).copied().collect();
             if merged.len() >= 2
+                && !(last.root == Root::Stack && holds_array_key(region, trace, at, start, bytes))
                 && let Some(lanes) = last_stored(&merged, start, size)
             {
                 wide_stores(region, trace, &Merge { merged, at, size, start }, &lanes, &mut proposed);
@@ -96,6 +98,24 @@ pub fn two_stores(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node
     nodes.remove(word.definition);
     vec![nodes]
 }
+
+/// Whether the next call looks an array's element up by a key in these stack bytes. The kernel knows the key's value
+/// only where it was stored by itself, and then that the lookup cannot fail.
+fn holds_array_key(region: &Region<'_>, trace: &Trace, at: usize, start: i64, bytes: i64) -> bool {
+    let Some(call) = (at..region.nodes.len()).find(|call| region.nodes[*call].helper() == Some(MAP_LOOKUP_ELEM)) else {
+        return false;
+    };
+    let map = match region.nodes.get(trace.word(call, Reg::R1).definition).map(|node| node.reference) {
+        Some(kiln_program::Reference::Map(map)) => region.object.map(map).map_type,
+        _ => return false,
+    };
+    let key = trace.word(call, Reg::R2);
+    let inside = key.root == Root::Stack && (start..start + bytes).contains(&key.offset);
+    inside && bytes == 8 && matches!(map, MapType::Array | MapType::PercpuArray)
+}
+
+/// `bpf_map_lookup_elem`.
+const MAP_LOOKUP_ELEM: u32 = 1;
 
 /// What these stores leave in the bytes from `start`; `None` where one is not written.
 fn last_stored(stores: &[&Access], start: i64, size: Size) -> Option<Vec<Lane>> {
