@@ -146,8 +146,7 @@ impl Recorder {
                 }
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
-                let (a, b) = (slot_value(a), slot_value(right.stack.slot(slot)));
-                if a.kind != Kind::Mixed && (!strictly_within(&a, &b) || linked(&a)) {
+                if !slot_within(a, right.stack.slot(slot)) || a.spilled_bytes() > 0 && linked(&a.register) {
                     outside.slots |= 1 << slot;
                 }
             }
@@ -251,6 +250,15 @@ fn slot_value(slot: &Slot) -> Register {
         return Register::constant(0);
     }
     Register { kind: Kind::Mixed, ..Register::UNINIT }
+}
+
+/// Whether all that loads could learn from the old slot holds for the current one.
+fn slot_within(old: &Slot, current: &Slot) -> bool {
+    let spilled = old.spilled_bytes();
+    let register = spilled == 0
+        || spilled == current.spilled_bytes() && strictly_within(&old.register, &current.register);
+    let zeros = old.bytes.iter().zip(&current.bytes).all(|(a, b)| *a != Byte::Zero || *b == Byte::Zero);
+    register && zeros
 }
 
 fn join(known: &mut Register, now: &Register, depth: usize) {
