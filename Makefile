@@ -15,8 +15,8 @@ demo: setup corpus ## Run the main job on real objects: check, optimize, run, in
 test: setup corpus ## Run every test
 	@cargo xtask test
 
-fuzz: setup corpus ## Fuzz longer than the tests do (FUZZ_SECONDS a target)
-	@cargo xtask fuzz
+fuzz: setup corpus ## Fuzz longer than the tests do (FUZZ_SECONDS in all, ten minutes unless set)
+	@cargo xtask fuzz --seconds $(or $(FUZZ_SECONDS),600)
 
 bench: setup corpus ## Measure against the kernel and the peers
 	@cargo xtask bench
