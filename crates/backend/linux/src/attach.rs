@@ -1,7 +1,13 @@
 //! Attachment: a link that detaches when dropped.
+//!
+//! ```text
+//!   xdp, tcx, cgroup       BPF_LINK_CREATE on an interface or cgroup directory
+//!   raw tracepoint         BPF_RAW_TRACEPOINT_OPEN by name
+//!   tracepoint, cpu clock  perf_event_open(2), then BPF_LINK_CREATE on the event (Linux 5.15)
+//! ```
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use kiln_platform::AttachType;
 
@@ -93,4 +99,96 @@ impl Link {
         // SAFETY: the kernel just gave us this descriptor.
         Ok(Link { _fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
+
+    /// Attaches a tracepoint program by the tracepoint's category and name (`syscalls`, `sys_enter_openat`).
+    ///
+    /// # Errors
+    /// As [`tracepoint_id`]; else [`Error::Os`].
+    pub fn tracepoint(prog: &Prog, category: &str, name: &str) -> Result<Link, Error> {
+        Link::tracepoint_by_id(prog, tracepoint_id(category, name)?)
+    }
+
+    /// Attaches a tracepoint program by the tracepoint's id; see [`tracepoint_id`].
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn tracepoint_by_id(prog: &Prog, id: u64) -> Result<Link, Error> {
+        let attributes = libbpf_sys::perf_event_attr {
+            type_: libbpf_sys::PERF_TYPE_TRACEPOINT,
+            config: id,
+            ..Default::default()
+        };
+        // The event is one CPU's, the program runs on all: the kernel keeps it with the tracepoint.
+        let event = open_event("opening a tracepoint", attributes, 0)?;
+        Link::create("attaching a tracepoint program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
+    }
+
+    /// Runs a perf_event program on one CPU, this many times a second of that CPU's time.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn cpu_clock(prog: &Prog, cpu: u32, frequency_hz: u64) -> Result<Link, Error> {
+        let mut attributes = libbpf_sys::perf_event_attr {
+            type_: libbpf_sys::PERF_TYPE_SOFTWARE,
+            config: libbpf_sys::PERF_COUNT_SW_CPU_CLOCK.into(),
+            ..Default::default()
+        };
+        attributes.__bindgen_anon_1.sample_freq = frequency_hz;
+        attributes.set_freq(1);
+        let event = open_event("opening a CPU's clock", attributes, cpu)?;
+        Link::create("attaching a perf_event program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
+    }
+}
+
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+
+/// An event of all processes on one CPU, counting from now on.
+fn open_event(what: &str, mut attributes: libbpf_sys::perf_event_attr, cpu: u32) -> Result<OwnedFd, Error> {
+    attributes.size = size_of_val(&attributes) as u32;
+    let (any_process, no_group): (libc::pid_t, libc::c_int) = (-1, -1);
+    // SAFETY: the attributes state their size and outlive the call; the other arguments are numbers.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            std::ptr::from_ref(&attributes),
+            any_process,
+            cpu as libc::c_int,
+            no_group,
+            CLOSE_ON_EXEC,
+        )
+    };
+    if fd < 0 {
+        return Err(Error::last_os(what));
+    }
+    // SAFETY: the kernel just gave us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Where tracefs is mounted, the usual place first.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// Where tracefs is mounted, if it is.
+pub fn tracefs() -> Option<PathBuf> {
+    TRACEFS.iter().map(PathBuf::from).find(|folder| folder.join("events").is_dir())
+}
+
+/// The id of a tracepoint, from tracefs.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when there is no such tracepoint, or tracefs is not mounted (with the command that mounts
+/// it).
+pub fn tracepoint_id(category: &str, name: &str) -> Result<u64, Error> {
+    let plain = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if !plain(category) || !plain(name) {
+        return Err(Error::InvalidInput(format!("{category:?}/{name:?} is no tracepoint's name")));
+    }
+    let Some(folder) = tracefs() else {
+        let mend = format!("mount -t tracefs tracefs {}", TRACEFS[0]);
+        return Err(Error::InvalidInput(format!("tracepoints need tracefs, which is not mounted here: {mend}")));
+    };
+    let path = folder.join("events").join(category).join(name).join("id");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|error| Error::InvalidInput(format!("no tracepoint {category}/{name}: {}: {error}", path.display())))?;
+    text.trim().parse().map_err(|_| Error::InvalidInput(format!("{} holds {text:?}, no id", path.display())))
 }

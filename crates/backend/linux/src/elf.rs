@@ -262,7 +262,10 @@ impl ObjectFile {
     /// As [`ObjectFile::load`].
     pub fn load_with_log(self, level: u32) -> Result<LoadedObject, LoadFailure> {
         log::begin();
-        let pointers = self.program_pointers();
+        // SAFETY: the programs belong to this open object.
+        let chosen = |pointer: &*mut libbpf_sys::bpf_program| unsafe { libbpf_sys::bpf_program__autoload(*pointer) };
+        let pointers: Vec<_> = self.program_pointers().into_iter().filter(chosen).collect();
+        // Zeroed memory of this size comes untouched from the kernel: a log that stays empty costs no page.
         let mut buffers: Vec<Vec<u8>> = Vec::new();
         for pointer in &pointers {
             let mut buffer = vec![0u8; LOG_BYTES];

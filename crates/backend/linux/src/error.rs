@@ -17,6 +17,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// What the system call of this thread that just failed left in `errno`.
+    pub(crate) fn last_os(call: &str) -> Error {
+        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc_errno::EINVAL);
+        Error::Os { call: call.to_owned(), errno }
+    }
+
     /// The `errno`, if a system call failed.
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -56,8 +62,7 @@ pub(crate) fn check(call: impl Into<String>, result: i32) -> Result<i32, Error> 
 /// libbpf 1.x returns null and sets `errno`.
 pub(crate) fn check_pointer<T>(call: impl Into<String>, pointer: *mut T) -> Result<*mut T, Error> {
     if pointer.is_null() {
-        let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc_errno::EINVAL);
-        return Err(Error::Os { call: call.into(), errno });
+        return Err(Error::last_os(&call.into()));
     }
     Ok(pointer)
 }

@@ -28,14 +28,15 @@ pub use image::{LoadedImage, load_image};
 pub use map::MapHandle;
 pub use prog::{Prog, ProgInfo, TestInput, TestOutput};
 
-/// Whether this process may load programs: tries the smallest possible one (`r0 = 0; exit`, a socket filter).
+/// Whether this process may load programs: tries the smallest possible one (`r0 = 0; exit`, for XDP: socket filters
+/// need no privilege where `kernel.unprivileged_bpf_disabled` is 0).
 ///
 /// # Errors
 /// [`Error::Os`] with the call, the reason and what to do about it.
 pub fn available() -> Result<(), Error> {
     image::load_slots(
         "kiln_probe",
-        kiln_platform::ProgramType::SocketFilter,
+        kiln_platform::ProgramType::Xdp,
         None,
         0,
         "GPL",
