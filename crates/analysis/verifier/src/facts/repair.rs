@@ -148,7 +148,9 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
         Insn::Exit => {
             // A function's result in doubt is in doubt after each of its calls.
             let function = op.function;
-            let result = Doubt { registers: doubt.registers & 1, numbers: doubt.numbers, ..Doubt::default() };
+            // What it may have stored in outer frames is, too, and what it says of the packet.
+            let slots = if doubt.outer { u64::MAX } else { 0 };
+            let result = Doubt { registers: doubt.registers & 1, slots, ..doubt };
             if result.is_none() {
                 return Vec::new();
             }
