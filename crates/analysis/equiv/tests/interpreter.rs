@@ -58,7 +58,7 @@ impl Environment for Memory {
     fn load_packet(&mut self, _: i64, _: Size) -> Result<Option<u64>, Fault> {
         Ok(None)
     }
-    fn before(&mut self, _: &Node, _: usize, registers: &[u64; Reg::COUNT]) {
+    fn before(&mut self, _: &Node, _: usize, registers: &mut [u64; Reg::COUNT]) {
         self.registers = *registers;
     }
 }
