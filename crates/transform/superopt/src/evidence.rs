@@ -89,6 +89,8 @@ laws! {
     ConstantBranch = "constant-branch";
     /// A branch to an unconditional jump may go where the jump goes.
     ThreadedJump = "threaded-jump";
+    /// A branch may go past branches that are decided on its way, if nothing computed on the way is needed there.
+    ThreadedBranch = "threaded-branch";
     /// A branch to the instruction that follows it anyway does nothing.
     JumpToNext = "jump-to-next";
     /// A branch over an unconditional jump may be the opposite branch to where the jump goes.

@@ -55,7 +55,7 @@ fn moved(node: &Node, id: InsnId) -> Node {
 }
 
 /// Moves an instruction that both sides of a branch begin with above it; one a call.
-pub fn share_heads(object: &Object, function: &mut Function) -> Vec<Change> {
+pub fn share_heads(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
     let cfg = Cfg::new(function);
     for fork in forks(function, &cfg) {
         let (falls, jumps) = (&cfg.blocks[fork.falls.index()], &cfg.blocks[fork.jumps.index()]);
@@ -64,7 +64,7 @@ pub fn share_heads(object: &Object, function: &mut Function) -> Vec<Change> {
         let free = one.insn.written().is_some_and(|reg| !branch.insn.read().contains(reg));
         // A side of one instruction would leave an empty block: layout and tails see to those.
         let alone = falls.predecessors.len() == 1 && jumps.predecessors.len() == 1;
-        if !alone || !free || !only_computes(&one.insn) || !same(object, one, other) {
+        if banned(branch.id) || !alone || !free || !only_computes(&one.insn) || !same(object, one, other) {
             continue;
         }
         let before = vec![branch.clone(), one.clone(), other.clone()];
@@ -87,7 +87,7 @@ fn retarget_except(function: &mut Function, from: InsnId, to: InsnId) {
 }
 
 /// Moves a short arm that only sets registers above its branch, which then goes where the arm went; one a call.
-pub fn hoist_arms(function: &mut Function) -> Vec<Change> {
+pub fn hoist_arms(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg);
     let begin = |block: BlockId| {
@@ -98,6 +98,9 @@ pub fn hoist_arms(function: &mut Function) -> Vec<Change> {
     for fork in forks(function, &cfg) {
         let branch = &function.nodes[fork.branch];
         let Insn::Branch { op, width, dst, src, offset } = branch.insn else { continue };
+        if banned(branch.id) {
+            continue;
+        }
         let read = branch.insn.read();
         let hoistable = |arm: BlockId, other: BlockId| -> Option<(Vec<Node>, InsnId)> {
             let block = &cfg.blocks[arm.index()];

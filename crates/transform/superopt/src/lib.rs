@@ -10,7 +10,7 @@
 //! processed instructions than before, and no program grew. Functions of a program that the verifier rejects or does
 //! not support are left as they are.
 //!
-//! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`hoist`],
+//! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`thread`], [`hoist`],
 //! [`reuse`], [`dead`] with [`demand`], and
 //! [`windows`] with [`rules`], [`trace`] and [`region`]; [`search`] finds
 //! what the rules lack.
@@ -27,6 +27,7 @@ pub mod region;
 pub mod reuse;
 pub mod rules;
 pub mod search;
+pub mod thread;
 pub mod trace;
 pub mod windows;
 

@@ -17,6 +17,7 @@ use crate::hoist;
 use crate::region::Step;
 use crate::reuse;
 use crate::search::{Enumerate, Search};
+use crate::thread;
 use crate::windows::{self, Budget};
 
 /// How to optimize.
@@ -24,7 +25,7 @@ use crate::windows::{self, Budget};
 pub struct Options {
     /// Time to spend at most; what was found by then stands.
     pub budget: Duration,
-    /// How much more a program may cost the verifier than before, in processed instructions.
+    /// How much more a program may cost the verifier than before, in processed instructions, beside 1% of noise.
     pub extra_processed_insns: u64,
     /// Functions to leave as they are, such as those whose rewrites the kernel refused.
     pub frozen: BTreeSet<FunctionId>,
@@ -41,7 +42,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             budget: Duration::from_secs(10),
-            extra_processed_insns: 0,
+            extra_processed_insns: 1,
             frozen: BTreeSet::new(),
             unverified: false,
             solver_ms: 20,
@@ -109,13 +110,28 @@ pub struct Pass {
 /// The passes, in the order they are tried each round.
 pub const PASSES: &[Pass] = &[
     Pass { name: "unreachable", run: |work| work.law_pass(control_flow::remove_unreachable) },
+    Pass { name: "threaded-branches", run: |work| {
+        work.repeat(Law::ThreadedBranch, |_, function, banned| thread::thread_branches(function, banned))
+    } },
     Pass { name: "windows", run: run_windows },
     Pass { name: "dead", run: |work| work.law_pass(dead::remove_dead) },
     Pass { name: "control-flow", run: control_flow_to_fixpoint },
-    Pass { name: "shared-heads", run: |work| work.repeat(|object, function| hoist::share_heads(object, function)) },
-    Pass { name: "hoisted-arms", run: |work| work.repeat(|_, function| hoist::hoist_arms(function)) },
-    Pass { name: "kept-addresses", run: |work| work.repeat(reuse::keep_addresses) },
+    Pass { name: "shared-heads", run: |work| {
+        work.repeat(Law::SharedHead, |object, function, banned| hoist::share_heads(object, function, banned))
+    } },
+    Pass { name: "hoisted-arms", run: |work| {
+        work.repeat(Law::HoistedArm, |_, function, banned| hoist::hoist_arms(function, banned))
+    } },
+    Pass { name: "kept-addresses", run: |work| {
+        work.repeat(Law::KeptAddress, |object, function, banned| reuse::keep_addresses(object, function, banned))
+    } },
 ];
+
+/// One part in so many of a program's processed instructions counts as noise.
+const NOISE: u64 = 100;
+
+/// Times that a pass may be refused on one function before it is left out there: each costs several verifications.
+const MAX_REFUSALS: usize = 6;
 
 /// What is tried once the passes find no more.
 const SEARCH: Pass = Pass { name: "search", run: run_search };
@@ -178,6 +194,8 @@ struct Run<'a> {
     refused: Vec<(&'static str, String, String)>,
     banned: BTreeSet<(&'static str, InsnId)>,
     refuted: HashSet<u64>,
+    /// How often a pass was refused on a function.
+    refusals: BTreeMap<(&'static str, FunctionId), usize>,
     stopped: bool,
 }
 
@@ -197,6 +215,7 @@ impl<'a> Run<'a> {
             refused: Vec::new(),
             banned: BTreeSet::new(),
             refuted: HashSet::new(),
+            refusals: BTreeMap::new(),
             stopped: false,
         };
         let mut fixed = BTreeSet::new();
@@ -270,6 +289,9 @@ impl<'a> Run<'a> {
         let mut candidate = self.object.clone();
         let mut evidence = Vec::new();
         for function in functions {
+            if self.refusals.get(&(pass.name, *function)).is_some_and(|refusals| *refusals >= MAX_REFUSALS) {
+                continue;
+            }
             if !self.may_go_on(pass, progress) {
                 break;
             }
@@ -312,6 +334,7 @@ impl<'a> Run<'a> {
         mut reason: String,
         progress: &mut dyn Progress,
     ) -> bool {
+        *self.refusals.entry((pass.name, function)).or_default() += 1;
         let (mut good, mut bad) = (0, evidence.len());
         let mut best = None;
         while bad - good > 1 && !self.stopped {
@@ -366,7 +389,8 @@ impl<'a> Run<'a> {
                 return Err(format!("program {} would grow", new.name));
             }
             let own = verify(candidate, *id, before.assumptions).map_err(|refusal| refusal.reason)?;
-            if own.processed > before.processed + self.options.extra_processed_insns {
+            let allowed = before.processed + before.processed / NOISE + self.options.extra_processed_insns;
+            if own.processed > allowed {
                 return Err(format!(
                     "program {} would take {} processed instructions instead of {}",
                     new.name, own.processed, before.processed
@@ -424,14 +448,18 @@ impl Work<'_> {
 
 impl Work<'_> {
     /// Runs a pass that does one thing a call, as often as it finds something that is not banned.
-    fn repeat(&mut self, pass: impl Fn(&mut Object, &mut Function) -> Vec<Change>) -> Vec<Evidence> {
+    fn repeat(
+        &mut self,
+        law: Law,
+        pass: impl Fn(&mut Object, &mut Function, &dyn Fn(InsnId) -> bool) -> Vec<Change>,
+    ) -> Vec<Evidence> {
         let id = self.function;
         let mut evidence = Vec::new();
         while evidence.len() < self.fuel && Instant::now() < self.deadline {
             let mut function = self.object.function(id).clone();
-            let changes = pass(self.object, &mut function);
-            let banned = changes.iter().any(|change| self.banned.contains(&(change.law.name(), change.at)));
-            if changes.is_empty() || banned {
+            let banned = self.banned;
+            let changes = pass(self.object, &mut function, &|at| banned.contains(&(law.name(), at)));
+            if changes.is_empty() {
                 break;
             }
             evidence.extend(changes.into_iter().map(|change| describe(self.object, id, change)));

@@ -38,7 +38,7 @@ struct Place {
 }
 
 /// Keeps the value whose reuse saves most; one a call.
-pub fn keep_addresses(object: &mut Object, function: &mut Function) -> Vec<Change> {
+pub fn keep_addresses(object: &mut Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
     let used: RegSet = function
         .nodes
         .iter()
@@ -47,6 +47,8 @@ pub fn keep_addresses(object: &mut Object, function: &mut Function) -> Vec<Chang
     let callee_saved = [Reg::R9, Reg::R8, Reg::R7, Reg::R6];
     let Some(free) = callee_saved.into_iter().find(|reg| !used.contains(*reg)) else { return Vec::new() };
     let places = places(function);
+    let places: Vec<Place> =
+        places.into_iter().filter(|place| !banned(function.nodes[place.positions[0]].id)).collect();
     let count = |made: Made| places.iter().filter(|place| place.made == made).count();
     let Some(best) = places.iter().map(|place| place.made).max_by_key(|made| count(*made)) else { return Vec::new() };
     // Each place goes from two slots to one; making it takes two.
