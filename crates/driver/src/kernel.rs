@@ -65,7 +65,7 @@ fn same_map(own: &str, libbpf: &str) -> bool {
 struct Used<'a> {
     /// Maps that it refers to, and those in its maps of maps.
     maps: HashSet<&'a str>,
-    /// Itself, and the programs that its prog arrays begin with.
+    /// Itself, and the programs that the object's prog arrays begin with.
     programs: HashSet<&'a str>,
 }
 
@@ -73,6 +73,14 @@ impl<'a> Used<'a> {
     fn by(object: &'a Object, program: &'a Program) -> Used<'a> {
         let mut used = Used::default();
         used.add(object, program);
+        // libbpf fills every prog array of the object, used or not, and so wants all their programs.
+        for (index, map) in object.maps.iter().enumerate() {
+            let filled = matches!(&map.contents, MapContents::Slots(slots)
+                if slots.iter().any(|(_, slot)| matches!(slot, MapSlot::Function(_))));
+            if filled {
+                used.add_map(object, MapId(index as u32));
+            }
+        }
         used
     }
 
