@@ -115,12 +115,15 @@ pub fn thread_jumps(function: &mut Function) -> Vec<Change> {
     changes
 }
 
-/// Removes branches to the next instruction.
+/// Removes branches to the next instruction, and exits before an exit.
 pub fn remove_jumps_to_next(function: &mut Function) -> Vec<Change> {
     let pairs = function.nodes.windows(2);
     let doomed: Vec<Node> = pairs
-        .filter(|pair| matches!(pair[0].insn, Insn::Jump { .. } | Insn::Branch { .. }))
-        .filter(|pair| pair[0].target() == Some(pair[1].id))
+        .filter(|pair| match pair[0].insn {
+            Insn::Jump { .. } | Insn::Branch { .. } => pair[0].target() == Some(pair[1].id),
+            Insn::Exit => pair[1].insn == Insn::Exit,
+            _ => false,
+        })
         .map(|pair| pair[0].clone())
         .collect();
     edit::delete(function, &doomed.iter().map(|node| node.id).collect());

@@ -85,13 +85,13 @@ macro_rules! laws {
 laws! {
     /// No path reaches the instruction, so it may go.
     Unreachable = "unreachable";
-    /// One side of a branch is reached by no path, so the branch always goes the other way.
+    /// One side of a branch is reached by no path, or constants decide it, so the branch always goes the other way.
     ConstantBranch = "constant-branch";
     /// A branch to an unconditional jump may go where the jump goes.
     ThreadedJump = "threaded-jump";
     /// A branch may go past branches that are decided on its way, if nothing computed on the way is needed there.
     ThreadedBranch = "threaded-branch";
-    /// A branch to the instruction that follows it anyway does nothing.
+    /// A branch to the instruction that follows it anyway does nothing; nor does an exit before an exit.
     JumpToNext = "jump-to-next";
     /// A branch over an unconditional jump may be the opposite branch to where the jump goes.
     InvertedBranch = "inverted-branch";

@@ -34,6 +34,8 @@ pub struct Options {
     pub unverified: bool,
     /// Milliseconds that the solver may take for one window.
     pub solver_ms: u32,
+    /// Time to search each function for what no rule knows, at most.
+    pub search: Duration,
     /// Whether evidence carries the SMT-LIB query of each window.
     pub keep_queries: bool,
 }
@@ -46,6 +48,7 @@ impl Default for Options {
             frozen: BTreeSet::new(),
             unverified: false,
             solver_ms: 20,
+            search: Duration::from_millis(500),
             keep_queries: false,
         }
     }
@@ -89,6 +92,8 @@ pub struct Work<'a> {
     pub facts: Option<&'a Facts>,
     /// When to stop looking.
     pub deadline: Instant,
+    /// How long to search.
+    pub search: Duration,
     /// How hard to try at each window.
     pub limits: &'a Limits,
     /// Windows already refused.
@@ -110,6 +115,9 @@ pub struct Pass {
 /// The passes, in the order they are tried each round.
 pub const PASSES: &[Pass] = &[
     Pass { name: "unreachable", run: |work| work.law_pass(control_flow::remove_unreachable) },
+    Pass { name: "decided-branches", run: |work| {
+        work.repeat(Law::ConstantBranch, |_, function, banned| thread::decide_branches(function, banned))
+    } },
     Pass { name: "threaded-branches", run: |work| {
         work.repeat(Law::ThreadedBranch, |_, function, banned| thread::thread_branches(function, banned))
     } },
@@ -135,9 +143,6 @@ const MAX_REFUSALS: usize = 6;
 
 /// What is tried once the passes find no more.
 const SEARCH: Pass = Pass { name: "search", run: run_search };
-
-/// Four times what one function may be searched for.
-const LONGEST_SEARCH: Duration = Duration::from_secs(4);
 
 /// Rounds at most; each round shrinks the object, so this only bounds time.
 const MAX_ROUNDS: usize = 16;
@@ -300,6 +305,7 @@ impl<'a> Run<'a> {
                 function: *function,
                 facts: Some(&self.facts).filter(|_| !self.blind.contains(function)),
                 deadline: self.begun + self.options.budget,
+                search: self.options.search,
                 limits: &self.limits,
                 refuted: &mut self.refuted,
                 fuel,
@@ -473,10 +479,10 @@ fn run_windows(work: &mut Work<'_>) -> Vec<Evidence> {
     rewrite_windows(work, None, work.deadline)
 }
 
-/// Searches until nothing is found, or a quarter of the time that is left is spent.
+/// Searches until nothing is found, or the function's share of the time is spent: a quarter of what is left at most.
 fn run_search(work: &mut Work<'_>) -> Vec<Evidence> {
     let now = Instant::now();
-    let deadline = now + work.deadline.saturating_duration_since(now).min(LONGEST_SEARCH) / 4;
+    let deadline = now + (work.deadline.saturating_duration_since(now) / 4).min(work.search);
     rewrite_windows(work, Some(&mut Enumerate { length: 2 }), deadline)
 }
 

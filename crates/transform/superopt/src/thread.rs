@@ -132,6 +132,30 @@ fn at_block_ends(function: &Function, cfg: &Cfg) -> Vec<Option<State>> {
     end
 }
 
+/// Turns branches that the constants before them decide into jumps or nothing; one a call.
+pub fn decide_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let states = at_block_ends(function, &cfg);
+    for (block, state) in cfg.blocks.iter().zip(states) {
+        let at = block.range.end - 1;
+        let node = function.nodes[at].clone();
+        let Some(state) = state.filter(|_| node.core.is_none() && !banned(node.id)) else { continue };
+        match decided(&state, &node.insn) {
+            Some(true) => {
+                function.nodes[at].insn = Insn::Jump { offset: 0, long: false };
+                let after = vec![function.nodes[at].clone()];
+                return vec![Change::new(Law::ConstantBranch, vec![node], after)];
+            }
+            Some(false) => {
+                crate::edit::delete(function, &[node.id].into_iter().collect());
+                return vec![Change::new(Law::ConstantBranch, vec![node], Vec::new())];
+            }
+            None => {}
+        }
+    }
+    Vec::new()
+}
+
 /// Sends branches and jumps past the branches that their way decides; one a call.
 pub fn thread_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
     let cfg = Cfg::new(function);

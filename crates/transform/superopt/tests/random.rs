@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use kiln_isa::Size;
 use kiln_program::interpret::{Fault, HelperResult};
@@ -173,7 +174,9 @@ fn random_programs_keep_their_meaning() {
     for number in 0..120 {
         let text = program(&mut random);
         let object = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let rewrite = optimize(&object, &Options { unverified: number % 4 == 0, ..Options::default() }, &mut ());
+        let options =
+            Options { unverified: number % 4 == 0, search: Duration::from_millis(10), ..Options::default() };
+        let rewrite = optimize(&object, &options, &mut ());
         if !rewrite.skipped.is_empty() {
             continue;
         }

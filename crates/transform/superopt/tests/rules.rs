@@ -52,7 +52,7 @@ const PACKET: &str = "
 const OUT: &str = "
   exit
 out:
-  w0 = 0x0
+  w0 = *(u32 *)(r1 + 0xc)
   exit
 ";
 
@@ -299,16 +299,31 @@ fn offsets_are_folded() {
 fn copies_are_read_through() {
     packet_becomes(
         "r0 = *(u64 *)(r6 + 0x0)
-         r2 = r0
-         r2 += 0x5
-         r0 *= 0x3
+         r2 = *(u64 *)(r6 + 0x8)
+         r2 *= 0x5
          r3 = r2
-         r0 += r3",
+         r0 ^= r3
+         *(u64 *)(r6 + 0x10) = r3",
+        "r0 = *(u64 *)(r6 + 0x0)
+         r2 = *(u64 *)(r6 + 0x8)
+         r2 *= 0x5
+         r0 ^= r2
+         *(u64 *)(r6 + 0x10) = r2",
+    );
+}
+
+/// No rule knows this one: a search finds it.
+#[test]
+fn short_arithmetic_is_searched() {
+    packet_becomes(
         "r0 = *(u64 *)(r6 + 0x0)
          r2 = r0
          r2 += 0x5
          r0 *= 0x3
          r0 += r2",
+        "r0 = *(u64 *)(r6 + 0x0)
+         r0 <<= 0x2
+         r0 += 0x5",
     );
 }
 
