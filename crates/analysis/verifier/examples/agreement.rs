@@ -1,6 +1,6 @@
 //! Our verdict beside the kernel's, for every program of the objects named:
 //!
-//!     cargo run --release -p kiln-verifier --example agreement -- [--quiet] target/corpus/xdp-tools/*.o
+//!     cargo run --release -p kiln-verifier --example agreement -- [--quiet] [--facts] target/corpus/xdp-tools/*.o
 //!
 //! Rows: agreement, object, program, type, what we say (processed instructions, microseconds), what the kernel says.
 
@@ -30,11 +30,16 @@ struct Sums {
 
 fn main() {
     let mut quiet = false;
+    let mut facts = false;
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
     let mut sums = Sums::default();
     let mut not_loaded = 0;
     let mut reasons: BTreeMap<String, u32> = BTreeMap::new();
     for argument in std::env::args().skip(1) {
+        if argument == "--facts" {
+            facts = true;
+            continue;
+        }
         if argument == "--quiet" {
             quiet = true;
             continue;
@@ -57,7 +62,7 @@ fn main() {
         for program in &object.programs {
             let Some(program_type) = program.program_type else { continue };
             let began = Instant::now();
-            let verdict = verify(&object, program, &Options { skip_facts: true, ..Options::default() });
+            let verdict = verify(&object, program, &Options { skip_facts: !facts, ..Options::default() });
             let took_us = began.elapsed().as_nanos() as f64 / 1000.0;
             let Some(kernel) = kernel_verdict(&argument, &bytes, program) else {
                 not_loaded += 1;
