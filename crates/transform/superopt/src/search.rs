@@ -122,7 +122,7 @@ fn constants(window: &[Node]) -> Vec<i32> {
         .collect();
     let mut all: Vec<i64> = vec![0, 1, -1, 8, 16, 24, 32, 48, 56, 0xff, 0xffff];
     for one in &own {
-        all.extend([*one, -one, !one]);
+        all.extend([*one, one.wrapping_neg(), !one]);
         if (0..31).contains(one) {
             all.extend([1 << one, (1 << one) - 1, 32 - one, 64 - one]);
         }
