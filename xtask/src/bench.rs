@@ -1,13 +1,29 @@
 //! `cargo xtask bench`: the VM's JIT beside the kernel's on the programs of `bench/programs`.
 //!
-//! Each program is compiled with clang 19 and handed to `kiln bench`, which runs both interleaved and prints one row a
-//! program; what is compared and how is said there.
+//! Each program is compiled with clang 19 and handed to `kiln bench`, which runs both on the same bytecode, taking
+//! turns within one run. Printed is a row a program and, for each kind of program, the geometric mean of the ratios
+//! with their spread:
+//!
+//! ```text
+//!   program          VM ns (quartiles)      kernel ns (quartiles)    VM/kernel
+//!   alu_chain        107.1 (107.0-107.1)    121.0 (121.0-121.0)      0.88
+//!   pure: geomean 0.95, quartiles 0.90-1.02, 42 programs
+//! ```
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
 
 use crate::command::{Failure, root, run as run_command, script, target_dir};
 use crate::demo::release_kiln;
+
+/// A row of `bench/programs/programs.toml`.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    name: String,
+    kind: String,
+}
 
 /// `cargo xtask bench`: all programs, or those whose names begin with one of the arguments.
 ///
@@ -18,36 +34,118 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err(Failure::usage(format!("unknown argument '{flag}' (known: names of programs)")));
     }
     run_command(&mut script("setup"), "scripts/setup")?;
-    let kiln = release_kiln()?;
-    let objects = objects(arguments)?;
-    if objects.is_empty() {
+    let list = std::fs::read_to_string(root().join("bench/programs/programs.toml"));
+    let mut programs = programs(&list.map_err(|error| Failure::usage(format!("bench/programs: {error}")))?)?;
+    if !arguments.is_empty() {
+        programs.retain(|program| arguments.iter().any(|wanted| program.name.starts_with(wanted.as_str())));
+    }
+    if programs.is_empty() {
         return Err(Failure::usage("no program of bench/programs has such a name"));
     }
-    run_command(Command::new(kiln).arg("bench").args(objects), "kiln bench")
+    let kiln = release_kiln()?;
+    let objects = programs.iter().map(|program| compile(&program.name)).collect::<Result<Vec<_>, _>>()?;
+    let rows = measure(&kiln, &objects)?;
+    print!("{}", report(&programs, &rows));
+    Ok(())
 }
 
-/// Compiles the chosen programs, in the order of their names.
-fn objects(names: &[String]) -> Result<Vec<PathBuf>, Failure> {
-    let folder = root().join("bench/programs");
-    let listing = std::fs::read_dir(&folder).map_err(|error| Failure::usage(format!("bench/programs: {error}")))?;
-    let mut sources: Vec<PathBuf> = listing.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    sources.sort();
+fn programs(text: &str) -> Result<Vec<Program>, Failure> {
+    let table: toml::Table = text.parse().map_err(|error| Failure::usage(format!("programs.toml: {error}")))?;
+    let rows = table.get("program").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+    let word = |row: &toml::Value, key: &str| row.get(key).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+    Ok(rows.iter().map(|row| Program { name: word(row, "name"), kind: word(row, "kind") }).collect())
+}
+
+fn compile(name: &str) -> Result<PathBuf, Failure> {
     let out = target_dir().join("bench");
     std::fs::create_dir_all(&out).map_err(|error| Failure::usage(format!("{}: {error}", out.display())))?;
-    let mut objects = Vec::new();
-    for source in sources {
-        let name = source.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".bpf.c"));
-        let Some(name) = name else { continue };
-        if !names.is_empty() && !names.iter().any(|wanted| name.starts_with(wanted.as_str())) {
-            continue;
-        }
-        let object = out.join(format!("{name}.o"));
-        let mut clang = Command::new("clang-19");
-        clang.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c"]);
-        // The headers of this architecture (asm/types.h), which clang does not look for when the target is bpf.
-        clang.arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH));
-        run_command(clang.arg(&source).arg("-o").arg(&object), &format!("compiling {name}"))?;
-        objects.push(object);
+    let object = out.join(format!("{name}.o"));
+    let mut clang = Command::new("clang-19");
+    clang.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c"]);
+    // The headers of this architecture (asm/types.h), which clang does not look for when the target is bpf.
+    clang.arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH));
+    clang.arg(root().join(format!("bench/programs/{name}.bpf.c"))).arg("-o").arg(&object);
+    run_command(&mut clang, &format!("compiling {name}"))?;
+    Ok(object)
+}
+
+fn measure(kiln: &Path, objects: &[PathBuf]) -> Result<Vec<Value>, Failure> {
+    let mut command = Command::new(kiln);
+    // What optimization does is the demo's subject; here both sides run the same bytecode.
+    command.args(["bench", "--format", "json", "--budget", "0"]).args(objects);
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| Failure::usage(format!("kiln bench does not start: {error}")))?;
+    if !output.status.success() {
+        return Err(Failure::failed(format!("kiln bench failed ({})", output.status)));
     }
-    Ok(objects)
+    let rows: Value = serde_json::from_slice(&output.stdout).map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(rows.as_array().cloned().unwrap_or_default())
+}
+
+fn report(programs: &[Program], rows: &[Value]) -> String {
+    let time = |timing: &Value| match timing["median_ns"].as_f64() {
+        Some(median) => {
+            let [low, high] = ["low_ns", "high_ns"].map(|key| timing[key].as_f64().unwrap_or(median));
+            format!("{median:.1} ({low:.1}-{high:.1})")
+        }
+        None => "-".to_owned(),
+    };
+    let mut text = format!("{:18} {:22} {:22} VM/kernel\n", "program", "VM ns (quartiles)", "kernel ns (quartiles)");
+    let mut kinds: Vec<(&str, Vec<f64>)> = Vec::new();
+    for row in rows {
+        let name = row["program"].as_str().unwrap_or_default();
+        let ratio = row["vm_to_kernel"].as_f64();
+        let (vm, kernel) = (time(&row["vm"]["before"]), time(&row["kernel"]["before"]));
+        let note = row["note"].as_str().unwrap_or_default();
+        let shown = ratio.map_or(note.to_owned(), |ratio| format!("{ratio:.2}"));
+        text += &format!("{name:18} {vm:22} {kernel:22} {shown}\n");
+        let kind = programs.iter().find(|program| program.name == name).map_or("other", |program| &program.kind);
+        if !kinds.iter().any(|(known, _)| *known == kind) {
+            kinds.push((kind, Vec::new()));
+        }
+        if let (Some(ratio), Some((_, ratios))) = (ratio, kinds.iter_mut().find(|(known, _)| *known == kind)) {
+            ratios.push(ratio);
+        }
+    }
+    for (kind, mut ratios) in kinds.into_iter().filter(|(_, ratios)| !ratios.is_empty()) {
+        ratios.sort_by(f64::total_cmp);
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp();
+        let at = |share: f64| ratios[((ratios.len() - 1) as f64 * share).round() as usize];
+        let (low, high, least, most) = (at(0.25), at(0.75), at(0.0), at(1.0));
+        text += &format!("{kind}: geomean {mean:.2}, quartiles {low:.2}-{high:.2}, {least:.2} to {most:.2}");
+        text += &format!(", {} programs\n", ratios.len());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ratios_are_averaged_by_kind() {
+        let list = programs("[[program]]\nname = \"a\"\nkind = \"pure\"\n[[program]]\nname = \"b\"\nkind = \"maps\"\n");
+        let list = list.unwrap();
+        let row = |name: &str, ratio: f64| {
+            let timing = json!({"median_ns": 10.0, "low_ns": 9.0, "high_ns": 11.0});
+            json!({"program": name, "vm": {"before": timing}, "kernel": {"before": timing}, "vm_to_kernel": ratio})
+        };
+        let text = report(&list, &[row("a", 0.5), row("a", 2.0), row("b", 3.0)]);
+        assert!(text.contains("pure: geomean 1.00, quartiles 0.50-2.00, 0.50 to 2.00, 2 programs"), "{text}");
+        assert!(text.contains("maps: geomean 3.00"), "{text}");
+    }
+
+    #[test]
+    fn the_list_and_the_sources_are_the_same() {
+        let folder = root().join("bench/programs");
+        let listed = programs(&std::fs::read_to_string(folder.join("programs.toml")).unwrap()).unwrap();
+        let mut listed: Vec<String> = listed.into_iter().map(|program| program.name).collect();
+        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut sources: Vec<String> =
+            names.filter_map(|name| Some(name.strip_suffix(".bpf.c")?.to_owned())).collect();
+        listed.sort();
+        sources.sort();
+        assert_eq!(listed, sources);
+    }
 }
