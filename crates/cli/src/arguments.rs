@@ -6,11 +6,54 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use kiln_driver::ProgramType;
 
+const EXAMPLES: &str = "\
+Examples:
+  kiln check prog.o                        is it safe? why not?
+  kiln optimize prog.o -o prog.opt.o       a smaller drop-in object
+  kiln run prog.o --packet-file packet.bin what does it do with this packet?
+  kiln doctor                              what is missing on this machine?
+
+Exit codes: 0 done; 1 rejected, different or out of budget; 2 bad input or usage; 3 not supported here.";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  kiln check prog.o
+  kiln check prog.o --with-kernel                  beside the running kernel's verdict (root)
+  kiln check prog.o --btf /sys/kernel/btf/vmlinux  as it would be relocated for this kernel
+  kiln check prog.o --type handler=sched_cls       where SEC(\"...\") does not say the type
+  kiln explain possibly-null                       more about the code of a rejection";
+
+const OPTIMIZE_EXAMPLES: &str = "\
+Examples:
+  kiln optimize prog.o -o prog.opt.o
+  kiln optimize prog.o -o prog.o --budget 2        in place: replaced whole or not at all
+  kiln optimize prog.o -o out.o --evidence proofs  then: z3 proofs/0001.smt2 says unsat
+
+Ctrl-C ends the search and writes the best so far; a second one gives up and writes nothing.";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  kiln run prog.o --packet-file packet.bin
+  kiln run prog.o --packet 'ffffffffffff 020000000001 0800 45000014...' --maps
+  kiln run prog.o -p ingress --packet-file - --in kernel < packet.bin
+  kiln run tracing.o --context-file record.bin";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  kiln bench prog.o
+  kiln bench *.o --offline --format json";
+
+const DUMP_EXAMPLES: &str = "\
+Examples:
+  kiln dump prog.o
+  kiln dump prog.o -p ingress --facts      what the verifier knows before each instruction
+  kiln dump prog.o --format json           an object an instruction: slot, text, line, reference";
+
 /// Verifies, shrinks and runs eBPF programs, with a proof for every rewrite.
 ///
 /// Exit codes: 0 done; 1 a program was rejected or a comparison failed; 2 bad input or usage; 3 not supported here.
 #[derive(Parser, Debug)]
-#[command(name = "kiln", version, about, long_about)]
+#[command(name = "kiln", version, about, long_about, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -33,15 +76,25 @@ pub enum Format {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Verify offline, without root: a verdict for each program, explained.
+    #[command(after_help = CHECK_EXAMPLES)]
     Check(CheckArguments),
     /// Write a smaller drop-in object, every rewrite with its evidence.
+    #[command(after_help = OPTIMIZE_EXAMPLES)]
     Optimize(OptimizeArguments),
     /// Run one program on one input, in the embedded VM or the kernel.
+    #[command(after_help = RUN_EXAMPLES)]
     Run(RunArguments),
     /// Measure programs before and after optimization, in the VM and the kernel.
+    #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArguments),
     /// Disassemble, with source lines, maps, relocations and facts.
+    #[command(after_help = DUMP_EXAMPLES)]
     Dump(DumpArguments),
+    /// Say what the code of a rejection means and what usually fixes it; without a code, all of them.
+    Explain {
+        /// The code, such as possibly-null.
+        code: Option<String>,
+    },
     /// Say what this machine can do, and the command that mends what it cannot.
     Doctor,
     /// Print a shell's completion script.
@@ -181,11 +234,12 @@ pub struct DumpArguments {
 
 fn program_type(text: &str) -> Result<(String, ProgramType), String> {
     let (name, word) = text.split_once('=').unwrap_or(("", text));
-    match ProgramType::from_name(word) {
-        Some(program_type) => Ok((name.to_owned(), program_type)),
-        None => {
-            let names: Vec<_> = ProgramType::ALL.iter().map(|known| known.name()).collect();
-            Err(format!("{word:?} is no program type; there are {}", names.join(", ")))
-        }
+    if let Some(program_type) = ProgramType::from_name(word) {
+        return Ok((name.to_owned(), program_type));
     }
+    let names = || ProgramType::ALL.iter().map(|known| known.name());
+    Err(match kiln_driver::input::closest(word, names()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("the types are {}", names().collect::<Vec<_>>().join(", ")),
+    })
 }

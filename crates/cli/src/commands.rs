@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
-use kiln_driver::{Engine, Error, Input, bench, check, doctor, dump, input, optimize, run};
+use kiln_driver::{Engine, Error, Input, Reason, bench, check, doctor, dump, input, optimize, output, run};
 
 use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
 use crate::arguments::{OptimizeArguments, RunArguments};
@@ -54,12 +54,13 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
 pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     let budget = seconds(arguments.budget)?;
+    output::check_writable(&arguments.output)?;
     let mut spinner = Spinner::new("optimizing");
     let options = optimize::Options { budget, ask_kernel: !arguments.offline };
     let outcome = optimize::optimize(&input, &options, &mut spinner);
     spinner.finish();
     let outcome = outcome?;
-    optimize::write_whole(&arguments.output, &outcome.bytes)?;
+    output::write_whole(&arguments.output, &outcome.bytes)?;
     if let Some(folder) = &arguments.evidence {
         optimize::write_evidence(folder, &outcome.evidence)?;
     }
@@ -145,27 +146,33 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     let programs = input.select(&arguments.object.program)?;
     let options = dump::Options { source: !arguments.no_source, facts: arguments.facts };
+    let listings: Vec<_> =
+        programs.iter().map(|program| dump::listing(&input.object, program, options)).collect();
+    match format {
+        Format::Json => print::json(&listings)?,
+        Format::Text => print::listings(&dump::maps(&input.object), &listings),
+    }
+    Ok(0)
+}
+
+/// `kiln explain`.
+pub fn explain(code: Option<&str>, format: Format) -> Code {
+    let reasons: Vec<Reason> = match code {
+        None => Reason::ALL.to_vec(),
+        Some(code) => vec![Reason::ALL.iter().copied().find(|reason| reason.code() == code).ok_or_else(|| {
+            let near = input::closest(code, Reason::ALL.iter().map(|reason| reason.code()));
+            let hint = near.map_or("kiln explain lists them all".to_owned(), |near| format!("did you mean {near}?"));
+            Error::InvalidInput(format!("{code:?} is no reason of a rejection; {hint}"))
+        })?],
+    };
     match format {
         Format::Json => {
-            let listings: Vec<_> = programs
-                .iter()
-                .map(|program| {
-                    serde_json::json!({
-                        "program": program.name,
-                        "section": program.section,
-                        "listing": dump::program(&input.object, program, options),
-                    })
-                })
-                .collect();
-            print::json(&listings)?;
+            let row = |reason: &Reason| {
+                serde_json::json!({"code": reason.code(), "meaning": reason.meaning().trim(), "fix": reason.fix()})
+            };
+            print::json(&reasons.iter().map(row).collect::<Vec<_>>())?;
         }
-        Format::Text => {
-            anstream::print!("{}", dump::maps(&input.object));
-            for program in programs {
-                anstream::println!();
-                anstream::print!("{}", dump::program(&input.object, program, options));
-            }
-        }
+        Format::Text => print::reasons(&reasons),
     }
     Ok(0)
 }
@@ -182,7 +189,9 @@ pub fn doctor(format: Format) -> Code {
 
 /// `kiln completions`.
 pub fn completions(shell: Shell) -> Code {
-    clap_complete::generate(shell, &mut Cli::command(), "kiln", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "kiln", &mut script);
+    crate::output::write(&String::from_utf8_lossy(&script));
     Ok(0)
 }
 

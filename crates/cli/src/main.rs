@@ -1,12 +1,14 @@
 //! The `kiln` command: flags in, [`kiln_driver`] called, results printed.
 //!
-//! Results go to standard output, everything else to standard error; `--format json` prints one document. Exit
+//! Results go to standard output, everything else to standard error; `--format json` prints one document, also for an
+//! error: `{"error": {"kind", "message", "exit_code"}}`, beside the text on standard error. Exit
 //! codes are stable: 0 done, 1 rejected or different, 2 bad input or usage, 3 not supported here.
 #![forbid(unsafe_code)]
 
 mod arguments;
 mod commands;
 mod print;
+mod output;
 mod progress;
 
 use std::process::ExitCode;
@@ -32,13 +34,14 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run(&arguments, format),
         Command::Bench(arguments) => commands::bench(&arguments, format),
         Command::Dump(arguments) => commands::dump(&arguments, format),
+        Command::Explain { code } => commands::explain(code.as_deref(), format),
         Command::Doctor => commands::doctor(format),
         Command::Completions { shell } => commands::completions(shell),
     };
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            print::error(&error);
+            print::error(&error, format);
             ExitCode::from(error.exit_code())
         }
     }

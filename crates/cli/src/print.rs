@@ -2,31 +2,42 @@
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use kiln_driver::Error;
+use kiln_driver::{Error, Reason};
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
 use kiln_driver::doctor::{Finding, State};
 use kiln_driver::bench::{Pair, Row, Timing, geomean};
 use kiln_driver::optimize::Outcome;
 use kiln_driver::run::Ran;
 
+use crate::arguments::Format;
+use crate::{output, say};
+
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const MILD: Style = AnsiColor::Yellow.on_default();
+const PLACE: Style = AnsiColor::Cyan.on_default();
+const FAINT: Style = Style::new().dimmed();
 
 /// Text in a style; colours disappear where the stream is no terminal.
 fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// An error, on standard error.
-pub fn error(error: &Error) {
+/// An error: text on standard error, and a document on standard output where one is expected.
+pub fn error(error: &Error, format: Format) {
     anstream::eprintln!("{}: {error}", styled(BAD, "error"));
+    if format == Format::Json {
+        let (kind, exit_code) = (error.kind(), error.exit_code());
+        let document =
+            serde_json::json!({"error": {"kind": kind, "message": error.to_string(), "exit_code": exit_code}});
+        say!("{document:#}");
+    }
 }
 
 /// A value as JSON, on standard output.
 pub fn json(value: &impl serde::Serialize) -> Result<(), Error> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Error::Unsupported(error.to_string()))?;
-    anstream::println!("{text}");
+    say!("{text}");
     Ok(())
 }
 
@@ -57,21 +68,58 @@ pub fn checked(results: &[Checked]) {
                 result.micros as f64 / 1000.0,
             ),
             Verdict::Rejected { code, explanation } => {
-                format!("{} {} [{code}]\n{explanation}", styled(BAD, "rejected"), result.program)
+                let head = format!("{} {} [{code}]", styled(BAD, "rejected"), result.program);
+                format!("{head}\n{}", explained(explanation))
             }
             Verdict::Unsupported { reason } => {
                 format!("{} {}: {reason}", styled(MILD, "unsupported"), result.program)
             }
         };
-        anstream::println!("{}", head.trim_end());
+        say!("{}", head.trim_end());
         match &result.kernel {
             Some(KernelVerdict::Accepted { processed_insns }) => {
-                anstream::println!("  the kernel: accepted, {processed_insns} processed");
+                say!("  the kernel: accepted, {processed_insns} processed");
             }
-            Some(KernelVerdict::Rejected { reason }) => anstream::println!("  the kernel: rejected, {reason}"),
+            Some(KernelVerdict::Rejected { reason }) => say!("  the kernel: rejected, {reason}"),
             None => {}
         }
     }
+}
+
+/// A rejection's lines: where, then what, then the fix. Its first line repeats the verdict and is left out.
+fn explained(explanation: &str) -> String {
+    let lines = explanation.lines().skip(1).map(|line| {
+        let text = line.trim_start();
+        if text.starts_with("usually: ") {
+            styled(GOOD, line)
+        } else if text.starts_with("at instruction ") {
+            styled(FAINT, line)
+        } else if text.split(':').nth(1).is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())) {
+            styled(PLACE, line)
+        } else {
+            line.to_owned()
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// What the codes of rejections mean.
+pub fn reasons(reasons: &[Reason]) {
+    for reason in reasons {
+        say!("{}: {}\n    {} {}", styled(BAD, reason.code()), reason.meaning().trim(), styled(GOOD, "usually:"), reason.fix());
+    }
+}
+
+/// Maps and listings.
+pub fn listings(maps: &str, listings: &[kiln_driver::dump::Listing]) {
+    let mut text = maps.to_owned();
+    for listing in listings {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&listing.to_string());
+    }
+    output::write(&text);
 }
 
 /// What optimization did.
@@ -101,19 +149,19 @@ pub fn optimized(outcome: &Outcome, verbose: bool) {
     }
     let header =
         ["program", "slots", "after", "saved", "processed", "after", "kernel processed", "after"];
-    anstream::println!("{}", table(&header, &rows));
+    say!("{}", table(&header, &rows));
     for program in &outcome.programs {
         if let Some(reason) = &program.skipped {
-            anstream::println!("left as it is: {}: {}", program.program, reason.lines().next().unwrap_or(""));
+            say!("left as it is: {}: {}", program.program, reason.lines().next().unwrap_or(""));
         }
     }
     for refused in &outcome.refused {
-        anstream::println!("dropped: {refused}");
+        say!("dropped: {refused}");
     }
-    anstream::println!("{} rewrites in {:.2} s", outcome.evidence.len(), outcome.spent.as_secs_f64());
+    say!("{} rewrites in {:.2} s", outcome.evidence.len(), outcome.spent.as_secs_f64());
     if verbose {
         for evidence in &outcome.evidence {
-            anstream::println!("{}", rewrite(evidence));
+            say!("{}", rewrite(evidence));
         }
     }
 }
@@ -139,25 +187,27 @@ fn rewrite(evidence: &kiln_driver::Evidence) -> String {
 /// What a run gave.
 pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     let action = ran.action.map_or(String::new(), |action| format!(" ({action})"));
-    anstream::println!("returned {}{action}", ran.value);
-    if ran.packet == packet {
-        anstream::println!("packet unchanged, {} bytes", packet.len());
+    say!("returned {}{action}", ran.value);
+    if packet.is_empty() && ran.packet.is_empty() {
+        // A program without a packet.
+    } else if ran.packet == packet {
+        say!("packet unchanged, {} bytes", packet.len());
     } else {
-        anstream::println!("packet {} bytes: {}", ran.packet.len(), kiln_driver::run::hex(&ran.packet));
+        say!("packet {} bytes: {}", ran.packet.len(), kiln_driver::run::hex(&ran.packet));
     }
     let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
-    anstream::println!("{:.1} ns a run{counted}", ran.duration_ns);
+    say!("{:.1} ns a run{counted}", ran.duration_ns);
     for line in &ran.printed {
-        anstream::println!("printed: {}", line.trim_end());
+        say!("printed: {}", line.trim_end());
     }
     if maps {
         for map in &ran.maps {
-            anstream::println!("map {}: {} entries", map.name, map.entries.len());
+            say!("map {}: {} entries", map.name, map.entries.len());
             for (key, value) in map.entries.iter().take(MAP_ENTRIES_SHOWN) {
-                anstream::println!("  {key}: {value}");
+                say!("  {key}: {value}");
             }
             if map.entries.len() > MAP_ENTRIES_SHOWN {
-                anstream::println!("  ... (--format json shows all)");
+                say!("  ... (--format json shows all)");
             }
         }
     }
@@ -213,11 +263,11 @@ pub fn benched(rows: &[Row]) {
         "program", "slots", "after", "saved", "verified us/kernel", "kernel insns", "after", "VM ns", "after",
         "kernel ns", "after",
     ];
-    anstream::println!("{}", table(&header, &table_rows));
+    say!("{}", table(&header, &table_rows));
     means(rows);
     for row in rows {
         if let Some(note) = &row.note {
-            anstream::println!("{}:{}: {note}", row.object, row.optimized.program);
+            say!("{}:{}: {note}", row.object, row.optimized.program);
         }
     }
 }
@@ -231,7 +281,7 @@ fn means(rows: &[Row]) {
         let own = &row.optimized;
         1.0 - f64::from(own.slots_after) / f64::from(own.slots_before.max(1))
     });
-    anstream::println!(
+    say!(
         "{} programs, mean slot reduction {:.1}%",
         rows.len(),
         100.0 * saved.sum::<f64>() / rows.len() as f64
@@ -244,7 +294,7 @@ fn means(rows: &[Row]) {
         ("VM's JIT over the kernel's", ratios(&|row| row.vm_to_kernel)),
     ] {
         if let Some((mean, spread)) = geomean(&ratios) {
-            anstream::println!(
+            say!(
                 "{what}: geomean {mean:.2} (quartiles {:.2} to {:.2}, {} programs)",
                 spread.low_ns,
                 spread.high_ns,
@@ -269,9 +319,9 @@ pub fn findings(findings: &[Finding]) {
             State::Ok => styled(GOOD, "ok     "),
             State::Missing => styled(MILD, "missing"),
         };
-        anstream::println!("{mark} {}: {}", finding.what, finding.detail);
+        say!("{mark} {}: {}", finding.what, finding.detail);
         if finding.state == State::Missing {
-            anstream::println!("        needed for: {}\n        mend: {}", finding.needed_for, finding.mend);
+            say!("        needed for: {}\n        mend: {}", finding.needed_for, finding.mend);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Progress on a terminal, and Ctrl-C that keeps the best so far.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,8 +10,17 @@ use kiln_driver::Progress;
 /// A spinner that says what the passes do. Drawn only where standard error is a terminal.
 pub struct Spinner {
     bar: ProgressBar,
-    cancelled: Arc<AtomicBool>,
+    stage: Arc<AtomicU8>,
 }
+
+/// Stages of the work.
+const WORKING: u8 = 0;
+const ENDING: u8 = 1;
+/// The result is being written, which takes a moment and is not interrupted.
+const WRITING: u8 = 2;
+
+/// Exit code of a command that was interrupted, as shells have it (128 + SIGINT).
+const INTERRUPTED: i32 = 130;
 
 impl Spinner {
     /// Begins, and takes Ctrl-C: the first asks the work to end with what it has, the second ends the process.
@@ -22,18 +31,17 @@ impl Spinner {
         }
         bar.set_prefix(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&cancelled);
-        let handler = move || {
-            if seen.swap(true, Ordering::SeqCst) {
-                std::process::exit(130);
-            }
-            eprintln!("\nstopping: the best so far will be written (Ctrl-C again to give up)");
+        let stage = Arc::new(AtomicU8::new(WORKING));
+        let seen = Arc::clone(&stage);
+        let handler = move || match seen.compare_exchange(WORKING, ENDING, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) => eprintln!("\nstopping: the best so far will be kept (Ctrl-C again to give up)"),
+            Err(WRITING) => {}
+            Err(_) => std::process::exit(INTERRUPTED),
         };
         if let Err(error) = ctrlc::set_handler(handler) {
             eprintln!("warning: Ctrl-C will end the command at once ({error})");
         }
-        Spinner { bar, cancelled }
+        Spinner { bar, stage }
     }
 
     /// Says something without counting it as a step.
@@ -43,11 +51,12 @@ impl Spinner {
 
     /// Whether Ctrl-C was pressed.
     pub fn cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::SeqCst)
+        self.stage.load(Ordering::SeqCst) != WORKING
     }
 
-    /// Takes it off the screen.
+    /// Takes it off the screen; from now on Ctrl-C is not heard.
     pub fn finish(&self) {
+        self.stage.store(WRITING, Ordering::SeqCst);
         self.bar.finish_and_clear();
     }
 }
@@ -55,6 +64,6 @@ impl Spinner {
 impl Progress for Spinner {
     fn step(&mut self, pass: &'static str, slots: u32, _spent: Duration) -> bool {
         self.bar.set_message(format!("{slots} slots, {pass}"));
-        !self.cancelled.load(Ordering::SeqCst)
+        !self.cancelled()
     }
 }

@@ -79,6 +79,10 @@ impl Verdict {
 /// Verifies one program as it would be loaded here.
 pub fn verdict(object: &Object, program: &Program) -> Verdict {
     use kiln_verifier::Error;
+    if program.program_type.is_none() {
+        let reason = format!("the section name {:?} says no program type: give one with --type {}=TYPE", program.section, program.name);
+        return Verdict::Unsupported { reason };
+    }
     match kiln_verifier::verify(object, program, &kiln_verifier::Options::default()) {
         Ok(verified) => Verdict::Accepted {
             processed_insns: verified.statistics.processed_insns,

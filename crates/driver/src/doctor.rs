@@ -32,57 +32,70 @@ pub enum State {
 
 /// Looks at everything Kiln can make use of. Changes nothing.
 pub fn examine() -> Vec<Finding> {
-    let mut findings = vec![bpf_syscall(), kernel_jit(), kernel_btf(), executable_memory()];
-    findings.extend(TOOLS.iter().map(tool));
-    findings.extend(FILES.iter().map(file));
+    let mut findings = vec![
+        bpf_syscall(),
+        kernel_jit(),
+        kernel_btf(),
+        locked_memory(),
+        tracefs(),
+        cgroup2(),
+        executable_memory(),
+    ];
+    findings.extend(NEEDS.iter().map(need));
     findings
 }
 
-/// A command that some task needs.
-struct Tool {
-    command: &'static str,
+/// Something that a Debian package brings and some task needs.
+struct Need {
     package: &'static str,
+    probe: Probe,
     needed_for: &'static str,
 }
 
-const TOOLS: &[Tool] = &[
-    Tool { command: "clang-19", package: "clang-19", needed_for: "make test, make demo: compiling the corpora" },
-    Tool { command: "llvm-objdump-19", package: "llvm-19", needed_for: "make test: the disassembler's oracle" },
-    Tool { command: "llvm-mc-19", package: "llvm-19", needed_for: "make test: the assembler's oracle" },
-    Tool { command: "z3", package: "z3", needed_for: "re-checking evidence outside Kiln" },
-    Tool { command: "bpftool", package: "bpftool", needed_for: "make test: vmlinux.h for the corpora" },
-];
-
-/// A file or folder that some task needs.
-struct File {
-    what: &'static str,
-    paths: &'static [&'static str],
-    package: &'static str,
-    needed_for: &'static str,
+/// How to see whether it is there.
+enum Probe {
+    /// A command, and the option with which it says its version.
+    Command(&'static str, &'static str),
+    /// Any of these files.
+    AnyOf(&'static [&'static str]),
 }
 
-const FILES: &[File] = &[
-    File {
-        what: "xdp-tools objects",
-        paths: &[
+use Probe::{AnyOf, Command as Tool};
+
+const fn row(package: &'static str, probe: Probe, needed_for: &'static str) -> Need {
+    Need { package, probe, needed_for }
+}
+
+/// What `scripts/setup` installs, in its order.
+const NEEDS: &[Need] = &[
+    row("ca-certificates", AnyOf(&["/etc/ssl/certs/ca-certificates.crt"]), "building: crates over https"),
+    row("git", Tool("git", "--version"), "make test"),
+    row("gcc", Tool("gcc", "--version"), "building"),
+    row("libc6-dev", AnyOf(&["/usr/include/stdio.h"]), "building"),
+    row("linux-libc-dev", AnyOf(&["/usr/include/linux/bpf.h"]), "building; compiling the corpora"),
+    row("make", Tool("make", "--version"), "building libbpf; make demo, make test"),
+    row("pkg-config", Tool("pkg-config", "--version"), "building"),
+    row("libelf-dev", AnyOf(&["/usr/include/libelf.h"]), "building: libbpf"),
+    row("zlib1g-dev", AnyOf(&["/usr/include/zlib.h"]), "building: libbpf"),
+    row("libz3-dev", AnyOf(&["/usr/include/z3.h"]), "building: the solver"),
+    row("z3", Tool("z3", "--version"), "re-checking evidence outside Kiln"),
+    row("clang-19", Tool("clang-19", "--version"), "make demo, make test: compiling the corpora"),
+    row("libclang-19-dev", AnyOf(&["/usr/lib/llvm-19/lib/libclang.so"]), "building: crates that read C headers"),
+    row("llvm-19", Tool("llvm-objdump-19", "--version"), "make test: the oracle of listings"),
+    row("bpftool", Tool("bpftool", "version"), "make test: vmlinux.h for the corpora"),
+    row(
+        "xdp-tools",
+        AnyOf(&[
             "/usr/lib/x86_64-linux-gnu/bpf/xdpfilt_alw_all.o",
             "/usr/lib/aarch64-linux-gnu/bpf/xdpfilt_alw_all.o",
-        ],
-        package: "xdp-tools",
-        needed_for: "make demo, make test: real objects",
-    },
-    File {
-        what: "Linux 6.1 sources",
-        paths: &["/usr/src/linux-source-6.1.tar.xz"],
-        package: "linux-source-6.1",
-        needed_for: "make demo, make test: samples/bpf",
-    },
-    File {
-        what: "Linux 6.12 sources",
-        paths: &["/usr/src/linux-source-6.12.tar.xz"],
-        package: "linux-source-6.12",
-        needed_for: "make test: the kernel's selftests",
-    },
+        ]),
+        "make demo, make test: real objects",
+    ),
+    row("linux-source-6.1", AnyOf(&["/usr/src/linux-source-6.1.tar.xz"]), "make demo, make test: samples/bpf"),
+    row("linux-source-6.12", AnyOf(&["/usr/src/linux-source-6.12.tar.xz"]), "make test: the kernel's selftests"),
+    row("xz-utils", Tool("xz", "--version"), "unpacking the kernel's sources"),
+    row("python3", Tool("python3", "--version"), "scripts/corpus"),
+    row("iproute2", Tool("ip", "-V"), "make test: attaching to interfaces of its own"),
 ];
 
 fn ok(what: &str, detail: String, needed_for: &str) -> Finding {
@@ -98,11 +111,20 @@ fn missing(what: &str, detail: String, needed_for: &str, mend: &str) -> Finding 
 fn bpf_syscall() -> Finding {
     let (what, needed_for) = ("bpf(2)", "kiln run --in kernel, the kernel's column of kiln bench");
     match kiln_linux::available() {
-        Ok(()) => ok(what, format!("a program loads (Linux {})", kernel_release()), needed_for),
+        Ok(()) => ok(what, format!("a program loads (Linux {}; {})", kernel_release(), unprivileged()), needed_for),
         Err(error) if error.is_privilege() => {
             missing(what, error.to_string(), needed_for, "run as root: sudo kiln ...")
         }
         Err(error) => missing(what, error.to_string(), needed_for, "boot a kernel with CONFIG_BPF_SYSCALL=y"),
+    }
+}
+
+/// Whether users without privilege may load anything.
+fn unprivileged() -> &'static str {
+    match std::fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled").as_deref().map(str::trim) {
+        Ok("0") => "others may load socket filters",
+        Ok("1" | "2") => "others may load nothing",
+        _ => "what others may load is unknown",
     }
 }
 
@@ -131,35 +153,92 @@ fn kernel_btf() -> Finding {
     }
 }
 
+fn locked_memory() -> Finding {
+    let (what, needed_for) = ("locked memory", "loading programs and maps before Linux 5.11");
+    let release = kernel_release();
+    let mut numbers = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));
+    if (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (5, 11) {
+        return ok(what, format!("not limited: Linux {release} accounts BPF memory to cgroups"), needed_for);
+    }
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    match limits.lines().find(|line| line.starts_with("Max locked memory")) {
+        Some(line) if line.contains("unlimited") => ok(what, "unlimited".to_owned(), needed_for),
+        _ => missing(what, "limited".to_owned(), needed_for, "ulimit -l unlimited"),
+    }
+}
+
+fn tracefs() -> Finding {
+    let (what, needed_for) = ("tracefs", "attaching to tracepoints by name");
+    match kiln_linux::attach::tracefs() {
+        Some(path) => ok(what, path.display().to_string(), needed_for),
+        None => missing(what, "not mounted".to_owned(), needed_for, "mount -t tracefs tracefs /sys/kernel/tracing"),
+    }
+}
+
+fn cgroup2() -> Finding {
+    let (what, needed_for) = ("cgroup2", "attaching to control groups");
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let mut fields = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    match fields.find(|fields| fields.get(2) == Some(&"cgroup2")) {
+        Some(fields) => ok(what, fields[1].to_owned(), needed_for),
+        None => missing(what, "not mounted".to_owned(), needed_for, "mount -t cgroup2 cgroup2 /sys/fs/cgroup"),
+    }
+}
+
+/// Maps a page that holds one instruction, and unmaps it.
 fn executable_memory() -> Finding {
     let (what, needed_for) = ("the VM's JIT", "kiln run and kiln bench at full speed");
     if !cfg!(target_arch = "x86_64") {
-        return missing(what, "no JIT for this CPU yet".to_owned(), needed_for, "use --engine interpreter");
+        let mend = "kiln run --in interpreter does without";
+        return missing(what, format!("none for {} yet", std::env::consts::ARCH), needed_for, mend);
     }
-    ok(what, "x86-64".to_owned(), needed_for)
-}
-
-fn tool(tool: &Tool) -> Finding {
-    let version = Command::new(tool.command).arg("--version").output();
-    match version {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            let line = text.lines().map(str::trim).find(|line| line.chars().any(|c| c.is_ascii_digit()));
-            ok(tool.command, line.unwrap_or_default().to_owned(), tool.needed_for)
-        }
-        Err(_) => {
-            let mend = format!("apt-get install {}", tool.package);
-            missing(tool.command, "not found".to_owned(), tool.needed_for, &mend)
+    const RETURN: u8 = 0xc3;
+    match kiln_vm::exec::Program::new(&[RETURN]) {
+        Ok(_) => ok(what, "x86-64; executable memory can be mapped".to_owned(), needed_for),
+        Err(error) => {
+            let mend = "allow mprotect with PROT_EXEC (SELinux execmem, systemd MemoryDenyWriteExecute)";
+            missing(what, format!("no executable memory: {error}"), needed_for, mend)
         }
     }
 }
 
-fn file(file: &File) -> Finding {
-    match file.paths.iter().find(|path| Path::new(path).exists()) {
-        Some(path) => ok(file.what, (*path).to_owned(), file.needed_for),
-        None => {
-            let mend = format!("apt-get install {}", file.package);
-            missing(file.what, "not found".to_owned(), file.needed_for, &mend)
-        }
+fn need(need: &Need) -> Finding {
+    let Need { package, probe, needed_for } = need;
+    let found = match probe {
+        Probe::Command(command, option) => version(command, option),
+        Probe::AnyOf(paths) => paths.iter().find(|path| Path::new(path).exists()).map(|path| (*path).to_owned()),
+    };
+    match found {
+        Some(detail) => ok(package, detail, needed_for),
+        None => missing(package, "not found".to_owned(), needed_for, &format!("apt-get install {package}")),
+    }
+}
+
+/// The first line of a command's answer that has a number in it.
+fn version(command: &str, option: &str) -> Option<String> {
+    let output = Command::new(command).arg(option).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().map(str::trim).find(|line| line.chars().any(|c| c.is_ascii_digit()));
+    Some(line.unwrap_or("found").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_what_the_set_up_installs() {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/setup");
+        let output = Command::new("bash").args([script, "--list"]).output().expect("scripts/setup runs");
+        let list = String::from_utf8(output.stdout).expect("text");
+        let installed: Vec<_> = list.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        let known: Vec<_> = NEEDS.iter().map(|need| need.package).collect();
+        assert_eq!(known, installed);
+    }
+
+    #[test]
+    fn a_missing_command_comes_with_what_mends_it() {
+        let finding = need(&row("no-such-package", Tool("kiln-no-such-command", "--version"), "nothing"));
+        assert_eq!((finding.state, finding.mend.as_str()), (State::Missing, "apt-get install no-such-package"));
     }
 }

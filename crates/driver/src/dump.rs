@@ -1,10 +1,23 @@
-//! `kiln dump`: listings.
+//! `kiln dump`: listings, as data and as text.
+//!
+//! ```text
+//!   program filter <filter> in section xdp: 12 slots
+//!   ; filter.c:31: count = *value;
+//!   L2:
+//!       9: r1 = *(u64 *)(r0 + 0x0)        ; r0=value[counters] live r0,r1
+//! ```
+//!
+//! With facts, a line names only what changed since the line above it; after a label everything is named again.
 
 use std::fmt::Write as _;
 
+use kiln_program::btf::Btf;
 use kiln_program::text::{Labels, node_text};
-use kiln_program::{Function, FunctionId, LineId, Object, Program};
+use kiln_program::{Function, FunctionId, Node, Object, Program, Reference};
 use kiln_verifier::{Assumptions, Facts, InsnFacts, Region, Value};
+use serde::Serialize;
+
+use crate::core_names;
 
 /// What a listing shows beside the instructions.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,15 +28,94 @@ pub struct Options {
     pub facts: bool,
 }
 
-/// The listing of a program with its subprograms.
-pub fn program(object: &Object, program: &Program, options: Options) -> String {
-    let mut text = String::new();
-    let facts = if options.facts { facts(object, program, &mut text) } else { Facts::default() };
-    for (index, id) in object.reachable_functions(program.entry).into_iter().enumerate() {
-        let name = if index == 0 { format!("program {}", program.name) } else { "subprogram".to_owned() };
-        function(object, id, &name, &facts, options, &mut text);
+/// A program with its subprograms.
+#[derive(Clone, Debug, Serialize)]
+pub struct Listing {
+    /// The program.
+    pub program: String,
+    /// Its section.
+    pub section: String,
+    /// Its type, where known.
+    pub program_type: Option<&'static str>,
+    /// Why facts are missing, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_facts: Option<String>,
+    /// The entry, then its subprograms.
+    pub functions: Vec<FunctionListing>,
+}
+
+/// One function.
+#[derive(Clone, Debug, Serialize)]
+pub struct FunctionListing {
+    /// Its symbol.
+    pub name: String,
+    /// The section it is in.
+    pub section: String,
+    /// Its slots.
+    pub slots: u32,
+    /// Its instructions.
+    pub instructions: Vec<Line>,
+}
+
+/// One instruction.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// The slot it begins at, in its function.
+    pub slot: u32,
+    /// The label in front of it, if a branch leads here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The instruction, with names for what it refers to.
+    pub text: String,
+    /// The source file, where recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line in that file, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// What the line says, where the object has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// What it refers to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<Referred>,
+    /// The CO-RE relocation, such as `field_byte_offset of struct task_struct.pid`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub core: Option<String>,
+    /// What the verifier knows before it, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<String>,
+}
+
+/// What an instruction refers to.
+#[derive(Clone, Debug, Serialize)]
+pub struct Referred {
+    /// `map`, `map-value`, `function` or `extern`.
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+    /// The byte, in a map's value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u32>,
+}
+
+/// The listing of a program with its subprograms, as data.
+pub fn listing(object: &Object, program: &Program, options: Options) -> Listing {
+    let (facts, no_facts) = if options.facts { facts(object, program) } else { Default::default() };
+    let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
+    let view = View { object, btf, facts, options };
+    Listing {
+        program: program.name.clone(),
+        section: program.section.clone(),
+        program_type: program.program_type.map(|known| known.name()),
+        no_facts,
+        functions: object.reachable_functions(program.entry).into_iter().map(|id| view.function(id)).collect(),
     }
-    text
+}
+
+/// The listing of a program with its subprograms, as text.
+pub fn program(object: &Object, program: &Program, options: Options) -> String {
+    listing(object, program, options).to_string()
 }
 
 /// The object's maps, one line each.
@@ -45,68 +137,144 @@ pub fn maps(object: &Object) -> String {
     text
 }
 
-fn facts(object: &Object, program: &Program, text: &mut String) -> Facts {
+fn facts(object: &Object, program: &Program) -> (Facts, Option<String>) {
     let options = kiln_verifier::Options { assumptions: Assumptions::AnyLoad, ..Default::default() };
     match kiln_verifier::verify(object, program, &options) {
-        Ok(verified) => verified.facts,
-        Err(error) => {
-            let _ = writeln!(text, "; no facts: {error}");
-            Facts::default()
-        }
+        Ok(verified) => (verified.facts, None),
+        Err(error) => (Facts::default(), Some(error.to_string())),
     }
 }
 
-fn function(
-    object: &Object,
-    id: FunctionId,
-    role: &str,
-    facts: &Facts,
+struct View<'a> {
+    object: &'a Object,
+    btf: Option<Btf>,
+    facts: Facts,
     options: Options,
-    text: &mut String,
-) {
-    let function: &Function = object.function(id);
-    let _ = writeln!(text, "{role} <{}> in section {}: {} slots", function.name, function.section, function.slots());
-    let labels = Labels::of(function);
-    let mut slot = 0;
-    let mut line: Option<LineId> = None;
-    for node in &function.nodes {
-        if options.source
-            && node.line != line
-            && let Some(source) = object.line(node)
-        {
-            let file = source.file.rsplit('/').next().unwrap_or_default();
-            let _ = writeln!(text, "; {file}:{}: {}", source.line, source.text.trim());
-            line = node.line;
-        }
-        if let Some(label) = labels.get(node.id) {
-            let _ = writeln!(text, "{label}:");
-        }
-        let mut listing = format!("{slot:5}: {}", node_text(object, node, &labels));
-        if let Some(core) = node.core.and_then(|id| object.core.get(id.index())) {
-            let _ = write!(listing, "  ; CO-RE type {} {} kind {}", core.type_id, core.access, core.kind);
-        }
-        match facts.at(node.id).filter(|_| options.facts) {
-            Some(known) => {
-                let _ = writeln!(text, "{listing:<52}  ; {}", known_text(object, known));
+}
+
+impl View<'_> {
+    fn function(&self, id: FunctionId) -> FunctionListing {
+        let function: &Function = self.object.function(id);
+        let labels = Labels::of(function);
+        let mut slot = 0;
+        let mut known = Known::default();
+        let mut instructions = Vec::with_capacity(function.nodes.len());
+        for node in &function.nodes {
+            let label = labels.get(node.id);
+            if label.is_some() {
+                known = Known::default();
             }
-            None => {
-                let _ = writeln!(text, "{listing}");
-            }
+            // Line 0 is what compilers give to code that no line asked for.
+            let source = self.object.line(node).filter(|source| self.options.source && source.line != 0);
+            instructions.push(Line {
+                slot,
+                label,
+                text: node_text(self.object, node, &labels),
+                file: source.map(|source| source.file.clone()),
+                line: source.map(|source| source.line),
+                source: source.map(|source| source.text.trim().to_owned()).filter(|text| !text.is_empty()),
+                reference: self.reference(node),
+                core: self.core(node),
+                facts: self.facts.at(node.id).map(|facts| known.describe(self.object, facts)),
+            });
+            slot += node.insn.slots();
         }
-        slot += node.insn.slots();
+        let (name, section) = (function.name.clone(), function.section.clone());
+        FunctionListing { name, section, slots: function.slots(), instructions }
+    }
+
+    fn reference(&self, node: &Node) -> Option<Referred> {
+        let object = self.object;
+        let (kind, name, offset) = match node.reference {
+            Reference::Map(map) => ("map", &object.map(map).name, None),
+            Reference::MapValue { map, offset } => ("map-value", &object.map(map).name, Some(offset)),
+            Reference::Function(id) => ("function", &object.function(id).name, None),
+            Reference::Extern(id) => ("extern", &object.externs.get(id.index())?.name, None),
+            _ => return None,
+        };
+        Some(Referred { kind, name: name.clone(), offset })
+    }
+
+    fn core(&self, node: &Node) -> Option<String> {
+        let record = self.object.core.get(node.core?.index())?;
+        Some(core_names::describe(self.btf.as_ref(), record))
     }
 }
 
-/// Registers that hold something, then what lives on.
-fn known_text(object: &Object, known: &InsnFacts) -> String {
-    let registers = known.registers.iter().enumerate().filter(|(index, _)| *index != 10);
-    let mut parts: Vec<String> = registers
-        .filter(|(_, value)| !matches!(value, Value::Uninit))
-        .map(|(index, value)| format!("r{index}={}", value_text(object, value)))
-        .collect();
-    let live: Vec<String> = known.live_after.iter().map(|reg| reg.to_string()).collect();
-    parts.push(format!("live {}", if live.is_empty() { "-".to_owned() } else { live.join(",") }));
-    parts.join(" ")
+impl std::fmt::Display for Listing {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(why) = &self.no_facts {
+            for line in why.lines() {
+                writeln!(out, "; no facts: {}", line.trim())?;
+            }
+        }
+        for (index, function) in self.functions.iter().enumerate() {
+            let role = if index == 0 { format!("program {}", self.program) } else { "subprogram".to_owned() };
+            let FunctionListing { name, section, slots, .. } = function;
+            writeln!(out, "{role} <{name}> in section {section}: {slots} slots")?;
+            let mut place = String::new();
+            for line in &function.instructions {
+                write_line(out, line, &mut place)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `place` is the source line that was written last.
+fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String) -> std::fmt::Result {
+    if let (Some(file), Some(number)) = (&line.file, line.line) {
+        let file = file.rsplit('/').next().unwrap_or_default();
+        let source = line.source.as_ref().map_or(String::new(), |text| format!(" {text}"));
+        let here = format!("; {file}:{number}:{source}");
+        if here != *place {
+            writeln!(out, "{here}")?;
+            *place = here;
+        }
+    }
+    if let Some(label) = &line.label {
+        writeln!(out, "{label}:")?;
+    }
+    let mut text = format!("{:5}: {}", line.slot, line.text);
+    if let Some(core) = &line.core {
+        let _ = write!(text, "  ; CO-RE {core}");
+    }
+    match line.facts.as_deref().filter(|facts| !facts.is_empty()) {
+        Some(facts) => writeln!(out, "{text:<44}  ; {facts}"),
+        None => writeln!(out, "{text}"),
+    }
+}
+
+/// What the lines above said.
+#[derive(Default)]
+struct Known {
+    registers: Vec<Option<String>>,
+    live: String,
+}
+
+impl Known {
+    /// Registers whose value is not what was said last, then what lives on.
+    fn describe(&mut self, object: &Object, facts: &InsnFacts) -> String {
+        let mut parts = Vec::new();
+        self.registers.resize(facts.registers.len(), None);
+        // r10 is the frame pointer everywhere.
+        for (index, value) in facts.registers.iter().enumerate().filter(|(index, _)| *index != 10) {
+            let now = (!matches!(value, Value::Uninit)).then(|| value_text(object, value));
+            if now != self.registers[index]
+                && let Some(text) = &now
+            {
+                parts.push(format!("r{index}={text}"));
+            }
+            self.registers[index] = now;
+        }
+        let named = facts.live_after.iter().map(|reg| reg.to_string()).filter(|name| name != "r10");
+        let live = format!("live {}", named.collect::<Vec<_>>().join(","));
+        if live != self.live {
+            parts.push(live.clone());
+            self.live = live;
+        }
+        parts.join(" ")
+    }
 }
 
 fn value_text(object: &Object, value: &Value) -> String {

@@ -35,6 +35,17 @@ impl Error {
         }
     }
 
+    /// The kind's name in `--format json`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Error::Rejected(_) => "rejected",
+            Error::Unsupported(_) => "unsupported",
+            Error::InvalidInput(_) => "invalid-input",
+            Error::Limit(_) => "limit",
+            Error::Os { .. } => "os",
+        }
+    }
+
     /// A failed file operation: a missing or unreadable file is bad input.
     pub fn file(path: &std::path::Path, error: &std::io::Error) -> Error {
         Error::InvalidInput(format!("{}: {error}", path.display()))

@@ -57,7 +57,8 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
         let object = kiln_program::text::parse(text).map_err(|error| invalid(error.to_string()))?;
         Input { object, elf: None, bytes }
     } else {
-        let elf = kiln_elf::read(&file_name, &bytes).map_err(|error| invalid(error.to_string()))?;
+        check_header(&bytes).map_err(invalid)?;
+        let elf = kiln_elf::read(&file_name, &bytes).map_err(|error| elf_error(name, error))?;
         Input { object: elf.object.clone(), elf: Some(elf), bytes }
     };
     kiln_program::validate(&input.object).map_err(|error| invalid(error.to_string()))?;
@@ -71,10 +72,54 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
             }
         }
         if !found && !program_name.is_empty() {
-            return Err(Error::InvalidInput(format!("{name} has no program {program_name}")));
+            return Err(input.no_program(program_name));
         }
     }
     Ok(input)
+}
+
+/// Says what a file that is no BPF object is instead, where its first bytes tell.
+fn check_header(bytes: &[u8]) -> Result<(), String> {
+    const MACHINE_AT: usize = 18;
+    let machine = || Some(u16::from_le_bytes(bytes.get(MACHINE_AT..MACHINE_AT + 2)?.try_into().ok()?));
+    if bytes.is_empty() {
+        return Err("the file is empty".to_owned());
+    }
+    if !bytes.starts_with(b"\x7fELF") {
+        return Err("not an ELF file; Kiln reads BPF objects (clang -target bpf) and text that ends in .bpf".to_owned());
+    }
+    let other = match machine() {
+        Some(3 | 62) => "x86",
+        Some(40 | 183) => "Arm",
+        Some(243) => "RISC-V",
+        _ => return Ok(()),
+    };
+    Err(format!("compiled for {other}, not for BPF; compile with clang -target bpf"))
+}
+
+/// The reader's error under the path that the user gave.
+fn elf_error(name: &str, error: kiln_elf::Error) -> Error {
+    let place = |section: &str, offset: u64| match (section, offset) {
+        ("", 0) => String::new(),
+        ("", offset) => format!(" (at offset {offset:#x})"),
+        (section, offset) => format!(" (section {section}, offset {offset:#x})"),
+    };
+    match error {
+        kiln_elf::Error::InvalidInput { section, offset, message, .. } => {
+            Error::InvalidInput(format!("{name}: {message}{}", place(&section, offset)))
+        }
+        kiln_elf::Error::Unsupported { section, offset, what, .. } => {
+            Error::Unsupported(format!("{name}: {what}{}", place(&section, offset)))
+        }
+        other => Error::InvalidInput(other.to_string()),
+    }
+}
+
+/// The known name that was probably meant, if one is near.
+pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    const NEAR: f64 = 0.8;
+    let scored = known.map(|known| (strsim::jaro_winkler(name, known), known));
+    scored.filter(|(score, _)| *score > NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
 impl Input {
@@ -115,9 +160,13 @@ impl Input {
     }
 
     fn program(&self, name: &str) -> Result<&Program, Error> {
-        self.object.program(name).ok_or_else(|| {
-            Error::InvalidInput(format!("no program {name}; there are: {}", self.names()))
-        })
+        self.object.program(name).ok_or_else(|| self.no_program(name))
+    }
+
+    fn no_program(&self, name: &str) -> Error {
+        let known = self.object.programs.iter().map(|program| program.name.as_str());
+        let hint = closest(name, known).map_or(String::new(), |known| format!(" (did you mean {known}?)"));
+        Error::InvalidInput(format!("no program {name}{hint}; there are: {}", self.names()))
     }
 
     fn names(&self) -> String {

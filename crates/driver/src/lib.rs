@@ -10,17 +10,44 @@
 //! | `kiln bench` | [`bench::bench`] |
 //! | `kiln dump` | [`dump::program`] |
 //! | `kiln doctor` | [`doctor::examine`] |
+//!
+//! The main job in a few lines; `input::open` reads object files the same way:
+//!
+//! ```
+//! use kiln_driver::{Engine, input, optimize, output, run};
+//! # fn main() -> Result<(), kiln_driver::Error> {
+//! let text = "; program xdp\n r1 = 1\n r0 = 1\n r0 += r1\n exit\n";
+//! let input = input::parse("pass.bpf", text.into(), &[])?;
+//! let verdicts = kiln_driver::check::check(&input, &input.select(&[])?, false);
+//! assert!(verdicts[0].verdict.is_accepted());
+//!
+//! let options = optimize::Options { budget: std::time::Duration::from_secs(1), ask_kernel: false };
+//! let smaller = optimize::optimize(&input, &options, &mut ())?;
+//! assert!(smaller.programs[0].slots_after < smaller.programs[0].slots_before);
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("pass.opt.bpf");
+//! output::write_whole(&path, &smaller.bytes)?;
+//!
+//! let smaller = input::open(&path, &[])?;
+//! let stimulus = run::Stimulus { packet: vec![0; 64], insn_budget: 1000, ..Default::default() };
+//! let ran = run::run(&smaller, smaller.single(&[])?, &stimulus, run::Place::Vm(Engine::Jit))?;
+//! assert_eq!(ran.action, Some("XDP_PASS"));
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod check;
 pub mod compare;
+mod core_names;
 pub mod doctor;
 pub mod dump;
 pub mod error;
 pub mod input;
 pub mod kernel;
 pub mod optimize;
+pub mod output;
 pub mod packets;
 pub mod run;
 
@@ -29,6 +56,7 @@ pub use input::Input;
 pub use kiln_platform::ProgramType;
 pub use kiln_program::Object;
 pub use kiln_superopt::{Because, Evidence, Progress};
+pub use kiln_verifier::Reason;
 pub use kiln_vm::Engine;
 
 /// Instructions that a run in the VM may take unless told otherwise.

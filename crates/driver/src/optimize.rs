@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::check::{self, KernelVerdict, Verdict};
 use crate::error::Error;
 use crate::input::Input;
+use crate::output::write_whole;
 
 /// How to optimize.
 #[derive(Clone, Debug)]
@@ -190,18 +191,5 @@ pub fn write_evidence(folder: &Path, evidence: &[Evidence]) -> Result<(), Error>
             write_whole(&folder.join(format!("{:04}.smt2", index + 1)), query.as_bytes())?;
         }
     }
-    Ok(())
-}
-
-/// Writes a file whole or not at all: to a temporary file beside it, which then takes its name.
-///
-/// # Errors
-/// [`Error::InvalidInput`] when the folder or file cannot be written.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
-    use std::io::Write as _;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(|error| Error::file(folder, &error))?;
-    file.write_all(bytes).map_err(|error| Error::file(path, &error))?;
-    file.persist(path).map_err(|error| Error::file(path, &error.error))?;
     Ok(())
 }

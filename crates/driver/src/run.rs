@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::input::Input;
 use crate::kernel;
+use crate::packets::MIN_PACKET_BYTES;
 
 /// Where a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +115,8 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
                 action: action(value),
                 packet: result.packet,
                 duration_ns: result.duration_ns,
-                instructions: Some(result.instructions),
+                // Short code is compiled without a count.
+                instructions: Some(result.instructions).filter(|count| *count > 0),
                 printed: result.output.trace.lines().map(str::to_owned).collect(),
                 maps: vm
                     .snapshot()
@@ -125,12 +127,14 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
         }
         Place::Kernel => {
             crate::require_kernel()?;
+            check_kernel_input(program, stimulus)?;
             let loaded = kernel::load_input(input, program)?;
             let output = loaded.prog.test_run(&kiln_linux::TestInput {
                 packet: stimulus.packet.clone(),
                 context: stimulus.context.clone().unwrap_or_default(),
                 repeat: stimulus.repeat,
-            })?;
+            });
+            let output = output.map_err(|error| test_run_error(program, error))?;
             let maps = loaded.map_state().into_iter().map(|(name, entries)| MapState {
                 name,
                 entries: entries.iter().map(|(key, value)| (hex(key), hex(value))).collect(),
@@ -145,6 +149,35 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
                 maps: maps.collect(),
             })
         }
+    }
+}
+
+/// What the kernel would answer with a bare `EINVAL`.
+fn check_kernel_input(program: &Program, stimulus: &Stimulus) -> Result<(), Error> {
+    let Some(program_type) = program.program_type else { return Ok(()) };
+    let bytes = stimulus.packet.len();
+    if kernel::takes_packet(program_type) {
+        if bytes < MIN_PACKET_BYTES {
+            return Err(Error::InvalidInput(format!(
+                "the packet has {bytes} bytes; the kernel's test run takes {MIN_PACKET_BYTES} (an Ethernet header) or more"
+            )));
+        }
+    } else if bytes > 0 {
+        return Err(Error::InvalidInput(format!("{} programs take no packet", program_type.name())));
+    }
+    Ok(())
+}
+
+/// `ENOTSUPP`, which the kernel keeps from the C library's list.
+const ENOTSUPP: i32 = 524;
+
+fn test_run_error(program: &Program, error: kiln_linux::Error) -> Error {
+    let what = program.program_type.map_or("such", |program_type| program_type.name());
+    match error.errno() {
+        Some(ENOTSUPP) => Error::Unsupported(format!(
+            "the kernel cannot test-run {what} programs; the embedded VM can (--in jit)"
+        )),
+        _ => error.into(),
     }
 }
 

@@ -1,0 +1,90 @@
+//! Output files: whole or not at all.
+//!
+//! ```text
+//!   out.o, regular or new:   .out.oXXXXXX beside it --> same mode as out.o --> renamed to out.o
+//!   /dev/null, a pipe:       written through: there is nothing that a reader could find half-written
+//! ```
+//!
+//! The output may be the input itself: it is read before, and replaced in one step.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// Where the bytes of an output path go.
+enum Target {
+    /// Into a new file beside this one, which then takes its name.
+    Replace(PathBuf),
+    /// Into what is there.
+    Through(PathBuf),
+}
+
+impl Target {
+    fn of(path: &Path) -> Result<Target, Error> {
+        // Links are followed, so that a link to the output stays one.
+        match std::fs::canonicalize(path) {
+            Ok(path) if path.is_dir() => {
+                Err(Error::InvalidInput(format!("{} is a folder; name a file in it", path.display())))
+            }
+            Ok(path) if path.is_file() => Ok(Target::Replace(path)),
+            Ok(path) => Ok(Target::Through(path)),
+            Err(_) => Ok(Target::Replace(path.to_owned())),
+        }
+    }
+}
+
+/// Whether an output could be written, before the work that it is for begins. Changes nothing.
+///
+/// # Errors
+/// [`Error::InvalidInput`] for a folder, a missing folder, or one that may not be written.
+pub fn check_writable(path: &Path) -> Result<(), Error> {
+    match Target::of(path)? {
+        Target::Replace(path) => temporary(&path).map(drop),
+        Target::Through(_) => Ok(()),
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn temporary(path: &Path) -> Result<tempfile::NamedTempFile, Error> {
+    let folder = folder(path);
+    if !folder.is_dir() {
+        return Err(Error::InvalidInput(format!("{}: there is no such folder", folder.display())));
+    }
+    let prefix = format!(".{}", path.file_name().unwrap_or_default().to_string_lossy());
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        // A new file gets what the process's mask leaves of this, as from any compiler.
+        builder.permissions(std::fs::Permissions::from_mode(0o666));
+    }
+    builder.tempfile_in(folder).map_err(|error| {
+        let why = error.get_ref().map_or_else(|| error.to_string(), |_| error.kind().to_string());
+        Error::InvalidInput(format!("cannot write into {}: {why}", folder.display()))
+    })
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the folder or file cannot be written.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let target = match Target::of(path)? {
+        Target::Through(path) => {
+            return std::fs::write(&path, bytes).map_err(|error| Error::file(&path, &error));
+        }
+        Target::Replace(path) => path,
+    };
+    let mut file = temporary(&target)?;
+    file.write_all(bytes).map_err(|error| Error::file(path, &error))?;
+    if let Ok(existing) = std::fs::metadata(&target) {
+        file.as_file().set_permissions(existing.permissions()).map_err(|error| Error::file(path, &error))?;
+    }
+    file.persist(&target).map_err(|error| Error::file(path, &error.error))?;
+    Ok(())
+}
