@@ -21,17 +21,11 @@ const SHOWN: &[(&str, &str)] = &[
     ("samples-6.1", "xdp_router_ipv4"),
     ("samples-6.1", "xdp_tx_iptunnel"),
     ("samples-6.1", "xdp_adjust_tail"),
-    ("samples-6.1", "sockex"),
 ];
+/// The type of programs whose section names are of their own making: all of the demo's are for XDP.
+const PROGRAM_TYPE: &str = "xdp";
 /// With `--quick`: enough to see that everything works.
 const QUICK: &[(&str, &str)] = &[("xdp-tools", "xdpfilt_dny_all"), ("samples-6.1", "xdp1")];
-
-/// An object to show and the program types that its section names do not tell.
-#[derive(Debug, PartialEq, Eq)]
-struct Shown {
-    path: PathBuf,
-    types: Vec<String>,
-}
 
 /// `cargo xtask demo`.
 ///
@@ -47,13 +41,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err(Failure::usage("the corpus has none of the demo's objects: see target/corpus/*/FAILED.txt"));
     }
     let mut bench = Command::new(kiln);
-    bench.arg("bench");
-    for object in &shown {
-        bench.arg(corpus().join(&object.path));
-        for program_type in &object.types {
-            bench.args(["--type", program_type]);
-        }
-    }
+    bench.args(["bench", "--type", PROGRAM_TYPE]).args(shown.iter().map(|path| corpus().join(path)));
     if quick {
         bench.args(["--budget", "1", "--samples", "3"]);
     }
@@ -83,34 +71,25 @@ fn manifest() -> Result<Value, Failure> {
     serde_json::from_slice(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
-fn chosen(manifest: &Value, wanted: &[(&str, &str)]) -> Vec<Shown> {
+/// Paths of the wanted objects below the corpus, in the order they are wanted. What libbpf refuses, and what is loaded
+/// as another type than the demo's, is left out.
+fn chosen(manifest: &Value, wanted: &[(&str, &str)]) -> Vec<PathBuf> {
     let objects = manifest["objects"].as_array().map_or(&[][..], Vec::as_slice);
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let fits = |row: &Value| {
+        let types = row["program_types"].as_object();
+        row.get("refused").is_none() && types.is_none_or(|types| types.values().all(|name| name == PROGRAM_TYPE))
+    };
     let mut shown = Vec::new();
     for (group, prefix) in wanted {
         for object in objects.iter().filter(|object| object["group"] == *group) {
-            let path = text(&object["path"]);
+            let path = object["path"].as_str().unwrap_or_default();
             let matches = path.rsplit('/').next().is_some_and(|name| name.starts_with(prefix));
-            let load = object["load"].as_array().map_or(&[][..], Vec::as_slice);
-            if !matches || load.iter().any(|row| row.get("refused").is_some()) {
-                continue;
+            if matches && object["load"].as_array().is_none_or(|rows| rows.iter().all(fits)) {
+                shown.push(PathBuf::from(path));
             }
-            let types = types(load, &object["programs"]);
-            shown.push(Shown { path: PathBuf::from(path), types });
         }
     }
     shown
-}
-
-/// What `--type` needs to say: the recipe gives types by section, `kiln` takes them by program. A recipe that gives all
-/// sections one type gives it to every program; no object of the demo has several.
-fn types(load: &[Value], programs: &Value) -> Vec<String> {
-    let given = load.iter().filter_map(|row| row["program_types"].as_object()).flatten();
-    let mut names: Vec<&str> = given.filter_map(|(_, name)| name.as_str()).collect();
-    names.dedup();
-    let [name] = names[..] else { return Vec::new() };
-    let programs = programs.as_array().map_or(&[][..], Vec::as_slice);
-    programs.iter().filter_map(|program| Some(format!("{}={name}", program.as_str()?))).collect()
 }
 
 #[cfg(test)]
@@ -119,16 +98,15 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn objects_come_with_their_types_and_without_the_refused() {
+    fn objects_that_libbpf_refuses_or_that_are_of_another_type_are_left_out() {
         let manifest = json!({"objects": [
             {"group": "samples-6.1", "path": "samples-6.1/xdp1_kern.o", "load": []},
-            {"group": "samples-6.1", "path": "samples-6.1/sockex3_kern.o", "programs": ["main_prog"],
-                "load": [{"program_types": {"socket*": "socket_filter"}, "reason": "x"}]},
-            {"group": "samples-6.1", "path": "samples-6.1/sockex9_kern.o", "load": [{"refused": "x"}]},
+            {"group": "samples-6.1", "path": "samples-6.1/xdp_fwd_kern.o", "load": [{"program_types": {"xdp*": "xdp"}}]},
+            {"group": "samples-6.1", "path": "samples-6.1/xdp2skb.o", "load": [{"program_types": {"tc": "sched_cls"}}]},
+            {"group": "samples-6.1", "path": "samples-6.1/xdp1_old.o", "load": [{"refused": "x"}]},
+            {"group": "other", "path": "other/xdp1_kern.o", "load": []},
         ]});
-        let shown = chosen(&manifest, SHOWN);
-        let paths: Vec<_> = shown.iter().map(|object| object.path.to_str().unwrap()).collect();
-        assert_eq!(paths, ["samples-6.1/xdp1_kern.o", "samples-6.1/sockex3_kern.o"]);
-        assert_eq!(shown[1].types, ["main_prog=socket_filter"]);
+        let expected = ["samples-6.1/xdp1_kern.o", "samples-6.1/xdp_fwd_kern.o"].map(PathBuf::from);
+        assert_eq!(chosen(&manifest, SHOWN), expected);
     }
 }
