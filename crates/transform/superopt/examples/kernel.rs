@@ -3,12 +3,12 @@
 //! Loads each program that the kernel takes before and after optimizing it, compares processed instructions, and
 //! where it takes packets, runs both on the same ones: return values, packets and maps must be equal.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput};
 use kiln_program::{ExternKind, Object, Program, Reference};
-use kiln_superopt::{Options, optimize};
+use kiln_superopt::{Options, Rewrite, optimize_judged};
 
 fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<(LoadedObject, Prog), LoadFailure> {
     let mut file = ObjectFile::open(&object.name, bytes)?;
@@ -101,11 +101,34 @@ fn main() {
     let packets = packets();
     let (mut loads, mut refused, mut equal, mut differ, mut unlike_itself) = (0, 0, 0, 0, 0);
     let (mut old_cost, mut new_cost) = (0, 0);
+    let (mut old_slots, mut new_slots, mut ratios) = (0, 0, Vec::new());
     for path in &files {
         let bytes = std::fs::read(path).expect("a readable file");
         let Ok(elf) = kiln_elf::read(path, &bytes) else { continue };
-        let options = Options { budget: Duration::from_secs(budget), unverified: flags.iter().any(|flag| flag == "-u"), ..Options::default() };
-        let rewrite = optimize(&elf.object, &options, &mut ());
+        let options = Options { budget: Duration::from_secs(budget), unverified: flags.iter().any(|flag| flag == "-u"),
+        without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(), ..Options::default() };
+        let cost = |bytes: &[u8], object: &Object, program: &Program| {
+            load(bytes, object, program).ok().and_then(|(_, prog)| Some(prog.info().ok()?.verified_insns))
+        };
+        let costs: Vec<Option<u32>> = elf.object.programs.iter().map(|own| cost(&bytes, &elf.object, own)).collect();
+        // The kernel's word, while optimizing: refused, or harder to verify by more than 2%.
+        let mut judge = |rewrite: &Rewrite| {
+            let Ok(bytes) = elf.write(&rewrite.object) else { return BTreeSet::new() };
+            let mut blamed = BTreeSet::new();
+            for (program, old) in rewrite.object.programs.iter().zip(&costs) {
+                let Some(old) = *old else { continue };
+                if cost(&bytes, &rewrite.object, program).is_none_or(|new| new > old + old / 50) {
+                    let reached: BTreeSet<_> = rewrite.object.reachable_functions(program.entry).into_iter().collect();
+                    let changed = rewrite.evidence.iter().map(|one| one.function);
+                    blamed.extend(changed.filter(|function| reached.contains(function)));
+                }
+            }
+            blamed
+        };
+        let rewrite = optimize_judged(&elf.object, &options, &mut (), &mut judge);
+        for (who, function, why) in rewrite.refused.iter().filter(|(who, ..)| *who == "judge") {
+            println!("{who} {path} {function}: {why}");
+        }
         let rewritten = match elf.write(&rewrite.object) {
             Ok(rewritten) => rewritten,
             Err(error) => {
@@ -119,6 +142,10 @@ fn main() {
             }
             let Ok((before, prog)) = load(&bytes, &elf.object, old) else { continue };
             loads += 1;
+            let (one, other) = (elf.object.program_slots(old), rewrite.object.program_slots(new));
+            old_slots += one;
+            new_slots += other;
+            ratios.push(f64::from(one - other) / f64::from(one));
             let (after, new_prog) = match load(&rewritten, &rewrite.object, new) {
                 Ok(loaded) => loaded,
                 Err(failure) => {
@@ -155,6 +182,7 @@ fn main() {
     }
     println!(
         "{loads} loaded before, {refused} refused after; {equal} equal, {differ} different, {unlike_itself} unlike themselves; \
-         processed instructions {old_cost} -> {new_cost}"
+         processed instructions {old_cost} -> {new_cost}; slots {old_slots} -> {new_slots}, mean reduction {:.2}%",
+        100.0 * ratios.iter().sum::<f64>() / ratios.len().max(1) as f64
     );
 }

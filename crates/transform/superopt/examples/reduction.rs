@@ -12,7 +12,8 @@ fn main() {
     let verbose = flags.iter().any(|flag| flag == "-v");
     let listings = flags.iter().any(|flag| flag == "-l");
     let seconds = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
-    let options = Options { budget: Duration::from_secs(seconds), unverified: flags.iter().any(|flag| flag == "-u"), ..Options::default() };
+    let options = Options { budget: Duration::from_secs(seconds), unverified: flags.iter().any(|flag| flag == "-u"),
+        without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(), ..Options::default() };
     let mut rules: BTreeMap<&str, (i64, usize)> = BTreeMap::new();
     let (mut before, mut after, mut ratios, mut skipped, mut slowest) = (0, 0, Vec::new(), Vec::new(), Duration::ZERO);
     let mut total = Duration::ZERO;

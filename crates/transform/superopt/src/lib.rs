@@ -13,7 +13,7 @@
 //! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`thread`], [`hoist`],
 //! [`reuse`], [`dead`] with [`demand`], and
 //! [`windows`] with [`rules`], [`trace`] and [`region`]; [`search`] finds
-//! what the rules lack.
+//! what the rules lack, and [`judged`] gives the kernel the last word.
 #![forbid(unsafe_code)]
 
 pub mod control_flow;
@@ -22,6 +22,7 @@ pub mod demand;
 pub mod edit;
 pub mod evidence;
 pub mod hoist;
+pub mod judged;
 pub mod pipeline;
 pub mod region;
 pub mod reuse;
@@ -32,4 +33,5 @@ pub mod trace;
 pub mod windows;
 
 pub use evidence::{Because, Evidence, Law};
+pub use judged::optimize_judged;
 pub use pipeline::{Options, Progress, Rewrite, optimize};

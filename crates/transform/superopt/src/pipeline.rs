@@ -29,6 +29,10 @@ pub struct Options {
     pub extra_processed_insns: u64,
     /// Functions to leave as they are, such as those whose rewrites the kernel refused.
     pub frozen: BTreeSet<FunctionId>,
+    /// Rules and laws not to use, by name.
+    pub without: BTreeSet<String>,
+    /// The same, in one function each.
+    pub without_in: BTreeSet<(FunctionId, &'static str)>,
     /// Whether to rewrite programs that our verifier does not support too, without facts: each window is then equal
     /// in every state. Only for callers who let the kernel decide whether the result loads.
     pub unverified: bool,
@@ -46,11 +50,19 @@ impl Default for Options {
             budget: Duration::from_secs(10),
             extra_processed_insns: 1,
             frozen: BTreeSet::new(),
+            without: BTreeSet::new(),
+            without_in: BTreeSet::new(),
             unverified: false,
             solver_ms: 20,
             search: Duration::from_millis(500),
             keep_queries: false,
         }
+    }
+}
+
+impl Options {
+    fn is_without(&self, function: FunctionId, name: &'static str) -> bool {
+        self.without.contains(name) || self.without_in.contains(&(function, name))
     }
 }
 
@@ -102,6 +114,8 @@ pub struct Work<'a> {
     pub fuel: usize,
     /// What must not be done: a rule or law by its name, at an instruction.
     pub banned: &'a BTreeSet<(&'static str, InsnId)>,
+    /// How to optimize.
+    pub options: &'a Options,
 }
 
 /// A pass: a name for reports and what it does.
@@ -310,6 +324,7 @@ impl<'a> Run<'a> {
                 refuted: &mut self.refuted,
                 fuel,
                 banned: &self.banned,
+                options: self.options,
             };
             evidence.extend((pass.run)(&mut work));
         }
@@ -437,12 +452,16 @@ fn verify(object: &Object, id: ProgramId, assumptions: Assumptions) -> Result<Ju
 }
 
 impl Work<'_> {
+    fn is_banned(&self, law: Law, at: InsnId) -> bool {
+        self.options.is_without(self.function, law.name()) || self.banned.contains(&(law.name(), at))
+    }
+
     /// Runs a pass that changes the function by laws, and writes down what it did.
     fn law_pass(&mut self, pass: impl FnOnce(&mut Function, Option<&Facts>) -> Vec<Change>) -> Vec<Evidence> {
         let id = self.function;
         let mut function = self.object.function(id).clone();
         let changes = pass(&mut function, self.facts);
-        let banned = changes.iter().any(|change| self.banned.contains(&(change.law.name(), change.at)));
+        let banned = changes.iter().any(|change| self.is_banned(change.law, change.at));
         if banned || changes.len() > self.fuel {
             return Vec::new();
         }
@@ -463,8 +482,8 @@ impl Work<'_> {
         let mut evidence = Vec::new();
         while evidence.len() < self.fuel && Instant::now() < self.deadline {
             let mut function = self.object.function(id).clone();
-            let banned = self.banned;
-            let changes = pass(self.object, &mut function, &|at| banned.contains(&(law.name(), at)));
+            let (banned, without) = (self.banned, self.options.is_without(id, law.name()));
+            let changes = pass(self.object, &mut function, &|at| without || banned.contains(&(law.name(), at)));
             if changes.is_empty() {
                 break;
             }
@@ -488,12 +507,15 @@ fn run_search(work: &mut Work<'_>) -> Vec<Evidence> {
 
 fn rewrite_windows(work: &mut Work<'_>, search: Option<&mut dyn Search>, deadline: Instant) -> Vec<Evidence> {
     let mut function = work.object.function(work.function).clone();
+    let (options, id) = (work.options, work.function);
+    let without = |name: &'static str| options.is_without(id, name);
     let mut budget = Budget {
         deadline,
         limits: work.limits,
         refuted: work.refuted,
         fuel: work.fuel,
         banned: work.banned,
+        without: &without,
     };
     let steps = windows::rewrite(work.object, &mut function, work.facts, &mut budget, search);
     let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
@@ -521,7 +543,7 @@ fn control_flow_to_fixpoint(work: &mut Work<'_>) -> Vec<Evidence> {
         for (_, pass) in LAWS {
             let mut candidate = function.clone();
             let changes = pass(work.object, &mut candidate);
-            let banned = changes.iter().any(|change| work.banned.contains(&(change.law.name(), change.at)));
+            let banned = changes.iter().any(|change| work.is_banned(change.law, change.at));
             if changes.is_empty() || banned {
                 continue;
             }

@@ -33,6 +33,8 @@ pub struct Budget<'a> {
     pub fuel: usize,
     /// What must not be done again: a rule at an instruction.
     pub banned: &'a BTreeSet<(&'static str, InsnId)>,
+    /// Rules not to use.
+    pub without: &'a dyn Fn(&'static str) -> bool,
 }
 
 /// Rewrites one function, by the rules or, where one is given, by a search; returns the steps.
@@ -75,7 +77,11 @@ pub fn rewrite(
             };
             match &mut search {
                 Some(search) => search_run(&mut region, *search, budget.deadline, &mut budget.fuel),
-                None => sweep(&mut region, budget.deadline, &mut budget.fuel, budget.banned),
+                None => {
+                    let allowed =
+                        |rule, at| !(budget.without)(rule) && !budget.banned.contains(&(rule, at));
+                    sweep(&mut region, budget.deadline, &mut budget.fuel, &allowed);
+                }
             }
             let found = std::mem::take(&mut region.steps);
             if found.is_empty() {
@@ -115,7 +121,7 @@ fn sweep(
     region: &mut Region<'_>,
     deadline: Instant,
     fuel: &mut usize,
-    banned: &BTreeSet<(&'static str, InsnId)>,
+    allowed: &dyn Fn(&'static str, InsnId) -> bool,
 ) {
     for _ in 0..SWEEPS {
         let mut changed = false;
@@ -126,7 +132,7 @@ fn sweep(
                 return;
             }
             let id = region.nodes[at].id;
-            let found = RULES.iter().filter(|rule| !banned.contains(&(rule.name, id))).any(|rule| {
+            let found = RULES.iter().filter(|rule| allowed(rule.name, id)).any(|rule| {
                 (rule.propose)(region, &trace, at).iter().any(|proposed| region.attempt(rule.name, id, proposed, rule.contextual))
             });
             if found {
