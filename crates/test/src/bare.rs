@@ -179,7 +179,7 @@ fn context(program_type: Option<ProgramType>, packet_bytes: usize, pulled: usize
             context.truncate(24);
         }
         Some(program_type) if program_type.has_socket_buffer() => {
-            for (offset, value) in [(0, end - start), (76, start), (80, end)] {
+            for (offset, value) in [(0, end - start), (76, start), (80, end), (140, start)] {
                 put(offset, value);
             }
         }
