@@ -11,9 +11,7 @@ Examples:
   kiln check prog.o                        is it safe? why not?
   kiln optimize prog.o -o prog.opt.o       a smaller drop-in object
   kiln run prog.o --packet-file packet.bin what does it do with this packet?
-  kiln doctor                              what is missing on this machine?
-
-Exit codes: 0 done; 1 rejected, different or out of budget; 2 bad input or usage; 3 not supported here.";
+  kiln doctor                              what is missing on this machine?";
 
 const CHECK_EXAMPLES: &str = "\
 Examples:
@@ -51,7 +49,7 @@ Examples:
 
 /// Verifies, shrinks and runs eBPF programs, with a proof for every rewrite.
 ///
-/// Exit codes: 0 done; 1 a program was rejected or a comparison failed; 2 bad input or usage; 3 not supported here.
+/// Exit codes: 0 done; 1 a program was rejected, a comparison failed or a limit was reached; 2 bad input or usage; 3 not supported here.
 #[derive(Parser, Debug)]
 #[command(name = "kiln", version, about, long_about, after_help = EXAMPLES)]
 pub struct Cli {

@@ -24,6 +24,10 @@ fn main() -> ExitCode {
             // Help and version are answers, not errors; anything else is bad usage.
             let code = if error.use_stderr() { 2 } else { 0 };
             let _ = error.print();
+            let json = |argument: std::ffi::OsString| argument == "json" || argument == "--format=json";
+            if code != 0 && std::env::args_os().any(json) {
+                print::error_document("usage", error.render().to_string().trim(), code);
+            }
             return ExitCode::from(code);
         }
     };

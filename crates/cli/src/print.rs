@@ -27,11 +27,14 @@ fn styled(style: Style, text: &str) -> String {
 pub fn error(error: &Error, format: Format) {
     anstream::eprintln!("{}: {error}", styled(BAD, "error"));
     if format == Format::Json {
-        let (kind, exit_code) = (error.kind(), error.exit_code());
-        let document =
-            serde_json::json!({"error": {"kind": kind, "message": error.to_string(), "exit_code": exit_code}});
-        say!("{document:#}");
+        error_document(error.kind(), &error.to_string(), error.exit_code());
     }
+}
+
+/// An error as JSON, on standard output.
+pub fn error_document(kind: &str, message: &str, exit_code: u8) {
+    let document = serde_json::json!({"error": {"kind": kind, "message": message, "exit_code": exit_code}});
+    say!("{document:#}");
 }
 
 /// A value as JSON, on standard output.

@@ -76,12 +76,17 @@ impl Verdict {
     }
 }
 
+/// What to do about a program whose section does not say its type.
+pub(crate) fn no_type(program: &Program) -> String {
+    let Program { section, name, .. } = program;
+    format!("the section name {section:?} says no program type: give one with --type {name}=TYPE")
+}
+
 /// Verifies one program as it would be loaded here.
 pub fn verdict(object: &Object, program: &Program) -> Verdict {
     use kiln_verifier::Error;
     if program.program_type.is_none() {
-        let reason = format!("the section name {:?} says no program type: give one with --type {}=TYPE", program.section, program.name);
-        return Verdict::Unsupported { reason };
+        return Verdict::Unsupported { reason: no_type(program) };
     }
     match kiln_verifier::verify(object, program, &kiln_verifier::Options::default()) {
         Ok(verified) => Verdict::Accepted {

@@ -92,7 +92,18 @@ fn check_header(bytes: &[u8]) -> Result<(), String> {
         Some(3 | 62) => "x86",
         Some(40 | 183) => "Arm",
         Some(243) => "RISC-V",
-        _ => return Ok(()),
+        _ => {
+            const SECTION_HEADERS_AT: usize = 40;
+            let at = bytes.get(SECTION_HEADERS_AT..).and_then(|rest| rest.first_chunk()).map(|at| u64::from_le_bytes(*at));
+            let little_endian = bytes.get(5) == Some(&1);
+            return match at {
+                Some(at) if little_endian && at > bytes.len() as u64 => Err(format!(
+                    "the file is cut off: its section headers should begin at byte {at}, and it has {}",
+                    bytes.len()
+                )),
+                _ => Ok(()),
+            };
+        }
     };
     Err(format!("compiled for {other}, not for BPF; compile with clang -target bpf"))
 }
@@ -117,9 +128,10 @@ fn elf_error(name: &str, error: kiln_elf::Error) -> Error {
 
 /// The known name that was probably meant, if one is near.
 pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    const NEAR: f64 = 0.8;
-    let scored = known.map(|known| (strsim::jaro_winkler(name, known), known));
-    scored.filter(|(score, _)| *score > NEAR).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+    let distance = |known: &str| strsim::damerau_levenshtein(name, known);
+    // One slip in three characters.
+    let near = |(distance, known): &(usize, &str)| 3 * distance <= known.len().max(name.len());
+    known.map(|known| (distance(known), known)).filter(near).min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
 }
 
 impl Input {

@@ -97,6 +97,7 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
     let action = |value: u32| {
         program.program_type.and_then(|program_type| kiln_platform::action_name(program_type, value as i32))
     };
+    check_input(program, stimulus)?;
     match place {
         Place::Vm(engine) => {
             let mut vm = load_vm(input, program, stimulus.insn_budget)?;
@@ -127,7 +128,6 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
         }
         Place::Kernel => {
             crate::require_kernel()?;
-            check_kernel_input(program, stimulus)?;
             let loaded = kernel::load_input(input, program)?;
             let output = loaded.prog.test_run(&kiln_linux::TestInput {
                 packet: stimulus.packet.clone(),
@@ -152,14 +152,17 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
     }
 }
 
-/// What the kernel would answer with a bare `EINVAL`.
-fn check_kernel_input(program: &Program, stimulus: &Stimulus) -> Result<(), Error> {
-    let Some(program_type) = program.program_type else { return Ok(()) };
+/// What a VM or a kernel would answer with less: `EINVAL`, or nothing.
+fn check_input(program: &Program, stimulus: &Stimulus) -> Result<(), Error> {
+    let Some(program_type) = program.program_type else {
+        return Err(Error::Unsupported(crate::check::no_type(program)));
+    };
     let bytes = stimulus.packet.len();
     if kernel::takes_packet(program_type) {
         if bytes < MIN_PACKET_BYTES {
             return Err(Error::InvalidInput(format!(
-                "the packet has {bytes} bytes; the kernel's test run takes {MIN_PACKET_BYTES} (an Ethernet header) or more"
+                "the packet has {bytes} bytes; {MIN_PACKET_BYTES} (an Ethernet header) or more are needed, \
+                 see --packet and --packet-file"
             )));
         }
     } else if bytes > 0 {

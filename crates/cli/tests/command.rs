@@ -1,0 +1,406 @@
+//! The command as its users meet it: flags, files of every kind, exit codes, outputs, interruption.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+use std::time::{Duration, Instant};
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+
+/// Twelve instructions, some of which can go.
+const PASS: &str = "\
+; program xdp
+  r1 = 1
+  r0 = 1
+  r0 += r1
+  exit
+";
+
+/// Reads a packet that it never looked at the end of.
+const UNSAFE: &str = "\
+; program xdp
+  r2 = *(u32 *)(r1 + 0)
+  r0 = *(u8 *)(r2 + 0)
+  r0 = 2
+  exit
+";
+
+/// A folder for one test, with files of these names and contents.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn with(files: &[(&str, &[u8])]) -> Folder {
+        let folder = Folder(tempfile::tempdir().expect("a temporary folder"));
+        for (name, bytes) in files {
+            std::fs::write(folder.path(name), bytes).expect("a file");
+        }
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Names of all files, sorted.
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.0.path()).expect("a folder");
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn kiln() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_kiln"))
+}
+
+/// Standard output as one JSON document.
+fn document(command: &mut Command) -> serde_json::Value {
+    let output = command.output().expect("kiln runs");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
+        panic!("{error} in {}", String::from_utf8_lossy(&output.stdout));
+    })
+}
+
+/// An object of the corpus, where `scripts/corpus` was run.
+fn corpus_object(name: &str) -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpus").join(name);
+    if !path.exists() {
+        eprintln!("skipped: {} is not there (scripts/corpus makes it)", path.display());
+        return None;
+    }
+    Some(path)
+}
+
+/// The first 64 bytes of an ELF object for a machine, its section headers at `section_headers`.
+fn elf_header(machine: u16, data: u8, section_headers: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    bytes[..8].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, data, 1, 0]);
+    bytes[16..18].copy_from_slice(&1u16.to_le_bytes());
+    bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+    bytes[40..48].copy_from_slice(&section_headers.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn verdicts_decide_the_exit_code() {
+    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes()), ("unsafe.bpf", UNSAFE.as_bytes())]);
+    kiln().arg("check").arg(folder.path("pass.bpf")).assert().code(0).stdout(contains("accepted"));
+    kiln()
+        .arg("check")
+        .arg(folder.path("unsafe.bpf"))
+        .assert()
+        .code(1)
+        .stdout(contains("[packet-out-of-bounds]").and(contains("usually: ")).and(contains("*(u8 *)(r2")));
+}
+
+#[test]
+fn files_that_are_no_objects_are_named_for_what_they_are() {
+    const BPF: u16 = 247;
+    let folder = Folder::with(&[
+        ("empty.o", b""),
+        ("text.o", b"hello\n"),
+        ("x86.o", &elf_header(62, 1, 64)),
+        ("cut.o", &elf_header(BPF, 1, 1 << 20)),
+        ("short.o", &elf_header(BPF, 1, 64)[..20]),
+        ("nothing.bpf", b""),
+        ("bad.bpf", b"; program xdp\n r0 = r77\n exit\n"),
+    ]);
+    let huge = std::fs::File::create(folder.path("huge.o")).expect("a file");
+    huge.set_len(1 << 30).expect("a sparse file");
+    for (name, code, said) in [
+        ("missing.o", 2, "No such file"),
+        (".", 2, "is a folder"),
+        ("empty.o", 2, "the file is empty"),
+        ("text.o", 2, "not an ELF file"),
+        ("x86.o", 2, "compiled for x86, not for BPF"),
+        ("cut.o", 2, "the file is cut off"),
+        ("short.o", 2, "short.o: "),
+        ("huge.o", 2, "1073741824 bytes are more than"),
+        ("nothing.bpf", 2, "nothing.bpf"),
+        ("bad.bpf", 2, "bad.bpf: "),
+    ] {
+        for command in ["check", "dump"] {
+            if (command, name) == ("dump", "nothing.bpf") {
+                // Maps alone can be listed, and so can nothing.
+                continue;
+            }
+            let begun = Instant::now();
+            kiln().arg(command).arg(folder.path(name)).assert().code(code).stdout("").stderr(contains(said));
+            assert!(begun.elapsed() < Duration::from_secs(10), "{command} {name} took {:?}", begun.elapsed());
+        }
+    }
+}
+
+#[test]
+fn big_endian_objects_are_not_supported() {
+    let mut bytes = elf_header(0, 2, 0);
+    bytes[18..20].copy_from_slice(&247u16.to_be_bytes());
+    let folder = Folder::with(&[("big-endian.o", &bytes)]);
+    kiln().arg("check").arg(folder.path("big-endian.o")).assert().code(predicate::in_iter([2, 3])).stderr(contains("endian"));
+}
+
+#[test]
+fn usage_errors_exit_with_2_and_suggest_what_was_meant() {
+    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes())]);
+    let pass = folder.path("pass.bpf");
+    kiln().arg("chek").assert().code(2).stderr(contains("'check'"));
+    kiln().args(["check", "--frob"]).arg(&pass).assert().code(2).stderr(contains("--frob"));
+    kiln().args(["check", "--type", "xpd"]).arg(&pass).assert().code(2).stderr(contains("did you mean xdp?"));
+    kiln().args(["check", "--program", "entri"]).arg(&pass).assert().code(2).stderr(contains("there are: "));
+    kiln().args(["explain", "possibly-nul"]).assert().code(2).stderr(contains("did you mean possibly-null?"));
+    kiln().args(["optimize", "--budget", "-1", "-o", "x"]).arg(&pass).assert().code(2);
+}
+
+#[test]
+fn packets_are_checked_before_anything_runs() {
+    let folder = Folder::with(&[
+        ("pass.bpf", PASS.as_bytes()),
+        ("trace.bpf", b"; program tracepoint\n  r0 = 0\n  exit\n"),
+    ]);
+    let pass = folder.path("pass.bpf");
+    let run = |packet: &str| {
+        let mut command = kiln();
+        command.arg("run").arg(&pass).args(["--packet", packet]);
+        command
+    };
+    run("abc").assert().code(2).stderr(contains("ends within a byte"));
+    run("zz").assert().code(2).stderr(contains("is no digit"));
+    run("ab cd").assert().code(2).stderr(contains("2 bytes; 14"));
+    run(&"00".repeat(64)).assert().code(0).stdout(contains("returned 2 (XDP_PASS)"));
+    run(&"00".repeat(64)).args(["--in", "interpreter"]).assert().code(0).stdout(contains("returned 2 (XDP_PASS)"));
+    let trace = folder.path("trace.bpf");
+    kiln().arg("run").arg(&trace).assert().code(0).stdout(contains("returned 0"));
+    kiln().arg("run").arg(&trace).args(["--packet", "00"]).assert().code(2).stderr(contains("take no packet"));
+}
+
+#[test]
+fn a_budget_that_runs_out_is_an_error_that_says_so() {
+    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes())]);
+    let mut command = kiln();
+    command.arg("run").arg(folder.path("pass.bpf")).args(["--packet", &"00".repeat(64), "--insn-budget", "2"]);
+    command.args(["--in", "interpreter"]).assert().code(1).stderr(contains("limit reached"));
+}
+
+#[test]
+fn every_command_prints_one_json_document() {
+    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes()), ("unsafe.bpf", UNSAFE.as_bytes())]);
+    let pass = folder.path("pass.bpf").display().to_string();
+    let output = folder.path("out.bpf").display().to_string();
+    let json = |arguments: &[&str]| document(kiln().args(arguments).args(["--format", "json"]));
+    assert_eq!(json(&["check", &pass])[0]["verdict"]["verdict"], "accepted");
+    let rejected = json(&["check", &folder.path("unsafe.bpf").display().to_string()]);
+    assert_eq!(rejected[0]["verdict"]["code"], "packet-out-of-bounds");
+    let optimized = json(&["optimize", &pass, "-o", &output, "--offline"]);
+    assert!(optimized["programs"][0]["slots_after"].as_u64() < optimized["programs"][0]["slots_before"].as_u64());
+    assert_eq!(json(&["run", &pass, "--packet", &"00".repeat(64)])["action"], "XDP_PASS");
+    let bench = json(&["bench", &pass, "--offline", "--repeat", "100", "--samples", "2"]);
+    assert!(bench[0]["vm"]["before"]["median_ns"].as_f64() > Some(0.0), "{bench}");
+    let dump = json(&["dump", &pass, "--facts"]);
+    let instructions = &dump[0]["functions"][0]["instructions"];
+    assert_eq!(instructions[2]["slot"], 2);
+    assert_eq!(instructions[2]["text"], "r0 += r1");
+    assert_eq!(instructions[2]["facts"], "r0=0x1 live r0");
+    assert!(json(&["doctor"]).as_array().is_some_and(|findings| findings.len() > 20));
+    assert!(json(&["explain"]).as_array().is_some_and(|reasons| reasons.len() > 20));
+}
+
+#[test]
+fn errors_are_json_documents_too() {
+    let missing = document(kiln().args(["check", "/nonexistent.o", "--format", "json"]));
+    assert_eq!(missing["error"]["kind"], "invalid-input");
+    assert_eq!(missing["error"]["exit_code"], 2);
+    let usage = document(kiln().args(["chek", "--format", "json"]));
+    assert_eq!(usage["error"]["kind"], "usage");
+}
+
+#[test]
+fn outputs_that_cannot_be_written_are_refused_before_the_work() {
+    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes())]);
+    let optimize = |output: PathBuf| {
+        let mut command = kiln();
+        command.arg("optimize").arg(folder.path("pass.bpf")).arg("-o").arg(output).arg("--offline");
+        command
+    };
+    optimize(folder.path("no/such/out.bpf")).assert().code(2).stderr(contains("there is no such folder"));
+    optimize(folder.path("")).assert().code(2).stderr(contains("is a folder"));
+    optimize("/proc/out.bpf".into()).assert().code(2).stderr(contains("cannot write into /proc"));
+    assert_eq!(folder.names(), ["pass.bpf"]);
+    optimize("/dev/null".into()).assert().code(0);
+    assert!(!Path::new("/dev/null").is_file(), "a device was replaced by a file");
+}
+
+#[cfg(unix)]
+#[test]
+fn the_input_can_be_replaced_and_keeps_its_mode() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes())]);
+    let (pass, link) = (folder.path("pass.bpf"), folder.path("link.bpf"));
+    std::fs::set_permissions(&pass, std::fs::Permissions::from_mode(0o640)).expect("a mode");
+    std::os::unix::fs::symlink(&pass, &link).expect("a link");
+    kiln().arg("optimize").arg(&pass).arg("-o").arg(&link).arg("--offline").assert().code(0);
+    assert!(std::fs::read_to_string(&pass).expect("a file").len() != PASS.len(), "not replaced");
+    assert_eq!(std::fs::metadata(&pass).expect("a file").permissions().mode() & 0o777, 0o640);
+    assert!(std::fs::symlink_metadata(&link).expect("a link").is_symlink(), "the link was replaced");
+    assert_eq!(folder.names(), ["link.bpf", "pass.bpf"]);
+    kiln().arg("check").arg(&pass).assert().code(0);
+}
+
+#[test]
+fn no_colours_where_there_is_no_terminal() {
+    let folder = Folder::with(&[("unsafe.bpf", UNSAFE.as_bytes())]);
+    let plain = || contains("\x1b").not();
+    kiln().arg("check").arg(folder.path("unsafe.bpf")).assert().stdout(plain()).stderr(plain());
+    kiln().arg("check").arg("/nonexistent.o").assert().stdout(plain()).stderr(plain());
+    kiln()
+        .env("CLICOLOR_FORCE", "1")
+        .arg("check")
+        .arg(folder.path("unsafe.bpf"))
+        .assert()
+        .stdout(contains("\x1b[1m\x1b[31mrejected"));
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    // Long enough to fill any pipe.
+    let mut text = "; program xdp\n  r0 = 0\n".to_owned();
+    text.push_str(&"  r0 += 1\n".repeat(20_000));
+    text.push_str("  exit\n");
+    let folder = Folder::with(&[("long.bpf", text.as_bytes())]);
+    let mut child = Process::new(env!("CARGO_BIN_EXE_kiln"))
+        .arg("dump")
+        .arg(folder.path("long.bpf"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("kiln starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("kiln ends");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn version_help_and_completions() {
+    kiln().arg("--version").assert().code(0).stdout(contains(concat!("kiln ", env!("CARGO_PKG_VERSION"))));
+    for command in ["check", "optimize", "run", "bench", "dump"] {
+        kiln().args([command, "--help"]).assert().code(0).stdout(contains("Examples:"));
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        kiln().args(["completions", shell]).assert().code(0).stdout(contains("optimize"));
+    }
+}
+
+#[test]
+fn core_relocations_and_source_are_named() {
+    let Some(object) = corpus_object("samples-6.1/xdp_redirect_cpu.bpf.o").or_else(|| corpus_object("samples-6.1/xdp_sample.bpf.o"))
+    else {
+        return;
+    };
+    kiln().arg("dump").arg(object).assert().code(0).stdout(contains("; ").and(contains("map[")));
+}
+
+/// Evidence from a solver is checked again by the solver's own command.
+#[test]
+fn evidence_can_be_checked_again() {
+    let Some(object) = corpus_object("xdp-tools/xdpfilt_alw_all.o") else { return };
+    let folder = Folder::with(&[]);
+    let proofs = folder.path("proofs");
+    kiln()
+        .arg("optimize")
+        .arg(object)
+        .arg("-o")
+        .arg(folder.path("out.o"))
+        .args(["--offline", "--budget", "5", "--evidence"])
+        .arg(&proofs)
+        .assert()
+        .code(0);
+    let files: Vec<PathBuf> =
+        std::fs::read_dir(&proofs).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let of = |kind: &str| files.iter().filter(|path| path.extension().is_some_and(|own| own == kind)).collect::<Vec<_>>();
+    assert!(!of("json").is_empty(), "no evidence");
+    for path in of("json") {
+        let text = std::fs::read_to_string(path).expect("evidence");
+        let evidence: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        assert!(evidence["before"].is_array() && evidence["because"].is_object(), "{text}");
+    }
+    for path in of("smt2") {
+        match Process::new("z3").arg("-T:20").arg(path).output() {
+            Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "unsat", "{}", path.display()),
+            Err(error) => return eprintln!("skipped: z3: {error}"),
+        }
+    }
+}
+
+/// Interrupted commands, by the signal that a terminal's Ctrl-C sends.
+#[cfg(unix)]
+mod interrupted {
+    use super::*;
+    use std::process::Child;
+
+    fn start(folder: &Folder, object: &Path) -> Child {
+        Process::new(env!("CARGO_BIN_EXE_kiln"))
+            .arg("optimize")
+            .arg(object)
+            .arg("-o")
+            .arg(folder.path("out.o"))
+            .args(["--offline", "--budget", "60"])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kiln starts")
+    }
+
+    fn interrupt(child: &Child) {
+        let sent = Process::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill");
+        assert!(sent.success(), "the command has ended already");
+    }
+
+    /// An object that keeps the search busy for seconds.
+    fn busy_object() -> Option<PathBuf> {
+        corpus_object("xdp-tools/xdpfilt_alw_all.o")
+    }
+
+    #[test]
+    fn once_keeps_the_best_so_far() {
+        let Some(object) = busy_object() else { return };
+        // A search may end by itself before the signal: then it is sent sooner.
+        for delay_ms in [300, 150, 80, 40] {
+            let folder = Folder::with(&[]);
+            let child = start(&folder, &object);
+            std::thread::sleep(Duration::from_millis(delay_ms));
+            interrupt(&child);
+            let begun = Instant::now();
+            let output = child.wait_with_output().expect("kiln ends");
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "{said}");
+            assert!(begun.elapsed() < Duration::from_secs(20), "took {:?} to stop", begun.elapsed());
+            assert_eq!(folder.names(), ["out.o"]);
+            kiln().arg("check").arg(folder.path("out.o")).assert().code(0);
+            if said.contains("the best so far") {
+                return;
+            }
+        }
+        panic!("no search could be interrupted");
+    }
+
+    #[test]
+    fn twice_leaves_nothing() {
+        let Some(object) = busy_object() else { return };
+        let folder = Folder::with(&[]);
+        let child = start(&folder, &object);
+        std::thread::sleep(Duration::from_millis(300));
+        interrupt(&child);
+        std::thread::sleep(Duration::from_millis(20));
+        interrupt(&child);
+        let output = child.wait_with_output().expect("kiln ends");
+        match output.status.code() {
+            Some(130) => assert_eq!(folder.names(), [""; 0]),
+            // It was quicker than the second signal.
+            Some(0) => assert_eq!(folder.names(), ["out.o"]),
+            other => panic!("{other:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        }
+    }
+}
