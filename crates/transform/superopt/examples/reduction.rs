@@ -5,18 +5,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kiln_superopt::{Options, optimize};
+use kiln_superopt::{Because, Options, optimize};
 
 fn main() {
     let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
     let verbose = flags.iter().any(|flag| flag == "-v");
     let listings = flags.iter().any(|flag| flag == "-l");
     let seconds = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
-    let options = Options { budget: Duration::from_secs(seconds), unverified: flags.iter().any(|flag| flag == "-u"),
-        without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(), ..Options::default() };
+    let options = Options {
+        budget: Duration::from_secs(seconds),
+        unverified: flags.iter().any(|flag| flag == "-u"),
+        without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
+        ..Options::default()
+    };
     let mut rules: BTreeMap<&str, (i64, usize)> = BTreeMap::new();
     let (mut before, mut after, mut ratios, mut skipped, mut slowest) = (0, 0, Vec::new(), Vec::new(), Duration::ZERO);
     let mut total = Duration::ZERO;
+    let mut proofs: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for path in &files {
         let bytes = std::fs::read(path).expect("a readable file");
         let object = match kiln_elf::read(path, &bytes) {
@@ -44,6 +49,9 @@ fn main() {
             println!("{path} {} {old} -> {new} ({percent:.1}%) {:?}", program.name, rewrite.spent);
         }
         for one in &rewrite.evidence {
+            if let Because::Window { proved_by, micros, .. } = &one.because {
+                proofs.entry(*proved_by).or_default().push(*micros);
+            }
             let entry = rules.entry(one.because.name()).or_default();
             entry.0 += one.slots_saved;
             entry.1 += 1;
@@ -65,6 +73,11 @@ fn main() {
     println!("\nrule or law            slots  times");
     for (name, (slots, times)) in &rules {
         println!("{name:22} {slots:5}  {times}");
+    }
+    for (method, micros) in &mut proofs {
+        micros.sort_unstable();
+        let at = |part: usize| micros[(micros.len() - 1) * part / 100];
+        println!("proved by {method}: {}, median {} us, 95% {} us", micros.len(), at(50), at(95));
     }
     let mean = 100.0 * ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
     println!(

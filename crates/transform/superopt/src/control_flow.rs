@@ -225,9 +225,7 @@ impl End {
         let last = &function.nodes[full.end - 1];
         match last.insn {
             Insn::Exit => Some(End { body: full.clone(), full, continues: None }),
-            Insn::Jump { .. } => {
-                Some(End { body: full.start..full.end - 1, full, continues: last.target() })
-            }
+            Insn::Jump { .. } => Some(End { body: full.start..full.end - 1, full, continues: last.target() }),
             // Falling through goes on at the next instruction; such a block can be the shared one, and so is
             // described, but has no jump to spare.
             Insn::Branch { .. } | Insn::MayGoto { .. } => None,
@@ -250,11 +248,7 @@ fn common_suffix(object: &Object, function: &Function, one: &End, other: &End) -
     let (left, right) = (&function.nodes[one.body.clone()], &function.nodes[other.body.clone()]);
     // A subprogram call keeps its own place: the kernel's call sites carry state of their own.
     let calls = |node: &Node| matches!(node.insn, Insn::Call(CallTarget::Subprogram(_)));
-    left.iter()
-        .rev()
-        .zip(right.iter().rev())
-        .take_while(|(a, b)| same(object, a, b) && !calls(a))
-        .count()
+    left.iter().rev().zip(right.iter().rev()).take_while(|(a, b)| same(object, a, b) && !calls(a)).count()
 }
 
 /// Moves blocks that are only jumped to behind one of those jumps, which then goes.

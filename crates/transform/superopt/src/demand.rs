@@ -226,8 +226,8 @@ pub fn without_dead(nodes: &[Node], end: Demand) -> Vec<Node> {
     let mut kept = Vec::with_capacity(nodes.len());
     let mut demand = end;
     for node in nodes.iter().rev() {
-        let dead = only_computes(&node.insn)
-            && node.insn.written().is_some_and(|dst| dst != Reg::R10 && demand.of(dst) == 0);
+        let dead =
+            only_computes(&node.insn) && node.insn.written().is_some_and(|dst| dst != Reg::R10 && demand.of(dst) == 0);
         if !dead {
             demand.step_back(node);
             kept.push(node.clone());

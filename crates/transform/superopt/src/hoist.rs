@@ -142,8 +142,7 @@ pub fn hoist_arms(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> V
 }
 
 fn is_simple(node: &Node) -> bool {
-    node.core.is_none()
-        && matches!(node.insn, Insn::Alu { op: AluOp::Mov, .. } | Insn::LoadImm64 { .. })
+    node.core.is_none() && matches!(node.insn, Insn::Alu { op: AluOp::Mov, .. } | Insn::LoadImm64 { .. })
 }
 
 fn hoist(

@@ -87,13 +87,16 @@ fn leave_one_out(
     let mut names: Vec<&'static str> = own.map(|one| one.because.name()).collect::<BTreeSet<_>>().into_iter().collect();
     let rank = |name: &str| SUSPECTS.iter().position(|law| law.name() == name).unwrap_or(SUSPECTS.len());
     names.sort_by_key(|name| rank(name));
-    for name in names {
+    // One at a time; then all that walk the program otherwise, at once.
+    let moving = names.iter().copied().filter(|name| rank(name) < SUSPECTS.len()).collect();
+    let sets: Vec<Vec<&'static str>> = names.iter().map(|name| vec![*name]).chain([moving]).collect();
+    for set in sets.iter().filter(|set| !set.is_empty()) {
         let mut options = options.clone();
-        options.without_in.extend(blamed.iter().map(|function| (*function, name)));
+        options.without_in.extend(blamed.iter().flat_map(|function| set.iter().map(|name| (*function, *name))));
         let rewrite = optimize(object, &options, progress);
         let still = judge(&rewrite);
         if still.len() < blamed.len() && still.is_subset(blamed) {
-            return Some((Tried { options, rewrite }, still, name.to_owned()));
+            return Some((Tried { options, rewrite }, still, set.join(", ")));
         }
     }
     None

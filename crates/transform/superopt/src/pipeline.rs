@@ -129,24 +129,33 @@ pub struct Pass {
 /// The passes, in the order they are tried each round.
 pub const PASSES: &[Pass] = &[
     Pass { name: "unreachable", run: |work| work.law_pass(control_flow::remove_unreachable) },
-    Pass { name: "decided-branches", run: |work| {
-        work.repeat(Law::ConstantBranch, |_, function, banned| thread::decide_branches(function, banned))
-    } },
-    Pass { name: "threaded-branches", run: |work| {
-        work.repeat(Law::ThreadedBranch, |_, function, banned| thread::thread_branches(function, banned))
-    } },
+    Pass {
+        name: "decided-branches",
+        run: |work| work.repeat(Law::ConstantBranch, |_, function, banned| thread::decide_branches(function, banned)),
+    },
+    Pass {
+        name: "threaded-branches",
+        run: |work| work.repeat(Law::ThreadedBranch, |_, function, banned| thread::thread_branches(function, banned)),
+    },
     Pass { name: "windows", run: run_windows },
     Pass { name: "dead", run: |work| work.law_pass(dead::remove_dead) },
     Pass { name: "control-flow", run: control_flow_to_fixpoint },
-    Pass { name: "shared-heads", run: |work| {
-        work.repeat(Law::SharedHead, |object, function, banned| hoist::share_heads(object, function, banned))
-    } },
-    Pass { name: "hoisted-arms", run: |work| {
-        work.repeat(Law::HoistedArm, |_, function, banned| hoist::hoist_arms(function, banned))
-    } },
-    Pass { name: "kept-addresses", run: |work| {
-        work.repeat(Law::KeptAddress, |object, function, banned| reuse::keep_addresses(object, function, banned))
-    } },
+    Pass {
+        name: "shared-heads",
+        run: |work| {
+            work.repeat(Law::SharedHead, |object, function, banned| hoist::share_heads(object, function, banned))
+        },
+    },
+    Pass {
+        name: "hoisted-arms",
+        run: |work| work.repeat(Law::HoistedArm, |_, function, banned| hoist::hoist_arms(function, banned)),
+    },
+    Pass {
+        name: "kept-addresses",
+        run: |work| {
+            work.repeat(Law::KeptAddress, |object, function, banned| reuse::keep_addresses(object, function, banned))
+        },
+    },
 ];
 
 /// One part in so many of a program's processed instructions counts as noise.
@@ -242,8 +251,8 @@ impl<'a> Run<'a> {
             let (id, program) = (ProgramId(index as u32), &object.programs[index]);
             let reached = object.reachable_functions(program.entry);
             // Facts must hold for every load. A program that only verifies as it is loaded here gives none.
-            let judged = verify(object, id, Assumptions::AnyLoad)
-                .or_else(|_| verify(object, id, Assumptions::AsLoaded));
+            let judged =
+                verify(object, id, Assumptions::AnyLoad).or_else(|_| verify(object, id, Assumptions::AsLoaded));
             match judged {
                 Ok(judged) => {
                     match &judged.facts {
@@ -592,7 +601,7 @@ fn evidence(
     before: &[Node],
     after: &[Node],
 ) -> Evidence {
-    let listing = |nodes: &[Node]| nodes.iter().map(|node| node.insn.to_string()).collect();
+    let listing = |nodes: &[Node]| nodes.iter().map(|node| listed(object, node)).collect();
     Evidence {
         function,
         function_name: object.function(function).name.clone(),
@@ -602,5 +611,16 @@ fn evidence(
         slots_saved: slots(before) - slots(after),
         before: listing(before),
         after: listing(after),
+    }
+}
+
+/// An instruction with names for what it refers to; a branch's target by its id, which rewrites do not change.
+fn listed(object: &Object, node: &Node) -> String {
+    match node.target() {
+        Some(target) => {
+            let text = node.insn.to_string();
+            format!("{}@{}", text.strip_suffix("+0x0").unwrap_or(&text), target.0)
+        }
+        None => kiln_program::text::node_text(object, node, &kiln_program::text::Labels::default()),
     }
 }

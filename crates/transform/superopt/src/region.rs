@@ -118,7 +118,8 @@ fn effort(insn: &Insn) -> u64 {
 
 /// Instructions that no window may hold.
 pub fn is_barrier(node: &Node) -> bool {
-    matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. }) || node.insn.is_control()
+    matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. })
+        || node.insn.is_control()
 }
 
 impl<'a> Region<'a> {
@@ -169,10 +170,7 @@ impl<'a> Region<'a> {
     fn with_context(&self, piece: &Piece) -> Piece {
         let earlier = self.nodes[..piece.before.start].iter().rev().take(CONTEXT);
         let more = earlier.take_while(|node| !is_barrier(node)).count();
-        Piece {
-            before: piece.before.start - more..piece.before.end,
-            after: piece.after.start - more..piece.after.end,
-        }
+        Piece { before: piece.before.start - more..piece.before.end, after: piece.after.start - more..piece.after.end }
     }
 
     /// Proves one piece equal, given what the new program reads after it.
@@ -312,7 +310,9 @@ impl<'a> Region<'a> {
     /// What a register is known to hold before the instruction at a position.
     pub fn value(&self, at: usize, reg: Reg) -> Option<&'a Value> {
         let usable = self.stale.registers.contains(reg);
-        self.known(at).filter(|_| !usable || self.reads_before_write(at, reg)).map(|known| &known.registers[reg.index()])
+        self.known(at)
+            .filter(|_| !usable || self.reads_before_write(at, reg))
+            .map(|known| &known.registers[reg.index()])
     }
 
     fn reads_before_write(&self, at: usize, reg: Reg) -> bool {
@@ -394,7 +394,9 @@ fn low_part(value: &Value, bits: u32) -> Value {
 /// Appended to both windows, makes the bits above the demanded ones equal.
 fn mask_to(reg: Reg, bits: u32) -> Option<Node> {
     let insn = match bits {
-        1..=31 => Insn::Alu { op: AluOp::And, width: Width::W32, dst: reg, src: Source::Imm(((1u32 << bits) - 1) as i32) },
+        1..=31 => {
+            Insn::Alu { op: AluOp::And, width: Width::W32, dst: reg, src: Source::Imm(((1u32 << bits) - 1) as i32) }
+        }
         32 => Insn::Alu { op: AluOp::Mov, width: Width::W32, dst: reg, src: Source::Reg(reg) },
         _ => return None,
     };

@@ -76,10 +76,7 @@ pub fn keep_addresses(object: &mut Object, function: &mut Function, banned: &dyn
         Made::Wide(imm, reference) => vec![object.new_node(Insn::LoadImm64 { dst: free, imm }, reference)],
         Made::Frame(offset) => {
             let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: free, src: Source::Imm(offset) };
-            vec![
-                object.new_node(Insn::mov(free, Reg::R10), Reference::None),
-                object.new_node(add, Reference::None),
-            ]
+            vec![object.new_node(Insn::mov(free, Reg::R10), Reference::None), object.new_node(add, Reference::None)]
         }
     };
     let line = function.nodes.first().and_then(|node| node.line);
@@ -93,7 +90,8 @@ pub fn keep_addresses(object: &mut Object, function: &mut Function, banned: &dyn
 fn loops(function: &Function) -> bool {
     let position: std::collections::HashMap<InsnId, usize> =
         function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
-    let back = |(at, node): (usize, &Node)| node.target().and_then(|target| position.get(&target)).is_some_and(|to| *to <= at);
+    let back =
+        |(at, node): (usize, &Node)| node.target().and_then(|target| position.get(&target)).is_some_and(|to| *to <= at);
     function.nodes.iter().enumerate().any(back)
 }
 

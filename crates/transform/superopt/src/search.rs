@@ -16,7 +16,7 @@
 use std::time::Instant;
 
 use kiln_equiv::Tester;
-use kiln_isa::semantics::{Bits, BitVec};
+use kiln_isa::semantics::{BitVec, Bits};
 use kiln_isa::{AluOp, ByteOrder, Imm64, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_program::{Node, Reference};
 

@@ -190,13 +190,7 @@ fn begin(function: &Function, block: &Block, end: Demand) -> Demand {
 }
 
 /// The farthest place that the way from a block's start surely leads to, past at least one decided branch.
-fn follow(
-    function: &Function,
-    cfg: &Cfg,
-    begins: &[Demand],
-    start: BlockId,
-    mut state: State,
-) -> Option<InsnId> {
+fn follow(function: &Function, cfg: &Cfg, begins: &[Demand], start: BlockId, mut state: State) -> Option<InsnId> {
     let mut block = start;
     let mut written = RegSet::EMPTY;
     let mut best = None;

@@ -323,7 +323,8 @@ fn alu(at: usize, op: AluOp, width: Width, old: &Word, source: &Word) -> Word {
 fn lanes(op: AluOp, width: Width, old: &Word, source: &Word) -> Option<[Lane; 8]> {
     let bytes = width.bits() as usize / 8;
     let zero = Lane::Constant(0);
-    let shift = || source.as_constant().map(|amount| amount as usize % width.bits() as usize).filter(|bits| bits % 8 == 0);
+    let shift =
+        || source.as_constant().map(|amount| amount as usize % width.bits() as usize).filter(|bits| bits % 8 == 0);
     let mut result = [zero; 8];
     match op {
         AluOp::Mov => result = source.lanes,

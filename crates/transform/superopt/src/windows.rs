@@ -78,8 +78,7 @@ pub fn rewrite(
             match &mut search {
                 Some(search) => search_run(&mut region, *search, budget.deadline, &mut budget.fuel),
                 None => {
-                    let allowed =
-                        |rule, at| !(budget.without)(rule) && !budget.banned.contains(&(rule, at));
+                    let allowed = |rule, at| !(budget.without)(rule) && !budget.banned.contains(&(rule, at));
                     sweep(&mut region, budget.deadline, &mut budget.fuel, &allowed);
                 }
             }
@@ -117,12 +116,7 @@ fn runs(range: Range<usize>) -> Vec<Range<usize>> {
     starts.map(|start| start..(start + LONGEST_RUN).min(range.end)).collect()
 }
 
-fn sweep(
-    region: &mut Region<'_>,
-    deadline: Instant,
-    fuel: &mut usize,
-    allowed: &dyn Fn(&'static str, InsnId) -> bool,
-) {
+fn sweep(region: &mut Region<'_>, deadline: Instant, fuel: &mut usize, allowed: &dyn Fn(&'static str, InsnId) -> bool) {
     for _ in 0..SWEEPS {
         let mut changed = false;
         let mut at = 0;
@@ -133,7 +127,9 @@ fn sweep(
             }
             let id = region.nodes[at].id;
             let found = RULES.iter().filter(|rule| allowed(rule.name, id)).any(|rule| {
-                (rule.propose)(region, &trace, at).iter().any(|proposed| region.attempt(rule.name, id, proposed, rule.contextual))
+                (rule.propose)(region, &trace, at)
+                    .iter()
+                    .any(|proposed| region.attempt(rule.name, id, proposed, rule.contextual))
             });
             if found {
                 *fuel -= 1;

@@ -29,7 +29,11 @@ fn what_no_path_reaches_goes() {
 
 #[test]
 fn decided_branches_go() {
-    becomes("w1 = 0x3\n w0 = 0x1\n if w1 == 0x3 goto out\n w0 = 0x2\n out: exit", Law::ConstantBranch, "w0 = 0x1\n exit");
+    becomes(
+        "w1 = 0x3\n w0 = 0x1\n if w1 == 0x3 goto out\n w0 = 0x2\n out: exit",
+        Law::ConstantBranch,
+        "w0 = 0x1\n exit",
+    );
 }
 
 #[test]
@@ -148,7 +152,8 @@ fn addresses_used_often_are_kept() {
             "
         )
     };
-    let body = format!("r6 = 0x0\n{}{}{}{}{}out: r0 = r6\n exit", lookup(0), lookup(1), lookup(2), lookup(3), lookup(0));
+    let body =
+        format!("r6 = 0x0\n{}{}{}{}{}out: r0 = r6\n exit", lookup(0), lookup(1), lookup(2), lookup(3), lookup(0));
     let (lines, laws) = optimized(&body);
     assert!(laws.contains(&Law::KeptAddress.name()), "{laws:?}");
     assert_eq!(lines.iter().filter(|line| line.ends_with("map[counts]")).count(), 1, "{lines:#?}");

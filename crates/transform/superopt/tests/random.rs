@@ -113,7 +113,11 @@ fn program(random: &mut Random) -> String {
         let packet = random.below(16 / bytes) * bytes;
         let _ = match random.below(16) {
             0 | 1 => writeln!(text, " {w}{reg} {} {imm}", random.pick(&["+=", "-=", "*=", "&=", "|=", "^="])),
-            2 | 3 => writeln!(text, " {w}{reg} {} {w}{other}", random.pick(&["+=", "-=", "*=", "&=", "|=", "^=", "/=", "%="])),
+            2 | 3 => writeln!(
+                text,
+                " {w}{reg} {} {w}{other}",
+                random.pick(&["+=", "-=", "*=", "&=", "|=", "^=", "/=", "%="])
+            ),
             4 => writeln!(text, " {w}{reg} {} {}", random.pick(&["<<=", ">>=", "s>>="]), 8 * random.below(4)),
             5 => {
                 let amount = random.pick(&["32", "56", "48", "8"]);
@@ -174,8 +178,7 @@ fn random_programs_keep_their_meaning() {
     for number in 0..120 {
         let text = program(&mut random);
         let object = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let options =
-            Options { unverified: number % 4 == 0, search: Duration::from_millis(10), ..Options::default() };
+        let options = Options { unverified: number % 4 == 0, search: Duration::from_millis(10), ..Options::default() };
         let rewrite = optimize(&object, &options, &mut ());
         if !rewrite.skipped.is_empty() {
             continue;

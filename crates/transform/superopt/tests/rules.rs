@@ -146,9 +146,15 @@ fn shifts_of_two_registers_are_no_pair() {
 
 #[test]
 fn shift_pairs_are_moves_masks_or_nothing() {
-    packet_becomes("r0 = *(u64 *)(r6 + 0x0)\n r0 += 0x1\n r0 <<= 0x20\n r0 >>= 0x20", "r0 = *(u64 *)(r6 + 0x0)\n w0 += 0x1");
+    packet_becomes(
+        "r0 = *(u64 *)(r6 + 0x0)\n r0 += 0x1\n r0 <<= 0x20\n r0 >>= 0x20",
+        "r0 = *(u64 *)(r6 + 0x0)\n w0 += 0x1",
+    );
     packet_becomes("w0 = *(u32 *)(r6 + 0x0)\n r0 <<= 0x20\n r0 >>= 0x20", "w0 = *(u32 *)(r6 + 0x0)");
-    packet_becomes("w0 = *(u16 *)(r6 + 0x0)\n r0 += 0x3\n r0 <<= 0x38\n r0 >>= 0x38", "w0 = *(u16 *)(r6 + 0x0)\n r0 += 0x3\n r0 &= 0xff");
+    packet_becomes(
+        "w0 = *(u16 *)(r6 + 0x0)\n r0 += 0x3\n r0 <<= 0x38\n r0 >>= 0x38",
+        "w0 = *(u16 *)(r6 + 0x0)\n r0 += 0x3\n r0 &= 0xff",
+    );
 }
 
 #[test]
@@ -247,7 +253,11 @@ fn overlapping_copies_are_not_widened() {
          *(u16 *)(r6 + 0x4) = w1
          w0 = 0x2",
     )));
-    assert!(!lines.iter().any(|line| line.contains("(u32 *)(r6 + 0x2) =")) || !lines.iter().any(|line| line == "w1 = *(u32 *)(r6 + 0x0)"), "{lines:#?}");
+    assert!(
+        !lines.iter().any(|line| line.contains("(u32 *)(r6 + 0x2) ="))
+            || !lines.iter().any(|line| line == "w1 = *(u32 *)(r6 + 0x0)"),
+        "{lines:#?}"
+    );
 }
 
 #[test]

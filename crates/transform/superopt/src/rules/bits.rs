@@ -9,10 +9,8 @@ use crate::trace::Trace;
 
 pub fn no_effect(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     let node = &region.nodes[at];
-    let computes = matches!(
-        node.insn,
-        Insn::Alu { .. } | Insn::Neg { .. } | Insn::MoveSignExtend { .. } | Insn::Endian { .. }
-    );
+    let computes =
+        matches!(node.insn, Insn::Alu { .. } | Insn::Neg { .. } | Insn::MoveSignExtend { .. } | Insn::Endian { .. });
     if !computes || node.core.is_some() {
         return Vec::new();
     }
@@ -71,9 +69,9 @@ pub fn shift_pair(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Insn::Alu { op: AluOp::Rsh | AluOp::Arsh, width, dst, src: Source::Imm(right) } = region.nodes[at].insn else {
         return Vec::new();
     };
-    let first = region.nodes[..at].iter().rposition(|node| {
-        node.insn.written() == Some(dst) || node.insn.read().contains(dst) || is_barrier(node)
-    });
+    let first = region.nodes[..at]
+        .iter()
+        .rposition(|node| node.insn.written() == Some(dst) || node.insn.read().contains(dst) || is_barrier(node));
     let Some(first) = first else { return Vec::new() };
     let Insn::Alu { op: AluOp::Lsh, width: same, dst: own, src: Source::Imm(left) } = region.nodes[first].insn else {
         return Vec::new();

@@ -81,7 +81,8 @@ pub fn copied_operand(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
 
 /// At a copy whose original is not read any more: the value is made in the copy's register.
 pub fn final_register(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
-    let Insn::Alu { op: AluOp::Mov, width: Width::W64 | Width::W32, dst, src: Source::Reg(src) } = region.nodes[at].insn
+    let Insn::Alu { op: AluOp::Mov, width: Width::W64 | Width::W32, dst, src: Source::Reg(src) } =
+        region.nodes[at].insn
     else {
         return Vec::new();
     };
@@ -136,12 +137,15 @@ pub fn same_value(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node
         Insn::LoadImm64 { dst, imm } => {
             let same = |earlier: &usize| match region.nodes[*earlier].insn {
                 Insn::LoadImm64 { imm: own, .. } => {
-                    own == imm && region.nodes[*earlier].reference == node.reference && region.nodes[*earlier].core.is_none()
+                    own == imm
+                        && region.nodes[*earlier].reference == node.reference
+                        && region.nodes[*earlier].core.is_none()
                 }
                 _ => false,
             };
             let earlier = (0..at).rev().filter(same);
-            let held = |earlier: usize| Reg::all().find(|reg| trace.word(at, *reg).definition == earlier && *reg != dst);
+            let held =
+                |earlier: usize| Reg::all().find(|reg| trace.word(at, *reg).definition == earlier && *reg != dst);
             earlier.filter_map(held).next()
         }
         Insn::Alu { op, dst, .. } if op != AluOp::Mov => {

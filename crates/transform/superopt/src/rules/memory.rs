@@ -137,13 +137,7 @@ struct Merge<'t> {
     start: i64,
 }
 
-fn wide_stores(
-    region: &Region<'_>,
-    trace: &Trace,
-    merge: &Merge<'_>,
-    lanes: &[Lane],
-    proposed: &mut Vec<Vec<Node>>,
-) {
+fn wide_stores(region: &Region<'_>, trace: &Trace, merge: &Merge<'_>, lanes: &[Lane], proposed: &mut Vec<Vec<Node>>) {
     let size = merge.size;
     let root = merge.merged[0].root;
     // At the place of the last or of the first.
@@ -161,7 +155,8 @@ fn wide_stores(
             let dropped = |position: usize| {
                 position != at && merge.merged.iter().any(|access| access.at == position) || Some(position) == gone
             };
-            proposed.push(nodes.into_iter().filter(|(position, _)| !dropped(*position)).map(|(_, node)| node).collect());
+            proposed
+                .push(nodes.into_iter().filter(|(position, _)| !dropped(*position)).map(|(_, node)| node).collect());
         };
         if let Some(imm) = as_immediate(lanes) {
             propose(Source::Imm(imm), None);
@@ -208,7 +203,8 @@ pub fn value_at_hand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<N
     let bytes = i64::from(size.bytes());
     let begin = region.nodes[..at].iter().rposition(is_barrier).map_or(0, |barrier| barrier + 1);
     let same = |access: &&Access| {
-        access.root == load.root && access.offset <= load.offset
+        access.root == load.root
+            && access.offset <= load.offset
             && load.offset + bytes <= access.offset + i64::from(access.size.bytes())
     };
     let earlier = trace.accesses.iter().rev().filter(|access| access.at >= begin && access.at < at);

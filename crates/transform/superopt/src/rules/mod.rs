@@ -52,26 +52,35 @@ pub struct Rule {
 
 /// All rules, in the order they are tried at each instruction.
 pub const RULES: &[Rule] = &[
-    Rule { name: "no-effect", doc: "An instruction that leaves its register as it was may go.", contextual: false, propose: bits::no_effect },
+    Rule {
+        name: "no-effect",
+        doc: "An instruction that leaves its register as it was may go.",
+        contextual: false,
+        propose: bits::no_effect,
+    },
     Rule {
         name: "known-result",
         doc: "A result that can only be one number may be that number.",
-        contextual: true, propose: operands::known_result,
+        contextual: true,
+        propose: operands::known_result,
     },
     Rule {
         name: "immediate-operand",
         doc: "An operand that can only be one number may be an immediate.",
-        contextual: true, propose: operands::immediate_operand,
+        contextual: true,
+        propose: operands::immediate_operand,
     },
     Rule {
         name: "narrow-constant",
         doc: "A two-slot constant that a one-slot move can make may be that move.",
-        contextual: false, propose: operands::narrow_constant,
+        contextual: false,
+        propose: operands::narrow_constant,
     },
     Rule {
         name: "mask-as-move",
         doc: "A mask of the lower 32 bits may be a 32-bit operation, which clears the upper half anyway.",
-        contextual: false, propose: bits::mask_as_move,
+        contextual: false,
+        propose: bits::mask_as_move,
     },
     Rule {
         name: "narrow-operation",
@@ -79,14 +88,30 @@ pub const RULES: &[Rule] = &[
         contextual: false,
         propose: bits::narrow_operation,
     },
-    Rule { name: "shift-pair", doc: "Two opposite shifts may be one mask or move.", contextual: false, propose: bits::shift_pair },
+    Rule {
+        name: "shift-pair",
+        doc: "Two opposite shifts may be one mask or move.",
+        contextual: false,
+        propose: bits::shift_pair,
+    },
     Rule {
         name: "merged-constants",
         doc: "Two operations of one kind by constants may be one.",
-        contextual: false, propose: operands::merged_constants,
+        contextual: false,
+        propose: operands::merged_constants,
     },
-    Rule { name: "one-load", doc: "A value put together from loaded bytes may be loaded whole.", contextual: true, propose: memory::one_load },
-    Rule { name: "one-store", doc: "Stores side by side may be one wider store.", contextual: true, propose: memory::one_store },
+    Rule {
+        name: "one-load",
+        doc: "A value put together from loaded bytes may be loaded whole.",
+        contextual: true,
+        propose: memory::one_load,
+    },
+    Rule {
+        name: "one-store",
+        doc: "Stores side by side may be one wider store.",
+        contextual: true,
+        propose: memory::one_store,
+    },
     Rule {
         name: "two-stores",
         doc: "A store of a two-slot constant may be two stores of its halves.",
@@ -96,27 +121,37 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "value-at-hand",
         doc: "A load of what a register still holds may be a move from it.",
-        contextual: true, propose: memory::value_at_hand,
+        contextual: true,
+        propose: memory::value_at_hand,
     },
     Rule {
         name: "folded-offset",
         doc: "A constant added to an address may be part of the accesses' offsets.",
-        contextual: false, propose: memory::folded_offset,
+        contextual: false,
+        propose: memory::folded_offset,
     },
     Rule {
         name: "direct-address",
         doc: "An access through a derived pointer may go through the pointer it was derived from.",
-        contextual: true, propose: memory::direct_address,
+        contextual: true,
+        propose: memory::direct_address,
     },
-    Rule { name: "copied-operand", doc: "Readers of a copy may read the original.", contextual: true, propose: copies::copied_operand },
+    Rule {
+        name: "copied-operand",
+        doc: "Readers of a copy may read the original.",
+        contextual: true,
+        propose: copies::copied_operand,
+    },
     Rule {
         name: "same-value",
         doc: "A computation of what another register holds may be a copy of that register.",
-        contextual: true, propose: copies::same_value,
+        contextual: true,
+        propose: copies::same_value,
     },
     Rule {
         name: "final-register",
         doc: "A value that is moved to another register at the end may be made there.",
-        contextual: false, propose: copies::final_register,
+        contextual: false,
+        propose: copies::final_register,
     },
 ];

@@ -54,8 +54,9 @@ pub fn immediate_operand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<V
         _ => None,
     };
     // A zero shift amount or divisor would be another instruction to the kernel.
-    let proposed = proposed.filter(|insn| !matches!(insn,
-        Insn::Alu { op: AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod, src: Source::Imm(0), .. }));
+    let proposed = proposed.filter(|insn| {
+        !matches!(insn, Insn::Alu { op: AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod, src: Source::Imm(0), .. })
+    });
     let proposed = proposed.filter(|insn| match insn {
         Insn::Alu { op: AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, width, src: Source::Imm(imm), .. } => {
             (0..width.bits() as i32).contains(imm)
