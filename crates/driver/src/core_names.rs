@@ -49,7 +49,10 @@ fn path(btf: &Btf, root: TypeId, access: &str) -> Option<String> {
             Kind::Composite { .. } => {
                 let member = btf.members(at).get(index)?;
                 let name = btf.text(member.name);
-                text.push_str(&if name.is_empty() { ".(anonymous)".to_owned() } else { format!(".{name}") });
+                // Members of an anonymous member are named as if they were the outer type's, as in C.
+                if !name.is_empty() {
+                    text.push_str(&format!(".{name}"));
+                }
                 member.type_id
             }
             Kind::Array { element, .. } => {
@@ -72,4 +75,16 @@ fn root_name(btf: &Btf, root: TypeId, resolved: TypeId) -> String {
         _ => "",
     };
     format!("{keyword}{}", btf.name(root))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_btf_numbers_are_shown() {
+        let record = CoreRelocation { type_id: 7, access: "0:2:1".to_owned(), access_offset: 0, kind: 2 };
+        assert_eq!(describe(None, &record), "field_exists of type 7 0:2:1");
+        assert_eq!(describe(None, &CoreRelocation { kind: 99, ..record }), "kind 99 of type 7 0:2:1");
+    }
 }
