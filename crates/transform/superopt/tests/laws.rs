@@ -24,7 +24,18 @@ fn becomes(body: &str, law: Law, expected: &str) {
 
 #[test]
 fn what_no_path_reaches_goes() {
-    becomes("w0 = 0x1\n exit\n w0 = 0x2\n exit", Law::Unreachable, "w0 = 0x1\n exit");
+    becomes(
+        "w1 = 0x3
+         if w1 != 0x3 goto bad
+         w0 = 0x1
+         exit
+       bad:
+         w0 = 0x2
+         exit",
+        Law::Unreachable,
+        "w0 = 0x1
+         exit",
+    );
 }
 
 #[test]
