@@ -56,7 +56,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let budget = seconds(arguments.budget)?;
     output::check_writable(&arguments.output)?;
     let mut spinner = Spinner::new("optimizing");
-    let options = optimize::Options { budget, ask_kernel: !arguments.offline };
+    let options = optimize::Options { budget, ask_kernel: !arguments.offline, keep_queries: arguments.evidence.is_some() };
     let outcome = optimize::optimize(&input, &options, &mut spinner);
     spinner.finish();
     let outcome = outcome?;
@@ -128,16 +128,19 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
         }
     }
     spinner.finish();
-    match format {
-        Format::Json => print::json(&rows)?,
-        Format::Text => print::benched(&rows),
-    }
     for (path, error) in &failed {
         anstream::eprintln!("{}: {error}", path.display());
     }
+    // What was measured is printed; the exit code is that of the first failure.
     match (rows.is_empty(), failed.into_iter().next()) {
         (true, Some((_, error))) => Err(error),
-        _ => Ok(0),
+        (_, failure) => {
+            match format {
+                Format::Json => print::json(&rows)?,
+                Format::Text => print::benched(&rows),
+            }
+            Ok(failure.map_or(0, |(_, error)| error.exit_code()))
+        }
     }
 }
 

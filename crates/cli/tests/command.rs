@@ -326,6 +326,7 @@ fn evidence_can_be_checked_again() {
         let evidence: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert!(evidence["before"].is_array() && evidence["because"].is_object(), "{text}");
     }
+    assert!(!of("smt2").is_empty(), "no query");
     for path in of("smt2") {
         match Process::new("z3").arg("-T:20").arg(path).output() {
             Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "unsat", "{}", path.display()),

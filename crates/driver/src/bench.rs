@@ -104,7 +104,7 @@ pub fn bench(
     options: &Options,
     progress: &mut dyn kiln_superopt::Progress,
 ) -> Result<Vec<Row>, Error> {
-    let search = optimize::Options { budget: options.budget, ask_kernel: options.ask_kernel };
+    let search = optimize::Options { budget: options.budget, ask_kernel: options.ask_kernel, keep_queries: false };
     let outcome = optimize::optimize(input, &search, progress)?;
     let after = Input { bytes: outcome.bytes, object: outcome.object, elf: None };
     let ask_kernel = options.ask_kernel && kiln_linux::available().is_ok();
@@ -141,11 +141,11 @@ fn measure(
     notes: &mut Vec<String>,
 ) -> (Option<Pair>, Option<Pair>) {
     let Some(program_type) = program.program_type else {
-        notes.push("no type: see --type".to_owned());
+        notes.push(crate::check::no_type(program));
         return (None, None);
     };
     if !kernel::takes_packet(program_type) {
-        notes.push(format!("{} programs have no packet to run on", program_type.name()));
+        notes.push(format!("not timed: {} programs take no packet", program_type.name()));
         return (None, None);
     }
     let mut keep = |result: Result<_, Error>| result.map_err(|error| notes.push(error.to_string())).ok();

@@ -21,7 +21,8 @@
 //! let verdicts = kiln_driver::check::check(&input, &input.select(&[])?, false);
 //! assert!(verdicts[0].verdict.is_accepted());
 //!
-//! let options = optimize::Options { budget: std::time::Duration::from_secs(1), ask_kernel: false };
+//! let budget = std::time::Duration::from_secs(1);
+//! let options = optimize::Options { budget, ask_kernel: false, keep_queries: false };
 //! let smaller = optimize::optimize(&input, &options, &mut ())?;
 //! assert!(smaller.programs[0].slots_after < smaller.programs[0].slots_before);
 //! # let folder = tempfile::tempdir().unwrap();

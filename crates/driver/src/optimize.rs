@@ -26,6 +26,8 @@ pub struct Options {
     pub budget: Duration,
     /// Whether the running kernel decides at the end, where it may be asked.
     pub ask_kernel: bool,
+    /// Whether the evidence of each window carries its query in SMT-LIB2, for solvers outside Kiln.
+    pub keep_queries: bool,
 }
 
 /// What became of one program.
@@ -79,8 +81,12 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let mut frozen: BTreeSet<FunctionId> = BTreeSet::new();
     let mut refused = Vec::new();
     loop {
-        let search =
-            kiln_superopt::Options { budget: options.budget, frozen: frozen.clone(), ..Default::default() };
+        let search = kiln_superopt::Options {
+            budget: options.budget,
+            frozen: frozen.clone(),
+            keep_queries: options.keep_queries,
+            ..Default::default()
+        };
         let rewrite = kiln_superopt::optimize(&input.object, &search, progress);
         let bytes = write(input, &rewrite.object)?;
         let kernel_after = kernel(&bytes, &rewrite.object);
@@ -141,11 +147,13 @@ fn account(
             after: check::verdict(&rewrite.object, new),
             kernel_before,
             kernel_after,
-            skipped: rewrite
-                .skipped
-                .iter()
-                .find(|(id, _)| id.index() == index)
-                .map(|(_, reason)| reason.clone()),
+            skipped: match old.program_type {
+                None => Some(check::no_type(old)),
+                Some(_) => {
+                    let skipped = rewrite.skipped.iter().find(|(id, _)| id.index() == index);
+                    skipped.map(|(_, reason)| reason.clone())
+                }
+            },
         })
         .collect()
 }
@@ -178,7 +186,8 @@ pub struct Report<'a> {
     spent_ms: u64,
 }
 
-/// Writes each rewrite into a folder: `0001.json`, and `0001.smt2` where a solver was asked (`unsat` means equal).
+/// Writes each rewrite into a folder: `0001.json`, and `0001.smt2` for a window (`unsat` means equal; laws
+/// of control flow and liveness have no query).
 ///
 /// # Errors
 /// [`Error::InvalidInput`] when the folder or a file cannot be written.
