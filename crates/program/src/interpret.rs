@@ -37,6 +37,10 @@ pub trait Environment {
     }
     /// The frame pointer of frame number `depth` (0 is the entry's).
     fn frame_pointer(&mut self, depth: usize) -> Result<u64, Fault>;
+    /// A function begins in frame number `depth`: nothing of what an earlier one left there need stay.
+    fn frame_begins(&mut self, depth: usize) {
+        let _ = depth;
+    }
     /// A classic packet load in network order; `None` when out of bounds.
     fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault>;
     /// Converts a pointer between address spaces.
@@ -214,7 +218,7 @@ impl<'a> Interpreter<'a> {
                         return Ok(state.registers[0]);
                     }
                     state.registers[6..10].copy_from_slice(&done.saved);
-                    self.enter(&mut state, top - 1)?;
+                    self.set_frame(&mut state, top - 1)?;
                 }
                 Flow::Call(CallTarget::Subprogram(_)) => {
                     let callee = node.callee().ok_or(Trap::Malformed("a call without a callee"))?;
@@ -250,6 +254,7 @@ impl<'a> Interpreter<'a> {
                                 frame.function = target;
                                 frame.at = 0;
                                 frame.base = top;
+                                self.enter(&mut state, top)?;
                                 state.registers[1] = arguments[0];
                                 break;
                             }
@@ -270,6 +275,11 @@ impl<'a> Interpreter<'a> {
     }
 
     fn enter<E: Environment>(&self, state: &mut State<'_, E>, depth: usize) -> Result<(), Trap> {
+        state.environment.frame_begins(depth);
+        self.set_frame(state, depth)
+    }
+
+    fn set_frame<E: Environment>(&self, state: &mut State<'_, E>, depth: usize) -> Result<(), Trap> {
         let pointer = state.environment.frame_pointer(depth);
         state.registers[10] = pointer.map_err(|_| Trap::Malformed("no stack for a frame"))?;
         Ok(())

@@ -58,6 +58,8 @@ pub(crate) struct Explorer<'a> {
     /// The kind of pointer each instruction accessed memory through.
     pub accessed: Vec<Kind>,
     pub stack_bytes: Vec<u32>,
+    /// Whether some path may read stack bytes that it never wrote.
+    pub reads_uninitialized_stack: bool,
     pub processed: u64,
     pub jumps: u64,
     next_id: u32,
@@ -84,6 +86,7 @@ impl<'a> Explorer<'a> {
             global: None,
             accessed: vec![Kind::Uninit; code.ops.len()],
             stack_bytes: vec![0; code.functions.len()],
+            reads_uninitialized_stack: false,
             processed: 0,
             jumps: 0,
             next_id: 0,

@@ -81,6 +81,9 @@ pub struct Verified {
     pub facts: Facts,
     /// What exploring took.
     pub statistics: Statistics,
+    /// Some path may read stack bytes that it never wrote, which is allowed with privilege: whoever runs the program
+    /// must clear its frames, or show it what was there.
+    pub reads_uninitialized_stack: bool,
     /// Nobody else can build this value, so having one proves acceptance.
     _proof: (),
 }
@@ -108,7 +111,8 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
         let message = format!("the stack of this chain of calls is {bytes} bytes");
         Error::Rejected(Box::new(explore::rejection(&code, at, Reason::CallDepth, message)))
     })?;
+    let reads_uninitialized_stack = explorer.reads_uninitialized_stack;
     let names = std::mem::take(&mut explorer.type_names);
     let facts = explorer.recorder.take().map_or_else(Facts::default, |recorder| recorder.finish(&code, &names));
-    Ok(Verified { facts, statistics, _proof: () })
+    Ok(Verified { facts, statistics, reads_uninitialized_stack, _proof: () })
 }

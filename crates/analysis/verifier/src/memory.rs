@@ -462,8 +462,8 @@ impl Explorer<'_> {
             }
         }
         let read = &slot.bytes[within..within + bytes as usize];
-        if read.contains(&Byte::Invalid) && !self.uninitialized_stack_allowed() {
-            return reject(Reason::UninitializedStack, format!("{bytes} bytes at r10{lowest:+} were never written"));
+        if read.contains(&Byte::Invalid) {
+            self.uninitialized_read(|| format!("{bytes} bytes at r10{lowest:+} were never written"))?;
         }
         if read.iter().all(|byte| *byte == Byte::Zero) {
             return Ok(Register::constant(0));
@@ -563,6 +563,10 @@ impl Explorer<'_> {
         self.note_vague_write(frame);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
+            if self.state.frames[frame].stack.slot(index).bytes[within] == Byte::Invalid {
+                // The byte counts as written from here on, though it may be another that was.
+                self.uninitialized_read(|| format!("the byte at r10{at:+} may be written, and never was before"))?;
+            }
             let slot = self.state.frames[frame].stack.slot_mut(index);
             slot.scrub();
             if !(zero && slot.bytes[within] == Byte::Zero) {
@@ -579,8 +583,8 @@ impl Explorer<'_> {
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
             let byte = self.state.frames[frame].stack.slot(index).bytes[within];
-            if byte == Byte::Invalid && !self.uninitialized_stack_allowed() {
-                return reject(Reason::UninitializedStack, format!("the byte at r10{at:+} was never written"));
+            if byte == Byte::Invalid {
+                self.uninitialized_read(|| format!("the byte at r10{at:+} was never written"))?;
             }
             if clobbers {
                 let slot = self.state.frames[frame].stack.slot_mut(index);
@@ -610,8 +614,13 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    pub(crate) fn uninitialized_stack_allowed(&self) -> bool {
-        !self.options.unprivileged
+    /// Stack bytes are read that no store on this path wrote: an error without privilege.
+    fn uninitialized_read(&mut self, message: impl Fn() -> String) -> Step<()> {
+        if self.options.unprivileged {
+            return reject(Reason::UninitializedStack, message());
+        }
+        self.reads_uninitialized_stack = true;
+        Ok(())
     }
 
     fn note_read(&mut self, frame: usize, lowest: i32, bytes: u32) {

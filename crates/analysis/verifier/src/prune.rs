@@ -172,6 +172,19 @@ impl Kept {
         }
     }
 
+    /// The current path wrote less of the stack than the kept state's future (all of it, while that is `open`) reads:
+    /// what was written there is not written here.
+    fn leaves_less_written(&self, kept: &KeptState, old: &State, current: &State, open: bool) -> bool {
+        let mut frames = old.frames.iter().zip(&current.frames).zip(&kept.records);
+        frames.any(|((left, right), record)| {
+            let read = if open { u64::MAX } else { self.records[*record as usize].read };
+            let mut slots = left.stack.slots().iter().enumerate();
+            slots.any(|(index, slot)| {
+                read >> index & 1 != 0 && less_written(slot, right.stack.slot(index))
+            })
+        })
+    }
+
     /// The state's future is not explored: some path from it waits, or ended in a state whose future is not.
     fn is_open(&self, kept: &KeptState) -> bool {
         kept.branches > 0 || kept.loop_entry != 0 && self.states[kept.loop_entry as usize].branches > 0
@@ -404,6 +417,9 @@ impl Explorer<'_> {
         if exactness == Exactness::Same && old.bytes != current.bytes {
             return false;
         }
+        if self.options.unprivileged && less_written(old, current) {
+            return false;
+        }
         let spilled = old.spilled_bytes();
         if spilled > 0 {
             return spilled == current.spilled_bytes()
@@ -421,6 +437,7 @@ impl Explorer<'_> {
         let open = self.kept.is_open(kept);
         let entry = if kept.branches > 0 { candidate } else { kept.loop_entry };
         let mut reads = Vec::new();
+        self.reads_uninitialized_stack |= self.kept.leaves_less_written(kept, old, &self.state, open);
         for (index, (left, right)) in old.frames.iter().zip(&self.state.frames).enumerate() {
             reads.push((right.record, right.written, kept.records[index]));
             for (a, b) in left.registers.iter().zip(&right.registers) {
@@ -506,6 +523,12 @@ fn may_be_same(old: &State, current: &State) -> bool {
         && old.frame().registers.iter().zip(&current.frame().registers).all(|(a, b)| {
             a.kind == Kind::Uninit || a.kind == b.kind && a.offset == b.offset && a.scalar == b.scalar
         })
+}
+
+/// Whether bytes were written in the old slot that never were in the current one.
+fn less_written(old: &Slot, current: &Slot) -> bool {
+    let mut bytes = old.bytes.iter().zip(&current.bytes);
+    bytes.any(|(a, b)| *a != Byte::Invalid && *b == Byte::Invalid)
 }
 
 fn bytes_cover(old: &[Byte], current: &[Byte], spilled_number: bool) -> bool {

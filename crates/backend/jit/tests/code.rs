@@ -34,7 +34,7 @@ fn code(bpf: &str) -> String {
         btf_id: 0,
         nodes,
     });
-    let options = Options { bmi2: true, movbe: true, metered: true };
+    let options = Options { bmi2: true, movbe: true, ..Options::default() };
     let code = compile(&object, FunctionId(0), &Nothing, &options).expect("it compiles");
     code.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }

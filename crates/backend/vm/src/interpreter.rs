@@ -24,6 +24,8 @@ pub(crate) struct View<'v> {
     pub(crate) state: &'v mut State,
     pub(crate) symbols: &'v Symbols,
     pub(crate) stack: RegionId,
+    /// What a frame holds when it is entered.
+    pub(crate) stack_fill: u8,
 }
 
 fn unknown(what: &str) -> Fault {
@@ -79,6 +81,13 @@ impl Environment for View<'_> {
             return Err(unknown("this many frames"));
         }
         Ok(self.state.memory.start(self.stack) + (depth as u64 + 1) * FRAME_BYTES)
+    }
+
+    fn frame_begins(&mut self, depth: usize) {
+        let bytes = FRAME_BYTES as usize;
+        if let Some(frame) = self.state.memory.region_mut(self.stack).chunks_exact_mut(bytes).nth(depth) {
+            frame.fill(self.stack_fill);
+        }
     }
 
     fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault> {

@@ -28,8 +28,8 @@ pub struct Options {
     pub map_bytes: u64,
     /// What programs see of the world.
     pub surroundings: Surroundings,
-    /// What the interpreter's stack holds before a run. Programs that the kernel trusts may read what they never
-    /// wrote; the kernel leaves there what was there.
+    /// What the interpreter's stack frames hold at first. Programs that the kernel trusts may read what they never
+    /// wrote; the kernel leaves there what was there, the VM's compiled code zeros.
     pub stack_fill: u8,
 }
 
@@ -269,7 +269,7 @@ impl Vm {
         let program_type = self.program_type(&program)?;
         admit::accesses(&self.object, program.entry, program_type, &verified.facts)
             .map_err(|refusal| unsupported(name, refusal))?;
-        self.prepare(&program)?;
+        self.prepare(&program, verified.reads_uninitialized_stack)?;
         Ok(verified)
     }
 
@@ -281,7 +281,7 @@ impl Vm {
     #[doc(hidden)]
     pub fn load_unverified(&mut self, name: &str) -> Result<(), Error> {
         let program = self.find(name)?;
-        self.prepare(&program)
+        self.prepare(&program, true)
     }
 
     fn find(&self, name: &str) -> Result<Program, Error> {
@@ -296,14 +296,14 @@ impl Vm {
         Ok(program_type)
     }
 
-    fn prepare(&mut self, program: &Program) -> Result<(), Error> {
+    fn prepare(&mut self, program: &Program, clear_frames: bool) -> Result<(), Error> {
         if self.programs.iter().any(|loaded| loaded.name == program.name) {
             return Ok(());
         }
         let program_type = self.program_type(program)?;
         admit::calls(&self.object, program.entry, &self.symbols)
             .map_err(|refusal| unsupported(&program.name, refusal))?;
-        let compiled = self.compile(program.entry);
+        let compiled = self.compile(program.entry, clear_frames);
         let address = compiled.as_ref().map_or(0, exec::Program::address);
         self.state.entries[program.entry.index()] = Entry { loaded: true, address };
         self.programs.push(Loaded { name: program.name.clone(), program_type, entry: program.entry, compiled });
@@ -311,10 +311,11 @@ impl Vm {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn compile(&self, entry: FunctionId) -> Result<exec::Program, String> {
+    fn compile(&self, entry: FunctionId, clear_frames: bool) -> Result<exec::Program, String> {
         let options = kiln_jit::Options {
             bmi2: std::arch::is_x86_feature_detected!("bmi2"),
             movbe: std::arch::is_x86_feature_detected!("movbe"),
+            clear_frames,
             ..kiln_jit::Options::default()
         };
         let code = kiln_jit::x86_64::compile(&self.object, entry, &self.symbols, &options);
@@ -323,7 +324,7 @@ impl Vm {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn compile(&self, _: FunctionId) -> Result<exec::Program, String> {
+    fn compile(&self, _: FunctionId, _: bool) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())
     }
 
@@ -367,12 +368,16 @@ impl Vm {
     fn interpret(&mut self, at: usize, repeat: u32) -> Result<(u64, u64), Trap> {
         let entry = self.programs[at].entry;
         let interpreter = Interpreter::new(&self.object);
-        self.state.memory.region_mut(self.stack).fill(self.options.stack_fill);
         let (mut value, mut instructions) = (0, 0);
         for _ in 0..repeat {
             self.state.begin(self.options.budget);
             let context = self.state.packet.context_address();
-            let mut view = View { state: &mut self.state, symbols: &self.symbols, stack: self.stack };
+            let mut view = View {
+                state: &mut self.state,
+                symbols: &self.symbols,
+                stack: self.stack,
+                stack_fill: self.options.stack_fill,
+            };
             let outcome = interpreter.run(entry, context, &mut view, self.options.budget)?;
             (value, instructions) = (outcome.value, instructions + outcome.instructions);
         }

@@ -150,7 +150,11 @@ impl Symbols for TestSymbols {
 }
 
 fn compile(object: &Object, entry: u32) -> Program {
-    let code = kiln_jit::x86_64::compile(object, FunctionId(entry), &TestSymbols, &Options::default());
+    compile_with(object, entry, &Options::default())
+}
+
+fn compile_with(object: &Object, entry: u32, options: &Options) -> Program {
+    let code = kiln_jit::x86_64::compile(object, FunctionId(entry), &TestSymbols, options);
     Program::load(&code.expect("it compiles")).expect("executable memory")
 }
 
@@ -182,6 +186,27 @@ fn the_budget_is_enough_for_what_it_pays() {
     assert_eq!((value, runtime.budget), (7, 0));
     let (_, _, runtime) = run(&counted(), 199);
     assert!(runtime.stopped());
+}
+
+/// One function fills its frame, the next, in the same place, adds up its own without having written it.
+#[test]
+fn cleared_frames_show_nothing_of_what_was_there() {
+    const WORDS: i16 = 16;
+    let word = |index: i16| Address { base: Reg::R10, offset: -8 * (index + 1) };
+    let fill = (0..WORDS).map(|index| plain(Insn::Store { size: Size::B8, address: word(index), src: Source::Imm(1) }));
+    let read = (0..WORDS).flat_map(|index| {
+        let load = plain(Insn::Load { size: Size::B8, signed: false, dst: Reg::R1, address: word(index) });
+        [load, alu(AluOp::Add, Reg::R0, Source::Reg(Reg::R1))]
+    });
+    let fill = fill.chain([set(Reg::R0, 0), exit()]).collect();
+    let read = [set(Reg::R0, 0)].into_iter().chain(read).chain([exit()]).collect();
+    let object = object(vec![vec![subprogram(1), subprogram(2), exit()], fill, read]);
+    let sum = |clear_frames| {
+        let program = compile_with(&object, 0, &Options { clear_frames, ..Options::default() });
+        program.call(0, &mut Runtime::new(1000))
+    };
+    assert_eq!(sum(true), 0);
+    assert_eq!(sum(false), WORDS as u64, "both frames are in the same place");
 }
 
 #[test]
