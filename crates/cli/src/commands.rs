@@ -56,7 +56,12 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let budget = seconds(arguments.budget)?;
     output::check_writable(&arguments.output)?;
     let mut spinner = Spinner::new("optimizing");
-    let options = optimize::Options { budget, ask_kernel: !arguments.offline, keep_queries: arguments.evidence.is_some() };
+    let options = optimize::Options {
+        budget,
+        ask_kernel: !arguments.offline,
+        keep_queries: arguments.evidence.is_some(),
+        programs: arguments.object.program.clone(),
+    };
     let outcome = optimize::optimize(&input, &options, &mut spinner);
     spinner.finish();
     let outcome = outcome?;

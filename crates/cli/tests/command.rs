@@ -295,11 +295,31 @@ fn version_help_and_completions() {
 
 #[test]
 fn core_relocations_and_source_are_named() {
-    let Some(object) = corpus_object("samples-6.1/xdp_redirect_cpu.bpf.o").or_else(|| corpus_object("samples-6.1/xdp_sample.bpf.o"))
-    else {
-        return;
-    };
-    kiln().arg("dump").arg(object).assert().code(0).stdout(contains("; ").and(contains("map[")));
+    let Some(object) = corpus_object("samples-6.1/xdp_router_ipv4.o") else { return };
+    kiln().arg("dump").arg(&object).assert().code(0).stdout(
+        contains("CO-RE field_byte_offset of struct xdp_md.data_end")
+            .and(contains("CO-RE field_byte_offset of struct net_device.ifindex"))
+            .and(contains("; xdp_router_ipv4.bpf.c:"))
+            .and(contains("call map_lookup_elem"))
+            .and(contains("map[lpm_map]")),
+    );
+    let dump = document(kiln().arg("dump").arg(&object).args(["--program", "xdp_router_ipv4_prog", "--format", "json"]));
+    let instructions = dump[0]["functions"][0]["instructions"].as_array().expect("instructions");
+    let map = instructions.iter().find(|line| line["reference"]["kind"] == "map").expect("a map");
+    assert_eq!(map["reference"]["name"], "rx_cnt", "{map}");
+    assert!(map["line"].as_u64() > Some(0), "{map}");
+}
+
+#[test]
+fn only_the_named_program_is_optimized() {
+    let body = "  r1 = 1\n  r0 = 2\n  exit\n";
+    let text = format!("; program xdp name one\n{body}; program xdp name two\n{body}");
+    let folder = Folder::with(&[("two.bpf", text.as_bytes())]);
+    let mut command = kiln();
+    command.arg("optimize").arg(folder.path("two.bpf")).arg("-o").arg(folder.path("out.bpf"));
+    let report = document(command.args(["--offline", "--program", "one", "--format", "json"]));
+    assert_eq!(report["programs"][0]["slots_after"], 2, "{report}");
+    assert_eq!(report["programs"][1]["slots_after"], 3, "{report}");
 }
 
 /// Evidence from a solver is checked again by the solver's own command.

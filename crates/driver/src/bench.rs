@@ -104,7 +104,7 @@ pub fn bench(
     options: &Options,
     progress: &mut dyn kiln_superopt::Progress,
 ) -> Result<Vec<Row>, Error> {
-    let search = optimize::Options { budget: options.budget, ask_kernel: options.ask_kernel, keep_queries: false };
+    let search = optimize::Options { budget: options.budget, ask_kernel: options.ask_kernel, ..Default::default() };
     let outcome = optimize::optimize(input, &search, progress)?;
     let after = Input { bytes: outcome.bytes, object: outcome.object, elf: None };
     let ask_kernel = options.ask_kernel && kiln_linux::available().is_ok();

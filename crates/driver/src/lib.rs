@@ -22,7 +22,7 @@
 //! assert!(verdicts[0].verdict.is_accepted());
 //!
 //! let budget = std::time::Duration::from_secs(1);
-//! let options = optimize::Options { budget, ask_kernel: false, keep_queries: false };
+//! let options = optimize::Options { budget, ..Default::default() };
 //! let smaller = optimize::optimize(&input, &options, &mut ())?;
 //! assert!(smaller.programs[0].slots_after < smaller.programs[0].slots_before);
 //! # let folder = tempfile::tempdir().unwrap();

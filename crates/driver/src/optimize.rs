@@ -20,7 +20,7 @@ use crate::input::Input;
 use crate::output::write_whole;
 
 /// How to optimize.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Time to spend at most on the search.
     pub budget: Duration,
@@ -28,6 +28,8 @@ pub struct Options {
     pub ask_kernel: bool,
     /// Whether the evidence of each window carries its query in SMT-LIB2, for solvers outside Kiln.
     pub keep_queries: bool,
+    /// Programs to optimize, all when empty; what the others reach stays as it is.
+    pub programs: Vec<String>,
 }
 
 /// What became of one program.
@@ -70,7 +72,7 @@ pub struct Outcome {
 /// Optimizes an object.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the result cannot be written as an object file.
+/// [`Error::InvalidInput`] when the result cannot be written as an object file, or there is no such program.
 pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
     let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
     let kernel = |bytes: &[u8], object: &Object| -> Vec<Option<KernelVerdict>> {
@@ -78,7 +80,7 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         object.programs.iter().map(ask).collect()
     };
     let kernel_before = kernel(&input.bytes, &input.object);
-    let mut frozen: BTreeSet<FunctionId> = BTreeSet::new();
+    let mut frozen = left_alone(input, &options.programs)?;
     let mut refused = Vec::new();
     loop {
         let search = kiln_superopt::Options {
@@ -99,6 +101,13 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         }
         frozen.extend(blamed);
     }
+}
+
+/// Functions of programs that are not to be optimized.
+fn left_alone(input: &Input, names: &[String]) -> Result<BTreeSet<FunctionId>, Error> {
+    let chosen: Vec<&str> = input.select(names)?.into_iter().map(|program| program.name.as_str()).collect();
+    let others = input.object.programs.iter().filter(|program| !chosen.contains(&program.name.as_str()));
+    Ok(others.flat_map(|program| input.object.reachable_functions(program.entry)).collect())
 }
 
 /// Functions with rewrites, of programs that the kernel took before and refuses now or finds harder.

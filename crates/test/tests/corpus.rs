@@ -109,7 +109,7 @@ fn examine(object: &CorpusObject, kernel: bool) -> Result<(Vec<Row>, Duration), 
             return Ok((Vec::new(), Duration::ZERO));
         }
     };
-    let options = optimize::Options { budget: BUDGET, ask_kernel: kernel, keep_queries: false };
+    let options = optimize::Options { budget: BUDGET, ask_kernel: kernel, ..Default::default() };
     let outcome = optimize::optimize(&input, &options, &mut ()).map_err(|error| format!("{name}: {error}"))?;
     let after = Input { bytes: outcome.bytes, object: outcome.object, elf: None };
     let packets = packets::corpus(0x6b69_6c6e, PACKETS);
