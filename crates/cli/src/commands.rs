@@ -126,25 +126,25 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
             .and_then(|input| bench::bench(&input, &options, &mut spinner));
         match measured {
             Ok(measured) => rows.extend(measured),
-            Err(error) => failed.push((path, error)),
+            Err(error) => failed.push(error),
         }
         if spinner.cancelled() {
             break;
         }
     }
     spinner.finish();
-    for (path, error) in &failed {
-        anstream::eprintln!("{}: {error}", path.display());
+    for error in failed.iter().filter(|_| !rows.is_empty()) {
+        print::error(error, Format::Text);
     }
     // What was measured is printed; the exit code is that of the first failure.
     match (rows.is_empty(), failed.into_iter().next()) {
-        (true, Some((_, error))) => Err(error),
+        (true, Some(error)) => Err(error),
         (_, failure) => {
             match format {
                 Format::Json => print::json(&rows)?,
                 Format::Text => print::benched(&rows),
             }
-            Ok(failure.map_or(0, |(_, error)| error.exit_code()))
+            Ok(failure.map_or(0, |error| error.exit_code()))
         }
     }
 }

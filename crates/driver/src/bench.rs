@@ -92,6 +92,9 @@ impl Timing {
 /// Nanoseconds that a chunk of runs in the VM should take.
 const CHUNK_NS: f64 = 50_000.0;
 
+/// Runs that tell how many a chunk takes.
+const TRIAL_RUNS: u32 = 1000;
+
 /// Packets to choose the busiest from.
 const CANDIDATES: usize = 64;
 
@@ -227,7 +230,8 @@ fn vm_sample(vm: &mut Vm, name: &str, packet: &[u8], repeat: u32) -> Result<f64,
         let ran = vm.run(name, &input.clone().repeated(repeat), Engine::Jit);
         ran.map(|ran| ran.duration_ns).map_err(|error| error.to_string())
     };
-    let trial = chunk(16.min(repeat))?;
+    // Many enough for what a call costs once not to count.
+    let trial = chunk(TRIAL_RUNS.min(repeat))?;
     let runs = ((CHUNK_NS / trial.max(1.0)) as u32).clamp(1, repeat.max(1));
     let chunks = (0..repeat.div_ceil(runs).max(1)).map(|_| chunk(runs)).collect::<Result<Vec<f64>, String>>()?;
     Timing::of(chunks).map(|timing| timing.median_ns).ok_or_else(|| "no samples".to_owned())

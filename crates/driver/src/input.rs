@@ -54,7 +54,10 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
     let invalid = |error: String| Error::InvalidInput(format!("{name}: {error}"));
     let mut input = if name.ends_with(".bpf") {
         let text = std::str::from_utf8(&bytes).map_err(|error| invalid(error.to_string()))?;
-        let object = kiln_program::text::parse(text).map_err(|error| invalid(error.to_string()))?;
+        let mut object = kiln_program::text::parse(text).map_err(|error| invalid(error.to_string()))?;
+        if object.name.is_empty() {
+            object.name = file_name.into_owned();
+        }
         Input { object, elf: None, bytes }
     } else {
         check_header(&bytes).map_err(invalid)?;
