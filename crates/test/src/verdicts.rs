@@ -7,7 +7,15 @@
 //! reason = "the kernel prunes by precision marks, which Kiln does not track"
 //! ```
 //!
-//! A disagreement that is not listed fails its filetest, and so does an entry that no longer disagrees.
+//! A disagreement that is not listed fails its filetest, and so does an entry that no longer disagrees. Programs of the
+//! corpora have entries of their own:
+//!
+//! ```toml
+//! [[program]]
+//! program = "test_verif_scale3.o:balancer_ingress"
+//! kiln = "reject too-complex"
+//! reason = "the kernel needs 837487 of the million instructions that both allow themselves"
+//! ```
 
 use std::path::Path;
 
@@ -20,6 +28,9 @@ pub struct Verdicts {
     /// Its entries.
     #[serde(default)]
     pub disagreement: Vec<Disagreement>,
+    /// Its entries for programs of the corpora.
+    #[serde(default)]
+    pub program: Vec<ProgramDisagreement>,
 }
 
 /// One allowed disagreement.
@@ -34,6 +45,21 @@ pub struct Disagreement {
     pub reason: String,
 }
 
+/// One allowed disagreement about a program of a corpus.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProgramDisagreement {
+    /// The file's name and the program's, as `object.o:program`.
+    pub program: String,
+    /// What Kiln says instead: `accept` or `reject REASON`.
+    pub kiln: String,
+    /// Why that is all right, or what is missing.
+    pub reason: String,
+    /// It depends on how the kernel was built: where it does not disagree, nothing is wrong.
+    #[serde(default)]
+    pub depends_on_kernel: bool,
+}
+
 impl Verdicts {
     /// Reads the file.
     ///
@@ -42,10 +68,17 @@ impl Verdicts {
     pub fn read(path: &Path) -> Result<Verdicts, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let verdicts: Verdicts = toml::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-        match verdicts.disagreement.iter().find(|entry| entry.reason.trim().is_empty()) {
-            Some(entry) => Err(format!("{}: {} has no reason", path.display(), entry.file)),
+        let entries = verdicts.disagreement.iter().map(|entry| (&entry.file, &entry.reason));
+        let mut entries = entries.chain(verdicts.program.iter().map(|entry| (&entry.program, &entry.reason)));
+        match entries.find(|(_, reason)| reason.trim().is_empty()) {
+            Some((name, _)) => Err(format!("{}: {name} has no reason", path.display())),
             None => Ok(verdicts),
         }
+    }
+
+    /// The entry of a program of a corpus.
+    pub fn of_program(&self, program: &str) -> Option<&ProgramDisagreement> {
+        self.program.iter().find(|entry| entry.program == program)
     }
 
     /// The entry of a filetest.
