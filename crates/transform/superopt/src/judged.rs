@@ -42,8 +42,8 @@ pub fn optimize_judged(
     let mut rewrite = optimize(object, &options, progress);
     let mut blamed = judge(&rewrite);
     while !blamed.is_empty() {
-        let late = begun.elapsed() > options.budget;
-        let better = if late { None } else { leave_one_out(object, &options, &rewrite, &blamed, progress, judge) };
+        let deadline = begun + options.budget;
+        let better = leave_one_out(object, &options, &rewrite, &blamed, deadline, progress, judge);
         let (found, still, why) = match better {
             Some(better) => better,
             None => {
@@ -80,6 +80,7 @@ fn leave_one_out(
     options: &Options,
     rewrite: &Rewrite,
     blamed: &BTreeSet<FunctionId>,
+    deadline: Instant,
     progress: &mut dyn Progress,
     judge: &mut dyn FnMut(&Rewrite) -> BTreeSet<FunctionId>,
 ) -> Option<(Tried, BTreeSet<FunctionId>, String)> {
@@ -91,6 +92,10 @@ fn leave_one_out(
     let moving = names.iter().copied().filter(|name| rank(name) < SUSPECTS.len()).collect();
     let sets: Vec<Vec<&'static str>> = names.iter().map(|name| vec![*name]).chain([moving]).collect();
     for set in sets.iter().filter(|set| !set.is_empty()) {
+        // What it costs again is about what it cost before; a program that takes longer keeps its original code.
+        if Instant::now() + rewrite.spent >= deadline {
+            return None;
+        }
         let mut options = options.clone();
         options.without_in.extend(blamed.iter().flat_map(|function| set.iter().map(|name| (*function, *name))));
         let rewrite = optimize(object, &options, progress);
