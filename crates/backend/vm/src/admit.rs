@@ -18,8 +18,8 @@ use crate::helper;
 use crate::packet::Kind;
 use crate::symbols::Symbols;
 
-/// Memory that helpers hand out, which the VM owns.
-const OWN_MEMORY: &[&str] = &["mem", "ringbuf_mem", "map_key", "mixed"];
+/// Memory that helpers hand out, which the VM owns; `map_value` is a value of an inner map.
+const OWN_MEMORY: &[&str] = &["mem", "ringbuf_mem", "map_key", "map_value", "mixed"];
 /// Sockets of a socket buffer: the VM has one, in `struct bpf_sock`'s layout; lookups never find another.
 const SOCKETS: &[&str] = &["sock", "sock_common", "tcp_sock", "xdp_sock"];
 

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kiln_jit::Runtime;
+use kiln_platform::ProgramType;
 use kiln_program::FunctionId;
 use kiln_program::interpret::Fault;
 
@@ -20,6 +21,8 @@ pub struct State {
     pub(crate) packet: Packet,
     pub(crate) surroundings: Surroundings,
     pub(crate) output: Output,
+    /// The type of the program that runs: tail calls lead to programs of the same type only.
+    pub(crate) running: Option<ProgramType>,
     /// Tail calls so far in this run.
     pub(crate) tail_calls: u32,
     /// Helpers that called back and wait for the result, innermost last.
@@ -37,6 +40,8 @@ pub struct State {
 pub struct Entry {
     /// Whether a program that begins here is loaded.
     pub loaded: bool,
+    /// The type that it was verified as.
+    pub program_type: Option<ProgramType>,
     /// Where its compiled code begins, if it is compiled.
     pub address: u64,
 }

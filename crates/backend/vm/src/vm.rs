@@ -192,6 +192,7 @@ impl Vm {
             packet,
             surroundings: options.surroundings.clone(),
             output: Output::default(),
+            running: None,
             tail_calls: 0,
             callbacks: Vec::new(),
             fault: None,
@@ -213,13 +214,16 @@ impl Vm {
                 MapContents::ReadOnly(bytes) => {
                     fill(&mut self.state, id, &bytes);
                     let state = &mut *self.state;
-                    state.maps[index].freeze(&mut state.memory);
+                    state.maps[index].protect(&mut state.memory);
+                    state.maps[index].freeze();
                 }
                 MapContents::Slots(slots) => {
                     for (at, slot) in slots {
                         let set = match slot {
                             MapSlot::Function(function) => self.state.maps[index].set_program(at, Some(function)),
                             MapSlot::Map(inner) => {
+                                let suits = self.suits_template(id, inner);
+                                suits.map_err(|errno| Error::Operation { map: map.name.clone(), errno })?;
                                 let state = &mut *self.state;
                                 let map = &mut state.maps[index];
                                 map.set_map(&mut state.memory, &at.to_ne_bytes(), handle(inner.0), UpdateFlag::Any)
@@ -230,7 +234,21 @@ impl Vm {
                 }
             }
         }
-        self.fill_kconfig()
+        self.fill_kconfig()?;
+        for (map, definition) in self.state.maps.iter_mut().zip(&self.object.maps) {
+            if matches!(definition.contents, MapContents::Kconfig(_)) {
+                map.freeze();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a map may be put into a map of maps.
+    fn suits_template(&self, outer: MapId, inner: MapId) -> Result<(), Errno> {
+        let template = self.object.maps.get(outer.index()).and_then(|map| map.inner.as_deref());
+        let template = Definition::of(template.ok_or(Errno::EINVAL)?, self.options.surroundings.cpus);
+        let inner = self.state.maps.get(inner.index()).ok_or(Errno::EBADF)?;
+        if template.may_be_replaced_by(&inner.definition) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
     /// Fills in the kernel configuration values that the VM knows.
@@ -305,7 +323,7 @@ impl Vm {
             .map_err(|refusal| unsupported(&program.name, refusal))?;
         let compiled = self.compile(program.entry, clear_frames);
         let address = compiled.as_ref().map_or(0, exec::Program::address);
-        self.state.entries[program.entry.index()] = Entry { loaded: true, address };
+        self.state.entries[program.entry.index()] = Entry { loaded: true, program_type: Some(program_type), address };
         self.programs.push(Loaded { name: program.name.clone(), program_type, entry: program.entry, compiled });
         Ok(())
     }
@@ -342,6 +360,7 @@ impl Vm {
         let program_type = self.programs[at].program_type;
         let state = &mut *self.state;
         state.output = Output::default();
+        state.running = Some(program_type);
         state.clear_local_storage();
         state.packet.prepare(&mut state.memory, program_type, input.packet, input.context)?;
         let repeat = input.repeat.max(1);
@@ -469,7 +488,8 @@ impl Vm {
     pub fn update(&mut self, map: MapId, key: &[u8], value: &[u8], flag: UpdateFlag) -> Result<(), Error> {
         self.check_map(map)?;
         let state = &mut *self.state;
-        let result = state.maps[map.index()].write(&mut state.memory, key, value, flag);
+        let target = &mut state.maps[map.index()];
+        let result = target.check_not_frozen().and_then(|()| target.write(&mut state.memory, key, value, flag));
         self.operation(map, result)
     }
 
@@ -479,7 +499,8 @@ impl Vm {
     /// [`Error::Operation`] as `bpf(2)`.
     pub fn delete(&mut self, map: MapId, key: &[u8]) -> Result<(), Error> {
         self.check_map(map)?;
-        let result = self.state.maps[map.index()].remove(key);
+        let target = &mut self.state.maps[map.index()];
+        let result = target.check_not_frozen().and_then(|()| target.remove(key));
         self.operation(map, result)
     }
 
@@ -509,13 +530,14 @@ impl Vm {
         Ok(MapId(self.state.maps.len() as u32 - 1))
     }
 
-    /// Puts a map into a map of maps.
+    /// Puts a map into a map of maps of the object.
     ///
     /// # Errors
-    /// [`Error::Operation`] as `bpf(2)`.
+    /// [`Error::Operation`] as `bpf(2)`: `EINVAL` for a map that is not like the template.
     pub fn set_inner_map(&mut self, outer: MapId, key: &[u8], inner: MapId) -> Result<(), Error> {
         self.check_map(outer)?;
         self.check_map(inner)?;
+        self.operation(outer, self.suits_template(outer, inner))?;
         let state = &mut *self.state;
         let map = &mut state.maps[outer.index()];
         let result = map.set_map(&mut state.memory, key, handle(inner.0), UpdateFlag::Any);
@@ -525,12 +547,23 @@ impl Vm {
     /// Puts a loaded program into a prog array.
     ///
     /// # Errors
-    /// [`Error::Missing`] for a program that is not loaded, [`Error::Operation`] as `bpf(2)`.
+    /// [`Error::Missing`] for a program that is not loaded, [`Error::Operation`] as `bpf(2)`: `EINVAL` where a loaded
+    /// program of another type uses the array.
     pub fn set_program(&mut self, map: MapId, at: u32, program: &str) -> Result<(), Error> {
         self.check_map(map)?;
-        let entry = self.programs[self.loaded(program)?].entry;
+        let Loaded { entry, program_type, .. } = self.programs[self.loaded(program)?];
+        let others = self.programs.iter().filter(|loaded| loaded.program_type != program_type);
+        if others.into_iter().any(|loaded| self.refers_to(loaded.entry, map)) {
+            return self.operation(map, Err(Errno::EINVAL));
+        }
         let result = self.state.maps[map.index()].set_program(at, Some(entry));
         self.operation(map, result)
+    }
+
+    fn refers_to(&self, entry: FunctionId, map: MapId) -> bool {
+        let functions = self.object.reachable_functions(entry);
+        let mut nodes = functions.iter().flat_map(|id| &self.object.function(*id).nodes);
+        nodes.any(|node| node.reference == kiln_program::Reference::Map(map))
     }
 
     /// Takes the records of a ring buffer, as its consumer.

@@ -73,7 +73,9 @@ pub fn tail_call(state: &mut State, [_, map, index, ..]: [u64; 5]) -> Answer {
         return refuse(Errno::ENOENT);
     }
     let loaded = |target: &kiln_program::FunctionId| {
-        state.entries.get(target.index()).is_some_and(|entry| entry.loaded)
+        // Verified for another context, it would take this one for that.
+        let suits = |entry: &crate::state::Entry| entry.loaded && entry.program_type == state.running;
+        state.entries.get(target.index()).is_some_and(suits)
     };
     match target.filter(loaded) {
         Some(target) => {

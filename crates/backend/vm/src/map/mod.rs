@@ -30,6 +30,8 @@ pub use values::Values;
 mod flag {
     pub const NO_PREALLOC: u32 = 1 << 0;
     pub const RDONLY_PROG: u32 = 1 << 7;
+    /// An inner array may have another number of entries than its template.
+    pub const INNER_MAP: u32 = 1 << 12;
 }
 
 /// Handles begin here: not canonical on x86-64, so that using one as an address faults.
@@ -109,6 +111,19 @@ impl Definition {
     }
 }
 
+impl Definition {
+    /// Whether a map may stand where this one is the template, as the kernel's `map_meta_equal` has it: the verifier
+    /// judged accesses to it by the template.
+    pub fn may_be_replaced_by(&self, other: &Definition) -> bool {
+        let fixed_entries = self.map_type == MapType::Array && self.flags & flag::INNER_MAP == 0;
+        self.map_type == other.map_type
+            && self.key_size == other.key_size
+            && self.value_size == other.value_size
+            && self.flags == other.flags
+            && (!fixed_entries || self.max_entries == other.max_entries)
+    }
+}
+
 /// Why a map cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum CreateError {
@@ -156,6 +171,8 @@ pub struct Map {
     /// What it is.
     pub definition: Definition,
     storage: Storage,
+    /// User space may not change it any more (`BPF_MAP_FREEZE`).
+    frozen: bool,
 }
 
 /// How a map keeps its entries.
@@ -188,15 +205,28 @@ impl Map {
         let Some(storage) = storage else {
             return Err(CreateError::Unsupported { name: definition.name, map_type: definition.map_type });
         };
-        let map = Map { definition, storage };
+        let map = Map { definition, storage, frozen: false };
         if map.definition.flags & flag::RDONLY_PROG != 0 {
-            map.freeze(memory);
+            map.protect(memory);
         }
         Ok(map)
     }
 
+    /// Ends all changes by user space, as `BPF_MAP_FREEZE`: what the verifier took for constants stays.
+    pub fn freeze(&mut self) {
+        self.frozen = true;
+    }
+
+    /// Whether user space may change it.
+    ///
+    /// # Errors
+    /// `EPERM` once it is frozen.
+    pub fn check_not_frozen(&self) -> Result<(), Errno> {
+        if self.frozen { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
     /// Makes its values read-only for programs.
-    pub fn freeze(&self, memory: &mut Memory) {
+    pub fn protect(&self, memory: &mut Memory) {
         if let Some(region) = self.values().map(Values::region) {
             memory.set_access(region, Access::Read);
         }

@@ -1,0 +1,160 @@
+//! What surrounds a verified program may not break what the verifier relied on: the shape of inner maps, the type of
+//! programs in prog arrays, constants in frozen maps, sizes of keys and values.
+
+use kiln_platform::MapType;
+use kiln_vm::{Definition, Engine, Errno, Error, Input, Options, UpdateFlag, Vm};
+
+fn vm(text: &str) -> Vm {
+    Vm::new(&kiln_program::text::parse(text).expect("it parses"), Options::default()).expect("a VM")
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, expected: Errno) {
+    match result {
+        Err(Error::Operation { errno, .. }) => assert_eq!(errno, expected),
+        other => panic!("{other:?} instead of {expected}"),
+    }
+}
+
+fn like_template() -> Definition {
+    Definition {
+        name: "inner".to_owned(),
+        map_type: MapType::Array,
+        key_size: 4,
+        value_size: 8,
+        max_entries: 2,
+        flags: 0,
+        extra: 0,
+    }
+}
+
+/// Writes the last eight bytes of what the template says a value is.
+const MAP_IN_MAP: &str = "
+; map outer array_of_maps key 4 value 4 entries 2
+; inner template array key 4 value 8 entries 2
+; program xdp name main
+  *(u32 *)(r10 - 4) = 0
+  r1 = map[outer]
+  r2 = r10
+  r2 += -4
+  call map_lookup_elem
+  if r0 == 0 goto out
+  r1 = r0
+  r2 = r10
+  r2 += -4
+  call map_lookup_elem
+  if r0 == 0 goto out
+  *(u64 *)(r0 + 0) = 7
+out:
+  r0 = 2
+  exit
+";
+
+#[test]
+fn inner_maps_are_like_their_template() {
+    let mut vm = vm(MAP_IN_MAP);
+    let outer = vm.map("outer").expect("the map");
+    let unlike = [
+        Definition { value_size: 4, ..like_template() },
+        Definition { max_entries: 1, ..like_template() },
+        Definition { flags: 1 << 7, ..like_template() },
+        Definition { map_type: MapType::Hash, ..like_template() },
+        Definition { map_type: MapType::Hash, key_size: 8, ..like_template() },
+    ];
+    for definition in unlike {
+        let inner = vm.create_map(definition).expect("a map");
+        refused(vm.set_inner_map(outer, &[0; 4], inner), Errno::EINVAL);
+    }
+    let inner = vm.create_map(like_template()).expect("a map");
+    vm.set_inner_map(outer, &[0; 4], inner).expect("it is like the template");
+    refused(vm.set_inner_map(outer, &[0; 8], inner), Errno::EINVAL);
+    refused(vm.set_inner_map(outer, &2u32.to_ne_bytes(), inner), Errno::E2BIG);
+    refused(vm.set_inner_map(inner, &[0; 4], inner), Errno::EINVAL);
+    vm.load("main").expect("it is accepted");
+    for engine in [Engine::Interpreter, Engine::Jit] {
+        vm.update(inner, &[0; 4], &[0; 8], UpdateFlag::Any).expect("an update");
+        vm.run("main", &Input::packet(&[0; 64]), engine).expect("a run");
+        assert_eq!(vm.look_up(inner, &[0; 4]).expect("a lookup"), Some(7u64.to_ne_bytes().to_vec()));
+    }
+}
+
+#[test]
+fn sizes_are_the_definitions() {
+    let mut vm = vm("; program xdp name main\nr0 = 2\nexit");
+    for map_type in [MapType::Array, MapType::Hash, MapType::LruHash] {
+        let map = vm.create_map(Definition { map_type, ..like_template() }).expect("a map");
+        for (key, value) in [(3, 8), (5, 8), (0, 8), (4, 7), (4, 9), (4, 0)] {
+            refused(vm.update(map, &vec![0; key], &vec![0; value], UpdateFlag::Any), Errno::EINVAL);
+        }
+        refused(vm.look_up(map, &[0; 3]), Errno::EINVAL);
+        refused(vm.delete(map, &[0; 8]), Errno::EINVAL);
+        vm.update(map, &[0; 4], &[1; 8], UpdateFlag::Any).expect("the right sizes");
+    }
+    let queue = vm.create_map(Definition { map_type: MapType::Queue, key_size: 0, ..like_template() }).expect("a map");
+    refused(vm.update(queue, &[], &[0; 9], UpdateFlag::Any), Errno::EINVAL);
+}
+
+/// An XDP program and a classifier, each of which would go on in the other; the object itself fills one slot.
+const TWO_TYPES: &str = "
+; map jumps prog_array key 4 value 4 entries 2 slot 0=fn:classify
+; program xdp name pass entry pass
+; program sched_cls name classify entry classify
+; function pass
+  r2 = map[jumps]
+  r3 = 0
+  call tail_call
+  r0 = 2
+  exit
+; function classify
+  r0 = *(u32 *)(r1 + 0)
+  r0 = 77
+  exit
+";
+
+#[test]
+fn tail_calls_stay_within_a_program_type() {
+    let mut vm = vm(TWO_TYPES);
+    let jumps = vm.map("jumps").expect("the map");
+    vm.load("pass").expect("it is accepted");
+    vm.load("classify").expect("it is accepted");
+    for engine in [Engine::Interpreter, Engine::Jit] {
+        let ran = vm.run("pass", &Input::packet(&[0; 64]), engine).expect("a run");
+        assert_eq!(ran.value, 2, "the slot holds a program of another type: the call fails");
+    }
+    refused(vm.set_program(jumps, 1, "classify"), Errno::EINVAL);
+    vm.set_program(jumps, 1, "pass").expect("the same type");
+    refused(vm.set_program(jumps, 2, "pass"), Errno::E2BIG);
+    assert!(matches!(vm.set_program(jumps, 0, "other"), Err(Error::Missing { .. })));
+}
+
+#[test]
+fn frozen_maps_stay_as_they_were_verified() {
+    let mut vm = vm(
+        "; map .rodata array key 4 value 8 entries 1 rodata 0500000000000000
+         ; program xdp name main
+         r1 = map_value[.rodata] + 0
+         r0 = *(u64 *)(r1 + 0)
+         exit",
+    );
+    let constants = vm.map(".rodata").expect("the map");
+    vm.load("main").expect("it is accepted");
+    refused(vm.update(constants, &[0; 4], &[9; 8], UpdateFlag::Any), Errno::EPERM);
+    refused(vm.delete(constants, &[0; 4]), Errno::EPERM);
+    for engine in [Engine::Interpreter, Engine::Jit] {
+        assert_eq!(vm.run("main", &Input::packet(&[0; 64]), engine).expect("a run").value, 5);
+    }
+}
+
+/// The object fills a map of maps with a map that is not like the template.
+#[test]
+fn objects_with_inner_maps_unlike_the_template_are_refused() {
+    let object = kiln_program::text::parse(
+        "; map small array key 4 value 1 entries 2
+         ; map outer array_of_maps key 4 value 4 entries 2 slot 0=map:small
+         ; inner template array key 4 value 8 entries 2
+         ; program xdp
+         r0 = 2
+         exit",
+    );
+    refused(Vm::new(&object.expect("it parses"), Options::default()).map(|_| ()), Errno::EINVAL);
+}
