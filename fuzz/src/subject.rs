@@ -19,7 +19,7 @@ use kiln_superopt::pipeline;
 use kiln_verifier::{Facts, Options, Reason, Value};
 
 /// Time that the optimizer gets for one program.
-const OPTIMIZE: Duration = Duration::from_millis(200);
+const OPTIMIZE: Duration = Duration::from_millis(40);
 
 /// How verification ended.
 #[derive(Clone, Debug)]

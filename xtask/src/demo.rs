@@ -21,9 +21,12 @@ const SHOWN: &[(&str, &str)] = &[
     ("samples-6.1", "xdp_router_ipv4"),
     ("samples-6.1", "xdp_tx_iptunnel"),
     ("samples-6.1", "xdp_adjust_tail"),
+    ("samples-6.1", "sockex"),
+    ("selftests-6.12", "test_l4lb."),
+    ("selftests-6.12", "test_xdp."),
+    ("selftests-6.12", "test_tc_tunnel"),
+    ("selftests-6.12", "test_cls_redirect."),
 ];
-/// The type of programs whose section names are of their own making: all of the demo's are for XDP.
-const PROGRAM_TYPE: &str = "xdp";
 /// With `--quick`: enough to see that everything works.
 const QUICK: &[(&str, &str)] = &[("xdp-tools", "xdpfilt_dny_all"), ("samples-6.1", "xdp1")];
 
@@ -41,7 +44,13 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err(Failure::usage("the corpus has none of the demo's objects: see target/corpus/*/FAILED.txt"));
     }
     let mut bench = Command::new(kiln);
-    bench.args(["bench", "--type", PROGRAM_TYPE]).args(shown.iter().map(|path| corpus().join(path)));
+    bench.arg("bench");
+    for object in &shown {
+        bench.arg(corpus().join(&object.path));
+        for program_type in &object.types {
+            bench.args(["--type", program_type]);
+        }
+    }
     if quick {
         bench.args(["--budget", "1", "--samples", "3"]);
     }
@@ -71,25 +80,38 @@ fn manifest() -> Result<Value, Failure> {
     serde_json::from_slice(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
-/// Paths of the wanted objects below the corpus, in the order they are wanted. What libbpf refuses, and what is loaded
-/// as another type than the demo's, is left out.
-fn chosen(manifest: &Value, wanted: &[(&str, &str)]) -> Vec<PathBuf> {
+/// An object to show.
+#[derive(Debug, PartialEq, Eq)]
+struct Shown {
+    /// Its path below the corpus.
+    path: PathBuf,
+    /// `PROGRAM=TYPE` where section names do not tell.
+    types: Vec<String>,
+}
+
+/// The wanted objects, in the order they are wanted, without those that libbpf refuses.
+fn chosen(manifest: &Value, wanted: &[(&str, &str)]) -> Vec<Shown> {
     let objects = manifest["objects"].as_array().map_or(&[][..], Vec::as_slice);
-    let fits = |row: &Value| {
-        let types = row["program_types"].as_object();
-        row.get("refused").is_none() && types.is_none_or(|types| types.values().all(|name| name == PROGRAM_TYPE))
-    };
     let mut shown = Vec::new();
     for (group, prefix) in wanted {
         for object in objects.iter().filter(|object| object["group"] == *group) {
             let path = object["path"].as_str().unwrap_or_default();
             let matches = path.rsplit('/').next().is_some_and(|name| name.starts_with(prefix));
-            if matches && object["load"].as_array().is_none_or(|rows| rows.iter().all(fits)) {
-                shown.push(PathBuf::from(path));
+            let rows = object["load"].as_array().map_or(&[][..], Vec::as_slice);
+            if matches && rows.iter().all(|row| row.get("refused").is_none()) {
+                shown.push(Shown { path: PathBuf::from(path), types: types(object, rows) });
             }
         }
     }
     shown
+}
+
+/// The types of an object's programs, where all its sections are of one type that their names do not tell.
+fn types(object: &Value, rows: &[Value]) -> Vec<String> {
+    let mut known = rows.iter().filter_map(|row| row["program_types"].as_object()).flat_map(|types| types.values());
+    let (Some(Value::String(first)), true) = (known.next(), known.next().is_none()) else { return Vec::new() };
+    let programs = object["programs"].as_array().map_or(&[][..], Vec::as_slice);
+    programs.iter().filter_map(Value::as_str).map(|name| format!("{name}={first}")).collect()
 }
 
 #[cfg(test)]
@@ -98,15 +120,18 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn objects_that_libbpf_refuses_or_that_are_of_another_type_are_left_out() {
+    fn objects_that_libbpf_refuses_are_left_out_and_types_are_passed_on() {
         let manifest = json!({"objects": [
-            {"group": "samples-6.1", "path": "samples-6.1/xdp1_kern.o", "load": []},
-            {"group": "samples-6.1", "path": "samples-6.1/xdp_fwd_kern.o", "load": [{"program_types": {"xdp*": "xdp"}}]},
-            {"group": "samples-6.1", "path": "samples-6.1/xdp2skb.o", "load": [{"program_types": {"tc": "sched_cls"}}]},
+            {"group": "samples-6.1", "path": "samples-6.1/xdp1_kern.o", "programs": ["one"]},
+            {"group": "samples-6.1", "path": "samples-6.1/xdp_fwd_kern.o", "programs": ["a", "b"],
+             "load": [{"program_types": {"xdp*": "xdp"}}]},
             {"group": "samples-6.1", "path": "samples-6.1/xdp1_old.o", "load": [{"refused": "x"}]},
             {"group": "other", "path": "other/xdp1_kern.o", "load": []},
         ]});
-        let expected = ["samples-6.1/xdp1_kern.o", "samples-6.1/xdp_fwd_kern.o"].map(PathBuf::from);
+        let expected = [
+            Shown { path: "samples-6.1/xdp1_kern.o".into(), types: vec![] },
+            Shown { path: "samples-6.1/xdp_fwd_kern.o".into(), types: vec!["a=xdp".into(), "b=xdp".into()] },
+        ];
         assert_eq!(chosen(&manifest, SHOWN), expected);
     }
 }

@@ -120,10 +120,16 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
     let mut spinner = Spinner::new("measuring");
     let mut rows = Vec::new();
     let mut failed = Vec::new();
+    let mut unmatched: Vec<String> =
+        arguments.types.iter().map(|(name, _)| name.clone()).filter(|name| !name.is_empty()).collect();
     for path in &arguments.objects {
         spinner.say(path.display().to_string());
-        let measured = input::open(path, &arguments.types)
-            .and_then(|input| bench::bench(&input, &options, &mut spinner));
+        let measured = input::open(path, &[]).and_then(|mut input| {
+            // A type by program name may speak of one object of several.
+            let unknown = input.set_types(&arguments.types);
+            unmatched.retain(|name| unknown.contains(&name.as_str()));
+            bench::bench(&input, &options, &mut spinner)
+        });
         match measured {
             Ok(measured) => rows.extend(measured),
             Err(error) => failed.push(error),
@@ -133,6 +139,9 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
         }
     }
     spinner.finish();
+    for name in unmatched {
+        failed.push(Error::InvalidInput(format!("--type {name}=...: no object has a program {name}")));
+    }
     for error in failed.iter().filter(|_| !rows.is_empty()) {
         print::error(error, Format::Text);
     }

@@ -65,20 +65,10 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
         Input { object: elf.object.clone(), elf: Some(elf), bytes }
     };
     kiln_program::validate(&input.object).map_err(|error| invalid(error.to_string()))?;
-    for (program_name, program_type) in types {
-        let mut found = false;
-        for program in &mut input.object.programs {
-            let untyped = program_name.is_empty() && program.program_type.is_none();
-            if untyped || program.name == *program_name {
-                program.program_type = Some(*program_type);
-                found = true;
-            }
-        }
-        if !found && !program_name.is_empty() {
-            return Err(input.no_program(program_name));
-        }
+    match input.set_types(types).first() {
+        Some(name) => Err(input.no_program(name)),
+        None => Ok(input),
     }
-    Ok(input)
 }
 
 /// Says what a file that is no BPF object is instead, where its first bytes tell.
@@ -138,6 +128,25 @@ pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
 }
 
 impl Input {
+    /// Gives programs their types; answers with the names that no program has.
+    pub fn set_types<'t>(&mut self, types: &'t Types) -> Vec<&'t str> {
+        let mut unknown = Vec::new();
+        for (name, program_type) in types {
+            let mut found = name.is_empty();
+            for program in &mut self.object.programs {
+                let untyped = name.is_empty() && program.program_type.is_none();
+                if untyped || program.name == *name {
+                    program.program_type = Some(*program_type);
+                    found = true;
+                }
+            }
+            if !found {
+                unknown.push(name.as_str());
+            }
+        }
+        unknown
+    }
+
     /// Resolves CO-RE relocations against a kernel's BTF, as loading there would.
     ///
     /// # Errors
