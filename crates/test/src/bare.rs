@@ -232,6 +232,10 @@ impl Environment for Bare {
         Ok(Bare::frame(depth))
     }
 
+    fn frame_begins(&mut self, depth: usize) {
+        self.stack_mut(depth).fill(0);
+    }
+
     fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault> {
         let Ok(start) = usize::try_from(offset) else {
             return Err(Fault::Unsupported("packet loads at negative offsets in the bare environment".to_owned()));
@@ -280,6 +284,9 @@ impl<W: Witness> Environment for Watched<W> {
     }
     fn frame_pointer(&mut self, depth: usize) -> Result<u64, Fault> {
         self.bare.frame_pointer(depth)
+    }
+    fn frame_begins(&mut self, depth: usize) {
+        self.bare.frame_begins(depth);
     }
     fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault> {
         self.bare.load_packet(offset, size)

@@ -15,7 +15,7 @@ use crate::engine::BUDGET;
 /// have is taken one too small.
 pub fn hold(object: &Object, program: &Program, facts: &Facts, packet: &[u8], canary: Canary) -> Finding {
     let bare = Bare::new(object, program.program_type, packet);
-    let mut watched = Watched { bare, witness: Checker { facts, canary, violation: None } };
+    let mut watched = Watched { bare, witness: Checker::new(facts, canary) };
     let outcome = Interpreter::new(object).run(program.entry, CONTEXT, &mut watched, BUDGET);
     if let Some(violation) = watched.witness.violation {
         return Finding::Broken(format!("{violation}\n{}", kiln_program::text::listing(object)));
@@ -32,10 +32,19 @@ pub fn hold(object: &Object, program: &Program, facts: &Facts, packet: &[u8], ca
     }
 }
 
-struct Checker<'a> {
+/// Compares states with facts, instruction by instruction.
+pub struct Checker<'a> {
     facts: &'a Facts,
     canary: Canary,
-    violation: Option<String>,
+    /// The first state that the facts do not allow.
+    pub violation: Option<String>,
+}
+
+impl<'a> Checker<'a> {
+    /// A checker that has seen nothing.
+    pub fn new(facts: &'a Facts, canary: Canary) -> Checker<'a> {
+        Checker { facts, canary, violation: None }
+    }
 }
 
 impl Witness for Checker<'_> {

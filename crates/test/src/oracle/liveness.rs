@@ -15,7 +15,7 @@ use crate::engine::BUDGET;
 /// Whether a run on this packet ends the same with everything dead spoiled. The canary: R7 is always taken for dead.
 pub fn dead_is_dead(object: &Object, program: &Program, facts: &Facts, packet: &[u8], canary: Canary) -> Finding {
     let (plain, plain_packet) = run(object, program, packet, None);
-    let spoiler = Spoiler { facts, canary, random: Random::new(0x5eed), previous: None };
+    let spoiler = Spoiler::new(facts, canary);
     let (spoiled, spoiled_packet) = run(object, program, packet, Some(spoiler));
     let value = |outcome: Result<Outcome, Trap>| outcome.map(|outcome| outcome.value as u32);
     match (value(plain), value(spoiled)) {
@@ -45,12 +45,20 @@ fn run(
     }
 }
 
-struct Spoiler<'a> {
+/// Overwrites what is dead, after each instruction.
+pub struct Spoiler<'a> {
     facts: &'a Facts,
     canary: Canary,
     random: Random,
     /// The instruction before, and its frame.
     previous: Option<(Node, usize)>,
+}
+
+impl<'a> Spoiler<'a> {
+    /// A spoiler before a run.
+    pub fn new(facts: &'a Facts, canary: Canary) -> Spoiler<'a> {
+        Spoiler { facts, canary, random: Random::new(0x5eed), previous: None }
+    }
 }
 
 impl Witness for Spoiler<'_> {
