@@ -3,7 +3,7 @@
 //! ```text
 //!   read -> passes, each accepted by our verifier -> write -> the kernel loads every program that it loaded before
 //!                        ^                                        |
-//!                        +--- without the function to blame <----+  (a refusal is kept and reported)
+//!                        +- without the law or rule to blame <----+  (a refusal is kept and reported)
 //! ```
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use kiln_program::{FunctionId, Object};
-use kiln_superopt::{Because, Evidence, Progress};
+use kiln_superopt::{Because, Evidence, Progress, Rewrite};
 use serde::Serialize;
 
 use crate::check::{self, KernelVerdict, Verdict};
@@ -81,26 +81,43 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     };
     let kernel_before = kernel(&input.bytes, &input.object);
     let mut frozen = left_alone(input, &options.programs)?;
-    let mut refused = Vec::new();
-    loop {
-        let search = kiln_superopt::Options {
-            budget: options.budget,
-            frozen: frozen.clone(),
-            keep_queries: options.keep_queries,
-            ..Default::default()
-        };
-        let rewrite = kiln_superopt::optimize(&input.object, &search, progress);
-        let bytes = write(input, &rewrite.object)?;
-        let kernel_after = kernel(&bytes, &rewrite.object);
-        let blamed = blame(&rewrite.object, &kernel_before, &kernel_after, &rewrite.evidence, &mut refused);
-        if blamed.is_subset(&frozen) {
-            refused.extend(rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}")));
-            let programs = account(input, &rewrite, kernel_before, kernel_after);
-            let (object, evidence, spent) = (rewrite.object, rewrite.evidence, rewrite.spent);
-            return Ok(Outcome { object, bytes, programs, evidence, refused, spent });
+    frozen.extend(unjudged(&input.object, &kernel_before));
+    let search = kiln_superopt::Options {
+        budget: options.budget,
+        frozen,
+        keep_queries: options.keep_queries,
+        // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.
+        unverified: asks,
+        ..Default::default()
+    };
+    let mut complaints = Vec::new();
+    let mut judge = |rewrite: &Rewrite| {
+        if !asks {
+            return BTreeSet::new();
         }
-        frozen.extend(blamed);
-    }
+        match write(input, &rewrite.object) {
+            Ok(bytes) => blame(rewrite, &kernel_before, &kernel(&bytes, &rewrite.object), &mut complaints),
+            // Writing is tried again below, where it can be reported.
+            Err(_) => BTreeSet::new(),
+        }
+    };
+    let rewrite = kiln_superopt::optimize_judged(&input.object, &search, progress, &mut judge);
+    let bytes = write(input, &rewrite.object)?;
+    let kernel_after = kernel(&bytes, &rewrite.object);
+    complaints.dedup();
+    let mut refused = complaints;
+    refused.extend(rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}")));
+    let programs = account(input, &rewrite, kernel_before, kernel_after);
+    let (object, evidence, spent) = (rewrite.object, rewrite.evidence, rewrite.spent);
+    Ok(Outcome { object, bytes, programs, evidence, refused, spent })
+}
+
+/// Functions of programs that the kernel does not load and our verifier does not accept: nobody could judge a rewrite.
+fn unjudged(object: &Object, kernel: &[Option<KernelVerdict>]) -> BTreeSet<FunctionId> {
+    let unjudged = object.programs.iter().zip(kernel).filter(|(program, verdict)| {
+        matches!(verdict, Some(KernelVerdict::Rejected { .. })) && !check::verdict(object, program).is_accepted()
+    });
+    unjudged.flat_map(|(program, _)| object.reachable_functions(program.entry)).collect()
 }
 
 /// Functions of programs that are not to be optimized.
@@ -112,12 +129,13 @@ fn left_alone(input: &Input, names: &[String]) -> Result<BTreeSet<FunctionId>, E
 
 /// Functions with rewrites, of programs that the kernel took before and refuses now or finds harder.
 fn blame(
-    object: &Object,
+    rewrite: &Rewrite,
     before: &[Option<KernelVerdict>],
     after: &[Option<KernelVerdict>],
-    evidence: &[Evidence],
-    refused: &mut Vec<String>,
+    complaints: &mut Vec<String>,
 ) -> BTreeSet<FunctionId> {
+    let object = &rewrite.object;
+    let changed: BTreeSet<_> = rewrite.evidence.iter().map(|one| one.function).collect();
     let mut blamed = BTreeSet::new();
     for ((program, old), new) in object.programs.iter().zip(before).zip(after) {
         let why = match (old, new) {
@@ -131,8 +149,7 @@ fn blame(
             _ => continue,
         };
         let reached = object.reachable_functions(program.entry);
-        let changed: BTreeSet<_> = evidence.iter().map(|one| one.function).collect();
-        refused.push(format!("the kernel on {}: {why}", program.name));
+        complaints.push(format!("the kernel on {}: {why}", program.name));
         blamed.extend(reached.into_iter().filter(|function| changed.contains(function)));
     }
     blamed
@@ -140,7 +157,7 @@ fn blame(
 
 fn account(
     input: &Input,
-    rewrite: &kiln_superopt::Rewrite,
+    rewrite: &Rewrite,
     kernel_before: Vec<Option<KernelVerdict>>,
     kernel_after: Vec<Option<KernelVerdict>>,
 ) -> Vec<Optimized> {

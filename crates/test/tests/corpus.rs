@@ -119,7 +119,7 @@ fn examine(object: &CorpusObject, kernel: bool) -> Result<(Vec<Row>, Duration), 
             continue;
         }
         let in_kernel = if kernel {
-            compare::in_kernel((&input.bytes, &input.object), (&after.bytes, &after.object), program, &packets)
+            compare::in_kernel((&input.bytes, &input.object), &after.bytes, program, &packets)
         } else {
             Comparison::NotRun("bpf(2) is not allowed".to_owned())
         };
