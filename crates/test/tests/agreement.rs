@@ -7,7 +7,8 @@
 //!
 //! A program that only one of the two accepts must be listed in `tests/verdicts.toml` with a reason; a listed one that
 //! they agree about must go from there. What Kiln says `unsupported` to is counted aloud. *Not asked* are programs
-//! that libbpf could not bring as far as the verifier: the kernel lacks a type, a map, a hook.
+//! that libbpf could not bring as far as the verifier: the kernel lacks a type, a map, a hook. With
+//! `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -171,6 +172,11 @@ fn print_reasons(all: &[Compared]) {
     });
     eprintln!("\nnot asked of the kernel:");
     counted(not_asked).iter().for_each(|(count, what)| eprintln!("{count:6} {what}"));
+    if std::env::var_os("KILN_AGREEMENT_ROWS").is_some() {
+        for compared in all {
+            eprintln!("{:13} {} {:?} | {:?}", COLUMNS[compared.column()], compared.name, compared.kiln, compared.kernel);
+        }
+    }
 }
 
 /// What is wrong: disagreements that are not listed, and entries that no longer disagree.
