@@ -19,7 +19,7 @@ SEC("xdp") int parse_tcp(struct xdp_md *context)
 		return XDP_ABORTED;
 	u32 source = __builtin_bswap16(*(u16 *)tcp), destination = __builtin_bswap16(*(u16 *)(tcp + 2));
 	u32 flags = tcp[13] & 0x3f;
-	if (destination == 22 || source < 1024 && flags & 2)
+	if (destination == 22 || (source < 1024 && flags & 2))
 		return XDP_DROP;
 	if (flags == 0x12 || flags == 0x10)
 		return XDP_TX;

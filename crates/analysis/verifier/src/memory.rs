@@ -443,7 +443,7 @@ impl Explorer<'_> {
         if slot.bytes[within] == Byte::Spill {
             let held = slot.spilled_bytes();
             let register = slot.register;
-            if within == 0 && (bytes <= held || register.kind == Kind::Scalar && bytes <= held) {
+            if within == 0 && bytes <= held {
                 if bytes == 8 && held == 8 {
                     return Ok(self.filled(frame, index, register));
                 }
@@ -598,16 +598,21 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// Bytes that a helper fills.
-    pub(crate) fn fill_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32) -> Step<()> {
+    /// Bytes that a helper fills: all of them for `certain`, or perhaps.
+    pub(crate) fn fill_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, certain: bool) -> Step<()> {
         self.use_stack(frame, lowest)?;
-        self.note_write(frame, lowest, length as u32);
+        if certain {
+            self.note_write(frame, lowest, length as u32);
+        } else {
+            self.note_vague_write(frame);
+        }
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
             let slot: &mut Slot = self.state.frames[frame].stack.slot_mut(index);
+            self.reads_uninitialized_stack |= !certain && slot.bytes[within] == Byte::Invalid;
             slot.scrub();
             slot.bytes[within] = Byte::Misc;
-            if at & 7 == 0 && at + 8 <= lowest + length {
+            if certain && at & 7 == 0 && at + 8 <= lowest + length {
                 self.state.frames[frame].written |= 1 << index;
             }
         }
