@@ -45,14 +45,14 @@ pub fn discard(state: &mut State, [record, ..]: [u64; 5]) -> Answer {
 }
 
 fn commit(state: &mut State, record: u64, discard: bool) -> Answer {
-    let rings = state.maps.iter_mut().filter_map(|map| match map.storage_mut() {
+    let mut rings = state.maps.iter_mut().filter_map(|map| match map.storage_mut() {
         Storage::Ring(ring) => Some(ring),
         _ => None,
     });
-    for ring in rings.filter(|ring| ring.contains(record)) {
-        return done(ring.commit(record, discard));
+    match rings.find(|ring| ring.contains(record)) {
+        Some(ring) => done(ring.commit(record, discard)),
+        None => Err(Fault::Memory { address: record, bytes: 0 }),
     }
-    Err(Fault::Memory { address: record, bytes: 0 })
 }
 
 pub fn query(state: &mut State, [map, flag, ..]: [u64; 5]) -> Answer {
