@@ -82,7 +82,7 @@ impl<'o, W: Witness> Havoc<'o, W> {
     }
 
     /// Anything in the memory that the helper may write.
-    fn write_arguments(&mut self, prototype: &Prototype, arguments: [u64; 5]) -> Result<(), Fault> {
+    fn write_arguments(&mut self, helper: &Helper, prototype: &Prototype, arguments: [u64; 5]) -> Result<(), Fault> {
         let map = (arguments[0].wrapping_sub(MAP)) as usize;
         let value_size = self.object.maps.get(map).map_or(0, |map| map.value_size);
         for (index, kind) in prototype.args.iter().enumerate() {
@@ -95,6 +95,10 @@ impl<'o, W: Witness> Havoc<'o, W> {
                 }
                 _ => 0,
             };
+            // Helpers that fail, or have less to give, may leave what was there; the kernel's documentation names those
+            // that then write zeros.
+            const ALWAYS: [&str; 4] = ["skb_load_bytes", "skb_load_bytes_relative", "probe_read", "probe_read_kernel"];
+            let bytes = if ALWAYS.contains(&helper.name) { bytes } else { self.random.below(bytes + 1) };
             if arguments[index] != 0 {
                 self.fill(arguments[index], bytes)?;
             }
@@ -170,7 +174,7 @@ impl<W: Witness> Environment for Havoc<'_, W> {
             return self.bare.call_helper(id, arguments);
         }
         let prototype = helper.prototype_for(self.program_type);
-        self.write_arguments(prototype, arguments)?;
+        self.write_arguments(helper, prototype, arguments)?;
         self.result(helper, prototype.returns, arguments).map(HelperResult::Value)
     }
 

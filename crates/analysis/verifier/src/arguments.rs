@@ -50,7 +50,7 @@ impl Explorer<'_> {
         }
         self.check_map_fits(helper, &call)?;
         for (frame, lowest, length) in std::mem::take(&mut call.fills) {
-            self.fill_stack_bytes(frame, lowest, length)?;
+            self.fill_stack_bytes(frame, lowest, length, always_fills(helper))?;
         }
         self.release(helper, &call)?;
         if crate::code::runs_callback(helper) {
@@ -614,6 +614,22 @@ impl Explorer<'_> {
             }
         })
     }
+}
+
+/// Whether the helper writes all of its output, come what may. What the others leave, when they fail or have less to
+/// give, is what was there.
+fn always_fills(helper: &Helper) -> bool {
+    matches!(
+        helper.name,
+        "skb_load_bytes"
+            | "skb_load_bytes_relative"
+            | "probe_read"
+            | "probe_read_user"
+            | "probe_read_kernel"
+            | "get_current_comm"
+            | "perf_event_read_value"
+            | "perf_prog_read_value"
+    )
 }
 
 /// Licenses that the kernel takes as compatible (`include/linux/license.h` lists them).

@@ -10,7 +10,9 @@ fn reads_uninitialized_stack(body: &str) -> bool {
     let program = &object.programs[0];
     let verified = verify(&object, program, &Options::default()).expect("it is accepted");
     let unprivileged = Options { unprivileged: true, ..Options::default() };
-    if verified.reads_uninitialized_stack {
+    // The kernel, and the verifier with it, takes what a helper is to fill for filled.
+    let fills = body.contains("xdp_load_bytes");
+    if verified.reads_uninitialized_stack && !fills {
         assert!(verify(&object, program, &unprivileged).is_err(), "without privilege it is an error");
     }
     verified.reads_uninitialized_stack
@@ -54,4 +56,13 @@ fn a_store_somewhere_writes_nothing_for_certain() {
     };
     assert!(reads_uninitialized_stack(&with("r0 = 0")));
     assert!(!reads_uninitialized_stack(&with("*(u64 *)(r10 - 8) = 0\n*(u64 *)(r10 - 16) = 0")));
+}
+
+#[test]
+fn a_helper_that_may_fill_nothing() {
+    let with = |before: &str| {
+        format!("{before}\nr2 = 0\nr3 = r10\nr3 += -8\nr4 = 8\ncall xdp_load_bytes\nr0 = *(u64 *)(r10 - 8)\nr0 &= 1\nexit")
+    };
+    assert!(reads_uninitialized_stack(&with("r0 = 0")));
+    assert!(!reads_uninitialized_stack(&with("*(u64 *)(r10 - 8) = 0")));
 }
