@@ -152,7 +152,7 @@ fn judge(row: &Row) -> Vec<String> {
         (
             Some(KernelVerdict::Accepted { processed_insns: old }),
             Some(KernelVerdict::Accepted { processed_insns: new }),
-        ) if *new > old + old / 50 + 2 => {
+        ) if *new > old + optimize::tolerated_insns(*old) => {
             wrong.push(format!("{name} costs the kernel's verifier {new} instructions instead of {old}"));
         }
         _ => {}
