@@ -450,7 +450,7 @@ impl Explorer<'_> {
             return Some(0);
         }
         if within == 0 && slot.spilled_bytes() >= 4 && slot.register.kind == Kind::Scalar {
-            let spilled = slot.register.clone();
+            let spilled = slot.register;
             let key = spilled.scalar.low_constant().map(u64::from);
             if key.is_some() {
                 // What the key is decides whether the result may be null: a path with another key is another path.

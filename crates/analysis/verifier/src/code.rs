@@ -186,7 +186,7 @@ impl<'a> Code<'a> {
             Insn::Call(target) => {
                 live = live.difference(RegSet::CALLER_SAVED);
                 let read = match target {
-                    CallTarget::Helper(_) => RegSet::arguments(op.helper.map_or(5, |helper| most_arguments(helper))),
+                    CallTarget::Helper(_) => RegSet::arguments(op.helper.map_or(5, most_arguments)),
                     CallTarget::Subprogram(_) => op.callee.map_or(RegSet::arguments(5), |callee| {
                         let entry = self.functions[callee].start as usize;
                         self.ops[entry].live.intersection(RegSet::arguments(5))

@@ -146,7 +146,7 @@ pub fn level(state: &mut State, [_, level, ..]: [u64; 5]) -> Answer {
     const MAX_LEVEL: u8 = 3;
     let checksum = state.packet.checksum_mut();
     *checksum = match (level, *checksum) {
-        (0, Checksum::Unnecessary { level }) if level == 0 => return value(0),
+        (0, Checksum::Unnecessary { level: 0 }) => return value(0),
         (0, Checksum::Unnecessary { level }) => return value(level.into()),
         (0, Checksum::None) => return refuse(Errno::EACCES),
         (1, Checksum::Unnecessary { level }) => Checksum::Unnecessary { level: (level + 1).min(MAX_LEVEL) },
