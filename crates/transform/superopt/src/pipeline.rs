@@ -196,8 +196,8 @@ pub fn optimize(object: &Object, options: &Options, progress: &mut dyn Progress)
 /// What is known of a program that may change.
 #[derive(Clone)]
 struct Judged {
-    /// Processed instructions it began with.
-    processed: u64,
+    /// Processed instructions it began with: as loaded here, and for every load where it verifies so.
+    processed: [u64; 2],
     /// Under which assumptions it verifies.
     assumptions: Assumptions,
     /// Its facts, if they hold for every load.
@@ -419,12 +419,12 @@ impl<'a> Run<'a> {
                 return Err(format!("program {} would grow", new.name));
             }
             let own = verify(candidate, *id, before.assumptions).map_err(|refusal| refusal.reason)?;
-            let allowed = before.processed + before.processed / NOISE + self.options.extra_processed_insns;
-            if own.processed > allowed {
-                return Err(format!(
-                    "program {} would take {} processed instructions instead of {}",
-                    new.name, own.processed, before.processed
-                ));
+            for (own, before) in own.processed.into_iter().zip(before.processed) {
+                let allowed = before + before / NOISE + self.options.extra_processed_insns;
+                if own > allowed {
+                    let name = &new.name;
+                    return Err(format!("program {name} would take {own} processed instructions instead of {before}"));
+                }
             }
             judged.insert(*id, own);
         }
@@ -450,14 +450,22 @@ struct Unverified {
 }
 
 fn verify(object: &Object, id: ProgramId, assumptions: Assumptions) -> Result<Judged, Unverified> {
-    let options = kiln_verifier::Options { assumptions, ..Default::default() };
-    let verified = kiln_verifier::verify(object, &object.programs[id.index()], &options).map_err(|error| {
-        let unsupported =
-            matches!(error, kiln_verifier::Error::Unsupported { .. } | kiln_verifier::Error::Limit { .. });
-        Unverified { unsupported, reason: error.to_string() }
-    })?;
+    let verify = |assumptions, skip_facts| {
+        let options = kiln_verifier::Options { assumptions, skip_facts, ..Default::default() };
+        kiln_verifier::verify(object, &object.programs[id.index()], &options).map_err(|error| {
+            let unsupported =
+                matches!(error, kiln_verifier::Error::Unsupported { .. } | kiln_verifier::Error::Limit { .. });
+            Unverified { unsupported, reason: error.to_string() }
+        })
+    };
+    let verified = verify(assumptions, false)?;
+    let anywhere = verified.statistics.processed_insns;
+    let here = match assumptions {
+        Assumptions::AsLoaded => anywhere,
+        Assumptions::AnyLoad => verify(Assumptions::AsLoaded, true)?.statistics.processed_insns,
+    };
     let facts = (assumptions == Assumptions::AnyLoad).then_some(verified.facts);
-    Ok(Judged { processed: verified.statistics.processed_insns, assumptions, facts })
+    Ok(Judged { processed: [here, anywhere], assumptions, facts })
 }
 
 impl Work<'_> {
