@@ -110,7 +110,11 @@ pub fn wild(choices: &mut Choices<'_>) -> Object {
             }
         }
         let linkage = if index == 0 { Linkage::Global } else { choices.pick(&[Linkage::Static, Linkage::Global]) };
-        object.functions.push(function(if index == 0 { "entry" } else { ["", "first", "second"][index] }, linkage, nodes));
+        object.functions.push(function(
+            if index == 0 { "entry" } else { ["", "first", "second"][index] },
+            linkage,
+            nodes,
+        ));
     }
     object
 }
@@ -138,7 +142,11 @@ fn wild_insn(choices: &mut Choices<'_>, object: &Object, functions: usize) -> (I
             _ if object.maps.is_empty() => Reference::None,
             kind => {
                 let map = MapId(choices.below(object.maps.len()) as u32);
-                if kind == 2 { Reference::Map(map) } else { Reference::MapValue { map, offset: choices.value() as u32 } }
+                if kind == 2 {
+                    Reference::Map(map)
+                } else {
+                    Reference::MapValue { map, offset: choices.value() as u32 }
+                }
             }
         },
         _ => Reference::None,
@@ -158,9 +166,7 @@ fn with_operands(choices: &mut Choices<'_>, form: Insn) -> Insn {
         Address { base, offset: if base == Reg::R10 { -(offset & 0x1f8) } else { offset & 0xff } }
     };
     match form {
-        Insn::Alu { op, width, src, .. } => {
-            Insn::Alu { op, width, dst: register(choices), src: source(choices, src) }
-        }
+        Insn::Alu { op, width, src, .. } => Insn::Alu { op, width, dst: register(choices), src: source(choices, src) },
         Insn::Neg { width, .. } => Insn::Neg { width, dst: register(choices) },
         Insn::MoveSignExtend { width, from, .. } => {
             Insn::MoveSignExtend { width, from, dst: register(choices), src: register(choices) }
@@ -170,9 +176,7 @@ fn with_operands(choices: &mut Choices<'_>, form: Insn) -> Insn {
             let imm = if matches!(imm, Imm64::Value(_)) { Imm64::Value(choices.value()) } else { imm };
             Insn::LoadImm64 { dst: register(choices), imm }
         }
-        Insn::Load { size, signed, .. } => {
-            Insn::Load { size, signed, dst: register(choices), address: place(choices) }
-        }
+        Insn::Load { size, signed, .. } => Insn::Load { size, signed, dst: register(choices), address: place(choices) },
         Insn::Store { size, src, .. } => Insn::Store { size, address: place(choices), src: source(choices, src) },
         Insn::Atomic { op, fetch, size, .. } => {
             Insn::Atomic { op, fetch, size, address: place(choices), src: register(choices) }
@@ -277,7 +281,11 @@ impl Body {
             self.put(Insn::LoadImm64 { dst: reg, imm: Imm64::Value(choices.value()) });
         }
         for slot in 1..=SLOTS {
-            self.put(Insn::Store { size: Size::B8, address: stack(-8 * slot), src: Source::Imm(choices.value() as i32) });
+            self.put(Insn::Store {
+                size: Size::B8,
+                address: stack(-8 * slot),
+                src: Source::Imm(choices.value() as i32),
+            });
         }
         self.put(Insn::mov(Reg::R6, Reg::R1));
         let field = |offset| Address { base: Reg::R6, offset };
@@ -288,7 +296,8 @@ impl Body {
         }
         self.put(Insn::mov(Reg::R9, Reg::R7));
         self.put(alu64(AluOp::Add, Reg::R9, Source::Imm(PACKET_BYTES as i32)));
-        let insn = Insn::Branch { op: JumpOp::Gt, width: Width::W64, dst: Reg::R9, src: Source::Reg(Reg::R8), offset: 0 };
+        let insn =
+            Insn::Branch { op: JumpOp::Gt, width: Width::W64, dst: Reg::R9, src: Source::Reg(Reg::R8), offset: 0 };
         self.branch(insn, TO_END);
     }
 

@@ -142,8 +142,7 @@ mod tests {
         let listed = programs(&std::fs::read_to_string(folder.join("programs.toml")).unwrap()).unwrap();
         let mut listed: Vec<String> = listed.into_iter().map(|program| program.name).collect();
         let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let mut sources: Vec<String> =
-            names.filter_map(|name| Some(name.strip_suffix(".bpf.c")?.to_owned())).collect();
+        let mut sources: Vec<String> = names.filter_map(|name| Some(name.strip_suffix(".bpf.c")?.to_owned())).collect();
         listed.sort();
         sources.sort();
         assert_eq!(listed, sources);

@@ -16,7 +16,10 @@ pub struct Outcome {
 }
 
 fn built() -> Result<Command, Failure> {
-    run_command(cargo().args(["build", "--quiet", "--profile", "fuzz", "--package", "kiln-fuzz"]), "building the fuzzer")?;
+    run_command(
+        cargo().args(["build", "--quiet", "--profile", "fuzz", "--package", "kiln-fuzz"]),
+        "building the fuzzer",
+    )?;
     Ok(Command::new(target_dir().join("fuzz").join("kiln-fuzz")))
 }
 

@@ -14,5 +14,3 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     command.args(["test", "--quiet", "--package", "kiln-isa", "--test", "manual"]).env("BLESS", "1");
     command::run(&mut command, "writing docs/isa.md")
 }
-
-

@@ -163,8 +163,7 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     let programs = input.select(&arguments.object.program)?;
     let options = dump::Options { source: !arguments.no_source, facts: arguments.facts };
-    let listings: Vec<_> =
-        programs.iter().map(|program| dump::listing(&input.object, program, options)).collect();
+    let listings: Vec<_> = programs.iter().map(|program| dump::listing(&input.object, program, options)).collect();
     match format {
         Format::Json => print::json(&listings)?,
         Format::Text => print::listings(&dump::maps(&input.object), &listings),
@@ -184,9 +183,7 @@ pub fn explain(code: Option<&str>, format: Format) -> Code {
     };
     match format {
         Format::Json => {
-            let row = |reason: &Reason| {
-                serde_json::json!({"code": reason.code(), "meaning": reason.meaning().trim(), "fix": reason.fix()})
-            };
+            let row = |reason: &Reason| serde_json::json!({"code": reason.code(), "meaning": reason.meaning().trim(), "fix": reason.fix()});
             print::json(&reasons.iter().map(row).collect::<Vec<_>>())?;
         }
         Format::Text => print::reasons(&reasons),
@@ -213,8 +210,7 @@ pub fn completions(shell: Shell) -> Code {
 }
 
 fn seconds(value: f64) -> Result<Duration, Error> {
-    Duration::try_from_secs_f64(value)
-        .map_err(|_| Error::InvalidInput(format!("{value} is no number of seconds")))
+    Duration::try_from_secs_f64(value).map_err(|_| Error::InvalidInput(format!("{value} is no number of seconds")))
 }
 
 /// The bytes of a file, or of standard input for `-`.

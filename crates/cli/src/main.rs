@@ -7,8 +7,8 @@
 
 mod arguments;
 mod commands;
-mod print;
 mod output;
+mod print;
 mod progress;
 
 use std::process::ExitCode;

@@ -2,12 +2,12 @@
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use kiln_driver::{Error, Reason};
+use kiln_driver::bench::{Pair, Row, Timing, geomean};
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
 use kiln_driver::doctor::{Finding, State};
-use kiln_driver::bench::{Pair, Row, Timing, geomean};
 use kiln_driver::optimize::Outcome;
 use kiln_driver::run::Ran;
+use kiln_driver::{Error, Reason};
 
 use crate::arguments::Format;
 use crate::{output, say};
@@ -97,7 +97,11 @@ fn explained(explanation: &str) -> String {
             styled(GOOD, line)
         } else if text.starts_with("at instruction ") {
             styled(FAINT, line)
-        } else if text.split(':').nth(1).is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())) {
+        } else if text
+            .split(':')
+            .nth(1)
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+        {
             styled(PLACE, line)
         } else {
             line.to_owned()
@@ -109,7 +113,13 @@ fn explained(explanation: &str) -> String {
 /// What the codes of rejections mean.
 pub fn reasons(reasons: &[Reason]) {
     for reason in reasons {
-        say!("{}: {}\n    {} {}", styled(BAD, reason.code()), reason.meaning().trim(), styled(GOOD, "usually:"), reason.fix());
+        say!(
+            "{}: {}\n    {} {}",
+            styled(BAD, reason.code()),
+            reason.meaning().trim(),
+            styled(GOOD, "usually:"),
+            reason.fix()
+        );
     }
 }
 
@@ -150,8 +160,7 @@ pub fn optimized(outcome: &Outcome, verbose: bool) {
             kernel(&program.kernel_after),
         ]);
     }
-    let header =
-        ["program", "slots", "after", "saved", "processed", "after", "kernel processed", "after"];
+    let header = ["program", "slots", "after", "saved", "processed", "after", "kernel processed", "after"];
     say!("{}", table(&header, &rows));
     for program in &outcome.programs {
         if let Some(reason) = &program.skipped {
@@ -263,8 +272,17 @@ pub fn benched(rows: &[Row]) {
         })
         .collect();
     let header = [
-        "program", "slots", "after", "saved", "verified us/kernel", "kernel insns", "after", "VM ns", "after",
-        "kernel ns", "after",
+        "program",
+        "slots",
+        "after",
+        "saved",
+        "verified us/kernel",
+        "kernel insns",
+        "after",
+        "VM ns",
+        "after",
+        "kernel ns",
+        "after",
     ];
     say!("{}", table(&header, &table_rows));
     means(rows);
@@ -284,11 +302,7 @@ fn means(rows: &[Row]) {
         let own = &row.optimized;
         1.0 - f64::from(own.slots_after) / f64::from(own.slots_before.max(1))
     });
-    say!(
-        "{} programs, mean slot reduction {:.1}%",
-        rows.len(),
-        100.0 * saved.sum::<f64>() / rows.len() as f64
-    );
+    say!("{} programs, mean slot reduction {:.1}%", rows.len(), 100.0 * saved.sum::<f64>() / rows.len() as f64);
     let ratios = |pick: &dyn Fn(&Row) -> Option<f64>| -> Vec<f64> { rows.iter().filter_map(pick).collect() };
     let after_before = |pair: Pair| Some(pair.after.median_ns / pair.before.median_ns);
     for (what, ratios) in [

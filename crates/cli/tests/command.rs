@@ -139,7 +139,12 @@ fn big_endian_objects_are_not_supported() {
     let mut bytes = elf_header(0, 2, 0);
     bytes[18..20].copy_from_slice(&247u16.to_be_bytes());
     let folder = Folder::with(&[("big-endian.o", &bytes)]);
-    kiln().arg("check").arg(folder.path("big-endian.o")).assert().code(predicate::in_iter([2, 3])).stderr(contains("endian"));
+    kiln()
+        .arg("check")
+        .arg(folder.path("big-endian.o"))
+        .assert()
+        .code(predicate::in_iter([2, 3]))
+        .stderr(contains("endian"));
 }
 
 #[test]
@@ -156,10 +161,8 @@ fn usage_errors_exit_with_2_and_suggest_what_was_meant() {
 
 #[test]
 fn packets_are_checked_before_anything_runs() {
-    let folder = Folder::with(&[
-        ("pass.bpf", PASS.as_bytes()),
-        ("trace.bpf", b"; program tracepoint\n  r0 = 0\n  exit\n"),
-    ]);
+    let folder =
+        Folder::with(&[("pass.bpf", PASS.as_bytes()), ("trace.bpf", b"; program tracepoint\n  r0 = 0\n  exit\n")]);
     let pass = folder.path("pass.bpf");
     let run = |packet: &str| {
         let mut command = kiln();
@@ -303,7 +306,8 @@ fn core_relocations_and_source_are_named() {
             .and(contains("call map_lookup_elem"))
             .and(contains("map[lpm_map]")),
     );
-    let dump = document(kiln().arg("dump").arg(&object).args(["--program", "xdp_router_ipv4_prog", "--format", "json"]));
+    let dump =
+        document(kiln().arg("dump").arg(&object).args(["--program", "xdp_router_ipv4_prog", "--format", "json"]));
     let instructions = dump[0]["functions"][0]["instructions"].as_array().expect("instructions");
     let map = instructions.iter().find(|line| line["reference"]["kind"] == "map").expect("a map");
     assert_eq!(map["reference"]["name"], "rx_cnt", "{map}");
@@ -339,7 +343,8 @@ fn evidence_can_be_checked_again() {
         .code(0);
     let files: Vec<PathBuf> =
         std::fs::read_dir(&proofs).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
-    let of = |kind: &str| files.iter().filter(|path| path.extension().is_some_and(|own| own == kind)).collect::<Vec<_>>();
+    let of =
+        |kind: &str| files.iter().filter(|path| path.extension().is_some_and(|own| own == kind)).collect::<Vec<_>>();
     assert!(!of("json").is_empty(), "no evidence");
     for path in of("json") {
         let text = std::fs::read_to_string(path).expect("evidence");

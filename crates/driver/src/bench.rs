@@ -102,11 +102,7 @@ const CANDIDATES: usize = 64;
 ///
 /// # Errors
 /// As [`optimize::optimize`].
-pub fn bench(
-    input: &Input,
-    options: &Options,
-    progress: &mut dyn kiln_superopt::Progress,
-) -> Result<Vec<Row>, Error> {
+pub fn bench(input: &Input, options: &Options, progress: &mut dyn kiln_superopt::Progress) -> Result<Vec<Row>, Error> {
     let search = optimize::Options { budget: options.budget, ask_kernel: options.ask_kernel, ..Default::default() };
     let outcome = optimize::optimize(input, &search, progress)?;
     let after = Input { bytes: outcome.bytes, object: outcome.object, elf: None };

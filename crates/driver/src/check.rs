@@ -93,10 +93,9 @@ pub fn verdict(object: &Object, program: &Program) -> Verdict {
             processed_insns: verified.statistics.processed_insns,
             stack_bytes: verified.statistics.stack_bytes,
         },
-        Err(Error::Rejected(rejection)) => Verdict::Rejected {
-            code: rejection.reason.code().to_owned(),
-            explanation: rejection.to_string(),
-        },
+        Err(Error::Rejected(rejection)) => {
+            Verdict::Rejected { code: rejection.reason.code().to_owned(), explanation: rejection.to_string() }
+        }
         Err(error) => Verdict::Unsupported { reason: error.to_string() },
     }
 }
@@ -128,9 +127,7 @@ pub fn kernel_verdict(bytes: &[u8], object: &Object, program: &Program) -> Kerne
         kiln_linux::load_image(object, program).map(|loaded| loaded.prog.info())
     };
     match loaded {
-        Ok(info) => {
-            KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) }
-        }
+        Ok(info) => KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) },
         Err(failure) => {
             let reason = failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
             KernelVerdict::Rejected { reason }

@@ -57,12 +57,7 @@ pub fn difference(before: &Trace, after: &Trace, inputs: &[Vec<u8>]) -> Option<S
 }
 
 /// Compares a program of two object files in the running kernel.
-pub fn in_kernel(
-    before: (&[u8], &Object),
-    after: &[u8],
-    program: &Program,
-    packets: &[Vec<u8>],
-) -> Comparison {
+pub fn in_kernel(before: (&[u8], &Object), after: &[u8], program: &Program, packets: &[Vec<u8>]) -> Comparison {
     let Some(program_type) = program.program_type else {
         return Comparison::NotRun("the program has no type".to_owned());
     };
@@ -94,8 +89,7 @@ pub fn in_vm(
     }
     let trace = |object: &Object, engine: Engine| -> Result<Trace, String> {
         let own = object.program(&program.name).ok_or("the program is gone")?;
-        let mut vm =
-            run::new_vm(object, own, kiln_vm::Options::default()).map_err(|error| error.to_string())?;
+        let mut vm = run::new_vm(object, own, kiln_vm::Options::default()).map_err(|error| error.to_string())?;
         let mut runs = Vec::with_capacity(packets.len());
         for packet in packets {
             let input = kiln_vm::Input::packet(packet);

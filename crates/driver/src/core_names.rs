@@ -25,7 +25,8 @@ const KINDS: [&str; 13] = [
 
 /// The relocation in words; what the BTF does not tell stays a number.
 pub fn describe(btf: Option<&Btf>, record: &CoreRelocation) -> String {
-    let kind = KINDS.get(record.kind as usize).map_or_else(|| format!("kind {}", record.kind), |name| (*name).to_owned());
+    let kind =
+        KINDS.get(record.kind as usize).map_or_else(|| format!("kind {}", record.kind), |name| (*name).to_owned());
     let numbers = || format!("type {} {}", record.type_id, record.access);
     let path = btf.and_then(|btf| path(btf, TypeId(record.type_id), &record.access)).unwrap_or_else(numbers);
     format!("{kind} of {path}")

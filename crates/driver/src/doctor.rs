@@ -32,15 +32,8 @@ pub enum State {
 
 /// Looks at everything Kiln can make use of. Changes nothing.
 pub fn examine() -> Vec<Finding> {
-    let mut findings = vec![
-        bpf_syscall(),
-        kernel_jit(),
-        kernel_btf(),
-        locked_memory(),
-        tracefs(),
-        cgroup2(),
-        executable_memory(),
-    ];
+    let mut findings =
+        vec![bpf_syscall(), kernel_jit(), kernel_btf(), locked_memory(), tracefs(), cgroup2(), executable_memory()];
     findings.extend(NEEDS.iter().map(need));
     findings
 }
@@ -85,10 +78,7 @@ const NEEDS: &[Need] = &[
     row("bpftool", Tool("bpftool", "version"), "make test: vmlinux.h for the corpora"),
     row(
         "xdp-tools",
-        AnyOf(&[
-            "/usr/lib/x86_64-linux-gnu/bpf/xdpfilt_alw_all.o",
-            "/usr/lib/aarch64-linux-gnu/bpf/xdpfilt_alw_all.o",
-        ]),
+        AnyOf(&["/usr/lib/x86_64-linux-gnu/bpf/xdpfilt_alw_all.o", "/usr/lib/aarch64-linux-gnu/bpf/xdpfilt_alw_all.o"]),
         "make demo, make test: real objects",
     ),
     row("linux-source-6.1", AnyOf(&["/usr/src/linux-source-6.1.tar.xz"]), "make demo, make test: samples/bpf"),
@@ -147,9 +137,7 @@ fn kernel_btf() -> Finding {
     let path = Path::new("/sys/kernel/btf/vmlinux");
     match std::fs::metadata(path) {
         Ok(data) => ok(what, format!("{} ({} KiB)", path.display(), data.len() / 1024), needed_for),
-        Err(error) => {
-            missing(what, error.to_string(), needed_for, "boot a kernel with CONFIG_DEBUG_INFO_BTF=y")
-        }
+        Err(error) => missing(what, error.to_string(), needed_for, "boot a kernel with CONFIG_DEBUG_INFO_BTF=y"),
     }
 }
 

@@ -87,7 +87,8 @@ fn check_header(bytes: &[u8]) -> Result<(), String> {
         Some(243) => "RISC-V",
         _ => {
             const SECTION_HEADERS_AT: usize = 40;
-            let at = bytes.get(SECTION_HEADERS_AT..).and_then(|rest| rest.first_chunk()).map(|at| u64::from_le_bytes(*at));
+            let at =
+                bytes.get(SECTION_HEADERS_AT..).and_then(|rest| rest.first_chunk()).map(|at| u64::from_le_bytes(*at));
             let little_endian = bytes.get(5) == Some(&1);
             return match at {
                 Some(at) if little_endian && at > bytes.len() as u64 => Err(format!(
@@ -124,7 +125,11 @@ pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
     let distance = |known: &str| strsim::damerau_levenshtein(name, known);
     // One slip in three characters.
     let near = |(distance, known): &(usize, &str)| 3 * distance <= known.len().max(name.len());
-    known.map(|known| (distance(known), known)).filter(near).min_by_key(|(distance, _)| *distance).map(|(_, known)| known)
+    known
+        .map(|known| (distance(known), known))
+        .filter(near)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
 }
 
 impl Input {
@@ -155,9 +160,7 @@ impl Input {
         let bytes = std::fs::read(btf).map_err(|error| Error::file(btf, &error))?;
         let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", btf.display()));
         let target = kiln_program::btf::Btf::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
-        kiln_elf::resolve_core(&mut self.object, &target)
-            .map(drop)
-            .map_err(|error| invalid(error.to_string()))
+        kiln_elf::resolve_core(&mut self.object, &target).map(drop).map_err(|error| invalid(error.to_string()))
     }
 
     /// The programs of these names, or all of them when there are none.

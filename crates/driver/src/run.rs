@@ -108,9 +108,8 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
             };
             let result = vm.run(&program.name, &vm_input, engine).map_err(vm_error)?;
             let value = result.value as u32;
-            let entries = |entries: &kiln_vm::Entries| {
-                entries.iter().map(|(key, value)| (hex(key), hex(value))).collect()
-            };
+            let entries =
+                |entries: &kiln_vm::Entries| entries.iter().map(|(key, value)| (hex(key), hex(value))).collect();
             Ok(Ran {
                 value,
                 action: action(value),
@@ -177,9 +176,9 @@ const ENOTSUPP: i32 = 524;
 fn test_run_error(program: &Program, error: kiln_linux::Error) -> Error {
     let what = program.program_type.map_or("such", |program_type| program_type.name());
     match error.errno() {
-        Some(ENOTSUPP) => Error::Unsupported(format!(
-            "the kernel cannot test-run {what} programs; the embedded VM can (--in jit)"
-        )),
+        Some(ENOTSUPP) => {
+            Error::Unsupported(format!("the kernel cannot test-run {what} programs; the embedded VM can (--in jit)"))
+        }
         _ => error.into(),
     }
 }
@@ -212,18 +211,14 @@ pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> 
 pub fn vm_error(error: kiln_vm::Error) -> Error {
     use kiln_program::Trap;
     match error {
-        kiln_vm::Error::Rejected { program, source } => {
-            match source.downcast_ref::<kiln_verifier::Error>() {
-                Some(kiln_verifier::Error::Rejected(rejection)) => Error::Rejected(rejection.to_string()),
-                Some(kiln_verifier::Error::Limit { .. }) => Error::Limit(format!("program {program}: {source}")),
-                _ => Error::Unsupported(format!("program {program}: {source}")),
-            }
-        }
+        kiln_vm::Error::Rejected { program, source } => match source.downcast_ref::<kiln_verifier::Error>() {
+            Some(kiln_verifier::Error::Rejected(rejection)) => Error::Rejected(rejection.to_string()),
+            Some(kiln_verifier::Error::Limit { .. }) => Error::Limit(format!("program {program}: {source}")),
+            _ => Error::Unsupported(format!("program {program}: {source}")),
+        },
         kiln_vm::Error::Stopped { trap: Trap::Budget { .. }, .. } => Error::Limit(error.to_string()),
         kiln_vm::Error::Input(_) | kiln_vm::Error::Missing { .. } => Error::InvalidInput(error.to_string()),
-        kiln_vm::Error::Os(source) => {
-            Error::Os { call: "memory for the VM".to_owned(), reason: source.to_string() }
-        }
+        kiln_vm::Error::Os(source) => Error::Os { call: "memory for the VM".to_owned(), reason: source.to_string() },
         other => Error::Unsupported(other.to_string()),
     }
 }

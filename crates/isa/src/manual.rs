@@ -42,9 +42,7 @@ const CHAPTERS: [Chapter; 6] = [
     ("Sign extension and byte order", |insn| matches!(insn, Insn::MoveSignExtend { .. } | Insn::Endian { .. })),
     ("Addresses", |insn| matches!(insn, Insn::LoadImm64 { .. } | Insn::AddressSpaceCast { .. })),
     ("Memory", |insn| matches!(insn, Insn::Load { .. } | Insn::Store { .. } | Insn::LoadPacket { .. })),
-    ("Atomics", |insn| {
-        matches!(insn, Insn::Atomic { .. } | Insn::LoadAcquire { .. } | Insn::StoreRelease { .. })
-    }),
+    ("Atomics", |insn| matches!(insn, Insn::Atomic { .. } | Insn::LoadAcquire { .. } | Insn::StoreRelease { .. })),
     ("Control", |insn| insn.is_control() || matches!(insn, Insn::Call(_))),
 ];
 

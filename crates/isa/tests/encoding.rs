@@ -15,9 +15,8 @@ fn slots() -> impl Strategy<Value = [Slot; 2]> {
     let special = vec![1, 16, 32, 64, 0x40, 0x41, 0x50, 0xa1, 0xe1, 0xf1, 0x100, 0x110];
     let imm = prop_oneof![2 => Just(0_i32), 1 => proptest::sample::select(special), 2 => any::<i32>()];
     let second = prop_oneof![3 => any::<i32>().prop_map(|imm| Slot { imm, ..Slot::default() }), 1 => any_slot()];
-    (opcode, register.clone(), register, offset, imm, second).prop_map(|(opcode, dst, src, offset, imm, second)| {
-        [Slot { opcode, dst, src, offset, imm }, second]
-    })
+    (opcode, register.clone(), register, offset, imm, second)
+        .prop_map(|(opcode, dst, src, offset, imm, second)| [Slot { opcode, dst, src, offset, imm }, second])
 }
 
 fn any_slot() -> impl Strategy<Value = Slot> {

@@ -17,15 +17,17 @@ const EXCLUDED: [(&str, fn(&Insn) -> bool); 4] = [
     ("load-acquire and store-release came with LLVM 20; 19 takes the first for an atomic addition", |insn| {
         matches!(insn, Insn::LoadAcquire { .. } | Insn::StoreRelease { .. })
     }),
-    ("llvm-objdump prints no pseudo source that reads back: `ld_pseudo` lacks the second slot", |insn| {
-        matches!(insn, Insn::LoadImm64 { imm, .. } if !matches!(imm, Imm64::Value(_)))
-    }),
+    (
+        "llvm-objdump prints no pseudo source that reads back: `ld_pseudo` lacks the second slot",
+        |insn| matches!(insn, Insn::LoadImm64 { imm, .. } if !matches!(imm, Imm64::Value(_))),
+    ),
     ("llvm-objdump prints calls of subprograms and kfuncs as calls of helpers", |insn| {
         matches!(insn, Insn::Call(CallTarget::Subprogram(_) | CallTarget::Kfunc { .. }))
     }),
-    ("LLVM has no constant in indirect packet loads", |insn| {
-        matches!(insn, Insn::LoadPacket { mode: PacketMode::Indirect(_), offset, .. } if *offset != 0)
-    }),
+    (
+        "LLVM has no constant in indirect packet loads",
+        |insn| matches!(insn, Insn::LoadPacket { mode: PacketMode::Indirect(_), offset, .. } if *offset != 0),
+    ),
 ];
 
 fn excluded(insn: &Insn) -> bool {
@@ -88,17 +90,13 @@ fn with_operands(insn: Insn, to: Reg, from: Reg, value: i32, distance: i16) -> I
         Insn::LoadPacket { mode: PacketMode::Absolute, size, .. } => {
             Insn::LoadPacket { mode: PacketMode::Absolute, size, offset: value }
         }
-        Insn::LoadPacket { size, offset, .. } => {
-            Insn::LoadPacket { mode: PacketMode::Indirect(from), size, offset }
-        }
+        Insn::LoadPacket { size, offset, .. } => Insn::LoadPacket { mode: PacketMode::Indirect(from), size, offset },
         Insn::AddressSpaceCast { .. } => {
             Insn::AddressSpaceCast { dst: to, src: from, to: value as u16, from: distance as u16 }
         }
         Insn::Jump { long: true, .. } => Insn::Jump { offset: distance.into(), long: true },
         Insn::Jump { long: false, .. } => Insn::Jump { offset: distance.into(), long: false },
-        Insn::Branch { op, width, src, .. } => {
-            Insn::Branch { op, width, dst: to, src: source(src), offset: distance }
-        }
+        Insn::Branch { op, width, src, .. } => Insn::Branch { op, width, dst: to, src: source(src), offset: distance },
         Insn::MayGoto { .. } => Insn::MayGoto { offset: distance },
         Insn::Call(CallTarget::Helper(_)) => Insn::Call(CallTarget::Helper(value as u32)),
         Insn::Call(_) | Insn::Exit => insn,
@@ -199,9 +197,8 @@ fn what_is_excluded_is_really_beyond_llvm_19() {
         assert!(!of_this_kind.is_empty(), "{reason}");
         for insn in of_this_kind {
             let assembled = assemble("excluded", &format!("{insn}\n"));
-            let same = assembled.is_ok_and(|object| {
-                disassemble(&object).first().is_some_and(|(bytes, _)| *bytes == bytes_of(&insn))
-            });
+            let same = assembled
+                .is_ok_and(|object| disassemble(&object).first().is_some_and(|(bytes, _)| *bytes == bytes_of(&insn)));
             assert!(!same, "LLVM assembles `{insn}` as we do, though it is excluded: {reason}");
         }
     }

@@ -31,12 +31,11 @@ mod version;
 
 pub use attach_type::{AttachType, AttachTypes};
 pub use context::{
-    ContextError, ContextLayout, FLOW_KEYS, Field, FieldAccess, FieldValue, ObjectLayout,
-    Permission, SOCK_COMMON, SOCKET, TCP_SOCKET,
+    ContextError, ContextLayout, FLOW_KEYS, Field, FieldAccess, FieldValue, ObjectLayout, Permission, SOCK_COMMON,
+    SOCKET, TCP_SOCKET,
 };
 pub use helper::{
-    ArgKind, Capability, DynptrUse, Effect, HELPER_COUNT, Helper, Memory, Prototype, ReturnKind,
-    Variant,
+    ArgKind, Capability, DynptrUse, Effect, HELPER_COUNT, Helper, Memory, Prototype, ReturnKind, Variant,
 };
 pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};

@@ -129,15 +129,7 @@ const NOTHING: SizeRule = SizeRule::Exactly(0);
 const LOCAL_STORAGE_VALUE: SizeRule = SizeRule::Between(1, 65_176);
 
 const fn rules(key: SizeRule, value: SizeRule, entries: SizeRule, lookup: Lookup) -> MapRules {
-    MapRules {
-        key,
-        value,
-        entries,
-        per_cpu: false,
-        indexed: false,
-        lookup,
-        helpers: None,
-    }
+    MapRules { key, value, entries, per_cpu: false, indexed: false, lookup, helpers: None }
 }
 
 impl MapRules {
@@ -178,13 +170,9 @@ impl MapType {
                 rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu()
             }
             MapType::Array => rules(FOUR, ANY_VALUE, SOME, Value).indexed(),
-            MapType::PercpuArray => rules(FOUR, SizeRule::Between(1, 32_768), SOME, Value)
-                .indexed()
-                .per_cpu(),
+            MapType::PercpuArray => rules(FOUR, SizeRule::Between(1, 32_768), SOME, Value).indexed().per_cpu(),
             MapType::LpmTrie => rules(SizeRule::Between(5, 260), ANY_VALUE, SOME, Value),
-            MapType::ProgArray => rules(FOUR, FOUR, SOME, NoLookup)
-                .indexed()
-                .only(&["tail_call"]),
+            MapType::ProgArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&["tail_call"]),
             MapType::PerfEventArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&[
                 "perf_event_read",
                 "perf_event_output",
@@ -192,64 +180,38 @@ impl MapType {
                 "skb_output",
                 "xdp_output",
             ]),
-            MapType::StackTrace => rules(
-                FOUR,
-                SizeRule::MultipleBetween(8, 8 * 1024, 8),
-                SOME,
-                NoLookup,
-            )
-            .only(&["get_stackid"]),
-            MapType::CgroupArray => rules(FOUR, FOUR, SOME, NoLookup)
-                .indexed()
-                .only(&["skb_under_cgroup", "current_task_under_cgroup"]),
-            MapType::ArrayOfMaps => rules(FOUR, FOUR, SOME, InnerMap)
-                .indexed()
-                .only(&["map_lookup_elem"]),
+            MapType::StackTrace => {
+                rules(FOUR, SizeRule::MultipleBetween(8, 8 * 1024, 8), SOME, NoLookup).only(&["get_stackid"])
+            }
+            MapType::CgroupArray => {
+                rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&["skb_under_cgroup", "current_task_under_cgroup"])
+            }
+            MapType::ArrayOfMaps => rules(FOUR, FOUR, SOME, InnerMap).indexed().only(&["map_lookup_elem"]),
             MapType::HashOfMaps => rules(ANY_KEY, FOUR, SOME, InnerMap).only(&["map_lookup_elem"]),
             MapType::Devmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue)
                 .indexed()
                 .only(&["redirect_map", "map_lookup_elem"]),
-            MapType::DevmapHash => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue)
-                .only(&["redirect_map", "map_lookup_elem"]),
-            MapType::Cpumap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup)
-                .indexed()
-                .only(&["redirect_map"]),
-            MapType::Xskmap => rules(FOUR, FOUR, SOME, XdpSocket)
-                .indexed()
-                .only(&["redirect_map", "map_lookup_elem"]),
-            MapType::Sockmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, Socket)
-                .indexed()
-                .only(SOCKMAP_HELPERS),
-            MapType::Sockhash => rules(
-                SizeRule::Between(1, MAX_KEY_BYTES),
-                SizeRule::OneOf(&[4, 8]),
-                SOME,
-                Socket,
-            )
-            .only(SOCKHASH_HELPERS),
-            MapType::CgroupStorage => rules(
-                SizeRule::OneOf(&[8, 16]),
-                SizeRule::Between(1, 65_176),
-                NOTHING,
-                NoLookup,
-            )
-            .only(&["get_local_storage"]),
-            MapType::PercpuCgroupStorage => rules(
-                SizeRule::OneOf(&[8, 16]),
-                SizeRule::Between(1, 32_768),
-                NOTHING,
-                NoLookup,
-            )
-            .per_cpu()
-            .only(&["get_local_storage"]),
-            MapType::ReuseportSockarray => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup)
-                .indexed()
-                .only(&["sk_select_reuseport"]),
-            MapType::Queue | MapType::Stack => rules(NOTHING, ANY_VALUE, SOME, NoLookup).only(&[
-                "map_peek_elem",
-                "map_pop_elem",
-                "map_push_elem",
-            ]),
+            MapType::DevmapHash => {
+                rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue).only(&["redirect_map", "map_lookup_elem"])
+            }
+            MapType::Cpumap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup).indexed().only(&["redirect_map"]),
+            MapType::Xskmap => rules(FOUR, FOUR, SOME, XdpSocket).indexed().only(&["redirect_map", "map_lookup_elem"]),
+            MapType::Sockmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, Socket).indexed().only(SOCKMAP_HELPERS),
+            MapType::Sockhash => rules(SizeRule::Between(1, MAX_KEY_BYTES), SizeRule::OneOf(&[4, 8]), SOME, Socket)
+                .only(SOCKHASH_HELPERS),
+            MapType::CgroupStorage => rules(SizeRule::OneOf(&[8, 16]), SizeRule::Between(1, 65_176), NOTHING, NoLookup)
+                .only(&["get_local_storage"]),
+            MapType::PercpuCgroupStorage => {
+                rules(SizeRule::OneOf(&[8, 16]), SizeRule::Between(1, 32_768), NOTHING, NoLookup)
+                    .per_cpu()
+                    .only(&["get_local_storage"])
+            }
+            MapType::ReuseportSockarray => {
+                rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup).indexed().only(&["sk_select_reuseport"])
+            }
+            MapType::Queue | MapType::Stack => {
+                rules(NOTHING, ANY_VALUE, SOME, NoLookup).only(&["map_peek_elem", "map_pop_elem", "map_push_elem"])
+            }
             MapType::SkStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
                 "sk_storage_get",
                 "sk_storage_delete",
@@ -271,21 +233,18 @@ impl MapType {
                 "kptr_xchg",
             ]),
             MapType::StructOps => rules(FOUR, ANY_VALUE, SizeRule::Exactly(1), NoLookup),
-            MapType::Ringbuf => {
-                rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup).only(&[
-                    "ringbuf_output",
-                    "ringbuf_reserve",
-                    "ringbuf_query",
-                    "ringbuf_reserve_dynptr",
-                    "ringbuf_submit_dynptr",
-                    "ringbuf_discard_dynptr",
-                ])
+            MapType::Ringbuf => rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup).only(&[
+                "ringbuf_output",
+                "ringbuf_reserve",
+                "ringbuf_query",
+                "ringbuf_reserve_dynptr",
+                "ringbuf_submit_dynptr",
+                "ringbuf_discard_dynptr",
+            ]),
+            MapType::UserRingbuf => {
+                rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup).only(&["user_ringbuf_drain"])
             }
-            MapType::UserRingbuf => rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup)
-                .only(&["user_ringbuf_drain"]),
-            MapType::BloomFilter => {
-                rules(NOTHING, ANY_VALUE, SOME, NoLookup).only(&["map_peek_elem", "map_push_elem"])
-            }
+            MapType::BloomFilter => rules(NOTHING, ANY_VALUE, SOME, NoLookup).only(&["map_peek_elem", "map_push_elem"]),
             MapType::Arena => rules(NOTHING, NOTHING, SOME, NoLookup).only(&[]),
         }
     }
@@ -297,19 +256,12 @@ impl MapType {
 
     /// Whether a helper that takes a map takes one of this type. Says nothing of helpers that take none.
     pub fn allows_helper(self, helper: &Helper) -> bool {
-        MAPS_BY_HELPER
-            .get(helper.id as usize)
-            .is_some_and(|types| types.contains(self))
+        MAPS_BY_HELPER.get(helper.id as usize).is_some_and(|types| types.contains(self))
     }
 
     /// Whether a program of this type, at this attach type, may pass such a map to the helper. Only some program types
     /// may put sockets into maps of sockets: those that cannot be holding a socket's lock.
-    pub fn allows_helper_in(
-        self,
-        helper: &Helper,
-        program_type: ProgramType,
-        attach: Option<AttachType>,
-    ) -> bool {
+    pub fn allows_helper_in(self, helper: &Helper, program_type: ProgramType, attach: Option<AttachType>) -> bool {
         let changes_sockets = matches!(self, MapType::Sockmap | MapType::Sockhash)
             && matches!(helper.name, "map_update_elem" | "map_delete_elem");
         let may_change = match program_type {
@@ -345,16 +297,9 @@ static MAPS_BY_HELPER: LazyLock<[MapTypes; HELPER_COUNT]> = LazyLock::new(|| {
 });
 
 fn maps_of(helper: &str) -> MapTypes {
-    let kept_to = HELPERS_KEPT_TO_TYPES
-        .iter()
-        .find(|(names, _)| names.contains(&helper));
+    let kept_to = HELPERS_KEPT_TO_TYPES.iter().find(|(names, _)| names.contains(&helper));
     let candidates = kept_to.map_or(MapTypes::ALL, |(_, types)| *types);
-    let takes = |map_type: &MapType| {
-        map_type
-            .rules()
-            .helpers
-            .is_none_or(|names| names.contains(&helper))
-    };
+    let takes = |map_type: &MapType| map_type.rules().helpers.is_none_or(|names| names.contains(&helper));
     let types: Vec<MapType> = candidates.iter().filter(takes).collect();
     MapTypes::of(&types)
 }
@@ -414,13 +359,7 @@ const SOCKHASH_HELPERS: &[&str] = &[
 const HELPERS_KEPT_TO_TYPES: &[(&[&str], MapTypes)] = &[
     (&["tail_call"], MapTypes::of(&[MapType::ProgArray])),
     (
-        &[
-            "perf_event_read",
-            "perf_event_output",
-            "perf_event_read_value",
-            "skb_output",
-            "xdp_output",
-        ],
+        &["perf_event_read", "perf_event_output", "perf_event_read_value", "skb_output", "xdp_output"],
         MapTypes::of(&[MapType::PerfEventArray]),
     ),
     (
@@ -434,74 +373,19 @@ const HELPERS_KEPT_TO_TYPES: &[(&[&str], MapTypes)] = &[
         ],
         MapTypes::of(&[MapType::Ringbuf]),
     ),
-    (
-        &["user_ringbuf_drain"],
-        MapTypes::of(&[MapType::UserRingbuf]),
-    ),
+    (&["user_ringbuf_drain"], MapTypes::of(&[MapType::UserRingbuf])),
     (&["get_stackid"], MapTypes::of(&[MapType::StackTrace])),
-    (
-        &["skb_under_cgroup", "current_task_under_cgroup"],
-        MapTypes::of(&[MapType::CgroupArray]),
-    ),
-    (
-        &["redirect_map"],
-        MapTypes::of(&[
-            MapType::Devmap,
-            MapType::DevmapHash,
-            MapType::Cpumap,
-            MapType::Xskmap,
-        ]),
-    ),
-    (
-        &["sk_redirect_map", "msg_redirect_map", "sock_map_update"],
-        MapTypes::of(&[MapType::Sockmap]),
-    ),
-    (
-        &["sk_redirect_hash", "msg_redirect_hash", "sock_hash_update"],
-        MapTypes::of(&[MapType::Sockhash]),
-    ),
-    (
-        &["get_local_storage"],
-        MapTypes::of(&[MapType::CgroupStorage, MapType::PercpuCgroupStorage]),
-    ),
-    (
-        &["sk_select_reuseport"],
-        MapTypes::of(&[
-            MapType::ReuseportSockarray,
-            MapType::Sockmap,
-            MapType::Sockhash,
-        ]),
-    ),
-    (
-        &["map_pop_elem"],
-        MapTypes::of(&[MapType::Queue, MapType::Stack]),
-    ),
-    (
-        &["map_peek_elem", "map_push_elem"],
-        MapTypes::of(&[MapType::Queue, MapType::Stack, MapType::BloomFilter]),
-    ),
-    (
-        &["map_lookup_percpu_elem"],
-        MapTypes::of(&[
-            MapType::PercpuArray,
-            MapType::PercpuHash,
-            MapType::LruPercpuHash,
-        ]),
-    ),
-    (
-        &["sk_storage_get", "sk_storage_delete"],
-        MapTypes::of(&[MapType::SkStorage]),
-    ),
-    (
-        &["inode_storage_get", "inode_storage_delete"],
-        MapTypes::of(&[MapType::InodeStorage]),
-    ),
-    (
-        &["task_storage_get", "task_storage_delete"],
-        MapTypes::of(&[MapType::TaskStorage]),
-    ),
-    (
-        &["cgrp_storage_get", "cgrp_storage_delete"],
-        MapTypes::of(&[MapType::CgrpStorage]),
-    ),
+    (&["skb_under_cgroup", "current_task_under_cgroup"], MapTypes::of(&[MapType::CgroupArray])),
+    (&["redirect_map"], MapTypes::of(&[MapType::Devmap, MapType::DevmapHash, MapType::Cpumap, MapType::Xskmap])),
+    (&["sk_redirect_map", "msg_redirect_map", "sock_map_update"], MapTypes::of(&[MapType::Sockmap])),
+    (&["sk_redirect_hash", "msg_redirect_hash", "sock_hash_update"], MapTypes::of(&[MapType::Sockhash])),
+    (&["get_local_storage"], MapTypes::of(&[MapType::CgroupStorage, MapType::PercpuCgroupStorage])),
+    (&["sk_select_reuseport"], MapTypes::of(&[MapType::ReuseportSockarray, MapType::Sockmap, MapType::Sockhash])),
+    (&["map_pop_elem"], MapTypes::of(&[MapType::Queue, MapType::Stack])),
+    (&["map_peek_elem", "map_push_elem"], MapTypes::of(&[MapType::Queue, MapType::Stack, MapType::BloomFilter])),
+    (&["map_lookup_percpu_elem"], MapTypes::of(&[MapType::PercpuArray, MapType::PercpuHash, MapType::LruPercpuHash])),
+    (&["sk_storage_get", "sk_storage_delete"], MapTypes::of(&[MapType::SkStorage])),
+    (&["inode_storage_get", "inode_storage_delete"], MapTypes::of(&[MapType::InodeStorage])),
+    (&["task_storage_get", "task_storage_delete"], MapTypes::of(&[MapType::TaskStorage])),
+    (&["cgrp_storage_get", "cgrp_storage_delete"], MapTypes::of(&[MapType::CgrpStorage])),
 ];

@@ -62,22 +62,15 @@ impl ProgramType {
     pub const fn packet_access(self) -> PacketAccess {
         use ProgramType::*;
         match self {
-            SchedCls | SchedAct | Xdp | LwtXmit | SkSkb | SkMsg | CgroupSockopt => {
-                PacketAccess::ReadWrite
-            }
-            LwtIn | LwtOut | LwtSeg6local | SkReuseport | FlowDissector | CgroupSkb | SockOps => {
-                PacketAccess::Read
-            }
+            SchedCls | SchedAct | Xdp | LwtXmit | SkSkb | SkMsg | CgroupSockopt => PacketAccess::ReadWrite,
+            LwtIn | LwtOut | LwtSeg6local | SkReuseport | FlowDissector | CgroupSkb | SockOps => PacketAccess::Read,
             _ => PacketAccess::None,
         }
     }
 
     /// Whether the classic packet loads `LD_ABS` and `LD_IND` may be used.
     pub const fn allows_legacy_packet_loads(self) -> bool {
-        matches!(
-            self,
-            ProgramType::SocketFilter | ProgramType::SchedCls | ProgramType::SchedAct
-        )
+        matches!(self, ProgramType::SocketFilter | ProgramType::SchedCls | ProgramType::SchedAct)
     }
 
     /// Whether a program of this type may be loaded without privilege (where the system allows it at all).

@@ -32,9 +32,7 @@ impl ProgramType {
             },
             ProgramType::CgroupSockAddr => cgroup_address_rule(attach),
             ProgramType::Kprobe => match attach {
-                Some(AttachType::TraceKprobeSession | AttachType::TraceUprobeSession) => {
-                    range(0, 1)
-                }
+                Some(AttachType::TraceKprobeSession | AttachType::TraceUprobeSession) => range(0, 1),
                 _ => ReturnRule::AnyScalar,
             },
             ProgramType::Tracing => match attach {
@@ -49,9 +47,7 @@ impl ProgramType {
             | ProgramType::CgroupSockopt
             | ProgramType::SkLookup
             | ProgramType::Netfilter => range(0, 1),
-            ProgramType::Lsm | ProgramType::StructOps | ProgramType::Ext => {
-                ReturnRule::DependsOnHook
-            }
+            ProgramType::Lsm | ProgramType::StructOps | ProgramType::Ext => ReturnRule::DependsOnHook,
             _ => ReturnRule::AnyScalar,
         }
     }
@@ -76,13 +72,7 @@ const fn cgroup_address_rule(attach: Option<AttachType>) -> ReturnRule {
 }
 
 /// XDP's verdicts, by number.
-pub const XDP_ACTIONS: [&str; 5] = [
-    "XDP_ABORTED",
-    "XDP_DROP",
-    "XDP_PASS",
-    "XDP_TX",
-    "XDP_REDIRECT",
-];
+pub const XDP_ACTIONS: [&str; 5] = ["XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT"];
 
 /// Traffic control's verdicts, by number from `TC_ACT_OK`; `TC_ACT_UNSPEC` is -1.
 pub const TC_ACTIONS: [&str; 9] = [
@@ -112,10 +102,9 @@ pub fn action_name(program_type: ProgramType, value: i32) -> Option<&'static str
             return Some("TC_ACT_UNSPEC");
         }
         ProgramType::SchedCls | ProgramType::SchedAct => &TC_ACTIONS,
-        ProgramType::SkSkb
-        | ProgramType::SkMsg
-        | ProgramType::SkReuseport
-        | ProgramType::SkLookup => &["SK_DROP", "SK_PASS"],
+        ProgramType::SkSkb | ProgramType::SkMsg | ProgramType::SkReuseport | ProgramType::SkLookup => {
+            &["SK_DROP", "SK_PASS"]
+        }
         ProgramType::Netfilter => &["NF_DROP", "NF_ACCEPT"],
         _ => &[],
     };

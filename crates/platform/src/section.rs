@@ -45,10 +45,7 @@ pub struct SectionRule {
 impl SectionRule {
     /// The hook that a section of this rule names, if it names one.
     pub fn hook<'section>(&self, section: &'section str) -> Option<&'section str> {
-        bare_name(section)
-            .strip_prefix(self.name)?
-            .strip_prefix('/')
-            .filter(|hook| !hook.is_empty())
+        bare_name(section).strip_prefix(self.name)?.strip_prefix('/').filter(|hook| !hook.is_empty())
     }
 
     fn matches(&self, section: &str) -> bool {
@@ -84,15 +81,10 @@ fn bare_name(section: &str) -> &str {
 
 fn longest_legacy_rule(name: &str) -> Option<&'static SectionRule> {
     let continues = |rule: &&SectionRule| match name.strip_prefix(rule.name) {
-        Some(rest) => {
-            rest.starts_with(|next: char| next == '/' || next == '_' || next.is_ascii_digit())
-        }
+        Some(rest) => rest.starts_with(|next: char| next == '/' || next == '_' || next.is_ascii_digit()),
         None => false,
     };
-    SECTION_RULES
-        .iter()
-        .filter(continues)
-        .max_by_key(|rule| rule.name.len())
+    SECTION_RULES.iter().filter(continues).max_by_key(|rule| rule.name.len())
 }
 
 const fn exact(name: &'static str, program_type: ProgramType) -> SectionRule {
@@ -109,10 +101,7 @@ const fn exact(name: &'static str, program_type: ProgramType) -> SectionRule {
 }
 
 const fn open(name: &'static str, program_type: ProgramType) -> SectionRule {
-    SectionRule {
-        takes_hook: true,
-        ..exact(name, program_type)
-    }
+    SectionRule { takes_hook: true, ..exact(name, program_type) }
 }
 
 impl SectionRule {
@@ -145,8 +134,7 @@ impl SectionRule {
 /// The rules. No two match one name.
 pub(crate) const SECTION_RULES: &[SectionRule] = &[
     exact("socket", ProgramType::SocketFilter),
-    exact("sk_reuseport/migrate", ProgramType::SkReuseport)
-        .attach(AttachType::SkReuseportSelectOrMigrate),
+    exact("sk_reuseport/migrate", ProgramType::SkReuseport).attach(AttachType::SkReuseportSelectOrMigrate),
     exact("sk_reuseport", ProgramType::SkReuseport).attach(AttachType::SkReuseportSelect),
     open("kprobe", ProgramType::Kprobe),
     open("uprobe", ProgramType::Kprobe),
@@ -159,12 +147,8 @@ pub(crate) const SECTION_RULES: &[SectionRule] = &[
     open("kprobe.session", ProgramType::Kprobe).attach(AttachType::TraceKprobeSession),
     open("uprobe.multi", ProgramType::Kprobe).attach(AttachType::TraceUprobeMulti),
     open("uretprobe.multi", ProgramType::Kprobe).attach(AttachType::TraceUprobeMulti),
-    open("uprobe.multi.s", ProgramType::Kprobe)
-        .attach(AttachType::TraceUprobeMulti)
-        .sleepable(),
-    open("uretprobe.multi.s", ProgramType::Kprobe)
-        .attach(AttachType::TraceUprobeMulti)
-        .sleepable(),
+    open("uprobe.multi.s", ProgramType::Kprobe).attach(AttachType::TraceUprobeMulti).sleepable(),
+    open("uretprobe.multi.s", ProgramType::Kprobe).attach(AttachType::TraceUprobeMulti).sleepable(),
     open("ksyscall", ProgramType::Kprobe),
     open("kretsyscall", ProgramType::Kprobe),
     open("usdt", ProgramType::Kprobe),
@@ -184,102 +168,45 @@ pub(crate) const SECTION_RULES: &[SectionRule] = &[
     open("raw_tp", ProgramType::RawTracepoint),
     open("raw_tracepoint.w", ProgramType::RawTracepointWritable),
     open("raw_tp.w", ProgramType::RawTracepointWritable),
-    open("tp_btf", ProgramType::Tracing)
-        .attach(AttachType::TraceRawTp)
-        .target_by_btf(),
-    open("fentry", ProgramType::Tracing)
-        .attach(AttachType::TraceFentry)
-        .target_by_btf(),
-    open("fmod_ret", ProgramType::Tracing)
-        .attach(AttachType::ModifyReturn)
-        .target_by_btf(),
-    open("fexit", ProgramType::Tracing)
-        .attach(AttachType::TraceFexit)
-        .target_by_btf(),
-    open("fentry.s", ProgramType::Tracing)
-        .attach(AttachType::TraceFentry)
-        .sleepable()
-        .target_by_btf(),
-    open("fmod_ret.s", ProgramType::Tracing)
-        .attach(AttachType::ModifyReturn)
-        .sleepable()
-        .target_by_btf(),
-    open("fexit.s", ProgramType::Tracing)
-        .attach(AttachType::TraceFexit)
-        .sleepable()
-        .target_by_btf(),
+    open("tp_btf", ProgramType::Tracing).attach(AttachType::TraceRawTp).target_by_btf(),
+    open("fentry", ProgramType::Tracing).attach(AttachType::TraceFentry).target_by_btf(),
+    open("fmod_ret", ProgramType::Tracing).attach(AttachType::ModifyReturn).target_by_btf(),
+    open("fexit", ProgramType::Tracing).attach(AttachType::TraceFexit).target_by_btf(),
+    open("fentry.s", ProgramType::Tracing).attach(AttachType::TraceFentry).sleepable().target_by_btf(),
+    open("fmod_ret.s", ProgramType::Tracing).attach(AttachType::ModifyReturn).sleepable().target_by_btf(),
+    open("fexit.s", ProgramType::Tracing).attach(AttachType::TraceFexit).sleepable().target_by_btf(),
     open("freplace", ProgramType::Ext).target_by_btf(),
-    open("lsm", ProgramType::Lsm)
-        .attach(AttachType::LsmMac)
-        .target_by_btf(),
-    open("lsm.s", ProgramType::Lsm)
-        .attach(AttachType::LsmMac)
-        .sleepable()
-        .target_by_btf(),
-    open("lsm_cgroup", ProgramType::Lsm)
-        .attach(AttachType::LsmCgroup)
-        .target_by_btf(),
-    open("iter", ProgramType::Tracing)
-        .attach(AttachType::TraceIter)
-        .target_by_btf(),
-    open("iter.s", ProgramType::Tracing)
-        .attach(AttachType::TraceIter)
-        .sleepable()
-        .target_by_btf(),
+    open("lsm", ProgramType::Lsm).attach(AttachType::LsmMac).target_by_btf(),
+    open("lsm.s", ProgramType::Lsm).attach(AttachType::LsmMac).sleepable().target_by_btf(),
+    open("lsm_cgroup", ProgramType::Lsm).attach(AttachType::LsmCgroup).target_by_btf(),
+    open("iter", ProgramType::Tracing).attach(AttachType::TraceIter).target_by_btf(),
+    open("iter.s", ProgramType::Tracing).attach(AttachType::TraceIter).sleepable().target_by_btf(),
     exact("syscall", ProgramType::Syscall).sleepable(),
-    exact("xdp.frags/devmap", ProgramType::Xdp)
-        .attach(AttachType::XdpDevmap)
-        .frags(),
+    exact("xdp.frags/devmap", ProgramType::Xdp).attach(AttachType::XdpDevmap).frags(),
     exact("xdp/devmap", ProgramType::Xdp).attach(AttachType::XdpDevmap),
-    exact("xdp.frags/cpumap", ProgramType::Xdp)
-        .attach(AttachType::XdpCpumap)
-        .frags(),
+    exact("xdp.frags/cpumap", ProgramType::Xdp).attach(AttachType::XdpCpumap).frags(),
     exact("xdp/cpumap", ProgramType::Xdp).attach(AttachType::XdpCpumap),
-    exact("xdp.frags", ProgramType::Xdp)
-        .attach(AttachType::Xdp)
-        .frags(),
-    exact("xdp", ProgramType::Xdp)
-        .attach(AttachType::Xdp)
-        .optional(),
+    exact("xdp.frags", ProgramType::Xdp).attach(AttachType::Xdp).frags(),
+    exact("xdp", ProgramType::Xdp).attach(AttachType::Xdp).optional(),
     exact("perf_event", ProgramType::PerfEvent),
     exact("lwt_in", ProgramType::LwtIn),
     exact("lwt_out", ProgramType::LwtOut),
     exact("lwt_xmit", ProgramType::LwtXmit),
     exact("lwt_seg6local", ProgramType::LwtSeg6local),
-    exact("sockops", ProgramType::SockOps)
-        .attach(AttachType::CgroupSockOps)
-        .optional(),
-    exact("sk_skb/stream_parser", ProgramType::SkSkb)
-        .attach(AttachType::SkSkbStreamParser)
-        .optional(),
-    exact("sk_skb/stream_verdict", ProgramType::SkSkb)
-        .attach(AttachType::SkSkbStreamVerdict)
-        .optional(),
-    exact("sk_skb/verdict", ProgramType::SkSkb)
-        .attach(AttachType::SkSkbVerdict)
-        .optional(),
+    exact("sockops", ProgramType::SockOps).attach(AttachType::CgroupSockOps).optional(),
+    exact("sk_skb/stream_parser", ProgramType::SkSkb).attach(AttachType::SkSkbStreamParser).optional(),
+    exact("sk_skb/stream_verdict", ProgramType::SkSkb).attach(AttachType::SkSkbStreamVerdict).optional(),
+    exact("sk_skb/verdict", ProgramType::SkSkb).attach(AttachType::SkSkbVerdict).optional(),
     exact("sk_skb", ProgramType::SkSkb),
-    exact("sk_msg", ProgramType::SkMsg)
-        .attach(AttachType::SkMsgVerdict)
-        .optional(),
-    exact("lirc_mode2", ProgramType::LircMode2)
-        .attach(AttachType::LircMode2)
-        .optional(),
-    exact("flow_dissector", ProgramType::FlowDissector)
-        .attach(AttachType::FlowDissector)
-        .optional(),
-    exact("cgroup_skb/ingress", ProgramType::CgroupSkb)
-        .attach(AttachType::CgroupInetIngress)
-        .optional(),
-    exact("cgroup_skb/egress", ProgramType::CgroupSkb)
-        .attach(AttachType::CgroupInetEgress)
-        .optional(),
+    exact("sk_msg", ProgramType::SkMsg).attach(AttachType::SkMsgVerdict).optional(),
+    exact("lirc_mode2", ProgramType::LircMode2).attach(AttachType::LircMode2).optional(),
+    exact("flow_dissector", ProgramType::FlowDissector).attach(AttachType::FlowDissector).optional(),
+    exact("cgroup_skb/ingress", ProgramType::CgroupSkb).attach(AttachType::CgroupInetIngress).optional(),
+    exact("cgroup_skb/egress", ProgramType::CgroupSkb).attach(AttachType::CgroupInetEgress).optional(),
     exact("cgroup/skb", ProgramType::CgroupSkb),
     exact("cgroup/sock_create", ProgramType::CgroupSock).attach(AttachType::CgroupInetSockCreate),
     exact("cgroup/sock_release", ProgramType::CgroupSock).attach(AttachType::CgroupInetSockRelease),
-    exact("cgroup/sock", ProgramType::CgroupSock)
-        .attach(AttachType::CgroupInetSockCreate)
-        .optional(),
+    exact("cgroup/sock", ProgramType::CgroupSock).attach(AttachType::CgroupInetSockCreate).optional(),
     exact("cgroup/post_bind4", ProgramType::CgroupSock).attach(AttachType::CgroupInet4PostBind),
     exact("cgroup/post_bind6", ProgramType::CgroupSock).attach(AttachType::CgroupInet6PostBind),
     exact("cgroup/bind4", ProgramType::CgroupSockAddr).attach(AttachType::CgroupInet4Bind),
@@ -293,24 +220,16 @@ pub(crate) const SECTION_RULES: &[SectionRule] = &[
     exact("cgroup/recvmsg4", ProgramType::CgroupSockAddr).attach(AttachType::CgroupUdp4Recvmsg),
     exact("cgroup/recvmsg6", ProgramType::CgroupSockAddr).attach(AttachType::CgroupUdp6Recvmsg),
     exact("cgroup/recvmsg_unix", ProgramType::CgroupSockAddr).attach(AttachType::CgroupUnixRecvmsg),
-    exact("cgroup/getpeername4", ProgramType::CgroupSockAddr)
-        .attach(AttachType::CgroupInet4Getpeername),
-    exact("cgroup/getpeername6", ProgramType::CgroupSockAddr)
-        .attach(AttachType::CgroupInet6Getpeername),
-    exact("cgroup/getpeername_unix", ProgramType::CgroupSockAddr)
-        .attach(AttachType::CgroupUnixGetpeername),
-    exact("cgroup/getsockname4", ProgramType::CgroupSockAddr)
-        .attach(AttachType::CgroupInet4Getsockname),
-    exact("cgroup/getsockname6", ProgramType::CgroupSockAddr)
-        .attach(AttachType::CgroupInet6Getsockname),
-    exact("cgroup/getsockname_unix", ProgramType::CgroupSockAddr)
-        .attach(AttachType::CgroupUnixGetsockname),
+    exact("cgroup/getpeername4", ProgramType::CgroupSockAddr).attach(AttachType::CgroupInet4Getpeername),
+    exact("cgroup/getpeername6", ProgramType::CgroupSockAddr).attach(AttachType::CgroupInet6Getpeername),
+    exact("cgroup/getpeername_unix", ProgramType::CgroupSockAddr).attach(AttachType::CgroupUnixGetpeername),
+    exact("cgroup/getsockname4", ProgramType::CgroupSockAddr).attach(AttachType::CgroupInet4Getsockname),
+    exact("cgroup/getsockname6", ProgramType::CgroupSockAddr).attach(AttachType::CgroupInet6Getsockname),
+    exact("cgroup/getsockname_unix", ProgramType::CgroupSockAddr).attach(AttachType::CgroupUnixGetsockname),
     exact("cgroup/sysctl", ProgramType::CgroupSysctl).attach(AttachType::CgroupSysctl),
     exact("cgroup/getsockopt", ProgramType::CgroupSockopt).attach(AttachType::CgroupGetsockopt),
     exact("cgroup/setsockopt", ProgramType::CgroupSockopt).attach(AttachType::CgroupSetsockopt),
-    exact("cgroup/dev", ProgramType::CgroupDevice)
-        .attach(AttachType::CgroupDevice)
-        .optional(),
+    exact("cgroup/dev", ProgramType::CgroupDevice).attach(AttachType::CgroupDevice).optional(),
     open("struct_ops", ProgramType::StructOps),
     open("struct_ops.s", ProgramType::StructOps).sleepable(),
     exact("sk_lookup", ProgramType::SkLookup).attach(AttachType::SkLookup),

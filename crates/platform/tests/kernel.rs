@@ -19,11 +19,7 @@ fn helpers_are_allowed_where_the_kernel_allows_them() {
     for place in places() {
         for helper in Helper::all().filter(|helper| !CONFIGURABLE.contains(&helper.name)) {
             let (loaded, log) = kernel.load(place, &[call(helper.id), mov_imm(0, 1), EXIT]);
-            let refusals = [
-                "cannot use helper",
-                "not supported for program type",
-                "supported only for",
-            ];
+            let refusals = ["cannot use helper", "not supported for program type", "supported only for"];
             let kernel_allows = loaded || !refusals.iter().any(|refusal| log.contains(refusal));
             let ours = match place.attach {
                 Some(attach) => helper.allowed_at(place.program_type, attach),
@@ -31,20 +27,12 @@ fn helpers_are_allowed_where_the_kernel_allows_them() {
             };
             asked += 1;
             if ours != kernel_allows {
-                wrong.push(format!(
-                    "{} in {place:?}: kernel {kernel_allows}, table {ours}",
-                    helper.name
-                ));
+                wrong.push(format!("{} in {place:?}: kernel {kernel_allows}, table {ours}", helper.name));
             }
         }
     }
     println!("{asked} questions");
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -61,18 +49,11 @@ fn return_values_are_those_the_kernel_allows() {
                 ReturnRule::Range { minimum, maximum } => (minimum..=maximum).contains(&value),
             };
             if loaded != ours {
-                wrong.push(format!(
-                    "{value} from {place:?}: kernel {loaded}, table {ours}: {log}"
-                ));
+                wrong.push(format!("{value} from {place:?}: kernel {loaded}, table {ours}: {log}"));
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// What the verifier's log calls a register that holds this.
@@ -99,52 +80,32 @@ fn context_fields_are_those_the_kernel_knows() {
     };
     let mut wrong = Vec::new();
     let mut asked = 0;
-    for place in places()
-        .into_iter()
-        .filter(|place| place.program_type != ProgramType::Tracing)
-    {
+    for place in places().into_iter().filter(|place| place.program_type != ProgramType::Tracing) {
         let layout = place.program_type.context();
         for offset in (0..i64::from(layout.size.min(256)) + 8).chain(8180..8200) {
-            for (width, load, store) in [
-                (1, 0x71, 0x73),
-                (2, 0x69, 0x6b),
-                (4, 0x61, 0x63),
-                (8, 0x79, 0x7b),
-            ] {
+            for (width, load, store) in [(1, 0x71, 0x73), (2, 0x69, 0x6b), (4, 0x61, 0x63), (8, 0x79, 0x7b)] {
                 for write in [false, true] {
                     let access = match write {
                         true => slot(store, 1, 2, offset as i16, 0),
                         false => slot(load, 7, 1, offset as i16, 0),
                     };
-                    let (_, log) =
-                        kernel.load(place, &[mov_imm(2, 0), access, mov_imm(0, 1), EXIT]);
-                    let refused = [
-                        "invalid bpf_context access",
-                        "misaligned",
-                        "cannot write",
-                        "invalid access",
-                    ]
-                    .iter()
-                    .any(|message| log.contains(message));
+                    let (_, log) = kernel.load(place, &[mov_imm(2, 0), access, mov_imm(0, 1), EXIT]);
+                    let refused = ["invalid bpf_context access", "misaligned", "cannot write", "invalid access"]
+                        .iter()
+                        .any(|message| log.contains(message));
                     let ours = layout.access_at(place.attach, offset, width, write);
                     asked += 1;
-                    let part_of_buffer =
-                        place.program_type == ProgramType::RawTracepointWritable && offset < 8;
+                    let part_of_buffer = place.program_type == ProgramType::RawTracepointWritable && offset < 8;
                     if part_of_buffer && width < 8 {
                         continue; // Bytes of a kernel pointer, which the tables keep back.
                     }
                     if ours.is_ok() == refused {
-                        wrong.push(format!(
-                            "{place:?} +{offset} {width} write {write}: {ours:?} but {log}"
-                        ));
+                        wrong.push(format!("{place:?} +{offset} {width} write {write}: {ours:?} but {log}"));
                     } else if let (Ok(access), false) = (ours, write) {
                         let name = format!("R7={}", log_name(access.value()));
                         let older = format!("R7_w={}", log_name(access.value()));
                         if !log.contains(&name) && !log.contains(&older) {
-                            wrong.push(format!(
-                                "{place:?} +{offset} {width}: {:?} but {log}",
-                                access.value()
-                            ));
+                            wrong.push(format!("{place:?} +{offset} {width}: {:?} but {log}", access.value()));
                         }
                     }
                 }
@@ -153,10 +114,5 @@ fn context_fields_are_those_the_kernel_knows() {
     }
     println!("{asked} questions");
     let shown = &wrong[..wrong.len().min(40)];
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        shown.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), shown.join("\n"));
 }

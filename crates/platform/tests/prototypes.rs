@@ -58,16 +58,10 @@ const TYPED_MAPS: &[(MapType, u32, u32, u32, u32)] = &[
 fn make_maps(kernel: &mut Kernel) {
     let flags = [0, 1 << 7, 1 << 8, 1 << 7];
     for flag in flags {
-        assert!(
-            kernel.create_map(MapType::Array, 4, 256, 1, flag),
-            "an array of 256 bytes"
-        );
+        assert!(kernel.create_map(MapType::Array, 4, 256, 1, flag), "an array of 256 bytes");
     }
     kernel.freeze(STRING_MAP as usize);
-    assert!(
-        kernel.create_map(MapType::Ringbuf, 0, 0, 4096, 0),
-        "a ring buffer"
-    );
+    assert!(kernel.create_map(MapType::Ringbuf, 0, 0, 4096, 0), "a ring buffer");
     for &(map_type, key, value, entries, flags) in TYPED_MAPS {
         if !kernel.create_map(map_type, key, value, entries, flags) {
             println!("skipped: this kernel makes no map of type {map_type}");
@@ -111,17 +105,9 @@ fn stack_address(dst: u8, offset: i32) -> [u64; 2] {
 impl Call<'_> {
     /// The program, and the index of the slot after the call; or what is missing to make an argument.
     fn program(mut self, choose: impl Fn(usize) -> Choice) -> Result<(Vec<u64>, usize), String> {
-        let map_type = TYPED_MAPS
-            .get((self.map - FIRST_TYPED_MAP) as usize)
-            .map(|(map_type, ..)| *map_type);
-        let args = self
-            .helper
-            .prototype_for(self.place.program_type)
-            .args
-            .iter();
-        let args: Vec<ArgKind> = args
-            .map(|kind| map_type.map_or(*kind, |map_type| kind.with_map(map_type)))
-            .collect();
+        let map_type = TYPED_MAPS.get((self.map - FIRST_TYPED_MAP) as usize).map(|(map_type, ..)| *map_type);
+        let args = self.helper.prototype_for(self.place.program_type).args.iter();
+        let args: Vec<ArgKind> = args.map(|kind| map_type.map_or(*kind, |map_type| kind.with_map(map_type))).collect();
         self.code.push(mov_reg(6, 1));
         let wants = |choice| (0..args.len()).any(|index| choose(index) == choice);
         if wants(Choice::Packet) {
@@ -149,15 +135,9 @@ impl Call<'_> {
 
     fn context_field(&self, wanted: &[FieldValue]) -> Option<&'static Field> {
         let layout = self.place.program_type.context();
-        let found = layout
-            .fields
-            .iter()
-            .find(|field| wanted.contains(&field.value))?;
+        let found = layout.fields.iter().find(|field| wanted.contains(&field.value))?;
         let (offset, width) = (i64::from(found.offset), found.size);
-        layout
-            .access_at(self.place.attach, offset, width, false)
-            .ok()
-            .map(|_| found)
+        layout.access_at(self.place.attach, offset, width, false).ok().map(|_| found)
     }
 
     fn load_field(&mut self, dst: u8, field: &Field) {
@@ -167,17 +147,12 @@ impl Call<'_> {
 
     /// Leaves in r9 the start of 64 bytes of packet.
     fn find_packet(&mut self) -> Result<(), String> {
-        let start = self
-            .context_field(&[FieldValue::PacketPointer])
-            .ok_or("packet")?;
-        let end = self
-            .context_field(&[FieldValue::PacketEnd])
-            .ok_or("packet")?;
+        let start = self.context_field(&[FieldValue::PacketPointer]).ok_or("packet")?;
+        let end = self.context_field(&[FieldValue::PacketEnd]).ok_or("packet")?;
         self.load_field(9, start);
         self.load_field(8, end);
         self.code.extend([mov_reg(7, 9), slot(0x07, 7, 0, 0, 64)]);
-        self.code
-            .extend([slot(0xbd, 7, 8, 2, 0), mov_imm(0, 1), EXIT]);
+        self.code.extend([slot(0xbd, 7, 8, 2, 0), mov_imm(0, 1), EXIT]);
         Ok(())
     }
 
@@ -186,19 +161,14 @@ impl Call<'_> {
         let null_check = |register| [slot(0x55, register, 0, 2, 0), mov_imm(0, 1), EXIT];
         match kind {
             ArgKind::SockCommon | ArgKind::BtfSockCommon { nullable: false } => {
-                let wanted = [
-                    FieldValue::Socket,
-                    FieldValue::SocketOrNull,
-                    FieldValue::SockCommonOrNull,
-                ];
+                let wanted = [FieldValue::Socket, FieldValue::SocketOrNull, FieldValue::SockCommonOrNull];
                 let field = self.context_field(&wanted).ok_or("socket")?;
                 self.load_field(7, field);
                 self.code.extend(null_check(7));
             }
             ArgKind::ReleasedRingBufferMemory => {
                 self.code.extend(load_map(1, RING_BUFFER));
-                self.code
-                    .extend([mov_imm(2, 8), mov_imm(3, 0), call(131), mov_reg(7, 0)]);
+                self.code.extend([mov_imm(2, 8), mov_imm(3, 0), call(131), mov_reg(7, 0)]);
                 self.code.extend(null_check(7));
             }
             ArgKind::Dynptr(DynptrUse::Any) => {
@@ -213,16 +183,10 @@ impl Call<'_> {
                 self.code.extend(stack_address(4, -16));
                 self.code.push(call(198));
             }
-            ArgKind::BtfId {
-                type_name: "task_struct",
-                nullable: false,
-            } => {
+            ArgKind::BtfId { type_name: "task_struct", nullable: false } => {
                 self.code.extend([call(158), mov_reg(8, 0)]);
             }
-            ArgKind::BtfId {
-                type_name,
-                nullable: false,
-            } => return Err(type_name.into()),
+            ArgKind::BtfId { type_name, nullable: false } => return Err(type_name.into()),
             ArgKind::SpinLock
             | ArgKind::Timer
             | ArgKind::PercpuBtfId
@@ -238,27 +202,20 @@ impl Call<'_> {
         match kind {
             ArgKind::Context | ArgKind::ContextOrNull => self.code.push(mov_reg(register, 6)),
             ArgKind::ConstMapPtr => self.code.extend(load_map(register, self.map)),
-            ArgKind::MapKey
-            | ArgKind::MapValue
-            | ArgKind::MapValueOrNull
-            | ArgKind::UninitMapValue => {
+            ArgKind::MapKey | ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::UninitMapValue => {
                 self.code.extend(stack_address(register, -80));
             }
             ArgKind::Memory(_) if self.helper.name == "dynptr_from_mem" => {
                 self.code.extend(load_map_value(register, READ_WRITE_MAP)); // The kernel takes no other memory here.
             }
-            ArgKind::Memory(_) | ArgKind::FixedMemory { .. } => {
-                self.code.extend(stack_address(register, -160))
-            }
+            ArgKind::Memory(_) | ArgKind::FixedMemory { .. } => self.code.extend(stack_address(register, -160)),
             ArgKind::Dynptr(_) => self.code.extend(stack_address(register, -16)),
             ArgKind::ConstString => self.code.extend(load_map_value(register, STRING_MAP)),
             ArgKind::Size { .. } | ArgKind::ConstAllocSize => self.code.push(mov_imm(register, 8)),
-            ArgKind::SockCommon
-            | ArgKind::BtfSockCommon { nullable: false }
-            | ArgKind::ReleasedRingBufferMemory => self.code.push(mov_reg(register, 7)),
-            ArgKind::BtfId {
-                nullable: false, ..
-            } => self.code.push(mov_reg(register, 8)),
+            ArgKind::SockCommon | ArgKind::BtfSockCommon { nullable: false } | ArgKind::ReleasedRingBufferMemory => {
+                self.code.push(mov_reg(register, 7))
+            }
+            ArgKind::BtfId { nullable: false, .. } => self.code.push(mov_reg(register, 8)),
             _ => self.code.push(mov_imm(register, 0)),
         }
     }
@@ -276,9 +233,7 @@ fn map_for(place: Place, helper: &Helper) -> Option<i32> {
         map_type.allows_helper_in(helper, place.program_type, place.attach)
             && (!place.sleepable || map_type.allowed_in_sleepable())
     };
-    let position = TYPED_MAPS
-        .iter()
-        .position(|(map_type, ..)| fits(*map_type))?;
+    let position = TYPED_MAPS.iter().position(|(map_type, ..)| fits(*map_type))?;
     Some(FIRST_TYPED_MAP + position as i32)
 }
 
@@ -312,16 +267,12 @@ fn variations(place: Place, helper: &Helper, index: usize) -> Vec<(Vec<(usize, C
     variations.push((null, kind.nullable()));
     if matches!(kind, ArgKind::Memory(_) | ArgKind::FixedMemory { .. }) {
         variations.push((vec![(index, Choice::Map(READ_WRITE_MAP))], true));
-        variations.push((
-            vec![(index, Choice::Map(READ_ONLY_MAP))],
-            !kind.writes_memory(),
-        ));
+        variations.push((vec![(index, Choice::Map(READ_ONLY_MAP))], !kind.writes_memory()));
         if !kind.writes_memory() {
             variations.push((vec![(index, Choice::Map(WRITE_ONLY_MAP))], false));
         }
         // Packets are never known to be aligned, and dynptrs are made of map values alone.
-        let never = matches!(kind, ArgKind::FixedMemory { aligned: true, .. })
-            || helper.name == "dynptr_from_mem";
+        let never = matches!(kind, ArgKind::FixedMemory { aligned: true, .. }) || helper.name == "dynptr_from_mem";
         let accepted = helper.accepts_packet(place.program_type, index) && !never;
         variations.push((vec![(index, Choice::Packet)], accepted));
     }
@@ -346,32 +297,18 @@ fn calls_are_taken_as_the_prototypes_say() {
                 (false, _) => 0,
                 (true, Some(map)) => map,
                 (true, None) => {
-                    left_out.insert(format!(
-                        "{} (no map for it in {})",
-                        helper.name, place.program_type
-                    ));
+                    left_out.insert(format!("{} (no map for it in {})", helper.name, place.program_type));
                     continue;
                 }
             };
             let mut questions = vec![(vec![], !prototype.might_sleep || place.sleepable)];
             if questions[0].1 {
-                questions.extend(
-                    (0..prototype.args.len()).flat_map(|index| variations(place, helper, index)),
-                );
+                questions.extend((0..prototype.args.len()).flat_map(|index| variations(place, helper, index)));
             }
             for (choices, expected) in questions {
-                let new_call = Call {
-                    place,
-                    helper,
-                    map,
-                    code: Vec::new(),
-                };
-                let choose = |index| {
-                    choices
-                        .iter()
-                        .find(|(at, _)| *at == index)
-                        .map_or(Choice::Right, |(_, choice)| *choice)
-                };
+                let new_call = Call { place, helper, map, code: Vec::new() };
+                let choose =
+                    |index| choices.iter().find(|(at, _)| *at == index).map_or(Choice::Right, |(_, choice)| *choice);
                 let (code, after) = match new_call.program(choose) {
                     Ok(made) => made,
                     Err(missing) if missing == "packet" => continue,
@@ -383,14 +320,7 @@ fn calls_are_taken_as_the_prototypes_say() {
                 let (taken, log) = took_the_call(&mut kernel, place, &code, after);
                 asked += 1;
                 if taken != expected {
-                    let end: String = log
-                        .chars()
-                        .rev()
-                        .take(260)
-                        .collect::<Vec<_>>()
-                        .into_iter()
-                        .rev()
-                        .collect();
+                    let end: String = log.chars().rev().take(260).collect::<Vec<_>>().into_iter().rev().collect();
                     wrong.push(format!(
                         "{} in {:?} {:?} with {choices:?}: kernel {taken}, table {expected}: {end}",
                         helper.name, place.program_type, place.attach
@@ -400,12 +330,7 @@ fn calls_are_taken_as_the_prototypes_say() {
         }
     }
     println!("{asked} questions; left out: {left_out:?}");
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong[..wrong.len().min(60)].join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
 }
 
 /// Programs that only name a map, and ones that pass it to each helper there is.
@@ -422,9 +347,7 @@ fn maps_go_where_the_rules_say() {
         naming.extend([mov_imm(0, 1), EXIT]);
         let (loaded, log) = kernel.load(oracle::place(ProgramType::Syscall), &naming);
         if loaded != map_type.allowed_in_sleepable() {
-            wrong.push(format!(
-                "{map_type} in a sleepable program: kernel {loaded}: {log}"
-            ));
+            wrong.push(format!("{map_type} in a sleepable program: kernel {loaded}: {log}"));
         }
         for place in places().into_iter().filter(|place| !place.sleepable) {
             for helper in Helper::all().filter(|helper| callable(place, helper)) {
@@ -432,12 +355,7 @@ fn maps_go_where_the_rules_say() {
                 if !prototype.args.contains(&ArgKind::ConstMapPtr) || prototype.might_sleep {
                     continue;
                 }
-                let new_call = Call {
-                    place,
-                    helper,
-                    map,
-                    code: Vec::new(),
-                };
+                let new_call = Call { place, helper, map, code: Vec::new() };
                 let Ok((code, after)) = new_call.program(|_| Choice::Right) else {
                     continue;
                 };
@@ -445,21 +363,13 @@ fn maps_go_where_the_rules_say() {
                 asked += 1;
                 if taken != map_type.allows_helper_in(helper, place.program_type, place.attach) {
                     let end = log.rsplit('|').nth(2).unwrap_or_default();
-                    wrong.push(format!(
-                        "{map_type} to {} in {place:?}: kernel {taken}: {end}",
-                        helper.name
-                    ));
+                    wrong.push(format!("{map_type} to {} in {place:?}: kernel {taken}: {end}", helper.name));
                 }
             }
         }
     }
     println!("{asked} questions");
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong[..wrong.len().min(60)].join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
 }
 
 #[test]
@@ -482,19 +392,11 @@ fn maps_have_the_sizes_the_rules_allow() {
             check(*right_key, value, *right_entries);
         }
         let many = if *map_type == MapType::Cpumap { 3 } else { 8 }; // No more than the machine could have CPUs.
-        for entries in [0, 1, 2, 3, 4096, 4097, 8192, 12_288]
-            .into_iter()
-            .take(many)
-        {
+        for entries in [0, 1, 2, 3, 4096, 4097, 8192, 12_288].into_iter().take(many) {
             check(*right_key, *right_value, entries);
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -508,34 +410,21 @@ fn only_gpl_programs_call_gpl_helpers() {
             if oracle::CONFIGURABLE.contains(&helper.name) {
                 continue;
             }
-            let (_, log) =
-                kernel.load_licensed(place, "MIT", &[call(helper.id), mov_imm(0, 1), EXIT]);
+            let (_, log) = kernel.load_licensed(place, "MIT", &[call(helper.id), mov_imm(0, 1), EXIT]);
             let multi = matches!(
                 place.attach,
-                Some(
-                    AttachType::TraceKprobeMulti
-                        | AttachType::TraceUprobeMulti
-                        | AttachType::TraceKprobeSession
-                )
+                Some(AttachType::TraceKprobeMulti | AttachType::TraceUprobeMulti | AttachType::TraceKprobeSession)
             );
             if multi && helper.name == "get_func_ip" {
                 continue; // The table has one row for all kprobes and keeps to the stricter.
             }
             let refused = log.contains("GPL");
             if refused != helper.prototype_for(place.program_type).gpl_only {
-                wrong.push(format!(
-                    "{} in {place:?}: kernel wants GPL: {refused}",
-                    helper.name
-                ));
+                wrong.push(format!("{} in {place:?}: kernel wants GPL: {refused}", helper.name));
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// What the verifier's log calls `r0` after a call that returns this. Maps of sockets and maps have names of their own.
@@ -543,12 +432,7 @@ fn result_names(returns: ReturnKind) -> &'static [&'static str] {
     match returns {
         ReturnKind::Integer => &["scalar(", "0", "1"],
         ReturnKind::Void => &[],
-        ReturnKind::MapValueOrNull => &[
-            "map_value_or_null(",
-            "sock_or_null(",
-            "xdp_sock_or_null(",
-            "map_value(",
-        ],
+        ReturnKind::MapValueOrNull => &["map_value_or_null(", "sock_or_null(", "xdp_sock_or_null(", "map_value("],
         ReturnKind::MapValue => &["map_value("],
         ReturnKind::SocketOrNull => &["sock_or_null("],
         ReturnKind::TcpSockOrNull => &["tcp_sock_or_null("],
@@ -565,13 +449,8 @@ fn result_names(returns: ReturnKind) -> &'static [&'static str] {
 
 /// What the log says of `r0` right after the slot before `after`.
 fn result_in_log(log: &str, after: usize) -> Option<&str> {
-    let call = log
-        .split('|')
-        .find(|line| line.starts_with(&format!("{}: (85)", after - 1)))?;
-    let state = log
-        .split('|')
-        .find(|line| line.starts_with(&format!("{after}: R0")))
-        .unwrap_or(call);
+    let call = log.split('|').find(|line| line.starts_with(&format!("{}: (85)", after - 1)))?;
+    let state = log.split('|').find(|line| line.starts_with(&format!("{after}: R0"))).unwrap_or(call);
     let start = state.find("R0=").or_else(|| state.find("R0_w="))?;
     state[start..].split_once('=').map(|(_, value)| value)
 }
@@ -587,15 +466,8 @@ fn results_and_stale_packets_are_as_the_rows_say() {
         for helper in Helper::all().filter(|helper| callable(place, helper)) {
             let prototype = helper.prototype_for(place.program_type);
             let map = map_for(place, helper).unwrap_or(0);
-            let new_call = || Call {
-                place,
-                helper,
-                map,
-                code: Vec::new(),
-            };
-            if prototype.might_sleep && !place.sleepable
-                || oracle::CONFIGURABLE.contains(&helper.name)
-            {
+            let new_call = || Call { place, helper, map, code: Vec::new() };
+            if prototype.might_sleep && !place.sleepable || oracle::CONFIGURABLE.contains(&helper.name) {
                 continue;
             }
             let Ok((code, after)) = new_call().program(|_| Choice::Right) else {
@@ -613,10 +485,7 @@ fn results_and_stale_packets_are_as_the_rows_say() {
                 None => names.is_empty(),
             };
             if !right {
-                wrong.push(format!(
-                    "{} in {place:?} returns {result:?}, table {:?}",
-                    helper.name, prototype.returns
-                ));
+                wrong.push(format!("{} in {place:?} returns {result:?}, table {:?}", helper.name, prototype.returns));
             }
             let mut holding = new_call();
             holding.code.push(mov_reg(6, 1));
@@ -631,20 +500,12 @@ fn results_and_stale_packets_are_as_the_rows_say() {
             asked += 1;
             if stale == helper.changes_packet_data {
                 let end = log.rsplit('|').nth(2).unwrap_or_default();
-                wrong.push(format!(
-                    "{} in {place:?}: packet good afterwards: {stale}: {end}",
-                    helper.name
-                ));
+                wrong.push(format!("{} in {place:?}: packet good afterwards: {stale}: {end}", helper.name));
             }
         }
     }
     println!("{asked} questions");
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong[..wrong.len().min(60)].join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
 }
 
 /// Where a pointer to an object can be had, and the slots that put it into r7.
@@ -676,12 +537,7 @@ fn objects_have_the_fields_the_kernel_knows() {
     let mut wrong = Vec::new();
     for (layout, place, getting) in objects {
         for offset in -8..i64::from(layout.size) + 8 {
-            for (width, load, store) in [
-                (1, 0x71, 0x73),
-                (2, 0x69, 0x6b),
-                (4, 0x61, 0x63),
-                (8, 0x79, 0x7b),
-            ] {
+            for (width, load, store) in [(1, 0x71, 0x73), (2, 0x69, 0x6b), (4, 0x61, 0x63), (8, 0x79, 0x7b)] {
                 for write in [false, true] {
                     let mut code = getting.clone();
                     code.push(mov_imm(2, 0));
@@ -698,19 +554,11 @@ fn objects_have_the_fields_the_kernel_knows() {
                     }
                     if taken != ours.is_ok() {
                         let end = log.rsplit('|').nth(2).unwrap_or_default();
-                        wrong.push(format!(
-                            "{} +{offset} {width} write {write}: {ours:?}: {end}",
-                            layout.struct_name
-                        ));
+                        wrong.push(format!("{} +{offset} {width} write {write}: {ours:?}: {end}", layout.struct_name));
                     }
                 }
             }
         }
     }
-    assert!(
-        wrong.is_empty(),
-        "{} wrong:\n{}",
-        wrong.len(),
-        wrong[..wrong.len().min(60)].join("\n")
-    );
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
 }

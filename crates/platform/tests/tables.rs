@@ -13,74 +13,37 @@ fn helper_numbers_are_dense_and_names_unique() {
         assert_eq!(Helper::by_id(helper.id).unwrap().name, helper.name);
         assert_eq!(Helper::by_name(helper.name).unwrap().id, helper.id);
     }
-    assert!(
-        Helper::by_id(0).is_none()
-            && Helper::by_id(212).is_none()
-            && Helper::by_id(u32::MAX).is_none()
-    );
+    assert!(Helper::by_id(0).is_none() && Helper::by_id(212).is_none() && Helper::by_id(u32::MAX).is_none());
 }
 
 #[test]
 fn helper_versions_rise_with_the_numbers() {
     let mut newest = KernelVersion::new(3, 19);
     for helper in Helper::all() {
-        assert!(
-            helper.since >= newest,
-            "{} is of {}, after one of {newest}",
-            helper.name,
-            helper.since
-        );
+        assert!(helper.since >= newest, "{} is of {}, after one of {newest}", helper.name, helper.since);
         newest = helper.since;
         assert!(helper.since <= KernelVersion::DESCRIBED);
         let first_user = helper.allowed.iter().map(ProgramType::since).min();
-        assert!(
-            first_user.is_some_and(|user| user <= helper.since),
-            "{} has no user in its first kernel",
-            helper.name
-        );
+        assert!(first_user.is_some_and(|user| user <= helper.since), "{} has no user in its first kernel", helper.name);
     }
 }
 
 #[test]
 fn memory_arguments_come_with_their_sizes() {
     for helper in Helper::all() {
-        let prototypes = helper
-            .variants
-            .iter()
-            .map(|variant| &variant.prototype)
-            .chain([&helper.prototype]);
+        let prototypes = helper.variants.iter().map(|variant| &variant.prototype).chain([&helper.prototype]);
         for prototype in prototypes {
-            assert!(
-                prototype.args.len() <= limits::MAX_ARGUMENTS,
-                "{}",
-                helper.name
-            );
+            assert!(prototype.args.len() <= limits::MAX_ARGUMENTS, "{}", helper.name);
             for (index, kind) in prototype.args.iter().enumerate() {
                 let next = prototype.args.get(index + 1);
                 let sized = matches!(next, Some(ArgKind::Size { .. }));
-                assert_eq!(
-                    matches!(kind, ArgKind::Memory(_)),
-                    sized,
-                    "{} argument {index}",
-                    helper.name
-                );
-                if matches!(
-                    kind,
-                    ArgKind::MapKey | ArgKind::MapValue | ArgKind::UninitMapValue
-                ) {
-                    assert!(
-                        prototype.args[..index].contains(&ArgKind::ConstMapPtr),
-                        "{}",
-                        helper.name
-                    );
+                assert_eq!(matches!(kind, ArgKind::Memory(_)), sized, "{} argument {index}", helper.name);
+                if matches!(kind, ArgKind::MapKey | ArgKind::MapValue | ArgKind::UninitMapValue) {
+                    assert!(prototype.args[..index].contains(&ArgKind::ConstMapPtr), "{}", helper.name);
                 }
             }
             let released = prototype.args.iter().filter(|kind| kind.releases()).count();
-            assert!(
-                released <= 1,
-                "{} releases {released} references",
-                helper.name
-            );
+            assert!(released <= 1, "{} releases {released} references", helper.name);
         }
     }
 }
@@ -88,22 +51,13 @@ fn memory_arguments_come_with_their_sizes() {
 #[test]
 fn effects_agree_with_arguments() {
     for helper in Helper::all() {
-        let writes = helper
-            .prototype
-            .args
-            .iter()
-            .any(|kind| kind.writes_memory());
+        let writes = helper.prototype.args.iter().any(|kind| kind.writes_memory());
         let releases = helper.prototype.released_argument().is_some();
         match helper.effect {
             Effect::ResultOnly | Effect::ReadsMemory => {
                 assert!(!writes && !releases && !helper.acquires, "{}", helper.name);
                 assert!(!helper.changes_packet_data, "{}", helper.name);
-                assert_ne!(
-                    helper.prototype.returns,
-                    ReturnKind::Void,
-                    "{} would do nothing",
-                    helper.name
-                );
+                assert_ne!(helper.prototype.returns, ReturnKind::Void, "{} would do nothing", helper.name);
             }
             Effect::WritesArguments => {
                 assert!(writes && !releases && !helper.acquires, "{}", helper.name)
@@ -111,11 +65,7 @@ fn effects_agree_with_arguments() {
             Effect::Any => {}
         }
         if helper.effect == Effect::ResultOnly {
-            assert!(
-                !helper.prototype.args.iter().any(|kind| kind.reads_memory()),
-                "{}",
-                helper.name
-            );
+            assert!(!helper.prototype.args.iter().any(|kind| kind.reads_memory()), "{}", helper.name);
         }
     }
 }
@@ -126,30 +76,14 @@ fn variants_hold_for_allowed_types_and_do_not_overlap() {
         let mut seen = ProgramTypes::NONE;
         for variant in helper.variants {
             for program_type in variant.program_types.iter() {
-                assert!(
-                    helper.allowed_in(program_type),
-                    "{} in {program_type}",
-                    helper.name
-                );
-                assert!(
-                    !seen.contains(program_type),
-                    "{} in {program_type}",
-                    helper.name
-                );
+                assert!(helper.allowed_in(program_type), "{} in {program_type}", helper.name);
+                assert!(!seen.contains(program_type), "{} in {program_type}", helper.name);
             }
             seen = seen.union(variant.program_types);
-            assert_ne!(
-                variant.prototype, helper.prototype,
-                "{} varies by nothing",
-                helper.name
-            );
+            assert_ne!(variant.prototype, helper.prototype, "{} varies by nothing", helper.name);
         }
         for (program_type, attach_types) in helper.attach_rules {
-            assert!(
-                helper.allowed_in(*program_type) && !attach_types.is_empty(),
-                "{}",
-                helper.name
-            );
+            assert!(helper.allowed_in(*program_type) && !attach_types.is_empty(), "{}", helper.name);
         }
     }
 }
@@ -161,17 +95,9 @@ fn context_fields_are_in_order_and_apart() {
         assert_eq!(layout.program_type, *program_type);
         let mut end = 0;
         for field in layout.fields {
-            assert!(
-                field.offset >= end,
-                "{program_type} {} overlaps",
-                field.name
-            );
+            assert!(field.offset >= end, "{program_type} {} overlaps", field.name);
             end = field.offset + field.size;
-            assert!(
-                end + field.padding <= layout.size,
-                "{program_type} {} runs out",
-                field.name
-            );
+            assert!(end + field.padding <= layout.size, "{program_type} {} runs out", field.name);
             assert!(field.load.widths & !15 == 0 && field.store.widths & !15 == 0);
             assert!(field.since <= KernelVersion::DESCRIBED);
         }
@@ -182,23 +108,10 @@ fn context_fields_are_in_order_and_apart() {
 fn context_accesses_outside_are_errors_and_never_panics() {
     for program_type in ProgramType::ALL {
         let layout = program_type.context();
-        for offset in [
-            i64::MIN,
-            -8,
-            -1,
-            i64::from(layout.size),
-            i64::from(u32::MAX),
-            i64::MAX,
-        ] {
+        for offset in [i64::MIN, -8, -1, i64::from(layout.size), i64::from(u32::MAX), i64::MAX] {
             for width in [0, 1, 2, 3, 4, 8, 16, u32::MAX] {
-                assert!(
-                    layout.access(offset, width, false).is_err(),
-                    "{program_type} {offset} {width}"
-                );
-                assert!(
-                    layout.access(offset, width, true).is_err(),
-                    "{program_type} {offset} {width}"
-                );
+                assert!(layout.access(offset, width, false).is_err(), "{program_type} {offset} {width}");
+                assert!(layout.access(offset, width, true).is_err(), "{program_type} {offset} {width}");
             }
         }
     }
@@ -207,14 +120,8 @@ fn context_accesses_outside_are_errors_and_never_panics() {
 #[test]
 fn numbers_and_names_go_both_ways() {
     for program_type in ProgramType::ALL {
-        assert_eq!(
-            ProgramType::from_number(program_type.number()),
-            Some(*program_type)
-        );
-        assert_eq!(
-            ProgramType::from_name(program_type.name()),
-            Some(*program_type)
-        );
+        assert_eq!(ProgramType::from_number(program_type.number()), Some(*program_type));
+        assert_eq!(ProgramType::from_name(program_type.name()), Some(*program_type));
     }
     for map_type in MapType::ALL {
         assert_eq!(MapType::from_number(map_type.number()), Some(*map_type));
@@ -223,14 +130,7 @@ fn numbers_and_names_go_both_ways() {
     for attach in AttachType::ALL {
         assert_eq!(AttachType::from_number(attach.number()), Some(*attach));
     }
-    assert_eq!(
-        (
-            ProgramType::ALL.len(),
-            MapType::ALL.len(),
-            AttachType::ALL.len()
-        ),
-        (32, 33, 58)
-    );
+    assert_eq!((ProgramType::ALL.len(), MapType::ALL.len(), AttachType::ALL.len()), (32, 33, 58));
     assert_eq!(ProgramType::from_number(0), None);
     assert_eq!(MapType::from_number(34), None);
 }
@@ -240,10 +140,7 @@ fn map_rules_name_helpers_that_exist_and_take_maps() {
     for map_type in MapType::ALL {
         for name in map_type.rules().helpers.unwrap_or_default() {
             let helper = Helper::by_name(name).unwrap_or_else(|| panic!("{map_type} names {name}"));
-            assert!(
-                map_type.allows_helper(helper) || *name == "kptr_xchg",
-                "{map_type} and {name} disagree"
-            );
+            assert!(map_type.allows_helper(helper) || *name == "kptr_xchg", "{map_type} and {name} disagree");
         }
     }
 }
@@ -252,121 +149,44 @@ fn map_rules_name_helpers_that_exist_and_take_maps() {
 const SECTIONS: &[(&str, ProgramType, Option<AttachType>, Option<&str>)] = &[
     ("socket1", ProgramType::SocketFilter, None, None),
     ("xdp", ProgramType::Xdp, Some(AttachType::Xdp), None),
-    (
-        "xdp/devmap",
-        ProgramType::Xdp,
-        Some(AttachType::XdpDevmap),
-        None,
-    ),
+    ("xdp/devmap", ProgramType::Xdp, Some(AttachType::XdpDevmap), None),
     ("xdp_devmap/map_prog", ProgramType::Xdp, None, None),
-    (
-        "xdp.frags/cpumap",
-        ProgramType::Xdp,
-        Some(AttachType::XdpCpumap),
-        None,
-    ),
+    ("xdp.frags/cpumap", ProgramType::Xdp, Some(AttachType::XdpCpumap), None),
     ("tc", ProgramType::SchedCls, None, None),
     ("?tc", ProgramType::SchedCls, None, None),
-    (
-        "tcx/ingress",
-        ProgramType::SchedCls,
-        Some(AttachType::TcxIngress),
-        None,
-    ),
+    ("tcx/ingress", ProgramType::SchedCls, Some(AttachType::TcxIngress), None),
     ("classifier", ProgramType::SchedCls, None, None),
     ("action", ProgramType::SchedAct, None, None),
     ("socket", ProgramType::SocketFilter, None, None),
-    (
-        "cgroup_skb/egress",
-        ProgramType::CgroupSkb,
-        Some(AttachType::CgroupInetEgress),
-        None,
-    ),
+    ("cgroup_skb/egress", ProgramType::CgroupSkb, Some(AttachType::CgroupInetEgress), None),
     ("cgroup/skb", ProgramType::CgroupSkb, None, None),
-    (
-        "cgroup/connect4",
-        ProgramType::CgroupSockAddr,
-        Some(AttachType::CgroupInet4Connect),
-        None,
-    ),
-    (
-        "tp/sched/sched_switch",
-        ProgramType::Tracepoint,
-        None,
-        Some("sched/sched_switch"),
-    ),
-    (
-        "raw_tp/sys_enter",
-        ProgramType::RawTracepoint,
-        None,
-        Some("sys_enter"),
-    ),
-    (
-        "tp_btf/sched_switch",
-        ProgramType::Tracing,
-        Some(AttachType::TraceRawTp),
-        Some("sched_switch"),
-    ),
-    (
-        "kprobe/do_unlinkat",
-        ProgramType::Kprobe,
-        None,
-        Some("do_unlinkat"),
-    ),
-    (
-        "kprobe.multi/tcp_*",
-        ProgramType::Kprobe,
-        Some(AttachType::TraceKprobeMulti),
-        Some("tcp_*"),
-    ),
-    (
-        "lsm.s/bprm_committed_creds",
-        ProgramType::Lsm,
-        Some(AttachType::LsmMac),
-        Some("bprm_committed_creds"),
-    ),
-    (
-        "sk_skb/stream_verdict",
-        ProgramType::SkSkb,
-        Some(AttachType::SkSkbStreamVerdict),
-        None,
-    ),
-    (
-        "sk_reuseport/migrate",
-        ProgramType::SkReuseport,
-        Some(AttachType::SkReuseportSelectOrMigrate),
-        None,
-    ),
-    (
-        "struct_ops/dctcp_init",
-        ProgramType::StructOps,
-        None,
-        Some("dctcp_init"),
-    ),
+    ("cgroup/connect4", ProgramType::CgroupSockAddr, Some(AttachType::CgroupInet4Connect), None),
+    ("tp/sched/sched_switch", ProgramType::Tracepoint, None, Some("sched/sched_switch")),
+    ("raw_tp/sys_enter", ProgramType::RawTracepoint, None, Some("sys_enter")),
+    ("tp_btf/sched_switch", ProgramType::Tracing, Some(AttachType::TraceRawTp), Some("sched_switch")),
+    ("kprobe/do_unlinkat", ProgramType::Kprobe, None, Some("do_unlinkat")),
+    ("kprobe.multi/tcp_*", ProgramType::Kprobe, Some(AttachType::TraceKprobeMulti), Some("tcp_*")),
+    ("lsm.s/bprm_committed_creds", ProgramType::Lsm, Some(AttachType::LsmMac), Some("bprm_committed_creds")),
+    ("sk_skb/stream_verdict", ProgramType::SkSkb, Some(AttachType::SkSkbStreamVerdict), None),
+    ("sk_reuseport/migrate", ProgramType::SkReuseport, Some(AttachType::SkReuseportSelectOrMigrate), None),
+    ("struct_ops/dctcp_init", ProgramType::StructOps, None, Some("dctcp_init")),
     ("syscall", ProgramType::Syscall, None, None),
 ];
 
 #[test]
 fn section_names_mean_what_they_do_to_libbpf() {
     for (name, program_type, attach, hook) in SECTIONS {
-        let rule =
-            section_program_type(name).unwrap_or_else(|| panic!("{name} is a program section"));
+        let rule = section_program_type(name).unwrap_or_else(|| panic!("{name} is a program section"));
         assert_eq!(rule.program_type, *program_type, "{name}");
         assert_eq!(rule.hook(name), *hook, "{name}");
         if attach.is_some() {
             assert_eq!(rule.attach_type, *attach, "{name}");
         }
     }
-    for name in [
-        "", "?", ".maps", "maps", "license", ".text", ".rodata", "version", "xd", "kprobes", "tcp",
-    ] {
+    for name in ["", "?", ".maps", "maps", "license", ".text", ".rodata", "version", "xd", "kprobes", "tcp"] {
         assert!(section_program_type(name).is_none(), "{name}");
     }
     assert!(section_program_type("fentry.s/f").unwrap().sleepable);
     assert!(section_program_type("xdp.frags").unwrap().frags);
-    assert!(
-        !section_program_type("xdp/foo")
-            .unwrap()
-            .matches_exactly("xdp/foo")
-    );
+    assert!(!section_program_type("xdp/foo").unwrap().matches_exactly("xdp/foo"));
 }

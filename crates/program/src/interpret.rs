@@ -154,9 +154,8 @@ struct State<'e, E> {
 impl<'a> Interpreter<'a> {
     /// Prepares all functions of an object.
     pub fn new(object: &'a Object) -> Interpreter<'a> {
-        let index = |function: &crate::Function| {
-            function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect()
-        };
+        let index =
+            |function: &crate::Function| function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
         Interpreter { object, positions: object.functions.iter().map(index).collect() }
     }
 
@@ -263,8 +262,7 @@ impl<'a> Interpreter<'a> {
                                     return Err(Trap::Depth { insn: node.id });
                                 }
                                 let environment = &mut *state.environment;
-                                let result =
-                                    self.call(function, arguments, top + 1, environment, budget, used)?;
+                                let result = self.call(function, arguments, top + 1, environment, budget, used)?;
                                 state.environment.callback_result(result);
                             }
                         }

@@ -31,7 +31,7 @@ pub use cfg::{Block, BlockId, Cfg};
 pub use interpret::{Environment, Interpreter, Outcome, Trap};
 pub use lower::{Image, LowerError, Relocation, lower_function, lower_program};
 pub use object::{
-    CoreId, CoreRelocation, Extern, ExternId, ExternKind, Function, FunctionId, InsnId, LineId, Linkage, Map, MapId,
-    MapContents, MapSlot, Node, Object, Program, ProgramId, Reference, SourceLine,
+    CoreId, CoreRelocation, Extern, ExternId, ExternKind, Function, FunctionId, InsnId, LineId, Linkage, Map,
+    MapContents, MapId, MapSlot, Node, Object, Program, ProgramId, Reference, SourceLine,
 };
 pub use validate::{Invalid, validate};

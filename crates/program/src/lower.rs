@@ -104,8 +104,7 @@ fn append(function: &Function, image: &mut Image) -> Result<(), LowerError> {
             Reference::Branch(target) => {
                 let target = *starts.get(&target).ok_or(LowerError::Target { insn: node.id })?;
                 let distance = target as i64 - slot as i64 - 1;
-                set_distance(&mut insn, distance)
-                    .map_err(|()| LowerError::Distance { insn: node.id, distance })?;
+                set_distance(&mut insn, distance).map_err(|()| LowerError::Distance { insn: node.id, distance })?;
             }
             Reference::None => {}
             reference => image.relocations.push(Relocation { slot, reference }),

@@ -3,9 +3,7 @@
 use kiln_isa::{Reg, Size};
 use kiln_program::interpret::{Fault, HelperResult};
 use kiln_program::text::parse;
-use kiln_program::{
-    Environment, ExternId, FunctionId, InsnId, Interpreter, MapId, Node, Object, Outcome, Trap,
-};
+use kiln_program::{Environment, ExternId, FunctionId, InsnId, Interpreter, MapId, Node, Object, Outcome, Trap};
 
 /// Where things are: 512 bytes of stack a frame, one byte array behind R1, one map value.
 const STACK: u64 = 0x1000;

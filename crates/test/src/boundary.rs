@@ -35,7 +35,8 @@ pub fn round_trips(file: &Filetest) -> Outcome {
     }
     for function in &object.functions {
         let image = lower_function(function).map_err(|error| format!("{}: {error}", function.name))?;
-        let insns = decode_all(&image.slots).map_err(|(slot, error)| format!("{}: slot {slot}: {error}", function.name))?;
+        let insns =
+            decode_all(&image.slots).map_err(|(slot, error)| format!("{}: slot {slot}: {error}", function.name))?;
         if encode_all(insns.iter().map(|(_, insn)| insn)) != image.slots {
             return Err(format!("{}: decoding and encoding changed the slots", function.name));
         }

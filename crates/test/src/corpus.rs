@@ -40,18 +40,16 @@ struct Manifest {
 
 /// Where the corpora are.
 pub fn folder() -> PathBuf {
-    std::env::var_os("KILN_CORPUS_DIR").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpus"),
-        PathBuf::from,
-    )
+    std::env::var_os("KILN_CORPUS_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpus"), PathBuf::from)
 }
 
 /// The objects there are; empty, with a word on standard error, where the corpora were not built.
 pub fn objects() -> Vec<CorpusObject> {
     let path = folder().join("manifest.json");
-    let manifest = std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| {
-        serde_json::from_slice::<Manifest>(&bytes).map_err(|error| error.to_string())
-    });
+    let manifest = std::fs::read(&path)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).map_err(|error| error.to_string()));
     match manifest {
         Ok(manifest) => manifest.objects,
         Err(error) => {

@@ -109,11 +109,10 @@ fn kernel(object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRu
     if !program.program_type.is_some_and(takes_packet) {
         return Err(skipped("this program type is not test-run on packets".to_owned()));
     }
-    let loaded = kiln_linux::load_image(object, program)
-        .map_err(|failure| {
-            let reason = failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
-            NoRun::Failed(format!("the kernel does not load it: {reason}"))
-        })?;
+    let loaded = kiln_linux::load_image(object, program).map_err(|failure| {
+        let reason = failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
+        NoRun::Failed(format!("the kernel does not load it: {reason}"))
+    })?;
     let input = kiln_linux::TestInput { packet: packet.to_vec(), context: Vec::new(), repeat: 1 };
     match loaded.prog.test_run(&input) {
         Ok(output) => Ok(Ran { value: output.value, packet: output.packet }),

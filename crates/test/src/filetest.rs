@@ -203,10 +203,8 @@ fn packet_bytes(text: &str) -> Result<Vec<u8>, String> {
     for group in text.split_whitespace() {
         let (digits, times) = group.split_once('*').unwrap_or((group, "1"));
         let times: usize = times.parse().map_err(|_| format!("`{times}` is no count"))?;
-        let pairs: Option<Vec<u8>> = (0..digits.len())
-            .step_by(2)
-            .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
-            .collect();
+        let pairs: Option<Vec<u8>> =
+            (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect();
         let pairs = pairs.ok_or_else(|| format!("`{digits}` is not hexadecimal bytes"))?;
         for _ in 0..times.min(1 << 16) {
             bytes.extend(&pairs);

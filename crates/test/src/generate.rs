@@ -42,7 +42,9 @@ pub fn packet_program(random: &mut Random, length: usize) -> Object {
     };
     let sum = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: Reg::R3, src: Source::Imm(checked) };
     let check = Insn::Branch { op: JumpOp::Gt, width: Width::W64, dst: Reg::R3, src: Source::Reg(Reg::R2), offset: 0 };
-    for insn in [field(Reg::R2, 4), field(Reg::R1, 0), Insn::mov(Reg::R3, Reg::R1), sum, Insn::mov_imm(Reg::R0, 1), check] {
+    for insn in
+        [field(Reg::R2, 4), field(Reg::R1, 0), Insn::mov(Reg::R3, Reg::R1), sum, Insn::mov_imm(Reg::R0, 1), check]
+    {
         nodes.push(object.new_node(insn, Reference::None));
     }
     let bounds_check = nodes.len() - 1;

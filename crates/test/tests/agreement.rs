@@ -174,7 +174,13 @@ fn print_reasons(all: &[Compared]) {
     counted(not_asked).iter().for_each(|(count, what)| eprintln!("{count:6} {what}"));
     if std::env::var_os("KILN_AGREEMENT_ROWS").is_some() {
         for compared in all {
-            eprintln!("{:13} {} {:?} | {:?}", COLUMNS[compared.column()], compared.name, compared.kiln, compared.kernel);
+            eprintln!(
+                "{:13} {} {:?} | {:?}",
+                COLUMNS[compared.column()],
+                compared.name,
+                compared.kiln,
+                compared.kernel
+            );
         }
     }
 }

@@ -177,9 +177,8 @@ fn report(rows: &[Row], spent: Duration) {
     groups.dedup();
     for group in groups {
         let own: Vec<&Row> = rows.iter().filter(|row| row.group == group).collect();
-        let count = |pick: fn(&Row) -> &Comparison| {
-            own.iter().filter(|row| matches!(pick(row), Comparison::Equal(_))).count()
-        };
+        let count =
+            |pick: fn(&Row) -> &Comparison| own.iter().filter(|row| matches!(pick(row), Comparison::Equal(_))).count();
         let loaded: Vec<(u32, u32)> = own.iter().filter_map(|row| processed(row)).collect();
         let (before, after): (u64, u64) = loaded
             .iter()

@@ -67,8 +67,7 @@ fn llvm_drops_fields(insn: &Insn) -> bool {
 
 #[test]
 fn instructions_read_as_in_llvm() {
-    let paths: Vec<PathBuf> =
-        corpus::objects().into_iter().map(|object| corpus::folder().join(object.path)).collect();
+    let paths: Vec<PathBuf> = corpus::objects().into_iter().map(|object| corpus::folder().join(object.path)).collect();
     let (mut same, mut skipped) = (0, 0);
     for batch in paths.chunks(32) {
         let Some(insns) = disassemble(batch) else { return };

@@ -77,8 +77,8 @@ const LOCAL: [Engine; 3] = [Engine::Reference, Engine::Interpreter, Engine::Jit]
 
 #[test]
 fn interpreters_and_jit_agree() {
-    let agree = |canary| move |object: &Object, packet: &[u8]| {
-        engines::agree(object, &object.programs[0], packet, &LOCAL, canary)
+    let agree = |canary| {
+        move |object: &Object, packet: &[u8]| engines::agree(object, &object.programs[0], packet, &LOCAL, canary)
     };
     holds(&generated(1, 1500), agree(Canary::Absent));
     finds(&generated(1, 100), agree(Canary::Present));
@@ -90,8 +90,10 @@ fn jit_and_kernel_agree() {
         println!("skipped: kernel: {reason}");
         return;
     }
-    let agree = |canary| move |object: &Object, packet: &[u8]| {
-        engines::agree(object, &object.programs[0], packet, &[Engine::Jit, Engine::Kernel], canary)
+    let agree = |canary| {
+        move |object: &Object, packet: &[u8]| {
+            engines::agree(object, &object.programs[0], packet, &[Engine::Jit, Engine::Kernel], canary)
+        }
     };
     holds(&generated(2, 600), agree(Canary::Absent));
     finds(&generated(2, 60), agree(Canary::Present));
@@ -108,8 +110,8 @@ fn generated_programs_are_accepted() {
 
 #[test]
 fn concrete_states_are_within_facts() {
-    let within = |canary| move |object: &Object, packet: &[u8]| {
-        match safety::accepted(object, &object.programs[0]) {
+    let within = |canary| {
+        move |object: &Object, packet: &[u8]| match safety::accepted(object, &object.programs[0]) {
             Ok(learned) => facts::hold(object, &object.programs[0], &learned, packet, canary),
             Err(finding) => finding,
         }
@@ -120,8 +122,8 @@ fn concrete_states_are_within_facts() {
 
 #[test]
 fn what_is_dead_does_not_matter() {
-    let dead = |canary| move |object: &Object, packet: &[u8]| {
-        match safety::accepted(object, &object.programs[0]) {
+    let dead = |canary| {
+        move |object: &Object, packet: &[u8]| match safety::accepted(object, &object.programs[0]) {
             Ok(learned) => liveness::dead_is_dead(object, &object.programs[0], &learned, packet, canary),
             Err(finding) => finding,
         }
@@ -132,8 +134,8 @@ fn what_is_dead_does_not_matter() {
 
 #[test]
 fn accepted_programs_do_not_fault() {
-    let safe = |canary| move |object: &Object, packet: &[u8]| {
-        match safety::accepted(object, &object.programs[0]) {
+    let safe = |canary| {
+        move |object: &Object, packet: &[u8]| match safety::accepted(object, &object.programs[0]) {
             Ok(_) => safety::does_not_fault(object, &object.programs[0], packet, canary),
             Err(finding) => finding,
         }
@@ -144,11 +146,13 @@ fn accepted_programs_do_not_fault() {
 
 #[test]
 fn rewritten_programs_do_the_same() {
-    let same = |canary| move |object: &Object, packet: &[u8]| {
-        let after = rewrite::optimized(object, canary);
-        let mut packets = packets::corpus(7, 4);
-        packets.push(packet.to_vec());
-        rewrite::same(object, &after, &object.programs[0], &packets, Engine::Reference)
+    let same = |canary| {
+        move |object: &Object, packet: &[u8]| {
+            let after = rewrite::optimized(object, canary);
+            let mut packets = packets::corpus(7, 4);
+            packets.push(packet.to_vec());
+            rewrite::same(object, &after, &object.programs[0], &packets, Engine::Reference)
+        }
     };
     let miscompiled = "; program xdp\nw1 = -1\n*(u64 *)(r10 - 8) = r1\nr0 = *(u64 *)(r10 - 8)\nr0 >>= 32\nexit";
     let miscompiled = (kiln_program::text::parse(miscompiled).unwrap(), vec![0; 64]);

@@ -34,7 +34,9 @@ fn grown(subject: &Subject, bytes: &[u8]) -> Option<(Object, Facts)> {
 
 /// Packets for a program: the least that it takes, longer ones, one too short. They depend on the input.
 fn packets(bytes: &[u8]) -> Vec<Vec<u8>> {
-    let seed = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    let seed = bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
     let mut random = Random::new(seed);
     let mut packets: Vec<Vec<u8>> = [PACKET_BYTES, PACKET_BYTES + 7, 128, 20].map(|length| random.bytes(length)).into();
     // Small numbers and all ones take other branches than random bytes.
@@ -48,7 +50,9 @@ fn reference(object: &Object, packet: &[u8]) -> Result<Ran, String> {
     let mut bare = Bare::new(object, object.programs[0].program_type, packet);
     let outcome = Interpreter::new(object).run(object.programs[0].entry, CONTEXT, &mut bare, BUDGET);
     match outcome {
-        Ok(outcome) => Ok(Ran { value: outcome.value as u32, map: bare.values(MapId(0)).to_vec(), packet: bare.packet }),
+        Ok(outcome) => {
+            Ok(Ran { value: outcome.value as u32, map: bare.values(MapId(0)).to_vec(), packet: bare.packet })
+        }
         Err(Trap::Budget { .. }) => Err("accepted, but it does not end".to_owned()),
         Err(trap) => Err(format!("accepted, but it faults: {trap}")),
     }

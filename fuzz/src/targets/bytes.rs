@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use crate::random::Random;
 use kiln_isa::text::parse as parse_insn;
 use kiln_isa::{Slot, encode, forms};
 use kiln_program::text::parse;
 use kiln_program::{Object, validate};
-use crate::random::Random;
 
 use super::{Depth, ensure};
 use crate::choices::Choices;

@@ -134,10 +134,7 @@ mod tests {
                 .map(|name| Dependency { name: (*name).to_owned(), local: true, development: false })
                 .collect(),
         });
-        Workspace {
-            files: [(ARCHITECTURE.to_owned(), table.as_bytes().to_vec())].into(),
-            packages: packages.collect(),
-        }
+        Workspace { files: [(ARCHITECTURE.to_owned(), table.as_bytes().to_vec())].into(), packages: packages.collect() }
     }
 
     #[test]
@@ -158,10 +155,8 @@ mod tests {
     fn a_wrong_direction_is_found() {
         let wrong = workspace(&[("kiln-isa", "crates/isa", &["kiln-driver"]), ("kiln-driver", "crates/driver", &[])]);
         assert_eq!(allowed(&wrong).len(), 1);
-        let wrong = workspace(&[
-            ("kiln-elf", "crates/frontend/elf", &["kiln-vm"]),
-            ("kiln-vm", "crates/backend/vm", &[]),
-        ]);
+        let wrong =
+            workspace(&[("kiln-elf", "crates/frontend/elf", &["kiln-vm"]), ("kiln-vm", "crates/backend/vm", &[])]);
         assert_eq!((allowed(&wrong).len(), rooms(&wrong).len()), (1, 1));
     }
 

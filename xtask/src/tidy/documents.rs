@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn dead_links_are_found() {
-        let mut files = vec![("docs/a.md", "[x](b.md) [y](../README.md#two-words) [z](https://a.example) `[n](no.md)`\n")];
+        let mut files =
+            vec![("docs/a.md", "[x](b.md) [y](../README.md#two-words) [z](https://a.example) `[n](no.md)`\n")];
         files.extend([("docs/b.md", ""), ("README.md", "## Two words\n")]);
         assert_eq!(links(&workspace(&files)), []);
         files[0].1 = "[x](c.md)\n```\n[n](no.md)\n```\n[y](b.md#heading)";
@@ -156,7 +157,8 @@ mod tests {
 
     #[test]
     fn rows_and_dependencies_are_the_same() {
-        let manifest = "[workspace.dependencies]\nkiln-isa = { path = \"x\" }\nlibc = \"1\"\nz3 = \"1\"\n[profile.dev]\n";
+        let manifest =
+            "[workspace.dependencies]\nkiln-isa = { path = \"x\" }\nlibc = \"1\"\nz3 = \"1\"\n[profile.dev]\n";
         let mut all = workspace(&[("Cargo.toml", manifest), (DEPENDENCIES, "| `libc` | x |\n| `serde` | x |\n")]);
         let names = ["libc", "z3", "clap"];
         all.packages.push(Package {

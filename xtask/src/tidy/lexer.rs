@@ -34,7 +34,9 @@ fn literal_or_comment(bytes: &[u8], at: usize) -> Option<usize> {
         [b'b' | b'c', b'r', b'"' | b'#', ..] if !after_word => raw_string(rest, 2).map(|length| at + length),
         [b'\'', b'\\', ..] => Some(at + quoted(rest, 0, b'\'')),
         // 'x' is a character, 'x without a quote behind it a lifetime; a character may be several bytes.
-        [b'\'', ..] => (2..=5).find(|end| rest.get(*end) == Some(&b'\'') && one_character(&rest[1..*end])).map(|end| at + end + 1),
+        [b'\'', ..] => {
+            (2..=5).find(|end| rest.get(*end) == Some(&b'\'') && one_character(&rest[1..*end])).map(|end| at + end + 1)
+        }
         _ => None,
     }
 }

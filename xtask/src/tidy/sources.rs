@@ -106,9 +106,9 @@ pub fn unfinished(workspace: &Workspace) -> Vec<Finding> {
         for (index, line) in text.lines().enumerate() {
             for mark in UNFINISHED {
                 let inside = |character: char| character.is_alphanumeric() || character == '_';
-                let found = line.match_indices(mark).any(|(at, _)| {
-                    !line[..at].ends_with(inside) && !line[at + mark.len()..].starts_with(inside)
-                });
+                let found = line
+                    .match_indices(mark)
+                    .any(|(at, _)| !line[..at].ends_with(inside) && !line[at + mark.len()..].starts_with(inside));
                 if found {
                     findings.push(Finding::line(path, index + 1, format!("says {mark}")));
                 }

@@ -110,9 +110,7 @@ fn main() {
         let alone = begin.elapsed().as_secs_f64() * 1e6 / 200.0;
         times.sort_by(f64::total_cmp);
         let word = match &verdict {
-            Verdict::Equal(proof) => {
-                format!("{:?}", proof.method).split(' ').next().unwrap_or_default().to_owned()
-            }
+            Verdict::Equal(proof) => format!("{:?}", proof.method).split(' ').next().unwrap_or_default().to_owned(),
             Verdict::Different(_) => "different".to_owned(),
             Verdict::Unknown(_) => "unknown".to_owned(),
         };
@@ -123,9 +121,8 @@ fn main() {
 
 /// Random candidates of the original's length against a six-instruction window with memory.
 fn candidates(object: &Object) {
-    let before = nodes(
-        "r1 = *(u32 *)(r10 - 8); r1 <<= 8; r2 = *(u8 *)(r10 - 4); r1 |= r2; *(u64 *)(r10 - 16) = r1; w3 = w1",
-    );
+    let before =
+        nodes("r1 = *(u32 *)(r10 - 8); r1 <<= 8; r2 = *(u8 *)(r10 - 4); r1 |= r2; *(u64 *)(r10 - 16) = r1; w3 = w1");
     let window = Window {
         before: &before,
         after: &[],

@@ -70,9 +70,7 @@ impl Graph {
                     at += own;
                 }
             }
-            Shape::Bitwise(op @ (Bitwise::Or | Bitwise::Xor), operands)
-                if self.is_pair_of_atoms(&operands) =>
-            {
+            Shape::Bitwise(op @ (Bitwise::Or | Bitwise::Xor), operands) if self.is_pair_of_atoms(&operands) => {
                 self.add_disjunction(total, factor, op, operands[0], operands[1], false);
             }
             _ => total.terms.push((factor, id)),
@@ -87,15 +85,7 @@ impl Graph {
 
     /// Adds `a | b` as `a + b - (a & b)`, `a ^ b` as `a + b - 2 (a & b)`. `collapse` undoes it where nothing
     /// cancelled.
-    fn add_disjunction(
-        &mut self,
-        total: &mut Total,
-        factor: u64,
-        op: Bitwise,
-        a: TermId,
-        b: TermId,
-        widen: bool,
-    ) {
+    fn add_disjunction(&mut self, total: &mut Total, factor: u64, op: Bitwise, a: TermId, b: TermId, widen: bool) {
         let both = self.bitwise(Bitwise::And, &[a, b]);
         let common = if op == Bitwise::Or { 1 } else { 2 };
         for (factor, id) in [(factor, a), (factor, b), (factor.wrapping_mul(common).wrapping_neg(), both)] {
@@ -111,9 +101,7 @@ impl Graph {
             let (factor, id) = total.terms[at];
             at += 1;
             let wide = match self.shape(id) {
-                Shape::Concat(parts) if parts.len() == 2 && self.as_constant(parts[1]) == Some(0) => {
-                    Some(parts[0])
-                }
+                Shape::Concat(parts) if parts.len() == 2 && self.as_constant(parts[1]) == Some(0) => Some(parts[0]),
                 _ => None,
             };
             let Shape::Bitwise(Bitwise::And, operands) = self.shape(wide.unwrap_or(id)).clone() else {
@@ -124,8 +112,7 @@ impl Graph {
             }
             let (a, b) = (operands[0], operands[1]);
             let (a, b) = (self.zero_extend(a, total.bits), self.zero_extend(b, total.bits));
-            let multiple =
-                |id: TermId| total.terms.iter().find(|(_, other)| *other == id).map(|(factor, _)| *factor);
+            let multiple = |id: TermId| total.terms.iter().find(|(_, other)| *other == id).map(|(factor, _)| *factor);
             let (Some(first), Some(second)) = (multiple(a), multiple(b)) else { continue };
             let needs = |common: u64| first.wrapping_mul(common).wrapping_neg() & mask(total.bits);
             let op = match factor {
@@ -148,9 +135,7 @@ impl Graph {
         let (bits, own) = (total.bits, self.bits(part));
         match self.shape(part).clone() {
             Shape::Constant(value) => total.add_constant(factor.wrapping_mul(value)),
-            Shape::Sum(constant, terms)
-                if reaches_top || self.exact_sum(constant, &terms) <= u128::from(mask(own)) =>
-            {
+            Shape::Sum(constant, terms) if reaches_top || self.exact_sum(constant, &terms) <= u128::from(mask(own)) => {
                 total.add_constant(factor.wrapping_mul(constant));
                 for (inner, term) in terms.iter() {
                     let wide = self.widen(*term, bits, reaches_top);
@@ -213,8 +198,7 @@ impl Graph {
         let twos = if constant == 0 { twos } else { twos.min(constant.trailing_zeros()) };
         if twos > 0 {
             let left = bits - twos;
-            let terms =
-                terms.iter().map(|(factor, id)| (factor >> twos, self.extract(*id, 0, left))).collect();
+            let terms = terms.iter().map(|(factor, id)| (factor >> twos, self.extract(*id, 0, left))).collect();
             let high = self.sum(left, constant >> twos, terms);
             let zeros = self.constant(twos, 0);
             return self.concat(&[zeros, high]);
@@ -554,8 +538,7 @@ impl Graph {
             (Some(0), Some(1)) if bits == 1 => return self.not(condition),
             _ => {}
         }
-        let split =
-            self.by_segment(&[then, otherwise], bits, |graph, arms| graph.ite(condition, arms[0], arms[1]));
+        let split = self.by_segment(&[then, otherwise], bits, |graph, arms| graph.ite(condition, arms[0], arms[1]));
         if let Some(result) = split {
             return result;
         }

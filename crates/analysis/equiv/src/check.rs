@@ -71,8 +71,7 @@ pub fn literal_query(window: &Window<'_>) -> Option<String> {
 pub(crate) fn relevant_assumptions(world: &World<'_>, pairs: &[(TermId, TermId)]) -> Vec<TermId> {
     let roots: Vec<_> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
     let wanted: BTreeSet<_> = smt::symbols(world.arena, &roots).into_iter().map(|(_, id)| id).collect();
-    let mentions =
-        |id: &TermId| smt::symbols(world.arena, &[*id]).iter().any(|(_, symbol)| wanted.contains(symbol));
+    let mentions = |id: &TermId| smt::symbols(world.arena, &[*id]).iter().any(|(_, symbol)| wanted.contains(symbol));
     world.assumptions().into_iter().map(|term| term.id()).filter(mentions).collect()
 }
 
@@ -80,11 +79,7 @@ pub(crate) fn relevant_assumptions(world: &World<'_>, pairs: &[(TermId, TermId)]
 pub(crate) type Compared<'a> = (World<'a>, Vec<(TermId, TermId)>);
 
 /// Runs both windows and pairs what must be equal.
-pub(crate) fn compare<'a>(
-    arena: &'a Arena,
-    window: &Window<'a>,
-    holes: &Holes<'a>,
-) -> Result<Compared<'a>, String> {
+pub(crate) fn compare<'a>(arena: &'a Arena, window: &Window<'a>, holes: &Holes<'a>) -> Result<Compared<'a>, String> {
     let first = compare_in(arena, window, holes, Modes::default(), None);
     match first {
         Err(Failure::Modes(modes)) => {
@@ -141,8 +136,7 @@ fn needed_modes(world: &World<'_>, before: &Final, after: &Final) -> Modes {
         // A kernel structure may be the one behind the context.
         || touches(Class::Other) && accesses().any(|access| access.class == Class::Context && access.writes);
     let elsewhere = |access: &Access| !matches!(access.class, Class::Stack(0) | Class::Context);
-    let other_roots =
-        accesses().filter(|access| elsewhere(access)).map(|access| access.root).collect::<BTreeSet<_>>();
+    let other_roots = accesses().filter(|access| elsewhere(access)).map(|access| access.root).collect::<BTreeSet<_>>();
     let other_stores = accesses().any(|access| elsewhere(access) && access.writes);
     modes.shared_together = touches(Class::Other) && other_stores && other_roots.len() > 1;
     for access in accesses() {
@@ -176,17 +170,10 @@ fn core_kept(window: &Window<'_>) -> Result<(), Failure> {
 }
 
 /// The new window touches only what cannot fault.
-fn permitted(
-    world: &World<'_>,
-    window: &Window<'_>,
-    before: &[Access],
-    after: &[Access],
-) -> Result<(), Failure> {
+fn permitted(world: &World<'_>, window: &Window<'_>, before: &[Access], after: &[Access]) -> Result<(), Failure> {
     let deepest = deepest_stack(window, before);
     for access in after {
-        let same = |old: &&Access| {
-            old.root == access.root && old.offset == access.offset && old.bytes == access.bytes
-        };
+        let same = |old: &&Access| old.root == access.root && old.offset == access.offset && old.bytes == access.bytes;
         if before.iter().filter(same).any(|old| old.writes || !access.writes) {
             continue;
         }
@@ -214,10 +201,8 @@ fn permitted(
 
 /// The lowest stack offset in use.
 fn deepest_stack(window: &Window<'_>, before: &[Access]) -> i64 {
-    let known =
-        window.facts.into_iter().flat_map(|facts| facts.stack.keys().map(|offset| i64::from(*offset)));
-    let used =
-        before.iter().filter(|access| access.class == Class::Stack(0)).map(|access| access.offset & !7);
+    let known = window.facts.into_iter().flat_map(|facts| facts.stack.keys().map(|offset| i64::from(*offset)));
+    let used = before.iter().filter(|access| access.class == Class::Stack(0)).map(|access| access.offset & !7);
     known.chain(used).min().unwrap_or(0)
 }
 
@@ -225,9 +210,9 @@ fn deepest_stack(window: &Window<'_>, before: &[Access]) -> i64 {
 fn covered<'x>(access: &Access, others: impl Iterator<Item = &'x Access> + Clone) -> bool {
     (0..i64::from(access.bytes)).all(|byte| {
         let at = access.offset.wrapping_add(byte);
-        others.clone().any(|old| {
-            old.root == access.root && (0..i64::from(old.bytes)).contains(&at.wrapping_sub(old.offset))
-        })
+        others
+            .clone()
+            .any(|old| old.root == access.root && (0..i64::from(old.bytes)).contains(&at.wrapping_sub(old.offset)))
     })
 }
 
@@ -335,19 +320,14 @@ fn input_from(world: &World<'_>, window: &Window<'_>, values: &HashMap<Symbol, u
             Symbol::Word { .. } | Symbol::Field { .. } => random.next(),
             _ => 0xffff_8800_0000_0000 | random.next() >> 30 << 9,
         };
-        values
-            .get(&symbol)
-            .copied()
-            .unwrap_or_else(|| *invented.entry(symbol).or_insert_with(|| invent(&symbol)))
+        values.get(&symbol).copied().unwrap_or_else(|| *invented.entry(symbol).or_insert_with(|| invent(&symbol)))
     });
     let mut input = Input::default();
     for reg in Reg::all() {
         input.registers[reg.index()] = world.register(reg).map_or(0, |term| evaluator.value(term.id()));
     }
     for node in window.before.iter().chain(window.after) {
-        if let (Insn::LoadImm64 { .. }, kiln_program::Reference::MapValue { map, .. }) =
-            (node.insn, node.reference)
-        {
+        if let (Insn::LoadImm64 { .. }, kiln_program::Reference::MapValue { map, .. }) = (node.insn, node.reference) {
             let start = kiln_program::Reference::MapValue { map, offset: 0 };
             input.references.push((start, evaluator.value(world.reference(start).id())));
         } else if node.reference != kiln_program::Reference::None {

@@ -163,8 +163,7 @@ macro_rules! registers {
             expected: Option<Bits>,
         ) -> Result<Bits, Refusal> {
             let old = self.load(address, size)?;
-            let stored =
-                if expected.is_none_or(|expected| expected == old) { op.apply(&old, &operand) } else { old };
+            let stored = if expected.is_none_or(|expected| expected == old) { op.apply(&old, &operand) } else { old };
             self.store(address, size, stored)?;
             Ok(old)
         }
@@ -194,8 +193,7 @@ impl Machine for Inventor<'_> {
     fn load(&mut self, address: Address, size: Size) -> Result<Bits, Refusal> {
         let at = self.register(address.base)?.value().wrapping_add(address.offset as i64 as u64);
         self.accessed.push((at, size.bytes()));
-        let bytes = (0..u64::from(size.bytes()))
-            .map(|byte| u64::from(self.byte(at.wrapping_add(byte))) << (8 * byte));
+        let bytes = (0..u64::from(size.bytes())).map(|byte| u64::from(self.byte(at.wrapping_add(byte))) << (8 * byte));
         let value = bytes.sum();
         Ok(Bits::new(size.bits(), value))
     }
@@ -217,9 +215,7 @@ impl Input {
     /// The address of a reference, invented when first asked for. Places in one map value stay at their distances.
     fn reference(&mut self, reference: Reference, random: &mut Random) -> u64 {
         let (start, offset) = match reference {
-            Reference::MapValue { map, offset } => {
-                (Reference::MapValue { map, offset: 0 }, u64::from(offset))
-            }
+            Reference::MapValue { map, offset } => (Reference::MapValue { map, offset: 0 }, u64::from(offset)),
             other => (other, 0),
         };
         let known = self.references.iter().find(|(other, _)| *other == start).map(|(_, address)| *address);
@@ -300,13 +296,12 @@ fn invent(window: &Window<'_>, random: &mut Random) -> Option<(Input, Vec<(u64, 
             Some(Value::Pointer(pointer)) => {
                 let single = matches!(&pointer.region, Region::MapValue(map)
                     if crate::memory::has_one_value(window.object, *map));
-                let value =
-                    if let (true, Region::MapValue(map)) = (single && !pointer.nullable, &pointer.region) {
-                        let start = input.reference(Reference::MapValue { map: *map, offset: 0 }, random);
-                        start.wrapping_add(random.scalar(&pointer.offset)?)
-                    } else {
-                        starts.pointer(pointer, &mut input, random)?
-                    };
+                let value = if let (true, Region::MapValue(map)) = (single && !pointer.nullable, &pointer.region) {
+                    let start = input.reference(Reference::MapValue { map: *map, offset: 0 }, random);
+                    start.wrapping_add(random.scalar(&pointer.offset)?)
+                } else {
+                    starts.pointer(pointer, &mut input, random)?
+                };
                 value
             }
         };
@@ -416,9 +411,7 @@ impl Machine for Runner<'_> {
         let (start, offset) = match (self.reference, imm) {
             (Reference::None, Imm64::Value(value)) => return Ok(Bits::new(64, value)),
             (Reference::None, _) => return Err(Refusal::Unsupported),
-            (Reference::MapValue { map, offset }, _) => {
-                (Reference::MapValue { map, offset: 0 }, u64::from(offset))
-            }
+            (Reference::MapValue { map, offset }, _) => (Reference::MapValue { map, offset: 0 }, u64::from(offset)),
             (other, _) => (other, 0),
         };
         let known = self.references.iter().find(|(reference, _)| *reference == start);
@@ -466,8 +459,7 @@ impl Tester {
     /// instructions that have no concrete meaning here (calls), or when no input fits the facts.
     pub fn new(window: &Window<'_>, inputs: u32) -> Option<Tester> {
         let mut random = Random(0x6b69_6c6e);
-        let mut tester =
-            Tester { cases: Vec::new(), readable: readable(window.facts), undo: Vec::with_capacity(64) };
+        let mut tester = Tester { cases: Vec::new(), readable: readable(window.facts), undo: Vec::with_capacity(64) };
         for _ in 0..inputs.max(1) {
             if let Some((input, known)) = invent(window, &mut random) {
                 let case = case(window, input, &known, &mut random, tester.readable)?;
@@ -525,9 +517,7 @@ impl Case {
     fn matches(&mut self, candidate: &[Node], readable: RegSet, undo: &mut Vec<(usize, u8, u8)>) -> bool {
         let result = self.run(candidate, readable, undo);
         let equal = result.is_ok_and(|(registers, readable)| {
-            self.registers
-                .iter()
-                .all(|(reg, value)| readable.contains(*reg) && registers[reg.index()] == *value)
+            self.registers.iter().all(|(reg, value)| readable.contains(*reg) && registers[reg.index()] == *value)
                 && self.memory_matches(undo)
         });
         self.restore(undo);
@@ -546,10 +536,8 @@ impl Case {
     }
 
     fn initial(&self, at: usize) -> u8 {
-        let segment = self
-            .segments
-            .iter()
-            .find(|segment| at >= segment.start && at - segment.start < segment.bytes as usize);
+        let segment =
+            self.segments.iter().find(|segment| at >= segment.start && at - segment.start < segment.bytes as usize);
         let address = segment.map_or(0, |segment| segment.base.wrapping_add((at - segment.start) as u64));
         self.input.memory.get(&address).copied().unwrap_or(0)
     }
@@ -591,9 +579,7 @@ impl Case {
         let result = self.run(candidate, readable, undo);
         let text = match result {
             Err(Refusal::Memory) => "the replacement touches memory that the original does not".to_owned(),
-            Err(Refusal::Register) => {
-                "the replacement reads an uninitialised register or writes r10".to_owned()
-            }
+            Err(Refusal::Register) => "the replacement reads an uninitialised register or writes r10".to_owned(),
             Err(Refusal::Unsupported) => "the replacement holds what a window may not".to_owned(),
             Ok((registers, _)) => {
                 let register = self.registers.iter().find(|(reg, value)| registers[reg.index()] != *value);
@@ -681,9 +667,7 @@ fn lay_out(
     };
     let mut may = vec![0; memory.len()];
     let mut live = vec![true; memory.len()];
-    for (at, bytes) in
-        accessed.iter().map(|(at, bytes)| (*at, u64::from(*bytes))).chain(known.iter().copied())
-    {
+    for (at, bytes) in accessed.iter().map(|(at, bytes)| (*at, u64::from(*bytes))).chain(known.iter().copied()) {
         for at in (0..bytes).filter_map(|byte| index(at.wrapping_add(byte))) {
             may[at] |= READ;
         }

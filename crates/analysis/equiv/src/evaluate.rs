@@ -73,9 +73,9 @@ impl<'a, F: FnMut(Symbol, u32) -> u64> Evaluator<'a, F> {
             }
             Shape::Extract(base, low) => self.value(*base) >> low,
             Shape::Repeat(bit) => self.value(*bit).wrapping_neg(),
-            Shape::Sum(constant, terms) => terms.iter().fold(*constant, |sum, (factor, term)| {
-                sum.wrapping_add(factor.wrapping_mul(self.value(*term)))
-            }),
+            Shape::Sum(constant, terms) => terms
+                .iter()
+                .fold(*constant, |sum, (factor, term)| sum.wrapping_add(factor.wrapping_mul(self.value(*term)))),
             Shape::Product(factors) => {
                 factors.iter().fold(1, |product: u64, factor| product.wrapping_mul(self.value(*factor)))
             }

@@ -147,8 +147,7 @@ impl<'a> State<'_, 'a> {
     fn access(&mut self, place: (u16, i64), size: Size, writes: bool, ordered: bool) -> Class {
         let class = self.world.root(place.0).class;
         let bytes = i64::from(size.bytes());
-        let own =
-            !writes && (0..bytes).all(|byte| self.bytes.contains_key(&(place.0, place.1.wrapping_add(byte))));
+        let own = !writes && (0..bytes).all(|byte| self.bytes.contains_key(&(place.0, place.1.wrapping_add(byte))));
         let (root, offset) = place;
         self.accesses.push(Access { root, offset, bytes: size.bytes(), writes, ordered, own, class });
         class
@@ -246,8 +245,7 @@ impl<'a> Machine for State<'_, 'a> {
         let class = self.access(place, size, true, releases);
         if self.world.modes.is_logged(class) {
             let bytes = size.bytes() as u8;
-            let kind =
-                if releases { EventKind::StoreRelease(bytes) } else { EventKind::Store(bytes, self.core()) };
+            let kind = if releases { EventKind::StoreRelease(bytes) } else { EventKind::Store(bytes, self.core()) };
             self.record(class, kind, place, &[value]);
             return Ok(());
         }

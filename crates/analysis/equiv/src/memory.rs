@@ -151,12 +151,7 @@ pub struct World<'a> {
 
 impl<'a> World<'a> {
     /// A world at its beginning.
-    pub fn new(
-        arena: &'a Arena,
-        object: &'a Object,
-        facts: Option<&'a InsnFacts>,
-        modes: Modes,
-    ) -> World<'a> {
+    pub fn new(arena: &'a Arena, object: &'a Object, facts: Option<&'a InsnFacts>, modes: Modes) -> World<'a> {
         World {
             arena,
             object,
@@ -232,9 +227,7 @@ impl<'a> World<'a> {
             return Some(self.pointer_symbol(Symbol::FramePointer(0), Class::Stack(0), Some(0)));
         }
         match self.facts.map(|facts| &facts.registers[reg.index()]) {
-            None | Some(Value::Unknown) => {
-                Some(self.pointer_symbol(Symbol::Register(reg), Class::Unknown, None))
-            }
+            None | Some(Value::Unknown) => Some(self.pointer_symbol(Symbol::Register(reg), Class::Unknown, None)),
             Some(Value::Uninit) => None,
             Some(value) => Some(self.initial(value, Symbol::Register(reg))),
         }
@@ -463,8 +456,7 @@ impl<'a> World<'a> {
 
     /// `bytes` bytes as they are after a history of their class.
     pub fn bytes(&self, root: u16, offset: i64, bytes: u32, log: Log) -> Term<'a> {
-        let parts: Vec<_> =
-            (0..i64::from(bytes)).map(|byte| self.byte(root, offset.wrapping_add(byte), log)).collect();
+        let parts: Vec<_> = (0..i64::from(bytes)).map(|byte| self.byte(root, offset.wrapping_add(byte), log)).collect();
         self.arena.concat(&parts)
     }
 }
@@ -486,9 +478,7 @@ pub fn without_registers(node: &Node) -> Insn {
     match node.insn {
         Insn::Alu { op, width, src, .. } => Insn::Alu { op, width, dst: zero, src: source(src) },
         Insn::LoadImm64 { imm, .. } => Insn::LoadImm64 { dst: zero, imm },
-        Insn::Load { size, signed, address, .. } => {
-            Insn::Load { size, signed, dst: zero, address: at(address) }
-        }
+        Insn::Load { size, signed, address, .. } => Insn::Load { size, signed, dst: zero, address: at(address) },
         Insn::Store { size, address, src } => Insn::Store { size, address: at(address), src: source(src) },
         other => other,
     }

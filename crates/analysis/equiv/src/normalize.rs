@@ -42,9 +42,7 @@ impl Graph {
                 })
             }
             Shape::Extract(base, low) => fits(self.max(*base) >> low),
-            Shape::Sum(constant, terms) => {
-                fits(u64::try_from(self.exact_sum(*constant, terms)).unwrap_or(u64::MAX))
-            }
+            Shape::Sum(constant, terms) => fits(u64::try_from(self.exact_sum(*constant, terms)).unwrap_or(u64::MAX)),
             Shape::Product(factors) => {
                 fits(maxima(factors).into_iter().try_fold(1u64, u64::checked_mul).unwrap_or(u64::MAX))
             }
@@ -236,8 +234,7 @@ impl Graph {
             }
             Shape::Repeat(bit) => self.repeat(bit, bits),
             Shape::Bitwise(op, operands) => {
-                let operands: Vec<_> =
-                    operands.iter().map(|operand| self.extract(*operand, low, bits)).collect();
+                let operands: Vec<_> = operands.iter().map(|operand| self.extract(*operand, low, bits)).collect();
                 self.bitwise(op, &operands)
             }
             Shape::Not(inner) => {
@@ -250,8 +247,7 @@ impl Graph {
                 self.ite(condition, then, otherwise)
             }
             Shape::Sum(constant, terms) if low == 0 => {
-                let terms =
-                    terms.iter().map(|(factor, term)| (*factor, self.extract(*term, 0, bits))).collect();
+                let terms = terms.iter().map(|(factor, term)| (*factor, self.extract(*term, 0, bits))).collect();
                 self.sum(bits, constant, terms)
             }
             Shape::Product(factors) if low == 0 => {
@@ -294,8 +290,7 @@ impl Graph {
                 set |= 1 << at;
                 if let Shape::Constant(value) = *self.shape(*part) {
                     let own = self.bits(*part);
-                    let changes =
-                        (value ^ (value >> 1)) & mask(own - 1) & if own == 1 { 0 } else { u64::MAX };
+                    let changes = (value ^ (value >> 1)) & mask(own - 1) & if own == 1 { 0 } else { u64::MAX };
                     set |= (u128::from(changes) << 1) << at;
                 }
                 at += self.bits(*part);

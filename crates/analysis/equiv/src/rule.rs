@@ -242,9 +242,7 @@ fn map_insn(
         Insn::Load { size, signed, dst, address } => {
             Insn::Load { size, signed, dst: reg(dst)?, address: at(address, reg)? }
         }
-        Insn::Store { size, address, src } => {
-            Insn::Store { size, address: at(address, reg)?, src: source(src, reg)? }
-        }
+        Insn::Store { size, address, src } => Insn::Store { size, address: at(address, reg)?, src: source(src, reg)? },
         Insn::Atomic { op, fetch, size, address, src } if op != kiln_isa::AtomicOp::CompareExchange => {
             Insn::Atomic { op, fetch, size, address: at(address, reg)?, src: reg(src)? }
         }
@@ -286,9 +284,7 @@ impl Rule {
         let holds = |condition: &Condition| condition.holds(&zero, &immediates, &|_| zero);
         let mut written = self.before.iter().chain(&self.after).filter_map(Insn::written);
         let writable = written.all(|reg| binding.registers[reg.index()] != Some(Reg::R10));
-        distinct
-            && writable
-            && self.conditions.iter().filter(|condition| !condition.needs_registers()).all(holds)
+        distinct && writable && self.conditions.iter().filter(|condition| !condition.needs_registers()).all(holds)
     }
 
     /// The new window for a binding; `None` where something does not fit its field.
@@ -307,8 +303,7 @@ impl Rule {
         let number = |value: i64| match (as_immediate_hole(value), as_expression_hole(value)) {
             (Some(hole), _) => binding.immediates[hole],
             (_, Some(hole)) => {
-                let expression =
-                    self.expressions.get(hole).filter(|expression| !expression.needs_registers())?;
+                let expression = self.expressions.get(hole).filter(|expression| !expression.needs_registers())?;
                 Some(expression.value(&zero, &immediates, &|_| zero).value() as i64)
             }
             _ => Some(value),
@@ -424,10 +419,9 @@ impl Binding {
             },
         )?;
         match (result, *insn) {
-            (
-                Insn::LoadImm64 { imm: Imm64::Value(pattern), .. },
-                Insn::LoadImm64 { imm: Imm64::Value(value), .. },
-            ) => bind_number(pattern as i64, value as i64),
+            (Insn::LoadImm64 { imm: Imm64::Value(pattern), .. }, Insn::LoadImm64 { imm: Imm64::Value(value), .. }) => {
+                bind_number(pattern as i64, value as i64)
+            }
             (result, insn) => (result == insn).then_some(()),
         }
     }
@@ -466,13 +460,7 @@ impl fmt::Display for RuleVerdict {
             RuleVerdict::Proved { cases, method } => write!(f, "proved in {cases} cases ({method:?})"),
             RuleVerdict::Refuted { before, after, counterexample } => {
                 let list = |insns: &[Insn]| insns.iter().map(Insn::to_string).collect::<Vec<_>>().join("; ");
-                write!(
-                    f,
-                    "refuted: `{}` is not `{}`: {}",
-                    list(before),
-                    list(after),
-                    counterexample.difference
-                )
+                write!(f, "refuted: `{}` is not `{}`: {}", list(before), list(after), counterexample.difference)
             }
             RuleVerdict::Unknown(reason) => write!(f, "not settled: {reason}"),
         }
@@ -516,20 +504,13 @@ const COMBINATIONS: usize = 4096;
 fn fixed_immediates(rule: &Rule) -> Vec<[Option<i64>; HOLES]> {
     let mut all = vec![[None; HOLES]];
     for condition in &rule.conditions {
-        let &Condition::Compare(
-            JumpOp::Lt,
-            Width::W64,
-            Expression::Immediate(hole),
-            Expression::Constant(bound),
-        ) = condition
+        let &Condition::Compare(JumpOp::Lt, Width::W64, Expression::Immediate(hole), Expression::Constant(bound)) =
+            condition
         else {
             continue;
         };
         let hole = usize::from(hole);
-        if !(1..=SMALL).contains(&bound)
-            || all.len() * bound as usize > COMBINATIONS
-            || all[0][hole].is_some()
-        {
+        if !(1..=SMALL).contains(&bound) || all.len() * bound as usize > COMBINATIONS || all[0][hole].is_some() {
             continue;
         }
         let with = |fixed: &[Option<i64>; HOLES], value: i64| {
@@ -611,11 +592,7 @@ fn prove_case(rule: &Rule, fixed: &[Option<i64>; HOLES], limits: &Limits) -> Res
             if let Some(value) = fixed[hole] {
                 return arena.constant(64, value as u64);
             }
-            if wide.contains(&hole) {
-                arena.symbol(symbol, 64)
-            } else {
-                arena.symbol(symbol, 32).sign_extend(64)
-            }
+            if wide.contains(&hole) { arena.symbol(symbol, 64) } else { arena.symbol(symbol, 32).sign_extend(64) }
         })
         .collect();
     let zero = arena.constant(64, 0);
@@ -636,16 +613,13 @@ fn prove_case(rule: &Rule, fixed: &[Option<i64>; HOLES], limits: &Limits) -> Res
     match solver::ask(&arena, &conditions, &open, limits.solver_ms) {
         Answer::Equal => Ok(Method::Smt { outputs: open.len() as u32 }),
         Answer::Different(values) => {
-            let mut values: Vec<_> =
-                values.iter().map(|(symbol, value)| format!("{symbol}={value:#x}")).collect();
+            let mut values: Vec<_> = values.iter().map(|(symbol, value)| format!("{symbol}={value:#x}")).collect();
             values.sort();
             Err(format!("the solver sees a difference at {}", values.join(" ")))
         }
-        Answer::Unknown => Err(format!(
-            "the solver gave up after {} ms on {}",
-            limits.solver_ms,
-            smt::term_text(&arena, open[0].0)
-        )),
+        Answer::Unknown => {
+            Err(format!("the solver gave up after {} ms on {}", limits.solver_ms, smt::term_text(&arena, open[0].0)))
+        }
     }
 }
 

@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Width};
 
 use crate::rule::{
-    Condition, Expression, HOLES, Rule, as_immediate_hole, as_offset_hole, expression_hole, immediate_hole,
-    offset_hole,
+    Condition, Expression, HOLES, Rule, as_immediate_hole, as_offset_hole, expression_hole, immediate_hole, offset_hole,
 };
 
 /// Why a text is no rule.
@@ -182,8 +181,7 @@ impl Reader {
 
     fn unary(&mut self, tokens: &mut Tokens<'_>) -> Result<Expression, String> {
         let first = tokens.text.chars().next().ok_or("expected a number, `$name`, or a register")?;
-        let operation =
-            |op, left, right| Ok(Expression::Operation(op, Width::W64, Box::new(left), Box::new(right)));
+        let operation = |op, left, right| Ok(Expression::Operation(op, Width::W64, Box::new(left), Box::new(right)));
         match first {
             '(' => {
                 tokens.skip(1);
@@ -279,14 +277,13 @@ fn registers(text: &str) -> Result<RegSet, String> {
 
 /// Whether an instruction spells a number that stands for a placeholder.
 fn spells_reserved(insn: &Insn) -> bool {
-    let reserved =
-        |value: i64| as_immediate_hole(value).is_some() || as_immediate_hole(value - 0x1_0000).is_some();
+    let reserved = |value: i64| as_immediate_hole(value).is_some() || as_immediate_hole(value - 0x1_0000).is_some();
     let number = match *insn {
-        Insn::Alu { src: kiln_isa::Source::Imm(imm), .. }
-        | Insn::Store { src: kiln_isa::Source::Imm(imm), .. } => Some(i64::from(imm)),
+        Insn::Alu { src: kiln_isa::Source::Imm(imm), .. } | Insn::Store { src: kiln_isa::Source::Imm(imm), .. } => {
+            Some(i64::from(imm))
+        }
         Insn::LoadImm64 { imm: kiln_isa::Imm64::Value(value), .. } => Some(value as i64),
         _ => None,
     };
-    number.is_some_and(reserved)
-        || insn.address().is_some_and(|address| as_offset_hole(address.offset).is_some())
+    number.is_some_and(reserved) || insn.address().is_some_and(|address| as_offset_hole(address.offset).is_some())
 }

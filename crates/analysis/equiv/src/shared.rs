@@ -57,8 +57,7 @@ fn untorn(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
             let from = other.offset.wrapping_sub(access.offset);
             from >= 0 && from + i64::from(other.bytes) <= access.bytes.into()
         });
-        let alone =
-            replaced.iter().all(|other| fresh.iter().filter(|rival| overlaps(rival, other)).count() == 1);
+        let alone = replaced.iter().all(|other| fresh.iter().filter(|rival| overlaps(rival, other)).count() == 1);
         // A narrower load in place of a wider one is fine when it is the only one.
         let narrowed = !access.writes && replaced.len() == 1;
         if replaced.is_empty() || !(whole || narrowed) || !alone {
@@ -89,15 +88,13 @@ fn ordered(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
         // Of equal accesses, the third stands for the third.
         let rank = old[..at].iter().filter(|other| *other == access).count();
         let same = new.iter().enumerate().filter(|(_, other)| *other == access).map(|(at, _)| at);
-        let overlapping =
-            new.iter().enumerate().filter(|(_, other)| overlaps(access, other)).map(|(at, _)| at);
+        let overlapping = new.iter().enumerate().filter(|(_, other)| overlaps(access, other)).map(|(at, _)| at);
         same.clone().nth(rank).or_else(|| overlapping.clone().next())
     };
     let successors: Vec<_> = (0..old.len()).map(successor).collect();
     for (later, place) in successors.iter().enumerate() {
         for (earlier, other) in successors[..later].iter().enumerate() {
-            let may_swap =
-                old[earlier].writes && !old[later].writes && !old[earlier].ordered && !old[later].ordered;
+            let may_swap = old[earlier].writes && !old[later].writes && !old[earlier].ordered && !old[later].ordered;
             if let (Some(place), Some(other)) = (place, other)
                 && other > place
                 && !may_swap

@@ -55,8 +55,7 @@ fn ask_solver(
         SatResult::Unknown => Answer::Unknown,
         SatResult::Sat => match solver.get_model() {
             Some(model) => {
-                let value =
-                    |(symbol, id): (Symbol, TermId)| Some((symbol, model.eval(&terms[&id], true)?.as_u64()?));
+                let value = |(symbol, id): (Symbol, TermId)| Some((symbol, model.eval(&terms[&id], true)?.as_u64()?));
                 Answer::Different(symbols(arena, &roots).into_iter().filter_map(value).collect())
             }
             None => Answer::Unknown,

@@ -12,8 +12,7 @@ use kiln_isa::{Address, AluOp, AtomicOp, Imm64, Insn, Reg, RegSet, Size, Source,
 use kiln_program::interpret::Fault;
 use kiln_program::interpret::HelperResult;
 use kiln_program::{
-    Environment, ExternId, Function, FunctionId, InsnId, Interpreter, Linkage, MapId, Node, Object, Program,
-    Reference,
+    Environment, ExternId, Function, FunctionId, InsnId, Interpreter, Linkage, MapId, Node, Object, Program, Reference,
 };
 use kiln_verifier::{InsnFacts, Region, Scalar, StackSet, Value};
 
@@ -89,8 +88,7 @@ fn interpret(input: &Input, window: &[Node]) -> Option<([u64; Reg::COUNT], BTree
         programs: Vec::<Program>::new(),
         ..Object::default()
     };
-    let mut memory =
-        Memory { bytes: input.memory.clone(), frame: input.registers[10], registers: [0; Reg::COUNT] };
+    let mut memory = Memory { bytes: input.memory.clone(), frame: input.registers[10], registers: [0; Reg::COUNT] };
     Interpreter::new(&object).run(FunctionId(0), 0, &mut memory, 1000).ok()?;
     Some((memory.registers, memory.bytes))
 }
@@ -100,8 +98,7 @@ fn same(input: &Input, before: &[Node], after: &[Node], live: RegSet, stack: &St
     let Some((old, old_memory)) = interpret(input, before) else { panic!("the original faults") };
     let Some((new, new_memory)) = interpret(input, after) else { return false };
     let frame = input.registers[10];
-    let byte =
-        |memory: &BTreeMap<u64, u8>, at: &u64| memory.get(at).copied().or(input.memory.get(at).copied());
+    let byte = |memory: &BTreeMap<u64, u8>, at: &u64| memory.get(at).copied().or(input.memory.get(at).copied());
     let counts = |at: &&u64| match frame.wrapping_sub(**at) {
         below @ 1..=512 => stack.contains(-(below as i32)),
         _ => true,
@@ -246,9 +243,7 @@ fn verdicts_hold_in_the_interpreter() {
         // Few tests, so that wrong candidates reach the normal form and the solver.
         let limits = Limits { tests: u32::from(round % 4 == 0) * 8, solver_ms: 40, ..Limits::default() };
         let text = || {
-            let list = |nodes: &[Node]| {
-                nodes.iter().map(|node| node.insn.to_string()).collect::<Vec<_>>().join("; ")
-            };
+            let list = |nodes: &[Node]| nodes.iter().map(|node| node.insn.to_string()).collect::<Vec<_>>().join("; ");
             format!("round {round}: {}  =>  {}  live {live:?}", list(&before), list(&after))
         };
         match check(&window, &limits) {
@@ -264,11 +259,7 @@ fn verdicts_hold_in_the_interpreter() {
                 // A candidate that touches other memory differs without leaving a different state.
                 let touches = counterexample.difference.contains("touches memory");
                 let input = &counterexample.input;
-                assert!(
-                    touches || !same(input, &before, &after, live, &stack),
-                    "{} {counterexample:x?}",
-                    text()
-                );
+                assert!(touches || !same(input, &before, &after, live, &stack), "{} {counterexample:x?}", text());
             }
             Verdict::Unknown(_) => unknown += 1,
         }
@@ -288,8 +279,5 @@ fn a_broken_rule_is_caught() {
     };
     let nodes = |insns: &[Insn]| insns.iter().map(|insn| node(*insn)).collect::<Vec<_>>();
     let (before, after) = (nodes(&before), nodes(&after));
-    assert!(
-        !same(&counterexample.input, &before, &after, RegSet::EMPTY, &StackSet::ALL),
-        "{counterexample:x?}"
-    );
+    assert!(!same(&counterexample.input, &before, &after, RegSet::EMPTY, &StackSet::ALL), "{counterexample:x?}");
 }

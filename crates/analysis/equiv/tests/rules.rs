@@ -135,15 +135,13 @@ fn broken_rules_are_refuted() {
 fn rules_bind_and_instantiate() {
     let rules = parse_rules(SOUND.split("rule join").next().unwrap()).unwrap();
     let rule: &Rule = &rules[0];
-    let insns: Vec<_> =
-        ["w7 = -3", "*(u32 *)(r6 - 12) = w7"].into_iter().map(|line| parse(line).unwrap()).collect();
+    let insns: Vec<_> = ["w7 = -3", "*(u32 *)(r6 - 12) = w7"].into_iter().map(|line| parse(line).unwrap()).collect();
     let binding: Binding = rule.bind(&insns).unwrap();
     assert!(rule.allows(&binding));
     let after = rule.instantiate(&binding).unwrap();
     assert_eq!(after, vec![parse("*(u32 *)(r6 - 12) = -3").unwrap()]);
     // One placeholder, two registers.
-    let other: Vec<_> =
-        ["w7 = -3", "*(u32 *)(r6 - 12) = w8"].into_iter().map(|line| parse(line).unwrap()).collect();
+    let other: Vec<_> = ["w7 = -3", "*(u32 *)(r6 - 12) = w8"].into_iter().map(|line| parse(line).unwrap()).collect();
     assert_eq!(rule.bind(&other), None);
 }
 

@@ -12,8 +12,7 @@ use kiln_verifier::{Region, Scalar, StackSet, Value};
 
 /// What `z3 -in` answers; `None` where there is no such program.
 fn solve(query: &str) -> Option<String> {
-    let child =
-        Command::new("z3").args(["-in", "-T:20"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let child = Command::new("z3").args(["-in", "-T:20"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut child) = child else {
         eprintln!("skipped: there is no z3 command");
         return None;
@@ -58,8 +57,7 @@ fn logged_memory_has_a_query_too() {
             stack_live_after: StackSet::ALL,
             object: &object,
         };
-        let verdict =
-            kiln_equiv::check(&window, &kiln_equiv::Limits { keep_query: true, ..Default::default() });
+        let verdict = kiln_equiv::check(&window, &kiln_equiv::Limits { keep_query: true, ..Default::default() });
         let kiln_equiv::Verdict::Equal(proof) = verdict else { panic!("{verdict:?}") };
         let query = proof.query.expect("a query");
         assert!(query.contains("distinct"), "{query}");

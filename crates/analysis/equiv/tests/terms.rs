@@ -100,8 +100,7 @@ fn compare(widths: &[u32], rounds: u32, seed: u64) {
                     _ => random(&mut state),
                 })
                 .collect();
-            let bits: Vec<_> =
-                sizes.iter().zip(&values).map(|(bits, value)| Bits::new(*bits, *value)).collect();
+            let bits: Vec<_> = sizes.iter().zip(&values).map(|(bits, value)| Bits::new(*bits, *value)).collect();
             let expected = build(&script, &bits, widths);
             let variable = |symbol: Symbol, bits: u32| match symbol {
                 Symbol::Register(reg) => values[reg.index()] & mask(bits),
@@ -114,11 +113,7 @@ fn compare(widths: &[u32], rounds: u32, seed: u64) {
                 assert_eq!(term.bits(), BitVec::bits(expected));
                 let found = evaluator.value(term.id());
                 assert_eq!(found, expected.value(), "round {round} step {at}: {term:?} at {values:x?}");
-                assert_eq!(
-                    literally.value(plain[at].id()),
-                    expected.value(),
-                    "literal, round {round} step {at}"
-                );
+                assert_eq!(literally.value(plain[at].id()), expected.value(), "literal, round {round} step {at}");
             }
         }
     }

@@ -33,11 +33,7 @@ fn registers_by_normal_form() {
     normalized("1", "r3 = r1; r3 &= r2; r1 |= r2; r1 -= r3", "r1 ^= r2");
     normalized("1", "r1 /= 8", "r1 >>= 3");
     normalized("1", "w1 %= 16", "w1 &= 15");
-    normalized(
-        "1",
-        "r2 = r1; r2 &= 255; r3 = r1; r3 >>= 8; r3 &= 255; r3 <<= 8; r2 |= r3; r1 = r2",
-        "r1 &= 0xffff",
-    );
+    normalized("1", "r2 = r1; r2 &= 255; r3 = r1; r3 >>= 8; r3 &= 255; r3 <<= 8; r2 |= r3; r1 = r2", "r1 &= 0xffff");
     normalized("1", "r1 &= 255; r2 &= 255; r1 += r2", "w1 &= 255; w2 &= 255; w1 += w2");
     normalized("1", "r1 &= 255; r2 &= 255; r1 /= r2", "w1 &= 255; w2 &= 255; w1 /= w2");
 }
@@ -46,12 +42,7 @@ fn registers_by_normal_form() {
 fn registers_by_solver() {
     let facts = scalars();
     equal(&facts, "1", "r3 = r1; r3 |= r2; r1 ^= r2; r3 ^= r1; r1 = r3", "r1 = r1; r1 &= r2");
-    equal(
-        &facts,
-        "1",
-        "r1 s>>= 63; r2 ^= r1; r2 -= r1; r1 = r2",
-        "r3 = r2; r1 s>>= 63; r3 += r1; r3 ^= r1; r1 = r3",
-    );
+    equal(&facts, "1", "r1 s>>= 63; r2 ^= r1; r2 -= r1; r1 = r2", "r3 = r2; r1 s>>= 63; r3 += r1; r3 ^= r1; r1 = r3");
     // The sum of an eighth and three of them may not be moved into the shift.
     different(&facts, "1", "r1 >>= 3; r1 += 3", "r1 += 24; r1 >>= 3");
 }
@@ -61,21 +52,13 @@ fn stack_by_normal_form() {
     normalized("", "w1 = 7; *(u32 *)(r10 - 8) = w1", "*(u32 *)(r10 - 8) = 7");
     normalized("", "r1 = -1; *(u64 *)(r10 - 8) = r1", "*(u64 *)(r10 - 8) = -1");
     normalized("", "w1 = 0; *(u32 *)(r10 - 4) = w1; *(u32 *)(r10 - 8) = w1", "*(u64 *)(r10 - 8) = 0");
-    normalized(
-        "1",
-        "*(u64 *)(r10 - 8) = r2; r1 = *(u32 *)(r10 - 4)",
-        "*(u64 *)(r10 - 8) = r2; r1 = r2; r1 >>= 32",
-    );
+    normalized("1", "*(u64 *)(r10 - 8) = r2; r1 = *(u32 *)(r10 - 4)", "*(u64 *)(r10 - 8) = r2; r1 = r2; r1 >>= 32");
     normalized(
         "1",
         "r2 = r10; r2 += -16; *(u64 *)(r2 + 8) = r3; r1 = *(u64 *)(r10 - 8)",
         "r1 = r3; *(u64 *)(r10 - 8) = r1",
     );
-    normalized(
-        "2",
-        "r2 = *(u8 *)(r10 - 8); r3 = *(u8 *)(r10 - 7); r3 <<= 8; r2 |= r3",
-        "r2 = *(u16 *)(r10 - 8)",
-    );
+    normalized("2", "r2 = *(u8 *)(r10 - 8); r3 = *(u8 *)(r10 - 7); r3 <<= 8; r2 |= r3", "r2 = *(u16 *)(r10 - 8)");
     normalized(
         "2",
         "r2 = *(u8 *)(r10 - 7); r3 = *(u8 *)(r10 - 8); r3 <<= 8; r2 |= r3",
@@ -120,12 +103,8 @@ fn packet_and_map_memory() {
         "*(u32 *)(r2 + 0) = 1; *(u32 *)(r3 + 0) = 2; r4 = 1",
     );
     assert!(!verdict.is_equal(), "{verdict:?}");
-    let verdict = ask(
-        &facts,
-        "",
-        "*(u32 *)(r2 + 0) = 1; *(u32 *)(r3 + 0) = 2",
-        "*(u32 *)(r3 + 0) = 2; *(u32 *)(r2 + 0) = 1",
-    );
+    let verdict =
+        ask(&facts, "", "*(u32 *)(r2 + 0) = 1; *(u32 *)(r3 + 0) = 2", "*(u32 *)(r3 + 0) = 2; *(u32 *)(r2 + 0) = 1");
     assert!(!verdict.is_equal(), "{verdict:?}");
     // A new read or write of memory may fault.
     let verdict = ask(&facts, "4", "r4 = *(u8 *)(r1 + 0)", "r4 = *(u16 *)(r1 + 0); r4 &= 255");
@@ -146,12 +125,8 @@ fn context_accesses_keep_their_size() {
     let mut facts = scalars();
     facts.registers[1] = pointer(Region::Context, 0);
     equal(&facts, "2 3", "r2 = *(u32 *)(r1 + 0); r3 = *(u32 *)(r1 + 0)", "r2 = *(u32 *)(r1 + 0); r3 = r2");
-    let verdict = ask(
-        &facts,
-        "2",
-        "r2 = *(u32 *)(r1 + 0); r3 = *(u32 *)(r1 + 4); r3 <<= 32; r2 |= r3",
-        "r2 = *(u64 *)(r1 + 0)",
-    );
+    let verdict =
+        ask(&facts, "2", "r2 = *(u32 *)(r1 + 0); r3 = *(u32 *)(r1 + 4); r3 <<= 32; r2 |= r3", "r2 = *(u64 *)(r1 + 0)");
     assert!(!verdict.is_equal(), "{verdict:?}");
 }
 
@@ -240,20 +215,10 @@ fn shared_memory_is_used_as_before() {
         let verdict = ask(&facts, live, before, after);
         assert!(!verdict.is_equal(), "{before} => {after}: {verdict:?}");
     }
-    equal(
-        &facts,
-        "2",
-        "r2 = *(u8 *)(r1 + 0); r3 = *(u8 *)(r1 + 1); r3 <<= 8; r2 |= r3",
-        "r2 = *(u16 *)(r1 + 0)",
-    );
+    equal(&facts, "2", "r2 = *(u8 *)(r1 + 0); r3 = *(u8 *)(r1 + 1); r3 <<= 8; r2 |= r3", "r2 = *(u16 *)(r1 + 0)");
     equal(&facts, "2", "r2 = *(u32 *)(r1 + 0)", "r2 = *(u32 *)(r1 + 0)");
     equal(&facts, "", "r2 = *(u32 *)(r1 + 0)", "");
-    equal(
-        &facts,
-        "3",
-        "r3 += 1; lock *(u64 *)(r1 + 0) += r2; r3 += 1",
-        "r3 += 2; lock *(u64 *)(r1 + 0) += r2",
-    );
+    equal(&facts, "3", "r3 += 1; lock *(u64 *)(r1 + 0) += r2; r3 += 1", "r3 += 2; lock *(u64 *)(r1 + 0) += r2");
     equal(
         &facts,
         "3",

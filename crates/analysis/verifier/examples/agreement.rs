@@ -110,7 +110,10 @@ fn main() {
             }
         }
     }
-    println!("\n{:24} {:>8} {:>8} {:>11} {:>9} {:>11}", "type", "both ok", "both no", "kernel only", "ours only", "unsupported");
+    println!(
+        "\n{:24} {:>8} {:>8} {:>11} {:>9} {:>11}",
+        "type", "both ok", "both no", "kernel only", "ours only", "unsupported"
+    );
     for (name, tally) in &tallies {
         println!(
             "{name:24} {:>8} {:>8} {:>11} {:>9} {:>11}",

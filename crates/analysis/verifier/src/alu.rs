@@ -182,10 +182,7 @@ impl Explorer<'_> {
             | Kind::SockCommon
             | Kind::TcpSock
             | Kind::XdpSock => {
-                return reject(
-                    Reason::PointerArithmetic,
-                    format!("r{}: arithmetic on a {name} pointer", dst.number()),
-                );
+                return reject(Reason::PointerArithmetic, format!("r{}: arithmetic on a {name} pointer", dst.number()));
             }
             _ => {}
         }
@@ -226,10 +223,7 @@ impl Explorer<'_> {
             );
         }
         if !sane(i64::from(pointer.offset)) || !sane(pointer.scalar.smin) {
-            return reject(
-                Reason::UnboundedOffset,
-                format!("r{}: the pointer may be far out of bounds", dst.number()),
-            );
+            return reject(Reason::UnboundedOffset, format!("r{}: the pointer may be far out of bounds", dst.number()));
         }
         Ok(())
     }

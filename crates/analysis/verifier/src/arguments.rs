@@ -90,7 +90,10 @@ impl Explorer<'_> {
         if prototype.gpl_only && !is_gpl_compatible(&self.code.object.license) {
             return reject(
                 Reason::GplOnly,
-                format!("{} is for GPL-compatible programs, this one's license is {:?}", helper.name, self.code.object.license),
+                format!(
+                    "{} is for GPL-compatible programs, this one's license is {:?}",
+                    helper.name, self.code.object.license
+                ),
             );
         }
         if prototype.might_sleep && !self.code.program.sleepable {
@@ -172,7 +175,10 @@ impl Explorer<'_> {
                 self.check_buffer(prototype, reg, &register, u64::from(size), Use::Read, true, call)?;
             }
             ArgKind::MapValue | ArgKind::MapValueOrNull
-                if matches!(call.map.as_ref().and_then(|map| self.map_type_of(map)), Some(MapType::Sockmap | MapType::Sockhash)) =>
+                if matches!(
+                    call.map.as_ref().and_then(|map| self.map_type_of(map)),
+                    Some(MapType::Sockmap | MapType::Sockhash)
+                ) =>
             {
                 if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock) {
                     return self.wrong_or_unsupported(&register, what("a socket"));
@@ -271,10 +277,7 @@ impl Explorer<'_> {
             }
             ArgKind::ReleasedBtfIdOrNull | ArgKind::KptrDest => return unsupported("kptrs in maps"),
             ArgKind::Dynptr(
-                DynptrUse::Any
-                | DynptrUse::MakesLocal
-                | DynptrUse::MakesRingBuffer
-                | DynptrUse::ReleasesRingBuffer,
+                DynptrUse::Any | DynptrUse::MakesLocal | DynptrUse::MakesRingBuffer | DynptrUse::ReleasesRingBuffer,
             ) => return unsupported("dynptrs"),
         }
         Ok(())
@@ -308,10 +311,7 @@ impl Explorer<'_> {
         call: &mut Call,
     ) -> Step<()> {
         let complain = |text: &str| {
-            reject(
-                Reason::ArgumentSize,
-                format!("argument {} of {}: r{} {text}", index + 1, helper.name, reg.number()),
-            )
+            reject(Reason::ArgumentSize, format!("argument {} of {}: r{} {text}", index + 1, helper.name, reg.number()))
         };
         if size.kind != Kind::Scalar {
             return complain("must be a number");
@@ -498,9 +498,7 @@ impl Explorer<'_> {
                 | ProgramType::FlowDissector
                 | ProgramType::SkLookup => true,
                 ProgramType::SockOps => helper.name == "map_delete_elem",
-                ProgramType::Tracing => {
-                    self.code.program.attach_type == Some(kiln_platform::AttachType::TraceIter)
-                }
+                ProgramType::Tracing => self.code.program.attach_type == Some(kiln_platform::AttachType::TraceIter),
                 _ => false,
             },
             _ => true,
@@ -601,9 +599,7 @@ impl Explorer<'_> {
             Lookup::Value => value.or_null(id),
             _ if storage => value.or_null(id),
             Lookup::ReadOnlyValue => Register { read_only: true, ..value }.or_null(id),
-            Lookup::InnerMap => {
-                Register { inner: true, ..Register::pointer(Kind::Map, argument.object) }.or_null(id)
-            }
+            Lookup::InnerMap => Register { inner: true, ..Register::pointer(Kind::Map, argument.object) }.or_null(id),
             Lookup::Socket => Register::pointer(Kind::Socket, 0).or_null(id),
             Lookup::XdpSocket => Register::pointer(Kind::XdpSock, 0).or_null(id),
             Lookup::None => {

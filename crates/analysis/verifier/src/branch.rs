@@ -171,25 +171,25 @@ fn never_null(register: &Register) -> bool {
 
 impl Explorer<'_> {
     fn learn_null(&self, state: &mut State, op: JumpOp, taken: bool, pointer: &Register) {
-    let null = match op {
-        JumpOp::Eq => taken,
-        JumpOp::Ne => !taken,
-        _ => return,
-    };
-    if !null {
-        self.set_not_null(state, pointer.id);
-        return;
+        let null = match op {
+            JumpOp::Eq => taken,
+            JumpOp::Ne => !taken,
+            _ => return,
+        };
+        if !null {
+            self.set_not_null(state, pointer.id);
+            return;
+        }
+        let (id, reference) = (pointer.id, pointer.reference);
+        state.for_each_where(
+            |register| register.nullable && register.id == id && register.is_pointer(),
+            |register| *register = Register::constant(0),
+        );
+        // What was not acquired need not be released.
+        if reference != 0 && reference == id {
+            state.references.retain(|held| held.id != reference);
+        }
     }
-    let (id, reference) = (pointer.id, pointer.reference);
-    state.for_each_where(
-        |register| register.nullable && register.id == id && register.is_pointer(),
-        |register| *register = Register::constant(0),
-    );
-    // What was not acquired need not be released.
-    if reference != 0 && reference == id {
-        state.references.retain(|held| held.id != reference);
-    }
-}
 
     fn set_not_null(&self, state: &mut State, id: u32) {
         state.for_each_where(

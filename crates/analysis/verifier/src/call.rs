@@ -1,8 +1,8 @@
 //! Calls of functions and returns from them.
 
 use kiln_isa::Reg;
-use kiln_platform::{ProgramType, ReturnRule};
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES};
+use kiln_platform::{ProgramType, ReturnRule};
 use kiln_program::{ExternKind, Reference};
 
 use crate::domain::Scalar;

@@ -136,7 +136,10 @@ impl<'a> Explorer<'a> {
         loop {
             self.processed += 1;
             if self.processed > MAX_PROCESSED_INSTRUCTIONS {
-                return reject(Reason::TooComplex, format!("more than {MAX_PROCESSED_INSTRUCTIONS} instructions explored"));
+                return reject(
+                    Reason::TooComplex,
+                    format!("more than {MAX_PROCESSED_INSTRUCTIONS} instructions explored"),
+                );
             }
             if self.code.op(self.at).prune_point && self.is_covered()? {
                 return Ok(());
@@ -198,7 +201,10 @@ impl<'a> Explorer<'a> {
     /// Puts a state aside for later.
     pub(crate) fn push(&mut self, state: State, at: Position) -> Step<()> {
         if self.pending.len() >= MAX_PENDING_BRANCHES {
-            return reject(Reason::TooComplex, format!("more than {MAX_PENDING_BRANCHES} branches wait to be explored"));
+            return reject(
+                Reason::TooComplex,
+                format!("more than {MAX_PENDING_BRANCHES} branches wait to be explored"),
+            );
         }
         self.kept.path_forked(state.parent);
         self.pending.push((state, at));

@@ -25,7 +25,10 @@ pub(crate) enum Parameter {
     Number,
     Context,
     /// Memory of that many bytes.
-    Memory { bytes: u32, nullable: bool },
+    Memory {
+        bytes: u32,
+        nullable: bool,
+    },
     Unsupported(String),
 }
 

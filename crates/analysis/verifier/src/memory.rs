@@ -2,7 +2,7 @@
 
 use kiln_isa::{Address, AtomicOp, PacketMode, Reg, Size, Source};
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{FieldValue, FLOW_KEYS, MapType, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET};
+use kiln_platform::{FLOW_KEYS, FieldValue, MapType, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET};
 use kiln_program::MapContents;
 
 use crate::domain::Scalar;
@@ -291,11 +291,7 @@ impl Explorer<'_> {
         if end > i128::from(size) {
             return reject(
                 reason,
-                format!(
-                    "r{} ({}): the access may end at byte {end} of {size}",
-                    reg.number(),
-                    base.kind.name()
-                ),
+                format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), base.kind.name()),
             );
         }
         Ok(())
@@ -665,19 +661,13 @@ impl Explorer<'_> {
 
     /// Whether any map type's value may hold fields that only helpers touch.
     pub(crate) fn is_local_storage(&self, map_type: MapType) -> bool {
-        matches!(
-            map_type,
-            MapType::SkStorage | MapType::InodeStorage | MapType::TaskStorage | MapType::CgrpStorage
-        )
+        matches!(map_type, MapType::SkStorage | MapType::InodeStorage | MapType::TaskStorage | MapType::CgrpStorage)
     }
 }
 
 /// Memory whose accesses the kernel rewrites, so that an instruction must always be about the same kind.
 fn is_view(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Context | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock | Kind::BtfId
-    )
+    matches!(kind, Kind::Context | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock | Kind::BtfId)
 }
 
 /// The lowest bytes of a number, zero-extended.

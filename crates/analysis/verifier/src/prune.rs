@@ -106,7 +106,8 @@ impl IdMap {
 
 impl Kept {
     pub(crate) fn new(positions: usize) -> Kept {
-        let root = KeptState { state: None, parent: 0, branches: 1, hits: 0, misses: 0, records: Vec::new(), loop_entry: 0 };
+        let root =
+            KeptState { state: None, parent: 0, branches: 1, hits: 0, misses: 0, records: Vec::new(), loop_entry: 0 };
         Kept {
             states: vec![root],
             at: vec![Vec::new(); positions],
@@ -179,9 +180,7 @@ impl Kept {
         frames.any(|((left, right), record)| {
             let read = if open { u64::MAX } else { self.records[*record as usize].read };
             let mut slots = left.stack.slots().iter().enumerate();
-            slots.any(|(index, slot)| {
-                read >> index & 1 != 0 && less_written(slot, right.stack.slot(index))
-            })
+            slots.any(|(index, slot)| read >> index & 1 != 0 && less_written(slot, right.stack.slot(index)))
         })
     }
 
@@ -224,11 +223,14 @@ impl Explorer<'_> {
                         && old.may_goto_depth == self.state.may_goto_depth
                         && old.callback_depth == self.state.callback_depth
                     {
-                        return reject(Reason::InfiniteLoop, "the state here is the same as one turn of the loop before");
+                        return reject(
+                            Reason::InfiniteLoop,
+                            "the state here is the same as one turn of the loop before",
+                        );
                     }
                 }
-                let unrolled = old.may_goto_depth != self.state.may_goto_depth
-                    || old.callback_depth != self.state.callback_depth;
+                let unrolled =
+                    old.may_goto_depth != self.state.may_goto_depth || old.callback_depth != self.state.callback_depth;
                 if unrolled {
                     covered = self.covers(old, &kept.records, Exactness::Within);
                 }
@@ -300,7 +302,8 @@ impl Explorer<'_> {
                 frame.registers[reg.index()] = Register::UNINIT;
             }
         }
-        let kept = KeptState { state: Some(Box::new(state)), parent, branches: 1, hits: 0, misses: 0, records, loop_entry: 0 };
+        let kept =
+            KeptState { state: Some(Box::new(state)), parent, branches: 1, hits: 0, misses: 0, records, loop_entry: 0 };
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
         self.kept.at[self.at as usize].push(id);
@@ -385,9 +388,7 @@ impl Explorer<'_> {
                 continue;
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
-                if read >> slot & 1 != 0
-                    && !self.slot_covers(a, right.stack.slot(slot), &mut ids, exactness)
-                {
+                if read >> slot & 1 != 0 && !self.slot_covers(a, right.stack.slot(slot), &mut ids, exactness) {
                     return false;
                 }
             }
@@ -520,9 +521,12 @@ fn widen(origins: &Origins, old: &Register, current: &mut Register) {
 /// A quick look, before the thorough one.
 fn may_be_same(old: &State, current: &State) -> bool {
     old.frames.len() == current.frames.len()
-        && old.frame().registers.iter().zip(&current.frame().registers).all(|(a, b)| {
-            a.kind == Kind::Uninit || a.kind == b.kind && a.offset == b.offset && a.scalar == b.scalar
-        })
+        && old
+            .frame()
+            .registers
+            .iter()
+            .zip(&current.frame().registers)
+            .all(|(a, b)| a.kind == Kind::Uninit || a.kind == b.kind && a.offset == b.offset && a.scalar == b.scalar)
 }
 
 /// Whether bytes were written in the old slot that never were in the current one.

@@ -70,9 +70,8 @@ fn small_sets() -> Vec<Vec<Abstract>> {
     }
     let unknown = Tnum { value: 0, mask: 15 };
     let ranges = |low: i64, high: i64| (low..=high).flat_map(move |from| (from..=high).map(move |to| (from, to)));
-    let unsigned = ranges(0, 15).map(|(from, to)| {
-        Abstract::with_ranges(bits, unknown, (from as u64, to as u64), (-8, 7))
-    });
+    let unsigned =
+        ranges(0, 15).map(|(from, to)| Abstract::with_ranges(bits, unknown, (from as u64, to as u64), (-8, 7)));
     let signed = ranges(-8, 7).map(|range| Abstract::with_ranges(bits, unknown, (0, 15), range));
     vec![tnums, unsigned.collect(), signed.collect()]
 }

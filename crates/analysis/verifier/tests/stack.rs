@@ -5,7 +5,8 @@ use kiln_verifier::{Options, verify};
 
 #[track_caller]
 fn reads_uninitialized_stack(body: &str) -> bool {
-    let object = kiln_program::text::parse(&format!("; map values array key 4 value 8 entries 4\n; program xdp\n{body}"));
+    let object =
+        kiln_program::text::parse(&format!("; map values array key 4 value 8 entries 4\n; program xdp\n{body}"));
     let object = object.expect("it parses");
     let program = &object.programs[0];
     let verified = verify(&object, program, &Options::default()).expect("it is accepted");
@@ -39,9 +40,8 @@ fn a_byte_written_on_the_other_path() {
 
 #[test]
 fn a_key_that_is_not_whole() {
-    let with = |store: &str| {
-        format!("{store}\nr1 = map[values]\nr2 = r10\nr2 += -4\ncall map_lookup_elem\nr0 = 0\nexit")
-    };
+    let with =
+        |store: &str| format!("{store}\nr1 = map[values]\nr2 = r10\nr2 += -4\ncall map_lookup_elem\nr0 = 0\nexit");
     assert!(reads_uninitialized_stack(&with("*(u16 *)(r10 - 4) = 1")));
     assert!(!reads_uninitialized_stack(&with("*(u32 *)(r10 - 4) = 1")));
 }
@@ -61,7 +61,9 @@ fn a_store_somewhere_writes_nothing_for_certain() {
 #[test]
 fn a_helper_that_may_fill_nothing() {
     let with = |before: &str| {
-        format!("{before}\nr2 = 0\nr3 = r10\nr3 += -8\nr4 = 8\ncall xdp_load_bytes\nr0 = *(u64 *)(r10 - 8)\nr0 &= 1\nexit")
+        format!(
+            "{before}\nr2 = 0\nr3 = r10\nr3 += -8\nr4 = 8\ncall xdp_load_bytes\nr0 = *(u64 *)(r10 - 8)\nr0 &= 1\nexit"
+        )
     };
     assert!(reads_uninitialized_stack(&with("r0 = 0")));
     assert!(!reads_uninitialized_stack(&with("*(u64 *)(r10 - 8) = 0")));

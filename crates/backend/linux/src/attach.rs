@@ -32,13 +32,7 @@ pub enum XdpMode {
 }
 
 impl Link {
-    fn create(
-        what: &str,
-        prog: &Prog,
-        target: i32,
-        attach_type: AttachType,
-        flags: u32,
-    ) -> Result<Link, Error> {
+    fn create(what: &str, prog: &Prog, target: i32, attach_type: AttachType, flags: u32) -> Result<Link, Error> {
         let options = libbpf_sys::bpf_link_create_opts {
             sz: size_of::<libbpf_sys::bpf_link_create_opts>() as _,
             flags,
@@ -93,8 +87,7 @@ impl Link {
     pub fn raw_tracepoint(prog: &Prog, name: &str) -> Result<Link, Error> {
         let name = crate::error::c_string(name)?;
         // SAFETY: the name is a C string that outlives the call.
-        let result =
-            unsafe { libbpf_sys::bpf_raw_tracepoint_open(name.as_ptr(), prog.fd().as_raw_fd()) };
+        let result = unsafe { libbpf_sys::bpf_raw_tracepoint_open(name.as_ptr(), prog.fd().as_raw_fd()) };
         let fd = check("attaching a raw tracepoint program", result)?;
         // SAFETY: the kernel just gave us this descriptor.
         Ok(Link { _fd: unsafe { OwnedFd::from_raw_fd(fd) } })
@@ -113,11 +106,8 @@ impl Link {
     /// # Errors
     /// [`Error::Os`].
     pub fn tracepoint_by_id(prog: &Prog, id: u64) -> Result<Link, Error> {
-        let attributes = libbpf_sys::perf_event_attr {
-            type_: libbpf_sys::PERF_TYPE_TRACEPOINT,
-            config: id,
-            ..Default::default()
-        };
+        let attributes =
+            libbpf_sys::perf_event_attr { type_: libbpf_sys::PERF_TYPE_TRACEPOINT, config: id, ..Default::default() };
         // The event is one CPU's, the program runs on all: the kernel keeps it with the tracepoint.
         let event = open_event("opening a tracepoint", attributes, 0)?;
         Link::create("attaching a tracepoint program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
@@ -179,7 +169,8 @@ pub fn tracefs() -> Option<PathBuf> {
 /// [`Error::InvalidInput`] when there is no such tracepoint, or tracefs is not mounted (with the command that mounts
 /// it).
 pub fn tracepoint_id(category: &str, name: &str) -> Result<u64, Error> {
-    let plain = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let plain =
+        |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if !plain(category) || !plain(name) {
         return Err(Error::InvalidInput(format!("{category:?}/{name:?} is no tracepoint's name")));
     }
@@ -188,7 +179,8 @@ pub fn tracepoint_id(category: &str, name: &str) -> Result<u64, Error> {
         return Err(Error::InvalidInput(format!("tracepoints need tracefs, which is not mounted here: {mend}")));
     };
     let path = folder.join("events").join(category).join(name).join("id");
-    let text = std::fs::read_to_string(&path)
-        .map_err(|error| Error::InvalidInput(format!("no tracepoint {category}/{name}: {}: {error}", path.display())))?;
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Error::InvalidInput(format!("no tracepoint {category}/{name}: {}: {error}", path.display()))
+    })?;
     text.trim().parse().map_err(|_| Error::InvalidInput(format!("{} holds {text:?}, no id", path.display())))
 }

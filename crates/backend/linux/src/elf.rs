@@ -92,11 +92,12 @@ impl ObjectFile {
             ..Default::default()
         };
         // SAFETY: libbpf copies what it needs of `bytes` and the name before it returns.
-        let pointer = unsafe {
-            libbpf_sys::bpf_object__open_mem(bytes.as_ptr().cast(), bytes.len() as _, &options)
-        };
-        let pointer = check_pointer(format!("opening {name}"), pointer)
-            .map_err(|error| LoadFailure { error, logs: Vec::new(), messages: log::take() })?;
+        let pointer = unsafe { libbpf_sys::bpf_object__open_mem(bytes.as_ptr().cast(), bytes.len() as _, &options) };
+        let pointer = check_pointer(format!("opening {name}"), pointer).map_err(|error| LoadFailure {
+            error,
+            logs: Vec::new(),
+            messages: log::take(),
+        })?;
         let object = ObjectFile { pointer: NonNull::new(pointer).expect("checked above") };
         for map in object.map_pointers() {
             // SAFETY: `map` belongs to this open object; a null path means not pinned.
@@ -151,9 +152,8 @@ impl ObjectFile {
     fn find(&self, name: &str) -> Result<*mut libbpf_sys::bpf_program, Error> {
         let name_text = c_string(name)?;
         // SAFETY: the object is open and the name is a C string.
-        let pointer = unsafe {
-            libbpf_sys::bpf_object__find_program_by_name(self.pointer.as_ptr(), name_text.as_ptr())
-        };
+        let pointer =
+            unsafe { libbpf_sys::bpf_object__find_program_by_name(self.pointer.as_ptr(), name_text.as_ptr()) };
         if pointer.is_null() {
             return Err(Error::InvalidInput(format!("the object has no program {name}")));
         }
@@ -232,8 +232,7 @@ impl ObjectFile {
         // SAFETY: the object is open and not loaded.
         let result = unsafe { libbpf_sys::bpf_object__prepare(self.pointer.as_ptr()) };
         let messages = log::take();
-        check("preparing the object", result)
-            .map_err(|error| LoadFailure { error, logs: Vec::new(), messages })?;
+        check("preparing the object", result).map_err(|error| LoadFailure { error, logs: Vec::new(), messages })?;
         let mut programs = Vec::new();
         for name in names {
             let pointer = self.find(name)?;
@@ -336,9 +335,7 @@ impl LoadedObject {
     pub fn map(&self, name: &str) -> Result<MapHandle, Error> {
         for pointer in self.file.map_pointers() {
             // SAFETY: the map belongs to the loaded object.
-            let (own, fd) = unsafe {
-                (text(libbpf_sys::bpf_map__name(pointer)), libbpf_sys::bpf_map__fd(pointer))
-            };
+            let (own, fd) = unsafe { (text(libbpf_sys::bpf_map__name(pointer)), libbpf_sys::bpf_map__fd(pointer)) };
             if fd >= 0 && (own == name || name.starts_with('.') && own.ends_with(name)) {
                 return MapHandle::new(duplicate(fd)?);
             }
@@ -350,9 +347,7 @@ impl LoadedObject {
     pub fn map_names(&self) -> Vec<String> {
         let named = |pointer: *mut libbpf_sys::bpf_map| {
             // SAFETY: the map belongs to the loaded object.
-            unsafe {
-                (libbpf_sys::bpf_map__fd(pointer) >= 0).then(|| text(libbpf_sys::bpf_map__name(pointer)))
-            }
+            unsafe { (libbpf_sys::bpf_map__fd(pointer) >= 0).then(|| text(libbpf_sys::bpf_map__name(pointer))) }
         };
         self.file.map_pointers().into_iter().filter_map(named).collect()
     }

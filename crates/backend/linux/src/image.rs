@@ -33,25 +33,20 @@ const LOG_BYTES: usize = 1 << 20;
 /// # Errors
 /// [`LoadFailure`], with the verifier's log where the verifier refused.
 pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, LoadFailure> {
-    let program_type = program.program_type.ok_or_else(|| {
-        LoadFailure::from(Error::InvalidInput(format!("program {} has no type", program.name)))
-    })?;
+    let program_type = program
+        .program_type
+        .ok_or_else(|| LoadFailure::from(Error::InvalidInput(format!("program {} has no type", program.name))))?;
     let mut image = kiln_program::lower_program(object, program)
         .map_err(|error| LoadFailure::from(Error::InvalidInput(error.to_string())))?;
     let mut maps = HashMap::new();
     resolve(object, &mut image, &mut maps)?;
     let flags = if program.sleepable { 1 << 4 } else { 0 } | if program.frags { 1 << 5 } else { 0 };
     let name = &program.name;
-    let prog =
-        load_slots(name, program_type, program.attach_type, flags, &object.license, &image.slots, LOG_BYTES)?;
+    let prog = load_slots(name, program_type, program.attach_type, flags, &object.license, &image.slots, LOG_BYTES)?;
     Ok(LoadedImage { prog, maps })
 }
 
-fn resolve(
-    object: &Object,
-    image: &mut Image,
-    maps: &mut HashMap<MapId, MapHandle>,
-) -> Result<(), LoadFailure> {
+fn resolve(object: &Object, image: &mut Image, maps: &mut HashMap<MapId, MapHandle>) -> Result<(), LoadFailure> {
     for relocation in &image.relocations {
         let (map, offset, pseudo) = match relocation.reference {
             Reference::Map(map) => (map, 0, 1),

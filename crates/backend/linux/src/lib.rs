@@ -40,10 +40,7 @@ pub fn available() -> Result<(), Error> {
         None,
         0,
         "GPL",
-        &kiln_isa::encoding::encode_all(&[
-            kiln_isa::Insn::mov_imm(kiln_isa::Reg::R0, 0),
-            kiln_isa::Insn::Exit,
-        ]),
+        &kiln_isa::encoding::encode_all(&[kiln_isa::Insn::mov_imm(kiln_isa::Reg::R0, 0), kiln_isa::Insn::Exit]),
         0,
     )
     .map(drop)

@@ -35,13 +35,7 @@ impl MapHandle {
         } else {
             info.value_size
         };
-        Ok(MapHandle {
-            fd,
-            map_type: info.type_,
-            key_bytes: info.key_size,
-            value_bytes,
-            max_entries: info.max_entries,
-        })
+        Ok(MapHandle { fd, map_type: info.type_, key_bytes: info.key_size, value_bytes, max_entries: info.max_entries })
     }
 
     /// The descriptor.
@@ -83,12 +77,7 @@ impl MapHandle {
         self.check_size("value", value.len(), self.value_bytes)?;
         // SAFETY: key and value have the sizes the kernel reads for this map.
         let result = unsafe {
-            libbpf_sys::bpf_map_update_elem(
-                self.fd.as_raw_fd(),
-                key.as_ptr().cast(),
-                value.as_ptr().cast(),
-                flags,
-            )
+            libbpf_sys::bpf_map_update_elem(self.fd.as_raw_fd(), key.as_ptr().cast(), value.as_ptr().cast(), flags)
         };
         check("updating a map element", result).map(drop)
     }
@@ -118,9 +107,8 @@ impl MapHandle {
             let mut next = vec![0u8; self.key_bytes as usize];
             let previous = key.as_ref().map_or(std::ptr::null(), |key| key.as_ptr().cast());
             // SAFETY: `previous` is null or a key, `next` has room for one.
-            let result = unsafe {
-                libbpf_sys::bpf_map_get_next_key(self.fd.as_raw_fd(), previous, next.as_mut_ptr().cast())
-            };
+            let result =
+                unsafe { libbpf_sys::bpf_map_get_next_key(self.fd.as_raw_fd(), previous, next.as_mut_ptr().cast()) };
             if result == -libc_errno::ENOENT {
                 break;
             }

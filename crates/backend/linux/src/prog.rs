@@ -75,8 +75,7 @@ impl Prog {
         };
         let mut bytes = size_of_val(&info) as u32;
         // SAFETY: `info` and `bytes` are valid for writes of the sizes they state, as is the array `map_ids`.
-        let result =
-            unsafe { libbpf_sys::bpf_prog_get_info_by_fd(self.fd.as_raw_fd(), &mut info, &mut bytes) };
+        let result = unsafe { libbpf_sys::bpf_prog_get_info_by_fd(self.fd.as_raw_fd(), &mut info, &mut bytes) };
         check("reading a program's information", result)?;
         map_ids.truncate(info.nr_map_ids as usize);
         Ok(ProgInfo {

@@ -41,9 +41,8 @@ impl Program {
         // to, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start.as_ptr(), code.len()) };
         // SAFETY: the range is the mapping just made; no reference into it exists.
-        let result = unsafe {
-            libc::mprotect(start.as_ptr().cast(), program.mapped_bytes, libc::PROT_READ | libc::PROT_EXEC)
-        };
+        let result =
+            unsafe { libc::mprotect(start.as_ptr().cast(), program.mapped_bytes, libc::PROT_READ | libc::PROT_EXEC) };
         if result != 0 {
             return Err(io::Error::last_os_error());
         }

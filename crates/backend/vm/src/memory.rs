@@ -290,9 +290,8 @@ mod tests {
     #[test]
     fn regions_are_found_by_address() {
         let mut memory = Memory::new();
-        let regions: Vec<_> = (0..5)
-            .map(|_| memory.allocate(8, Placement::Anywhere, Access::ReadWrite).expect("memory"))
-            .collect();
+        let regions: Vec<_> =
+            (0..5).map(|_| memory.allocate(8, Placement::Anywhere, Access::ReadWrite).expect("memory")).collect();
         for (value, region) in regions.iter().enumerate() {
             memory.region_mut(*region)[7] = value as u8 + 1;
         }

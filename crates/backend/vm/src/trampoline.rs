@@ -10,9 +10,7 @@
 use kiln_jit::{HelperEntry, Runtime};
 use kiln_program::interpret::Fault;
 
-use crate::helper::{
-    checksum, helpers, kernel, maps, print, redirect, ring, route, socket_buffer, text, tracing, xdp,
-};
+use crate::helper::{checksum, helpers, kernel, maps, print, redirect, ring, route, socket_buffer, text, tracing, xdp};
 use crate::state::{Reply, State};
 
 /// What [`Runtime::trap`] says when a helper stopped the run.
@@ -37,7 +35,9 @@ fn enter(
         match helper(state, arguments) {
             Ok(Reply::Value(value)) => return value,
             Ok(Reply::TailCall(function)) => match state.entries[function.index()].address {
-                0 => return stop(state, Fault::Unsupported("a tail call to a program that was not compiled".to_owned())),
+                0 => {
+                    return stop(state, Fault::Unsupported("a tail call to a program that was not compiled".to_owned()));
+                }
                 address => return address,
             },
             Ok(Reply::Call { function, arguments: [r1, r2, r3, r4, r5] }) => {

@@ -371,8 +371,7 @@ impl Vm {
         };
         let elapsed = processor_time_ns().saturating_sub(begin);
         self.state.end();
-        let (value, instructions) =
-            ran.map_err(|trap| Error::Stopped { program: name.to_owned(), trap })?;
+        let (value, instructions) = ran.map_err(|trap| Error::Stopped { program: name.to_owned(), trap })?;
         let state = &mut *self.state;
         Ok(RunResult {
             value,

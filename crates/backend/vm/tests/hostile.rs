@@ -129,13 +129,11 @@ fn tail_calls_stay_within_a_program_type() {
 
 #[test]
 fn frozen_maps_stay_as_they_were_verified() {
-    let mut vm = vm(
-        "; map .rodata array key 4 value 8 entries 1 rodata 0500000000000000
+    let mut vm = vm("; map .rodata array key 4 value 8 entries 1 rodata 0500000000000000
          ; program xdp name main
          r1 = map_value[.rodata] + 0
          r0 = *(u64 *)(r1 + 0)
-         exit",
-    );
+         exit");
     let constants = vm.map(".rodata").expect("the map");
     vm.load("main").expect("it is accepted");
     refused(vm.update(constants, &[0; 4], &[9; 8], UpdateFlag::Any), Errno::EPERM);

@@ -191,8 +191,9 @@ impl Pair {
         let given = (!context.is_empty()).then_some(context);
         for (engine, vm) in &mut self.vms {
             let actual = vm.run(program, &Input { packet, context: given, repeat: 1 }, *engine);
-            same_result(&expected, &actual, context)
-                .map_err(|difference| format!("{engine:?}: {difference}\n input  {packet:02x?}\n ctx    {context:02x?}"))?;
+            same_result(&expected, &actual, context).map_err(|difference| {
+                format!("{engine:?}: {difference}\n input  {packet:02x?}\n ctx    {context:02x?}")
+            })?;
         }
         Ok(())
     }
@@ -393,7 +394,8 @@ fn corpus() -> Vec<PathBuf> {
     let mut objects = Vec::new();
     for folder in ["xdp-tools", "samples-6.1", "selftests-6.12"] {
         let Ok(entries) = std::fs::read_dir(root().join("target/corpus").join(folder)) else { continue };
-        objects.extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("o".as_ref())));
+        objects
+            .extend(entries.flatten().map(|entry| entry.path()).filter(|path| path.extension() == Some("o".as_ref())));
     }
     objects.sort();
     objects
@@ -426,8 +428,11 @@ fn corpus_programs_agree() {
             }
             match agree(&name, &bytes, &program.name, &packets, &[]) {
                 Ok(()) => agreed += 1,
-                Err(failure) if failure.starts_with("VM:") || failure.starts_with("kernel:") || failure.starts_with("JIT:") => {
-                    let reason = failure.split(": ").filter(|part| !part.starts_with("program ")).collect::<Vec<_>>().join(": ");
+                Err(failure)
+                    if failure.starts_with("VM:") || failure.starts_with("kernel:") || failure.starts_with("JIT:") =>
+                {
+                    let reason =
+                        failure.split(": ").filter(|part| !part.starts_with("program ")).collect::<Vec<_>>().join(": ");
                     *refused.entry(reason).or_default() += 1;
                 }
                 Err(_) if depends_on_surroundings(&name, &bytes, &program.name, &packets) => incomparable += 1,

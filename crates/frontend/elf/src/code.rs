@@ -170,13 +170,7 @@ impl CodeReader<'_> {
         Ok((function, insns.into_iter().map(|(at, _)| at).collect()))
     }
 
-    fn node(
-        &mut self,
-        section: &CodeSection<'_>,
-        at: usize,
-        insn: Insn,
-        ids: &HashMap<usize, InsnId>,
-    ) -> Result<Node> {
+    fn node(&mut self, section: &CodeSection<'_>, at: usize, insn: Insn, ids: &HashMap<usize, InsnId>) -> Result<Node> {
         let id = ids[&at];
         let offset = at as u64 * SLOT_BYTES;
         let relocation = section.relocations.get(&offset).copied();
@@ -188,7 +182,11 @@ impl CodeReader<'_> {
                 let distance = branch_distance(&insn);
                 let target = usize::try_from(at as i64 + 1 + distance).ok().and_then(|slot| ids.get(&slot));
                 let Some(target) = target else {
-                    return invalid(section.name, offset, "a branch leaves its function or lands inside an instruction");
+                    return invalid(
+                        section.name,
+                        offset,
+                        "a branch leaves its function or lands inside an instruction",
+                    );
                 };
                 (insn, Reference::Branch(*target))
             }
@@ -231,9 +229,7 @@ impl CodeReader<'_> {
         let symbol = &self.referents.file.symbols[relocation.symbol as usize];
         if symbol.section == SHN_UNDEF {
             return match self.referents.externs.by_symbol.get(&relocation.symbol) {
-                Some(id) => {
-                    Ok((Insn::Call(CallTarget::Kfunc { id: 0, fd_index: 0 }), Reference::Extern(*id)))
-                }
+                Some(id) => Ok((Insn::Call(CallTarget::Kfunc { id: 0, fd_index: 0 }), Reference::Extern(*id))),
                 None => invalid(section.name, offset, format!("{} is defined nowhere", symbol.name)),
             };
         }
@@ -249,13 +245,7 @@ impl CodeReader<'_> {
         }
     }
 
-    fn address(
-        &self,
-        section: &CodeSection<'_>,
-        offset: u64,
-        imm: i32,
-        relocation: Option<Rel>,
-    ) -> Result<Reference> {
+    fn address(&self, section: &CodeSection<'_>, offset: u64, imm: i32, relocation: Option<Rel>) -> Result<Reference> {
         let Some(relocation) = relocation else { return Ok(Reference::None) };
         if relocation.kind != R_BPF_64_64 {
             return unsupported(section.name, offset, format!("relocation type {} of a ld_imm64", relocation.kind));
@@ -295,4 +285,3 @@ fn branch_distance(insn: &Insn) -> i64 {
         _ => 0,
     }
 }
-

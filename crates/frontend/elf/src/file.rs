@@ -6,9 +6,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use object::Endianness;
 use object::elf::{self, FileHeader64};
 use object::read::elf::{FileHeader, Rel as _, SectionHeader, Sym as _};
-use object::Endianness;
 
 use crate::error::{Result, invalid, unsupported};
 
@@ -308,4 +308,3 @@ fn check_overlaps(sections: &[Section]) -> Result<()> {
     }
     Ok(())
 }
-

@@ -81,8 +81,8 @@ impl CodeLayout {
         old_nodes: &[Node],
     ) -> Result<()> {
         let function = &object.functions[index];
-        let image = lower_function(function)
-            .map_err(|cause| Fault::Layout { function: function.name.clone(), cause })?;
+        let image =
+            lower_function(function).map_err(|cause| Fault::Layout { function: function.name.clone(), cause })?;
         let (base, start) = (self.slots.len(), self.end());
         let mut now = HashMap::with_capacity(image.insns.len());
         for (slot, id) in image.insns.iter().enumerate() {

@@ -19,8 +19,8 @@ use crate::code::{Origin, SLOT_BYTES};
 use crate::emit::Output;
 use crate::error::{Fault, Result, unsupported};
 use crate::file::{
-    R_BPF_64_32, R_BPF_64_64, R_BPF_64_ABS32, R_BPF_64_ABS64, R_BPF_64_NODYLD32, Rel, SHT_PROGBITS, STB_LOCAL, STT_FUNC,
-    STT_SECTION,
+    R_BPF_64_32, R_BPF_64_64, R_BPF_64_ABS32, R_BPF_64_ABS64, R_BPF_64_NODYLD32, Rel, SHT_PROGBITS, STB_LOCAL,
+    STT_FUNC, STT_SECTION,
 };
 use crate::layout::CodeLayout;
 use crate::read::Sources;
@@ -246,9 +246,12 @@ impl Writer<'_> {
         if self.sources.file.symbols[place.symbol].binding() != STB_LOCAL {
             return Some(place.symbol);
         }
-        let section_symbol = self.sources.file.symbols.iter().position(|symbol| {
-            symbol.section_index() == Some(place.section) && symbol.kind() == STT_SECTION
-        });
+        let section_symbol = self
+            .sources
+            .file
+            .symbols
+            .iter()
+            .position(|symbol| symbol.section_index() == Some(place.section) && symbol.kind() == STT_SECTION);
         section_symbol.or(Some(place.symbol))
     }
 

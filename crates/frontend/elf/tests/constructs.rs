@@ -8,9 +8,7 @@ use std::process::Command;
 use kiln_elf::ElfObject;
 use kiln_isa::{CallTarget, Imm64, Insn, Reg, Size};
 use kiln_platform::{MapType, ProgramType};
-use kiln_program::{
-    ExternKind, Function, FunctionId, Linkage, Map, MapContents, MapSlot, Object, Reference, validate,
-};
+use kiln_program::{ExternKind, Function, FunctionId, Linkage, Map, MapContents, MapSlot, Object, Reference, validate};
 
 /// Compiles `tests/data/everything.bpf.c`; `None`, said aloud, where there is no clang.
 fn compiled() -> Option<ElfObject> {

@@ -13,9 +13,9 @@ use kiln_program::Object;
 fn load(label: &str, bytes: &[u8], program: &str) -> Result<(LoadedObject, u32), String> {
     let mut file = ObjectFile::open(label, bytes).map_err(|failure| failure.to_string())?;
     file.only(&[program]).map_err(|error| error.to_string())?;
-    let loaded = file.load().map_err(|failure| {
-        format!("{failure}: {}\n{}", failure.reason().unwrap_or_default(), failure.messages)
-    })?;
+    let loaded = file
+        .load()
+        .map_err(|failure| format!("{failure}: {}\n{}", failure.reason().unwrap_or_default(), failure.messages))?;
     let info = loaded.program(program).and_then(|program| program.info()).map_err(|error| error.to_string())?;
     Ok((loaded, info.xlated_bytes))
 }

@@ -3,49 +3,27 @@
 use super::{ANY_WIDTH, DOUBLE_WORD, Field, FieldValue, NARROW, WORD, field, pointer};
 use crate::{AttachType, AttachTypes};
 
-const CREATE_OR_RELEASE: AttachTypes = AttachTypes::of(&[
-    AttachType::CgroupInetSockCreate,
-    AttachType::CgroupInetSockRelease,
-]);
+const CREATE_OR_RELEASE: AttachTypes =
+    AttachTypes::of(&[AttachType::CgroupInetSockCreate, AttachType::CgroupInetSockRelease]);
 const POST_BIND4: AttachTypes = AttachTypes::of(&[AttachType::CgroupInet4PostBind]);
 const POST_BIND6: AttachTypes = AttachTypes::of(&[AttachType::CgroupInet6PostBind]);
 
 /// `struct bpf_sock`, as hooks on a socket's creation, binding and release see it.
 pub(super) const SOCKET: &[Field] = &[
-    field("bound_dev_if", 0, 4, WORD)
-        .readable_at(CREATE_OR_RELEASE)
-        .writable(WORD)
-        .since(4, 10),
+    field("bound_dev_if", 0, 4, WORD).readable_at(CREATE_OR_RELEASE).writable(WORD).since(4, 10),
     field("family", 4, 4, NARROW).only_from_start().since(4, 11),
     field("type", 8, 4, NARROW).only_from_start().since(4, 11),
-    field("protocol", 12, 4, NARROW)
-        .only_from_start()
-        .since(4, 11),
-    field("mark", 16, 4, WORD)
-        .readable_at(CREATE_OR_RELEASE)
-        .writable(WORD)
-        .since(4, 14),
-    field("priority", 20, 4, WORD)
-        .readable_at(CREATE_OR_RELEASE)
-        .writable(WORD)
-        .since(4, 14),
-    field("src_ip4", 24, 4, NARROW)
-        .readable_at(POST_BIND4)
-        .since(4, 17),
-    field("src_ip6", 28, 16, NARROW)
-        .readable_at(POST_BIND6)
-        .since(4, 17),
-    field("src_port", 44, 4, NARROW)
-        .only_from_start()
-        .readable_at(POST_BIND4.union(POST_BIND6))
-        .since(4, 17),
+    field("protocol", 12, 4, NARROW).only_from_start().since(4, 11),
+    field("mark", 16, 4, WORD).readable_at(CREATE_OR_RELEASE).writable(WORD).since(4, 14),
+    field("priority", 20, 4, WORD).readable_at(CREATE_OR_RELEASE).writable(WORD).since(4, 14),
+    field("src_ip4", 24, 4, NARROW).readable_at(POST_BIND4).since(4, 17),
+    field("src_ip6", 28, 16, NARROW).readable_at(POST_BIND6).since(4, 17),
+    field("src_port", 44, 4, NARROW).only_from_start().readable_at(POST_BIND4.union(POST_BIND6)).since(4, 17),
     field("dst_port", 48, 2, NARROW).padded(2).since(5, 1),
     field("dst_ip4", 52, 4, NARROW).since(5, 1),
     field("dst_ip6", 56, 16, NARROW).since(5, 1),
     field("state", 72, 4, NARROW).only_from_start().since(5, 1),
-    field("rx_queue_mapping", 76, 4, NARROW)
-        .only_from_start()
-        .since(5, 8),
+    field("rx_queue_mapping", 76, 4, NARROW).only_from_start().since(5, 8),
 ];
 
 const IPV4: AttachTypes = AttachTypes::of(&[
@@ -70,28 +48,14 @@ const SENDMSG6: AttachTypes = AttachTypes::of(&[AttachType::CgroupUdp6Sendmsg]);
 /// `struct bpf_sock_addr`.
 pub(super) const SOCKET_ADDRESS: &[Field] = &[
     field("user_family", 0, 4, WORD).since(4, 17),
-    field("user_ip4", 4, 4, NARROW)
-        .readable_at(IPV4)
-        .writable(WORD)
-        .since(4, 17),
-    field("user_ip6", 8, 16, ANY_WIDTH)
-        .readable_at(IPV6)
-        .writable(WORD | DOUBLE_WORD)
-        .since(4, 17),
-    field("user_port", 24, 4, NARROW)
-        .writable(WORD)
-        .since(4, 17),
+    field("user_ip4", 4, 4, NARROW).readable_at(IPV4).writable(WORD).since(4, 17),
+    field("user_ip6", 8, 16, ANY_WIDTH).readable_at(IPV6).writable(WORD | DOUBLE_WORD).since(4, 17),
+    field("user_port", 24, 4, NARROW).writable(WORD).since(4, 17),
     field("family", 28, 4, WORD).since(4, 17),
     field("type", 32, 4, WORD).since(4, 17),
     field("protocol", 36, 4, WORD).since(4, 17),
-    field("msg_src_ip4", 40, 4, NARROW)
-        .readable_at(SENDMSG4)
-        .writable(WORD)
-        .since(4, 18),
-    field("msg_src_ip6", 44, 16, ANY_WIDTH)
-        .readable_at(SENDMSG6)
-        .writable(WORD | DOUBLE_WORD)
-        .since(4, 18),
+    field("msg_src_ip4", 40, 4, NARROW).readable_at(SENDMSG4).writable(WORD).since(4, 18),
+    field("msg_src_ip6", 44, 16, ANY_WIDTH).readable_at(SENDMSG6).writable(WORD | DOUBLE_WORD).since(4, 18),
     pointer("sk", 64, 8, FieldValue::Socket).since(5, 3),
 ];
 
@@ -137,9 +101,7 @@ pub(super) const SOCKET_OPERATIONS: &[Field] = &[
     pointer("skb_data", 192, 8, FieldValue::PacketPointer).since(5, 10),
     pointer("skb_data_end", 200, 8, FieldValue::PacketEnd).since(5, 10),
     field("skb_len", 208, 4, WORD).since(5, 10),
-    field("skb_tcp_flags", 212, 4, NARROW)
-        .only_from_start()
-        .since(5, 10),
+    field("skb_tcp_flags", 212, 4, NARROW).only_from_start().since(5, 10),
     field("skb_hwtstamp", 216, 8, DOUBLE_WORD).since(6, 2),
 ];
 
@@ -151,26 +113,15 @@ pub(super) const SOCKET_OPTION: &[Field] = &[
     pointer("sk", 0, 8, FieldValue::Socket).since(5, 3),
     pointer("optval", 8, 8, FieldValue::PacketPointer).since(5, 3),
     pointer("optval_end", 16, 8, FieldValue::PacketEnd).since(5, 3),
-    field("level", 24, 4, WORD)
-        .writable(WORD)
-        .writable_at(SETSOCKOPT)
-        .since(5, 3),
-    field("optname", 28, 4, WORD)
-        .writable(WORD)
-        .writable_at(SETSOCKOPT)
-        .since(5, 3),
+    field("level", 24, 4, WORD).writable(WORD).writable_at(SETSOCKOPT).since(5, 3),
+    field("optname", 28, 4, WORD).writable(WORD).writable_at(SETSOCKOPT).since(5, 3),
     field("optlen", 32, 4, WORD).writable(WORD).since(5, 3),
-    field("retval", 36, 4, WORD)
-        .readable_at(GETSOCKOPT)
-        .writable(WORD)
-        .since(5, 3),
+    field("retval", 36, 4, WORD).readable_at(GETSOCKOPT).writable(WORD).since(5, 3),
 ];
 
 /// `struct bpf_sysctl`.
-pub(super) const SYSCTL: &[Field] = &[
-    field("write", 0, 4, NARROW).since(5, 2),
-    field("file_pos", 4, 4, NARROW).writable(WORD).since(5, 2),
-];
+pub(super) const SYSCTL: &[Field] =
+    &[field("write", 0, 4, NARROW).since(5, 2), field("file_pos", 4, 4, NARROW).writable(WORD).since(5, 2)];
 
 /// `struct bpf_cgroup_dev_ctx`.
 pub(super) const DEVICE: &[Field] = &[

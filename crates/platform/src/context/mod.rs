@@ -169,10 +169,7 @@ impl fmt::Display for ContextError {
             ContextError::NoField => formatter.write_str("no context field there"),
             ContextError::Misaligned => formatter.write_str("not aligned to its width"),
             ContextError::Width { field, allowed } => {
-                write!(
-                    formatter,
-                    "field `{field}` cannot be accessed at this width (allowed:"
-                )?;
+                write!(formatter, "field `{field}` cannot be accessed at this width (allowed:")?;
                 for width in [1, 2, 4, 8].iter().filter(|width| allowed & **width != 0) {
                     write!(formatter, " {width}")?;
                 }
@@ -185,10 +182,7 @@ impl fmt::Display for ContextError {
                 write!(formatter, "field `{field}` is read-only here")
             }
             ContextError::NotAtAttachType { field } => {
-                write!(
-                    formatter,
-                    "field `{field}` is not accessible at this attach type"
-                )
+                write!(formatter, "field `{field}` is not accessible at this attach type")
             }
         }
     }
@@ -205,12 +199,7 @@ impl ProgramType {
 
 impl ContextLayout {
     /// The field behind an access of `width` bytes at `offset`, where no attach type was named.
-    pub fn access(
-        &self,
-        offset: i64,
-        width: u32,
-        write: bool,
-    ) -> Result<FieldAccess, ContextError> {
+    pub fn access(&self, offset: i64, width: u32, write: bool) -> Result<FieldAccess, ContextError> {
         self.access_at(None, offset, width, write)
     }
 
@@ -274,11 +263,7 @@ const DOUBLE_WORD: u8 = 8;
 /// Any width.
 const ANY_WIDTH: u8 = 1 | 2 | 4 | 8;
 
-const NOBODY: Permission = Permission {
-    widths: 0,
-    program_types: ProgramTypes::NONE,
-    attach_types: AttachTypes::ALL,
-};
+const NOBODY: Permission = Permission { widths: 0, program_types: ProgramTypes::NONE, attach_types: AttachTypes::ALL };
 
 /// A number that every program type with this context may load at these widths.
 const fn field(name: &'static str, offset: u32, size: u32, widths: u8) -> Field {
@@ -289,11 +274,7 @@ const fn field(name: &'static str, offset: u32, size: u32, widths: u8) -> Field 
         padding: 0,
         from_start: false,
         value: FieldValue::Scalar,
-        load: Permission {
-            widths,
-            program_types: ProgramTypes::ALL,
-            attach_types: AttachTypes::ALL,
-        },
+        load: Permission { widths, program_types: ProgramTypes::ALL, attach_types: AttachTypes::ALL },
         store: NOBODY,
         since: KernelVersion::new(3, 19),
     }
@@ -314,20 +295,13 @@ impl Field {
         width: u32,
     ) -> Result<FieldAccess, ContextError> {
         if u32::from(permission.widths) & width == 0 {
-            return Err(ContextError::Width {
-                field: self.name,
-                allowed: permission.widths,
-            });
+            return Err(ContextError::Width { field: self.name, allowed: permission.widths });
         }
         let offset_in_field = start - self.offset;
         if self.from_start && offset_in_field != 0 {
             return Err(ContextError::NoField);
         }
-        Ok(FieldAccess {
-            field: self,
-            offset_in_field,
-            width,
-        })
+        Ok(FieldAccess { field: self, offset_in_field, width })
     }
 
     const fn only_from_start(mut self) -> Self {
@@ -356,19 +330,12 @@ impl Field {
     }
 
     const fn writable(mut self, widths: u8) -> Self {
-        self.store = Permission {
-            widths,
-            ..self.load
-        };
+        self.store = Permission { widths, ..self.load };
         self
     }
 
     const fn writable_in(mut self, widths: u8, program_types: ProgramTypes) -> Self {
-        self.store = Permission {
-            widths,
-            program_types,
-            attach_types: AttachTypes::ALL,
-        };
+        self.store = Permission { widths, program_types, attach_types: AttachTypes::ALL };
         self
     }
 
@@ -384,12 +351,7 @@ const fn layout(
     size: u32,
     fields: &'static [Field],
 ) -> ContextLayout {
-    ContextLayout {
-        program_type,
-        struct_name,
-        size,
-        fields,
-    }
+    ContextLayout { program_type, struct_name, size, fields }
 }
 
 const fn no_context(program_type: ProgramType) -> ContextLayout {
@@ -414,47 +376,22 @@ const fn layouts() -> [ContextLayout; LAYOUT_COUNT] {
 const fn layout_of(program_type: ProgramType) -> ContextLayout {
     use ProgramType::*;
     match program_type {
-        SocketFilter | SchedCls | SchedAct | CgroupSkb | LwtIn | LwtOut | LwtXmit
-        | LwtSeg6local | SkSkb | FlowDissector => {
-            layout(program_type, "__sk_buff", 192, socket_buffer::FIELDS)
-        }
+        SocketFilter | SchedCls | SchedAct | CgroupSkb | LwtIn | LwtOut | LwtXmit | LwtSeg6local | SkSkb
+        | FlowDissector => layout(program_type, "__sk_buff", 192, socket_buffer::FIELDS),
         Xdp => layout(program_type, "xdp_md", 24, packet::XDP),
         SkMsg => layout(program_type, "sk_msg_md", 80, packet::SOCKET_MESSAGE),
         SkReuseport => layout(program_type, "sk_reuseport_md", 56, packet::REUSEPORT),
         SkLookup => layout(program_type, "bpf_sk_lookup", 72, packet::SOCKET_LOOKUP),
         Netfilter => layout(program_type, "bpf_nf_ctx", 16, packet::NETFILTER),
         Kprobe => layout(program_type, "pt_regs", 168, tracing::REGISTERS),
-        PerfEvent => layout(
-            program_type,
-            "bpf_perf_event_data",
-            184,
-            tracing::PERF_EVENT,
-        ),
-        Tracepoint => layout(
-            program_type,
-            "tracepoint record",
-            crate::limits::MAX_TRACEPOINT_BYTES,
-            tracing::TRACEPOINT,
-        ),
-        RawTracepoint => layout(
-            program_type,
-            "bpf_raw_tracepoint_args",
-            96,
-            tracing::RAW_TRACEPOINT,
-        ),
-        RawTracepointWritable => layout(
-            program_type,
-            "bpf_raw_tracepoint_args",
-            96,
-            tracing::RAW_TRACEPOINT_WRITABLE,
-        ),
+        PerfEvent => layout(program_type, "bpf_perf_event_data", 184, tracing::PERF_EVENT),
+        Tracepoint => {
+            layout(program_type, "tracepoint record", crate::limits::MAX_TRACEPOINT_BYTES, tracing::TRACEPOINT)
+        }
+        RawTracepoint => layout(program_type, "bpf_raw_tracepoint_args", 96, tracing::RAW_TRACEPOINT),
+        RawTracepointWritable => layout(program_type, "bpf_raw_tracepoint_args", 96, tracing::RAW_TRACEPOINT_WRITABLE),
         Tracing | Lsm | StructOps => layout(program_type, "u64 []", 96, tracing::TRACED_ARGUMENTS),
-        Syscall => layout(
-            program_type,
-            "syscall context",
-            crate::limits::MAX_SYSCALL_CONTEXT_BYTES,
-            tracing::SYSCALL,
-        ),
+        Syscall => layout(program_type, "syscall context", crate::limits::MAX_SYSCALL_CONTEXT_BYTES, tracing::SYSCALL),
         CgroupSock => layout(program_type, "bpf_sock", 80, cgroup::SOCKET),
         CgroupSockAddr => layout(program_type, "bpf_sock_addr", 72, cgroup::SOCKET_ADDRESS),
         SockOps => layout(program_type, "bpf_sock_ops", 224, cgroup::SOCKET_OPERATIONS),

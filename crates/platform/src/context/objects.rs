@@ -1,9 +1,7 @@
 //! Objects behind pointers that contexts and helpers hand out: sockets, TCP statistics, flow keys. Like contexts they
 //! are views, with fields at fixed widths.
 
-use super::{
-    ANY_WIDTH, ContextError, DOUBLE_WORD, Field, FieldAccess, NARROW, WORD, field, field_at,
-};
+use super::{ANY_WIDTH, ContextError, DOUBLE_WORD, Field, FieldAccess, NARROW, WORD, field, field_at};
 
 /// The layout of an object behind a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +18,7 @@ pub struct ObjectLayout {
 
 impl ObjectLayout {
     /// The field behind an access of `width` bytes at `offset`.
-    pub fn access(
-        &self,
-        offset: i64,
-        width: u32,
-        write: bool,
-    ) -> Result<FieldAccess, ContextError> {
+    pub fn access(&self, offset: i64, width: u32, write: bool) -> Result<FieldAccess, ContextError> {
         let start = super::checked_start(self.size, self.unaligned, offset, width)?;
         let field = field_at(self.fields, start, width).ok_or(ContextError::NoField)?;
         let permission = if write { &field.store } else { &field.load };
@@ -125,7 +118,5 @@ pub const FLOW_KEYS: ObjectLayout = ObjectLayout {
     struct_name: "bpf_flow_keys",
     size: 56,
     unaligned: true,
-    fields: &[field("flow_keys", 0, 56, ANY_WIDTH)
-        .writable(ANY_WIDTH)
-        .since(4, 20)],
+    fields: &[field("flow_keys", 0, 56, ANY_WIDTH).writable(ANY_WIDTH).since(4, 20)],
 };

@@ -10,9 +10,7 @@ pub(super) const XDP: &[Field] = &[
     pointer("data_meta", 8, 4, FieldValue::PacketMeta).since(4, 15),
     field("ingress_ifindex", 12, 4, WORD).since(4, 16),
     field("rx_queue_index", 16, 4, WORD).since(4, 16),
-    field("egress_ifindex", 20, 4, WORD)
-        .readable_at(AttachTypes::of(&[AttachType::XdpDevmap]))
-        .since(5, 8),
+    field("egress_ifindex", 20, 4, WORD).readable_at(AttachTypes::of(&[AttachType::XdpDevmap])).since(5, 8),
 ];
 
 /// `struct sk_msg_md`.
@@ -59,14 +57,6 @@ pub(super) const SOCKET_LOOKUP: &[Field] = &[
 
 /// `struct bpf_nf_ctx`.
 pub(super) const NETFILTER: &[Field] = &[
-    Field {
-        value: FieldValue::BtfId("nf_hook_state"),
-        ..field("state", 0, 8, DOUBLE_WORD)
-    }
-    .since(6, 4),
-    Field {
-        value: FieldValue::BtfId("sk_buff"),
-        ..field("skb", 8, 8, DOUBLE_WORD)
-    }
-    .since(6, 4),
+    Field { value: FieldValue::BtfId("nf_hook_state"), ..field("state", 0, 8, DOUBLE_WORD) }.since(6, 4),
+    Field { value: FieldValue::BtfId("sk_buff"), ..field("skb", 8, 8, DOUBLE_WORD) }.since(6, 4),
 ];

@@ -39,31 +39,19 @@ pub(super) const PERF_EVENT: &[Field] = &[
 ];
 
 /// A tracepoint's record: eight bytes of the kernel's, then the event's own format.
-pub(super) const TRACEPOINT: &[Field] = &[field(
-    "record",
-    8,
-    crate::limits::MAX_TRACEPOINT_BYTES - 8,
-    ANY_WIDTH,
-)
-.since(4, 7)];
+pub(super) const TRACEPOINT: &[Field] =
+    &[field("record", 8, crate::limits::MAX_TRACEPOINT_BYTES - 8, ANY_WIDTH).since(4, 7)];
 
 /// The arguments of a raw tracepoint, as numbers.
 pub(super) const RAW_TRACEPOINT: &[Field] = &[field("args", 0, 96, ANY_WIDTH).since(4, 17)];
 
 /// The same, where the first is a buffer to write to. (The kernel would also hand out bytes 1 to 7 of that pointer, as
 /// numbers.)
-pub(super) const RAW_TRACEPOINT_WRITABLE: &[Field] = &[
-    pointer("args[0]", 0, 8, FieldValue::TracepointBuffer).since(5, 2),
-    field("args", 8, 88, ANY_WIDTH).since(5, 2),
-];
+pub(super) const RAW_TRACEPOINT_WRITABLE: &[Field] =
+    &[pointer("args[0]", 0, 8, FieldValue::TracepointBuffer).since(5, 2), field("args", 8, 88, ANY_WIDTH).since(5, 2)];
 
 const fn argument(name: &'static str, offset: u32) -> Field {
-    Field {
-        value: FieldValue::TracedArgument,
-        ..field(name, offset, 8, ANY_WIDTH)
-    }
-    .only_from_start()
-    .since(5, 5)
+    Field { value: FieldValue::TracedArgument, ..field(name, offset, 8, ANY_WIDTH) }.only_from_start().since(5, 5)
 }
 
 /// The arguments of a function or hook known by BTF; it may have fewer.
@@ -83,11 +71,5 @@ pub(super) const TRACED_ARGUMENTS: &[Field] = &[
 ];
 
 /// What the caller of `BPF_PROG_TEST_RUN` hands a syscall program: plain memory.
-pub(super) const SYSCALL: &[Field] = &[field(
-    "context",
-    0,
-    crate::limits::MAX_SYSCALL_CONTEXT_BYTES,
-    ANY_WIDTH,
-)
-.writable(ANY_WIDTH)
-.since(5, 14)];
+pub(super) const SYSCALL: &[Field] =
+    &[field("context", 0, crate::limits::MAX_SYSCALL_CONTEXT_BYTES, ANY_WIDTH).writable(ANY_WIDTH).since(5, 14)];

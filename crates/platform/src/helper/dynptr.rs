@@ -5,21 +5,11 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(197, "dynptr_from_mem", 5, 19)
-        .args(&[
-            WRITE_UNINIT,
-            SIZE_OR_ZERO,
-            Anything,
-            Dynptr(DynptrUse::MakesLocal),
-        ])
+        .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Anything, Dynptr(DynptrUse::MakesLocal)])
         .capability(Bpf)
         .allowed(ALL),
     helper(198, "ringbuf_reserve_dynptr", 5, 19)
-        .args(&[
-            ConstMapPtr,
-            Anything,
-            Anything,
-            Dynptr(DynptrUse::MakesRingBuffer),
-        ])
+        .args(&[ConstMapPtr, Anything, Anything, Dynptr(DynptrUse::MakesRingBuffer)])
         .capability(Bpf)
         .allowed(ALL),
     helper(199, "ringbuf_submit_dynptr", 5, 19)
@@ -33,24 +23,12 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(Bpf)
         .allowed(ALL),
     helper(201, "dynptr_read", 5, 19)
-        .args(&[
-            WRITE_UNINIT,
-            SIZE_OR_ZERO,
-            Dynptr(DynptrUse::Any),
-            Anything,
-            Anything,
-        ])
+        .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Dynptr(DynptrUse::Any), Anything, Anything])
         .capability(Bpf)
         .effect(WritesArguments)
         .allowed(ALL),
     helper(202, "dynptr_write", 5, 19)
-        .args(&[
-            Dynptr(DynptrUse::Any),
-            Anything,
-            READ,
-            SIZE_OR_ZERO,
-            Anything,
-        ])
+        .args(&[Dynptr(DynptrUse::Any), Anything, READ, SIZE_OR_ZERO, Anything])
         .capability(Bpf)
         .allowed(ALL),
     helper(203, "dynptr_data", 5, 19)

@@ -4,45 +4,24 @@ use super::row::*;
 
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
-    helper(5, "ktime_get_ns", 4, 1)
-        .effect(ResultOnly)
-        .allowed(ALL),
-    helper(7, "get_prandom_u32", 4, 1)
-        .effect(ResultOnly)
-        .allowed(ALL),
-    helper(8, "get_smp_processor_id", 4, 1)
-        .effect(ResultOnly)
-        .fastcall()
-        .allowed(ALL),
-    helper(14, "get_current_pid_tgid", 4, 2)
-        .effect(ResultOnly)
-        .allowed(ALL),
-    helper(15, "get_current_uid_gid", 4, 2)
-        .capability(Bpf)
-        .effect(ResultOnly)
-        .allowed(ALL),
+    helper(5, "ktime_get_ns", 4, 1).effect(ResultOnly).allowed(ALL),
+    helper(7, "get_prandom_u32", 4, 1).effect(ResultOnly).allowed(ALL),
+    helper(8, "get_smp_processor_id", 4, 1).effect(ResultOnly).fastcall().allowed(ALL),
+    helper(14, "get_current_pid_tgid", 4, 2).effect(ResultOnly).allowed(ALL),
+    helper(15, "get_current_uid_gid", 4, 2).capability(Bpf).effect(ResultOnly).allowed(ALL),
     helper(16, "get_current_comm", 4, 2)
         .args(&[WRITE_UNINIT, SIZE])
         .capability(PerfMon)
         .effect(WritesArguments)
         .allowed(ALL),
-    helper(35, "get_current_task", 4, 8)
-        .gpl_only()
-        .capability(PerfMon)
-        .effect(ResultOnly)
-        .allowed(ALL),
+    helper(35, "get_current_task", 4, 8).gpl_only().capability(PerfMon).effect(ResultOnly).allowed(ALL),
     helper(37, "current_task_under_cgroup", 4, 9)
         .args(&[ConstMapPtr, Anything])
         .capability(Bpf)
         .effect(ReadsMemory)
         .allowed(ALL),
-    helper(42, "get_numa_node_id", 4, 10)
-        .effect(ResultOnly)
-        .allowed(ALL),
-    helper(80, "get_current_cgroup_id", 4, 18)
-        .capability(Bpf)
-        .effect(ResultOnly)
-        .allowed(ALL),
+    helper(42, "get_numa_node_id", 4, 10).effect(ResultOnly).allowed(ALL),
+    helper(80, "get_current_cgroup_id", 4, 18).capability(Bpf).effect(ResultOnly).allowed(ALL),
     helper(105, "strtol", 5, 2)
         .args(&[READ, SIZE, Anything, aligned(8, Memory::WRITE_UNINIT)])
         .effect(WritesArguments)
@@ -51,10 +30,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[READ, SIZE, Anything, aligned(8, Memory::WRITE_UNINIT)])
         .effect(WritesArguments)
         .allowed(ALL),
-    helper(118, "jiffies64", 5, 6)
-        .capability(Bpf)
-        .effect(ResultOnly)
-        .allowed(ALL),
+    helper(118, "jiffies64", 5, 6).capability(Bpf).effect(ResultOnly).allowed(ALL),
     helper(120, "get_ns_current_pid_tgid", 5, 7)
         .args(&[Anything, Anything, WRITE_UNINIT, SIZE])
         .effect(WritesArguments)
@@ -64,9 +40,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(Bpf)
         .effect(ResultOnly)
         .allowed(ALL),
-    helper(125, "ktime_get_boot_ns", 5, 8)
-        .effect(ResultOnly)
-        .allowed(ALL),
+    helper(125, "ktime_get_boot_ns", 5, 8).effect(ResultOnly).allowed(ALL),
     helper(149, "snprintf_btf", 5, 10)
         .args(&[READ_WRITE, SIZE, READ, SIZE, Anything])
         .capability(PerfMon)
@@ -90,46 +64,30 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(PerfMon)
         .effect(ResultOnly)
         .allowed(ALL),
-    helper(160, "ktime_get_coarse_ns", 5, 11)
-        .effect(ResultOnly)
-        .allowed(any_of(&[
-            LWT,
-            TC,
-            SOCKET_FILTER,
-            XDP,
-            CGROUP_SKB,
-            CGROUP_SOCK,
-            SOCK_OPS,
-            SK_SKB,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            SK_REUSEPORT,
-            FLOW_DISSECTOR,
-            CGROUP_SYSCTL,
-            STRUCT_OPS,
-            SK_LOOKUP,
-        ])),
+    helper(160, "ktime_get_coarse_ns", 5, 11).effect(ResultOnly).allowed(any_of(&[
+        LWT,
+        TC,
+        SOCKET_FILTER,
+        XDP,
+        CGROUP_SKB,
+        CGROUP_SOCK,
+        SOCK_OPS,
+        SK_SKB,
+        SK_MSG,
+        CGROUP_SOCK_ADDR,
+        SK_REUSEPORT,
+        FLOW_DISSECTOR,
+        CGROUP_SYSCTL,
+        STRUCT_OPS,
+        SK_LOOKUP,
+    ])),
     helper(165, "snprintf", 5, 13)
-        .args(&[
-            READ_WRITE_OR_NULL,
-            SIZE_OR_ZERO,
-            ConstString,
-            READ_OR_NULL,
-            SIZE_OR_ZERO,
-        ])
+        .args(&[READ_WRITE_OR_NULL, SIZE_OR_ZERO, ConstString, READ_OR_NULL, SIZE_OR_ZERO])
         .gpl_only()
         .capability(PerfMon)
         .effect(WritesArguments)
         .allowed(ALL),
-    helper(181, "loop", 5, 17)
-        .args(&[Anything, Callback, StackOrNull, Anything])
-        .capability(Bpf)
-        .allowed(ALL),
-    helper(182, "strncmp", 5, 17)
-        .args(&[READ, SIZE, ConstString])
-        .effect(ReadsMemory)
-        .allowed(ALL),
-    helper(208, "ktime_get_tai_ns", 6, 1)
-        .effect(ResultOnly)
-        .allowed(ALL),
+    helper(181, "loop", 5, 17).args(&[Anything, Callback, StackOrNull, Anything]).capability(Bpf).allowed(ALL),
+    helper(182, "strncmp", 5, 17).args(&[READ, SIZE, ConstString]).effect(ReadsMemory).allowed(ALL),
+    helper(208, "ktime_get_tai_ns", 6, 1).effect(ResultOnly).allowed(ALL),
 ];

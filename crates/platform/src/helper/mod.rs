@@ -121,12 +121,8 @@ impl Helper {
 
     /// Whether programs of this type may call it at this attach type.
     pub fn allowed_at(&self, program_type: ProgramType, attach: AttachType) -> bool {
-        let named = self
-            .attach_rules
-            .iter()
-            .find(|(ruled, _)| *ruled == program_type);
-        self.allowed_in(program_type)
-            && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
+        let named = self.attach_rules.iter().find(|(ruled, _)| *ruled == program_type);
+        self.allowed_in(program_type) && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
     }
 
     /// Whether packet pointers are stale in the callers of a function that calls this. A tail call that fails changes
@@ -187,10 +183,7 @@ const fn index_by_id() -> [Option<&'static Helper>; HELPER_COUNT] {
         let mut row = 0;
         while row < TABLES[table].len() {
             let helper = &TABLES[table][row];
-            assert!(
-                index[helper.id as usize].is_none(),
-                "two helpers have the same number"
-            );
+            assert!(index[helper.id as usize].is_none(), "two helpers have the same number");
             index[helper.id as usize] = Some(helper);
             row += 1;
         }

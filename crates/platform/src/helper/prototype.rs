@@ -101,30 +101,15 @@ pub struct Memory {
 
 impl Memory {
     /// Read only.
-    pub const READ: Memory = Memory {
-        reads: true,
-        writes: false,
-        nullable: false,
-    };
+    pub const READ: Memory = Memory { reads: true, writes: false, nullable: false };
     /// Filled by the helper; need not be initialised.
-    pub const WRITE_UNINIT: Memory = Memory {
-        reads: false,
-        writes: true,
-        nullable: false,
-    };
+    pub const WRITE_UNINIT: Memory = Memory { reads: false, writes: true, nullable: false };
     /// Initialised, read, and written back.
-    pub const READ_WRITE: Memory = Memory {
-        reads: true,
-        writes: true,
-        nullable: false,
-    };
+    pub const READ_WRITE: Memory = Memory { reads: true, writes: true, nullable: false };
 
     /// The same, or the constant 0.
     pub const fn or_null(self) -> Memory {
-        Memory {
-            nullable: true,
-            ..self
-        }
+        Memory { nullable: true, ..self }
     }
 }
 
@@ -208,13 +193,7 @@ pub struct Variant {
 impl Prototype {
     /// A prototype with no flags.
     pub const fn new(args: &'static [ArgKind], returns: ReturnKind) -> Self {
-        Self {
-            args,
-            returns,
-            gpl_only: false,
-            packet_memory: false,
-            might_sleep: false,
-        }
+        Self { args, returns, gpl_only: false, packet_memory: false, might_sleep: false }
     }
 
     /// The argument whose reference the call gives up, if any (counted from 0).
@@ -228,9 +207,7 @@ impl ArgKind {
     /// is a socket, and a bloom filter is asked about a value rather than filling one in.
     pub const fn with_map(self, map_type: MapType) -> ArgKind {
         match (self, map_type) {
-            (ArgKind::MapValue, MapType::Sockmap | MapType::Sockhash) => {
-                ArgKind::BtfSockCommon { nullable: false }
-            }
+            (ArgKind::MapValue, MapType::Sockmap | MapType::Sockhash) => ArgKind::BtfSockCommon { nullable: false },
             (ArgKind::UninitMapValue, MapType::BloomFilter) => ArgKind::MapValue,
             _ => self,
         }
@@ -260,10 +237,7 @@ impl ArgKind {
     /// Whether the helper reads memory behind the argument.
     pub const fn reads_memory(self) -> bool {
         match self {
-            ArgKind::MapKey
-            | ArgKind::MapValue
-            | ArgKind::MapValueOrNull
-            | ArgKind::ConstString => true,
+            ArgKind::MapKey | ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::ConstString => true,
             ArgKind::Memory(memory) | ArgKind::FixedMemory { memory, .. } => memory.reads,
             _ => false,
         }

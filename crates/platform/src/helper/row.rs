@@ -29,10 +29,7 @@ pub(super) const fn helper(id: u32, name: &'static str, major: u8, minor: u8) ->
 
 /// A prototype that holds for some program types only.
 pub(super) const fn variant(program_types: ProgramTypes, prototype: Prototype) -> Variant {
-    Variant {
-        program_types,
-        prototype,
-    }
+    Variant { program_types, prototype }
 }
 
 impl Helper {
@@ -71,10 +68,7 @@ impl Helper {
         self
     }
 
-    pub(super) const fn attach_rules(
-        mut self,
-        rules: &'static [(ProgramType, AttachTypes)],
-    ) -> Self {
+    pub(super) const fn attach_rules(mut self, rules: &'static [(ProgramType, AttachTypes)]) -> Self {
         self.attach_rules = rules;
         self
     }
@@ -111,9 +105,7 @@ impl Helper {
 }
 
 /// The size of the memory argument before it, at least 1.
-pub(super) const SIZE: ArgKind = ArgKind::Size {
-    zero_allowed: false,
-};
+pub(super) const SIZE: ArgKind = ArgKind::Size { zero_allowed: false };
 /// The same, or 0.
 pub(super) const SIZE_OR_ZERO: ArgKind = ArgKind::Size { zero_allowed: true };
 /// Memory the helper reads.
@@ -133,63 +125,37 @@ pub(super) const BTF_SOCK_OR_NULL: ArgKind = ArgKind::BtfSockCommon { nullable: 
 
 /// A kernel structure as an argument.
 pub(super) const fn btf(type_name: &'static str) -> ArgKind {
-    ArgKind::BtfId {
-        type_name,
-        nullable: false,
-    }
+    ArgKind::BtfId { type_name, nullable: false }
 }
 
 /// A kernel structure, or 0, as an argument.
 pub(super) const fn btf_or_null(type_name: &'static str) -> ArgKind {
-    ArgKind::BtfId {
-        type_name,
-        nullable: true,
-    }
+    ArgKind::BtfId { type_name, nullable: true }
 }
 
 /// Memory of `size` bytes, at any alignment.
 pub(super) const fn fixed(size: u32, memory: Memory) -> ArgKind {
-    ArgKind::FixedMemory {
-        size,
-        memory,
-        aligned: false,
-    }
+    ArgKind::FixedMemory { size, memory, aligned: false }
 }
 
 /// Memory of `size` bytes, aligned to its size.
 pub(super) const fn aligned(size: u32, memory: Memory) -> ArgKind {
-    ArgKind::FixedMemory {
-        size,
-        memory,
-        aligned: true,
-    }
+    ArgKind::FixedMemory { size, memory, aligned: true }
 }
 
 /// A kernel structure, or 0, as a result.
 pub(super) const fn btf_result_or_null(type_name: &'static str) -> ReturnKind {
-    ReturnKind::BtfId {
-        type_name,
-        nullable: true,
-        trusted: false,
-    }
+    ReturnKind::BtfId { type_name, nullable: true, trusted: false }
 }
 
 /// A kernel structure as a result.
 pub(super) const fn btf_result(type_name: &'static str) -> ReturnKind {
-    ReturnKind::BtfId {
-        type_name,
-        nullable: false,
-        trusted: false,
-    }
+    ReturnKind::BtfId { type_name, nullable: false, trusted: false }
 }
 
 /// A kernel structure the kernel vouches for, as a result.
 pub(super) const fn btf_result_trusted(type_name: &'static str) -> ReturnKind {
-    ReturnKind::BtfId {
-        type_name,
-        nullable: false,
-        trusted: true,
-    }
+    ReturnKind::BtfId { type_name, nullable: false, trusted: true }
 }
 
 /// The program types in any of the groups.
@@ -204,17 +170,10 @@ pub(super) const fn any_of(groups: &[ProgramTypes]) -> ProgramTypes {
 }
 
 /// Every program type. A replacement (`Ext`) is not one of its own: it follows the rules of what it replaces.
-pub(super) const ALL: ProgramTypes =
-    ProgramTypes::ALL.without(ProgramTypes::of(&[ProgramType::Ext]));
+pub(super) const ALL: ProgramTypes = ProgramTypes::ALL.without(ProgramTypes::of(&[ProgramType::Ext]));
 /// Programs on kernel and user probes, tracepoints and performance events, and those that go by BTF.
-pub(super) const TRACERS: ProgramTypes = any_of(&[
-    KPROBE,
-    TRACEPOINT,
-    PERF_EVENT,
-    RAW_TRACEPOINT,
-    RAW_TRACEPOINT_WRITABLE,
-    BTF_TRACERS,
-]);
+pub(super) const TRACERS: ProgramTypes =
+    any_of(&[KPROBE, TRACEPOINT, PERF_EVENT, RAW_TRACEPOINT, RAW_TRACEPOINT_WRITABLE, BTF_TRACERS]);
 /// Programs whose arguments are typed by BTF, and syscall programs.
 pub(super) const BTF_TRACERS: ProgramTypes = any_of(&[TRACING, LSM, SYSCALL]);
 /// Both kinds of raw tracepoint.
@@ -247,8 +206,7 @@ pub(super) const LIRC_MODE2: ProgramTypes = ProgramTypes::of(&[ProgramType::Lirc
 pub(super) const SK_REUSEPORT: ProgramTypes = ProgramTypes::of(&[ProgramType::SkReuseport]);
 pub(super) const FLOW_DISSECTOR: ProgramTypes = ProgramTypes::of(&[ProgramType::FlowDissector]);
 pub(super) const CGROUP_SYSCTL: ProgramTypes = ProgramTypes::of(&[ProgramType::CgroupSysctl]);
-pub(super) const RAW_TRACEPOINT_WRITABLE: ProgramTypes =
-    ProgramTypes::of(&[ProgramType::RawTracepointWritable]);
+pub(super) const RAW_TRACEPOINT_WRITABLE: ProgramTypes = ProgramTypes::of(&[ProgramType::RawTracepointWritable]);
 pub(super) const CGROUP_SOCKOPT: ProgramTypes = ProgramTypes::of(&[ProgramType::CgroupSockopt]);
 pub(super) const TRACING: ProgramTypes = ProgramTypes::of(&[ProgramType::Tracing]);
 pub(super) const STRUCT_OPS: ProgramTypes = ProgramTypes::of(&[ProgramType::StructOps]);
@@ -257,10 +215,8 @@ pub(super) const SK_LOOKUP: ProgramTypes = ProgramTypes::of(&[ProgramType::SkLoo
 pub(super) const SYSCALL: ProgramTypes = ProgramTypes::of(&[ProgramType::Syscall]);
 
 /// `connect` over IPv4 and IPv6.
-pub(super) const CONNECT: AttachTypes = AttachTypes::of(&[
-    AttachType::CgroupInet4Connect,
-    AttachType::CgroupInet6Connect,
-]);
+pub(super) const CONNECT: AttachTypes =
+    AttachTypes::of(&[AttachType::CgroupInet4Connect, AttachType::CgroupInet6Connect]);
 /// The address hooks that may refuse the call, and so have a return value to set.
 pub(super) const ADDRESS_VERDICT: AttachTypes = AttachTypes::of(&[
     AttachType::CgroupInet4Bind,
@@ -279,11 +235,8 @@ pub(super) const SETSOCKOPT: AttachTypes = AttachTypes::of(&[AttachType::CgroupS
 /// Iterators.
 pub(super) const ITERATOR: AttachTypes = AttachTypes::of(&[AttachType::TraceIter]);
 /// Programs called through a trampoline, which keeps the traced function's arguments.
-pub(super) const TRAMPOLINE: AttachTypes = AttachTypes::of(&[
-    AttachType::TraceFentry,
-    AttachType::TraceFexit,
-    AttachType::ModifyReturn,
-]);
+pub(super) const TRAMPOLINE: AttachTypes =
+    AttachTypes::of(&[AttachType::TraceFentry, AttachType::TraceFexit, AttachType::ModifyReturn]);
 /// Tracing programs that were attached with a cookie.
 pub(super) const TRACING_WITH_COOKIE: AttachTypes = AttachTypes::of(&[
     AttachType::TraceRawTp,

@@ -21,33 +21,21 @@ pub(super) const HELPERS: &[Helper] = &[
             CGROUP_SOCK_ADDR,
             SK_REUSEPORT,
         ])),
-    helper(47, "get_socket_uid", 4, 12)
-        .args(&[Context])
-        .effect(ReadsMemory)
-        .allowed(any_of(&[TC, SOCKET_FILTER, CGROUP_SKB, SK_SKB])),
+    helper(47, "get_socket_uid", 4, 12).args(&[Context]).effect(ReadsMemory).allowed(any_of(&[
+        TC,
+        SOCKET_FILTER,
+        CGROUP_SKB,
+        SK_SKB,
+    ])),
     helper(49, "setsockopt", 4, 13)
         .args(&[BTF_SOCK, Anything, Anything, READ, SIZE])
         .variants(&[variant(
             any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR]),
-            Prototype::new(
-                &[Context, Anything, Anything, READ, SIZE],
-                ReturnKind::Integer,
-            ),
+            Prototype::new(&[Context, Anything, Anything, READ, SIZE], ReturnKind::Integer),
         )])
-        .allowed(any_of(&[
-            SOCK_OPS,
-            CGROUP_SOCK_ADDR,
-            CGROUP_SOCKOPT,
-            STRUCT_OPS,
-            LSM,
-        ]))
-        .attach_rules(&[
-            (ProgramType::CgroupSockopt, SETSOCKOPT),
-            (ProgramType::Lsm, LSM_CGROUP),
-        ]),
-    helper(52, "sk_redirect_map", 4, 14)
-        .args(&[Context, ConstMapPtr, Anything, Anything])
-        .allowed(SK_SKB),
+        .allowed(any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]))
+        .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
+    helper(52, "sk_redirect_map", 4, 14).args(&[Context, ConstMapPtr, Anything, Anything]).allowed(SK_SKB),
     helper(53, "sock_map_update", 4, 14)
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .packet_memory()
@@ -56,34 +44,14 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[BTF_SOCK, Anything, Anything, WRITE_UNINIT, SIZE])
         .variants(&[variant(
             any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR]),
-            Prototype::new(
-                &[Context, Anything, Anything, WRITE_UNINIT, SIZE],
-                ReturnKind::Integer,
-            ),
+            Prototype::new(&[Context, Anything, Anything, WRITE_UNINIT, SIZE], ReturnKind::Integer),
         )])
-        .allowed(any_of(&[
-            SOCK_OPS,
-            CGROUP_SOCK_ADDR,
-            CGROUP_SOCKOPT,
-            STRUCT_OPS,
-            LSM,
-        ]))
-        .attach_rules(&[
-            (ProgramType::CgroupSockopt, SETSOCKOPT),
-            (ProgramType::Lsm, LSM_CGROUP),
-        ]),
-    helper(59, "sock_ops_cb_flags_set", 4, 16)
-        .args(&[Context, Anything])
-        .allowed(SOCK_OPS),
-    helper(60, "msg_redirect_map", 4, 17)
-        .args(&[Context, ConstMapPtr, Anything, Anything])
-        .allowed(SK_MSG),
-    helper(61, "msg_apply_bytes", 4, 17)
-        .args(&[Context, Anything])
-        .allowed(SK_MSG),
-    helper(62, "msg_cork_bytes", 4, 17)
-        .args(&[Context, Anything])
-        .allowed(SK_MSG),
+        .allowed(any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]))
+        .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
+    helper(59, "sock_ops_cb_flags_set", 4, 16).args(&[Context, Anything]).allowed(SOCK_OPS),
+    helper(60, "msg_redirect_map", 4, 17).args(&[Context, ConstMapPtr, Anything, Anything]).allowed(SK_MSG),
+    helper(61, "msg_apply_bytes", 4, 17).args(&[Context, Anything]).allowed(SK_MSG),
+    helper(62, "msg_cork_bytes", 4, 17).args(&[Context, Anything]).allowed(SK_MSG),
     helper(63, "msg_pull_data", 4, 17)
         .args(&[Context, Anything, Anything, Anything])
         .changes_packet_data()
@@ -96,25 +64,16 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .packet_memory()
         .allowed(SOCK_OPS),
-    helper(71, "msg_redirect_hash", 4, 18)
-        .args(&[Context, ConstMapPtr, MapKey, Anything])
-        .allowed(SK_MSG),
-    helper(72, "sk_redirect_hash", 4, 18)
-        .args(&[Context, ConstMapPtr, MapKey, Anything])
-        .allowed(SK_SKB),
-    helper(82, "sk_select_reuseport", 4, 19)
-        .args(&[Context, ConstMapPtr, MapKey, Anything])
-        .allowed(SK_REUSEPORT),
+    helper(71, "msg_redirect_hash", 4, 18).args(&[Context, ConstMapPtr, MapKey, Anything]).allowed(SK_MSG),
+    helper(72, "sk_redirect_hash", 4, 18).args(&[Context, ConstMapPtr, MapKey, Anything]).allowed(SK_SKB),
+    helper(82, "sk_select_reuseport", 4, 19).args(&[Context, ConstMapPtr, MapKey, Anything]).allowed(SK_REUSEPORT),
     helper(84, "sk_lookup_tcp", 4, 20)
         .args(&[Context, READ, SIZE_OR_ZERO, Anything, Anything])
         .returns(ReturnKind::SocketOrNull)
         .packet_memory()
         .variants(&[variant(
             CGROUP_SOCK_ADDR,
-            Prototype::new(
-                &[Context, READ, SIZE_OR_ZERO, Anything, Anything],
-                ReturnKind::SocketOrNull,
-            ),
+            Prototype::new(&[Context, READ, SIZE_OR_ZERO, Anything, Anything], ReturnKind::SocketOrNull),
         )])
         .acquires()
         .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
@@ -124,23 +83,18 @@ pub(super) const HELPERS: &[Helper] = &[
         .packet_memory()
         .variants(&[variant(
             CGROUP_SOCK_ADDR,
-            Prototype::new(
-                &[Context, READ, SIZE_OR_ZERO, Anything, Anything],
-                ReturnKind::SocketOrNull,
-            ),
+            Prototype::new(&[Context, READ, SIZE_OR_ZERO, Anything, Anything], ReturnKind::SocketOrNull),
         )])
         .acquires()
         .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
-    helper(86, "sk_release", 4, 20)
-        .args(&[ReleasedBtfSockCommon])
-        .allowed(any_of(&[
-            TC,
-            XDP,
-            CGROUP_SKB,
-            SK_SKB,
-            CGROUP_SOCK_ADDR,
-            SK_LOOKUP,
-        ])),
+    helper(86, "sk_release", 4, 20).args(&[ReleasedBtfSockCommon]).allowed(any_of(&[
+        TC,
+        XDP,
+        CGROUP_SKB,
+        SK_SKB,
+        CGROUP_SOCK_ADDR,
+        SK_LOOKUP,
+    ])),
     helper(90, "msg_push_data", 4, 20)
         .args(&[Context, Anything, Anything, Anything])
         .changes_packet_data()
@@ -172,10 +126,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .packet_memory()
         .variants(&[variant(
             CGROUP_SOCK_ADDR,
-            Prototype::new(
-                &[Context, READ, SIZE_OR_ZERO, Anything, Anything],
-                ReturnKind::SockCommonOrNull,
-            ),
+            Prototype::new(&[Context, READ, SIZE_OR_ZERO, Anything, Anything], ReturnKind::SockCommonOrNull),
         )])
         .acquires()
         .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
@@ -191,21 +142,13 @@ pub(super) const HELPERS: &[Helper] = &[
             variant(
                 any_of(&[TRACING, SYSCALL]),
                 Prototype::new(
-                    &[
-                        ConstMapPtr,
-                        btf_or_null("sock_common"),
-                        MapValueOrNull,
-                        Anything,
-                    ],
+                    &[ConstMapPtr, btf_or_null("sock_common"), MapValueOrNull, Anything],
                     ReturnKind::MapValueOrNull,
                 ),
             ),
             variant(
                 CGROUP_SOCK,
-                Prototype::new(
-                    &[ConstMapPtr, Context, MapValueOrNull, Anything],
-                    ReturnKind::MapValueOrNull,
-                ),
+                Prototype::new(&[ConstMapPtr, Context, MapValueOrNull, Anything], ReturnKind::MapValueOrNull),
             ),
         ])
         .allowed(any_of(&[
@@ -223,10 +166,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[ConstMapPtr, BTF_SOCK])
         .variants(&[variant(
             any_of(&[TRACING, SYSCALL]),
-            Prototype::new(
-                &[ConstMapPtr, btf_or_null("sock_common")],
-                ReturnKind::Integer,
-            ),
+            Prototype::new(&[ConstMapPtr, btf_or_null("sock_common")], ReturnKind::Integer),
         )])
         .allowed(any_of(&[
             BTF_TRACERS,
@@ -243,36 +183,23 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .packet_memory()
         .allowed(any_of(&[TC, XDP])),
-    helper(116, "tcp_send_ack", 5, 6)
-        .args(&[btf("tcp_sock"), Anything])
-        .allowed(STRUCT_OPS),
-    helper(122, "get_netns_cookie", 5, 7)
-        .args(&[ContextOrNull])
-        .allowed(any_of(&[
-            TC,
-            SOCKET_FILTER,
-            CGROUP_SKB,
-            CGROUP_SOCK,
-            SOCK_OPS,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            CGROUP_SOCKOPT,
-        ])),
+    helper(116, "tcp_send_ack", 5, 6).args(&[btf("tcp_sock"), Anything]).allowed(STRUCT_OPS),
+    helper(122, "get_netns_cookie", 5, 7).args(&[ContextOrNull]).allowed(any_of(&[
+        TC,
+        SOCKET_FILTER,
+        CGROUP_SKB,
+        CGROUP_SOCK,
+        SOCK_OPS,
+        SK_MSG,
+        CGROUP_SOCK_ADDR,
+        CGROUP_SOCKOPT,
+    ])),
     helper(124, "sk_assign", 5, 7)
         .args(&[Context, BTF_SOCK, Anything])
-        .variants(&[variant(
-            SK_LOOKUP,
-            Prototype::new(&[Context, SocketOrNull, Anything], ReturnKind::Integer),
-        )])
+        .variants(&[variant(SK_LOOKUP, Prototype::new(&[Context, SocketOrNull, Anything], ReturnKind::Integer))])
         .allowed(any_of(&[TC, SK_LOOKUP])),
-    helper(128, "sk_cgroup_id", 5, 8)
-        .args(&[BTF_SOCK])
-        .effect(ReadsMemory)
-        .allowed(CGROUP_SKB),
-    helper(129, "sk_ancestor_cgroup_id", 5, 8)
-        .args(&[BTF_SOCK, Anything])
-        .effect(ReadsMemory)
-        .allowed(CGROUP_SKB),
+    helper(128, "sk_cgroup_id", 5, 8).args(&[BTF_SOCK]).effect(ReadsMemory).allowed(CGROUP_SKB),
+    helper(129, "sk_ancestor_cgroup_id", 5, 8).args(&[BTF_SOCK, Anything]).effect(ReadsMemory).allowed(CGROUP_SKB),
     helper(136, "skc_to_tcp6_sock", 5, 9)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("tcp6_sock"))
@@ -377,13 +304,8 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[Context, READ_WRITE, SIZE, Anything])
         .effect(WritesArguments)
         .allowed(SOCK_OPS),
-    helper(143, "store_hdr_opt", 5, 10)
-        .args(&[Context, READ, SIZE, Anything])
-        .changes_packet_data()
-        .allowed(SOCK_OPS),
-    helper(144, "reserve_hdr_opt", 5, 10)
-        .args(&[Context, Anything, Anything])
-        .allowed(SOCK_OPS),
+    helper(143, "store_hdr_opt", 5, 10).args(&[Context, READ, SIZE, Anything]).changes_packet_data().allowed(SOCK_OPS),
+    helper(144, "reserve_hdr_opt", 5, 10).args(&[Context, Anything, Anything]).allowed(SOCK_OPS),
     helper(178, "skc_to_unix_sock", 5, 16)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("unix_sock"))

@@ -9,16 +9,8 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .effect(WritesArguments)
         .allowed(TRACERS),
-    helper(6, "trace_printk", 4, 1)
-        .args(&[READ, SIZE])
-        .gpl_only()
-        .capability(PerfMon)
-        .allowed(ALL),
-    helper(22, "perf_event_read", 4, 3)
-        .args(&[ConstMapPtr, Anything])
-        .gpl_only()
-        .capability(PerfMon)
-        .allowed(ALL),
+    helper(6, "trace_printk", 4, 1).args(&[READ, SIZE]).gpl_only().capability(PerfMon).allowed(ALL),
+    helper(22, "perf_event_read", 4, 3).args(&[ConstMapPtr, Anything]).gpl_only().capability(PerfMon).allowed(ALL),
     helper(25, "perf_event_output", 4, 4)
         .args(&[Context, ConstMapPtr, Anything, READ, SIZE_OR_ZERO])
         .gpl_only()
@@ -42,15 +34,9 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(27, "get_stackid", 4, 6)
         .args(&[Context, ConstMapPtr, Anything])
         .gpl_only()
-        .variants(&[variant(
-            PERF_EVENT,
-            Prototype::new(&[Context, ConstMapPtr, Anything], ReturnKind::Integer),
-        )])
+        .variants(&[variant(PERF_EVENT, Prototype::new(&[Context, ConstMapPtr, Anything], ReturnKind::Integer))])
         .allowed(TRACERS),
-    helper(36, "probe_write_user", 4, 8)
-        .args(&[Anything, READ, SIZE])
-        .gpl_only()
-        .allowed(TRACERS),
+    helper(36, "probe_write_user", 4, 8).args(&[Anything, READ, SIZE]).gpl_only().allowed(TRACERS),
     helper(45, "probe_read_str", 4, 11)
         .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Anything])
         .gpl_only()
@@ -67,19 +53,13 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .effect(WritesArguments)
         .allowed(PERF_EVENT),
-    helper(58, "override_return", 4, 16)
-        .args(&[Context, Anything])
-        .gpl_only()
-        .allowed(KPROBE),
+    helper(58, "override_return", 4, 16).args(&[Context, Anything]).gpl_only().allowed(KPROBE),
     helper(67, "get_stack", 4, 18)
         .args(&[Context, WRITE_UNINIT, SIZE_OR_ZERO, Anything])
         .gpl_only()
         .effect(WritesArguments)
         .allowed(TRACERS),
-    helper(109, "send_signal", 5, 3)
-        .args(&[Anything])
-        .capability(PerfMon)
-        .allowed(ALL),
+    helper(109, "send_signal", 5, 3).args(&[Anything]).capability(PerfMon).allowed(ALL),
     helper(111, "skb_output", 5, 5)
         .args(&[btf("sk_buff"), ConstMapPtr, Anything, READ, SIZE_OR_ZERO])
         .gpl_only()
@@ -108,10 +88,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(PerfMon)
         .effect(WritesArguments)
         .allowed(ALL),
-    helper(117, "send_signal_thread", 5, 6)
-        .args(&[Anything])
-        .capability(PerfMon)
-        .allowed(ALL),
+    helper(117, "send_signal_thread", 5, 6).args(&[Anything]).capability(PerfMon).allowed(ALL),
     helper(119, "read_branch_records", 5, 7)
         .args(&[Context, READ_WRITE_OR_NULL, SIZE_OR_ZERO, Anything])
         .gpl_only()
@@ -151,30 +128,16 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .allowed(TRACING)
         .attach_rules(&[(ProgramType::Tracing, ITERATOR)]),
-    helper(159, "bprm_opts_set", 5, 11)
-        .args(&[btf("linux_binprm"), Anything])
-        .allowed(LSM),
-    helper(161, "ima_inode_hash", 5, 11)
-        .args(&[btf("inode"), WRITE_UNINIT, SIZE])
-        .might_sleep()
-        .allowed(LSM),
+    helper(159, "bprm_opts_set", 5, 11).args(&[btf("linux_binprm"), Anything]).allowed(LSM),
+    helper(161, "ima_inode_hash", 5, 11).args(&[btf("inode"), WRITE_UNINIT, SIZE]).might_sleep().allowed(LSM),
     helper(162, "sock_from_file", 5, 11)
         .args(&[btf("file")])
         .returns(btf_result_or_null("socket"))
         .effect(ReadsMemory)
         .allowed(BTF_TRACERS),
-    helper(166, "sys_bpf", 5, 14)
-        .args(&[Anything, READ, SIZE])
-        .might_sleep()
-        .allowed(SYSCALL),
-    helper(167, "btf_find_by_name_kind", 5, 14)
-        .args(&[READ, SIZE, Anything, Anything])
-        .might_sleep()
-        .allowed(SYSCALL),
-    helper(168, "sys_close", 5, 14)
-        .args(&[Anything])
-        .might_sleep()
-        .allowed(SYSCALL),
+    helper(166, "sys_bpf", 5, 14).args(&[Anything, READ, SIZE]).might_sleep().allowed(SYSCALL),
+    helper(167, "btf_find_by_name_kind", 5, 14).args(&[READ, SIZE, Anything, Anything]).might_sleep().allowed(SYSCALL),
+    helper(168, "sys_close", 5, 14).args(&[Anything]).might_sleep().allowed(SYSCALL),
     helper(173, "get_func_ip", 5, 15)
         .args(&[Context])
         .gpl_only() // Not asked of kprobe.multi and uprobe.multi programs.
@@ -184,14 +147,7 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(174, "get_attach_cookie", 5, 15)
         .args(&[Context])
         .effect(ResultOnly)
-        .allowed(any_of(&[
-            RAW_TRACEPOINTS,
-            KPROBE,
-            TRACEPOINT,
-            PERF_EVENT,
-            TRACING,
-            LSM,
-        ]))
+        .allowed(any_of(&[RAW_TRACEPOINTS, KPROBE, TRACEPOINT, PERF_EVENT, TRACING, LSM]))
         .attach_rules(&[(ProgramType::Tracing, TRACING_WITH_COOKIE)]),
     helper(175, "task_pt_regs", 5, 15)
         .args(&[btf("task_struct")])
@@ -212,21 +168,10 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(PerfMon)
         .allowed(ALL),
     helper(179, "kallsyms_lookup_name", 5, 16)
-        .args(&[
-            READ,
-            SIZE_OR_ZERO,
-            Anything,
-            aligned(8, Memory::WRITE_UNINIT),
-        ])
+        .args(&[READ, SIZE_OR_ZERO, Anything, aligned(8, Memory::WRITE_UNINIT)])
         .allowed(SYSCALL),
     helper(180, "find_vma", 5, 17)
-        .args(&[
-            btf("task_struct"),
-            Anything,
-            Callback,
-            StackOrNull,
-            Anything,
-        ])
+        .args(&[btf("task_struct"), Anything, Callback, StackOrNull, Anything])
         .capability(PerfMon)
         .allowed(ALL),
     helper(183, "get_func_arg", 5, 17)
@@ -245,20 +190,11 @@ pub(super) const HELPERS: &[Helper] = &[
         .allowed(any_of(&[TRACING, LSM]))
         .attach_rules(&[(ProgramType::Tracing, TRAMPOLINE)]),
     helper(191, "copy_from_user_task", 5, 18)
-        .args(&[
-            WRITE_UNINIT,
-            SIZE_OR_ZERO,
-            Anything,
-            btf("task_struct"),
-            Anything,
-        ])
+        .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Anything, btf("task_struct"), Anything])
         .gpl_only()
         .might_sleep()
         .capability(PerfMon)
         .effect(WritesArguments)
         .allowed(ALL),
-    helper(193, "ima_file_hash", 5, 18)
-        .args(&[btf("file"), WRITE_UNINIT, SIZE])
-        .might_sleep()
-        .allowed(LSM),
+    helper(193, "ima_file_hash", 5, 18).args(&[btf("file"), WRITE_UNINIT, SIZE]).might_sleep().allowed(LSM),
 ];

@@ -43,14 +43,9 @@ impl Kernel {
     }
 
     pub fn start() -> Result<Kernel, String> {
-        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .map_err(|error| error.to_string())?;
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
         if !release.starts_with(&format!("{}.", KernelVersion::DESCRIBED)) {
-            return Err(format!(
-                "the tables describe {}, this is {}",
-                KernelVersion::DESCRIBED,
-                release.trim()
-            ));
+            return Err(format!("the tables describe {}, this is {}", KernelVersion::DESCRIBED, release.trim()));
         }
         if !cfg!(target_arch = "x86_64") {
             return Err("the register layout described is that of x86-64".into());
@@ -64,33 +59,17 @@ impl Kernel {
             .map_err(|error| format!("python3: {error}"))?;
         let commands = process.stdin.take().ok_or("no pipe")?;
         let answers = BufReader::new(process.stdout.take().ok_or("no pipe")?);
-        let mut kernel = Kernel {
-            process,
-            commands,
-            answers,
-        };
+        let mut kernel = Kernel { process, commands, answers };
         let (loaded, log) = kernel.load(place(Type::SchedCls), &returning(0));
-        if loaded {
-            Ok(kernel)
-        } else {
-            Err(format!("bpf(2) is not allowed here: {log}"))
-        }
+        if loaded { Ok(kernel) } else { Err(format!("bpf(2) is not allowed here: {log}")) }
     }
 
     pub fn ask(&mut self, command: &str) -> (bool, String) {
         writeln!(self.commands, "{command}").expect("the script reads commands");
         let mut answer = String::new();
-        self.answers
-            .read_line(&mut answer)
-            .expect("the script answers");
-        let (verdict, log) = answer
-            .trim_end()
-            .split_once(' ')
-            .unwrap_or((answer.trim_end(), ""));
-        assert!(
-            matches!(verdict, "ok" | "no"),
-            "the script answered {answer:?} to {command:?}"
-        );
+        self.answers.read_line(&mut answer).expect("the script answers");
+        let (verdict, log) = answer.trim_end().split_once(' ').unwrap_or((answer.trim_end(), ""));
+        assert!(matches!(verdict, "ok" | "no"), "the script answered {answer:?} to {command:?}");
         (verdict == "ok", log.to_owned())
     }
 
@@ -100,18 +79,11 @@ impl Kernel {
     }
 
     pub fn load_licensed(&mut self, place: Place, license: &str, code: &[u64]) -> (bool, String) {
-        let hex: String = code
-            .iter()
-            .flat_map(|slot| slot.to_le_bytes())
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hex: String = code.iter().flat_map(|slot| slot.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect();
         let attach = place.attach.map_or(-1, |attach| i64::from(attach.number()));
         let flags = if place.sleepable { 1 << 4 } else { 0 };
         let number = place.program_type.number();
-        self.ask(&format!(
-            "load {number} {attach} {flags} {license} {} {hex}",
-            place.target
-        ))
+        self.ask(&format!("load {number} {attach} {flags} {license} {} {hex}", place.target))
     }
 
     /// No more writes from user space, so that the verifier may rely on the values.
@@ -120,27 +92,13 @@ impl Kernel {
     }
 
     /// Creates a map; each, failed or not, takes the next number.
-    pub fn create_map(
-        &mut self,
-        map_type: MapType,
-        key: u32,
-        value: u32,
-        entries: u32,
-        flags: u32,
-    ) -> bool {
-        self.ask(&format!(
-            "map {} {key} {value} {entries} {flags}",
-            map_type.number()
-        ))
-        .0
+    pub fn create_map(&mut self, map_type: MapType, key: u32, value: u32, entries: u32, flags: u32) -> bool {
+        self.ask(&format!("map {} {key} {value} {entries} {flags}", map_type.number())).0
     }
 }
 
 pub fn slot(opcode: u8, dst: u8, src: u8, offset: i16, imm: i32) -> u64 {
-    u64::from(opcode)
-        | u64::from(dst | src << 4) << 8
-        | u64::from(offset as u16) << 16
-        | u64::from(imm as u32) << 32
+    u64::from(opcode) | u64::from(dst | src << 4) << 8 | u64::from(offset as u16) << 16 | u64::from(imm as u32) << 32
 }
 
 pub fn mov_imm(dst: u8, imm: i32) -> u64 {
@@ -162,19 +120,11 @@ pub fn returning(value: i32) -> Vec<u64> {
 }
 
 pub fn place(program_type: Type) -> Place {
-    Place {
-        program_type,
-        attach: None,
-        sleepable: program_type == Type::Syscall,
-        target: "-",
-    }
+    Place { program_type, attach: None, sleepable: program_type == Type::Syscall, target: "-" }
 }
 
 pub fn place_at(program_type: Type, attach: At) -> Place {
-    Place {
-        attach: Some(attach),
-        ..place(program_type)
-    }
+    Place { attach: Some(attach), ..place(program_type) }
 }
 
 /// Every place a stock kernel lets a test load to: all types and the attach types that make a difference.
@@ -240,29 +190,12 @@ pub fn places() -> Vec<Place> {
         (Type::CgroupSockAddr, At::CgroupUnixGetsockname),
     ];
     let traced = [
-        Place {
-            target: "typedef:btf_trace_sched_switch",
-            ..place_at(Type::Tracing, At::TraceRawTp)
-        },
-        Place {
-            target: "func:bpf_iter_task",
-            ..place_at(Type::Tracing, At::TraceIter)
-        },
-        Place {
-            target: "func:bpf_iter_task",
-            sleepable: true,
-            ..place_at(Type::Tracing, At::TraceIter)
-        },
+        Place { target: "typedef:btf_trace_sched_switch", ..place_at(Type::Tracing, At::TraceRawTp) },
+        Place { target: "func:bpf_iter_task", ..place_at(Type::Tracing, At::TraceIter) },
+        Place { target: "func:bpf_iter_task", sleepable: true, ..place_at(Type::Tracing, At::TraceIter) },
     ];
-    let attached = attached
-        .into_iter()
-        .map(|(program_type, attach)| place_at(program_type, attach));
-    plain
-        .into_iter()
-        .map(place)
-        .chain(attached)
-        .chain(traced)
-        .collect()
+    let attached = attached.into_iter().map(|(program_type, attach)| place_at(program_type, attach));
+    plain.into_iter().map(place).chain(attached).chain(traced).collect()
 }
 
 /// Helpers that a kernel may lack by configuration or lockdown, whatever the program type.

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::{
-    Btf, BtfError, EnumValue, Kind, Linkage, Member, Parameter, Qualifier, SectionVariable, Type, TypeId,
-};
+use super::{Btf, BtfError, EnumValue, Kind, Linkage, Member, Parameter, Qualifier, SectionVariable, Type, TypeId};
 
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a header of version 1.
@@ -174,10 +172,7 @@ impl Reader<'_> {
             9 => self.qualifier(Qualifier::Volatile, size_or_type),
             10 => self.qualifier(Qualifier::Const, size_or_type),
             11 => self.qualifier(Qualifier::Restrict, size_or_type),
-            12 => Kind::Function {
-                linkage: linkage(info & 0xffff, begin)?,
-                prototype: self.reference(size_or_type),
-            },
+            12 => Kind::Function { linkage: linkage(info & 0xffff, begin)?, prototype: self.reference(size_or_type) },
             13 => self.prototype(size_or_type, count)?,
             14 => {
                 let target = self.reference(size_or_type);
@@ -252,8 +247,7 @@ impl Reader<'_> {
         self.check_count(count, 12)?;
         let first = self.btf.variables.len();
         for _ in 0..count {
-            let variable =
-                SectionVariable { type_id: self.type_word()?, offset: self.word()?, size: self.word()? };
+            let variable = SectionVariable { type_id: self.type_word()?, offset: self.word()?, size: self.word()? };
             self.btf.variables.push(variable);
         }
         Ok(Kind::Section { size, variables: first..first + count })

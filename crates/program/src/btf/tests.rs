@@ -27,10 +27,28 @@ const TYPEDEF: u32 = 8 << 24;
 fn sizes_and_members() {
     // [1] u32, [2] struct key { u32 a; u32 b[3]; }, [3] u32[3], [4] typedef struct key other
     let types = [
-        1, INT, 4, 32, //
-        5, STRUCT | 2, 16, 9, 1, 0, 11, 3, 32, //
-        0, ARRAY, 0, 1, 1, 3, //
-        13, TYPEDEF, 2,
+        1,
+        INT,
+        4,
+        32, //
+        5,
+        STRUCT | 2,
+        16,
+        9,
+        1,
+        0,
+        11,
+        3,
+        32, //
+        0,
+        ARRAY,
+        0,
+        1,
+        1,
+        3, //
+        13,
+        TYPEDEF,
+        2,
     ];
     let btf = Btf::parse(&section(&types, b"\0u32\0key\0a\0b\0other\0")).unwrap();
     assert_eq!(btf.type_count(), 5);

@@ -202,8 +202,7 @@ impl<'a> Parser<'a> {
             None => return Err(TextError { line, column, message: "there are no instruction ids left".to_owned() }),
         };
         let insn = if name.is_some() { without_encoded_reference(insn) } else { insn };
-        let node =
-            Node { id, insn, reference: Reference::None, line: self.current_line, core: self.next_core.take() };
+        let node = Node { id, insn, reference: Reference::None, line: self.current_line, core: self.next_core.take() };
         self.parsed.object.functions[function].nodes.push(node);
         self.parsed.insn_lines.push((id, line));
         self.pending.extend(name.map(|name| Pending { function, position, line, column, name }));

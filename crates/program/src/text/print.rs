@@ -239,8 +239,7 @@ impl<'a> Printer<'a> {
             Linkage::Global => "global",
             Linkage::Weak => "weak",
         };
-        let mut line =
-            format!("; function {} {linkage} section {}", quote(&function.name), quote(&function.section));
+        let mut line = format!("; function {} {linkage} section {}", quote(&function.name), quote(&function.section));
         if self.full && function.btf_id != 0 {
             let _ = write!(line, " btf {}", function.btf_id);
         }
@@ -293,10 +292,7 @@ impl<'a> Printer<'a> {
         let Some(core) = self.object.core.get(id.index()) else { return };
         let at = if id.index() == self.core_seen.len() { String::new() } else { format!("@{} ", id.0) };
         self.core_seen.insert(id);
-        self.put(format_args!(
-            "; core {at}{} {:?} {} at {}",
-            core.type_id, core.access, core.kind, core.access_offset
-        ));
+        self.put(format_args!("; core {at}{} {:?} {} at {}", core.type_id, core.access, core.kind, core.access_offset));
     }
 
     /// What no instruction led to.

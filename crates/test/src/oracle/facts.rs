@@ -106,9 +106,10 @@ fn pointer_allows(bare: &Bare, depth: usize, pointer: &Pointer, concrete: u64) -
         Region::Map(map) => MAP + u64::from(map.0),
         Region::MapValue(map) => {
             // Which of an array's values it is, facts do not say: the offset must fit one of them.
-            return bare.value_start(*map, concrete.wrapping_sub(pointer.offset.umin)).is_some_and(|start| {
-                pointer.offset.contains(concrete.wrapping_sub(start))
-            }) || pointer.offset.as_constant().is_none();
+            return bare
+                .value_start(*map, concrete.wrapping_sub(pointer.offset.umin))
+                .is_some_and(|start| pointer.offset.contains(concrete.wrapping_sub(start)))
+                || pointer.offset.as_constant().is_none();
         }
         Region::PacketMeta | Region::Other(_) => return true,
     };

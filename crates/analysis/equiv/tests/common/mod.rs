@@ -60,8 +60,7 @@ pub fn ask_in(
     before: &[Node],
     after: &[Node],
 ) -> Verdict {
-    let window =
-        Window { before, after, facts: Some(facts), live_after: regs(live), stack_live_after: stack, object };
+    let window = Window { before, after, facts: Some(facts), live_after: regs(live), stack_live_after: stack, object };
     check(&window, &Limits { solver_ms: 2000, ..Limits::default() })
 }
 

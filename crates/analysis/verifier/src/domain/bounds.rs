@@ -102,11 +102,7 @@ impl Bounds {
         let low = corners.iter().copied().fold(i128::MAX, i128::min);
         let high = corners.iter().copied().fold(i128::MIN, i128::max);
         let (least, most) = (i128::from(signed_min(bits)), i128::from(signed_max(bits)));
-        if low >= least && high <= most {
-            Bounds { smin: low as i64, smax: high as i64, ..unsigned }
-        } else {
-            unsigned
-        }
+        if low >= least && high <= most { Bounds { smin: low as i64, smax: high as i64, ..unsigned } } else { unsigned }
     }
 
     pub(super) fn and(self, other: Bounds, bits: u32) -> Bounds {

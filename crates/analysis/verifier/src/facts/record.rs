@@ -52,7 +52,10 @@ impl Doubt {
 pub(super) enum Written {
     Nothing,
     /// These bytes, every time.
-    Always { lowest: i32, bytes: u32 },
+    Always {
+        lowest: i32,
+        bytes: u32,
+    },
     /// Perhaps some.
     Perhaps,
 }
@@ -215,9 +218,9 @@ impl Recorder {
         while changed {
             changed = false;
             for at in (0..count).rev() {
-                let out = code.successors(at as Position).fold(StackSet::EMPTY, |set, next| {
-                    before.get(next as usize).map_or(set, |live| set.union(live))
-                });
+                let out = code
+                    .successors(at as Position)
+                    .fold(StackSet::EMPTY, |set, next| before.get(next as usize).map_or(set, |live| set.union(live)));
                 let mut live = out;
                 if let Written::Always { lowest, bytes } = self.writes[at] {
                     live.remove(lowest, bytes);
@@ -255,8 +258,8 @@ fn slot_value(slot: &Slot) -> Register {
 /// Whether all that loads could learn from the old slot holds for the current one.
 fn slot_within(old: &Slot, current: &Slot) -> bool {
     let spilled = old.spilled_bytes();
-    let register = spilled == 0
-        || spilled == current.spilled_bytes() && strictly_within(&old.register, &current.register);
+    let register =
+        spilled == 0 || spilled == current.spilled_bytes() && strictly_within(&old.register, &current.register);
     let zeros = old.bytes.iter().zip(&current.bytes).all(|(a, b)| *a != Byte::Zero || *b == Byte::Zero);
     register && zeros
 }

@@ -154,9 +154,11 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
             if result.is_none() {
                 return Vec::new();
             }
-            let calls = code.ops.iter().enumerate().filter(|(_, other)| {
-                other.callee == Some(function) && matches!(other.node.insn, Insn::Call(_))
-            });
+            let calls = code
+                .ops
+                .iter()
+                .enumerate()
+                .filter(|(_, other)| other.callee == Some(function) && matches!(other.node.insn, Insn::Call(_)));
             return calls.map(|(site, _)| (site as Position + 1, result)).collect();
         }
         Insn::Branch { dst, src: Source::Reg(src), .. } if in_doubt(dst) || in_doubt(src) => {

@@ -92,11 +92,7 @@ impl State {
     }
 
     /// Changes every register and spilled register that the test picks.
-    pub(crate) fn for_each_where(
-        &mut self,
-        wanted: impl Fn(&Register) -> bool,
-        mut change: impl FnMut(&mut Register),
-    ) {
+    pub(crate) fn for_each_where(&mut self, wanted: impl Fn(&Register) -> bool, mut change: impl FnMut(&mut Register)) {
         for frame in &mut self.frames {
             for register in frame.registers.iter_mut().filter(|register| wanted(register)) {
                 change(register);
@@ -110,6 +106,15 @@ impl Frame {
     pub(crate) fn new(function: usize, depth: usize, call_site: Position, caller: Caller) -> Frame {
         let mut registers = [Register::UNINIT; Reg::COUNT];
         registers[Reg::R10.index()] = Register::pointer(Kind::Stack, depth as u32);
-        Frame { registers, stack: Stack::default(), function, call_site, caller, callback_turns: 0, record: 0, written: 0 }
+        Frame {
+            registers,
+            stack: Stack::default(),
+            function,
+            call_site,
+            caller,
+            callback_turns: 0,
+            record: 0,
+            written: 0,
+        }
     }
 }

@@ -29,10 +29,8 @@ fn parse(text: &[u8], flags: u64) -> Result<(u64, bool, usize), Errno> {
     let mut number = 0u64;
     let mut digits = 0;
     for digit in rest[prefix..].iter().map_while(|byte| char::from(*byte).to_digit(base)) {
-        number = number
-            .checked_mul(base.into())
-            .and_then(|number| number.checked_add(digit.into()))
-            .ok_or(Errno::ERANGE)?;
+        number =
+            number.checked_mul(base.into()).and_then(|number| number.checked_add(digit.into())).ok_or(Errno::ERANGE)?;
         digits += 1;
     }
     if digits == 0 {
@@ -65,9 +63,8 @@ pub fn strtol(state: &mut State, [text, bytes, flags, to, _]: [u64; 5]) -> Answe
 }
 
 pub fn strtoul(state: &mut State, [text, bytes, flags, to, _]: [u64; 5]) -> Answer {
-    let parsed = parse(state.bytes(text, bytes)?, flags).and_then(|(number, negative, taken)| {
-        if negative { Err(Errno::EINVAL) } else { Ok((number, taken)) }
-    });
+    let parsed = parse(state.bytes(text, bytes)?, flags)
+        .and_then(|(number, negative, taken)| if negative { Err(Errno::EINVAL) } else { Ok((number, taken)) });
     store(state, to, parsed)
 }
 

@@ -18,8 +18,8 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 
-use super::values::Values;
 use super::UpdateFlag;
+use super::values::Values;
 use crate::errno::Errno;
 use crate::memory::Memory;
 

@@ -183,7 +183,10 @@ pub(crate) enum Storage {
     Hash(Hash),
     Trie(Trie),
     /// Indices may be empty: targets of redirection, perf events, cgroups.
-    Slots { values: Values, present: Vec<bool> },
+    Slots {
+        values: Values,
+        present: Vec<bool>,
+    },
     Programs(Vec<Option<FunctionId>>),
     /// Handles of maps by index; 0 is none.
     MapArray(Vec<u64>),
@@ -289,9 +292,7 @@ impl Map {
                 Some(index) if present[index as usize] => values.address(index, 0),
                 _ => 0,
             },
-            Storage::MapArray(handles) => {
-                index(bytes, handles.len() as u32).map_or(0, |index| handles[index as usize])
-            }
+            Storage::MapArray(handles) => index(bytes, handles.len() as u32).map_or(0, |index| handles[index as usize]),
             Storage::MapHash(hash) => match hash.find(bytes) {
                 Some(slot) => {
                     let value = hash.values.get(memory, slot, 0);
@@ -427,7 +428,11 @@ impl Map {
                 }
             },
             Storage::Bloom(bloom) if !remove => {
-                if bloom.contains(target) { Ok(()) } else { Err(Errno::ENOENT) }
+                if bloom.contains(target) {
+                    Ok(())
+                } else {
+                    Err(Errno::ENOENT)
+                }
             }
             _ => Err(Errno::EOPNOTSUPP),
         })
@@ -463,7 +468,11 @@ fn check(definition: &Definition, cpus: u32, limit: u64) -> Result<(), CreateErr
         (rules.entries, "max_entries =", *max_entries),
     ] {
         if !rule.allows(size) {
-            return Err(CreateError::Invalid { name: name.clone(), map_type: *map_type, what: format!("{what} {size}") });
+            return Err(CreateError::Invalid {
+                name: name.clone(),
+                map_type: *map_type,
+                what: format!("{what} {size}"),
+            });
         }
     }
     let copies = if rules.per_cpu { u64::from(cpus) } else { 1 };

@@ -48,7 +48,11 @@ impl Queue {
 
     /// Drops the value that [`Queue::peek`] gives.
     pub fn pop(&mut self) {
-        if self.last_in_first_out { self.values.pop_back() } else { self.values.pop_front() };
+        if self.last_in_first_out {
+            self.values.pop_back()
+        } else {
+            self.values.pop_front()
+        };
     }
 
     /// All values, oldest first.

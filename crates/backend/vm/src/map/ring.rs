@@ -92,9 +92,11 @@ impl Ring {
         let state = if discard { RecordState::Discarded } else { RecordState::Submitted };
         let base = self.start + HEADER_BYTES;
         let size = self.bytes;
-        let found = self.records.iter_mut().rev().find(|record| {
-            record.state == RecordState::Busy && base + record.position % size == address
-        });
+        let found = self
+            .records
+            .iter_mut()
+            .rev()
+            .find(|record| record.state == RecordState::Busy && base + record.position % size == address);
         found.ok_or(Errno::EINVAL)?.state = state;
         Ok(())
     }

@@ -194,12 +194,7 @@ impl Trie {
                 parent.children[prefix.bit(parent.bits)]
             }
         };
-        let new = self.add_node(Node {
-            bits: prefix.bits,
-            data: prefix.data.into(),
-            slot,
-            children: [NONE, NONE],
-        });
+        let new = self.add_node(Node { bits: prefix.bits, data: prefix.data.into(), slot, children: [NONE, NONE] });
         let top = match self.node(below).cloned() {
             None => new,
             Some(other) => {

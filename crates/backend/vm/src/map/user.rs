@@ -30,9 +30,9 @@ impl Map {
             Storage::Hash(hash) => hash.find(key).map(|at| value(&hash.values, at)),
             Storage::MapHash(hash) => hash.find(key).map(|at| value(&hash.values, at)),
             Storage::Trie(trie) => trie.find_longest(key).map(|at| value(&trie.values, at)),
-            Storage::Slots { values, present } => index(key, present.len() as u32)
-                .filter(|at| present[*at as usize])
-                .map(|at| value(values, at)),
+            Storage::Slots { values, present } => {
+                index(key, present.len() as u32).filter(|at| present[*at as usize]).map(|at| value(values, at))
+            }
             Storage::Programs(targets) => index(key, targets.len() as u32)
                 .and_then(|at| targets[at as usize])
                 .map(|target| target.0.to_ne_bytes().to_vec()),

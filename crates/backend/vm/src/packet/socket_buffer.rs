@@ -228,7 +228,11 @@ impl Packet {
         // Where the kernel does not compute the pointers, the packet looks empty.
         let end = if self.headers.direct_access { self.low_address(self.end) } else { 0 };
         self.set_u32(memory, field::DATA_END, end);
-        self.set_u32(memory, field::DATA_META, if self.headers.direct_access { self.low_address(self.meta) } else { 0 });
+        self.set_u32(
+            memory,
+            field::DATA_META,
+            if self.headers.direct_access { self.low_address(self.meta) } else { 0 },
+        );
     }
 
     pub(super) fn socket_buffer_output(&self, memory: &Memory) -> Vec<u8> {
@@ -309,9 +313,9 @@ impl Packet {
         if self.headers.hash == 0 {
             let network = self.headers.network.min(self.end);
             let bytes = &memory.region(self.buffer)[network..self.end.min(network + 40)];
-            let mixed = bytes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-            });
+            let mixed = bytes
+                .iter()
+                .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
             self.set_hash(memory, ((mixed >> 32) as u32).max(1));
         }
         self.headers.hash
@@ -525,7 +529,11 @@ impl Packet {
         if refused {
             return Err(Errno::ENOTSUPP);
         }
-        if shrink { self.shrink(memory, at, bytes, room)? } else { self.grow(memory, at, bytes, room)? }
+        if shrink {
+            self.shrink(memory, at, bytes, room)?
+        } else {
+            self.grow(memory, at, bytes, room)?
+        }
         self.publish(memory);
         Ok(())
     }

@@ -57,14 +57,8 @@ impl Md {
 
     /// As bytes, for `ctx_in`.
     pub fn to_bytes(self) -> [u8; MD_BYTES] {
-        let fields = [
-            self.data,
-            self.data_end,
-            self.data_meta,
-            self.ingress_ifindex,
-            self.rx_queue_index,
-            self.egress_ifindex,
-        ];
+        let fields =
+            [self.data, self.data_end, self.data_meta, self.ingress_ifindex, self.rx_queue_index, self.egress_ifindex];
         let mut bytes = [0; MD_BYTES];
         for (to, field) in bytes.chunks_exact_mut(4).zip(fields) {
             to.copy_from_slice(&field.to_ne_bytes());

@@ -124,7 +124,11 @@ impl Compare<'_> {
                 (Kind::Forward { union: a }, Kind::Composite { union: b, .. })
                 | (Kind::Composite { union: a, .. }, Kind::Forward { union: b }) => return Ok(behind_pointer && a == b),
                 (Kind::Composite { union: a, .. }, Kind::Composite { union: b, .. }) => {
-                    return if behind_pointer || a != b { Ok(a == b) } else { self.members_match(local, target, depth) };
+                    return if behind_pointer || a != b {
+                        Ok(a == b)
+                    } else {
+                        self.members_match(local, target, depth)
+                    };
                 }
                 (Kind::Enum { size: a, .. }, Kind::Enum { size: b, .. }) => {
                     return Ok(a == b && self.values_match(local, target)?);

@@ -118,7 +118,10 @@ fn resolve(object: &mut Object, target: &Btf) -> Result<CoreSummary> {
 enum Patch {
     Poison,
     /// Replace what the object's own types say by what the target's say.
-    Set { local: Value, target: Value },
+    Set {
+        local: Value,
+        target: Value,
+    },
 }
 
 struct Resolver<'a> {

@@ -273,10 +273,8 @@ impl Spec {
             }
             FIELD_BYTE_SIZE => field.bytes,
             FIELD_SIGNED => {
-                let signed = matches!(
-                    btf.kind(field.type_id),
-                    Kind::Int { signed: true, .. } | Kind::Enum { signed: true, .. }
-                );
+                let signed =
+                    matches!(btf.kind(field.type_id), Kind::Int { signed: true, .. } | Kind::Enum { signed: true, .. });
                 return Ok(Value::number(signed.into()));
             }
             FIELD_LSHIFT_U64 => {
