@@ -295,11 +295,13 @@ impl<'a> Explorer<'a> {
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
+        let frame_bytes = self.stack_bytes.iter().copied().max().unwrap_or(0);
         Statistics {
             processed_insns: self.processed,
             peak_states: self.kept.peak(),
             total_states: self.kept.total(),
-            stack_bytes: self.stack_bytes.iter().copied().max().unwrap_or(0),
+            stack_bytes: frame_bytes,
+            frame_bytes,
         }
     }
 }

@@ -72,6 +72,8 @@ pub struct Statistics {
     pub total_states: u64,
     /// The deepest stack of a chain of calls, in bytes, each frame rounded up as the kernel does.
     pub stack_bytes: u32,
+    /// The most that one function uses of its own frame, in bytes.
+    pub frame_bytes: u32,
 }
 
 /// A program that was found safe. Only [`verify`] makes one.

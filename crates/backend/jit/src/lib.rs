@@ -32,7 +32,7 @@
 //!   subprogram its own. Straight code is free, so the count differs from the interpreter's.
 //! - A successful tail call is a helper 12 that returns the target's entry address (0 means that it failed). The
 //!   frame that made the call is gone then; the target returns to its caller, as in the kernel.
-//! - Stack frames are cleared only with [`Options::clear_frames`]. Without it, a program that reads stack bytes it
+//! - Stack frames are cleared only with [`Options::cleared_bytes`]. Without it, a program that reads stack bytes it
 //!   never wrote (the verifier says which do) sees what the process left there.
 #![forbid(unsafe_code)]
 
@@ -129,13 +129,14 @@ pub struct Options {
     /// Count instructions at loop headers and returns. Without it nothing but a helper stops the run, so it may only
     /// be turned off for programs that are known to end within the budget.
     pub metered: bool,
-    /// Every function begins with zeros in its stack frame: for programs that may read what they never wrote.
-    pub clear_frames: bool,
+    /// Bytes below the frame pointer that are zeros when a function begins, at most all it has: for programs that may
+    /// read what they never wrote. 0 clears nothing.
+    pub cleared_bytes: u32,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { bmi2: false, movbe: false, metered: true, clear_frames: false }
+        Options { bmi2: false, movbe: false, metered: true, cleared_bytes: 0 }
     }
 }
 

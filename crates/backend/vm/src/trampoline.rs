@@ -36,7 +36,10 @@ fn enter(
             Ok(Reply::Value(value)) => return value,
             Ok(Reply::TailCall(function)) => match state.entries[function.index()].address {
                 0 => {
-                    return stop(state, Fault::Unsupported("a tail call to a program that was not compiled".to_owned()));
+                    return stop(
+                        state,
+                        Fault::Unsupported("a tail call to a program that was not compiled".to_owned()),
+                    );
                 }
                 address => return address,
             },

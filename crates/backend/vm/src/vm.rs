@@ -287,7 +287,8 @@ impl Vm {
         let program_type = self.program_type(&program)?;
         admit::accesses(&self.object, program.entry, program_type, &verified.facts)
             .map_err(|refusal| unsupported(name, refusal))?;
-        self.prepare(&program, verified.reads_uninitialized_stack)?;
+        let cleared_bytes = if verified.reads_uninitialized_stack { verified.statistics.frame_bytes } else { 0 };
+        self.prepare(&program, cleared_bytes)?;
         Ok(verified)
     }
 
@@ -299,7 +300,7 @@ impl Vm {
     #[doc(hidden)]
     pub fn load_unverified(&mut self, name: &str) -> Result<(), Error> {
         let program = self.find(name)?;
-        self.prepare(&program, true)
+        self.prepare(&program, kiln_verifier::facts::STACK_BYTES as u32)
     }
 
     fn find(&self, name: &str) -> Result<Program, Error> {
@@ -314,14 +315,14 @@ impl Vm {
         Ok(program_type)
     }
 
-    fn prepare(&mut self, program: &Program, clear_frames: bool) -> Result<(), Error> {
+    fn prepare(&mut self, program: &Program, cleared_bytes: u32) -> Result<(), Error> {
         if self.programs.iter().any(|loaded| loaded.name == program.name) {
             return Ok(());
         }
         let program_type = self.program_type(program)?;
         admit::calls(&self.object, program.entry, &self.symbols)
             .map_err(|refusal| unsupported(&program.name, refusal))?;
-        let compiled = self.compile(program.entry, clear_frames);
+        let compiled = self.compile(program.entry, cleared_bytes);
         let address = compiled.as_ref().map_or(0, exec::Program::address);
         self.state.entries[program.entry.index()] = Entry { loaded: true, program_type: Some(program_type), address };
         self.programs.push(Loaded { name: program.name.clone(), program_type, entry: program.entry, compiled });
@@ -329,11 +330,11 @@ impl Vm {
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn compile(&self, entry: FunctionId, clear_frames: bool) -> Result<exec::Program, String> {
+    fn compile(&self, entry: FunctionId, cleared_bytes: u32) -> Result<exec::Program, String> {
         let options = kiln_jit::Options {
             bmi2: std::arch::is_x86_feature_detected!("bmi2"),
             movbe: std::arch::is_x86_feature_detected!("movbe"),
-            clear_frames,
+            cleared_bytes,
             ..kiln_jit::Options::default()
         };
         let code = kiln_jit::x86_64::compile(&self.object, entry, &self.symbols, &options);
@@ -342,7 +343,7 @@ impl Vm {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn compile(&self, _: FunctionId, _: bool) -> Result<exec::Program, String> {
+    fn compile(&self, _: FunctionId, _: u32) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())
     }
 

@@ -297,7 +297,7 @@ fn all_options() -> Vec<Options> {
         all.push(Options { metered, ..Options::default() });
         let (bmi2, movbe) = (is_x86_feature_detected!("bmi2"), is_x86_feature_detected!("movbe"));
         if bmi2 || movbe {
-            all.push(Options { bmi2, movbe, metered, clear_frames: metered });
+            all.push(Options { bmi2, movbe, metered, cleared_bytes: if metered { 512 } else { 0 } });
         }
     }
     all

@@ -201,12 +201,12 @@ fn cleared_frames_show_nothing_of_what_was_there() {
     let fill = fill.chain([set(Reg::R0, 0), exit()]).collect();
     let read = [set(Reg::R0, 0)].into_iter().chain(read).chain([exit()]).collect();
     let object = object(vec![vec![subprogram(1), subprogram(2), exit()], fill, read]);
-    let sum = |clear_frames| {
-        let program = compile_with(&object, 0, &Options { clear_frames, ..Options::default() });
+    let sum = |cleared_bytes| {
+        let program = compile_with(&object, 0, &Options { cleared_bytes, ..Options::default() });
         program.call(0, &mut Runtime::new(1000))
     };
-    assert_eq!(sum(true), 0);
-    assert_eq!(sum(false), WORDS as u64, "both frames are in the same place");
+    assert_eq!(sum(512), 0);
+    assert_eq!(sum(0), WORDS as u64, "both frames are in the same place");
 }
 
 #[test]

@@ -241,10 +241,9 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
                 self.code().load(Size::B8, BUDGET, runtime_field(Runtime::BUDGET));
             }
         }
-        if self.shared.options.clear_frames {
-            for displacement in (-self.plan.stack_bytes..0).step_by(8) {
-                self.code().store_imm(Size::B8, Memory::at(Gpr::RBP, displacement), 0);
-            }
+        let cleared = self.shared.options.cleared_bytes.next_multiple_of(8).min(self.plan.stack_bytes as u32);
+        for displacement in (-(cleared as i32)..0).step_by(8) {
+            self.code().store_imm(Size::B8, Memory::at(Gpr::RBP, displacement), 0);
         }
         if let Some(displacement) = self.plan.may_goto_slot {
             let slot = Memory::at(Gpr::RBP, displacement);
