@@ -77,6 +77,11 @@ const NEEDS: &[Need] = &[
     row("llvm-19", Tool("llvm-objdump-19", "--version"), "make test: the oracle of listings"),
     row("bpftool", Tool("bpftool", "version"), "make test: vmlinux.h for the corpora"),
     row(
+        "libbpf-dev",
+        AnyOf(&["/usr/include/bpf/bpf_helpers.h"]),
+        "make test, make bench: compiling programs of our own",
+    ),
+    row(
         "xdp-tools",
         AnyOf(&["/usr/lib/x86_64-linux-gnu/bpf/xdpfilt_alw_all.o", "/usr/lib/aarch64-linux-gnu/bpf/xdpfilt_alw_all.o"]),
         "make demo, make test: real objects",
