@@ -121,8 +121,9 @@ pub fn kernel(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     }
     let Some((object, _)) = grown(subject, bytes) else { return Ok(Depth::Shallow) };
     let given = (subject.in_kernel)(&object);
-    let Ok(loaded) = kiln_linux::load_image(&given, &given.programs[0]) else { return Ok(Depth::Shallow) };
     for packet in packets(bytes) {
+        // Loaded anew each time: the reference begins with fresh maps, too.
+        let Ok(loaded) = kiln_linux::load_image(&given, &given.programs[0]) else { return Ok(Depth::Shallow) };
         let expected = reference(&object, &packet)?;
         let input = kiln_linux::TestInput { packet: packet.clone(), context: Vec::new(), repeat: 1 };
         let ran = loaded.prog.test_run(&input).map_err(|error| format!("kernel fails: {error}"))?;
