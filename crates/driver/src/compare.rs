@@ -29,8 +29,9 @@ pub enum Comparison {
 /// What a program did on a list of inputs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Trace {
-    /// Return value and packet of each run.
-    pub runs: Vec<(u64, Vec<u8>)>,
+    /// Return value and packet of each run; `None` for an input that the program type does not take, such as a cut-off
+    /// IP header for programs on socket buffers.
+    pub runs: Vec<Option<(u64, Vec<u8>)>>,
     /// Map entries afterwards, by map name.
     pub maps: Vec<(String, Vec<(Vec<u8>, Vec<u8>)>)>,
 }
@@ -39,12 +40,19 @@ pub struct Trace {
 pub fn difference(before: &Trace, after: &Trace, inputs: &[Vec<u8>]) -> Option<String> {
     for (index, (old, new)) in before.runs.iter().zip(&after.runs).enumerate() {
         let input = inputs.get(index).map(|bytes| run::hex(bytes)).unwrap_or_default();
-        if old.0 != new.0 {
-            return Some(format!("input {index}: returned {} instead of {} on {input}", new.0, old.0));
-        }
-        if old.1 != new.1 {
-            let at = old.1.iter().zip(&new.1).position(|(a, b)| a != b).unwrap_or(old.1.len().min(new.1.len()));
-            return Some(format!("input {index}: the packet differs from byte {at} on {input}"));
+        match (old, new) {
+            (Some(old), Some(new)) if old.0 != new.0 => {
+                return Some(format!("input {index}: returned {} instead of {} on {input}", new.0, old.0));
+            }
+            (Some(old), Some(new)) if old.1 != new.1 => {
+                let first = old.1.iter().zip(&new.1).position(|(a, b)| a != b);
+                let at = first.unwrap_or(old.1.len().min(new.1.len()));
+                return Some(format!("input {index}: the packet differs from byte {at} on {input}"));
+            }
+            (Some(_), None) | (None, Some(_)) => {
+                return Some(format!("input {index}: only one of the two runs on {input}"));
+            }
+            _ => {}
         }
     }
     for ((name, old), (_, new)) in before.maps.iter().zip(&after.maps) {
@@ -93,8 +101,11 @@ pub fn in_vm(
         let mut runs = Vec::with_capacity(packets.len());
         for packet in packets {
             let input = kiln_vm::Input::packet(packet);
-            let ran = vm.run(&program.name, &input, engine).map_err(|error| error.to_string())?;
-            runs.push((ran.value & 0xffff_ffff, ran.packet));
+            runs.push(match vm.run(&program.name, &input, engine) {
+                Ok(ran) => Some((ran.value & 0xffff_ffff, ran.packet)),
+                Err(kiln_vm::Error::Input(_)) => None,
+                Err(error) => return Err(error.to_string()),
+            });
         }
         Ok(Trace { runs, maps: vm.snapshot().into_iter().collect() })
     };
@@ -116,17 +127,26 @@ pub fn judge(
         Err(reason) => return Comparison::Different(format!("only the original runs: {reason}")),
     };
     match (difference(&first, &third, inputs), difference(&first, &second, inputs)) {
-        (None, _) => Comparison::Equal(inputs.len()),
+        (None, _) => match first.runs.iter().flatten().count() {
+            0 => Comparison::NotRun("the program type takes none of the inputs".to_owned()),
+            count => Comparison::Equal(count),
+        },
         (Some(_), Some(own)) => Comparison::Nondeterministic(own),
         (Some(difference), None) => Comparison::Different(difference),
     }
 }
 
+/// What a test run answers to an input that the program type does not take.
+const EINVAL: i32 = 22;
+
 fn run_all(loaded: &KernelProgram, packets: &[Vec<u8>]) -> Result<Trace, kiln_linux::Error> {
     let mut runs = Vec::with_capacity(packets.len());
     for packet in packets {
-        let output = loaded.run_packet(packet, 1)?;
-        runs.push((u64::from(output.value), output.packet));
+        runs.push(match loaded.run_packet(packet, 1) {
+            Ok(output) => Some((u64::from(output.value), output.packet)),
+            Err(error) if error.errno() == Some(EINVAL) => None,
+            Err(error) => return Err(error),
+        });
     }
     Ok(Trace { runs, maps: loaded.map_state() })
 }
