@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use kiln_linux::ObjectFile;
 use kiln_program::Program;
+use kiln_program::btf::Btf;
 use kiln_verifier::{Error, Options, verify};
 
 #[derive(Default)]
@@ -29,6 +30,7 @@ struct Sums {
 }
 
 fn main() {
+    let vmlinux = std::fs::read("/sys/kernel/btf/vmlinux").ok().and_then(|bytes| Btf::parse(&bytes).ok());
     let mut quiet = false;
     let mut facts = false;
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
@@ -52,7 +54,12 @@ fn main() {
             }
         };
         let object = match kiln_elf::read(&argument, &bytes) {
-            Ok(file) => file.object,
+            Ok(mut file) => {
+                if let Some(kernel) = &vmlinux {
+                    let _ = kiln_elf::resolve_core(&mut file.object, kernel);
+                }
+                file.object
+            }
             Err(error) => {
                 println!("UNREADABLE {argument}: {error}");
                 continue;

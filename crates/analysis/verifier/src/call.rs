@@ -41,7 +41,8 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    pub(crate) fn new_frame(&self, callee: usize, caller: Caller) -> Step<Frame> {
+    pub(crate) fn new_frame(&mut self, callee: usize, caller: Caller) -> Step<Frame> {
+        self.callbacks[callee] |= caller != Caller::Call;
         let depth = self.state.frames.len();
         if depth >= MAX_CALL_FRAMES {
             return reject(Reason::CallDepth, format!("more than {MAX_CALL_FRAMES} frames of calls"));
@@ -62,6 +63,9 @@ impl Explorer<'_> {
             _ => None,
         };
         let name = name.filter(|symbol| symbol.kind == ExternKind::Kfunc).map_or("by number", |symbol| &symbol.name);
+        if name == "bpf_throw" {
+            return self.throw();
+        }
         unsupported(format!("the kernel function {name}"))
     }
 
@@ -130,7 +134,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    fn check_program_end(&mut self, result: &Register) -> Step<()> {
+    pub(crate) fn check_program_end(&mut self, result: &Register) -> Step<()> {
         self.check_nothing_held("the program ends")?;
         match self.program_type.return_rule(self.code.program.attach_type) {
             ReturnRule::AnyScalar => {

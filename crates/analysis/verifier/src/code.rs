@@ -45,20 +45,41 @@ pub(crate) struct Routine<'a> {
     pub btf_id: u32,
 }
 
+/// What runs when a program throws.
+pub(crate) enum ExceptionCallback {
+    /// The program ends and returns the cookie.
+    Default,
+    /// This function of the program, with the cookie.
+    Function(usize),
+    /// The program names something that cannot be one.
+    Bad(String),
+}
+
 /// All functions that a program may reach.
 pub(crate) struct Code<'a> {
     pub object: &'a Object,
     pub program: &'a Program,
     pub ops: Vec<Op<'a>>,
     pub functions: Vec<Routine<'a>>,
+    /// The function that runs when the program throws.
+    pub exception_callback: ExceptionCallback,
 }
 
 impl<'a> Code<'a> {
-    pub(crate) fn new(object: &'a Object, program: &'a Program) -> Result<Code<'a>, Error> {
+    pub(crate) fn new(
+        object: &'a Object,
+        program: &'a Program,
+        thrown_to: Option<Result<FunctionId, String>>,
+    ) -> Result<Code<'a>, Error> {
         let mut functions = Vec::new();
         let mut position: HashMap<InsnId, Position> = HashMap::new();
         let mut next = 0;
-        for id in object.reachable_functions(program.entry) {
+        let mut ids = object.reachable_functions(program.entry);
+        if let Some(Ok(callback)) = thrown_to {
+            let more = object.reachable_functions(callback);
+            ids.extend(more.into_iter().filter(|id| !ids.contains(id)).collect::<Vec<_>>());
+        }
+        for id in ids {
             let function = object
                 .functions
                 .get(id.index())
@@ -93,7 +114,12 @@ impl<'a> Code<'a> {
                 });
             }
         }
-        let mut code = Code { object, program, ops, functions };
+        let exception_callback = match thrown_to {
+            None => ExceptionCallback::Default,
+            Some(Err(message)) => ExceptionCallback::Bad(message),
+            Some(Ok(id)) => index.get(&id).map_or(ExceptionCallback::Default, |at| ExceptionCallback::Function(*at)),
+        };
+        let mut code = Code { object, program, ops, functions, exception_callback };
         code.mark_prune_points();
         code.live_registers();
         Ok(code)

@@ -124,6 +124,9 @@ reasons! {
     /// Code that no path reaches.
     Unreachable: "unreachable-code",
         fix "remove the code after the unconditional jump or exit";
+    /// An exception is thrown, or its callback declared, in a way that is not allowed.
+    Exception: "bad-exception",
+        fix "release and unlock before bpf_throw, throw only outside of callbacks, name one global callback that takes one number";
     /// A special field of a map value (lock, timer, kptr) is accessed as plain memory.
     SpecialField: "special-field",
         fix "use the helpers made for bpf_spin_lock, bpf_timer and kptr fields";

@@ -51,6 +51,8 @@ pub(crate) struct Explorer<'a> {
     pub signatures: Vec<Option<Signature>>,
     /// Those of them that were called.
     pub globals_called: Vec<usize>,
+    /// Functions that were passed to something that calls them.
+    pub callbacks: Vec<bool>,
     /// Whether a global function is being verified, and whether it returns a value.
     pub global: Option<bool>,
     /// Functions that BTF says return no number.
@@ -83,6 +85,7 @@ impl<'a> Explorer<'a> {
             signatures: signatures(code, btf.as_ref(), program_type),
             without_number: without_number(code, btf.as_ref()),
             globals_called: Vec::new(),
+            callbacks: vec![false; code.functions.len()],
             global: None,
             accessed: vec![Kind::Uninit; code.ops.len()],
             stack_bytes: vec![0; code.functions.len()],
@@ -99,6 +102,7 @@ impl<'a> Explorer<'a> {
         frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
         self.state = State { frames: vec![frame], ..State::default() };
         self.at = self.code.functions[0].start;
+        self.begin_exceptions().map_err(|fault| self.explained(*fault))?;
         self.explore()?;
         let mut next = 0;
         while let Some(function) = self.globals_called.get(next).copied() {
@@ -285,7 +289,7 @@ impl<'a> Explorer<'a> {
         ))
     }
 
-    fn explained(&self, fault: Fault) -> Error {
+    pub(crate) fn explained(&self, fault: Fault) -> Error {
         let op = self.code.op(self.at);
         let (reason, message) = match fault {
             Fault::Unsupported(what) => return Error::Unsupported { insn: op.node.id, what },

@@ -244,6 +244,11 @@ impl Explorer<'_> {
     }
 
     pub(crate) fn exit_global(&mut self, returns_value: bool) -> Step<Next> {
+        if self.is_exception_callback(self.state.frame().function) {
+            let result = self.read(Reg::R0)?;
+            self.check_program_end(&result)?;
+            return Ok(Next::Done);
+        }
         if returns_value {
             let result = self.read(Reg::R0)?;
             if result.kind != Kind::Scalar {

@@ -23,6 +23,7 @@ mod call;
 mod code;
 pub mod domain;
 mod error;
+mod exception;
 mod explain;
 mod explore;
 pub mod facts;
@@ -100,13 +101,14 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
     let Some(program_type) = program.program_type else {
         return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
     };
-    let code = code::Code::new(object, program)?;
+    let code = code::Code::new(object, program, exception::callback_of(object, program))?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
         return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::Unreachable, message))));
     }
     let mut explorer = explore::Explorer::new(&code, options, program_type);
     explorer.run()?;
+    explorer.check_throwing_functions()?;
     let mut statistics = explorer.statistics();
     statistics.stack_bytes = explorer.check_stack_depth().map_err(|(function, bytes)| {
         let at = code.functions[function].start;

@@ -167,6 +167,7 @@ impl Explorer<'_> {
     /// A timer's callback: a program of its own that runs some time later.
     pub(crate) fn run_later(&mut self, call: &Call) -> Step<()> {
         let Some(callee) = call.callback else { return unsupported("this callback") };
+        self.callbacks[callee] = true;
         let timer = *self.state.register(Reg::R1);
         let mut frame = crate::state::Frame::new(callee, 0, self.at, Caller::Later { lowest: 0, highest: 0 });
         let of_map = |kind| Register { inner: timer.inner, ..Register::pointer(kind, timer.object) };

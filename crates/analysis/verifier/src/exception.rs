@@ -1,0 +1,137 @@
+//! Exceptions: `bpf_throw(cookie)` ends the program at once, however deep its calls are.
+//!
+//! ```text
+//!   SEC("tc") __exception_cb(handler)       btf_decl_tag("exception_callback:handler") on the program's function
+//!   int filter(ctx)
+//!     └─ check(n)  -> bpf_throw(7)          nothing may be held, in no frame; the frames are gone
+//!   int handler(u64 cookie)                 runs with 7; what it returns, the program returns
+//! ```
+//!
+//! Without a handler the cookie itself is returned, so it is held to the hook's rule for return values. A callback
+//! must not throw, as the kernel code that calls it could not be unwound: neither directly nor through functions it
+//! calls, on whatever path.
+
+use kiln_isa::{CallTarget, Insn, Reg};
+use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, TypeId};
+use kiln_program::{ExternKind, FunctionId, Object, Program, Reference};
+
+use crate::Error;
+use crate::code::{ExceptionCallback, Op, Position};
+use crate::error::{Step, reject};
+use crate::explain::Reason;
+use crate::explore::{Explorer, Next};
+use crate::global::Parameter;
+use crate::state::Kind;
+
+const TAG: &str = "exception_callback:";
+
+/// The function that a program names to handle what it throws, or what is wrong with the one it names.
+pub(crate) fn callback_of(object: &Object, program: &Program) -> Option<Result<FunctionId, String>> {
+    let entry = object.functions.get(program.entry.index()).filter(|entry| entry.btf_id != 0)?;
+    let bytes = object.btf.as_deref().filter(|bytes| has_tag(bytes))?;
+    let btf = Btf::parse(bytes).ok()?;
+    let target = TypeId(entry.btf_id);
+    let mut names = btf.own_ids().filter_map(|id| match btf.kind(id) {
+        BtfKind::DeclTag { target: on, component: None } if *on == target => btf.name(id).strip_prefix(TAG),
+        _ => None,
+    });
+    let name = names.next()?;
+    if names.next().is_some() {
+        return Some(Err("the program names several exception callbacks".to_owned()));
+    }
+    let global = |id: TypeId| matches!(btf.kind(id), BtfKind::Function { linkage: Linkage::Global, .. });
+    let named = |id: &usize| object.functions[*id].name == name;
+    let found = (0..object.functions.len()).find(named);
+    Some(match found {
+        Some(at) if global(TypeId(object.functions[at].btf_id)) => Ok(FunctionId(at as u32)),
+        Some(_) => Err(format!("the exception callback {name} is not a global function")),
+        None => Err(format!("there is no function {name} to be the exception callback")),
+    })
+}
+
+fn has_tag(bytes: &[u8]) -> bool {
+    bytes.windows(TAG.len()).any(|window| window == TAG.as_bytes())
+}
+
+impl Explorer<'_> {
+    /// Checks what the program names as its exception callback; it is verified like any global function.
+    pub(crate) fn begin_exceptions(&mut self) -> Step<()> {
+        let callback = match &self.code.exception_callback {
+            ExceptionCallback::Default => return Ok(()),
+            ExceptionCallback::Bad(message) => return reject(Reason::Exception, message.clone()),
+            ExceptionCallback::Function(callback) => *callback,
+        };
+        let name = self.code.functions[callback].name;
+        let one_number = self.signatures[callback].as_ref().is_some_and(|known| known.parameters == [Parameter::Number]);
+        if !one_number {
+            return reject(Reason::Exception, format!("the exception callback {name} must take one number"));
+        }
+        if self.without_number[callback] {
+            return reject(Reason::Exception, format!("the exception callback {name} must return a number"));
+        }
+        self.callbacks[callback] = true;
+        self.globals_called.push(callback);
+        Ok(())
+    }
+
+    pub(crate) fn is_exception_callback(&self, function: usize) -> bool {
+        matches!(self.code.exception_callback, ExceptionCallback::Function(callback) if callback == function)
+    }
+
+    /// `bpf_throw`: the path ends here.
+    pub(crate) fn throw(&mut self) -> Step<Next> {
+        let cookie = self.read(Reg::R1)?;
+        if cookie.kind != Kind::Scalar {
+            return reject(Reason::ArgumentType, "bpf_throw takes a number");
+        }
+        if matches!(self.code.exception_callback, ExceptionCallback::Default) {
+            self.check_program_end(&cookie)?;
+        } else {
+            self.check_nothing_held("an exception ends the program")?;
+        }
+        Ok(Next::Done)
+    }
+
+    /// Once all is explored: no callback may throw, and nothing calls the exception callback.
+    pub(crate) fn check_throwing_functions(&mut self) -> Result<(), Error> {
+        let code = self.code;
+        let throws: Vec<Position> = (0..code.ops.len() as Position).filter(|at| is_throw(self, code.op(*at))).collect();
+        let calls = |at: &Position| {
+            let op = code.op(*at);
+            matches!(op.node.insn, Insn::Call(_)) && op.callee.is_some_and(|callee| self.is_exception_callback(callee))
+        };
+        let called = (0..code.ops.len() as Position).find(calls);
+        let from_callback = throws.into_iter().find(|at| self.is_run_by_callback(code.op(*at).function));
+        let (at, message) = match (called, from_callback) {
+            (Some(at), _) => (at, "the exception callback is called directly"),
+            (None, Some(at)) => (at, "an exception is thrown out of a callback"),
+            (None, None) => return Ok(()),
+        };
+        self.at = at;
+        Err(self.explained(crate::error::Fault::Rejected(Reason::Exception, message.to_owned())))
+    }
+
+    /// Whether a callback is the function, or reaches it by calls.
+    fn is_run_by_callback(&self, function: usize) -> bool {
+        let mut reaching = vec![false; self.code.functions.len()];
+        let mut pending = vec![function];
+        while let Some(at) = pending.pop() {
+            if std::mem::replace(&mut reaching[at], true) {
+                continue;
+            }
+            pending.extend(self.code.ops.iter().filter(|op| op.callee == Some(at)).map(|op| op.function));
+        }
+        reaching.iter().zip(&self.callbacks).any(|(reaching, callback)| *reaching && *callback)
+    }
+}
+
+fn is_throw(explorer: &Explorer<'_>, op: &Op<'_>) -> bool {
+    let Reference::Extern(id) = op.node.reference else { return false };
+    matches!(op.node.insn, Insn::Call(CallTarget::Kfunc { .. }))
+        && explorer
+            .code
+            .object
+            .externs
+            .get(id.index())
+            .is_some_and(|symbol| symbol.kind == ExternKind::Kfunc && symbol.name == "bpf_throw")
+}
