@@ -62,7 +62,8 @@ impl Explorer<'_> {
             ExceptionCallback::Function(callback) => *callback,
         };
         let name = self.code.functions[callback].name;
-        let one_number = self.signatures[callback].as_ref().is_some_and(|known| known.parameters == [Parameter::Number]);
+        let one_number =
+            self.signatures[callback].as_ref().is_some_and(|known| known.parameters == [Parameter::Number]);
         if !one_number {
             return reject(Reason::Exception, format!("the exception callback {name} must take one number"));
         }
