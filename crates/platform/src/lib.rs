@@ -10,6 +10,7 @@
 //!                 +-- packet_access()
 //!   Helper -------+-- prototype_for(ProgramType) -> arguments, result, flags
 //!                 +-- allowed_in(ProgramType)
+//!   Kfunc --------+-- flags, allowed_in(ProgramType); its prototype is in the kernel's BTF
 //!   MapType ------+-- rules on key, value and entries; which helpers take it
 //!   section_program_type("xdp/foo") -> SectionRule
 //! ```
@@ -21,6 +22,7 @@
 mod attach_type;
 mod context;
 mod helper;
+mod kfunc;
 mod kind;
 pub mod limits;
 mod map_type;
@@ -37,6 +39,7 @@ pub use context::{
 pub use helper::{
     ArgKind, Capability, DynptrUse, Effect, HELPER_COUNT, Helper, Memory, Prototype, ReturnKind, Variant,
 };
+pub use kfunc::{Kfunc, KfuncFlag};
 pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};
 pub use return_rule::{ReturnRule, TC_ACTIONS, XDP_ACTIONS, action_name};

@@ -4,11 +4,12 @@ one line of answer to each. Nothing is attached or pinned; programs and maps go 
 
   map TYPE KEY VALUE ENTRIES FLAGS         "ok", or "no ERRNO"; maps are numbered from 0 in the order created
   freeze NUMBER                            no more writes to that map from user space
-  load TYPE ATTACH FLAGS LICENSE BTF_NAME HEX
+  load TYPE ATTACH FLAGS LICENSE BTF_NAME HEX [KFUNC]
                                            "ok LOG", or "no LOG": the verifier's log, its lines joined by "|"
 
 ATTACH is -1 for none; BTF_NAME is "-" or a kernel type to attach to ("typedef:btf_trace_sched_switch"). In HEX, a wide
-load (0x18) whose source register is 1 or 2 names a map by its number.
+load (0x18) whose source register is 1 or 2 names a map by its number, and a call (0x85) whose source register is 2 is of
+the kernel function KFUNC.
 """
 import ctypes
 import os
@@ -73,6 +74,14 @@ def with_map_descriptors(code, maps):
     return bytes(code)
 
 
+def with_kfunc(code, number):
+    code = bytearray(code)
+    for offset in range(0, len(code), 8):
+        if code[offset] == 0x85 and code[offset + 1] >> 4 == 2:
+            struct.pack_into("<i", code, offset + 4, number)
+    return bytes(code)
+
+
 def load(maps, types, words):
     program_type, attach, flags = map(int, words[:3])
     btf_id = 0
@@ -82,6 +91,9 @@ def load(maps, types, words):
             types.update(kernel_types())
         btf_id = types.get(words[4], 0)
     code = with_map_descriptors(bytes.fromhex(words[5]), maps)
+    if len(words) > 6:
+        types.update(types or kernel_types())
+        code = with_kfunc(code, types.get(f"func:{words[6]}", 0))
     instructions = ctypes.create_string_buffer(code, len(code))
     attributes = struct.pack(
         "<IIQQIIQII16sIIIIQIIQII",

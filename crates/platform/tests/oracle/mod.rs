@@ -78,12 +78,21 @@ impl Kernel {
         self.load_licensed(place, "GPL", code)
     }
 
+    /// Loads a program whose kfunc calls are of this kfunc.
+    pub fn load_calling(&mut self, place: Place, kfunc: &str, code: &[u64]) -> (bool, String) {
+        self.load_with(place, "GPL", code, kfunc)
+    }
+
     pub fn load_licensed(&mut self, place: Place, license: &str, code: &[u64]) -> (bool, String) {
+        self.load_with(place, license, code, "")
+    }
+
+    fn load_with(&mut self, place: Place, license: &str, code: &[u64], kfunc: &str) -> (bool, String) {
         let hex: String = code.iter().flat_map(|slot| slot.to_le_bytes()).map(|byte| format!("{byte:02x}")).collect();
         let attach = place.attach.map_or(-1, |attach| i64::from(attach.number()));
         let flags = if place.sleepable { 1 << 4 } else { 0 };
         let number = place.program_type.number();
-        self.ask(&format!("load {number} {attach} {flags} {license} {} {hex}", place.target))
+        self.ask(&format!("load {number} {attach} {flags} {license} {} {hex} {kfunc}", place.target))
     }
 
     /// No more writes from user space, so that the verifier may rely on the values.
@@ -112,6 +121,9 @@ pub fn mov_reg(dst: u8, src: u8) -> u64 {
 pub fn call(helper: u32) -> u64 {
     slot(0x85, 0, 0, 0, helper as i32)
 }
+
+/// A call of the kfunc that [`Kernel::load_calling`] names.
+pub const CALL_KFUNC: u64 = 0x85 | 2 << 12;
 
 pub const EXIT: u64 = 0x95;
 

@@ -1,0 +1,115 @@
+//! The kernel functions that programs may call by name, one row each.
+//!
+//! A kfunc is a function of the kernel itself, and its prototype is in the kernel's BTF. What BTF does not say, the
+//! kernel keeps beside it as flags, and so does this table:
+//!
+//! ```text
+//!   kfunc("bpf_task_acquire", 6, 2, GENERIC, &[Acquire, Rcu, RetNull])
+//!          name       first kernel  who may   r0 must be released; takes pointers under RCU; r0 may be null
+//! ```
+//!
+//! ```
+//! use kiln_platform::{Kfunc, KfuncFlag, ProgramType};
+//! let acquire = Kfunc::by_name("bpf_task_acquire").unwrap();
+//! assert!(acquire.has(KfuncFlag::Acquire) && acquire.allowed_in(ProgramType::Tracing));
+//! assert!(!acquire.allowed_in(ProgramType::SocketFilter));
+//! ```
+//!
+//! To add one: write its row where its theme is. `tests/kfuncs.rs` asks a kernel that has it who may call it.
+
+mod dynptr;
+mod iterator;
+mod kernel_objects;
+mod network;
+mod objects;
+mod row;
+mod scheduler;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
+
+/// One kernel function that programs may call.
+#[derive(Clone, Copy, Debug)]
+pub struct Kfunc {
+    /// Its name.
+    pub name: &'static str,
+    /// The first kernel that has it, for any program type.
+    pub since: KernelVersion,
+    /// The program types that may call it.
+    pub allowed: ProgramTypes,
+    /// For a program type of `allowed`, the only attach types that may, where not all do.
+    pub attach_rules: &'static [(ProgramType, AttachTypes)],
+    /// What BTF does not say of it.
+    pub flags: &'static [KfuncFlag],
+}
+
+/// What the kernel's BTF does not say of a kfunc (`KF_*` in `include/linux/btf.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KfuncFlag {
+    /// The pointer in `r0` is a reference that must be released.
+    Acquire,
+    /// It takes over the reference among its arguments.
+    Release,
+    /// The pointer in `r0` may be null.
+    RetNull,
+    /// Its pointers must be trusted or referenced, and not null.
+    TrustedArgs,
+    /// It may sleep.
+    Sleepable,
+    /// It may bring the machine down.
+    Destructive,
+    /// Its pointers must be trusted, or protected by RCU, and not null.
+    Rcu,
+    /// It begins an iterator.
+    IteratorNew,
+    /// It takes the next item of an iterator.
+    IteratorNext,
+    /// It ends an iterator.
+    IteratorDestroy,
+    /// It may only be called in an RCU section.
+    RcuProtected,
+    /// It keeps the contract of `bpf_fastcall`.
+    Fastcall,
+}
+
+impl Kfunc {
+    /// The kfunc of this name.
+    pub fn by_name(name: &str) -> Option<&'static Kfunc> {
+        BY_NAME.get(name).copied()
+    }
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = &'static Kfunc> {
+        TABLES.into_iter().flatten()
+    }
+
+    /// Whether the flag is set.
+    pub fn has(&self, flag: KfuncFlag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// Whether programs of this type may call it (at some attach type).
+    pub const fn allowed_in(&self, program_type: ProgramType) -> bool {
+        self.allowed.contains(program_type)
+    }
+
+    /// Whether programs of this type may call it at this attach type.
+    pub fn allowed_at(&self, program_type: ProgramType, attach: Option<AttachType>) -> bool {
+        let named = self.attach_rules.iter().find(|(ruled, _)| *ruled == program_type);
+        let at = |attach_types: &AttachTypes| attach.is_some_and(|attach| attach_types.contains(attach));
+        self.allowed_in(program_type) && named.is_none_or(|(_, attach_types)| at(attach_types))
+    }
+
+    /// Whether the kernel's rules ask for trusted pointers: said so, or because it releases one.
+    pub fn takes_trusted(&self) -> bool {
+        self.has(KfuncFlag::TrustedArgs) || self.has(KfuncFlag::Release)
+    }
+}
+
+const TABLES: [&[Kfunc]; 6] =
+    [objects::KFUNCS, kernel_objects::KFUNCS, dynptr::KFUNCS, iterator::KFUNCS, network::KFUNCS, scheduler::KFUNCS];
+
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Kfunc>> =
+    LazyLock::new(|| Kfunc::all().map(|kfunc| (kfunc.name, kfunc)).collect());

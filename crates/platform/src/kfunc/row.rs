@@ -1,0 +1,88 @@
+//! The words kfunc rows are written in: the builder, the flags, groups of program types.
+
+pub(super) use super::Kfunc;
+pub(super) use super::KfuncFlag::{self, *};
+pub(super) use crate::ProgramType;
+use crate::{AttachType, AttachTypes, KernelVersion, ProgramTypes};
+
+/// A row: name, first kernel, who may call it, flags.
+pub(super) const fn kfunc(
+    name: &'static str,
+    major: u8,
+    minor: u8,
+    allowed: ProgramTypes,
+    flags: &'static [KfuncFlag],
+) -> Kfunc {
+    Kfunc { name, since: KernelVersion::new(major, minor), allowed, attach_rules: &[], flags }
+}
+
+impl Kfunc {
+    /// For these program types, only at these attach types.
+    pub(super) const fn only_at(mut self, rules: &'static [(ProgramType, AttachTypes)]) -> Kfunc {
+        self.attach_rules = rules;
+        self
+    }
+}
+
+const fn types(types: &[ProgramType]) -> ProgramTypes {
+    ProgramTypes::of(types)
+}
+
+/// Every program type (the kernel's common hook).
+pub(super) const ALL: ProgramTypes = ProgramTypes::ALL;
+/// The kernel's tracing hook.
+pub(super) const TRACING_HOOK: ProgramTypes =
+    types(&[ProgramType::Tracing, ProgramType::Tracepoint, ProgramType::PerfEvent, ProgramType::Lsm]);
+/// The kernel's hook for programs on control groups.
+pub(super) const CGROUP_HOOK: ProgramTypes = types(&[
+    ProgramType::CgroupSkb,
+    ProgramType::CgroupSock,
+    ProgramType::CgroupDevice,
+    ProgramType::CgroupSockAddr,
+    ProgramType::CgroupSockopt,
+    ProgramType::CgroupSysctl,
+    ProgramType::SockOps,
+]);
+/// The kernel's hook for lightweight tunnels.
+const LWT: ProgramTypes =
+    types(&[ProgramType::LwtIn, ProgramType::LwtOut, ProgramType::LwtXmit, ProgramType::LwtSeg6local]);
+/// Program types with the general set of kfuncs.
+pub(super) const GENERIC: ProgramTypes = TRACING_HOOK.union(CGROUP_HOOK).union(types(&[
+    ProgramType::SchedCls,
+    ProgramType::Xdp,
+    ProgramType::StructOps,
+    ProgramType::Syscall,
+]));
+pub(super) const CPUMASK: ProgramTypes = TRACING_HOOK.union(types(&[ProgramType::StructOps, ProgramType::Syscall]));
+/// Program types that have a socket buffer to make a dynptr of.
+pub(super) const SOCKET_BUFFER_TYPES: ProgramTypes = TRACING_HOOK.union(CGROUP_HOOK).union(LWT).union(types(&[
+    ProgramType::SchedCls,
+    ProgramType::SchedAct,
+    ProgramType::SkSkb,
+    ProgramType::SocketFilter,
+    ProgramType::Netfilter,
+]));
+pub(super) const CRYPTO: ProgramTypes = types(&[ProgramType::SchedCls, ProgramType::SchedAct, ProgramType::Xdp]);
+pub(super) const CONNTRACK: ProgramTypes = types(&[ProgramType::SchedCls, ProgramType::Xdp]);
+/// Functions that exist for tests.
+pub(super) const TEST: ProgramTypes = TRACING_HOOK.union(types(&[ProgramType::SchedCls, ProgramType::Syscall]));
+/// Schedulers, and what looks at them.
+pub(super) const SCX: ProgramTypes = TRACING_HOOK.union(types(&[ProgramType::StructOps, ProgramType::Syscall]));
+/// Schedulers and syscall programs.
+pub(super) const SCX_UNLOCKED: ProgramTypes = types(&[ProgramType::StructOps, ProgramType::Syscall]);
+
+/// Traffic control.
+pub(super) const TC: ProgramTypes = types(&[ProgramType::SchedCls, ProgramType::SchedAct]);
+/// Iterators.
+pub(super) const ITERATOR: AttachTypes = AttachTypes::of(&[AttachType::TraceIter]);
+/// Probes that run at entry and return.
+pub(super) const SESSION: AttachTypes =
+    AttachTypes::of(&[AttachType::TraceKprobeSession, AttachType::TraceUprobeSession]);
+
+pub(super) const KPROBE: ProgramTypes = types(&[ProgramType::Kprobe]);
+pub(super) const LSM: ProgramTypes = types(&[ProgramType::Lsm]);
+pub(super) const SCHED_CLS: ProgramTypes = types(&[ProgramType::SchedCls]);
+pub(super) const STRUCT_OPS: ProgramTypes = types(&[ProgramType::StructOps]);
+pub(super) const SYSCALL: ProgramTypes = types(&[ProgramType::Syscall]);
+pub(super) const TRACING: ProgramTypes = types(&[ProgramType::Tracing]);
+pub(super) const XDP: ProgramTypes = types(&[ProgramType::Xdp]);
