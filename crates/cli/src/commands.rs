@@ -18,7 +18,9 @@ use crate::progress::Spinner;
 type Code = Result<u8, Error>;
 
 fn open(arguments: &ObjectArguments) -> Result<Input, Error> {
-    input::open(&arguments.object, &arguments.types)
+    let mut input = input::open(&arguments.object, &arguments.types)?;
+    input.use_kernel_types();
+    Ok(input)
 }
 
 /// `kiln check`.
@@ -162,8 +164,10 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
 pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     let programs = input.select(&arguments.object.program)?;
-    let options = dump::Options { source: !arguments.no_source, facts: arguments.facts };
-    let listings: Vec<_> = programs.iter().map(|program| dump::listing(&input.object, program, options)).collect();
+    let kernel_types = input.kernel_types.clone();
+    let options = dump::Options { source: !arguments.no_source, facts: arguments.facts, kernel_types };
+    let list = programs.iter().map(|program| dump::listing(&input.object, program, options.clone()));
+    let listings: Vec<_> = list.collect();
     match format {
         Format::Json => print::json(&listings)?,
         Format::Text => print::listings(&dump::maps(&input.object), &listings),

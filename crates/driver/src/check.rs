@@ -83,12 +83,12 @@ pub(crate) fn no_type(program: &Program) -> String {
 }
 
 /// Verifies one program as it would be loaded here.
-pub fn verdict(object: &Object, program: &Program) -> Verdict {
+pub fn verdict(object: &Object, program: &Program, options: &kiln_verifier::Options) -> Verdict {
     use kiln_verifier::Error;
     if program.program_type.is_none() {
         return Verdict::Unsupported { reason: no_type(program) };
     }
-    match kiln_verifier::verify(object, program, &kiln_verifier::Options::default()) {
+    match kiln_verifier::verify(object, program, options) {
         Ok(verified) => Verdict::Accepted {
             processed_insns: verified.statistics.processed_insns,
             stack_bytes: verified.statistics.stack_bytes,
@@ -102,9 +102,10 @@ pub fn verdict(object: &Object, program: &Program) -> Verdict {
 
 /// Verifies programs of an input, asking the running kernel too if wanted.
 pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Checked> {
+    let options = input.verifier_options();
     let one = |program: &&Program| {
         let begun = Instant::now();
-        let verdict = verdict(&input.object, program);
+        let verdict = verdict(&input.object, program, &options);
         let micros = begun.elapsed().as_micros() as u64;
         Checked {
             program: program.name.clone(),

@@ -10,6 +10,7 @@
 //! With facts, a line names only what changed since the line above it; after a label everything is named again.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use kiln_program::btf::Btf;
 use kiln_program::text::{Labels, node_text};
@@ -20,12 +21,14 @@ use serde::Serialize;
 use crate::core_names;
 
 /// What a listing shows beside the instructions.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Source lines, where recorded.
     pub source: bool,
     /// What the verifier knows before each instruction.
     pub facts: bool,
+    /// The types of the kernel that programs are verified against.
+    pub kernel_types: Option<Arc<Btf>>,
 }
 
 /// A program with its subprograms.
@@ -101,7 +104,7 @@ pub struct Referred {
 
 /// The listing of a program with its subprograms, as data.
 pub fn listing(object: &Object, program: &Program, options: Options) -> Listing {
-    let (facts, no_facts) = if options.facts { facts(object, program) } else { Default::default() };
+    let (facts, no_facts) = if options.facts { facts(object, program, &options) } else { Default::default() };
     let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
     let view = View { object, btf, facts, options };
     Listing {
@@ -137,8 +140,9 @@ pub fn maps(object: &Object) -> String {
     text
 }
 
-fn facts(object: &Object, program: &Program) -> (Facts, Option<String>) {
-    let options = kiln_verifier::Options { assumptions: Assumptions::AnyLoad, ..Default::default() };
+fn facts(object: &Object, program: &Program, options: &Options) -> (Facts, Option<String>) {
+    let kernel_types = options.kernel_types.clone();
+    let options = kiln_verifier::Options { assumptions: Assumptions::AnyLoad, kernel_types, ..Default::default() };
     match kiln_verifier::verify(object, program, &options) {
         Ok(verified) => (verified.facts, None),
         Err(error) => (Facts::default(), Some(error.to_string())),

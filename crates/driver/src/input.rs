@@ -1,9 +1,11 @@
 //! Objects, from disk: BPF ELF files, or Kiln's text form.
 
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use kiln_elf::ElfObject;
 use kiln_platform::ProgramType;
+use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
 
 use crate::error::Error;
@@ -19,6 +21,8 @@ pub struct Input {
     pub object: Object,
     /// Its ELF side, which a drop-in is written from; `None` for text.
     pub elf: Option<ElfObject>,
+    /// The types of the kernel that it is for, see [`Input::use_kernel_types`].
+    pub kernel_types: Option<Arc<Btf>>,
 }
 
 /// Program types given by the caller, for sections whose names say nothing: by program name, or for all of those
@@ -58,17 +62,27 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
         if object.name.is_empty() {
             object.name = file_name.into_owned();
         }
-        Input { object, elf: None, bytes }
+        Input { object, elf: None, bytes, kernel_types: None }
     } else {
         check_header(&bytes).map_err(invalid)?;
         let elf = kiln_elf::read(&file_name, &bytes).map_err(|error| elf_error(name, error))?;
-        Input { object: elf.object.clone(), elf: Some(elf), bytes }
+        Input { object: elf.object.clone(), elf: Some(elf), bytes, kernel_types: None }
     };
     kiln_program::validate(&input.object).map_err(|error| invalid(error.to_string()))?;
     match input.set_types(types).first() {
         Some(name) => Err(input.no_program(name)),
         None => Ok(input),
     }
+}
+
+/// Where the running kernel says its types.
+const RUNNING_KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// The types of the running kernel, where they can be read; parsed once.
+pub fn running_kernel_types() -> Option<Arc<Btf>> {
+    static TYPES: OnceLock<Option<Arc<Btf>>> = OnceLock::new();
+    let read = || Some(Arc::new(Btf::parse(&std::fs::read(RUNNING_KERNEL_TYPES).ok()?).ok()?));
+    TYPES.get_or_init(read).clone()
 }
 
 /// Says what a file that is no BPF object is instead, where its first bytes tell.
@@ -152,15 +166,28 @@ impl Input {
         unknown
     }
 
-    /// Resolves CO-RE relocations against a kernel's BTF, as loading there would.
+    /// Verifies against the types of the running kernel from now on, where they can be read.
+    pub fn use_kernel_types(&mut self) {
+        self.kernel_types = running_kernel_types();
+    }
+
+    /// Resolves CO-RE relocations against a kernel's BTF, as loading there would, and verifies against its types from
+    /// now on.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] when the file cannot be read or is no BTF.
     pub fn resolve_core(&mut self, btf: &Path) -> Result<(), Error> {
         let bytes = std::fs::read(btf).map_err(|error| Error::file(btf, &error))?;
         let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", btf.display()));
-        let target = kiln_program::btf::Btf::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
-        kiln_elf::resolve_core(&mut self.object, &target).map(drop).map_err(|error| invalid(error.to_string()))
+        let target = Btf::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
+        kiln_elf::resolve_core(&mut self.object, &target).map_err(|error| invalid(error.to_string()))?;
+        self.kernel_types = Some(Arc::new(target));
+        Ok(())
+    }
+
+    /// How its programs are verified.
+    pub fn verifier_options(&self) -> kiln_verifier::Options {
+        kiln_verifier::Options { kernel_types: self.kernel_types.clone(), ..Default::default() }
     }
 
     /// The programs of these names, or all of them when there are none.

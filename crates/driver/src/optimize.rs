@@ -81,13 +81,14 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     };
     let kernel_before = kernel(&input.bytes, &input.object);
     let mut frozen = left_alone(input, &options.programs)?;
-    frozen.extend(unjudged(&input.object, &kernel_before));
+    frozen.extend(unjudged(&input.object, &kernel_before, &input.verifier_options()));
     let search = kiln_superopt::Options {
         budget: options.budget,
         frozen,
         keep_queries: options.keep_queries,
         // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.
         unverified: asks,
+        kernel_types: input.kernel_types.clone(),
         ..Default::default()
     };
     let mut complaints = Vec::new();
@@ -113,9 +114,14 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
 }
 
 /// Functions of programs that the kernel does not load and our verifier does not accept: nobody could judge a rewrite.
-fn unjudged(object: &Object, kernel: &[Option<KernelVerdict>]) -> BTreeSet<FunctionId> {
+fn unjudged(
+    object: &Object,
+    kernel: &[Option<KernelVerdict>],
+    options: &kiln_verifier::Options,
+) -> BTreeSet<FunctionId> {
     let unjudged = object.programs.iter().zip(kernel).filter(|(program, verdict)| {
-        matches!(verdict, Some(KernelVerdict::Rejected { .. })) && !check::verdict(object, program).is_accepted()
+        matches!(verdict, Some(KernelVerdict::Rejected { .. }))
+            && !check::verdict(object, program, options).is_accepted()
     });
     unjudged.flat_map(|(program, _)| object.reachable_functions(program.entry)).collect()
 }
@@ -167,6 +173,7 @@ fn account(
     kernel_before: Vec<Option<KernelVerdict>>,
     kernel_after: Vec<Option<KernelVerdict>>,
 ) -> Vec<Optimized> {
+    let verifier = input.verifier_options();
     let kernels = kernel_before.into_iter().zip(kernel_after);
     let pairs = input.object.programs.iter().zip(&rewrite.object.programs).zip(kernels);
     pairs
@@ -175,8 +182,8 @@ fn account(
             program: old.name.clone(),
             slots_before: input.object.program_slots(old),
             slots_after: rewrite.object.program_slots(new),
-            before: check::verdict(&input.object, old),
-            after: check::verdict(&rewrite.object, new),
+            before: check::verdict(&input.object, old, &verifier),
+            after: check::verdict(&rewrite.object, new, &verifier),
             kernel_before,
             kernel_after,
             skipped: match old.program_type {

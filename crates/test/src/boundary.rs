@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use kiln_driver::input::running_kernel_types;
 use kiln_isa::encoding::{decode_all, encode_all};
 use kiln_linux::LoadFailure;
 use kiln_program::text::{listing, parse, print};
@@ -81,6 +82,11 @@ fn said(failure: &LoadFailure) -> String {
     failure.reason().map_or_else(|| failure.to_string(), str::to_owned)
 }
 
+/// How test programs are verified: against the running kernel's types, where they can be read.
+pub fn verifier_options() -> kiln_verifier::Options {
+    kiln_verifier::Options { kernel_types: running_kernel_types(), ..Default::default() }
+}
+
 /// Our verifier says what `check:` says and points at the instruction that `error:` stands beside, unless
 /// `verdicts.toml` has an entry, which must then be right.
 ///
@@ -89,7 +95,7 @@ fn said(failure: &LoadFailure) -> String {
 pub fn verdict(file: &Filetest, verdicts: &Verdicts) -> Outcome {
     let Some(check) = &file.expectations.check else { return Ok(Vec::new()) };
     let program = the_program(file)?;
-    let result = kiln_verifier::verify(&file.object, program, &kiln_verifier::Options::default());
+    let result = kiln_verifier::verify(&file.object, program, &verifier_options());
     let (said, at) = match &result {
         Ok(_) => ("accept".to_owned(), None),
         Err(Error::Rejected(rejection)) => (format!("reject {}", rejection.reason.code()), Some(rejection.insn)),
@@ -163,7 +169,11 @@ pub fn optimizes(file: &Filetest, bless: bool) -> Outcome {
     if wanted.check != Some(Check::Accept) {
         return Ok(Vec::new());
     }
-    let options = kiln_superopt::Options { budget: OPTIMIZE_BUDGET, ..kiln_superopt::Options::default() };
+    let options = kiln_superopt::Options {
+        budget: OPTIMIZE_BUDGET,
+        kernel_types: running_kernel_types(),
+        ..kiln_superopt::Options::default()
+    };
     let rewrite = kiln_superopt::optimize(&file.object, &options, &mut ());
     let evidence = || rewrite.evidence.iter().map(|one| format!("\n  {:?}", one.because)).collect::<String>();
     let slots = |object: &Object| object.functions.iter().map(Function::slots).sum::<u32>();

@@ -76,6 +76,7 @@ impl CorpusObject {
     /// What reading it answers, with the path.
     pub fn read(&self) -> Result<Input, kiln_driver::Error> {
         let mut input = input::open(&folder().join(&self.path), &[])?;
+        input.use_kernel_types();
         let rows = self.load.iter().flat_map(|row| &row.program_types);
         for (pattern, program_type) in rows {
             let program_type = ProgramType::from_name(program_type);

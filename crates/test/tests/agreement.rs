@@ -12,9 +12,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use kiln_driver::input::running_kernel_types;
 use kiln_driver::kernel;
 use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
@@ -22,8 +23,6 @@ use kiln_test::corpus::{self, CorpusObject};
 use kiln_test::engine::kernel_available;
 use kiln_test::verdicts::Verdicts;
 use kiln_verifier::{Error, Options, verify};
-
-const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// What one of the two says.
 #[derive(Clone, Debug)]
@@ -70,8 +69,9 @@ impl Compared {
     }
 }
 
-fn kiln_verdict(object: &Object, program: &Program) -> Says {
-    match verify(object, program, &Options { skip_facts: true, ..Options::default() }) {
+fn kiln_verdict(object: &Object, program: &Program, vmlinux: Option<&Arc<Btf>>) -> Says {
+    let options = Options { skip_facts: true, kernel_types: vmlinux.cloned(), ..Options::default() };
+    match verify(object, program, &options) {
         Ok(_) => Says::Accept,
         Err(Error::Rejected(rejection)) => Says::Reject(rejection.reason.code().to_owned()),
         Err(Error::Unsupported { what, .. }) => Says::Nothing(what),
@@ -94,7 +94,7 @@ fn has_core(object: &Object) -> bool {
 }
 
 /// Compares the programs of one object.
-fn compare(entry: &CorpusObject, vmlinux: Option<&Btf>) -> Vec<Compared> {
+fn compare(entry: &CorpusObject, vmlinux: Option<&Arc<Btf>>) -> Vec<Compared> {
     let Ok(mut input) = entry.read() else { return Vec::new() };
     let bytes = std::mem::take(&mut input.bytes);
     if let (Some(vmlinux), true) = (vmlinux, has_core(&input.object)) {
@@ -107,14 +107,14 @@ fn compare(entry: &CorpusObject, vmlinux: Option<&Btf>) -> Vec<Compared> {
     let compared = object.programs.iter().filter(wanted).map(|program| Compared {
         name: format!("{file}:{}", program.name),
         program_type: program.program_type.map_or("", |known| known.name()),
-        kiln: kiln_verdict(object, program),
+        kiln: kiln_verdict(object, program, vmlinux),
         kernel: kernel_verdict(&bytes, object, program),
     });
     compared.collect()
 }
 
 /// Compares all of them, on as many threads as there are processors.
-fn compare_all(objects: &[CorpusObject], vmlinux: Option<&Btf>) -> Vec<Compared> {
+fn compare_all(objects: &[CorpusObject], vmlinux: Option<&Arc<Btf>>) -> Vec<Compared> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
@@ -214,9 +214,9 @@ fn verdicts_are_the_kernels() {
         eprintln!("skipped: kernel: {reason}");
         return;
     }
-    let vmlinux = std::fs::read(VMLINUX).ok().and_then(|bytes| Btf::parse(&bytes).ok());
+    let vmlinux = running_kernel_types();
     if vmlinux.is_none() {
-        eprintln!("skipped: CO-RE against this kernel: {VMLINUX} cannot be read");
+        eprintln!("skipped: CO-RE against this kernel: its BTF cannot be read");
     }
     let mut objects = corpus::objects();
     objects.retain(|entry| entry.refused().is_none());

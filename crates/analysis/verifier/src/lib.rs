@@ -34,6 +34,9 @@ mod prune;
 mod special;
 mod state;
 
+use std::sync::Arc;
+
+use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
 
 pub use domain::{Scalar, Tnum};
@@ -50,6 +53,9 @@ pub struct Options {
     pub unprivileged: bool,
     /// Only the verdict is wanted; [`Verified::facts`] is then empty.
     pub skip_facts: bool,
+    /// The types of the kernel that the program is for (its `vmlinux` BTF), which kernel structures and functions are
+    /// known by. Without them, programs that use those are unsupported.
+    pub kernel_types: Option<Arc<Btf>>,
 }
 
 /// Whether values that the loader may still change (CO-RE fields, kconfig, `.rodata`, map sizes) count as known.

@@ -4,9 +4,11 @@
 //! halved, first by functions, then by steps, until the one step to blame is found, which is left out from then on.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_equiv::{Limits, Method};
+use kiln_program::btf::Btf;
 use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId};
 use kiln_verifier::{Assumptions, Facts};
 
@@ -42,6 +44,8 @@ pub struct Options {
     pub search: Duration,
     /// Whether evidence carries the SMT-LIB query of each window.
     pub keep_queries: bool,
+    /// The types of the kernel that programs are verified against, for those that use kernel structures.
+    pub kernel_types: Option<Arc<Btf>>,
 }
 
 impl Default for Options {
@@ -56,6 +60,7 @@ impl Default for Options {
             solver_ms: 20,
             search: Duration::from_millis(500),
             keep_queries: false,
+            kernel_types: None,
         }
     }
 }
@@ -251,8 +256,8 @@ impl<'a> Run<'a> {
             let (id, program) = (ProgramId(index as u32), &object.programs[index]);
             let reached = object.reachable_functions(program.entry);
             // Facts must hold for every load. A program that only verifies as it is loaded here gives none.
-            let judged =
-                verify(object, id, Assumptions::AnyLoad).or_else(|_| verify(object, id, Assumptions::AsLoaded));
+            let judged = verify(object, id, Assumptions::AnyLoad, options)
+                .or_else(|_| verify(object, id, Assumptions::AsLoaded, options));
             match judged {
                 Ok(judged) => {
                     match &judged.facts {
@@ -418,7 +423,7 @@ impl<'a> Run<'a> {
             if candidate.program_slots(new) > self.object.program_slots(old) {
                 return Err(format!("program {} would grow", new.name));
             }
-            let own = verify(candidate, *id, before.assumptions).map_err(|refusal| refusal.reason)?;
+            let own = verify(candidate, *id, before.assumptions, self.options).map_err(|refusal| refusal.reason)?;
             for (own, before) in own.processed.into_iter().zip(before.processed) {
                 let allowed = before + before / NOISE + self.options.extra_processed_insns;
                 if own > allowed {
@@ -449,9 +454,14 @@ struct Unverified {
     reason: String,
 }
 
-fn verify(object: &Object, id: ProgramId, assumptions: Assumptions) -> Result<Judged, Unverified> {
+fn verify(object: &Object, id: ProgramId, assumptions: Assumptions, options: &Options) -> Result<Judged, Unverified> {
     let verify = |assumptions, skip_facts| {
-        let options = kiln_verifier::Options { assumptions, skip_facts, ..Default::default() };
+        let options = kiln_verifier::Options {
+            assumptions,
+            skip_facts,
+            kernel_types: options.kernel_types.clone(),
+            ..Default::default()
+        };
         kiln_verifier::verify(object, &object.programs[id.index()], &options).map_err(|error| {
             let unsupported =
                 matches!(error, kiln_verifier::Error::Unsupported { .. } | kiln_verifier::Error::Limit { .. });
