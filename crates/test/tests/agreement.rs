@@ -8,7 +8,8 @@
 //! A program that only one of the two accepts must be listed in `tests/verdicts.toml` with a reason; a listed one that
 //! they agree about must go from there. What Kiln says `unsupported` to is counted aloud. *Not asked* are programs
 //! that libbpf could not bring as far as the verifier: the kernel lacks a type, a map, a hook. With
-//! `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts.
+//! `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts; `KILN_AGREEMENT_ONLY=dynptr,iters` compares
+//! only objects whose path contains one of the words.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -220,6 +221,9 @@ fn verdicts_are_the_kernels() {
     }
     let mut objects = corpus::objects();
     objects.retain(|entry| entry.refused().is_none());
+    if let Ok(only) = std::env::var("KILN_AGREEMENT_ONLY") {
+        objects.retain(|entry| only.split(',').any(|word| entry.path.to_string_lossy().contains(word)));
+    }
     let all = compare_all(&objects, vmlinux.as_ref());
     print_table(&all);
     print_reasons(&all);

@@ -2,14 +2,15 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
-use kiln_platform::{ArgKind, DynptrUse, Helper, MapType, Prototype, ReturnKind};
+use kiln_platform::{ArgKind, Helper, MapType, Prototype, ReturnKind};
 
 use crate::domain::Scalar;
+use crate::dynptr::Dynptr;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
 use crate::memory::Use;
-use crate::state::{Byte, Held, Kind, Register};
+use crate::state::{Byte, DynptrKind, Held, Kind, Register};
 
 /// What the arguments of one call said.
 #[derive(Default)]
@@ -30,6 +31,8 @@ pub(crate) struct Call {
     pub fills: Vec<(usize, i32, i32)>,
     /// Bytes of the key known to be this constant.
     pub key: Option<u64>,
+    /// The dynptr that is used.
+    pub dynptr: Option<Dynptr>,
 }
 
 impl Explorer<'_> {
@@ -61,11 +64,17 @@ impl Explorer<'_> {
             "tail_call" => self.tail_call()?,
             "spin_lock" | "spin_unlock" => self.change_lock(helper, &before)?,
             "timer_set_callback" => self.run_later(&call)?,
+            "dynptr_from_mem" if before.kind != Kind::MapValue => {
+                let message = format!("dynptr_from_mem takes a map's value, r1 is {}", before.kind.name());
+                return reject(Reason::ArgumentType, message);
+            }
             _ => {}
         }
         let result = self.result_of(helper, prototype, &call)?;
         self.clobber();
-        if helper.changes_packet_data {
+        let writes_packet = helper.name == "dynptr_write"
+            && call.dynptr.is_some_and(|dynptr| matches!(dynptr.kind, DynptrKind::Skb | DynptrKind::SkbMeta));
+        if helper.changes_packet_data || writes_packet {
             self.forget_packet();
         }
         self.state.set(Reg::R0, result);
@@ -96,10 +105,7 @@ impl Explorer<'_> {
                 ),
             );
         }
-        if prototype.might_sleep && !self.code.program.sleepable {
-            return reject(Reason::HelperNotAllowed, format!("{} may sleep, this program may not", helper.name));
-        }
-        Ok(())
+        if prototype.might_sleep { self.check_may_sleep(helper.name) } else { Ok(()) }
     }
 
     fn check_map_fits(&self, helper: &Helper, call: &Call) -> Step<()> {
@@ -276,9 +282,7 @@ impl Explorer<'_> {
                 return reject(Reason::ArgumentType, what("a kernel structure"));
             }
             ArgKind::ReleasedBtfIdOrNull | ArgKind::KptrDest => return unsupported("kptrs in maps"),
-            ArgKind::Dynptr(
-                DynptrUse::Any | DynptrUse::MakesLocal | DynptrUse::MakesRingBuffer | DynptrUse::ReleasesRingBuffer,
-            ) => return unsupported("dynptrs"),
+            ArgKind::Dynptr(how) => self.dynptr_argument(helper, reg, how, call)?,
         }
         Ok(())
     }
@@ -388,6 +392,7 @@ impl Explorer<'_> {
                     return Ok(());
                 }
                 if how == Use::Write && !reads && constant && lowest == highest {
+                    self.check_no_dynptr(frame, lowest, length)?;
                     call.fills.push((frame, lowest, length));
                     return Ok(());
                 }
@@ -463,18 +468,23 @@ impl Explorer<'_> {
 
     fn release(&mut self, helper: &Helper, call: &Call) -> Step<()> {
         let Some(id) = call.released else { return Ok(()) };
-        let held = self.state.references.iter().position(|held| held.id == id);
-        let Some(held) = held else {
+        if !self.state.references.iter().any(|held| held.id == id) {
             return reject(Reason::NotHeld, format!("{}: the reference was already released", helper.name));
-        };
-        self.state.references.remove(held);
+        }
+        self.give_up(id)
+    }
+
+    /// A reference is released: what stands on it is gone.
+    pub(crate) fn give_up(&mut self, id: u32) -> Step<()> {
+        self.state.references.retain(|held| held.id != id);
         let stale = self.stale_pointer();
         self.state.for_each_where(|register| register.reference == id, |register| *register = stale);
+        self.release_objects(id);
         Ok(())
     }
 
     /// What is left of a pointer whose memory is gone: its number.
-    fn stale_pointer(&self) -> Register {
+    pub(crate) fn stale_pointer(&self) -> Register {
         if self.options.unprivileged { Register::UNINIT } else { Register::UNKNOWN }
     }
 
@@ -549,7 +559,10 @@ impl Explorer<'_> {
                 let pointer = Register::pointer(Kind::BtfId, index);
                 if nullable { pointer.or_null(self.fresh_id()) } else { pointer }
             }
-            ReturnKind::DynptrMemoryOrNull => return unsupported("dynptrs"),
+            ReturnKind::DynptrMemoryOrNull => {
+                let Some(dynptr) = call.dynptr else { return unsupported(format!("the result of {}", helper.name)) };
+                self.slice_of(&dynptr, call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0))
+            }
             ReturnKind::PercpuVariable { .. } => return unsupported("per-CPU kernel variables"),
             ReturnKind::KptrOrNull => return unsupported("kptrs in maps"),
         };

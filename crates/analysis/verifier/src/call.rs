@@ -131,7 +131,7 @@ impl Explorer<'_> {
         if self.state.lock.is_some() {
             return reject(Reason::LockDiscipline, format!("{when} while a lock is held"));
         }
-        Ok(())
+        self.check_sections_left(when)
     }
 
     pub(crate) fn check_program_end(&mut self, result: &Register) -> Step<()> {

@@ -31,6 +31,8 @@ pub(crate) struct Op<'a> {
     pub prune_point: bool,
     /// Whether a state is always kept here.
     pub checkpoint: bool,
+    /// Whether it asks an iterator for the next item.
+    pub next_of_iterator: bool,
     /// Registers that may be read from here on, this instruction included.
     pub live: RegSet,
 }
@@ -110,6 +112,7 @@ impl<'a> Code<'a> {
                     helper: node.helper().and_then(Helper::by_id),
                     prune_point: false,
                     checkpoint: false,
+                    next_of_iterator: is_next_of_iterator(object, node),
                     live: RegSet::EMPTY,
                 });
             }
@@ -178,6 +181,10 @@ impl<'a> Code<'a> {
                         after.prune_point = true;
                     }
                 }
+                Insn::Call(CallTarget::Kfunc { .. }) if op.next_of_iterator => {
+                    op.prune_point = true;
+                    op.checkpoint = true;
+                }
                 Insn::Call(CallTarget::Helper(_)) if op.helper.is_some_and(runs_callback) => {
                     op.prune_point = true;
                     op.checkpoint = true;
@@ -232,6 +239,13 @@ impl<'a> Code<'a> {
             }
         }
     }
+}
+
+/// `bpf_iter_*_next`.
+fn is_next_of_iterator(object: &Object, node: &Node) -> bool {
+    let Reference::Extern(id) = node.reference else { return false };
+    let name = object.externs.get(id.index()).map_or("", |symbol| &symbol.name);
+    matches!(node.insn, Insn::Call(CallTarget::Kfunc { .. })) && name.starts_with("bpf_iter_") && name.ends_with("_next")
 }
 
 fn most_arguments(helper: &Helper) -> usize {

@@ -130,6 +130,15 @@ reasons! {
     /// A special field of a map value (lock, timer, kptr) is accessed as plain memory.
     SpecialField: "special-field",
         fix "use the helpers made for bpf_spin_lock, bpf_timer and kptr fields";
+    /// A dynptr is not made, used or given up as it must be.
+    DynptrMisuse: "dynptr-misuse",
+        fix "make it in a local `struct bpf_dynptr`, use it only through bpf_dynptr_*, and give a reserved one back before its memory is used again";
+    /// An RCU, preemption or interrupt section is not kept as it must be.
+    CriticalSection: "critical-section",
+        fix "leave every section on every path, in the opposite order, and call nothing in one that may sleep";
+    /// An open-coded iterator is not made, used or destroyed as it must be.
+    IteratorMisuse: "iterator-misuse",
+        fix "call _new once, _next until it returns null, and _destroy on every path; `bpf_for` and `bpf_for_each` do all of it";
 }
 
 /// A program that is unsafe, or breaks a rule.

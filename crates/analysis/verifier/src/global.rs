@@ -24,6 +24,8 @@ use crate::state::{Caller, Frame, Kind, Register, State};
 pub(crate) enum Parameter {
     Number,
     Context,
+    /// An initialized dynptr.
+    Dynptr,
     /// Memory of that many bytes.
     Memory {
         bytes: u32,
@@ -96,7 +98,7 @@ fn parameter_kind(btf: &Btf, id: TypeId, tags: &[&str], program_type: ProgramTyp
                 return Parameter::Context;
             }
             if name == "bpf_dynptr" {
-                return Parameter::Unsupported("dynptr arguments".to_owned());
+                return Parameter::Dynptr;
             }
             match btf.size_of(*target).and_then(|bytes| u32::try_from(bytes).ok()) {
                 Some(bytes) if pointee != TypeId::VOID && bytes > 0 => {
@@ -152,6 +154,7 @@ impl Explorer<'_> {
             frame.registers[index + 1] = match parameter {
                 Parameter::Number => Register::UNKNOWN,
                 Parameter::Context => Register::pointer(Kind::Context, 0),
+                Parameter::Dynptr => self.borrowed_dynptr(),
                 Parameter::Memory { bytes, nullable: true } => {
                     Register::pointer(Kind::Memory, *bytes).or_null(self.fresh_id())
                 }
@@ -206,6 +209,7 @@ impl Explorer<'_> {
                 }
                 Ok(())
             }
+            Parameter::Dynptr => self.expect_dynptr(reg).map(|_| ()),
             Parameter::Memory { bytes, nullable } => {
                 if register.is_zero() && *nullable {
                     self.mark_precise(&register);

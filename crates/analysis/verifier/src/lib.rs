@@ -22,15 +22,18 @@ mod branch;
 mod call;
 mod code;
 pub mod domain;
+mod dynptr;
 mod error;
 mod exception;
 mod explain;
 mod explore;
 pub mod facts;
 mod global;
+mod iterator;
 mod memory;
 mod precision;
 mod prune;
+mod section;
 mod special;
 mod state;
 

@@ -10,7 +10,7 @@ use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::state::stack::slot_of;
-use crate::state::{Byte, Caller, Kind, Register, Slot};
+use crate::state::{Byte, Caller, Kind, ObjectKind, Register, Slot, StackObject};
 
 /// What an access does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -436,6 +436,9 @@ impl Explorer<'_> {
         self.note_read(frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
         let slot = *self.state.frames[frame].stack.slot(index);
+        if let Some(object) = slot.object {
+            return object_read(object, lowest);
+        }
         if slot.bytes[within] == Byte::Spill {
             let held = slot.spilled_bytes();
             let register = slot.register;
@@ -496,6 +499,7 @@ impl Explorer<'_> {
         }
         self.note_write(frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
+        self.destroy_dynptr_at(frame, index)?;
         if value.is_pointer() {
             if bytes != 8 {
                 return reject(Reason::NotAPointer, "part of a pointer is stored to the stack");
@@ -559,6 +563,7 @@ impl Explorer<'_> {
         self.note_vague_write(frame);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
+            self.destroy_dynptr_at(frame, index)?;
             if self.state.frames[frame].stack.slot(index).bytes[within] == Byte::Invalid {
                 // The byte counts as written from here on, though it may be another that was.
                 self.uninitialized_read(|| format!("the byte at r10{at:+} may be written, and never was before"))?;
@@ -578,8 +583,11 @@ impl Explorer<'_> {
         self.note_read(frame, lowest, length as u32);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
-            let byte = self.state.frames[frame].stack.slot(index).bytes[within];
-            if byte == Byte::Invalid {
+            let slot = self.state.frames[frame].stack.slot(index);
+            if let Some(object) = slot.object {
+                return object_read(object, at);
+            }
+            if slot.bytes[within] == Byte::Invalid {
                 self.uninitialized_read(|| format!("the byte at r10{at:+} was never written"))?;
             }
             if clobbers {
@@ -604,6 +612,7 @@ impl Explorer<'_> {
         }
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
+            self.destroy_dynptr_at(frame, index)?;
             let slot: &mut Slot = self.state.frames[frame].stack.slot_mut(index);
             self.reads_uninitialized_stack |= !certain && slot.bytes[within] == Byte::Invalid;
             slot.scrub();
@@ -624,7 +633,7 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    fn note_read(&mut self, frame: usize, lowest: i32, bytes: u32) {
+    pub(crate) fn note_read(&mut self, frame: usize, lowest: i32, bytes: u32) {
         let (last, _) = slot_of(lowest);
         let (first, _) = slot_of(lowest + bytes.max(1) as i32 - 1);
         let mut mask = 0_u64;
@@ -639,7 +648,7 @@ impl Explorer<'_> {
         }
     }
 
-    fn note_write(&mut self, frame: usize, lowest: i32, bytes: u32) {
+    pub(crate) fn note_write(&mut self, frame: usize, lowest: i32, bytes: u32) {
         let own = frame + 1 == self.state.frames.len();
         let at = self.site_in(frame);
         if let Some(recorder) = &mut self.recorder {
@@ -647,7 +656,7 @@ impl Explorer<'_> {
         }
     }
 
-    fn note_vague_write(&mut self, frame: usize) {
+    pub(crate) fn note_vague_write(&mut self, frame: usize) {
         let at = self.site_in(frame);
         if let Some(recorder) = &mut self.recorder {
             recorder.vague_write(at);
@@ -663,6 +672,16 @@ impl Explorer<'_> {
     pub(crate) fn is_local_storage(&self, map_type: MapType) -> bool {
         matches!(map_type, MapType::SkStorage | MapType::InodeStorage | MapType::TaskStorage | MapType::CgrpStorage)
     }
+}
+
+/// The bytes of a kernel object are not the program's to read.
+fn object_read<T>(object: StackObject, at: i32) -> Step<T> {
+    let (reason, name) = match object.kind {
+        ObjectKind::Dynptr(_) => (Reason::DynptrMisuse, "dynptr"),
+        ObjectKind::Iterator(_) => (Reason::IteratorMisuse, "iterator"),
+        ObjectKind::IrqFlags(_) => (Reason::CriticalSection, "saved interrupt state"),
+    };
+    reject(reason, format!("the byte at r10{at:+} is part of a {name}, whose bytes may not be read"))
 }
 
 /// Memory whose accesses the kernel rewrites, so that an instruction must always be about the same kind.

@@ -18,8 +18,9 @@ use kiln_isa::{Reg, RegSet};
 use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::Explorer;
+use crate::iterator::iterators_moved;
 use crate::precision::Origins;
-use crate::state::{Byte, Caller, Kind, Register, Slot, State};
+use crate::state::{Byte, Caller, IteratorState, Kind, ObjectKind, Register, Slot, StackObject, State};
 
 /// Which differences count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -216,10 +217,13 @@ impl Explorer<'_> {
             let kept = &self.kept.states[candidate as usize];
             let Some(old) = kept.state.as_deref() else { continue };
             let mut covered = false;
-            if kept.branches > 0 {
+            if kept.branches > 0 && self.code.op(self.at).next_of_iterator {
+                covered = self.iterator_is_active() && self.covers(old, &kept.records, Exactness::Within);
+            } else if kept.branches > 0 {
                 if may_be_same(old, &self.state) {
                     let same = self.covers(old, &kept.records, Exactness::Same);
                     if same
+                        && !iterators_moved(old, &self.state)
                         && old.may_goto_depth == self.state.may_goto_depth
                         && old.callback_depth == self.state.callback_depth
                     {
@@ -363,6 +367,9 @@ impl Explorer<'_> {
         if old.frames.len() != current.frames.len()
             || old.references.len() != current.references.len()
             || old.lock.is_some() != current.lock.is_some()
+            || old.sections.rcu != current.sections.rcu
+            || old.sections.preemption_off != current.sections.preemption_off
+            || old.sections.interrupts.len() != current.sections.interrupts.len()
         {
             return false;
         }
@@ -405,7 +412,8 @@ impl Explorer<'_> {
             (Some(a), Some(b)) => a.0 == b.0 && a.1 == b.1 && ids.matches(a.2, b.2),
             _ => true,
         };
-        locks && held.into_iter().all(|(a, b)| ids.matches(a.id, b.id))
+        let mut flags = old.sections.interrupts.iter().zip(&current.sections.interrupts);
+        locks && held.into_iter().all(|(a, b)| ids.matches(a.id, b.id)) && flags.all(|(a, b)| ids.matches(*a, *b))
     }
 
     fn uncovered_reads_fit(&self, known: usize, slots: &[Slot], read: u64, exactness: Exactness) -> bool {
@@ -415,6 +423,12 @@ impl Explorer<'_> {
     }
 
     fn slot_covers(&self, old: &Slot, current: &Slot, ids: &mut IdMap, exactness: Exactness) -> bool {
+        match (&old.object, &current.object) {
+            (Some(old), Some(current)) => return object_covers(old, current, ids),
+            (Some(_), None) => return false,
+            (None, Some(_)) if exactness != Exactness::Explored => return false,
+            _ => {}
+        }
         if exactness == Exactness::Same && old.bytes != current.bytes {
             return false;
         }
@@ -535,6 +549,18 @@ fn less_written(old: &Slot, current: &Slot) -> bool {
     bytes.any(|(a, b)| *a != Byte::Invalid && *b == Byte::Invalid)
 }
 
+/// How far iterators have come is not compared: a loop over one comes to an end since `next` does.
+fn object_covers(old: &StackObject, current: &StackObject, ids: &mut IdMap) -> bool {
+    let alike = match (old.kind, current.kind) {
+        (ObjectKind::Iterator(a), ObjectKind::Iterator(b)) => a == IteratorState { depth: a.depth, ..b },
+        (a, b) => a == b,
+    };
+    alike
+        && old.part == current.part
+        && ids.matches(old.id, current.id)
+        && ids.matches(old.reference, current.reference)
+}
+
 fn bytes_cover(old: &[Byte], current: &[Byte], spilled_number: bool) -> bool {
     old.iter().zip(current).all(|(a, b)| match (a, b) {
         (Byte::Invalid, Byte::Spill) => spilled_number,
@@ -559,9 +585,10 @@ fn register_covers(
         return false;
     }
     if exactness == Exactness::Same {
-        let plain = |register: &Register| Register { origin: 0, id: 0, reference: 0, ..*register };
+        let plain = |register: &Register| Register { origin: 0, id: 0, owner: 0, reference: 0, ..*register };
         return plain(old) == plain(current)
             && ids.matches(old.id, current.id)
+            && ids.matches(old.owner, current.owner)
             && ids.matches(old.reference, current.reference);
     }
     if old.kind == Kind::Scalar {
@@ -575,6 +602,7 @@ fn register_covers(
         && old.inner == current.inner
         && old.relocated == current.relocated
         && old.object == current.object
+        && old.in_packet == current.in_packet
         && old.offset == current.offset;
     let range = match old.kind {
         Kind::Packet | Kind::PacketMeta => old.range <= current.range,
@@ -584,6 +612,7 @@ fn register_covers(
         && range
         && old.scalar.includes(&current.scalar)
         && ids.matches(old.id, current.id)
+        && ids.matches(old.owner, current.owner)
         && ids.matches(old.reference, current.reference)
 }
 

@@ -206,6 +206,11 @@ impl Explorer<'_> {
                 frame.registers[3] = of_map(Kind::MapValue);
                 frame.registers[4] = third;
             }
+            "user_ringbuf_drain" => {
+                self.forget_orphaned_slices();
+                frame.registers[1] = self.borrowed_dynptr();
+                frame.registers[2] = third;
+            }
             _ => return unsupported(format!("the callback of {}", helper.name)),
         }
         let turns = if helper.name == "loop" { first.scalar.umax } else { u64::MAX };

@@ -2,20 +2,22 @@
 //!
 //! ```text
 //!   State
-//!   ├─ frames[0]: entry      registers R0..R10, stack slots (shared until written)
+//!   ├─ frames[0]: entry      registers R0..R10, stack slots (shared until written; some are kernel objects)
 //!   ├─ frames[1]: a callee   its R10 points to frame 1; pointers to frame 0 may be in its registers
-//!   └─ references, lock      what must be given back
+//!   └─ references, lock,     what must be given back or left
+//!      sections
 //! ```
 
 pub(crate) mod register;
 pub(crate) mod stack;
 
 pub(crate) use register::{Kind, Register};
-pub(crate) use stack::{Byte, Slot, Stack};
+pub(crate) use stack::{Byte, DynptrKind, IrqKeeper, IteratorState, ObjectKind, Protection, Slot, Stack, StackObject};
 
 use kiln_isa::Reg;
 
 use crate::code::Position;
+use crate::section::Sections;
 
 /// One call frame.
 #[derive(Clone, Debug)]
@@ -63,6 +65,8 @@ pub(crate) struct State {
     pub references: Vec<Held>,
     /// The spin lock held: the id of the pointer through which it was taken.
     pub lock: Option<(Kind, u32, u32)>,
+    /// Critical sections that it is in.
+    pub sections: Sections,
     /// Bytes from the packet's start known to be there.
     pub packet_bytes: u32,
     /// The last kept state this one comes from, 0 for none.

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     TracepointBuffer,
     /// A function; `object` is its index.
     Function,
+    /// A dynptr that someone else holds: it may be used, not changed. `id` tells it from others.
+    Dynptr,
     /// In facts only: paths disagree.
     Mixed,
 }
@@ -71,6 +73,10 @@ pub(crate) struct Register {
     pub id: u32,
     /// The resource it stands on, 0 for none.
     pub reference: u32,
+    /// The dynptr whose memory it is a slice of (its id), 0 for none.
+    pub owner: u32,
+    /// A slice of a packet, stale when the packet changes.
+    pub in_packet: bool,
     /// Numbers: where the value comes from, for precision (see `precision`).
     pub origin: u32,
     /// The number, or the variable part of a pointer's offset.
@@ -89,6 +95,8 @@ impl Register {
         range: 0,
         id: 0,
         reference: 0,
+        owner: 0,
+        in_packet: false,
         origin: 0,
         scalar: Scalar::UNKNOWN,
     };
@@ -116,7 +124,7 @@ impl Register {
     }
 
     pub(crate) fn is_packet(&self) -> bool {
-        matches!(self.kind, Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
+        self.in_packet || matches!(self.kind, Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
     }
 
     /// Whether it is the number 0 for sure.
@@ -154,6 +162,7 @@ impl Kind {
             Kind::FlowKeys => "flow_keys",
             Kind::TracepointBuffer => "tp_buffer",
             Kind::Function => "func",
+            Kind::Dynptr => "dynptr_ptr",
             Kind::Mixed => "mixed",
         }
     }

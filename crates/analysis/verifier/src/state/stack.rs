@@ -15,6 +15,8 @@ pub(crate) enum Byte {
     Zero,
     /// Part of the slot's spilled register.
     Spill,
+    /// Part of a kernel object; all eight bytes are, and only calls made for it may touch them.
+    Object,
 }
 
 /// Eight bytes. `bytes[0]` is the lowest address.
@@ -23,18 +25,110 @@ pub(crate) struct Slot {
     pub bytes: [Byte; 8],
     /// The register whose lowest bytes are the `Spill` ones.
     pub register: Register,
+    /// The object that the `Object` bytes belong to.
+    pub object: Option<StackObject>,
+}
+
+/// One slot of a kernel object that lives on the program's stack.
+///
+/// ```text
+///   r10 -16 [ part 0: kind, id, reference ]      a dynptr: two slots
+///   r10  -8 [ part 1: the same            ]
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StackObject {
+    pub kind: ObjectKind,
+    /// Which of its slots, from the lowest address.
+    pub part: u8,
+    /// What tells it from other objects of its kind; slices of a dynptr have it as their owner.
+    pub id: u32,
+    /// The resource it stands on, 0 for none.
+    pub reference: u32,
+}
+
+/// What an object on the stack is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ObjectKind {
+    /// A `bpf_dynptr`.
+    Dynptr(DynptrKind),
+    /// A `bpf_iter_*`.
+    Iterator(IteratorState),
+    /// Saved interrupt flags.
+    IrqFlags(IrqKeeper),
+}
+
+/// Who saved interrupt flags, and restores them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum IrqKeeper {
+    /// The program, with `bpf_local_irq_save`.
+    Program,
+    /// A lock that is taken with interrupts off.
+    Lock,
+}
+
+impl StackObject {
+    pub(crate) fn is_irq_flags(&self) -> bool {
+        matches!(self.kind, ObjectKind::IrqFlags(_))
+    }
+}
+
+/// What memory a dynptr gives access to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DynptrKind {
+    /// A map's value, or whatever a caller handed on.
+    Local,
+    /// A ring buffer record, to be submitted or discarded.
+    RingBuffer,
+    /// The packet of a socket buffer.
+    Skb,
+    /// The packet of an XDP program.
+    Xdp,
+    /// The metadata before the packet.
+    SkbMeta,
+}
+
+/// How far an open-coded iterator has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct IteratorState {
+    /// Its structure, by its id in the kernel's BTF.
+    pub type_id: u32,
+    /// `next` returned null, and will from now on.
+    pub drained: bool,
+    /// How often `next` returned something on this path.
+    pub depth: u32,
+    /// It may be used only while an RCU section lasts that was there when it was made.
+    pub protection: Protection,
+}
+
+/// Whether an object depends on an RCU section.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Protection {
+    /// It does not.
+    None,
+    /// The section lasts.
+    Rcu,
+    /// The section ended, or never was.
+    Lost,
 }
 
 impl Slot {
-    pub(crate) const INVALID: Slot = Slot { bytes: [Byte::Invalid; 8], register: Register::UNINIT };
+    pub(crate) const INVALID: Slot = Slot { bytes: [Byte::Invalid; 8], register: Register::UNINIT, object: None };
 
     /// How many bytes of a register it holds, from its lowest byte; 0 for none.
     pub(crate) fn spilled_bytes(&self) -> u32 {
         self.bytes.iter().take_while(|byte| **byte == Byte::Spill).count() as u32
     }
 
-    /// Takes the spilled register apart: what is left of it are bytes.
+    /// The slot of an object.
+    pub(crate) fn of_object(object: StackObject) -> Slot {
+        Slot { bytes: [Byte::Object; 8], register: Register::UNINIT, object: Some(object) }
+    }
+
+    /// Takes the spilled register or object apart: what is left of it are bytes.
     pub(crate) fn scrub(&mut self) {
+        if self.object.take().is_some() {
+            self.bytes = [Byte::Misc; 8];
+        }
         if self.bytes[0] == Byte::Spill {
             let zero = self.register.is_zero() && self.register.origin == 0;
             let kind = if zero { Byte::Zero } else { Byte::Misc };
@@ -73,6 +167,18 @@ impl Stack {
             slots.resize(index + 1, Slot::INVALID);
         }
         &mut slots[index]
+    }
+
+    /// Replaces the slots of objects for which `change` gives something else.
+    pub(crate) fn replace_objects(&mut self, change: impl Fn(&StackObject) -> Option<Slot>) {
+        let new = |slot: &Slot| slot.object.as_ref().and_then(&change);
+        if self.slots.iter().any(|slot| new(slot).is_some()) {
+            for slot in Rc::make_mut(&mut self.slots) {
+                if let Some(new) = new(slot) {
+                    *slot = new;
+                }
+            }
+        }
     }
 
     pub(crate) fn same(&self, other: &Stack) -> bool {

@@ -1,0 +1,279 @@
+//! Dynptrs: memory whose size is known only at run time, behind a handle that lives on the program's stack.
+//!
+//! ```text
+//!   bpf_ringbuf_reserve_dynptr(&map, n, 0, r10-16)   r10-16: dynptr 7 (ring buffer), reference 6
+//!   r0 = bpf_dynptr_data(r10-16, 0, 8)               r0: 8 bytes or null, a slice of 7, standing on 6
+//!   bpf_dynptr_clone(r10-16, r10-32)                 r10-32: dynptr 9, reference 6
+//!   bpf_ringbuf_submit_dynptr(r10-16, 0)             gone: 6, both dynptrs, the slice
+//! ```
+//!
+//! The sixteen bytes are the kernel's: they may not be read, and overwriting them destroys the dynptr and its slices,
+//! which is refused where something would be lost that must be given back. A dynptr that another function holds
+//! (a global function's argument, `bpf_user_ringbuf_drain`'s callback) is a register of its own kind: it may be used,
+//! not changed.
+
+use kiln_isa::Reg;
+use kiln_platform::limits::DYNPTR_BYTES;
+use kiln_platform::{DynptrUse, Helper};
+
+use crate::arguments::Call;
+use crate::error::{Step, reject};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::state::stack::slot_of;
+use crate::state::{Byte, DynptrKind, Held, Kind, ObjectKind, Register, Slot, StackObject};
+
+/// A dynptr that an argument names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Dynptr {
+    pub kind: DynptrKind,
+    pub id: u32,
+    pub reference: u32,
+    /// Where it is on the stack: frame and index of its lowest slot; `None` for one that is only borrowed.
+    pub place: Option<(usize, usize)>,
+}
+
+impl DynptrKind {
+    /// Its number in a register of kind [`Kind::Dynptr`].
+    pub(crate) const fn number(self) -> u32 {
+        self as u32
+    }
+
+    const fn of_number(number: u32) -> DynptrKind {
+        match number {
+            1 => DynptrKind::RingBuffer,
+            2 => DynptrKind::Skb,
+            3 => DynptrKind::Xdp,
+            4 => DynptrKind::SkbMeta,
+            _ => DynptrKind::Local,
+        }
+    }
+
+    /// What the kernel calls it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            DynptrKind::Local => "local",
+            DynptrKind::RingBuffer => "ringbuf",
+            DynptrKind::Skb => "skb",
+            DynptrKind::Xdp => "xdp",
+            DynptrKind::SkbMeta => "skb_meta",
+        }
+    }
+
+    /// Its memory is the packet's.
+    pub(crate) const fn of_packet(self) -> bool {
+        matches!(self, DynptrKind::Skb | DynptrKind::Xdp | DynptrKind::SkbMeta)
+    }
+}
+
+impl Explorer<'_> {
+    /// A borrowed dynptr, as callbacks and global functions get one.
+    pub(crate) fn borrowed_dynptr(&mut self) -> Register {
+        Register { id: self.fresh_id(), ..Register::pointer(Kind::Dynptr, DynptrKind::Local.number()) }
+    }
+
+    pub(crate) fn dynptr_argument(&mut self, helper: &Helper, reg: Reg, how: DynptrUse, call: &mut Call) -> Step<()> {
+        match how {
+            DynptrUse::Any => {
+                call.dynptr = Some(self.expect_dynptr(reg)?);
+            }
+            DynptrUse::MakesLocal => {
+                self.make_dynptr(reg, DynptrKind::Local, 0)?;
+            }
+            DynptrUse::MakesRingBuffer => {
+                self.make_dynptr(reg, DynptrKind::RingBuffer, 0)?;
+            }
+            DynptrUse::ReleasesRingBuffer => {
+                let dynptr = self.expect_dynptr(reg)?;
+                if dynptr.place.is_none() || dynptr.reference == 0 {
+                    return reject(
+                        Reason::NotHeld,
+                        format!("{}: r{} is no dynptr that this program reserved", helper.name, reg.number()),
+                    );
+                }
+                if dynptr.kind != DynptrKind::RingBuffer {
+                    return reject(
+                        Reason::ArgumentType,
+                        format!("{} takes a ringbuf dynptr, r{} is {}", helper.name, reg.number(), dynptr.kind.name()),
+                    );
+                }
+                call.released = Some(dynptr.reference);
+            }
+        }
+        Ok(())
+    }
+
+    /// The initialized dynptr that a register points to.
+    pub(crate) fn expect_dynptr(&mut self, reg: Reg) -> Step<Dynptr> {
+        let register = self.read(reg)?;
+        let number = reg.number();
+        if register.kind == Kind::Dynptr {
+            if register.fixed_offset() != Some(0) {
+                return reject(Reason::DynptrMisuse, format!("r{number}: the dynptr pointer was moved"));
+            }
+            let kind = DynptrKind::of_number(register.object);
+            return Ok(Dynptr { kind, id: register.id, reference: register.reference, place: None });
+        }
+        let (frame, lowest) = self.object_place(reg, &register, DYNPTR_BYTES, Reason::DynptrMisuse)?;
+        let (index, _) = slot_of(lowest);
+        let stack = &self.state.frames[frame].stack;
+        let part = |index: usize, part: u8| match stack.slot(index).object {
+            Some(StackObject { kind: ObjectKind::Dynptr(kind), part: found, id, reference }) if found == part => {
+                Some((kind, id, reference))
+            }
+            _ => None,
+        };
+        match (part(index, 0), part(index.wrapping_sub(1), 1)) {
+            (Some(first), Some(second)) if first == second => {
+                let (kind, id, reference) = first;
+                self.use_object(frame, lowest, DYNPTR_BYTES)?;
+                Ok(Dynptr { kind, id, reference, place: Some((frame, index)) })
+            }
+            _ => reject(Reason::DynptrMisuse, format!("r{number} does not point to an initialized dynptr")),
+        }
+    }
+
+    /// Makes the sixteen bytes that a register points to a dynptr, on a reference of another one where there is one.
+    pub(crate) fn make_dynptr(&mut self, reg: Reg, kind: DynptrKind, reference: u32) -> Step<()> {
+        let register = self.read(reg)?;
+        if register.kind == Kind::Dynptr {
+            let message = format!("r{}: a dynptr is made in memory of the stack, not in a borrowed one", reg.number());
+            return reject(Reason::DynptrMisuse, message);
+        }
+        let (frame, lowest) = self.object_place(reg, &register, DYNPTR_BYTES, Reason::DynptrMisuse)?;
+        let (index, _) = slot_of(lowest);
+        self.destroy_dynptr_at(frame, index)?;
+        self.destroy_dynptr_at(frame, index - 1)?;
+        let reference = match kind {
+            DynptrKind::RingBuffer if reference == 0 => self.acquire(),
+            _ => reference,
+        };
+        let object = StackObject { kind: ObjectKind::Dynptr(kind), part: 0, id: self.fresh_id(), reference };
+        self.place_object(frame, lowest, DYNPTR_BYTES, object, true)
+    }
+
+    /// A dynptr whose slot is about to be overwritten is gone, and its slices with it.
+    pub(crate) fn destroy_dynptr_at(&mut self, frame: usize, index: usize) -> Step<()> {
+        let slot = self.state.frames[frame].stack.slot(index);
+        let Some(StackObject { kind: ObjectKind::Dynptr(kind), part, id, .. }) = slot.object else { return Ok(()) };
+        if kind == DynptrKind::RingBuffer {
+            return reject(Reason::DynptrMisuse, "a dynptr that must be submitted or discarded is overwritten");
+        }
+        let first = index + usize::from(part);
+        for index in [first, first - 1] {
+            *self.state.frames[frame].stack.slot_mut(index) = Slot::INVALID;
+            self.state.frames[frame].written |= 1 << index;
+        }
+        self.forget_slices(|owner| owner == id);
+        Ok(())
+    }
+
+    /// What a helper fills may overlap a dynptr that it is given, so it may overlap none.
+    pub(crate) fn check_no_dynptr(&self, frame: usize, lowest: i32, length: i32) -> Step<()> {
+        let stack = &self.state.frames[frame].stack;
+        let is_dynptr = |at: &i32| {
+            let object = stack.slot(slot_of(*at).0).object;
+            object.is_some_and(|object| matches!(object.kind, ObjectKind::Dynptr(_)))
+        };
+        match (lowest..lowest + length).find(is_dynptr) {
+            Some(at) => reject(Reason::DynptrMisuse, format!("a helper may write to the dynptr at r10{at:+}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Slices of dynptrs that are gone are stale.
+    pub(crate) fn forget_slices(&mut self, gone: impl Fn(u32) -> bool) {
+        let stale = self.stale_pointer();
+        self.state.for_each_where(
+            |register| register.kind == Kind::Memory && register.owner != 0 && gone(register.owner),
+            |register| *register = stale,
+        );
+    }
+
+    /// Slices of dynptrs that were borrowed in functions that have returned.
+    pub(crate) fn forget_orphaned_slices(&mut self) {
+        let mut alive: Vec<u32> = Vec::new();
+        for frame in &self.state.frames {
+            alive.extend(frame.stack.slots().iter().filter_map(|slot| slot.object).map(|object| object.id));
+            let borrowed = |register: &&Register| register.kind == Kind::Dynptr;
+            alive.extend(frame.registers.iter().filter(borrowed).map(|register| register.id));
+            let spilled = frame.stack.slots().iter().filter(|slot| slot.bytes[0] == Byte::Spill);
+            alive.extend(spilled.map(|slot| &slot.register).filter(borrowed).map(|register| register.id));
+        }
+        self.forget_slices(|owner| !alive.contains(&owner));
+    }
+
+    /// The objects that stand on a reference are gone with it.
+    pub(crate) fn release_objects(&mut self, reference: u32) {
+        for frame in &mut self.state.frames {
+            let gone: Vec<usize> = frame
+                .stack
+                .slots()
+                .iter()
+                .enumerate()
+                .filter(|(_, slot)| slot.object.is_some_and(|object| object.reference == reference))
+                .map(|(index, _)| index)
+                .collect();
+            for index in gone {
+                *frame.stack.slot_mut(index) = Slot::INVALID;
+                frame.written |= 1 << index;
+            }
+        }
+    }
+
+    /// Memory of a dynptr, as `bpf_dynptr_data` and `bpf_dynptr_slice` give it.
+    pub(crate) fn slice_of(&mut self, dynptr: &Dynptr, bytes: u32) -> Register {
+        let memory = Register::pointer(Kind::Memory, bytes).or_null(self.fresh_id());
+        Register { owner: dynptr.id, reference: dynptr.reference, in_packet: dynptr.kind.of_packet(), ..memory }
+    }
+
+    /// A new resource, held from here on.
+    pub(crate) fn acquire(&mut self) -> u32 {
+        let id = self.fresh_id();
+        self.state.references.push(Held { id, at: self.at });
+        id
+    }
+
+    /// Frame and lowest offset of an object of `bytes` bytes that a register points to.
+    pub(crate) fn object_place(&self, reg: Reg, register: &Register, bytes: u32, reason: Reason) -> Step<(usize, i32)> {
+        let number = reg.number();
+        if register.kind != Kind::Stack {
+            return reject(reason, format!("r{number} must point to the stack, it is {}", register.kind.name()));
+        }
+        let Some(offset) = register.fixed_offset() else {
+            return reject(reason, format!("r{number}: the object must be at a constant offset of the stack"));
+        };
+        if offset % 8 != 0 || offset + i64::from(bytes) > 0 {
+            return reject(reason, format!("r{number}: there is no room for {bytes} aligned bytes at r10{offset:+}"));
+        }
+        let (lowest, _) = self.stack_range(reg, register, 0, u64::from(bytes))?;
+        Ok((register.object as usize, lowest))
+    }
+
+    /// Writes an object's slots; `certain` where the kernel writes all of its bytes.
+    pub(crate) fn place_object(
+        &mut self,
+        frame: usize,
+        lowest: i32,
+        bytes: u32,
+        object: StackObject,
+        certain: bool,
+    ) -> Step<()> {
+        self.use_stack(frame, lowest)?;
+        if certain { self.note_write(frame, lowest, bytes) } else { self.note_vague_write(frame) }
+        let (first, _) = slot_of(lowest);
+        for part in 0..(bytes / 8) as u8 {
+            let index = first - usize::from(part);
+            *self.state.frames[frame].stack.slot_mut(index) = Slot::of_object(StackObject { part, ..object });
+            self.state.frames[frame].written |= 1 << index;
+        }
+        Ok(())
+    }
+
+    /// A call reads, and may change, the bytes of an object.
+    pub(crate) fn use_object(&mut self, frame: usize, lowest: i32, bytes: u32) -> Step<()> {
+        self.note_read(frame, lowest, bytes);
+        self.note_vague_write(frame);
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! Critical sections: RCU read sections, preemption switched off, interrupts switched off.
+//!
+//! ```text
+//!   bpf_rcu_read_lock()            one at a time; RCU pointers and iterators made in it are good until the unlock
+//!   bpf_preempt_disable()          any number, counted
+//!   bpf_local_irq_save(r10-8)      r10-8: saved flags; given back in the opposite order, from the same slot
+//! ```
+//!
+//! In none of them may the program sleep, nor call a global function that may, nor end. A program that cannot sleep
+//! runs in an RCU section all the time, without having said so.
+
+use kiln_isa::Reg;
+
+use crate::error::{Step, reject};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::state::stack::slot_of;
+use crate::state::{IrqKeeper, ObjectKind, StackObject};
+
+const FLAGS_BYTES: u32 = 8;
+
+/// The sections a path is in.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sections {
+    /// An RCU read section that the program began.
+    pub rcu: bool,
+    /// How often preemption was switched off.
+    pub preemption_off: u32,
+    /// Saved interrupt flags (the ids of their slots), oldest first.
+    pub interrupts: Vec<u32>,
+}
+
+impl Sections {
+    /// What the innermost one is called, where there is one.
+    pub(crate) fn name(&self) -> Option<&'static str> {
+        match self {
+            Sections { rcu: true, .. } => Some("an RCU read section"),
+            Sections { preemption_off: 1.., .. } => Some("a section without preemption"),
+            Sections { interrupts, .. } if !interrupts.is_empty() => Some("a section without interrupts"),
+            _ => None,
+        }
+    }
+}
+
+impl Explorer<'_> {
+    /// Whether RCU pointers are good here.
+    pub(crate) fn in_rcu_section(&self) -> bool {
+        self.state.sections.rcu || self.state.lock.is_some() || !self.code.program.sleepable
+    }
+
+    /// What is called may sleep.
+    pub(crate) fn check_may_sleep(&self, name: &str) -> Step<()> {
+        if !self.code.program.sleepable {
+            return reject(Reason::HelperNotAllowed, format!("{name} may sleep, this program may not"));
+        }
+        match self.state.sections.name() {
+            Some(section) => reject(Reason::CriticalSection, format!("{name} may sleep, and is called in {section}")),
+            None => Ok(()),
+        }
+    }
+
+    /// A path ends or leaves the program.
+    pub(crate) fn check_sections_left(&self, when: &str) -> Step<()> {
+        match self.state.sections.name() {
+            Some(section) => reject(Reason::CriticalSection, format!("{when} in {section}")),
+            None => Ok(()),
+        }
+    }
+
+    /// A kfunc that begins or ends a section; `false` for any other.
+    pub(crate) fn change_section(&mut self, name: &str) -> Step<bool> {
+        let sections = &mut self.state.sections;
+        match name {
+            "bpf_rcu_read_lock" if sections.rcu => {
+                return reject(Reason::CriticalSection, "an RCU read section begins in another one");
+            }
+            "bpf_rcu_read_lock" => sections.rcu = true,
+            "bpf_rcu_read_unlock" if !sections.rcu => {
+                return reject(Reason::CriticalSection, "an RCU read section ends that never began");
+            }
+            "bpf_rcu_read_unlock" => {
+                sections.rcu = false;
+                self.unprotect_iterators();
+            }
+            "bpf_preempt_disable" => sections.preemption_off += 1,
+            "bpf_preempt_enable" if sections.preemption_off == 0 => {
+                return reject(Reason::CriticalSection, "preemption is switched on that was never switched off");
+            }
+            "bpf_preempt_enable" => sections.preemption_off -= 1,
+            "bpf_local_irq_save" => self.save_interrupts(Reg::R1, IrqKeeper::Program)?,
+            "bpf_local_irq_restore" => self.restore_interrupts(Reg::R1, IrqKeeper::Program)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Interrupts are switched off and their flags saved in the eight bytes that a register points to.
+    pub(crate) fn save_interrupts(&mut self, reg: Reg, keeper: IrqKeeper) -> Step<()> {
+        let register = self.read(reg)?;
+        let (frame, lowest) = self.object_place(reg, &register, FLAGS_BYTES, Reason::CriticalSection)?;
+        let (index, _) = slot_of(lowest);
+        if matches!(self.state.frames[frame].stack.slot(index).object, Some(object) if object.is_irq_flags()) {
+            let message = format!("r{} points to interrupt flags that were not restored", reg.number());
+            return reject(Reason::CriticalSection, message);
+        }
+        self.destroy_dynptr_at(frame, index)?;
+        let id = self.fresh_id();
+        self.state.sections.interrupts.push(id);
+        let object = StackObject { kind: ObjectKind::IrqFlags(keeper), part: 0, id, reference: 0 };
+        self.place_object(frame, lowest, FLAGS_BYTES, object, true)
+    }
+
+    /// Interrupts are as they were when the flags were saved.
+    pub(crate) fn restore_interrupts(&mut self, reg: Reg, keeper: IrqKeeper) -> Step<()> {
+        let register = self.read(reg)?;
+        let number = reg.number();
+        let (frame, lowest) = self.object_place(reg, &register, FLAGS_BYTES, Reason::CriticalSection)?;
+        let (index, _) = slot_of(lowest);
+        let Some(StackObject { kind: ObjectKind::IrqFlags(kept), id, .. }) =
+            self.state.frames[frame].stack.slot(index).object
+        else {
+            return reject(Reason::CriticalSection, format!("r{number} does not point to saved interrupt flags"));
+        };
+        if kept != keeper {
+            let message = format!("r{number}: flags that a lock saved are restored by it, and no others are");
+            return reject(Reason::CriticalSection, message);
+        }
+        if self.state.sections.interrupts.last() != Some(&id) {
+            let message = format!("r{number}: flags that were saved later must be restored before these");
+            return reject(Reason::CriticalSection, message);
+        }
+        self.state.sections.interrupts.pop();
+        self.use_object(frame, lowest, FLAGS_BYTES)?;
+        *self.state.frames[frame].stack.slot_mut(index) = crate::state::Slot::INVALID;
+        self.state.frames[frame].written |= 1 << index;
+        Ok(())
+    }
+}
