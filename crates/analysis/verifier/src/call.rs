@@ -66,6 +66,9 @@ impl Explorer<'_> {
         if name == "bpf_throw" {
             return self.throw();
         }
+        if let Some(next) = self.call_object_kfunc(name)? {
+            return Ok(next);
+        }
         unsupported(format!("the kernel function {name}"))
     }
 

@@ -14,7 +14,9 @@
 //! (see `widen_since_last_visit`), so that the states of turns can be the same at all.
 
 use kiln_isa::Reg;
+use kiln_program::btf::{Btf, Kind as BtfKind};
 
+use crate::domain::Scalar;
 use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
@@ -41,6 +43,49 @@ pub(crate) struct Iterator {
 }
 
 impl Explorer<'_> {
+    /// Kfuncs that need nothing of the kernel's types but an iterator's structure; `None` for any other.
+    pub(crate) fn call_object_kfunc(&mut self, name: &str) -> Step<Option<Next>> {
+        let next = Next::At(self.at + 1);
+        if self.change_section(name)? {
+            self.clobber();
+            return Ok(Some(next));
+        }
+        let Some(rest) = name.strip_prefix("bpf_iter_num_").or_else(|| name.strip_prefix("bpf_iter_bits_")) else {
+            return Ok(None);
+        };
+        let Some(types) = self.options.kernel_types.clone() else { return Ok(None) };
+        let structure = &name[..name.len() - rest.len() - 1];
+        let Some(kind) = iterator_type(&types, structure) else { return Ok(None) };
+        match rest {
+            "new" => {
+                self.new_iterator(Reg::R1, kind, false)?;
+                for reg in [Reg::R2, Reg::R3] {
+                    let register = self.read(reg)?;
+                    if register.kind != Kind::Scalar && (reg, structure) != (Reg::R2, "bpf_iter_bits") {
+                        let message = format!("r{} must be a number, it is {}", reg.number(), register.kind.name());
+                        return reject(Reason::ArgumentType, message);
+                    }
+                }
+            }
+            "next" => {
+                let iterator = self.expect_iterator(Reg::R1, kind)?;
+                let item = Register::pointer(Kind::Memory, 4);
+                let item = Register { read_only: true, reference: iterator.reference, ..item };
+                return self.next_of_iterator(iterator, item).map(Some);
+            }
+            "destroy" => {
+                let iterator = self.expect_iterator(Reg::R1, kind)?;
+                self.destroy_iterator(iterator)?;
+            }
+            _ => return Ok(None),
+        }
+        self.clobber();
+        if rest == "new" {
+            self.state.set(Reg::R0, Register::scalar(Scalar::of_width(32)));
+        }
+        Ok(Some(next))
+    }
+
     /// `bpf_iter_*_new`: begins an iterator; `protected` where it lives only as long as an RCU section does.
     pub(crate) fn new_iterator(&mut self, reg: Reg, kind: IteratorType<'_>, protected: bool) -> Step<()> {
         let register = self.read(reg)?;
@@ -140,6 +185,13 @@ impl Explorer<'_> {
             });
         }
     }
+}
+
+/// An iterator's structure, by its name.
+pub(crate) fn iterator_type<'a>(types: &Btf, name: &'a str) -> Option<IteratorType<'a>> {
+    let id = types.find(name, |kind| matches!(kind, BtfKind::Composite { .. }))?;
+    let bytes = types.size_of(id).and_then(|bytes| u32::try_from(bytes).ok())?;
+    (bytes > 0 && bytes % 8 == 0 && bytes <= 512).then_some(IteratorType { name, type_id: id.0, bytes })
 }
 
 fn iterator_at(state: &State, iterator: Iterator) -> Option<IteratorState> {
