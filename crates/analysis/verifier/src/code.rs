@@ -245,7 +245,9 @@ impl<'a> Code<'a> {
 fn is_next_of_iterator(object: &Object, node: &Node) -> bool {
     let Reference::Extern(id) = node.reference else { return false };
     let name = object.externs.get(id.index()).map_or("", |symbol| &symbol.name);
-    matches!(node.insn, Insn::Call(CallTarget::Kfunc { .. })) && name.starts_with("bpf_iter_") && name.ends_with("_next")
+    matches!(node.insn, Insn::Call(CallTarget::Kfunc { .. }))
+        && name.starts_with("bpf_iter_")
+        && name.ends_with("_next")
 }
 
 fn most_arguments(helper: &Helper) -> usize {

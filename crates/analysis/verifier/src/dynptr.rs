@@ -260,7 +260,11 @@ impl Explorer<'_> {
         certain: bool,
     ) -> Step<()> {
         self.use_stack(frame, lowest)?;
-        if certain { self.note_write(frame, lowest, bytes) } else { self.note_vague_write(frame) }
+        if certain {
+            self.note_write(frame, lowest, bytes)
+        } else {
+            self.note_vague_write(frame)
+        }
         let (first, _) = slot_of(lowest);
         for part in 0..(bytes / 8) as u8 {
             let index = first - usize::from(part);

@@ -165,7 +165,8 @@ impl Explorer<'_> {
     /// Whether R1 points to an iterator that may give more.
     pub(crate) fn iterator_is_active(&self) -> bool {
         let register = self.state.register(Reg::R1);
-        let offset = register.fixed_offset().filter(|offset| register.kind == Kind::Stack && (-512..0).contains(offset));
+        let offset =
+            register.fixed_offset().filter(|offset| register.kind == Kind::Stack && (-512..0).contains(offset));
         let place = offset.map(|offset| slot_of(offset as i32).0);
         let found = place.and_then(|index| {
             iterator_at(&self.state, Iterator { frame: register.object as usize, index, reference: 0 })
