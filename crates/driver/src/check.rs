@@ -102,7 +102,7 @@ pub fn verdict(object: &Object, program: &Program, options: &kiln_verifier::Opti
 
 /// Verifies programs of an input, asking the running kernel too if wanted.
 pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Checked> {
-    let options = input.verifier_options();
+    let options = kiln_verifier::Options { explain: true, ..input.verifier_options() };
     let one = |program: &&Program| {
         let begun = Instant::now();
         let verdict = verdict(&input.object, program, &options);

@@ -18,6 +18,7 @@ use crate::error::{Error, Fault, Step, reject, unsupported};
 use crate::explain::{Reason, Rejection};
 use crate::facts::record::Recorder;
 use crate::global::{Signature, signatures, without_number};
+use crate::observe::Observer;
 use crate::precision::{Origin, Origins};
 use crate::prune::Kept;
 use crate::special::{SpecialField, special_fields};
@@ -97,27 +98,28 @@ impl<'a> Explorer<'a> {
     }
 
     /// Explores the whole program.
-    pub(crate) fn run(&mut self) -> Result<(), Error> {
+    pub(crate) fn run(&mut self, observer: &mut impl Observer) -> Result<(), Error> {
         let mut frame = Frame::new(0, 0, 0, Caller::Call);
         frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
         self.state = State { frames: vec![frame], ..State::default() };
         self.at = self.code.functions[0].start;
         self.begin_exceptions().map_err(|fault| self.explained(*fault))?;
-        self.explore()?;
+        self.explore(observer)?;
         let mut next = 0;
         while let Some(function) = self.globals_called.get(next).copied() {
             next += 1;
             self.at = self.code.functions[function].start;
             self.kept.next_root();
             self.enter_global(function).map_err(|fault| self.explained(*fault))?;
-            self.explore()?;
+            self.explore(observer)?;
         }
         Ok(())
     }
 
-    fn explore(&mut self) -> Result<(), Error> {
+    fn explore(&mut self, observer: &mut impl Observer) -> Result<(), Error> {
+        observer.started(self);
         loop {
-            match self.walk() {
+            match self.walk(observer) {
                 Ok(()) => {}
                 Err(fault) => return Err(self.explained(*fault)),
             }
@@ -126,6 +128,7 @@ impl<'a> Explorer<'a> {
                 Some((state, at)) => {
                     self.state = state;
                     self.at = at;
+                    observer.resumed(self);
                 }
                 None => return Ok(()),
             }
@@ -136,7 +139,7 @@ impl<'a> Explorer<'a> {
     }
 
     /// Follows the current path to its end.
-    fn walk(&mut self) -> Step<()> {
+    fn walk(&mut self, observer: &mut impl Observer) -> Step<()> {
         loop {
             self.processed += 1;
             if self.processed > MAX_PROCESSED_INSTRUCTIONS {
@@ -151,7 +154,10 @@ impl<'a> Explorer<'a> {
             if let Some(recorder) = &mut self.recorder {
                 recorder.visit(self.at, &self.state);
             }
-            match self.step()? {
+            observer.before(self);
+            let next = self.step()?;
+            observer.after(self);
+            match next {
                 Next::At(at) => self.at = at,
                 Next::Done => return Ok(()),
             }
@@ -326,5 +332,8 @@ pub(crate) fn rejection(code: &Code<'_>, at: Position, reason: Reason, message: 
         line: code.object.line(op.node).cloned(),
         reason,
         message,
+        kernel_message: None,
+        story: Vec::new(),
+        help: reason.fix().to_owned(),
     }
 }

@@ -31,6 +31,7 @@ pub mod facts;
 mod global;
 mod iterator;
 mod memory;
+mod observe;
 mod precision;
 mod prune;
 mod section;
@@ -44,7 +45,7 @@ use kiln_program::{Object, Program};
 
 pub use domain::{Scalar, Tnum};
 pub use error::Error;
-pub use explain::{Reason, Rejection};
+pub use explain::{Part, Reason, Rejection, StoryStep};
 pub use facts::{Facts, InsnFacts, Pointer, Region, StackSet, Value};
 
 /// What the verifier is asked to assume and to give.
@@ -59,6 +60,8 @@ pub struct Options {
     /// The types of the kernel that the program is for (its `vmlinux` BTF), which kernel structures and functions are
     /// known by. Without them, programs that use those are unsupported.
     pub kernel_types: Option<Arc<Btf>>,
+    /// A rejection is to tell its story: the program is then explored twice more, along the path that fails.
+    pub explain: bool,
 }
 
 /// Whether values that the loader may still change (CO-RE fields, kconfig, `.rodata`, map sizes) count as known.
@@ -116,7 +119,12 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
         return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::Unreachable, message))));
     }
     let mut explorer = explore::Explorer::new(&code, options, program_type);
-    explorer.run()?;
+    explorer.run(&mut ()).map_err(|error| match error {
+        Error::Rejected(rejection) if options.explain => {
+            Error::Rejected(explain::story::told(&code, options, program_type, rejection))
+        }
+        other => other,
+    })?;
     explorer.check_throwing_functions()?;
     let mut statistics = explorer.statistics();
     statistics.stack_bytes = explorer.check_stack_depth().map_err(|(function, bytes)| {

@@ -8,11 +8,19 @@
 //!     usually: test the pointer before using it: `if (!value) return XDP_PASS;`
 //! ```
 //!
-//! Each [`Reason`] has a stable code and a row of text; the message says what was wrong here.
+//! Each [`Reason`] has a stable code and a row of text; the message says what was wrong here. With
+//! [`crate::Options::explain`], the story says how the path came to it (see `story`), and what fixes this very case.
+
+mod follow;
+mod help;
+mod names;
+pub(crate) mod story;
 
 use std::fmt;
 
 use kiln_program::{InsnId, SourceLine};
+
+use crate::code::{Code, Position};
 
 macro_rules! reasons {
     ($( $(#[doc = $doc:literal])+ $name:ident: $code:literal, fix $fix:literal; )*) => {
@@ -158,6 +166,79 @@ pub struct Rejection {
     pub reason: Reason,
     /// What exactly, with registers and numbers.
     pub message: String,
+    /// What the running kernel's verifier (Linux 6.18) prints as its reason, where that is known.
+    pub kernel_message: Option<String>,
+    /// How it came to this, in the order of the path; empty unless [`crate::Options::explain`] asks for it.
+    pub story: Vec<StoryStep>,
+    /// What fixes this case; [`Reason::fix`] unless [`crate::Options::explain`] asks for more.
+    pub help: String,
+}
+
+/// One step on the way to a rejection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StoryStep {
+    /// The instruction.
+    pub insn: InsnId,
+    /// The function, and the instruction's position in it.
+    pub position: (String, usize),
+    /// The instruction's text.
+    pub listing: String,
+    /// The source line, where known.
+    pub line: Option<SourceLine>,
+    /// Which part it plays.
+    pub part: Part,
+    /// What happens here.
+    pub text: String,
+}
+
+/// The part that a step plays in a story.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// The value, the resource or the lock comes from here.
+    Origin,
+    /// It is passed on.
+    Copy,
+    /// A pointer is moved by something variable.
+    Moved,
+    /// Something is learned of it.
+    Bounded,
+    /// Something is forgotten of it, or it is destroyed.
+    Lost,
+    /// The path goes this way.
+    Branch,
+    /// The function that it happens in is called here.
+    Call,
+}
+
+impl Part {
+    /// Its name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Origin => "origin",
+            Part::Copy => "copy",
+            Part::Moved => "moved",
+            Part::Bounded => "bounded",
+            Part::Lost => "lost",
+            Part::Branch => "branch",
+            Part::Call => "call",
+        }
+    }
+}
+
+impl StoryStep {
+    pub(crate) fn at(code: &Code<'_>, at: Position, part: Part, text: String) -> StoryStep {
+        let op = code.op(at);
+        let routine = &code.functions[op.function];
+        StoryStep {
+            insn: op.node.id,
+            position: (routine.name.to_owned(), (at - routine.start) as usize),
+            listing: op.node.insn.to_string(),
+            // Line 0 is what compilers give to code that no line asked for.
+            line: code.object.line(op.node).filter(|line| line.line != 0).cloned(),
+            part,
+            text,
+        }
+    }
 }
 
 impl fmt::Display for Rejection {
@@ -169,7 +250,17 @@ impl fmt::Display for Rejection {
             writeln!(f, "  {}:{}: {}", line.file, line.line, line.text.trim())?;
         }
         writeln!(f, "  {}", self.message)?;
-        write!(f, "  usually: {}", self.reason.fix())
+        for (number, step) in self.story.iter().enumerate() {
+            let place = match &step.line {
+                Some(line) => format!("{}:{}", line.file, line.line),
+                None => format!("{} instruction {}", step.position.0, step.position.1),
+            };
+            writeln!(f, "  {}. {place}: {}", number + 1, step.text)?;
+        }
+        if let Some(message) = &self.kernel_message {
+            writeln!(f, "  the kernel: {message}")?;
+        }
+        write!(f, "  usually: {}", self.help)
     }
 }
 

@@ -1,0 +1,263 @@
+//! What fixes a rejection, for the very case: the check to write, with its numbers and names.
+
+use kiln_isa::{AluOp, Insn, Source};
+use kiln_platform::{Helper, ProgramType, ReturnRule};
+use kiln_program::MapContents;
+
+use super::Reason;
+use super::names::assigned;
+use super::story::Story;
+use crate::state::{Kind, Register};
+
+impl Story<'_> {
+    /// What fixes this case; `None` where no more can be said than the reason's own advice.
+    pub(super) fn help(&self) -> Option<String> {
+        match self.rejection.reason {
+            Reason::PossiblyNull => self.null_check(),
+            Reason::PacketBounds => self.packet_check(),
+            Reason::MapValueBounds => self.index_check(),
+            Reason::UnboundedOffset => self.bound_number(),
+            Reason::ArgumentSize => self.bound_size(),
+            Reason::UnreleasedReference => self.release(),
+            Reason::HelperNotAllowed => self.other_types(),
+            Reason::ContextAccess => self.fields(),
+            Reason::ReturnValue => self.returns(),
+            Reason::UninitializedRegister => self.initialize(),
+            Reason::StackBounds | Reason::MemoryBounds => self.bound_local(),
+            Reason::NotAPointer => self.keep_pointer(),
+            _ => None,
+        }
+    }
+
+    fn leave(&self) -> &'static str {
+        match self.names.program_type {
+            ProgramType::Xdp => "return XDP_PASS;",
+            ProgramType::SchedCls | ProgramType::SchedAct => "return TC_ACT_OK;",
+            _ => "return 0;",
+        }
+    }
+
+    /// The variable that holds the offender, where its source line names one.
+    fn variable(&self) -> Option<String> {
+        let origin = self.origin_line()?;
+        assigned(origin).map(str::to_owned)
+    }
+
+    fn origin_line(&self) -> Option<&kiln_program::SourceLine> {
+        let value = self.offending_value()?;
+        // The first instruction on the path after which a register holds this very thing.
+        let at = self.path.iter().position(|visit| {
+            let state = &visit.state;
+            state.frames.iter().any(|frame| {
+                frame.registers.iter().any(|register| {
+                    register.kind == value.kind && register.id == value.id && register.is_pointer() && value.id != 0
+                })
+            })
+        })?;
+        let code = self.names.code;
+        code.object.line(code.op(self.path.get(at.checked_sub(1)?)?.at).node)
+    }
+
+    fn null_check(&self) -> Option<String> {
+        let name = self.variable().unwrap_or_else(|| "pointer".to_owned());
+        Some(format!("check it before this line: `if (!{name}) {}`", self.leave()))
+    }
+
+    fn packet_check(&self) -> Option<String> {
+        let value = self.offending_value()?;
+        let (offset, bytes) = self.access()?;
+        if value.kind == Kind::PacketMeta {
+            return Some(format!(
+                "compare with the packet's start first: `if (meta + {} > data) {}`",
+                i64::from(value.offset) + offset + bytes,
+                self.leave()
+            ));
+        }
+        let needed = i64::from(value.offset) + offset + bytes;
+        if value.scalar.smin < 0 {
+            return Some(format!(
+                "make the number that is added unsigned and bound it, then compare: `if (pointer + {bytes} > data_end) {}`",
+                self.leave()
+            ));
+        }
+        if value.id != 0 && value.scalar.as_constant().is_none() {
+            return Some(format!(
+                "compare the moved pointer itself, after moving it: `if (pointer + {} > data_end) {}`",
+                i64::from(value.offset) + offset + bytes,
+                self.leave()
+            ));
+        }
+        let known = value.range;
+        let so_far = if known == 0 {
+            "no comparison with data_end covers it on this path".to_owned()
+        } else {
+            format!("the comparison on this path covers {known} bytes")
+        };
+        Some(format!("{so_far}; write `if (data + {needed} > data_end) {}` before this line", self.leave()))
+    }
+
+    /// Offset and bytes of the access, where the instruction is one.
+    fn access(&self) -> Option<(i64, i64)> {
+        let (address, size) = match self.insn() {
+            Insn::Load { address, size, .. } | Insn::LoadAcquire { address, size, .. } => (address, size),
+            Insn::Store { address, size, .. } | Insn::StoreRelease { address, size, .. } => (address, size),
+            Insn::Atomic { address, size, .. } => (address, size),
+            _ => return None,
+        };
+        Some((i64::from(address.offset), i64::from(size.bytes())))
+    }
+
+    fn index_check(&self) -> Option<String> {
+        let value = self.offending_value()?;
+        let map = self.names.map(&value)?;
+        let size = match &map.contents {
+            MapContents::Kconfig(size) => i64::from(*size),
+            _ => i64::from(map.value_size),
+        };
+        let (offset, bytes) = self.access()?;
+        if value.scalar.as_constant().is_some() {
+            return Some(format!("the value of map `{}` has {size} bytes: bytes 0 to {}", map.name, size - 1));
+        }
+        // Elements lie a power of two apart where the low bits of the variable part are known to be zero.
+        let bits = (value.scalar.tnum.mask | value.scalar.tnum.value).trailing_zeros().min(12);
+        let stride = 1_i64 << bits;
+        let room = size - (i64::from(value.offset) + offset).rem_euclid(stride) - bytes;
+        let count = room / stride + 1;
+        if count < 1 {
+            return None;
+        }
+        let mask = if count & (count - 1) == 0 && count > 1 {
+            format!(", or mask it: `index &= {};`", count - 1)
+        } else {
+            String::new()
+        };
+        Some(format!(
+            "bound the index just before this line, as an unsigned number: `if (index >= {count}) {}`{mask}",
+            self.leave()
+        ))
+    }
+
+    fn bound_number(&self) -> Option<String> {
+        let Insn::Alu { op, src: Source::Reg(src), dst, .. } = self.insn() else { return None };
+        let state = &self.last().state;
+        let number = [*state.register(src), *state.register(dst)].into_iter().find(|it| !it.is_pointer())?;
+        let signed = number.scalar.smin < 0;
+        let what = if op == AluOp::Sub { "subtracting" } else { "adding" };
+        let how = if signed {
+            "it may be negative: make the variable unsigned, or compare it with 0 too"
+        } else {
+            "compare it with the largest value it may have"
+        };
+        Some(format!("bound the number before {what} it: {how}, in the same variable that is used here"))
+    }
+
+    fn bound_size(&self) -> Option<String> {
+        let value = self.offending_value()?;
+        let scalar = &value.scalar;
+        if value.kind != Kind::Scalar {
+            return None;
+        }
+        Some(if scalar.smin < 0 {
+            format!(
+                "make the size unsigned and bound it: `if (size > sizeof(buffer)) {}`, or `size &= sizeof(buffer) - 1;` for a power of two",
+                self.leave()
+            )
+        } else if scalar.umin == 0 && self.rejection.message.contains("may be 0") {
+            format!("leave when there is nothing to do: `if (size == 0) {}`", self.leave())
+        } else {
+            format!("bound it by the memory that is passed: `if (size > sizeof(buffer)) {}`", self.leave())
+        })
+    }
+
+    fn release(&self) -> Option<String> {
+        let held = self.last().state.references.first()?;
+        let op = self.names.code.op(held.at);
+        let name = op.helper.map(|helper| helper.name)?;
+        let line = self.names.code.object.line(op.node);
+        let variable = line.and_then(assigned).unwrap_or("it");
+        let release = match name {
+            "ringbuf_reserve" => format!("bpf_ringbuf_submit({variable}, 0) or bpf_ringbuf_discard({variable}, 0)"),
+            "sk_lookup_tcp" | "sk_lookup_udp" | "skc_lookup_tcp" => format!("bpf_sk_release({variable})"),
+            "ringbuf_reserve_dynptr" => "bpf_ringbuf_submit_dynptr or bpf_ringbuf_discard_dynptr".to_owned(),
+            _ => return None,
+        };
+        Some(format!("call {release} on this path too, before it ends"))
+    }
+
+    fn other_types(&self) -> Option<String> {
+        let helper: &Helper = self.names.code.op(self.last().at).helper?;
+        if helper.allowed_in(self.names.program_type) {
+            return None;
+        }
+        let allowed: Vec<_> =
+            ProgramType::ALL.iter().filter(|known| helper.allowed_in(**known)).map(|known| known.name()).collect();
+        if allowed.is_empty() {
+            return None;
+        }
+        const SHOWN: usize = 8;
+        let more = if allowed.len() > SHOWN { format!(" and {} more", allowed.len() - SHOWN) } else { String::new() };
+        let shown = allowed[..allowed.len().min(SHOWN)].join(", ");
+        Some(format!("bpf_{} is for programs of type {shown}{more}", helper.name))
+    }
+
+    fn fields(&self) -> Option<String> {
+        let value = self.offending_value()?;
+        if value.kind != Kind::Context {
+            return None;
+        }
+        let layout = self.names.program_type.context();
+        let writes = matches!(self.insn(), Insn::Store { .. } | Insn::StoreRelease { .. });
+        let attach = self.names.code.program.attach_type;
+        let usable = |field: &&kiln_platform::Field| {
+            let offset = i64::from(field.offset);
+            [4, 8, 2, 1].iter().any(|width| layout.access_at(attach, offset, *width, writes).is_ok())
+        };
+        let fields: Vec<_> = layout.fields.iter().filter(usable).map(|field| field.name).collect();
+        let what = if writes { "written" } else { "read" };
+        if fields.is_empty() {
+            return Some(format!("no field of struct {} may be {what} by this program type", layout.struct_name));
+        }
+        const SHOWN: usize = 10;
+        let more = if fields.len() > SHOWN { ", ..." } else { "" };
+        let shown = fields[..fields.len().min(SHOWN)].join(", ");
+        Some(format!("fields of struct {} that may be {what} here: {shown}{more}", layout.struct_name))
+    }
+
+    fn returns(&self) -> Option<String> {
+        let attach = self.names.code.program.attach_type;
+        match self.names.program_type.return_rule(attach) {
+            ReturnRule::Range { minimum, maximum } if matches!(self.insn(), Insn::Exit) => {
+                Some(format!("return a number from {minimum} to {maximum} on every path"))
+            }
+            _ => None,
+        }
+    }
+
+    fn initialize(&self) -> Option<String> {
+        let reg = self.offending_register()?;
+        let index = reg.index();
+        if index == 0 && matches!(self.insn(), Insn::Exit) {
+            return Some("return a value on every path".to_owned());
+        }
+        if index <= 5 && self.rejection.story.iter().any(|step| step.text.contains("destroys")) {
+            return Some("keep the value in a local variable across the call (r6 to r9 survive it)".to_owned());
+        }
+        None
+    }
+
+    fn bound_local(&self) -> Option<String> {
+        let value = self.offending_value()?;
+        (value.scalar.as_constant().is_none() && value.is_pointer()).then(|| {
+            format!(
+                "the pointer may be anywhere from byte {} to {}: bound the index before it is added",
+                value.scalar.smin.saturating_add(i64::from(value.offset)),
+                value.scalar.smax.saturating_add(i64::from(value.offset))
+            )
+        })
+    }
+
+    fn keep_pointer(&self) -> Option<String> {
+        let value: Register = self.offending_value()?;
+        value.is_zero().then(|| format!("it is null here: leave on that path first, `{}`", self.leave()))
+    }
+}
