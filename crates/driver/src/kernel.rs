@@ -1,10 +1,14 @@
 //! One program of an object, in the running kernel.
 
+mod ask;
+
 use std::collections::HashSet;
 
 use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput, TestOutput};
 use kiln_platform::ProgramType;
 use kiln_program::{ExternKind, MapContents, MapId, MapSlot, Object, Program, Reference};
+
+pub use ask::{Answer, NotAsked, ask};
 
 use crate::error::Error;
 use crate::input::Input;
@@ -20,13 +24,37 @@ pub struct KernelProgram {
 /// Entries of maps that leave their size to the loader.
 pub const LOAD_TIME_ENTRIES: u32 = 64;
 
+/// A function of a loaded program, which another program is to replace (`freplace`) or trace.
+#[derive(Clone, Copy)]
+pub struct Target<'a> {
+    /// The program that has it.
+    pub program: &'a Prog,
+    /// Its name.
+    pub function: &'a str,
+}
+
 /// Loads one program of an object file. `object` is the same file as read by Kiln.
 ///
 /// # Errors
 /// [`LoadFailure`] with the verifier's log.
 pub fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelProgram, LoadFailure> {
-    let mut file = ObjectFile::open(&object.name, bytes)?;
+    load_for(bytes, object, program, None)
+}
+
+/// Loads one program of an object file, for a function of another program.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_for(
+    bytes: &[u8],
+    object: &Object,
+    program: &Program,
+    target: Option<Target<'_>>,
+) -> Result<KernelProgram, LoadFailure> {
     let used = Used::by(object, program);
+    // libbpf looks for every symbol of the object, and fails for those that only other programs need.
+    let weakened = kiln_elf::with_weak_externs(&object.name, bytes, |name| used.externs.contains(name)).ok();
+    let mut file = ObjectFile::open(&object.name, weakened.as_deref().unwrap_or(bytes))?;
     file.only(&used.programs.iter().map(|name| &**name).collect::<Vec<_>>())?;
     let known = file.programs().iter().any(|entry| entry.name == program.name && entry.program_type != 0);
     if let (false, Some(program_type)) = (known, program.program_type) {
@@ -35,6 +63,12 @@ pub fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelPr
     file.without_maps(|name| {
         object.maps.iter().any(|map| same_map(&map.name, name)) && !used.maps.iter().any(|own| same_map(own, name))
     });
+    if program.program_type == Some(ProgramType::StructOps) {
+        file.only_in_slots(&program.name)?;
+    }
+    if let Some(target) = target {
+        file.set_target(&program.name, target.program, target.function)?;
+    }
     file.size_empty_maps(LOAD_TIME_ENTRIES);
     let object = file.load()?;
     let prog = object.program(&program.name)?;
@@ -67,6 +101,8 @@ struct Used<'a> {
     maps: HashSet<&'a str>,
     /// Itself, and the programs that the object's prog arrays begin with.
     programs: HashSet<&'a str>,
+    /// Symbols that the kernel must have.
+    externs: HashSet<&'a str>,
 }
 
 impl<'a> Used<'a> {
@@ -93,6 +129,7 @@ impl<'a> Used<'a> {
                 match node.reference {
                     Reference::Map(map) | Reference::MapValue { map, .. } => self.add_map(object, map),
                     Reference::Extern(symbol) => {
+                        self.externs.insert(&object.externs[symbol.index()].name);
                         if let ExternKind::Kconfig { map, .. } = object.externs[symbol.index()].kind {
                             self.add_map(object, map);
                         }

@@ -65,6 +65,11 @@ impl CorpusObject {
         self.load.iter().find_map(|row| row.refused.as_deref())
     }
 
+    /// The file's name, without its folder.
+    pub fn file_name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// Whether a program is left out: its hook is not in current kernels.
     pub fn leaves_out(&self, program: &str) -> bool {
         self.load.iter().any(|row| row.leave_out.iter().any(|name| name == program))

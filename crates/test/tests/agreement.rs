@@ -7,7 +7,7 @@
 //!
 //! A program that only one of the two accepts must be listed in `tests/verdicts.toml` with a reason; a listed one that
 //! they agree about must go from there. What Kiln says `unsupported` to is counted aloud. *Not asked* are programs
-//! that libbpf could not bring as far as the verifier: the kernel lacks a type, a map, a hook. With
+//! that the verifier did not get to see, each with a reason (`kiln_driver::kernel::NotAsked`). With
 //! `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts; `KILN_AGREEMENT_ONLY=dynptr,iters` compares
 //! only objects whose path contains one of the words.
 
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use kiln_driver::input::running_kernel_types;
-use kiln_driver::kernel;
+use kiln_driver::kernel::{self, Answer};
 use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
 use kiln_test::corpus::{self, CorpusObject};
@@ -81,12 +81,10 @@ fn kiln_verdict(object: &Object, program: &Program, vmlinux: Option<&Arc<Btf>>) 
 }
 
 fn kernel_verdict(bytes: &[u8], object: &Object, program: &Program) -> Says {
-    match kernel::load(bytes, object, program) {
-        Ok(_) => Says::Accept,
-        Err(failure) => match failure.reason() {
-            Some(reason) => Says::Reject(reason.to_owned()),
-            None => Says::Nothing(failure.to_string()),
-        },
+    match kernel::ask(bytes, object, program, None) {
+        Answer::Accept => Says::Accept,
+        Answer::Reject(reason) => Says::Reject(reason),
+        Answer::NotAsked(why) => Says::Nothing(why.class().to_owned()),
     }
 }
 
@@ -104,7 +102,7 @@ fn compare(entry: &CorpusObject, vmlinux: Option<&Arc<Btf>>) -> Vec<Compared> {
     }
     let object = &input.object;
     let wanted = |program: &&Program| program.program_type.is_some() && !entry.leaves_out(&program.name);
-    let file = entry.path.file_name().unwrap_or_default().to_string_lossy();
+    let file = entry.file_name();
     let compared = object.programs.iter().filter(wanted).map(|program| Compared {
         name: format!("{file}:{}", program.name),
         program_type: program.program_type.map_or("", |known| known.name()),

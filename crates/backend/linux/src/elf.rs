@@ -43,10 +43,20 @@ impl From<Error> for LoadFailure {
 }
 
 impl LoadFailure {
-    /// The line of the verifier's log that gives the reason: the last that is not statistics.
+    /// The line of the verifier's logs that gives the reason: the last that is not statistics.
     pub fn reason(&self) -> Option<&str> {
+        self.reason_where(|_| true)
+    }
+
+    /// The same of one program's log.
+    pub fn reason_of(&self, program: &str) -> Option<&str> {
+        self.reason_where(|log| log.program == program)
+    }
+
+    fn reason_where(&self, wanted: impl Fn(&ProgramLog) -> bool) -> Option<&str> {
         let statistics = ["processed ", "verification time", "stack depth", "max_states"];
-        let lines = self.logs.iter().rev().flat_map(|log| log.log.lines().rev());
+        let logs = self.logs.iter().rev().filter(|log| wanted(log));
+        let lines = logs.flat_map(|log| log.log.lines().rev());
         let mut lines = lines.map(str::trim).filter(|line| !line.is_empty());
         lines.find(|line| !statistics.iter().any(|word| line.starts_with(word)))
     }
@@ -74,6 +84,9 @@ pub struct ProgramEntry {
 
 /// Bytes kept of each verifier log.
 const LOG_BYTES: usize = 1 << 20;
+
+/// `BPF_MAP_TYPE_STRUCT_OPS`.
+const STRUCT_OPS: u32 = 26;
 
 /// Map types that the kernel wants with 0 entries: cgroup, socket, inode and task storage, `struct_ops`.
 const SIZED_BY_OWNER: [u32; 7] = [19, 21, 24, 26, 28, 29, 32];
@@ -186,6 +199,55 @@ impl ObjectFile {
                 }
             }
         }
+    }
+
+    /// Empties the `struct_ops` maps but for the slot of one program, and leaves out those that do not hold it, so that
+    /// it is loaded for its slot and alone. Whether a map holds it.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a name the object lacks.
+    pub fn only_in_slots(&mut self, name: &str) -> Result<bool, Error> {
+        let wanted = self.find(name)?;
+        let programs = self.program_pointers();
+        let mut held = false;
+        for map in self.map_pointers() {
+            let mut bytes = 0;
+            // SAFETY: `map` belongs to this object, which is open and not loaded. The initial value of a `struct_ops`
+            // map is libbpf's copy of it, `bytes` long and aligned for pointers, where each function slot holds the
+            // pointer of its program or null; libbpf reads the slots again when it loads.
+            unsafe {
+                if libbpf_sys::bpf_map__type(map) != STRUCT_OPS {
+                    continue;
+                }
+                let value = libbpf_sys::bpf_map__initial_value(map, &mut bytes).cast::<*mut libbpf_sys::bpf_program>();
+                let slots = match value.is_null() {
+                    true => &mut [][..],
+                    false => std::slice::from_raw_parts_mut(value, bytes as usize / size_of::<usize>()),
+                };
+                let holds = !held && slots.contains(&wanted);
+                held |= holds;
+                libbpf_sys::bpf_map__set_autocreate(map, holds);
+                for slot in slots.iter_mut().filter(|slot| programs.contains(slot) && **slot != wanted) {
+                    *slot = std::ptr::null_mut();
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Makes a program stand for (or trace) a function of a loaded program.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] for a name the object lacks, [`Error::Os`] when libbpf finds no such function.
+    pub fn set_target(&mut self, name: &str, target: &Prog, function: &str) -> Result<(), Error> {
+        use std::os::fd::AsRawFd;
+        let (pointer, function) = (self.find(name)?, c_string(function)?);
+        // SAFETY: the program belongs to this open object, and the target's descriptor is open during the call; libbpf
+        // keeps its number, and the caller the target until the object is loaded.
+        let result = unsafe {
+            libbpf_sys::bpf_program__set_attach_target(pointer, target.fd().as_raw_fd(), function.as_ptr())
+        };
+        check("setting the target", result).map(drop)
     }
 
     /// Gives maps whose size is decided at load time (0 entries) this many. Local storage has no size of its own.

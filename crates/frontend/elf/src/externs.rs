@@ -32,6 +32,21 @@ struct Config {
     size: u32,
 }
 
+/// The file's bytes with the undefined symbols that are not needed made weak.
+pub(crate) fn weakened(mut file: ElfFile, needed: impl Fn(&str) -> bool) -> Vec<u8> {
+    const SYMBOL_BYTES: usize = 24;
+    const INFO_AT: usize = 4;
+    let Some(table) = file.symbol_table else { return file.bytes };
+    let start = file.sections[table].file.start;
+    for (index, symbol) in file.symbols.iter().enumerate() {
+        let undefined = symbol.section == SHN_UNDEF && symbol.binding() != STB_LOCAL && !symbol.name.is_empty();
+        if undefined && !needed(&symbol.name) {
+            file.bytes[start + index * SYMBOL_BYTES + INFO_AT] = STB_WEAK << 4 | symbol.kind();
+        }
+    }
+    file.bytes
+}
+
 /// Reads the externs, and adds the `.kconfig` map when they need one.
 pub(crate) fn read_externs(file: &ElfFile, btf: Option<&Btf>, maps: &mut MapTable) -> Result<ExternTable> {
     let mut table = ExternTable::default();

@@ -88,6 +88,16 @@ impl ElfObject {
     }
 }
 
+/// The same file with the undefined symbols that `needed` does not name made weak: a loader resolves every symbol of
+/// an object, also those that the programs wanted from it never use.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the bytes are malformed.
+pub fn with_weak_externs(name: &str, bytes: &[u8], needed: impl Fn(&str) -> bool) -> Result<Vec<u8>, Error> {
+    let file = file::ElfFile::parse(bytes).map_err(|fault| fault.in_file(name))?;
+    Ok(externs::weakened(file, needed))
+}
+
 /// Reads an object file. `name` is a label for messages.
 ///
 /// # Errors

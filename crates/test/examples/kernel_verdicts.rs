@@ -1,0 +1,37 @@
+//! What the kernel that this runs on says of every program of the corpora: one JSON object a line.
+//!
+//! ```text
+//!   {"program":"xdp_dummy.o:xdp_dummy_prog","group":"selftests-6.12","says":"accept"}
+//!   {"program":"lsm.o:test_int_hook","group":"selftests-6.12","says":"not asked","why":"..."}
+//! ```
+//!
+//! `scripts/other-kernel` runs it in a virtual machine; the agreement test takes the answers of such a kernel where the
+//! running one could not be asked. Arguments, if any, are parts of object names to look at.
+
+use kiln_driver::kernel::{Answer, ask};
+use kiln_test::corpus::{self, CorpusObject};
+
+fn answers(entry: &CorpusObject) {
+    let Ok(mut input) = entry.read() else { return };
+    let bytes = std::mem::take(&mut input.bytes);
+    for program in input.object.programs.iter().filter(|program| program.program_type.is_some()) {
+        let (says, why) = match ask(&bytes, &input.object, program, None) {
+            Answer::Accept => ("accept", String::new()),
+            Answer::Reject(why) => ("reject", why),
+            Answer::NotAsked(why) => ("not asked", why.to_string()),
+        };
+        let name = format!("{}:{}", entry.file_name(), program.name);
+        let line = serde_json::json!({ "program": name, "group": entry.group, "says": says, "why": why });
+        println!("{line}");
+    }
+}
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    for entry in corpus::objects() {
+        let name = entry.file_name();
+        if entry.refused().is_none() && (wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()))) {
+            answers(&entry);
+        }
+    }
+}
