@@ -244,9 +244,8 @@ impl ObjectFile {
         let (pointer, function) = (self.find(name)?, c_string(function)?);
         // SAFETY: the program belongs to this open object, and the target's descriptor is open during the call; libbpf
         // keeps its number, and the caller the target until the object is loaded.
-        let result = unsafe {
-            libbpf_sys::bpf_program__set_attach_target(pointer, target.fd().as_raw_fd(), function.as_ptr())
-        };
+        let result =
+            unsafe { libbpf_sys::bpf_program__set_attach_target(pointer, target.fd().as_raw_fd(), function.as_ptr()) };
         check("setting the target", result).map(drop)
     }
 
