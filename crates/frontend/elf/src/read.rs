@@ -37,6 +37,8 @@ pub(crate) struct Sources {
     pub core_records: Vec<Record>,
     /// The record at the beginning of each function.
     pub function_records: Vec<Option<Record>>,
+    /// See [`Sources::btf`].
+    btf: Option<Vec<u8>>,
     /// The functions as they were read, to tell what a rewrite changed.
     pub original: Vec<Function>,
     /// The lines as they were read.
@@ -46,10 +48,24 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// The `.BTF` section as it was read.
+    /// The `.BTF` section as it was read, its data sections completed.
     pub fn btf(&self) -> Option<&[u8]> {
-        self.file.section_named(".BTF").map(|index| self.file.data(index))
+        self.btf.as_deref()
     }
+}
+
+/// The `.BTF` section with the sizes and offsets that only the file's symbols say, as a loader completes it.
+fn completed_btf(file: &ElfFile, btf: &Btf, bytes: &[u8]) -> Vec<u8> {
+    let size = |name: &str| u32::try_from(file.sections[file.section_named(name)?].size).ok();
+    let symbols: HashMap<(usize, &str), u64> = file
+        .symbols
+        .iter()
+        .filter_map(|symbol| Some(((symbol.section_index()?, symbol.name.as_str()), symbol.value)))
+        .collect();
+    let offset = |section: &str, variable: &str| {
+        symbols.get(&(file.section_named(section)?, variable)).and_then(|value| u32::try_from(*value).ok())
+    };
+    btf.with_sections_filled(bytes, size, offset)
 }
 
 pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
@@ -63,16 +79,18 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     let mut maps = read_maps(&file, btf.as_ref())?;
     let externs = read_externs(&file, btf.as_ref(), &mut maps)?;
     read_struct_ops(&file, btf.as_ref(), &mut maps)?;
+    let completed = btf_bytes.zip(btf.as_ref()).map(|(bytes, btf)| completed_btf(&file, btf, bytes));
     let places = find_functions(&file)?;
     let mut object = Object {
         name: name.to_owned(),
         license: text_section(&file, "license"),
         kernel_version: version(&file)?,
         externs: externs.externs.clone(),
-        btf: btf_bytes.map(<[u8]>::to_vec),
+        btf: completed.clone(),
         ..Object::default()
     };
     let mut sources = Sources {
+        btf: completed,
         places,
         slots: Vec::new(),
         origins: HashMap::new(),

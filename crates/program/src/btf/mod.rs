@@ -29,6 +29,7 @@
 
 mod lookup;
 mod parse;
+mod sections;
 
 #[cfg(test)]
 mod tests;
