@@ -5,6 +5,7 @@
 //! Rows: agreement, object, program, type, what we say (processed instructions, microseconds), what the kernel says.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_linux::ObjectFile;
@@ -30,7 +31,7 @@ struct Sums {
 }
 
 fn main() {
-    let vmlinux = std::fs::read("/sys/kernel/btf/vmlinux").ok().and_then(|bytes| Btf::parse(&bytes).ok());
+    let vmlinux = std::fs::read("/sys/kernel/btf/vmlinux").ok().and_then(|bytes| Btf::parse(&bytes).ok()).map(Arc::new);
     let mut quiet = false;
     let mut facts = false;
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
@@ -68,8 +69,9 @@ fn main() {
         let short = argument.rsplit('/').next().unwrap_or(&argument).to_owned();
         for program in &object.programs {
             let Some(program_type) = program.program_type else { continue };
+            let options = Options { skip_facts: !facts, kernel_types: vmlinux.clone(), ..Options::default() };
             let began = Instant::now();
-            let verdict = verify(&object, program, &Options { skip_facts: !facts, ..Options::default() });
+            let verdict = verify(&object, program, &options);
             let took_us = began.elapsed().as_nanos() as f64 / 1000.0;
             let Some(kernel) = kernel_verdict(&argument, &bytes, program) else {
                 not_loaded += 1;

@@ -9,14 +9,18 @@ use crate::dynptr::Dynptr;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
+use crate::fields::FieldKind;
 use crate::memory::Use;
-use crate::state::{Byte, DynptrKind, Held, Kind, Register};
+use crate::special::check_same_map;
+use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register};
 
 /// What the arguments of one call said.
 #[derive(Default)]
 pub(crate) struct Call {
     /// The map argument.
     pub map: Option<Register>,
+    /// The map value whose timer is passed.
+    pub owner: Option<Register>,
     /// The greatest size passed for a memory argument.
     pub most_bytes: u64,
     /// The constant size asked for.
@@ -43,7 +47,7 @@ impl Explorer<'_> {
         self.check_allowed(helper)?;
         let prototype = helper.prototype_for(self.program_type);
         self.check_licence(helper, prototype)?;
-        if self.state.lock.is_some() && helper.name != "spin_unlock" {
+        if !self.state.locks.is_empty() && helper.name != "spin_unlock" {
             return reject(Reason::LockDiscipline, format!("{} is called while a lock is held", helper.name));
         }
         let mut call = Call::default();
@@ -62,7 +66,8 @@ impl Explorer<'_> {
         let before = self.state.register(Reg::R1).to_owned();
         match helper.name {
             "tail_call" => self.tail_call()?,
-            "spin_lock" | "spin_unlock" => self.change_lock(helper, &before)?,
+            "spin_lock" => self.take_lock(LockKind::Spin, &before)?,
+            "spin_unlock" => self.give_up_lock(LockKind::Spin, &before)?,
             "timer_set_callback" => self.run_later(&call)?,
             "dynptr_from_mem" if before.kind != Kind::MapValue => {
                 let message = format!("dynptr_from_mem takes a map's value, r1 is {}", before.kind.name());
@@ -173,6 +178,9 @@ impl Explorer<'_> {
                 if register.kind != Kind::Map {
                     return reject(Reason::ArgumentType, what("a map"));
                 }
+                if let Some(owner) = call.owner {
+                    check_same_map(&owner, &register)?;
+                }
                 call.map = Some(register);
             }
             ArgKind::MapKey => {
@@ -273,8 +281,11 @@ impl Explorer<'_> {
                 call.callback = Some(register.object as usize);
             }
             ArgKind::ConstString => self.check_constant_string(reg, &register, what("a constant string"))?,
-            ArgKind::SpinLock => self.check_special_argument(&register, "bpf_spin_lock", what("a bpf_spin_lock"))?,
-            ArgKind::Timer => self.check_special_argument(&register, "bpf_timer", what("a bpf_timer"))?,
+            ArgKind::SpinLock => self.check_lock_argument(&register, FieldKind::SpinLock, what("a bpf_spin_lock"))?,
+            ArgKind::Timer => {
+                self.check_field_argument(&register, FieldKind::Timer, what("a bpf_timer"))?;
+                call.owner = Some(register);
+            }
             ArgKind::BtfId { .. } | ArgKind::PercpuBtfId => {
                 if register.kind == Kind::BtfId {
                     return unsupported("arguments typed by the kernel's BTF");
@@ -597,22 +608,28 @@ impl Explorer<'_> {
         let Some(map) = self.map_of(&argument) else { return unsupported("a map whose definition is not known") };
         let (name, map_type, entries) = (map.name.clone(), map.map_type, map.max_entries);
         let lookup = map_type.rules().lookup;
-        let value = Register { inner: argument.inner, ..Register::pointer(Kind::MapValue, argument.object) };
+        let value = Register {
+            inner: argument.inner,
+            owner: argument.owner,
+            ..Register::pointer(Kind::MapValue, argument.object)
+        };
         let in_array = matches!(map_type, MapType::Array | MapType::PercpuArray)
             && !self.any_load()
             && !argument.inner
             && call.key.is_some_and(|key| key < u64::from(entries));
         let id = self.fresh_id();
         if in_array && helper.name == "map_lookup_elem" {
-            let special = self.special.get(argument.object as usize).is_some_and(|fields| !fields.is_empty());
-            return Ok(Register { id: if special { id } else { 0 }, ..value });
+            let locked = self.record_of(&value).is_some_and(|record| record.has_lock());
+            return Ok(Register { id: if locked { id } else { 0 }, ..value });
         }
         let storage = self.is_local_storage(map_type);
         Ok(match lookup {
             Lookup::Value => value.or_null(id),
             _ if storage => value.or_null(id),
             Lookup::ReadOnlyValue => Register { read_only: true, ..value }.or_null(id),
-            Lookup::InnerMap => Register { inner: true, ..Register::pointer(Kind::Map, argument.object) }.or_null(id),
+            Lookup::InnerMap => {
+                Register { inner: true, owner: id, ..Register::pointer(Kind::Map, argument.object) }.or_null(id)
+            }
             Lookup::Socket => Register::pointer(Kind::Socket, 0).or_null(id),
             Lookup::XdpSocket => Register::pointer(Kind::XdpSock, 0).or_null(id),
             Lookup::None => {

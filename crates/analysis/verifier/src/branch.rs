@@ -197,9 +197,7 @@ impl Explorer<'_> {
             |register| {
                 register.nullable = false;
                 // A value with a lock in it is told from another one by its id.
-                let keeps = register.kind == Kind::MapValue
-                    && self.special.get(register.object as usize).is_some_and(|fields| !fields.is_empty());
-                if !keeps {
+                if !self.record_of(register).is_some_and(|record| record.has_lock()) {
                     register.id = 0;
                 }
             },

@@ -131,7 +131,7 @@ impl Explorer<'_> {
                 format!("{when} while the reference acquired by `{site}` (instruction {}) is held", held.at),
             );
         }
-        if self.state.lock.is_some() {
+        if !self.state.locks.is_empty() {
             return reject(Reason::LockDiscipline, format!("{when} while a lock is held"));
         }
         self.check_sections_left(when)

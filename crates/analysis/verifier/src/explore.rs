@@ -7,6 +7,8 @@
 //!         end of path                take the next pending state
 //! ```
 
+use std::rc::Rc;
+
 use kiln_isa::{CallTarget, Insn, Reg};
 use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
 use kiln_platform::{MapType, ProgramType};
@@ -21,7 +23,7 @@ use crate::global::{Signature, signatures, without_number};
 use crate::observe::Observer;
 use crate::precision::{Origin, Origins};
 use crate::prune::Kept;
-use crate::special::{SpecialField, special_fields};
+use crate::fields::{Record, Tables};
 use crate::state::{Caller, Frame, Kind, Register, State};
 use crate::{Assumptions, Options, Statistics};
 
@@ -47,7 +49,9 @@ pub(crate) struct Explorer<'a> {
     /// Names of kernel structures that registers point to.
     pub type_names: Vec<&'static str>,
     /// Fields of each map's value that are not plain memory.
-    pub special: Vec<Vec<SpecialField>>,
+    pub records: Vec<Rc<Record>>,
+    /// The same of the maps that maps of maps hold.
+    pub inner_records: Vec<Rc<Record>>,
     /// Signatures of global functions that are verified on their own.
     pub signatures: Vec<Option<Signature>>,
     /// Those of them that were called.
@@ -71,6 +75,7 @@ pub(crate) struct Explorer<'a> {
 impl<'a> Explorer<'a> {
     pub(crate) fn new(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Explorer<'a> {
         let btf = code.object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
+        let tables = Tables { own: btf.as_ref(), kernel: options.kernel_types.as_deref() };
         Explorer {
             code,
             options,
@@ -82,7 +87,8 @@ impl<'a> Explorer<'a> {
             kept: Kept::new(code.ops.len()),
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
             type_names: Vec::new(),
-            special: object_fields(code, btf.as_ref()),
+            records: code.object.maps.iter().map(|map| Rc::new(Record::of_map(&tables, map))).collect(),
+            inner_records: code.object.maps.iter().map(|map| Rc::new(inner_record(&tables, map))).collect(),
             signatures: signatures(code, btf.as_ref(), program_type),
             without_number: without_number(code, btf.as_ref()),
             globals_called: Vec::new(),
@@ -101,7 +107,7 @@ impl<'a> Explorer<'a> {
     pub(crate) fn run(&mut self, observer: &mut impl Observer) -> Result<(), Error> {
         let mut frame = Frame::new(0, 0, 0, Caller::Call);
         frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
-        self.state = State { frames: vec![frame], ..State::default() };
+        self.state = State { frames: vec![frame], sleepable: self.code.program.sleepable, ..State::default() };
         self.at = self.code.functions[0].start;
         self.begin_exceptions().map_err(|fault| self.explained(*fault))?;
         self.explore(observer)?;
@@ -316,8 +322,8 @@ impl<'a> Explorer<'a> {
     }
 }
 
-fn object_fields(code: &Code<'_>, btf: Option<&Btf>) -> Vec<Vec<SpecialField>> {
-    code.object.maps.iter().map(|map| special_fields(btf, map)).collect()
+fn inner_record(tables: &Tables<'_>, map: &Map) -> Record {
+    map.inner.as_deref().map_or_else(Record::default, |inner| Record::of_map(tables, inner))
 }
 
 /// A rejection at a position.

@@ -163,7 +163,7 @@ impl Explorer<'_> {
             };
         }
         self.global = Some(signature.returns_value);
-        self.state = State { frames: vec![frame], ..State::default() };
+        self.state = State { frames: vec![frame], sleepable: self.code.program.sleepable, ..State::default() };
         self.at = self.code.functions[function].start;
         Ok(())
     }
@@ -172,7 +172,7 @@ impl Explorer<'_> {
         let Some(signature) = self.signatures[callee].clone() else {
             return unsupported("a global function whose BTF is not understood");
         };
-        if self.state.lock.is_some() {
+        if !self.state.locks.is_empty() {
             return reject(Reason::LockDiscipline, "a global function is called while a lock is held");
         }
         for (index, parameter) in signature.parameters.iter().enumerate().take(5) {

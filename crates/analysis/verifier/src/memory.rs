@@ -48,6 +48,9 @@ impl Explorer<'_> {
             Kind::Context => self.load_context(reg, &base, offset, size),
             Kind::Stack => self.load_stack(reg, &base, offset, bytes),
             Kind::MapValue => {
+                if let Some(kptr) = self.kptr_at(reg, &base, offset, size)? {
+                    return self.load_kptr(&kptr);
+                }
                 self.check_map_value(reg, &base, offset, bytes, Use::Read)?;
                 Ok(self.frozen_value(&base, offset, bytes).unwrap_or(unknown))
             }
@@ -99,7 +102,12 @@ impl Explorer<'_> {
         match base.kind {
             Kind::Stack => self.store_stack(reg, &base, offset, size.bytes(), value, src),
             Kind::Context => self.store_context(reg, &base, offset, size),
-            Kind::MapValue => self.check_map_value(reg, &base, offset, size.bytes(), Use::Write),
+            Kind::MapValue => {
+                if let Some(kptr) = self.kptr_at(reg, &base, offset, size)? {
+                    return self.store_kptr(&kptr, &value);
+                }
+                self.check_map_value(reg, &base, offset, size.bytes(), Use::Write)
+            }
             _ => self.check_memory(reg, &base, offset, u64::from(size.bytes()), Use::Write),
         }
     }
@@ -154,7 +162,7 @@ impl Explorer<'_> {
         if !self.state.references.is_empty() {
             return reject(Reason::UnreleasedReference, "LD_ABS may end the program while a reference is held");
         }
-        if self.state.lock.is_some() {
+        if !self.state.locks.is_empty() {
             return reject(Reason::LockDiscipline, "LD_ABS may end the program while a lock is held");
         }
         let context = self.read(Reg::R6)?;

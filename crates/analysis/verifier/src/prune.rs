@@ -366,7 +366,8 @@ impl Explorer<'_> {
         let current = &self.state;
         if old.frames.len() != current.frames.len()
             || old.references.len() != current.references.len()
-            || old.lock.is_some() != current.lock.is_some()
+            || old.locks.len() != current.locks.len()
+            || old.sleepable != current.sleepable
             || old.sections.rcu != current.sections.rcu
             || old.sections.preemption_off != current.sections.preemption_off
             || old.sections.interrupts.len() != current.sections.interrupts.len()
@@ -408,12 +409,11 @@ impl Explorer<'_> {
             }
         }
         let held = old.references.iter().zip(&current.references);
-        let locks = match (&old.lock, &current.lock) {
-            (Some(a), Some(b)) => a.0 == b.0 && a.1 == b.1 && ids.matches(a.2, b.2),
-            _ => true,
-        };
+        let locks = old.locks.iter().zip(&current.locks);
+        let same_locks =
+            locks.into_iter().all(|(a, b)| a.kind == b.kind && a.allocation == b.allocation && ids.matches(a.id, b.id));
         let mut flags = old.sections.interrupts.iter().zip(&current.sections.interrupts);
-        locks && held.into_iter().all(|(a, b)| ids.matches(a.id, b.id)) && flags.all(|(a, b)| ids.matches(*a, *b))
+        same_locks && held.into_iter().all(|(a, b)| ids.matches(a.id, b.id)) && flags.all(|(a, b)| ids.matches(*a, *b))
     }
 
     fn uncovered_reads_fit(&self, known: usize, slots: &[Slot], read: u64, exactness: Exactness) -> bool {

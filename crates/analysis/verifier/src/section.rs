@@ -45,12 +45,12 @@ impl Sections {
 impl Explorer<'_> {
     /// Whether RCU pointers are good here.
     pub(crate) fn in_rcu_section(&self) -> bool {
-        self.state.sections.rcu || self.state.lock.is_some() || !self.code.program.sleepable
+        self.state.sections.rcu || !self.state.locks.is_empty() || !self.state.sleepable
     }
 
     /// What is called may sleep.
     pub(crate) fn check_may_sleep(&self, name: &str) -> Step<()> {
-        if !self.code.program.sleepable {
+        if !self.state.sleepable {
             return reject(Reason::HelperNotAllowed, format!("{name} may sleep, this program may not"));
         }
         match self.state.sections.name() {

@@ -1,112 +1,50 @@
 //! Fields of map values that only helpers may touch (locks, timers, kptrs), and functions passed to helpers.
 
+use std::rc::Rc;
+
 use kiln_isa::Reg;
-use kiln_platform::Helper;
-use kiln_program::Map;
-use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
+use kiln_platform::{Helper, ProgramType};
 
 use crate::arguments::Call;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
+use crate::fields::{Field, FieldKind, Record};
 use crate::state::{Caller, Kind, Register};
 
-/// A field of a map's value that is not plain memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SpecialField {
-    pub name: String,
-    pub offset: u64,
-    pub size: u64,
-}
-
-/// Structures that the kernel gives a meaning inside map values.
-const SPECIAL: [&str; 9] = [
-    "bpf_spin_lock",
-    "bpf_res_spin_lock",
-    "bpf_timer",
-    "bpf_wq",
-    "bpf_task_work",
-    "bpf_list_head",
-    "bpf_list_node",
-    "bpf_rb_root",
-    "bpf_refcount",
-];
-
-/// The special fields of a map's value.
-pub(crate) fn special_fields(btf: Option<&Btf>, map: &Map) -> Vec<SpecialField> {
-    let mut fields = Vec::new();
-    if let (Some(btf), true) = (btf, map.value_btf != 0) {
-        collect(btf, TypeId(map.value_btf), 0, 0, &mut fields);
-    }
-    fields
-}
-
-fn collect(btf: &Btf, id: TypeId, offset: u64, depth: usize, fields: &mut Vec<SpecialField>) {
-    if depth > 8 || fields.len() > 64 {
-        return;
-    }
-    let Some(id) = btf.without_qualifiers(id) else { return };
-    match btf.kind(id) {
-        BtfKind::Composite { size, .. } => {
-            let name = btf.name(id);
-            if SPECIAL.contains(&name) {
-                fields.push(SpecialField { name: name.to_owned(), offset, size: u64::from(*size) });
-                return;
-            }
-            for member in btf.members(id) {
-                collect(btf, member.type_id, offset + u64::from(member.bit_offset / 8), depth + 1, fields);
-            }
-        }
-        BtfKind::Typedef { target } => collect(btf, *target, offset, depth + 1, fields),
-        BtfKind::Array { element, count, .. } => {
-            let size = btf.size_of(*element).unwrap_or(0);
-            for index in 0..u64::from(*count).min(16) {
-                collect(btf, *element, offset + index * size, depth + 1, fields);
-            }
-        }
-        BtfKind::Section { .. } => {
-            for variable in btf.variables(id) {
-                if let BtfKind::Variable { target, .. } = btf.kind(variable.type_id) {
-                    collect(btf, *target, offset + u64::from(variable.offset), depth + 1, fields);
-                }
-            }
-        }
-        BtfKind::Pointer { target } => {
-            if let BtfKind::TypeTag { .. } = btf.kind(*target)
-                && matches!(btf.name(*target), "kptr" | "kptr_untrusted" | "percpu_kptr" | "uptr")
-            {
-                fields.push(SpecialField { name: btf.name(*target).to_owned(), offset, size: 8 });
-            }
-        }
-        _ => {}
-    }
+/// A timer or the like, and the map passed with it, must be of the same map.
+pub(crate) fn check_same_map(value: &Register, map: &Register) -> Step<()> {
+    let same = value.object == map.object && value.inner == map.inner && value.owner == map.owner;
+    if same { Ok(()) } else { reject(Reason::ArgumentType, "the value is of another map than the map passed with it") }
 }
 
 impl Explorer<'_> {
+    /// The special fields of what a register points to.
+    pub(crate) fn record_of(&self, register: &Register) -> Option<Rc<Record>> {
+        match register.kind {
+            Kind::MapValue if register.inner => self.inner_records.get(register.object as usize).cloned(),
+            Kind::MapValue => self.records.get(register.object as usize).cloned(),
+            _ => None,
+        }
+    }
+
     /// A plain access does not touch special fields.
     pub(crate) fn check_special_fields(&self, base: &Register, offset: i64, bytes: u64) -> Step<()> {
-        let Some(fields) = self.special.get(base.object as usize).filter(|fields| !fields.is_empty()) else {
-            return Ok(());
-        };
-        if base.inner {
-            return unsupported("inner maps with special fields");
-        }
-        let start = i128::from(base.scalar.smin) + i128::from(i64::from(base.offset) + offset);
-        let end = i128::from(base.scalar.umax) + i128::from(i64::from(base.offset) + offset) + i128::from(bytes);
-        for field in fields {
-            if start < i128::from(field.offset + field.size) && i128::from(field.offset) < end {
-                if field.name.starts_with("kptr") || field.name == "percpu_kptr" || field.name == "uptr" {
-                    return unsupported("kptrs in maps");
-                }
-                return reject(Reason::SpecialField, format!("the access overlaps the value's {}", field.name));
+        let Some(record) = self.record_of(base).filter(|record| !record.fields.is_empty()) else { return Ok(()) };
+        let fixed = i128::from(i64::from(base.offset)) + i128::from(offset);
+        let start = i128::from(base.scalar.smin) + fixed;
+        let end = i128::from(base.scalar.umax) + fixed + i128::from(bytes);
+        match record.touched(start, end) {
+            Some(field) => {
+                reject(Reason::SpecialField, format!("the access overlaps the {} field", field.kind.name()))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Maps with locks and timers are not for every program type.
     pub(crate) fn check_map_allowed(&self, map: u32) -> Step<()> {
-        use kiln_platform::ProgramType;
+        let Some(record) = self.records.get(map as usize) else { return Ok(()) };
         let traces = matches!(
             self.program_type,
             ProgramType::Kprobe
@@ -115,52 +53,41 @@ impl Explorer<'_> {
                 | ProgramType::RawTracepoint
                 | ProgramType::RawTracepointWritable
         );
-        for field in self.special.get(map as usize).into_iter().flatten() {
-            let refused = match field.name.as_str() {
-                "bpf_timer" | "bpf_wq" | "bpf_list_head" | "bpf_rb_root" => traces,
-                "bpf_spin_lock" | "bpf_res_spin_lock" => {
-                    traces || self.program_type == ProgramType::SocketFilter && field.name == "bpf_spin_lock"
-                }
-                _ => false,
-            };
-            if refused {
-                return reject(
-                    Reason::SpecialField,
-                    format!("{} programs cannot use maps with a {}", self.program_type.name(), field.name),
-                );
-            }
+        let refused = |kind: FieldKind| match kind {
+            FieldKind::Timer | FieldKind::Workqueue => traces,
+            FieldKind::SpinLock | FieldKind::ResilientLock => traces || self.program_type == ProgramType::SocketFilter,
+            kind => traces && kind.is_root(),
+        };
+        match record.fields.iter().find(|field| refused(field.kind)) {
+            Some(field) => reject(
+                Reason::SpecialField,
+                format!("{} programs cannot use maps with a {}", self.program_type.name(), field.kind.name()),
+            ),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    pub(crate) fn check_special_argument(&self, register: &Register, name: &str, message: String) -> Step<()> {
+    /// A field of this kind in a map value, exactly where the register points.
+    pub(crate) fn check_field_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
         if register.kind != Kind::MapValue {
-            if matches!(register.kind, Kind::BtfId) {
-                return unsupported("locks in allocated objects");
-            }
             return reject(Reason::ArgumentType, message);
         }
+        self.find_field(register, |found| found == kind, message).map(|_| ())
+    }
+
+    /// The field that a register points to.
+    pub(crate) fn find_field(
+        &self,
+        register: &Register,
+        wanted: impl Fn(FieldKind) -> bool,
+        message: String,
+    ) -> Step<Field> {
         let Some(fixed) = register.fixed_offset() else {
             return reject(Reason::ArgumentType, format!("{message}: its offset is not constant"));
         };
-        let fields = self.special.get(register.object as usize);
-        let found = fields.into_iter().flatten().any(|field| field.name == name && field.offset as i64 == fixed);
-        if found { Ok(()) } else { reject(Reason::ArgumentType, format!("{message}: there is none at offset {fixed}")) }
-    }
-
-    pub(crate) fn change_lock(&mut self, helper: &Helper, lock: &Register) -> Step<()> {
-        let held = (lock.kind, lock.object, lock.id);
-        if helper.name == "spin_lock" {
-            if self.state.lock.is_some() {
-                return reject(Reason::LockDiscipline, "a second lock is taken while one is held");
-            }
-            self.state.lock = Some(held);
-            return Ok(());
-        }
-        match self.state.lock.take() {
-            Some(taken) if taken == held => Ok(()),
-            Some(_) => reject(Reason::LockDiscipline, "another lock is given up than the one that is held"),
-            None => reject(Reason::LockDiscipline, "a lock is given up that is not held"),
+        match self.record_of(register).as_deref().and_then(|record| record.find(fixed, wanted)) {
+            Some(field) => Ok(field.clone()),
+            None => reject(Reason::ArgumentType, format!("{message}: there is none at offset {fixed}")),
         }
     }
 
@@ -170,7 +97,11 @@ impl Explorer<'_> {
         self.callbacks[callee] = true;
         let timer = *self.state.register(Reg::R1);
         let mut frame = crate::state::Frame::new(callee, 0, self.at, Caller::Later { lowest: 0, highest: 0 });
-        let of_map = |kind| Register { inner: timer.inner, ..Register::pointer(kind, timer.object) };
+        let of_map = |kind| Register {
+            inner: timer.inner,
+            owner: timer.owner,
+            ..Register::pointer(kind, timer.object)
+        };
         frame.registers[1] = of_map(Kind::Map);
         frame.registers[2] = of_map(Kind::MapKey);
         frame.registers[3] = of_map(Kind::MapValue);

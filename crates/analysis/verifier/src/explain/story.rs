@@ -204,10 +204,10 @@ impl<'a> Story<'a> {
 
     /// Where the lock that is held was taken.
     fn locked(&self, follower: &mut Follower<'_>) {
-        if self.last().state.lock.is_none() {
+        if self.last().state.locks.is_empty() {
             return;
         }
-        let free = self.path.iter().rposition(|visit| visit.state.lock.is_none());
+        let free = self.path.iter().rposition(|visit| visit.state.locks.is_empty());
         let Some(at) = free else { return };
         let step = follower.step(at, Part::Origin, "the lock is taken here".to_owned());
         follower.found.push((at, step));

@@ -57,14 +57,37 @@ pub(crate) struct Held {
     pub at: Position,
 }
 
+/// What kind of lock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum LockKind {
+    /// `bpf_spin_lock`: one at a time.
+    Spin,
+    /// `bpf_res_spin_lock`: several, given up in the reverse order.
+    Resilient,
+    /// The same with interrupts off.
+    ResilientIrq,
+}
+
+/// A lock held: of the map value or object that the pointer it was taken through points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HeldLock {
+    pub kind: LockKind,
+    /// The pointer's kind, map and whether it is an inner map's value.
+    pub allocation: (Kind, u32, bool),
+    /// Which of those.
+    pub id: u32,
+}
+
 /// What is known at one point of one path.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct State {
     pub frames: Vec<Frame>,
     /// Resources held.
     pub references: Vec<Held>,
-    /// The spin lock held: the id of the pointer through which it was taken.
-    pub lock: Option<(Kind, u32, u32)>,
+    /// Locks held, the last one taken last.
+    pub locks: Vec<HeldLock>,
+    /// The path may sleep: the program does, or the callback it is in.
+    pub sleepable: bool,
     /// Critical sections that it is in.
     pub sections: Sections,
     /// Bytes from the packet's start known to be there.

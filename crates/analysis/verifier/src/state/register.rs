@@ -73,7 +73,7 @@ pub(crate) struct Register {
     pub id: u32,
     /// The resource it stands on, 0 for none.
     pub reference: u32,
-    /// The dynptr whose memory it is a slice of (its id), 0 for none.
+    /// What it was got from: of a slice, the dynptr (its id); of an inner map and its values, the lookup; 0 for none.
     pub owner: u32,
     /// A slice of a packet, stale when the packet changes.
     pub in_packet: bool,
