@@ -19,11 +19,11 @@ use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Step, reject, unsupported};
 use crate::explain::{Reason, Rejection};
 use crate::facts::record::Recorder;
+use crate::fields::{Record, Tables};
 use crate::global::{Signature, signatures, without_number};
 use crate::observe::Observer;
 use crate::precision::{Origin, Origins};
 use crate::prune::Kept;
-use crate::fields::{Record, Tables};
 use crate::state::{Caller, Frame, Kind, Register, State};
 use crate::{Assumptions, Options, Statistics};
 

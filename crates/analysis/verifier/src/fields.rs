@@ -145,9 +145,7 @@ impl FieldKind {
         use MapType::{PercpuArray, PercpuHash, SkStorage, TaskStorage};
         let storage = matches!(map, SkStorage | InodeStorage | TaskStorage | CgrpStorage);
         match self {
-            FieldKind::SpinLock | FieldKind::ResilientLock => {
-                storage || matches!(map, Hash | Array | CgroupStorage)
-            }
+            FieldKind::SpinLock | FieldKind::ResilientLock => storage || matches!(map, Hash | Array | CgroupStorage),
             FieldKind::Kptr(Kptr { class: KptrClass::User, .. }) => map == TaskStorage,
             FieldKind::Kptr(_) | FieldKind::Refcount => {
                 storage || matches!(map, Hash | PercpuHash | LruHash | LruPercpuHash | Array | PercpuArray)
@@ -370,12 +368,16 @@ impl Search<'_> {
             }
             _ => None,
         });
-        let (name, member) = tags.next().filter(|_| tags.next().is_none()).and_then(|tag| tag.split_once(':')).ok_or(Refused)?;
+        let (name, member) =
+            tags.next().filter(|_| tags.next().is_none()).and_then(|tag| tag.split_once(':')).ok_or(Refused)?;
         let structure = |kind: &BtfKind| matches!(kind, BtfKind::Composite { union: false, .. });
         let value = self.btf.find(name, structure).ok_or(Refused)?;
         let mut named = self.btf.members(value).iter().filter(|known| self.btf.text(known.name) == member);
         let found = named.next().filter(|_| named.next().is_none()).ok_or(Refused)?;
-        if !structure(self.btf.kind(found.type_id)) || self.btf.name(found.type_id) != node || found.bit_offset % 64 != 0 {
+        if !structure(self.btf.kind(found.type_id))
+            || self.btf.name(found.type_id) != node
+            || found.bit_offset % 64 != 0
+        {
             return Err(Refused);
         }
         Ok(Root { value, node_offset: found.bit_offset / 8 })

@@ -17,16 +17,19 @@ impl Explorer<'_> {
         let end = i128::from(base.scalar.umax) + fixed + i128::from(size.bytes());
         let Some(field) = record.touched(start, end).filter(|field| is_kptr(field.kind)) else { return Ok(None) };
         let FieldKind::Kptr(kptr) = field.kind else { return Ok(None) };
-        let plain = matches!(
-            self.code.op(self.at).node.insn,
-            Insn::Load { signed: false, .. } | Insn::Store { .. }
-        );
+        let plain = matches!(self.code.op(self.at).node.insn, Insn::Load { signed: false, .. } | Insn::Store { .. });
         let number = reg.number();
         if base.scalar.as_constant().is_none() {
-            return reject(Reason::SpecialField, format!("r{number}: a kptr is accessed at an offset that is not constant"));
+            return reject(
+                Reason::SpecialField,
+                format!("r{number}: a kptr is accessed at an offset that is not constant"),
+            );
         }
         if start != i128::from(field.offset) || size != Size::B8 {
-            return reject(Reason::SpecialField, format!("r{number}: a kptr is accessed in part: all its 8 bytes must be"));
+            return reject(
+                Reason::SpecialField,
+                format!("r{number}: a kptr is accessed in part: all its 8 bytes must be"),
+            );
         }
         if !plain {
             return reject(Reason::SpecialField, format!("r{number}: a kptr is accessed other than by load and store"));

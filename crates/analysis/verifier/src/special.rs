@@ -35,9 +35,7 @@ impl Explorer<'_> {
         let start = i128::from(base.scalar.smin) + fixed;
         let end = i128::from(base.scalar.umax) + fixed + i128::from(bytes);
         match record.touched(start, end) {
-            Some(field) => {
-                reject(Reason::SpecialField, format!("the access overlaps the {} field", field.kind.name()))
-            }
+            Some(field) => reject(Reason::SpecialField, format!("the access overlaps the {} field", field.kind.name())),
             None => Ok(()),
         }
     }
@@ -97,11 +95,8 @@ impl Explorer<'_> {
         self.callbacks[callee] = true;
         let timer = *self.state.register(Reg::R1);
         let mut frame = crate::state::Frame::new(callee, 0, self.at, Caller::Later { lowest: 0, highest: 0 });
-        let of_map = |kind| Register {
-            inner: timer.inner,
-            owner: timer.owner,
-            ..Register::pointer(kind, timer.object)
-        };
+        let of_map =
+            |kind| Register { inner: timer.inner, owner: timer.owner, ..Register::pointer(kind, timer.object) };
         frame.registers[1] = of_map(Kind::Map);
         frame.registers[2] = of_map(Kind::MapKey);
         frame.registers[3] = of_map(Kind::MapValue);

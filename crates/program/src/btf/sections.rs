@@ -29,7 +29,9 @@ impl Btf {
                 slot.copy_from_slice(&word.to_le_bytes());
             }
         };
-        let word = |at: usize| bytes.get(at..at + 4).map_or(0, |word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        let word = |at: usize| {
+            bytes.get(at..at + 4).map_or(0, |word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+        };
         let mut at = word(4) as usize + word(8) as usize;
         for id in self.own_ids().filter(|id| *id != TypeId::VOID) {
             if let Kind::Section { size: 0, .. } = self.kind(id)
