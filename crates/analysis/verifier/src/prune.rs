@@ -497,7 +497,7 @@ impl Explorer<'_> {
             let kept = &self.kept.states[ancestor as usize];
             let Some(old) = kept.state.as_deref() else { return };
             let here = self.kept.at[site as usize].contains(&ancestor);
-            if here && !(skip_last && ancestor == state.parent) && old.frames.len() == state.frames.len() {
+            if here && !(skip_last && ancestor == state.parent) && same_calls(old, state) {
                 break;
             }
             ancestor = old.parent;
@@ -530,6 +530,12 @@ fn widen(origins: &Origins, old: &Register, current: &mut Register) {
     {
         *current = Register { origin: current.origin, ..Register::UNKNOWN };
     }
+}
+
+/// Whether both are in the same functions, called from the same places.
+fn same_calls(old: &State, current: &State) -> bool {
+    let sites = |state: &State| state.frames.iter().map(|frame| frame.call_site).collect::<Vec<_>>();
+    sites(old) == sites(current)
 }
 
 /// A quick look, before the thorough one.

@@ -2,14 +2,17 @@
 //!
 //! Filetests and oracles work on objects that never were files. References are resolved here as a loader would:
 //! a map becomes its descriptor (`BPF_PSEUDO_MAP_FD`), a byte of a data section its map's descriptor and an offset
-//! (`BPF_PSEUDO_MAP_VALUE`). Externs and CO-RE need libbpf and are refused.
+//! (`BPF_PSEUDO_MAP_VALUE`), a kernel function its id in the kernel's types. Other externs and CO-RE need libbpf and are
+//! refused.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::LazyLock;
 
 use kiln_isa::Slot;
 use kiln_platform::{AttachType, ProgramType};
-use kiln_program::{Image, Map, MapContents, MapId, Object, Program, Reference};
+use kiln_program::btf::{Btf, Kind};
+use kiln_program::{ExternKind, Image, Map, MapContents, MapId, Object, Program, Reference};
 
 use crate::elf::{LoadFailure, ProgramLog};
 use crate::error::{Error, c_string, check};
@@ -46,11 +49,26 @@ pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, Loa
     Ok(LoadedImage { prog, maps })
 }
 
+/// The id that the running kernel's types give a kernel function.
+fn kfunc_id(name: &str) -> Result<i32, LoadFailure> {
+    static TYPES: LazyLock<Option<Btf>> = LazyLock::new(|| {
+        let bytes = std::fs::read("/sys/kernel/btf/vmlinux").ok()?;
+        Btf::parse(&bytes).ok()
+    });
+    let id = TYPES.as_ref().and_then(|types| types.find(name, |kind| matches!(kind, Kind::Function { .. })));
+    let id = id.and_then(|id| i32::try_from(id.0).ok());
+    id.ok_or_else(|| Error::InvalidInput(format!("the running kernel has no function {name}")).into())
+}
+
 fn resolve(object: &Object, image: &mut Image, maps: &mut HashMap<MapId, MapHandle>) -> Result<(), LoadFailure> {
     for relocation in &image.relocations {
         let (map, offset, pseudo) = match relocation.reference {
             Reference::Map(map) => (map, 0, 1),
             Reference::MapValue { map, offset } => (map, offset, 2),
+            Reference::Extern(symbol) if object.externs[symbol.index()].kind == ExternKind::Kfunc => {
+                image.slots[relocation.slot].imm = kfunc_id(&object.externs[symbol.index()].name)?;
+                continue;
+            }
             other => return Err(Error::InvalidInput(format!("{other:?} needs libbpf to resolve")).into()),
         };
         let handle = match maps.entry(map) {
