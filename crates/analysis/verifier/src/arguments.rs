@@ -12,7 +12,7 @@ use crate::explore::{Explorer, Next};
 use crate::fields::FieldKind;
 use crate::memory::Use;
 use crate::special::check_same_map;
-use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register};
+use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register, Trust};
 
 /// What the arguments of one call said.
 #[derive(Default)]
@@ -101,7 +101,7 @@ impl Explorer<'_> {
     }
 
     fn check_licence(&self, helper: &Helper, prototype: &Prototype) -> Step<()> {
-        if prototype.gpl_only && !is_gpl_compatible(&self.code.object.license) {
+        if prototype.gpl_only && !self.is_gpl() {
             return reject(
                 Reason::GplOnly,
                 format!(
@@ -111,6 +111,11 @@ impl Explorer<'_> {
             );
         }
         if prototype.might_sleep { self.check_may_sleep(helper.name) } else { Ok(()) }
+    }
+
+    /// Whether the program's license is one that the kernel takes as compatible with its own.
+    pub(crate) fn is_gpl(&self) -> bool {
+        is_gpl_compatible(&self.code.object.license)
     }
 
     fn check_map_fits(&self, helper: &Helper, call: &Call) -> Step<()> {
@@ -433,7 +438,7 @@ impl Explorer<'_> {
     }
 
     /// A NUL-terminated string in frozen read-only memory.
-    fn check_constant_string(&self, reg: Reg, register: &Register, message: String) -> Step<()> {
+    pub(crate) fn check_constant_string(&self, reg: Reg, register: &Register, message: String) -> Step<()> {
         let number = reg.number();
         let data = match (register.kind, self.map_of(register)) {
             (Kind::MapValue, Some(map)) => match &map.contents {
@@ -478,9 +483,13 @@ impl Explorer<'_> {
     }
 
     fn release(&mut self, helper: &Helper, call: &Call) -> Step<()> {
-        let Some(id) = call.released else { return Ok(()) };
+        call.released.map_or(Ok(()), |id| self.release_reference(id, helper.name))
+    }
+
+    /// Gives up a resource that must be held.
+    pub(crate) fn release_reference(&mut self, id: u32, by: &str) -> Step<()> {
         if !self.state.references.iter().any(|held| held.id == id) {
-            return reject(Reason::NotHeld, format!("{}: the reference was already released", helper.name));
+            return reject(Reason::NotHeld, format!("{by}: the reference was already released"));
         }
         self.give_up(id)
     }
@@ -565,9 +574,10 @@ impl Explorer<'_> {
                 let size = call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
                 Register::pointer(Kind::RingBuffer, size).or_null(self.fresh_id())
             }
-            ReturnKind::BtfId { type_name, nullable, .. } => {
-                let index = self.type_index(type_name);
-                let pointer = Register::pointer(Kind::BtfId, index);
+            ReturnKind::BtfId { type_name, nullable, trusted } => {
+                let index = self.types.kernel_struct(type_name);
+                let trust = if trusted { Trust::TRUSTED } else { Trust::NONE };
+                let pointer = Register::pointer(Kind::BtfId, index).trusted(trust);
                 if nullable { pointer.or_null(self.fresh_id()) } else { pointer }
             }
             ReturnKind::DynptrMemoryOrNull => {

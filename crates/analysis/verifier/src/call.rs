@@ -3,7 +3,6 @@
 use kiln_isa::Reg;
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES};
 use kiln_platform::{ProgramType, ReturnRule};
-use kiln_program::{ExternKind, Reference};
 
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
@@ -55,21 +54,6 @@ impl Explorer<'_> {
         for register in &mut self.state.frame_mut().registers[..6] {
             *register = Register::UNINIT;
         }
-    }
-
-    pub(crate) fn call_kfunc(&mut self) -> Step<Next> {
-        let name = match self.reference() {
-            Reference::Extern(id) => self.code.object.externs.get(id.index()),
-            _ => None,
-        };
-        let name = name.filter(|symbol| symbol.kind == ExternKind::Kfunc).map_or("by number", |symbol| &symbol.name);
-        if name == "bpf_throw" {
-            return self.throw();
-        }
-        if let Some(next) = self.call_object_kfunc(name)? {
-            return Ok(next);
-        }
-        unsupported(format!("the kernel function {name}"))
     }
 
     pub(crate) fn exit(&mut self) -> Step<Next> {

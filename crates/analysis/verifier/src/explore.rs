@@ -25,6 +25,7 @@ use crate::observe::Observer;
 use crate::precision::{Origin, Origins};
 use crate::prune::Kept;
 use crate::state::{Caller, Frame, Kind, Register, State};
+use crate::types::Types;
 use crate::{Assumptions, Options, Statistics};
 
 /// Where a path goes after an instruction.
@@ -46,8 +47,8 @@ pub(crate) struct Explorer<'a> {
     pub origins: Origins,
     pub kept: Kept,
     pub recorder: Option<Recorder>,
-    /// Names of kernel structures that registers point to.
-    pub type_names: Vec<&'static str>,
+    /// Structures that registers point to.
+    pub types: Types,
     /// Fields of each map's value that are not plain memory.
     pub records: Vec<Rc<Record>>,
     /// The same of the maps that maps of maps hold.
@@ -86,7 +87,6 @@ impl<'a> Explorer<'a> {
             origins: Origins::new(),
             kept: Kept::new(code.ops.len()),
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
-            type_names: Vec::new(),
             records: code.object.maps.iter().map(|map| Rc::new(Record::of_map(&tables, map))).collect(),
             inner_records: code.object.maps.iter().map(|map| Rc::new(inner_record(&tables, map))).collect(),
             signatures: signatures(code, btf.as_ref(), program_type),
@@ -94,6 +94,7 @@ impl<'a> Explorer<'a> {
             globals_called: Vec::new(),
             callbacks: vec![false; code.functions.len()],
             global: None,
+            types: Types::new(options.kernel_types.clone(), btf),
             accessed: vec![Kind::Uninit; code.ops.len()],
             stack_bytes: vec![0; code.functions.len()],
             reads_uninitialized_stack: false,
@@ -284,14 +285,6 @@ impl<'a> Explorer<'a> {
 
     pub(crate) fn reference(&self) -> Reference {
         self.code.op(self.at).node.reference
-    }
-
-    pub(crate) fn type_index(&mut self, name: &'static str) -> u32 {
-        let known = self.type_names.iter().position(|known| *known == name);
-        known.unwrap_or_else(|| {
-            self.type_names.push(name);
-            self.type_names.len() - 1
-        }) as u32
     }
 
     fn too_complex(&self) -> Error {

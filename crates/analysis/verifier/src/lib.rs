@@ -31,6 +31,7 @@ pub mod facts;
 mod fields;
 mod global;
 mod iterator;
+mod kfunc;
 mod kptr;
 mod lock;
 mod memory;
@@ -40,6 +41,7 @@ mod prune;
 mod section;
 mod special;
 mod state;
+mod types;
 
 use std::sync::Arc;
 
@@ -136,7 +138,7 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
         Error::Rejected(Box::new(explore::rejection(&code, at, Reason::CallDepth, message)))
     })?;
     let reads_uninitialized_stack = explorer.reads_uninitialized_stack;
-    let names = std::mem::take(&mut explorer.type_names);
+    let names = std::mem::take(&mut explorer.types);
     let facts = explorer.recorder.take().map_or_else(Facts::default, |recorder| recorder.finish(&code, &names));
     Ok(Verified { facts, statistics, reads_uninitialized_stack, _proof: () })
 }

@@ -10,7 +10,7 @@ use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::state::stack::slot_of;
-use crate::state::{Byte, Caller, Kind, ObjectKind, Register, Slot, StackObject};
+use crate::state::{Byte, Caller, Kind, ObjectKind, Register, Slot, StackObject, Trust};
 
 /// What an access does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +54,8 @@ impl Explorer<'_> {
                 self.check_map_value(reg, &base, offset, bytes, Use::Read)?;
                 Ok(self.frozen_value(&base, offset, bytes).unwrap_or(unknown))
             }
+            Kind::Memory if base.trust.has(Trust::UNTRUSTED) => Ok(unknown),
+            Kind::BtfId => self.load_structure(reg, &base, offset, bytes),
             _ => {
                 self.check_memory(reg, &base, offset, u64::from(bytes), Use::Read)?;
                 Ok(unknown)
@@ -108,6 +110,7 @@ impl Explorer<'_> {
                 }
                 self.check_map_value(reg, &base, offset, size.bytes(), Use::Write)
             }
+            Kind::BtfId => self.store_structure(reg, &base, offset, size.bytes()),
             _ => self.check_memory(reg, &base, offset, u64::from(size.bytes()), Use::Write),
         }
     }
@@ -228,7 +231,9 @@ impl Explorer<'_> {
             FieldValue::SockCommonOrNull => or_null(self, Kind::SockCommon),
             FieldValue::FlowKeys => Register::pointer(Kind::FlowKeys, 0),
             FieldValue::TracepointBuffer => Register::pointer(Kind::TracepointBuffer, 0),
-            FieldValue::BtfId(name) => Register::pointer(Kind::BtfId, self.type_index(name)),
+            FieldValue::BtfId(name) => {
+                Register::pointer(Kind::BtfId, self.types.kernel_struct(name)).trusted(Trust::TRUSTED)
+            }
             FieldValue::TracedArgument => return unsupported("arguments typed by the kernel's BTF"),
         })
     }

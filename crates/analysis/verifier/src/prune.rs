@@ -606,6 +606,7 @@ fn register_covers(
     let alike = old.nullable == current.nullable
         && old.read_only == current.read_only
         && old.inner == current.inner
+        && old.trust == current.trust
         && old.relocated == current.relocated
         && old.object == current.object
         && old.in_packet == current.in_packet

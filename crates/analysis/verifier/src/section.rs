@@ -81,6 +81,7 @@ impl Explorer<'_> {
             "bpf_rcu_read_unlock" => {
                 sections.rcu = false;
                 self.unprotect_iterators();
+                self.distrust_rcu_pointers();
             }
             "bpf_preempt_disable" => sections.preemption_off += 1,
             "bpf_preempt_enable" if sections.preemption_off == 0 => {

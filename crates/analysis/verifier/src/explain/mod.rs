@@ -135,6 +135,18 @@ reasons! {
     /// An exception is thrown, or its callback declared, in a way that is not allowed.
     Exception: "bad-exception",
         fix "release and unlock before bpf_throw, throw only outside of callbacks, name one global callback that takes one number";
+    /// A structure of the kernel, or one that the program allocated, is accessed in a way that is not allowed.
+    StructureAccess: "bad-structure-access",
+        fix "read whole fields at constant offsets, through a pointer of the right type; write through helpers and kfuncs";
+    /// The kernel function may not be called by this type of program, or not here.
+    KfuncNotAllowed: "kfunc-not-allowed",
+        fix "use a kernel function that is registered for this program type, and a sleepable program for those that sleep";
+    /// A pointer is not trusted as far as it has to be.
+    NotTrusted: "not-trusted",
+        fix "pass pointers as the kernel gave them, acquire the object first, or stay inside bpf_rcu_read_lock";
+    /// The kernel that the program is for has no such function, variable, type or hook.
+    KernelLacks: "kernel-lacks",
+        fix "test for it with bpf_ksym_exists or bpf_core_type_exists, or load on a kernel that has it";
     /// A special field of a map value (lock, timer, kptr) is accessed as plain memory.
     SpecialField: "special-field",
         fix "use the helpers made for bpf_spin_lock, bpf_timer and kptr fields";

@@ -178,7 +178,7 @@ impl Recorder {
     }
 
     /// The facts of an accepted program.
-    pub(crate) fn finish(mut self, code: &Code<'_>, names: &[&'static str]) -> Facts {
+    pub(crate) fn finish(mut self, code: &Code<'_>, names: &crate::types::Types) -> Facts {
         super::repair::repair(&mut self, code);
         let live = self.stack_liveness(code);
         let mut facts = Facts::default();
@@ -307,7 +307,7 @@ fn total_offset(register: &Register) -> Scalar {
     apply(kiln_isa::AluOp::Add, kiln_isa::Width::W64, &register.scalar, &fixed)
 }
 
-fn value_of(register: &Register, names: &[&'static str]) -> Value {
+fn value_of(register: &Register, names: &crate::types::Types) -> Value {
     let region = match register.kind {
         Kind::Uninit => return Value::Uninit,
         Kind::Mixed => return Value::Unknown,
@@ -320,7 +320,7 @@ fn value_of(register: &Register, names: &[&'static str]) -> Value {
         Kind::Packet => Region::Packet,
         Kind::PacketMeta => Region::PacketMeta,
         Kind::PacketEnd => Region::PacketEnd,
-        Kind::BtfId => Region::Other(format!("ptr_{}", names.get(register.object as usize).unwrap_or(&""))),
+        Kind::BtfId => Region::Other(format!("ptr_{}", names.name(register.object))),
         kind => Region::Other(kind.name().to_owned()),
     };
     Value::Pointer(Pointer { region, offset: total_offset(register), nullable: register.nullable })

@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     Memory,
     /// A ring buffer record of `object` bytes.
     RingBuffer,
-    /// A kernel structure known by BTF; `object` indexes the verifier's list of names.
+    /// A structure known by BTF, of the kernel or the program; `object` indexes the verifier's list of types.
     BtfId,
     /// `struct bpf_flow_keys`.
     FlowKeys,
@@ -49,6 +49,49 @@ pub(crate) enum Kind {
     Dynptr,
     /// In facts only: paths disagree.
     Mixed,
+}
+
+/// How far a pointer to a structure may be relied on: a set of the kernel's type flags.
+///
+/// ```text
+///   TRUSTED                 valid while the program runs, and so are its fields that are listed as safe
+///   RCU                     valid while the RCU section lasts
+///   (none)                  the kernel's older sort: reads are safe, and helpers take it; new functions do not
+///   UNTRUSTED               may point anywhere: only reads, each of which may fault and then gives 0
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Trust(u8);
+
+impl Trust {
+    /// Nothing is said of it.
+    pub(crate) const NONE: Trust = Trust(0);
+    /// `PTR_TRUSTED`.
+    pub(crate) const TRUSTED: Trust = Trust(1);
+    /// `PTR_UNTRUSTED`.
+    pub(crate) const UNTRUSTED: Trust = Trust(2);
+    /// `MEM_RCU`.
+    pub(crate) const RCU: Trust = Trust(4);
+    /// `MEM_PERCPU`: no pointer yet, but the offset of each processor's own.
+    pub(crate) const PERCPU: Trust = Trust(8);
+    /// `MEM_USER`: user memory.
+    pub(crate) const USER: Trust = Trust(16);
+    /// `MEM_ALLOC`: an object that the program allocated, of a type of its own BTF.
+    pub(crate) const ALLOCATED: Trust = Trust(32);
+    /// `NON_OWN_REF`: to an object that something else owns.
+    pub(crate) const NOT_OWNING: Trust = Trust(64);
+
+    pub(crate) const fn with(self, other: Trust) -> Trust {
+        Trust(self.0 | other.0)
+    }
+
+    pub(crate) const fn without(self, other: Trust) -> Trust {
+        Trust(self.0 & !other.0)
+    }
+
+    /// Whether any of the other's flags is set.
+    pub(crate) const fn has(self, other: Trust) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 /// One register.
@@ -77,6 +120,8 @@ pub(crate) struct Register {
     pub owner: u32,
     /// A slice of a packet, stale when the packet changes.
     pub in_packet: bool,
+    /// Of pointers to structures: how far it may be relied on.
+    pub trust: Trust,
     /// Numbers: where the value comes from, for precision (see `precision`).
     pub origin: u32,
     /// The number, or the variable part of a pointer's offset.
@@ -97,11 +142,21 @@ impl Register {
         reference: 0,
         owner: 0,
         in_packet: false,
+        trust: Trust::NONE,
         origin: 0,
         scalar: Scalar::UNKNOWN,
     };
 
     pub(crate) const UNKNOWN: Register = Register { kind: Kind::Scalar, ..Register::UNINIT };
+
+    /// Bytes at an address that may be anything: only reads, each of which may fault and then gives 0.
+    pub(crate) const UNTRUSTED_BYTES: Register = Register {
+        kind: Kind::Memory,
+        read_only: true,
+        trust: Trust::UNTRUSTED,
+        scalar: Scalar::constant(0),
+        ..Register::UNINIT
+    };
 
     pub(crate) const fn scalar(scalar: Scalar) -> Register {
         Register { scalar, ..Register::UNKNOWN }
@@ -125,6 +180,22 @@ impl Register {
 
     pub(crate) fn is_packet(&self) -> bool {
         self.in_packet || matches!(self.kind, Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
+    }
+
+    /// The pointer, relied on so far.
+    pub(crate) const fn trusted(self, trust: Trust) -> Register {
+        Register { trust, ..self }
+    }
+
+    /// Whether the kernel vouches for what it points to (`is_trusted_reg`).
+    pub(crate) fn is_trusted(&self) -> bool {
+        const VOUCHED: Trust = Trust::TRUSTED.with(Trust::ALLOCATED).with(Trust::NOT_OWNING);
+        if self.reference != 0 {
+            return true;
+        }
+        let flawed = self.nullable || self.trust.without(VOUCHED) != Trust::NONE;
+        let always = matches!(self.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::Map);
+        !flawed && (always || self.trust.has(VOUCHED))
     }
 
     /// Whether it is the number 0 for sure.

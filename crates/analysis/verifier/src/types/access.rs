@@ -1,0 +1,194 @@
+//! Loads and stores through pointers to structures.
+//!
+//! What a load gives depends on the pointer it goes through as much as on the field:
+//!
+//! ```text
+//!   through            a field that the kernel lists as safe      any other pointer field
+//!   TRUSTED            TRUSTED, or RCU in an RCU section          as the kernel's older sort in one, else UNTRUSTED
+//!   RCU                the same                                   the same
+//!   UNTRUSTED          UNTRUSTED                                  UNTRUSTED
+//! ```
+
+use kiln_isa::Reg;
+use kiln_program::btf::{Kind as BtfKind, TypeId};
+
+use super::walk::{self, Found};
+use crate::domain::Scalar;
+use crate::error::{Step, reject, unsupported};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::state::{Kind, Register, Trust};
+
+/// How the kernel's BTF names the lists of fields that stay good as long as the structure does.
+const SAFE_LISTS: [(&str, Safety); 4] = [
+    ("__safe_trusted", Safety::Trusted { nullable: false }),
+    ("__safe_trusted_or_null", Safety::Trusted { nullable: true }),
+    ("__safe_rcu", Safety::Rcu { nullable: false }),
+    ("__safe_rcu_or_null", Safety::Rcu { nullable: true }),
+];
+
+/// How good the pointer in a field of a trusted structure is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Safety {
+    Trusted { nullable: bool },
+    Rcu { nullable: bool },
+}
+
+impl Explorer<'_> {
+    /// The offset of an access through a pointer to a structure, from the structure's start.
+    fn structure_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<u32> {
+        let (number, name) = (reg.number(), self.types.name(base.object));
+        let Some(fixed) = base.fixed_offset() else {
+            return reject(
+                Reason::StructureAccess,
+                format!("r{number} (pointer to {name}): the offset is not constant"),
+            );
+        };
+        let at = fixed + offset;
+        u32::try_from(at).or_else(|_| {
+            reject(
+                Reason::StructureAccess,
+                format!("r{number} (pointer to {name}): the access begins {} bytes before it", -at),
+            )
+        })
+    }
+
+    /// What may be done through a pointer to a structure at all.
+    fn check_structure_use(&self, reg: Reg, base: &Register, write: bool) -> Step<()> {
+        let (number, name) = (reg.number(), self.types.name(base.object));
+        let of_kernel = self.types.pointed(base.object).is_some_and(|pointed| pointed.of_kernel);
+        if self.options.unprivileged {
+            return reject(Reason::StructureAccess, format!("struct {name} may be accessed with CAP_PERFMON only"));
+        }
+        if of_kernel && !self.is_gpl() {
+            return reject(
+                Reason::GplOnly,
+                format!("struct {name} of the kernel is for programs with a GPL-compatible license"),
+            );
+        }
+        if base.trust.has(Trust::USER) {
+            return reject(
+                Reason::StructureAccess,
+                format!("r{number} points to a {name} in user memory: copy it with bpf_probe_read_user"),
+            );
+        }
+        if base.trust.has(Trust::PERCPU) {
+            return reject(
+                Reason::StructureAccess,
+                format!("r{number} points to a per-CPU {name}: take a CPU's own with bpf_per_cpu_ptr"),
+            );
+        }
+        if write && base.trust.has(Trust::UNTRUSTED) {
+            return reject(Reason::StructureAccess, format!("r{number} (untrusted pointer to {name}) is read-only"));
+        }
+        Ok(())
+    }
+
+    /// A load of `bytes` through a pointer to a structure.
+    pub(crate) fn load_structure(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
+        self.check_structure_use(reg, base, false)?;
+        let at = self.structure_offset(reg, base, offset)?;
+        let pointed = self.pointed_definition(base)?;
+        let local = base.trust.has(Trust::ALLOCATED);
+        let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
+        let found = match walk::access(types, pointed.id, at, bytes, !local) {
+            Ok(found) => found,
+            Err(why) => return reject(Reason::StructureAccess, format!("r{}: {why}", reg.number())),
+        };
+        let (target, field, trust) = match found {
+            _ if local => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
+            Found::Number | Found::Structure(_) => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
+            Found::Address => return Ok(Register::UNTRUSTED_BYTES),
+            Found::Pointer { target, field, trust } => (target, field, trust),
+        };
+        let (trust, nullable) = self.loaded_trust(base, &pointed.name, &field, target, trust);
+        let pointer = Register::pointer(Kind::BtfId, self.types.kernel_type(target)).trusted(trust);
+        Ok(if nullable { pointer.or_null(self.fresh_id()) } else { pointer })
+    }
+
+    /// How far a pointer read from a structure may be relied on, and whether it may be null.
+    fn loaded_trust(
+        &self,
+        base: &Register,
+        structure: &str,
+        field: &str,
+        target: TypeId,
+        found: Trust,
+    ) -> (Trust, bool) {
+        if base.trust.has(Trust::UNTRUSTED) {
+            return (Trust::UNTRUSTED, false);
+        }
+        if !base.is_trusted() && !base.trust.has(Trust::RCU) {
+            return (found.without(Trust::TRUSTED).without(Trust::RCU), false);
+        }
+        let safety = self.field_safety(structure, field, target);
+        if let Some(Safety::Trusted { nullable }) = safety {
+            return (found.with(Trust::TRUSTED), nullable);
+        }
+        if !self.in_rcu_section() || base.nullable {
+            return (Trust::UNTRUSTED, false);
+        }
+        match safety {
+            Some(Safety::Rcu { nullable: false }) => (found.with(Trust::RCU), false),
+            Some(Safety::Rcu { nullable: true }) => (found.with(Trust::RCU).without(Trust::UNTRUSTED), true),
+            _ if found.has(Trust::RCU) => (found, true),
+            _ => (found.without(Trust::TRUSTED), false),
+        }
+    }
+
+    /// Whether the kernel lists the field as one that stays good.
+    fn field_safety(&self, structure: &str, field: &str, target: TypeId) -> Option<Safety> {
+        let kernel = self.types.kernel.as_deref()?;
+        SAFE_LISTS.iter().find_map(|(suffix, safety)| {
+            let list = self.types.find_struct(&format!("{structure}{suffix}"))?;
+            let listed = kernel.members(list).iter().any(|member| {
+                let BtfKind::Pointer { target: of } = *kernel.kind(member.type_id) else { return false };
+                kernel.text(member.name) == field && kernel.resolve(of) == Some(target)
+            });
+            listed.then_some(*safety)
+        })
+    }
+
+    /// An RCU section ends: what it protected may be gone.
+    pub(crate) fn distrust_rcu_pointers(&mut self) {
+        self.state.for_each_where(
+            |register| register.is_pointer() && register.trust.has(Trust::RCU),
+            |register| {
+                register.trust = register.trust.without(Trust::RCU).with(Trust::UNTRUSTED);
+                register.nullable = false;
+            },
+        );
+    }
+
+    /// A store of `bytes` through a pointer to a structure.
+    pub(crate) fn store_structure(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<()> {
+        self.check_structure_use(reg, base, true)?;
+        let at = self.structure_offset(reg, base, offset)?;
+        let pointed = self.pointed_definition(base)?;
+        if base.trust.has(Trust::ALLOCATED) {
+            let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
+            return match walk::access(types, pointed.id, at, bytes, false) {
+                Ok(_) => Ok(()),
+                Err(why) => reject(Reason::StructureAccess, format!("r{}: {why}", reg.number())),
+            };
+        }
+        reject(
+            Reason::StructureAccess,
+            format!("r{}: struct {} of the kernel is read-only", reg.number(), pointed.name),
+        )
+    }
+
+    /// The type a register points to, with its definition at hand.
+    pub(crate) fn pointed_definition(&self, base: &Register) -> Step<super::Pointed> {
+        match self.types.pointed(base.object) {
+            Some(pointed) if pointed.id != TypeId::VOID => Ok(pointed.clone()),
+            Some(pointed) if self.types.kernel.is_some() => {
+                unsupported(format!("struct {}, which this kernel has not", pointed.name))
+            }
+            _ => unsupported(WITHOUT_TYPES),
+        }
+    }
+}
+
+/// What is said where the kernel's types are needed and the caller gave none.
+pub(crate) const WITHOUT_TYPES: &str = "kernel structures, without the kernel's types (its BTF was not given)";

@@ -1,0 +1,103 @@
+//! Structures known by BTF: the kernel's, and those that programs allocate.
+//!
+//! ```text
+//!   Register { kind: BtfId, object: 3, trust: TRUSTED }
+//!                                  |
+//!   Types:  [3] kernel type 812, struct task_struct        walk: what is at offset 40 of it?
+//!           [4] program type 17, struct node
+//! ```
+//!
+//! A register names a type by its place in [`Types`], so that registers stay small and two of one type compare equal.
+//! `walk` answers what lies at an offset of a structure, `access` holds loads and stores to the kernel's rules,
+//! `arguments` decides what may be passed where a structure is asked for.
+
+pub(crate) mod access;
+mod arguments;
+pub(crate) mod walk;
+
+use std::sync::Arc;
+
+use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
+
+/// A type that some register points to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Pointed {
+    /// Of the kernel's BTF; otherwise of the program's.
+    pub of_kernel: bool,
+    /// Its number there; `void` where it is known by name only.
+    pub id: TypeId,
+    /// Its name.
+    pub name: String,
+}
+
+/// The types that registers point to, and where their definitions are.
+#[derive(Debug, Default)]
+pub(crate) struct Types {
+    pub kernel: Option<Arc<Btf>>,
+    /// The program's own, where it has some that parse.
+    pub program: Option<Btf>,
+    pointed: Vec<Pointed>,
+}
+
+impl Types {
+    pub(crate) fn new(kernel: Option<Arc<Btf>>, program: Option<Btf>) -> Types {
+        Types { kernel, program, pointed: Vec::new() }
+    }
+
+    /// The index of a kernel structure by name; without the kernel's types it is known by name only.
+    pub(crate) fn kernel_struct(&mut self, name: &str) -> u32 {
+        let id = self.find_struct(name).unwrap_or(TypeId::VOID);
+        self.index(Pointed { of_kernel: true, id, name: name.to_owned() })
+    }
+
+    /// The index of a type of the kernel.
+    pub(crate) fn kernel_type(&mut self, id: TypeId) -> u32 {
+        let name = self.kernel.as_deref().map_or("", |types| types.name(id)).to_owned();
+        self.index(Pointed { of_kernel: true, id, name })
+    }
+
+    /// The index of a type of the program's.
+    pub(crate) fn program_type(&mut self, id: TypeId) -> u32 {
+        let name = self.program.as_ref().map_or("", |types| types.name(id)).to_owned();
+        self.index(Pointed { of_kernel: false, id, name })
+    }
+
+    fn index(&mut self, wanted: Pointed) -> u32 {
+        let known = self.pointed.iter().position(|known| {
+            known.of_kernel == wanted.of_kernel && known.id == wanted.id && known.name == wanted.name
+        });
+        known.unwrap_or_else(|| {
+            self.pointed.push(wanted);
+            self.pointed.len() - 1
+        }) as u32
+    }
+
+    pub(crate) fn pointed(&self, index: u32) -> Option<&Pointed> {
+        self.pointed.get(index as usize)
+    }
+
+    /// The name of the type with this index.
+    pub(crate) fn name(&self, index: u32) -> &str {
+        self.pointed(index).map_or("", |pointed| &pointed.name)
+    }
+
+    /// The BTF that defines a type.
+    pub(crate) fn definitions(&self, pointed: &Pointed) -> Option<&Btf> {
+        if pointed.of_kernel { self.kernel.as_deref() } else { self.program.as_ref() }
+    }
+
+    /// A `struct` or `union` of the kernel.
+    pub(crate) fn find_struct(&self, name: &str) -> Option<TypeId> {
+        self.kernel.as_deref()?.find(name, |kind| matches!(kind, BtfKind::Composite { .. }))
+    }
+
+    /// A function of the kernel: its prototype.
+    pub(crate) fn find_function(&self, name: &str) -> Option<TypeId> {
+        let kernel = self.kernel.as_deref()?;
+        let id = kernel.find(name, |kind| matches!(kind, BtfKind::Function { .. }))?;
+        match kernel.kind(id) {
+            BtfKind::Function { prototype, .. } => Some(*prototype),
+            _ => None,
+        }
+    }
+}
