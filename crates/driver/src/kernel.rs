@@ -38,7 +38,7 @@ pub struct Target<'a> {
 /// # Errors
 /// [`LoadFailure`] with the verifier's log.
 pub fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelProgram, LoadFailure> {
-    load_for(bytes, object, program, None)
+    load_logged(bytes, object, program, None, 0)
 }
 
 /// Loads one program of an object file, for a function of another program.
@@ -50,6 +50,24 @@ pub fn load_for(
     object: &Object,
     program: &Program,
     target: Option<Target<'_>>,
+) -> Result<KernelProgram, LoadFailure> {
+    load_logged(bytes, object, program, target, 0)
+}
+
+/// Loads one program of an object file with the statistics of its verification (see [`LoadedObject::logs`]).
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with_statistics(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelProgram, LoadFailure> {
+    load_logged(bytes, object, program, None, 4)
+}
+
+fn load_logged(
+    bytes: &[u8],
+    object: &Object,
+    program: &Program,
+    target: Option<Target<'_>>,
+    level: u32,
 ) -> Result<KernelProgram, LoadFailure> {
     let used = Used::by(object, program);
     // libbpf looks for every symbol of the object, and fails for those that only other programs need.
@@ -70,7 +88,7 @@ pub fn load_for(
         file.set_target(&program.name, target.program, target.function)?;
     }
     file.size_empty_maps(LOAD_TIME_ENTRIES);
-    let object = file.load()?;
+    let object = file.load_with_log(level)?;
     let prog = object.program(&program.name)?;
     Ok(KernelProgram { object, prog })
 }
