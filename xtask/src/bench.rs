@@ -9,6 +9,8 @@
 //!   alu_chain        107.1 (107.0-107.1)    121.0 (121.0-121.0)      0.88
 //!   pure: geomean 0.95, quartiles 0.90-1.02, 42 programs
 //! ```
+//!
+//! `cargo xtask bench verifier` compares the two verifiers instead (`crates/test/examples/verifier_bench.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,6 +32,11 @@ struct Program {
 /// # Errors
 /// When a program does not compile or `kiln bench` fails.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    if let [first, rest @ ..] = arguments
+        && first == "verifier"
+    {
+        return verifier(rest);
+    }
     if let Some(flag) = arguments.iter().find(|argument| argument.starts_with('-')) {
         return Err(Failure::usage(format!("unknown argument '{flag}' (known: names of programs)")));
     }
@@ -47,6 +54,13 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let rows = measure(&kiln, &objects)?;
     print!("{}", report(&programs, &rows));
     Ok(())
+}
+
+/// `cargo xtask bench verifier`: our verifier beside the kernel's on the corpora.
+fn verifier(arguments: &[String]) -> Result<(), Failure> {
+    let mut command = crate::command::cargo();
+    command.args(["run", "--quiet", "--release", "--package", "kiln-test", "--example", "verifier_bench", "--"]);
+    run_command(command.args(arguments), "comparing the verifiers")
 }
 
 fn programs(text: &str) -> Result<Vec<Program>, Failure> {

@@ -49,8 +49,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[NAME...]",
-        what: "compare the VM with the kernel on the programs of bench/programs",
+        arguments: "[NAME...] | verifier [...]",
+        what: "compare the VM with the kernel on the programs of bench/programs, or our verifier with the kernel's",
         run: bench::run,
     },
     Task {

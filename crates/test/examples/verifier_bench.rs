@@ -14,8 +14,8 @@ use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+use kiln_driver::input::running_kernel_types;
 use kiln_driver::kernel;
-use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
 use kiln_test::corpus::{self, CorpusObject};
 use kiln_verifier::{Error, Options, verify};
@@ -66,8 +66,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let mut rows = Vec::new();
-    for_each_program(&arguments, |name, bytes, object, program| {
-        rows.extend(compare(name, bytes, object, program, &arguments));
+    for_each_program(&arguments, |name, bytes, object, program, options| {
+        rows.extend(compare(name, bytes, object, program, options, arguments.repeat));
     });
     add_memory(&mut rows, &arguments);
     print!("{}", report(&mut rows));
@@ -82,8 +82,9 @@ fn main() -> ExitCode {
 }
 
 /// Hands every wanted program to `each`, by its name `object.o:program`.
-fn for_each_program(arguments: &Arguments, mut each: impl FnMut(&str, &[u8], &Object, &Program)) {
-    let vmlinux = std::fs::read("/sys/kernel/btf/vmlinux").ok().and_then(|bytes| Btf::parse(&bytes).ok());
+fn for_each_program(arguments: &Arguments, mut each: impl FnMut(&str, &[u8], &Object, &Program, &Options)) {
+    let vmlinux = running_kernel_types();
+    let options = Options { skip_facts: !arguments.facts, kernel_types: vmlinux.clone(), ..Options::default() };
     let mut objects = corpus::objects();
     objects.retain(|entry| entry.refused().is_none());
     for entry in &objects {
@@ -102,7 +103,7 @@ fn for_each_program(arguments: &Arguments, mut each: impl FnMut(&str, &[u8], &Ob
         for program in input.object.programs.iter().filter(|program| program.program_type.is_some()) {
             let name = format!("{file}:{}", program.name);
             if !entry.leaves_out(&program.name) && wanted(&name) {
-                each(&name, &bytes, &input.object, program);
+                each(&name, &bytes, &input.object, program, &options);
             }
         }
     }
@@ -111,10 +112,6 @@ fn for_each_program(arguments: &Arguments, mut each: impl FnMut(&str, &[u8], &Ob
 /// The object's group and file name.
 fn short(entry: &CorpusObject) -> String {
     format!("{}/{}", entry.group, entry.path.file_name().unwrap_or_default().to_string_lossy())
-}
-
-fn options(arguments: &Arguments) -> Options {
-    Options { skip_facts: !arguments.facts, ..Options::default() }
 }
 
 /// A program's figures.
@@ -176,7 +173,14 @@ fn after(log: &str, word: &str) -> f64 {
 }
 
 /// Both on one program, in turns; nothing where they disagree or Kiln lacks something.
-fn compare(name: &str, bytes: &[u8], object: &Object, program: &Program, arguments: &Arguments) -> Option<Row> {
+fn compare(
+    name: &str,
+    bytes: &[u8],
+    object: &Object,
+    program: &Program,
+    options: &Options,
+    repeat: usize,
+) -> Option<Row> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let mut row = Row {
         name: name.to_owned(),
@@ -189,7 +193,7 @@ fn compare(name: &str, bytes: &[u8], object: &Object, program: &Program, argumen
         kernel_states: 0,
         peak_kilobytes: 0,
     };
-    for _ in 0..arguments.repeat {
+    for _ in 0..repeat {
         let (log, accepted) = match kernel::load_with_statistics(bytes, object, program) {
             Ok(loaded) => (loaded.object.logs.iter().find(|log| log.program == program.name)?.log.clone(), true),
             Err(failure) => {
@@ -197,7 +201,7 @@ fn compare(name: &str, bytes: &[u8], object: &Object, program: &Program, argumen
             }
         };
         let begun = Instant::now();
-        let verdict = verify(object, program, &options(arguments));
+        let verdict = verify(object, program, options);
         ours.push(begun.elapsed().as_nanos() as f64 / 1000.0);
         theirs.push(after(&log, "verification time "));
         row.kernel_insns = after(&log, "processed ") as u64;
@@ -223,10 +227,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// In the child: verifies each program and prints the most memory this process had while it did.
 fn measure_memory(arguments: &Arguments) {
-    for_each_program(arguments, |name, _, object, program| {
+    for_each_program(arguments, |name, _, object, program, options| {
         // 5 sets the mark back to what is used now; where that is not possible, the mark only grows.
         let _ = std::fs::write("/proc/self/clear_refs", "5");
-        let _ = verify(object, program, &options(arguments));
+        let _ = verify(object, program, options);
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let peak = after(&status, "VmHWM:");
         let mut out = std::io::stdout().lock();
@@ -263,7 +267,8 @@ fn report(rows: &mut [Row]) -> String {
         text += "\n";
     };
     let mut accepted: Vec<&Row> = rows.iter().filter(|row| row.accepted).collect();
-    let mut slower: Vec<&Row> = accepted.iter().copied().filter(|row| row.kiln_us.max(row.kernel_us) > QUICK_US).collect();
+    let mut slower: Vec<&Row> =
+        accepted.iter().copied().filter(|row| row.kiln_us.max(row.kernel_us) > QUICK_US).collect();
     top("most time", &mut accepted, &|row| row.kiln_us);
     top(&format!("slowest beside the kernel, of those above {QUICK_US} us"), &mut slower, &Row::time_ratio);
     top("most instructions beside the kernel", &mut accepted, &|row| {
@@ -282,7 +287,8 @@ fn report(rows: &mut [Row]) -> String {
 
 fn sums(title: &str, rows: &[&Row]) -> String {
     let sum = |value: &dyn Fn(&Row) -> f64| rows.iter().map(|row| value(row)).sum::<f64>();
-    let geomean = |value: &dyn Fn(&Row) -> f64| (sum(&|row| value(row).max(1e-9).ln()) / rows.len().max(1) as f64).exp();
+    let geomean =
+        |value: &dyn Fn(&Row) -> f64| (sum(&|row| value(row).max(1e-9).ln()) / rows.len().max(1) as f64).exp();
     let (ours, theirs) = (sum(&|row| row.kiln_us), sum(&|row| row.kernel_us));
     let mut text = format!(
         "{title}: {} programs, Kiln {:.1} ms, kernel {:.1} ms, ratio {:.2}, geomean {:.2}\n",

@@ -27,6 +27,9 @@ impl Explorer<'_> {
             }
             Truth::Unknown => {}
         }
+        if self.is_linked(&first) || self.is_linked(&second) {
+            self.note_history();
+        }
         let mut taken = self.state.clone();
         let possible_taken = self.learn(&mut taken, op, width, true, dst, src, &first, &second);
         let mut fallen = std::mem::take(&mut self.state);
@@ -123,6 +126,14 @@ impl Explorer<'_> {
             |register| register.kind == Kind::Scalar && register.id == id,
             |register| register.origin = origin,
         );
+    }
+
+    /// Whether the number has a copy, so that comparing it says something of others.
+    fn is_linked(&self, number: &Register) -> bool {
+        let copy = |other: &&Register| other.kind == Kind::Scalar && other.id == number.id;
+        let registers = self.state.frames.iter().flat_map(|frame| &frame.registers);
+        let spilled = self.state.frames.iter().flat_map(|frame| frame.stack.spilled());
+        number.kind == Kind::Scalar && number.id != 0 && registers.chain(spilled).filter(copy).nth(1).is_some()
     }
 
     pub(crate) fn may_goto(&mut self) -> Step<Next> {

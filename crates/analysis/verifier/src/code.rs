@@ -33,6 +33,8 @@ pub(crate) struct Op<'a> {
     pub checkpoint: bool,
     /// Whether it asks an iterator for the next item.
     pub next_of_iterator: bool,
+    /// Whether passing here is part of a path's history, which bounds how far apart kept states are.
+    pub history_point: bool,
     /// Registers that may be read from here on, this instruction included.
     pub live: RegSet,
 }
@@ -113,6 +115,7 @@ impl<'a> Code<'a> {
                     prune_point: false,
                     checkpoint: false,
                     next_of_iterator: is_next_of_iterator(object, node),
+                    history_point: false,
                     live: RegSet::EMPTY,
                 });
             }
@@ -159,38 +162,47 @@ impl<'a> Code<'a> {
         next.into_iter().chain(target)
     }
 
-    /// Where the kernel compares states: at branches, at their targets, around calls that run other functions.
+    /// Where the kernel compares states: at branches, at their targets, where functions begin, after calls.
     fn mark_prune_points(&mut self) {
         for at in 0..self.ops.len() {
             let op = &mut self.ops[at];
             let target = op.target as usize;
+            let callee = op.callee.map(|callee| self.functions[callee].start as usize);
             match op.node.insn {
-                Insn::Jump { .. } => self.ops[target].prune_point = true,
+                Insn::Jump { .. } => self.mark_arrival(target),
                 Insn::Branch { .. } => {
                     op.prune_point = true;
-                    self.ops[target].prune_point = true;
+                    self.mark_arrival(target);
                 }
                 Insn::MayGoto { .. } => {
                     op.prune_point = true;
                     op.checkpoint = true;
-                    self.ops[target].prune_point = true;
+                    self.mark_arrival(target);
                 }
-                Insn::Call(CallTarget::Subprogram(_)) => {
-                    op.prune_point = true;
-                    if let Some(after) = self.ops.get_mut(at + 1) {
-                        after.prune_point = true;
+                Insn::Call(_) => {
+                    if op.helper.is_some_and(runs_callback) {
+                        op.checkpoint = true;
+                        op.history_point = true;
                     }
+                    op.checkpoint |= op.next_of_iterator;
+                    op.prune_point |= op.checkpoint || callee.is_some() || op.helper.is_some_and(runs_later);
+                    self.mark_arrival(at + 1);
+                    self.mark_arrival(callee.unwrap_or(at + 1));
                 }
-                Insn::Call(CallTarget::Kfunc { .. }) if op.next_of_iterator => {
+                Insn::LoadImm64 { .. } if callee.is_some() => {
                     op.prune_point = true;
-                    op.checkpoint = true;
-                }
-                Insn::Call(CallTarget::Helper(_)) if op.helper.is_some_and(runs_callback) => {
-                    op.prune_point = true;
-                    op.checkpoint = true;
+                    self.mark_arrival(at + 1);
+                    self.mark_arrival(callee.unwrap_or(at + 1));
                 }
                 _ => {}
             }
+        }
+    }
+
+    fn mark_arrival(&mut self, at: usize) {
+        if let Some(op) = self.ops.get_mut(at) {
+            op.prune_point = true;
+            op.history_point = true;
         }
     }
 
@@ -262,4 +274,9 @@ fn most_arguments(helper: &Helper) -> usize {
 /// Whether a helper runs a function of the program before it returns.
 pub(crate) fn runs_callback(helper: &Helper) -> bool {
     matches!(helper.name, "loop" | "for_each_map_elem" | "find_vma" | "user_ringbuf_drain")
+}
+
+/// Whether a helper arranges for a function of the program to run later.
+fn runs_later(helper: &Helper) -> bool {
+    matches!(helper.name, "timer_set_callback")
 }

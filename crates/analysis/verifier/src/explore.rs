@@ -70,6 +70,8 @@ pub(crate) struct Explorer<'a> {
     pub reads_uninitialized_stack: bool,
     pub processed: u64,
     pub jumps: u64,
+    /// The visit that last made an entry in its path's history.
+    history_noted: u64,
     next_id: u32,
 }
 
@@ -85,7 +87,7 @@ impl<'a> Explorer<'a> {
             at: 0,
             pending: Vec::new(),
             origins: Origins::new(),
-            kept: Kept::new(code.ops.len()),
+            kept: Kept::new(),
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
             records: code.object.maps.iter().map(|map| Rc::new(Record::of_map(&tables, map))).collect(),
             inner_records: code.object.maps.iter().map(|map| Rc::new(inner_record(&tables, map))).collect(),
@@ -100,6 +102,7 @@ impl<'a> Explorer<'a> {
             reads_uninitialized_stack: false,
             processed: 0,
             jumps: 0,
+            history_noted: 0,
             next_id: 0,
         }
     }
@@ -157,6 +160,9 @@ impl<'a> Explorer<'a> {
             }
             if self.code.op(self.at).prune_point && self.is_covered()? {
                 return Ok(());
+            }
+            if self.code.op(self.at).history_point {
+                self.note_history();
             }
             if let Some(recorder) = &mut self.recorder {
                 recorder.visit(self.at, &self.state);
@@ -226,6 +232,14 @@ impl<'a> Explorer<'a> {
         self.kept.path_forked(state.parent);
         self.pending.push((state, at));
         Ok(())
+    }
+
+    /// The instruction makes an entry in the path's history; several of them count as one.
+    pub(crate) fn note_history(&mut self) {
+        if self.history_noted != self.processed {
+            self.history_noted = self.processed;
+            self.state.history += 1;
+        }
     }
 
     /// A fresh id.

@@ -456,6 +456,7 @@ impl Explorer<'_> {
             let held = slot.spilled_bytes();
             let register = slot.register;
             if within == 0 && bytes <= held {
+                self.note_history();
                 if bytes == 8 && held == 8 {
                     return Ok(self.filled(frame, index, register));
                 }
@@ -540,6 +541,7 @@ impl Explorer<'_> {
             Some(size) if bytes < 8 => narrowed(value, size),
             _ => value,
         };
+        self.note_history();
         let frame = &mut self.state.frames[frame];
         let slot = frame.stack.slot_mut(index);
         slot.scrub();

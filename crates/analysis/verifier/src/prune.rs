@@ -15,6 +15,7 @@ use std::collections::HashMap;
 
 use kiln_isa::{Reg, RegSet};
 
+use crate::code::Position;
 use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::Explorer;
@@ -45,6 +46,7 @@ struct Record {
 
 struct KeptState {
     state: Option<Box<State>>,
+    at: Position,
     parent: u32,
     /// Paths from here that are not finished.
     branches: u32,
@@ -59,7 +61,8 @@ struct KeptState {
 /// All kept states.
 pub(crate) struct Kept {
     states: Vec<KeptState>,
-    at: Vec<Vec<u32>>,
+    /// Those worth comparing with, by position and the call that made their last frame.
+    at: HashMap<(Position, Position), Vec<u32>>,
     records: Vec<Record>,
     /// Records that get the reads of another, with what was written since.
     followers: HashMap<u32, Vec<(u32, u64)>>,
@@ -73,6 +76,8 @@ pub(crate) struct Kept {
 #[derive(Default)]
 struct IdMap {
     pairs: Vec<(u32, u32)>,
+    /// Numbers of the current state that were seen without an id.
+    single: u32,
 }
 
 impl IdMap {
@@ -101,17 +106,29 @@ impl IdMap {
         if old == 0 {
             return true;
         }
-        current != 0 && self.matches(old, current)
+        if current == 0 {
+            self.single += 1;
+            return self.matches(old, u32::MAX - self.single);
+        }
+        self.matches(old, current)
     }
 }
 
 impl Kept {
-    pub(crate) fn new(positions: usize) -> Kept {
-        let root =
-            KeptState { state: None, parent: 0, branches: 1, hits: 0, misses: 0, records: Vec::new(), loop_entry: 0 };
+    pub(crate) fn new() -> Kept {
+        let root = KeptState {
+            state: None,
+            at: 0,
+            parent: 0,
+            branches: 1,
+            hits: 0,
+            misses: 0,
+            records: Vec::new(),
+            loop_entry: 0,
+        };
         Kept {
             states: vec![root],
-            at: vec![Vec::new(); positions],
+            at: HashMap::new(),
             records: vec![Record::default()],
             followers: HashMap::new(),
             alive: 0,
@@ -202,18 +219,21 @@ impl Kept {
     }
 }
 
+/// Entries in the history of a path after which a state is kept in any case (kernel `is_state_visited`).
+const LONG_HISTORY: u32 = 40;
+
 impl Explorer<'_> {
     /// Whether a kept state covers the current one here; keeps the current one if it is worth it.
     pub(crate) fn is_covered(&mut self) -> Step<bool> {
-        let at = self.at as usize;
-        let forced = self.code.op(self.at).checkpoint;
+        let here = (self.at, self.state.frame().call_site);
+        let forced = self.code.op(self.at).checkpoint || self.state.history > LONG_HISTORY;
         let since = self.processed - self.kept.processed_when_kept;
         let jumps = self.jumps - self.kept.jumps_when_kept;
         let mut keep = forced || jumps >= 2 && since >= 8;
-        let mut index = self.kept.at[at].len();
+        let mut index = self.kept.at.get(&here).map_or(0, Vec::len);
         while index > 0 {
             index -= 1;
-            let candidate = self.kept.at[at][index];
+            let candidate = self.kept.at[&here][index];
             let kept = &self.kept.states[candidate as usize];
             let Some(old) = kept.state.as_deref() else { continue };
             let mut covered = false;
@@ -251,7 +271,7 @@ impl Explorer<'_> {
                 self.inherit(candidate);
                 return Ok(true);
             }
-            self.note_miss(at, index, keep, forced);
+            self.note_miss(here, index, keep);
         }
         if keep {
             self.keep_state();
@@ -260,15 +280,16 @@ impl Explorer<'_> {
     }
 
     /// Kept states that never cover anything are forgotten.
-    fn note_miss(&mut self, at: usize, index: usize, keep: bool, forced: bool) {
-        let candidate = self.kept.at[at][index];
+    fn note_miss(&mut self, here: (Position, Position), index: usize, keep: bool) {
+        let Some(candidates) = self.kept.at.get_mut(&here) else { return };
+        let candidate = candidates[index];
         let kept = &mut self.kept.states[candidate as usize];
         if keep {
             kept.misses += 1;
         }
-        let patience = if forced && kept.branches > 0 { 64 } else { 3 };
+        let patience = if self.code.op(here.0).checkpoint && kept.branches > 0 { 64 } else { 3 };
         if kept.misses > kept.hits * patience + patience {
-            self.kept.at[at].remove(index);
+            candidates.remove(index);
             self.kept.alive -= 1;
             if kept.branches == 0 {
                 kept.state = None;
@@ -306,16 +327,25 @@ impl Explorer<'_> {
                 frame.registers[reg.index()] = Register::UNINIT;
             }
         }
-        let kept =
-            KeptState { state: Some(Box::new(state)), parent, branches: 1, hits: 0, misses: 0, records, loop_entry: 0 };
+        let kept = KeptState {
+            state: Some(Box::new(state)),
+            at: self.at,
+            parent,
+            branches: 1,
+            hits: 0,
+            misses: 0,
+            records,
+            loop_entry: 0,
+        };
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
-        self.kept.at[self.at as usize].push(id);
+        self.kept.at.entry((self.at, self.state.frame().call_site)).or_default().push(id);
         self.kept.alive += 1;
         self.kept.peak = self.kept.peak.max(self.kept.alive);
         self.kept.processed_when_kept = self.processed;
         self.kept.jumps_when_kept = self.jumps;
         self.state.parent = id;
+        self.state.history = 0;
     }
 
     /// An id that only one number has says nothing.
@@ -435,6 +465,11 @@ impl Explorer<'_> {
         if self.options.unprivileged && less_written(old, current) {
             return false;
         }
+        if let (Some(old), Some(current)) = (old.as_number(), current.as_number())
+            && exactness != Exactness::Same
+        {
+            return register_covers(&self.origins, old, current, ids, exactness);
+        }
         let spilled = old.spilled_bytes();
         if spilled > 0 {
             return spilled == current.spilled_bytes()
@@ -496,7 +531,7 @@ impl Explorer<'_> {
         while ancestor != 0 {
             let kept = &self.kept.states[ancestor as usize];
             let Some(old) = kept.state.as_deref() else { return };
-            let here = self.kept.at[site as usize].contains(&ancestor);
+            let here = kept.at == site;
             if here && !(skip_last && ancestor == state.parent) && same_calls(old, state) {
                 break;
             }
@@ -601,7 +636,8 @@ fn register_covers(
         if exactness == Exactness::Explored && !origins.is_precise(old.origin) {
             return true;
         }
-        return old.scalar.includes(&current.scalar) && ids.matches_number(old.id, current.id);
+        let same_distance = old.id == 0 || old.offset == current.offset;
+        return old.scalar.includes(&current.scalar) && same_distance && ids.matches_number(old.id, current.id);
     }
     let alike = old.nullable == current.nullable
         && old.read_only == current.read_only

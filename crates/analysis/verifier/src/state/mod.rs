@@ -94,6 +94,8 @@ pub(crate) struct State {
     pub packet_bytes: u32,
     /// The last kept state this one comes from, 0 for none.
     pub parent: u32,
+    /// Entries in the kernel's history of this path since then: arrivals, registers spilled and read back.
+    pub history: u32,
     /// How often may_goto was taken to continue, on this path.
     pub may_goto_depth: u32,
     /// How often each nested callback was entered on this path.

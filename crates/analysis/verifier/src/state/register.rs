@@ -203,8 +203,11 @@ impl Register {
         self.kind == Kind::Scalar && self.scalar.as_constant() == Some(0)
     }
 
-    /// The constant offset, where there is no variable part.
+    /// A pointer's constant offset, where there is no variable part.
     pub(crate) fn fixed_offset(&self) -> Option<i64> {
+        if !self.is_pointer() {
+            return None;
+        }
         Some(i64::from(self.offset).wrapping_add(self.scalar.as_constant()? as i64))
     }
 }

@@ -124,6 +124,16 @@ impl Slot {
         Slot { bytes: [Byte::Object; 8], register: Register::UNINIT, object: Some(object) }
     }
 
+    /// The number that loading all of it gives, where it was not put together from parts.
+    pub(crate) fn as_number(&self) -> Option<&Register> {
+        let unknown = |byte: &Byte| matches!(byte, Byte::Misc | Byte::Invalid);
+        match self.register.kind {
+            Kind::Scalar if self.spilled_bytes() == 8 => Some(&self.register),
+            Kind::Uninit if self.bytes.iter().all(unknown) => Some(&Register::UNKNOWN),
+            _ => None,
+        }
+    }
+
     /// Takes the spilled register or object apart: what is left of it are bytes.
     pub(crate) fn scrub(&mut self) {
         if self.object.take().is_some() {
@@ -179,6 +189,11 @@ impl Stack {
                 }
             }
         }
+    }
+
+    /// The registers spilled in it.
+    pub(crate) fn spilled(&self) -> impl Iterator<Item = &Register> {
+        self.slots.iter().filter(|slot| slot.bytes[0] == Byte::Spill).map(|slot| &slot.register)
     }
 
     pub(crate) fn same(&self, other: &Stack) -> bool {
