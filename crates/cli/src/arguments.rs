@@ -19,6 +19,7 @@ Examples:
   kiln check prog.o --with-kernel                  beside the running kernel's verdict (root)
   kiln check prog.o --btf /sys/kernel/btf/vmlinux  as it would be relocated for this kernel
   kiln check prog.o --type handler=sched_cls       where SEC(\"...\") does not say the type
+  kiln check prog.o --format sarif > kiln.sarif    annotations for code review
   kiln explain possibly-null                       more about the code of a rejection";
 
 const OPTIMIZE_EXAMPLES: &str = "\
@@ -68,6 +69,8 @@ pub enum Format {
     Text,
     /// For programs: one JSON document on standard output.
     Json,
+    /// For code review: SARIF 2.1.0 (`kiln check` only).
+    Sarif,
 }
 
 /// What to do.

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
-use kiln_driver::{Engine, Error, Input, Reason, bench, check, doctor, dump, input, optimize, output, run};
+use kiln_driver::{Engine, Error, Input, Reason, bench, check, doctor, dump, input, optimize, output, run, sarif};
 
 use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
 use crate::arguments::{OptimizeArguments, RunArguments};
@@ -39,7 +39,11 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     let results = check::check(&input, &programs, arguments.with_kernel);
     match format {
         Format::Json => print::json(&results)?,
-        Format::Text => print::checked(&results),
+        Format::Sarif => {
+            let root = std::env::current_dir().unwrap_or_default();
+            print::json(&sarif::log(&arguments.object.object, &root, &results))?;
+        }
+        Format::Text => print::checked(&input, &results),
     }
     let rejected = results.iter().any(|result| matches!(result.verdict, Verdict::Rejected { .. }));
     let unsupported = results.iter().any(|result| matches!(result.verdict, Verdict::Unsupported { .. }));
@@ -73,7 +77,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     }
     match format {
         Format::Json => print::json(&outcome.report())?,
-        Format::Text => print::optimized(&outcome, arguments.verbose),
+        _ => print::optimized(&outcome, arguments.verbose),
     }
     Ok(0)
 }
@@ -101,7 +105,7 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     let ran = run::run(&input, program, &stimulus, place)?;
     match format {
         Format::Json => print::json(&ran)?,
-        Format::Text => print::ran(&ran, &stimulus.packet, arguments.maps),
+        _ => print::ran(&ran, &stimulus.packet, arguments.maps),
     }
     Ok(0)
 }
@@ -153,7 +157,7 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
         (_, failure) => {
             match format {
                 Format::Json => print::json(&rows)?,
-                Format::Text => print::benched(&rows),
+                _ => print::benched(&rows),
             }
             Ok(failure.map_or(0, |error| error.exit_code()))
         }
@@ -170,7 +174,7 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     let listings: Vec<_> = list.collect();
     match format {
         Format::Json => print::json(&listings)?,
-        Format::Text => print::listings(&dump::maps(&input.object), &listings),
+        _ => print::listings(&dump::maps(&input.object), &listings),
     }
     Ok(0)
 }
@@ -190,7 +194,7 @@ pub fn explain(code: Option<&str>, format: Format) -> Code {
             let row = |reason: &Reason| serde_json::json!({"code": reason.code(), "meaning": reason.meaning().trim(), "fix": reason.fix()});
             print::json(&reasons.iter().map(row).collect::<Vec<_>>())?;
         }
-        Format::Text => print::reasons(&reasons),
+        _ => print::reasons(&reasons),
     }
     Ok(0)
 }
@@ -200,7 +204,7 @@ pub fn doctor(format: Format) -> Code {
     let findings = doctor::examine();
     match format {
         Format::Json => print::json(&findings)?,
-        Format::Text => print::findings(&findings),
+        _ => print::findings(&findings),
     }
     Ok(0)
 }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Cli, Command};
+use arguments::{Cli, Command, Format};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -32,6 +32,10 @@ fn main() -> ExitCode {
         }
     };
     let format = cli.format;
+    if format == Format::Sarif && !matches!(cli.command, Command::Check(_)) {
+        anstream::eprintln!("error: --format sarif is for kiln check");
+        return ExitCode::from(2);
+    }
     let result = match cli.command {
         Command::Check(arguments) => commands::check(&arguments, format),
         Command::Optimize(arguments) => commands::optimize(&arguments, format),

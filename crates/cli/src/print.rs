@@ -4,6 +4,7 @@ use anstyle::{AnsiColor, Style};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::bench::{Pair, Row, Timing, geomean};
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
+use kiln_driver::diagnostic;
 use kiln_driver::doctor::{Finding, State};
 use kiln_driver::optimize::Outcome;
 use kiln_driver::run::Ran;
@@ -15,8 +16,6 @@ use crate::{output, say};
 const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const MILD: Style = AnsiColor::Yellow.on_default();
-const PLACE: Style = AnsiColor::Cyan.on_default();
-const FAINT: Style = Style::new().dimmed();
 
 /// Text in a style; colours disappear where the stream is no terminal.
 fn styled(style: Style, text: &str) -> String {
@@ -59,7 +58,7 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Verdicts, explained.
-pub fn checked(results: &[Checked]) {
+pub fn checked(input: &kiln_driver::Input, results: &[Checked]) {
     for result in results {
         let head = match &result.verdict {
             Verdict::Accepted { processed_insns, stack_bytes } => format!(
@@ -70,9 +69,8 @@ pub fn checked(results: &[Checked]) {
                 result.slots,
                 result.micros as f64 / 1000.0,
             ),
-            Verdict::Rejected { code, explanation } => {
-                let head = format!("{} {} [{code}]", styled(BAD, "rejected"), result.program);
-                format!("{head}\n{}", explained(explanation))
+            Verdict::Rejected { code, diagnosis, .. } => {
+                format!("{}\n", diagnostic::render(&input.object, &result.program, code, diagnosis, true))
             }
             Verdict::Unsupported { reason } => {
                 format!("{} {}: {reason}", styled(MILD, "unsupported"), result.program)
@@ -87,27 +85,6 @@ pub fn checked(results: &[Checked]) {
             None => {}
         }
     }
-}
-
-/// A rejection's lines: where, then what, then the fix. Its first line repeats the verdict and is left out.
-fn explained(explanation: &str) -> String {
-    let lines = explanation.lines().skip(1).map(|line| {
-        let text = line.trim_start();
-        if text.starts_with("usually: ") {
-            styled(GOOD, line)
-        } else if text.starts_with("at instruction ") {
-            styled(FAINT, line)
-        } else if text
-            .split(':')
-            .nth(1)
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
-        {
-            styled(PLACE, line)
-        } else {
-            line.to_owned()
-        }
-    });
-    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What the codes of rejections mean.

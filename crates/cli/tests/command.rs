@@ -93,7 +93,7 @@ fn verdicts_decide_the_exit_code() {
         .arg(folder.path("unsafe.bpf"))
         .assert()
         .code(1)
-        .stdout(contains("[packet-out-of-bounds]").and(contains("usually: ")).and(contains("*(u8 *)(r2")));
+        .stdout(contains("[packet-out-of-bounds]").and(contains("= help: ")).and(contains("*(u8 *)(r2")));
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn no_colours_where_there_is_no_terminal() {
         .arg("check")
         .arg(folder.path("unsafe.bpf"))
         .assert()
-        .stdout(contains("\x1b[1m\x1b[31mrejected"));
+        .stdout(contains("\x1b[1m\x1b[91merror[packet-out-of-bounds]"));
 }
 
 #[test]

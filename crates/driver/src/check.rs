@@ -5,6 +5,7 @@ use std::time::Instant;
 use kiln_program::{Object, Program};
 use serde::Serialize;
 
+use crate::diagnostic::{self, Diagnosis};
 use crate::input::Input;
 use crate::kernel;
 
@@ -43,8 +44,11 @@ pub enum Verdict {
     Rejected {
         /// A stable code, such as `possibly-null`.
         code: String,
-        /// The explanation, several lines.
+        /// The explanation as `kiln check` prints it, without colours.
         explanation: String,
+        /// The same as data.
+        #[serde(flatten)]
+        diagnosis: Box<Diagnosis>,
     },
     /// Kiln cannot tell.
     Unsupported {
@@ -94,7 +98,10 @@ pub fn verdict(object: &Object, program: &Program, options: &kiln_verifier::Opti
             stack_bytes: verified.statistics.stack_bytes,
         },
         Err(Error::Rejected(rejection)) => {
-            Verdict::Rejected { code: rejection.reason.code().to_owned(), explanation: rejection.to_string() }
+            let code = rejection.reason.code().to_owned();
+            let diagnosis = Box::new(Diagnosis::new(object, &rejection));
+            let explanation = diagnostic::render(object, &program.name, &code, &diagnosis, false);
+            Verdict::Rejected { code, explanation, diagnosis }
         }
         Err(error) => Verdict::Unsupported { reason: error.to_string() },
     }

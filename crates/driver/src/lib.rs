@@ -42,6 +42,7 @@ pub mod bench;
 pub mod check;
 pub mod compare;
 mod core_names;
+pub mod diagnostic;
 pub mod doctor;
 pub mod dump;
 pub mod error;
@@ -51,6 +52,7 @@ pub mod optimize;
 pub mod output;
 pub mod packets;
 pub mod run;
+pub mod sarif;
 
 pub use error::Error;
 pub use input::Input;

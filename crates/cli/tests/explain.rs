@@ -1,0 +1,135 @@
+//! Rejections as users and their tools read them: the story in text, JSON and SARIF, and `kiln explain`.
+
+use std::path::PathBuf;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+use serde_json::Value;
+
+/// The null check is there, but one path goes around it.
+const AROUND_THE_CHECK: &str = "\
+; map counters hash key 4 value 8 entries 16
+; program xdp
+  *(u32 *)(r10 - 4) = 0
+  r6 = *(u32 *)(r1 + 12)
+  r1 = map[counters]
+  r2 = r10
+  r2 += -4
+  call map_lookup_elem
+  if r6 == 0 goto L1
+  if r0 == 0 goto L2
+L1:
+  *(u64 *)(r0 + 0) = 1
+L2:
+  r0 = 2
+  exit
+";
+
+fn kiln() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_kiln"))
+}
+
+fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("a file");
+    (folder, path)
+}
+
+fn document(command: &mut Command) -> Value {
+    let output = command.output().expect("the command runs");
+    serde_json::from_slice(&output.stdout).expect("one JSON document on standard output")
+}
+
+#[test]
+fn the_story_leads_from_the_lookup_around_the_check() {
+    let (_folder, path) = file("around.bpf", AROUND_THE_CHECK);
+    kiln().arg("check").arg(&path).assert().code(1).stdout(
+        contains("error[possibly-null]")
+            .and(contains("1: bpf_map_lookup_elem returns a pointer to a value of map `counters`, or null"))
+            .and(contains("2: the path where"))
+            .and(contains("= help: check it before this line")),
+    );
+}
+
+#[test]
+fn the_story_is_data_in_json() {
+    let (_folder, path) = file("around.bpf", AROUND_THE_CHECK);
+    let document = document(kiln().arg("check").arg(&path).args(["--format", "json"]));
+    let verdict = &document[0]["verdict"];
+    assert_eq!(verdict["code"], "possibly-null");
+    assert_eq!(verdict["place"]["instruction"], 8);
+    assert_eq!(verdict["story"][0]["part"], "origin");
+    assert_eq!(verdict["story"][0]["place"]["listing"], "call map_lookup_elem");
+    assert_eq!(verdict["story"][1]["part"], "branch");
+    assert!(verdict["help"].as_str().is_some_and(|help| help.contains("return XDP_PASS;")));
+    assert!(verdict["explanation"].as_str().is_some_and(|text| text.starts_with("error[possibly-null]")));
+}
+
+/// What the SARIF 2.1.0 schema requires of the objects that Kiln writes (sections 3.13 to 3.52 of the standard).
+#[test]
+fn sarif_has_what_its_schema_requires() {
+    let (_folder, path) = file("around.bpf", AROUND_THE_CHECK);
+    let log = document(kiln().arg("check").arg(&path).args(["--format", "sarif"]));
+    assert_eq!(log["version"], "2.1.0");
+    assert!(log["$schema"].as_str().is_some_and(|uri| uri.ends_with("sarif-2.1.0.json")));
+    let run = &log["runs"][0];
+    let driver = &run["tool"]["driver"];
+    assert_eq!(driver["name"], "kiln");
+    let rules = driver["rules"].as_array().expect("rules");
+    for rule in rules {
+        assert!(rule["id"].as_str().is_some_and(|id| !id.is_empty()), "{rule}");
+        for key in ["shortDescription", "fullDescription", "help"] {
+            assert!(rule[key]["text"].as_str().is_some_and(|text| !text.is_empty()), "{key} of {rule}");
+        }
+    }
+    assert_eq!(run["invocations"][0]["executionSuccessful"], true);
+    let results = run["results"].as_array().expect("results");
+    assert_eq!(results.len(), 1);
+    let result = &results[0];
+    let index = result["ruleIndex"].as_u64().expect("an index") as usize;
+    assert_eq!(rules[index]["id"], result["ruleId"]);
+    assert!(["error", "warning", "note", "none"].contains(&result["level"].as_str().expect("a level")));
+    assert!(result["message"]["text"].as_str().is_some_and(|text| text.contains("may be null")));
+    let fingerprint = result["partialFingerprints"]["kilnRejection/v1"].as_str().expect("a fingerprint");
+    assert!(fingerprint.len() == 16 && fingerprint.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    check_location(run, &result["locations"][0]);
+    let flow = result["codeFlows"][0]["threadFlows"][0]["locations"].as_array().expect("a thread flow");
+    assert_eq!(flow.len(), 3, "the lookup, the branch, the access");
+    for (order, step) in flow.iter().enumerate() {
+        assert_eq!(step["executionOrder"], order + 1);
+        assert!(step["location"]["message"]["text"].is_string());
+        check_location(run, &step["location"]);
+    }
+}
+
+fn check_location(run: &Value, location: &Value) {
+    let physical = &location["physicalLocation"];
+    assert!(physical["region"]["startLine"].as_u64().is_some_and(|line| line >= 1), "{location}");
+    assert!(physical["region"].get("startColumn").is_none_or(|column| column.as_u64() >= Some(1)), "{location}");
+    let artifact = &physical["artifactLocation"];
+    let uri = artifact["uri"].as_str().expect("a uri");
+    assert!(!uri.contains(' ') && !uri.is_empty());
+    match artifact.get("uriBaseId") {
+        Some(base) => {
+            let base = base.as_str().expect("a name");
+            let uri = run["originalUriBaseIds"][base]["uri"].as_str().expect("the base is defined");
+            assert!(uri.starts_with("file:///") && uri.ends_with('/'), "{uri}");
+        }
+        None => assert!(uri.starts_with("file:///"), "{uri}"),
+    }
+    assert!(location["logicalLocations"][0]["name"].is_string());
+}
+
+#[test]
+fn sarif_of_an_accepted_program_has_no_results() {
+    let (_folder, path) = file("pass.bpf", "; program xdp\n  r0 = 2\n  exit\n");
+    let log = document(kiln().arg("check").arg(&path).args(["--format", "sarif"]));
+    assert_eq!(log["runs"][0]["results"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn sarif_is_for_check_only() {
+    kiln().args(["doctor", "--format", "sarif"]).assert().code(2).stderr(contains("kiln check"));
+}

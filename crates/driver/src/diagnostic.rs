@@ -1,0 +1,292 @@
+//! A rejection as data, and as the text that a compiler would print.
+//!
+//! ```text
+//!   error[possibly-null]: r0 (map_value) may be null here: it was not compared with 0 on this path
+//!     --> count.c:31:5
+//!      |
+//!   28 |     value = bpf_map_lookup_elem(&counters, &key);
+//!      |             ------------------- 1: bpf_map_lookup_elem returns a pointer to ..., or null
+//!   31 |     *value += 1;
+//!      |     ^^^^^^ here, in program count: *(u64 *)(r0 + 0x0) = 0x1
+//!      |
+//!      = note: the kernel prints: R0 invalid mem access 'map_value_or_null'
+//!      = help: check it before this line: `if (!value) return XDP_PASS;`
+//! ```
+//!
+//! Steps are numbered in the order of the path, which a loop may lead through the same line several times. Lines come
+//! from the object's BTF; where it has none, the listing takes their place.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use kiln_program::text::{Labels, node_text};
+use kiln_program::{InsnId, Object, SourceLine};
+use kiln_verifier::Rejection;
+use serde::Serialize;
+
+/// A rejection, for `--format json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Diagnosis {
+    /// What is wrong, with registers and numbers.
+    pub message: String,
+    /// What the kernel prints for it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_message: Option<String>,
+    /// What fixes it.
+    pub help: String,
+    /// Where.
+    pub place: Place,
+    /// How it came to this, in the order of the path.
+    pub story: Vec<Step>,
+}
+
+/// An instruction, and its source line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The function.
+    pub function: String,
+    /// The instruction's position in it, from 0.
+    pub instruction: usize,
+    /// The instruction.
+    pub listing: String,
+    /// The source file, as the compiler recorded it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The line in it, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    /// The column in it, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    /// What the line says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// One step on the way to a rejection.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// `origin`, `copy`, `moved`, `bounded`, `lost`, `branch` or `call`.
+    pub part: &'static str,
+    /// What happens.
+    pub text: String,
+    /// Where.
+    pub place: Place,
+}
+
+impl Diagnosis {
+    /// Of a rejection of one of the object's programs.
+    pub fn new(object: &Object, rejection: &Rejection) -> Diagnosis {
+        let line = rejection.line.as_ref().filter(|line| line.line != 0);
+        let step = |step: &kiln_verifier::StoryStep| Step {
+            part: step.part.name(),
+            text: step.text.clone(),
+            place: Place::new(object, step.insn, &step.position, step.line.as_ref()),
+        };
+        Diagnosis {
+            message: rejection.message.clone(),
+            kernel_message: rejection.kernel_message.clone(),
+            help: rejection.help.clone(),
+            place: Place::new(object, rejection.insn, &rejection.position, line),
+            story: rejection.story.iter().map(step).collect(),
+        }
+    }
+}
+
+impl Place {
+    fn new(object: &Object, insn: InsnId, position: &(String, usize), line: Option<&SourceLine>) -> Place {
+        let function =
+            object.functions.iter().find(|function| function.nodes.get(position.1).is_some_and(|node| node.id == insn));
+        let listing = function.map(|function| node_text(object, &function.nodes[position.1], &Labels::of(function)));
+        Place {
+            function: position.0.clone(),
+            instruction: position.1,
+            listing: listing.unwrap_or_default(),
+            file: line.map(|line| line.file.clone()),
+            line: line.map(|line| line.line),
+            column: line.map(|line| line.column).filter(|column| *column != 0),
+            source: line.map(|line| line.text.clone()).filter(|text| !text.trim().is_empty()),
+        }
+    }
+
+    /// The page it is shown on and the line there.
+    fn page(&self) -> (Page, usize) {
+        match (&self.file, self.line, &self.source) {
+            (Some(file), Some(line), Some(_)) => (Page::Source(file.clone()), line as usize),
+            _ => (Page::Listing(self.function.clone()), self.instruction),
+        }
+    }
+}
+
+/// What lines are shown from.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Page {
+    /// A source file.
+    Source(String),
+    /// A function's instructions.
+    Listing(String),
+}
+
+/// One mark on a page.
+struct Mark {
+    line: usize,
+    kind: AnnotationKind,
+    label: String,
+    place: Place,
+}
+
+/// The rejection as a compiler prints it, with colours where asked for.
+pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis, colours: bool) -> String {
+    let mut pages: Vec<(Page, Vec<Mark>)> = Vec::new();
+    let mut add = |place: &Place, kind: AnnotationKind, label: String| {
+        let (page, line) = place.page();
+        let mark = Mark { line, kind, label, place: place.clone() };
+        match pages.iter_mut().find(|(known, _)| *known == page) {
+            Some((_, marks)) => marks.push(mark),
+            None => pages.push((page, vec![mark])),
+        }
+    };
+    let listing = &diagnosis.place.listing;
+    add(&diagnosis.place, AnnotationKind::Primary, "rejected here".to_owned());
+    for (index, step) in diagnosis.story.iter().enumerate() {
+        add(&step.place, AnnotationKind::Context, format!("{}: {}", index + 1, step.text));
+    }
+    let mut group = Level::ERROR.primary_title(diagnosis.message.clone()).id(code.to_owned());
+    let mut report: Group<'_> = group_of(&mut group, object, pages);
+    let Place { function, instruction, .. } = &diagnosis.place;
+    let within = if function == program { String::new() } else { format!(" of {function}") };
+    report =
+        report.element(Level::NOTE.message(format!("program {program}, instruction {instruction}{within}: {listing}")));
+    if let Some(message) = &diagnosis.kernel_message {
+        report = report.element(Level::NOTE.message(format!("the kernel prints: {message}")));
+    }
+    report = report.element(Level::HELP.message(diagnosis.help.clone()));
+    let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
+    renderer.term_width(WIDTH).render(&[report]).to_string()
+}
+
+/// Source lines longer than this are cut around what is marked.
+const WIDTH: usize = 160;
+
+fn group_of<'a>(title: &mut annotate_snippets::Title<'a>, object: &Object, pages: Vec<(Page, Vec<Mark>)>) -> Group<'a> {
+    let mut group = Group::with_title(title.clone());
+    for (page, mut marks) in pages {
+        marks.sort_by_key(|mark| mark.line);
+        let first = marks.first().map_or(0, |mark| mark.line);
+        let last = marks.last().map_or(0, |mark| mark.line);
+        let lines = lines(object, &page, first..last + 1);
+        let mut text = String::new();
+        let mut starts = BTreeMap::new();
+        for line in first..=last {
+            starts.insert(line, text.len());
+            text.push_str(lines.get(&line).map_or("", |text| text.as_str()));
+            text.push('\n');
+        }
+        let path = match &page {
+            Page::Source(file) => file.clone(),
+            Page::Listing(function) => format!("instructions of {function}"),
+        };
+        let annotations = marks.into_iter().map(|mark| {
+            let start = starts.get(&mark.line).copied().unwrap_or(0);
+            let line = lines.get(&mark.line).map_or("", |text| text.as_str());
+            let column = matches!(page, Page::Source(_)).then_some(mark.place.column).flatten();
+            let span = span(line, column);
+            mark.kind.span(start + span.start..start + span.end).label(mark.label)
+        });
+        let annotations: Vec<_> = annotations.collect();
+        group = group.element(Snippet::source(text).line_start(first).path(path).annotations(annotations));
+    }
+    group
+}
+
+/// The lines of a page that are known.
+fn lines(object: &Object, page: &Page, wanted: Range<usize>) -> BTreeMap<usize, String> {
+    match page {
+        Page::Source(file) => object
+            .lines
+            .iter()
+            .filter(|line| line.file == *file && wanted.contains(&(line.line as usize)))
+            .map(|line| (line.line as usize, clean(&line.text)))
+            .collect(),
+        Page::Listing(name) => {
+            let Some(function) = object.functions.iter().find(|function| function.name == *name) else {
+                return BTreeMap::new();
+            };
+            let labels = Labels::of(function);
+            let nodes = function.nodes.iter().enumerate().filter(|(index, _)| wanted.contains(index));
+            nodes
+                .map(|(index, node)| {
+                    let label = labels.get(node.id).map_or(String::new(), |label| format!("{label}: "));
+                    (index, format!("{label}{}", node_text(object, node, &labels)))
+                })
+                .collect()
+        }
+    }
+}
+
+/// One printable line: tabs count as one column each in line records.
+fn clean(text: &str) -> String {
+    text.chars().map(|letter| if letter == '\t' || letter.is_control() { ' ' } else { letter }).collect()
+}
+
+/// What to underline: the expression that begins at the column, or the whole line.
+fn span(line: &str, column: Option<u32>) -> Range<usize> {
+    let whole = line.len() - line.trim_start().len()..line.trim_end().len().max(line.len() - line.trim_start().len());
+    let Some(column) = column else { return whole };
+    let Some((start, first)) = line.char_indices().nth(column as usize - 1) else { return whole };
+    if first.is_whitespace() {
+        return whole;
+    }
+    let name = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let rest = &line[start..];
+    if !name(first) {
+        let operator = rest.find(|letter: char| name(letter) || letter.is_whitespace() || "()".contains(letter));
+        return start..start + operator.unwrap_or(rest.len()).max(first.len_utf8());
+    }
+    // A name, then its members, elements and arguments.
+    let mut end = start;
+    let mut depth = 0_u32;
+    for (at, letter) in rest.char_indices() {
+        let next = rest[at + letter.len_utf8()..].chars().next().unwrap_or(' ');
+        let before = rest[..at].chars().next_back().unwrap_or(' ');
+        let inside = match letter {
+            '(' | '[' => {
+                depth += 1;
+                true
+            }
+            ')' | ']' if depth > 0 => {
+                depth -= 1;
+                true
+            }
+            _ if depth > 0 => true,
+            '-' => next == '>',
+            '>' => before == '-',
+            '.' => true,
+            letter => name(letter),
+        };
+        if !inside {
+            break;
+        }
+        end = start + at + letter.len_utf8();
+    }
+    if depth > 0 { start..line.trim_end().len() } else { start..end.max(start + first.len_utf8()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::span;
+
+    #[test]
+    fn the_expression_at_the_column_is_underlined() {
+        let at = |line: &'static str, column| &line[span(line, Some(column))];
+        assert_eq!(at("  value = lookup(&map, &key);", 11), "lookup(&map, &key)");
+        assert_eq!(at("  value->packets += 1;", 3), "value->packets");
+        assert_eq!(at("  value->packets += 1;", 18), "+=");
+        assert_eq!(at("  if (!value)", 7), "!");
+        assert_eq!(at("  if (x", 3), "if");
+        assert_eq!(at("  call(x,", 3), "call(x,");
+        assert_eq!(at("  short", 40), "short");
+        assert_eq!(at("", 1), "");
+    }
+}

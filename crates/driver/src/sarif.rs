@@ -1,0 +1,180 @@
+//! SARIF 2.1.0, for code review: rejections as annotations on source lines, each with its story as a code flow.
+//!
+//! ```text
+//!   run.tool.driver.rules      one for each reason, with its meaning and its fix
+//!   run.results                one for each rejected program: location, code flow, fingerprint
+//!   run.invocations            programs that Kiln cannot judge, as notifications
+//! ```
+//!
+//! Lines are those of the object's BTF. A file below the current folder is named relative to it (`%SRCROOT%`), as code
+//! review services expect; any other by a `file:` URI.
+
+use std::path::Path;
+
+use kiln_verifier::Reason;
+use serde_json::{Value, json};
+
+use crate::check::{Checked, Verdict};
+use crate::diagnostic::{Diagnosis, Place};
+
+const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+/// The URI base for files below the current folder.
+const ROOT: &str = "%SRCROOT%";
+
+/// The log of one `kiln check`. `object` is the path as given, `root` the current folder.
+pub fn log(object: &Path, root: &Path, results: &[Checked]) -> Value {
+    let files = Files { object, root };
+    let found: Vec<Value> = results.iter().filter_map(|checked| result(&files, checked)).collect();
+    let notifications: Vec<Value> = results.iter().filter_map(notification).collect();
+    json!({
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [{
+            "tool": {"driver": {
+                "name": "kiln",
+                "semanticVersion": env!("CARGO_PKG_VERSION"),
+                "rules": Reason::ALL.iter().map(|reason| rule(*reason)).collect::<Vec<_>>(),
+            }},
+            "invocations": [{"executionSuccessful": true, "toolExecutionNotifications": notifications}],
+            "originalUriBaseIds": {ROOT: {"uri": format!("{}/", file_uri(root))}},
+            "artifacts": [{"location": files.location(&object.to_string_lossy()), "roles": ["analysisTarget"]}],
+            "columnKind": "unicodeCodePoints",
+            "results": found,
+        }],
+    })
+}
+
+fn rule(reason: Reason) -> Value {
+    let meaning = reason.meaning().trim();
+    json!({
+        "id": reason.code(),
+        "shortDescription": {"text": meaning},
+        "fullDescription": {"text": meaning},
+        "help": {
+            "text": format!("{meaning} Usually: {}.", reason.fix()),
+            "markdown": format!("{meaning}\n\nUsually: {}.\n\n`kiln explain {}` has an example.", reason.fix(), reason.code()),
+        },
+        "defaultConfiguration": {"level": "error"},
+        "properties": {"tags": ["bpf", "verifier"], "problem.severity": "error"},
+    })
+}
+
+fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
+    let Verdict::Rejected { code, diagnosis, .. } = &checked.verdict else { return None };
+    let index = Reason::ALL.iter().position(|reason| reason.code() == code);
+    let mut text = format!("{}: {}", checked.program, diagnosis.message);
+    if let Some(kernel) = &diagnosis.kernel_message {
+        text.push_str(&format!(" (the kernel: {kernel})"));
+    }
+    text.push_str(&format!(". Help: {}", diagnosis.help));
+    let mut result = json!({
+        "ruleId": code,
+        "ruleIndex": index,
+        "level": "error",
+        "kind": "fail",
+        "message": {"text": text},
+        "locations": [files.place(&diagnosis.place, None)],
+        "partialFingerprints": {"kilnRejection/v1": fingerprint(code, checked, diagnosis)},
+        "properties": {
+            "program": checked.program,
+            "section": checked.section,
+            "programType": checked.program_type,
+            "kernelMessage": diagnosis.kernel_message,
+        },
+    });
+    if !diagnosis.story.is_empty() {
+        let steps = diagnosis.story.iter().map(|step| (&step.place, step.text.as_str()));
+        let steps = steps.chain([(&diagnosis.place, diagnosis.message.as_str())]);
+        let locations: Vec<Value> = steps
+            .enumerate()
+            .map(|(order, (place, text))| {
+                json!({"location": files.place(place, Some(text)), "executionOrder": order + 1})
+            })
+            .collect();
+        result["codeFlows"] = json!([{"threadFlows": [{"locations": locations}]}]);
+    }
+    Some(result)
+}
+
+fn notification(checked: &Checked) -> Option<Value> {
+    let Verdict::Unsupported { reason } = &checked.verdict else { return None };
+    Some(json!({"level": "warning", "message": {"text": format!("{}: {reason}", checked.program)}}))
+}
+
+/// What stays the same while lines above move: the reason, the program, and the text of the lines of the story.
+fn fingerprint(code: &str, checked: &Checked, diagnosis: &Diagnosis) -> String {
+    let line = |place: &Place| place.source.clone().unwrap_or_else(|| place.listing.clone());
+    let parts = [code.to_owned(), checked.program.clone(), diagnosis.place.function.clone(), line(&diagnosis.place)];
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in parts.join("\0").bytes().filter(|byte| !byte.is_ascii_whitespace()) {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    }
+    format!("{hash:016x}")
+}
+
+struct Files<'a> {
+    object: &'a Path,
+    root: &'a Path,
+}
+
+impl Files<'_> {
+    fn place(&self, place: &Place, message: Option<&str>) -> Value {
+        let physical = match (&place.file, place.line) {
+            (Some(file), Some(line)) => {
+                let mut region = json!({"startLine": line});
+                if let Some(column) = place.column {
+                    region["startColumn"] = json!(column);
+                }
+                if let Some(source) = &place.source {
+                    region["snippet"] = json!({"text": source});
+                }
+                json!({"artifactLocation": self.location(file), "region": region})
+            }
+            // Without line records there is the object, whose first line is as good as any.
+            _ => json!({
+                "artifactLocation": self.location(&self.object.to_string_lossy()),
+                "region": {"startLine": 1, "snippet": {"text": place.listing}},
+            }),
+        };
+        let mut location = json!({
+            "physicalLocation": physical,
+            "logicalLocations": [{
+                "name": place.function,
+                "fullyQualifiedName": format!("{}@{}", place.function, place.instruction),
+                "kind": "function",
+            }],
+        });
+        if let Some(message) = message {
+            location["message"] = json!({"text": message});
+        }
+        location
+    }
+
+    fn location(&self, file: &str) -> Value {
+        let path = Path::new(file);
+        let relative = match path.strip_prefix(self.root) {
+            Ok(relative) => relative,
+            Err(_) if path.is_absolute() => return json!({"uri": file_uri(path)}),
+            Err(_) => path.strip_prefix(".").unwrap_or(path),
+        };
+        json!({"uri": escaped(&relative.to_string_lossy()), "uriBaseId": ROOT})
+    }
+}
+
+fn file_uri(path: &Path) -> String {
+    format!("file://{}", escaped(&path.to_string_lossy()))
+}
+
+/// Percent-encoded, but for what a URI's path may have.
+fn escaped(path: &str) -> String {
+    let mut text = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' | b'+' | b'@' => {
+                text.push(char::from(byte));
+            }
+            other => text.push_str(&format!("%{other:02X}")),
+        }
+    }
+    text
+}
