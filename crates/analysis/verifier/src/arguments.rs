@@ -9,9 +9,9 @@ use crate::dynptr::Dynptr;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
-use crate::fields::FieldKind;
+use crate::fields::{FieldKind, Kptr};
 use crate::memory::Use;
-use crate::special::check_same_map;
+use crate::special::{Later, check_same_map};
 use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register, Trust};
 
 /// What the arguments of one call said.
@@ -19,6 +19,8 @@ use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register, Trust};
 pub(crate) struct Call {
     /// The map argument.
     pub map: Option<Register>,
+    /// The kptr that is changed.
+    pub kptr: Option<Kptr>,
     /// The map value whose timer is passed.
     pub owner: Option<Register>,
     /// The greatest size passed for a memory argument.
@@ -68,7 +70,7 @@ impl Explorer<'_> {
             "tail_call" => self.tail_call()?,
             "spin_lock" => self.take_lock(LockKind::Spin, &before)?,
             "spin_unlock" => self.give_up_lock(LockKind::Spin, &before)?,
-            "timer_set_callback" => self.run_later(&call)?,
+            "timer_set_callback" => self.run_later(call.callback, &before, Later::TIMER)?,
             "dynptr_from_mem" if before.kind != Kind::MapValue => {
                 let message = format!("dynptr_from_mem takes a map's value, r1 is {}", before.kind.name());
                 return reject(Reason::ArgumentType, message);
@@ -297,7 +299,11 @@ impl Explorer<'_> {
                 }
                 return reject(Reason::ArgumentType, what("a kernel structure"));
             }
-            ArgKind::ReleasedBtfIdOrNull | ArgKind::KptrDest => return unsupported("kptrs in maps"),
+            ArgKind::KptrDest => call.kptr = Some(self.check_kptr_slot(&register, what("a kptr in a value or object"))?),
+            ArgKind::ReleasedBtfIdOrNull => {
+                let Some(kptr) = call.kptr else { return unsupported(format!("the prototype of {}", helper.name)) };
+                call.released = Some(self.check_kptr_given(&kptr, &register, what("an object that the program owns"))?);
+            }
             ArgKind::Dynptr(how) => self.dynptr_argument(helper, reg, how, call)?,
         }
         Ok(())
@@ -483,7 +489,11 @@ impl Explorer<'_> {
     }
 
     fn release(&mut self, helper: &Helper, call: &Call) -> Step<()> {
-        call.released.map_or(Ok(()), |id| self.release_reference(id, helper.name))
+        match call.released {
+            Some(id) if call.kptr.is_some() => self.give_to_kptr(id, helper.name),
+            Some(id) => self.release_reference(id, helper.name),
+            None => Ok(()),
+        }
     }
 
     /// Gives up a resource that must be held.
@@ -585,7 +595,10 @@ impl Explorer<'_> {
                 self.slice_of(&dynptr, call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0))
             }
             ReturnKind::PercpuVariable { .. } => return unsupported("per-CPU kernel variables"),
-            ReturnKind::KptrOrNull => return unsupported("kptrs in maps"),
+            ReturnKind::KptrOrNull => match &call.kptr {
+                Some(kptr) => self.taken_from_kptr(kptr)?,
+                None => return unsupported(format!("the result of {}", helper.name)),
+            },
         };
         let socket_map = matches!(
             call.map.as_ref().and_then(|map| self.map_type_of(map)),

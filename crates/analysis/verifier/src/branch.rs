@@ -6,7 +6,7 @@ use kiln_platform::limits::MAX_PACKET_OFFSET;
 use crate::domain::{Scalar, Truth, apply, outcome, refine};
 use crate::error::Step;
 use crate::explore::{Explorer, Next};
-use crate::state::{Kind, Register, State};
+use crate::state::{Kind, Register, State, Trust};
 
 impl Explorer<'_> {
     pub(crate) fn branch(&mut self, op: JumpOp, width: Width, dst: Reg, src: Source) -> Step<Next> {
@@ -166,6 +166,12 @@ fn decided(op: JumpOp, width: Width, first: &Register, second: &Register) -> Tru
 
 /// Kinds of pointers that the kernel, and so we, take to be never null unless marked so.
 fn never_null(register: &Register) -> bool {
+    if register.kind == Kind::BtfId {
+        return register.is_trusted();
+    }
+    if register.kind == Kind::Memory {
+        return !register.trust.has(Trust::UNTRUSTED);
+    }
     matches!(
         register.kind,
         Kind::Scalar
@@ -175,7 +181,6 @@ fn never_null(register: &Register) -> bool {
             | Kind::Socket
             | Kind::SockCommon
             | Kind::TcpSock
-            | Kind::Memory
             | Kind::RingBuffer
     )
 }

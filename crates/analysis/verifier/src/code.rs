@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_platform::Helper;
-use kiln_program::{FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
+use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
 use crate::error::Error;
 
@@ -25,6 +25,8 @@ pub(crate) struct Op<'a> {
     pub function: usize,
     /// The function it calls or whose address it loads.
     pub callee: Option<usize>,
+    /// The kernel function it calls.
+    pub kfunc: Option<&'a str>,
     /// The helper it calls.
     pub helper: Option<&'static Helper>,
     /// Whether states are compared here.
@@ -37,6 +39,19 @@ pub(crate) struct Op<'a> {
     pub history_point: bool,
     /// Registers that may be read from here on, this instruction included.
     pub live: RegSet,
+}
+
+impl Op<'_> {
+    /// Whether it calls something that runs a function of the program before it returns.
+    pub(crate) fn runs_callback(&self) -> bool {
+        self.helper.is_some_and(runs_callback) || self.kfunc == Some("bpf_rbtree_add_impl")
+    }
+
+    /// Whether it has a function of the program run some time later.
+    pub(crate) fn runs_later(&self) -> bool {
+        let later = |name: &str| name == "bpf_wq_set_callback_impl" || name.starts_with("bpf_task_work_schedule_");
+        self.helper.is_some_and(runs_later) || self.kfunc.is_some_and(later)
+    }
 }
 
 /// One function.
@@ -111,6 +126,7 @@ impl<'a> Code<'a> {
                     target,
                     function: at,
                     callee,
+                    kfunc: kfunc_name(object, node),
                     helper: node.helper().and_then(Helper::by_id),
                     prune_point: false,
                     checkpoint: false,
@@ -180,12 +196,12 @@ impl<'a> Code<'a> {
                     self.mark_arrival(target);
                 }
                 Insn::Call(_) => {
-                    if op.helper.is_some_and(runs_callback) {
+                    if op.runs_callback() {
                         op.checkpoint = true;
                         op.history_point = true;
                     }
                     op.checkpoint |= op.next_of_iterator;
-                    op.prune_point |= op.checkpoint || callee.is_some() || op.helper.is_some_and(runs_later);
+                    op.prune_point |= op.checkpoint || callee.is_some() || op.runs_later();
                     self.mark_arrival(at + 1);
                     self.mark_arrival(callee.unwrap_or(at + 1));
                 }
@@ -260,6 +276,13 @@ fn is_next_of_iterator(object: &Object, node: &Node) -> bool {
     matches!(node.insn, Insn::Call(CallTarget::Kfunc { .. }))
         && name.starts_with("bpf_iter_")
         && name.ends_with("_next")
+}
+
+/// The kernel function that a node calls.
+fn kfunc_name<'a>(object: &'a Object, node: &Node) -> Option<&'a str> {
+    let Reference::Extern(id) = node.reference else { return None };
+    let symbol = object.externs.get(id.index()).filter(|symbol| symbol.kind == ExternKind::Kfunc)?;
+    matches!(node.insn, Insn::Call(CallTarget::Kfunc { .. })).then_some(symbol.name.as_str())
 }
 
 fn most_arguments(helper: &Helper) -> usize {

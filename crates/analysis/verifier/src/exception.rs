@@ -11,12 +11,12 @@
 //! must not throw, as the kernel code that calls it could not be unwound: neither directly nor through functions it
 //! calls, on whatever path.
 
-use kiln_isa::{CallTarget, Insn, Reg};
+use kiln_isa::{Insn, Reg};
 use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, TypeId};
-use kiln_program::{ExternKind, FunctionId, Object, Program, Reference};
+use kiln_program::{FunctionId, Object, Program};
 
 use crate::Error;
-use crate::code::{ExceptionCallback, Op, Position};
+use crate::code::{ExceptionCallback, Position};
 use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
@@ -96,7 +96,7 @@ impl Explorer<'_> {
     /// Once all is explored: no callback may throw, and nothing calls the exception callback.
     pub(crate) fn check_throwing_functions(&mut self) -> Result<(), Error> {
         let code = self.code;
-        let throws: Vec<Position> = (0..code.ops.len() as Position).filter(|at| is_throw(self, code.op(*at))).collect();
+        let throws: Vec<Position> = (0..code.ops.len() as Position).filter(|at| code.op(*at).kfunc == Some("bpf_throw")).collect();
         let calls = |at: &Position| {
             let op = code.op(*at);
             matches!(op.node.insn, Insn::Call(_)) && op.callee.is_some_and(|callee| self.is_exception_callback(callee))
@@ -124,15 +124,4 @@ impl Explorer<'_> {
         }
         reaching.iter().zip(&self.callbacks).any(|(reaching, callback)| *reaching && *callback)
     }
-}
-
-fn is_throw(explorer: &Explorer<'_>, op: &Op<'_>) -> bool {
-    let Reference::Extern(id) = op.node.reference else { return false };
-    matches!(op.node.insn, Insn::Call(CallTarget::Kfunc { .. }))
-        && explorer
-            .code
-            .object
-            .externs
-            .get(id.index())
-            .is_some_and(|symbol| symbol.kind == ExternKind::Kfunc && symbol.name == "bpf_throw")
 }

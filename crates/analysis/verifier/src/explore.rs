@@ -7,6 +7,8 @@
 //!         end of path                take the next pending state
 //! ```
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use kiln_isa::{CallTarget, Insn, Reg};
@@ -53,6 +55,8 @@ pub(crate) struct Explorer<'a> {
     pub records: Vec<Rc<Record>>,
     /// The same of the maps that maps of maps hold.
     pub inner_records: Vec<Rc<Record>>,
+    /// The same of the program's structures.
+    pub object_records: RefCell<HashMap<u32, Option<Rc<Record>>>>,
     /// Signatures of global functions that are verified on their own.
     pub signatures: Vec<Option<Signature>>,
     /// Those of them that were called.
@@ -91,6 +95,7 @@ impl<'a> Explorer<'a> {
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
             records: code.object.maps.iter().map(|map| Rc::new(Record::of_map(&tables, map))).collect(),
             inner_records: code.object.maps.iter().map(|map| Rc::new(inner_record(&tables, map))).collect(),
+            object_records: RefCell::default(),
             signatures: signatures(code, btf.as_ref(), program_type),
             without_number: without_number(code, btf.as_ref()),
             globals_called: Vec::new(),

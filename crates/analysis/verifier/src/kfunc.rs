@@ -18,7 +18,11 @@ use kiln_program::{Extern, ExternKind, Reference};
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
+use crate::fields::Root;
+use crate::graph::adds;
+use crate::lock::{allowed_under_lock, is_resilient};
 use crate::memory::Use;
+use crate::special::{Later, check_same_map};
 use crate::state::{Held, Kind, Register, Trust};
 use crate::types::access::WITHOUT_TYPES;
 
@@ -89,6 +93,14 @@ pub(crate) struct KfuncCall {
     pub callback: Option<usize>,
     /// How many bytes the result points to, and whether they are read-only.
     pub result_bytes: Option<(u64, bool)>,
+    /// The object among the arguments: its type's index.
+    pub object: Option<u32>,
+    /// That object is owned by the program.
+    pub owning: bool,
+    /// What the list or tree among the arguments holds.
+    pub root: Option<Root>,
+    /// The map value whose workqueue or the like is passed.
+    pub value: Option<Register>,
 }
 
 impl Explorer<'_> {
@@ -110,6 +122,9 @@ impl Explorer<'_> {
         self.check_kfunc_allowed(call.kfunc)?;
         if is_of_another_subject(call.kfunc.name) {
             return unsupported(format!("the kernel function {}", call.kfunc.name));
+        }
+        if is_resilient(call.kfunc.name) && call.kfunc.has(KfuncFlag::RetNull) {
+            self.push_failed_lock()?;
         }
         self.check_kfunc_arguments(&mut call)?;
         self.finish_kfunc(call)
@@ -136,6 +151,10 @@ impl Explorer<'_> {
             map: None,
             callback: None,
             result_bytes: None,
+            object: None,
+            owning: false,
+            root: None,
+            value: None,
         })
     }
 
@@ -336,6 +355,9 @@ impl Explorer<'_> {
                 if register.kind != Kind::Map {
                     return reject(Reason::ArgumentType, what("a map"));
                 }
+                if let Some(value) = &call.value {
+                    check_same_map(value, &register)?;
+                }
                 call.map = Some(register);
                 self.check_trusted(kfunc, reg, &register)
             }
@@ -366,11 +388,15 @@ impl Explorer<'_> {
         register: &Register,
         argument: &Argument,
     ) -> Step<()> {
-        let _ = (reg, register);
-        unsupported(match argument {
-            Argument::Graph(name) | Argument::Field(name) => format!("{name} in {}", call.kfunc.name),
-            _ => format!("the kernel function {}", call.kfunc.name),
-        })
+        match argument {
+            Argument::Allocated => self.check_allocated_argument(call, register),
+            Argument::Refcounted => self.check_refcounted_argument(call, register),
+            Argument::Graph(name) => self.check_graph_argument(call, register, name),
+            Argument::Field(name) => self.check_field_of_kfunc(call, register, name),
+            // Saved and restored with its lock.
+            Argument::InterruptFlags if is_resilient(call.kfunc.name) => Ok(()),
+            _ => unsupported(format!("the kernel function {}, argument {}", call.kfunc.name, reg.number())),
+        }
     }
 
     fn check_kfunc_number(
@@ -519,6 +545,21 @@ impl Explorer<'_> {
 
     /// What the call does, once its arguments are right.
     fn finish_kfunc(&mut self, call: KfuncCall) -> Step<Next> {
+        let name = call.kfunc.name;
+        match name {
+            "bpf_rbtree_add_impl" => self.call_comparison(&call)?,
+            "bpf_wq_set_callback_impl" => self.run_kfunc_later(&call, Later::WORKQUEUE)?,
+            "bpf_task_work_schedule_signal_impl" | "bpf_task_work_schedule_resume_impl" => {
+                self.run_kfunc_later(&call, Later::TASK_WORK)?;
+            }
+            _ => {}
+        }
+        if adds(name) {
+            self.give_to_graph(&call)?;
+        }
+        if is_resilient(name) {
+            self.change_resilient_lock(name)?;
+        }
         self.release_kfunc(&call)?;
         let result = self.kfunc_result(&call)?;
         self.clobber();
@@ -591,6 +632,9 @@ impl Explorer<'_> {
 
     /// Results that say more than the prototype.
     fn special_result(&mut self, call: &KfuncCall) -> Step<Option<Register>> {
+        if let Some(result) = self.graph_result(call)? {
+            return Ok(Some(result));
+        }
         match call.kfunc.name {
             "bpf_cast_to_kern_ctx" => {
                 let Some(name) = kernel_context(self.program_type) else {
@@ -602,6 +646,8 @@ impl Explorer<'_> {
                 let index = self.types.kernel_struct(name);
                 Ok(Some(Register::pointer(Kind::BtfId, index).trusted(Trust::TRUSTED)))
             }
+            // On the other path, the one without the lock, it is an error.
+            "bpf_res_spin_lock" | "bpf_res_spin_lock_irqsave" => Ok(Some(Register::constant(0))),
             "bpf_rdonly_cast" => self.read_only_cast(call).map(Some),
             "bpf_session_cookie" => Ok(Some(Register::pointer(Kind::Memory, 8))),
             _ => Ok(None),
@@ -654,7 +700,7 @@ fn is_no_cast_alias(first: &str, second: &str) -> bool {
 }
 
 /// Whether a structure is made of numbers only, so that any memory will do.
-fn is_plain(types: &Btf, id: TypeId, depth: u32) -> bool {
+pub(crate) fn is_plain(types: &Btf, id: TypeId, depth: u32) -> bool {
     let is_number = |id: TypeId| {
         let plain = types.resolve(id).unwrap_or(TypeId::VOID);
         matches!(types.kind(plain), BtfKind::Int { .. } | BtfKind::Enum { .. })
@@ -671,23 +717,6 @@ fn is_plain(types: &Btf, id: TypeId, depth: u32) -> bool {
 
 /// Kfuncs that change more than their prototype says, until the file of their subject takes them over.
 fn is_of_another_subject(name: &str) -> bool {
-    const PREFIXES: [&str; 11] = [
-        "bpf_obj_",
-        "bpf_percpu_obj_",
-        "bpf_refcount_",
-        "bpf_list_",
-        "bpf_rbtree_",
-        "bpf_rcu_",
-        "bpf_preempt_",
-        "bpf_local_irq_",
-        "bpf_res_spin_",
-        "bpf_arena_",
-        "bpf_iter_",
-    ];
+    const PREFIXES: [&str; 5] = ["bpf_rcu_", "bpf_preempt_", "bpf_local_irq_", "bpf_arena_", "bpf_iter_"];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-}
-
-/// Kfuncs that may be called while a lock is held.
-fn allowed_under_lock(name: &str) -> bool {
-    name.starts_with("bpf_list_") || name.starts_with("bpf_rbtree_") || name.starts_with("bpf_iter_num_")
 }

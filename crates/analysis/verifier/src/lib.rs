@@ -30,6 +30,7 @@ mod explore;
 pub mod facts;
 mod fields;
 mod global;
+mod graph;
 mod iterator;
 mod kfunc;
 mod kptr;

@@ -11,11 +11,14 @@
 //! A lock is known by the map and the id of the pointer it was taken through; global variables have no id, since
 //! there is one of each.
 
-use crate::error::{Step, reject, unsupported};
+use kiln_isa::Reg;
+
+use crate::domain::Scalar;
+use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::fields::FieldKind;
-use crate::state::{HeldLock, Kind, LockKind, Register};
+use crate::state::{HeldLock, IrqKeeper, Kind, LockKind, Register};
 
 impl LockKind {
     fn name(self) -> &'static str {
@@ -29,22 +32,22 @@ impl LockKind {
 
 /// The value or object that a register points into.
 pub(crate) fn allocation_of(register: &Register) -> (Kind, u32, bool) {
-    (register.kind, register.object, register.inner)
+    // Objects of all the program's types share its BTF, which is all that the kernel compares.
+    let object = if register.kind == Kind::BtfId { 0 } else { register.object };
+    (register.kind, object, register.inner)
 }
 
 impl Explorer<'_> {
     /// A lock in a map value or in an object that the program owns.
     pub(crate) fn check_lock_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
-        if register.kind == Kind::BtfId {
-            return unsupported("locks in allocated objects");
-        }
-        if register.kind != Kind::MapValue {
+        if (register.kind != Kind::MapValue || register.nullable) && !register.is_plain_object() {
             return reject(Reason::ArgumentType, message);
         }
         self.find_field(register, |found| found == kind, message).map(|_| ())
     }
 
     pub(crate) fn take_lock(&mut self, kind: LockKind, lock: &Register) -> Step<()> {
+        self.check_outside_of_tree()?;
         let taken = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
         let held = &self.state.locks;
         if kind == LockKind::Spin && held.iter().any(|held| held.kind == LockKind::Spin) {
@@ -59,10 +62,12 @@ impl Explorer<'_> {
     }
 
     pub(crate) fn give_up_lock(&mut self, kind: LockKind, lock: &Register) -> Step<()> {
+        self.check_outside_of_tree()?;
         let given = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
         match self.state.locks.last() {
             Some(last) if *last == given => {
                 self.state.locks.pop();
+                self.forget_non_owning();
                 Ok(())
             }
             None => reject(Reason::LockDiscipline, "a lock is given up that is not held"),
@@ -75,4 +80,55 @@ impl Explorer<'_> {
             ),
         }
     }
+
+    fn check_outside_of_tree(&self) -> Step<()> {
+        if self.in_tree_callback() {
+            return reject(Reason::LockDiscipline, "a lock is taken or given up while a tree is being changed");
+        }
+        Ok(())
+    }
+
+    /// The lock of the value or object that a register points into is held.
+    pub(crate) fn holds_lock_of(&self, register: &Register) -> bool {
+        let allocation = allocation_of(register);
+        self.state.locks.iter().any(|held| held.allocation == allocation && held.id == register.id)
+    }
+
+    /// `bpf_res_spin_lock` and its kin. Taking it may fail: that path goes on without it.
+    pub(crate) fn change_resilient_lock(&mut self, name: &str) -> Step<()> {
+        let lock = *self.state.register(Reg::R1);
+        match name {
+            "bpf_res_spin_lock" => self.take_lock(LockKind::Resilient, &lock),
+            "bpf_res_spin_unlock" => self.give_up_lock(LockKind::Resilient, &lock),
+            "bpf_res_spin_lock_irqsave" => {
+                self.save_interrupts(Reg::R2, IrqKeeper::Lock)?;
+                self.take_lock(LockKind::ResilientIrq, &lock)
+            }
+            _ => {
+                self.give_up_lock(LockKind::ResilientIrq, &lock)?;
+                self.restore_interrupts(Reg::R2, IrqKeeper::Lock)
+            }
+        }
+    }
+
+    /// The path on which a resilient lock is not taken, with an error.
+    pub(crate) fn push_failed_lock(&mut self) -> Step<()> {
+        let mut failed = self.state.clone();
+        for register in &mut failed.frame_mut().registers[..6] {
+            *register = Register::UNINIT;
+        }
+        failed.set(Reg::R0, Register::scalar(Scalar::signed_range(-4095, -1)));
+        self.push(failed, self.at + 1)
+    }
+}
+
+/// Kernel functions that take a resilient lock, or give it up.
+pub(crate) fn is_resilient(name: &str) -> bool {
+    name.starts_with("bpf_res_spin_")
+}
+
+/// Kernel functions that may be called while a lock is held.
+pub(crate) fn allowed_under_lock(name: &str) -> bool {
+    let graph = name.starts_with("bpf_list_") || name.starts_with("bpf_rbtree_") || name == "bpf_refcount_acquire_impl";
+    graph || name.starts_with("bpf_iter_num_") || is_resilient(name)
 }

@@ -10,12 +10,33 @@ use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
 use crate::fields::{Field, FieldKind, Record};
-use crate::state::{Caller, Kind, Register};
+use crate::kfunc::KfuncCall;
+use crate::state::{Caller, Frame, Kind, Register, State};
 
 /// A timer or the like, and the map passed with it, must be of the same map.
 pub(crate) fn check_same_map(value: &Register, map: &Register) -> Step<()> {
     let same = value.object == map.object && value.inner == map.inner && value.owner == map.owner;
     if same { Ok(()) } else { reject(Reason::ArgumentType, "the value is of another map than the map passed with it") }
+}
+
+/// How a callback runs that runs later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Later {
+    /// Results allowed, from this one
+    pub lowest: i64,
+    /// to this one.
+    pub highest: i64,
+    /// It may sleep.
+    pub sleepable: bool,
+}
+
+impl Later {
+    /// `bpf_timer`: in an interrupt.
+    pub(crate) const TIMER: Later = Later { lowest: 0, highest: 0, sleepable: false };
+    /// `bpf_wq`: in a thread of the kernel.
+    pub(crate) const WORKQUEUE: Later = Later { lowest: 0, highest: 0, sleepable: true };
+    /// `bpf_task_work`: in the task.
+    pub(crate) const TASK_WORK: Later = Later { lowest: i32::MIN as i64, highest: i32::MAX as i64, sleepable: true };
 }
 
 impl Explorer<'_> {
@@ -24,6 +45,7 @@ impl Explorer<'_> {
         match register.kind {
             Kind::MapValue if register.inner => self.inner_records.get(register.object as usize).cloned(),
             Kind::MapValue => self.records.get(register.object as usize).cloned(),
+            Kind::BtfId if register.is_allocated() => self.object_record(register.object),
             _ => None,
         }
     }
@@ -67,7 +89,7 @@ impl Explorer<'_> {
 
     /// A field of this kind in a map value, exactly where the register points.
     pub(crate) fn check_field_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
-        if register.kind != Kind::MapValue {
+        if register.kind != Kind::MapValue || register.nullable {
             return reject(Reason::ArgumentType, message);
         }
         self.find_field(register, |found| found == kind, message).map(|_| ())
@@ -89,27 +111,56 @@ impl Explorer<'_> {
         }
     }
 
-    /// A timer's callback: a program of its own that runs some time later.
-    pub(crate) fn run_later(&mut self, call: &Call) -> Step<()> {
-        let Some(callee) = call.callback else { return unsupported("this callback") };
+    /// A callback of a timer or the like, which runs some time later as a program of its own.
+    pub(crate) fn run_later(&mut self, callback: Option<usize>, value: &Register, later: Later) -> Step<()> {
+        let Some(callee) = callback else { return unsupported("this callback") };
         self.callbacks[callee] = true;
-        let timer = *self.state.register(Reg::R1);
-        let mut frame = crate::state::Frame::new(callee, 0, self.at, Caller::Later { lowest: 0, highest: 0 });
+        let Later { lowest, highest, sleepable } = later;
+        let mut frame = Frame::new(callee, 1, self.at, Caller::Later { lowest, highest });
         let of_map =
-            |kind| Register { inner: timer.inner, owner: timer.owner, ..Register::pointer(kind, timer.object) };
+            |kind| Register { inner: value.inner, owner: value.owner, ..Register::pointer(kind, value.object) };
         frame.registers[1] = of_map(Kind::Map);
         frame.registers[2] = of_map(Kind::MapKey);
         frame.registers[3] = of_map(Kind::MapValue);
         // A frame below it, which never runs on, keeps the rule that a first frame is the program's.
-        let bottom = crate::state::Frame::new(0, 0, self.at, Caller::Call);
-        frame.registers[10] = Register::pointer(Kind::Stack, 1);
-        let state = crate::state::State {
-            frames: vec![bottom, frame],
-            parent: self.state.parent,
-            ..crate::state::State::default()
-        };
+        let bottom = Frame::new(0, 0, self.at, Caller::Call);
+        let state =
+            State { frames: vec![bottom, frame], parent: self.state.parent, sleepable, ..State::default() };
         let start = self.code.functions[callee].start;
         self.push(state, start)
+    }
+
+    /// The same of a kernel function that says when.
+    pub(crate) fn run_kfunc_later(&mut self, call: &KfuncCall, later: Later) -> Step<()> {
+        let Some(value) = call.value else { return unsupported("this callback") };
+        self.run_later(call.callback, &value, later)
+    }
+
+    /// A field that a kernel function takes: a workqueue or task work in a map value, a lock there or in an object.
+    pub(crate) fn check_field_of_kfunc(&mut self, call: &mut KfuncCall, register: &Register, name: &str) -> Step<()> {
+        let message = format!("{} takes a {name} in a map value", call.kfunc.name);
+        let kind = match name {
+            "bpf_wq" => FieldKind::Workqueue,
+            "bpf_task_work" => FieldKind::TaskWork,
+            "bpf_timer" => FieldKind::Timer,
+            "bpf_res_spin_lock" => return self.check_lock_argument(register, FieldKind::ResilientLock, message),
+            _ => return unsupported(message),
+        };
+        self.check_field_argument(register, kind, message)?;
+        call.value = Some(*register);
+        Ok(())
+    }
+
+    /// A callback that is entered now, from a call that is carried out again when it returns.
+    pub(crate) fn push_callback(&mut self, frame: Frame, callee: usize) -> Step<()> {
+        let mut inside = self.state.clone();
+        inside.callback_depth += 1;
+        inside.frame_mut().callback_turns += 1;
+        inside.frames.push(frame);
+        let start = self.code.functions[callee].start;
+        self.push(inside, start)?;
+        self.state.frame_mut().callback_turns = 0;
+        Ok(())
     }
 
     /// A helper that runs a function of the program any number of times before it returns.
@@ -141,12 +192,7 @@ impl Explorer<'_> {
         }
         let turns = if helper.name == "loop" { first.scalar.umax } else { u64::MAX };
         if u64::from(self.state.frame().callback_turns) < turns {
-            let mut inside = self.state.clone();
-            inside.callback_depth += 1;
-            inside.frame_mut().callback_turns += 1;
-            inside.frames.push(frame);
-            let start = self.code.functions[callee].start;
-            self.push(inside, start)?;
+            self.push_callback(frame, callee)?;
         }
         self.state.frame_mut().callback_turns = 0;
         self.clobber();

@@ -56,14 +56,15 @@ impl Sources {
 
 /// The `.BTF` section with the sizes and offsets that only the file's symbols say, as a loader completes it.
 fn completed_btf(file: &ElfFile, btf: &Btf, bytes: &[u8]) -> Vec<u8> {
-    let size = |name: &str| u32::try_from(file.sections[file.section_named(name)?].size).ok();
+    let index = |name: &str| file.sections.iter().position(|section| section.name == name);
+    let size = |name: &str| u32::try_from(file.sections[index(name)?].size).ok();
     let symbols: HashMap<(usize, &str), u64> = file
         .symbols
         .iter()
         .filter_map(|symbol| Some(((symbol.section_index()?, symbol.name.as_str()), symbol.value)))
         .collect();
     let offset = |section: &str, variable: &str| {
-        symbols.get(&(file.section_named(section)?, variable)).and_then(|value| u32::try_from(*value).ok())
+        symbols.get(&(index(section)?, variable)).and_then(|value| u32::try_from(*value).ok())
     };
     btf.with_sections_filled(bytes, size, offset)
 }

@@ -135,8 +135,7 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
             if op.helper.is_some_and(|helper| helper.changes_packet_data) {
                 after.packet = false;
             }
-            if let Some(callback) = op.helper.filter(|helper| crate::code::runs_callback(helper)) {
-                let _ = callback;
+            if op.runs_callback() {
                 // Callbacks: whatever is in doubt outside is in doubt inside, and the other way round.
                 let inside = Doubt { registers: CALLER_SAVED, slots: 0, outer: true, ..doubt };
                 after.slots = u64::MAX;

@@ -90,12 +90,16 @@ impl Explorer<'_> {
         let at = self.structure_offset(reg, base, offset)?;
         let pointed = self.pointed_definition(base)?;
         let local = base.trust.has(Trust::ALLOCATED);
+        self.check_special_fields(base, offset, u64::from(bytes))?;
         let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
         let found = match walk::access(types, pointed.id, at, bytes, !local) {
             Ok(found) => found,
             Err(why) => return reject(Reason::StructureAccess, format!("r{}: {why}", reg.number())),
         };
         let (target, field, trust) = match found {
+            Found::Pointer { .. } if !pointed.of_kernel && !local => {
+                return unsupported("pointers in untrusted objects of the program's own types");
+            }
             _ if local => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
             Found::Number | Found::Structure(_) => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
             Found::Address => return Ok(Register::UNTRUSTED_BYTES),
@@ -166,6 +170,7 @@ impl Explorer<'_> {
         let at = self.structure_offset(reg, base, offset)?;
         let pointed = self.pointed_definition(base)?;
         if base.trust.has(Trust::ALLOCATED) {
+            self.check_special_fields(base, offset, u64::from(bytes))?;
             let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
             return match walk::access(types, pointed.id, at, bytes, false) {
                 Ok(_) => Ok(()),

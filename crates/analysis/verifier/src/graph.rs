@@ -1,0 +1,282 @@
+//! Objects that the program allocates, and the lists and trees it keeps them in.
+//!
+//! ```text
+//!   n = bpf_obj_new(node)             n: owning, reference 4        must be dropped, stored or added
+//!   bpf_spin_lock(&lock)
+//!   bpf_rbtree_add(&root, &n->rb)     n: non-owning                 the tree owns it; n may be used
+//!   m = bpf_rbtree_first(&root)       m: non-owning, may be null    until
+//!   bpf_spin_unlock(&lock)            n, m: no pointers any more    the lock is given up
+//! ```
+//!
+//! A root may be used only while the lock in the same value or object is held. Whatever was an owning pointer to an
+//! object that is added becomes a non-owning one. With a `bpf_refcount` in it an object may have several owners:
+//! `bpf_refcount_acquire` makes an owning pointer of a non-owning one.
+
+use std::rc::Rc;
+
+use kiln_isa::Reg;
+use kiln_program::btf::{Kind as BtfKind, TypeId};
+
+use crate::error::{Step, reject, unsupported};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::fields::{FieldKind, Record, Root, Tables};
+use crate::kfunc::{KfuncCall, is_plain};
+use crate::state::{Caller, Kind, Register, Trust};
+
+/// Bytes of a per-CPU object at most (kernel `BPF_GLOBAL_PERCPU_MA_MAX_SIZE`).
+const MAX_PERCPU_BYTES: u32 = 512;
+
+impl Register {
+    /// Points to an object of the program's own type, however it is held.
+    pub(crate) fn is_allocated(&self) -> bool {
+        self.kind == Kind::BtfId && self.trust.has(Trust::ALLOCATED)
+    }
+
+    /// Points to such an object that the program owns, or may be taken to.
+    pub(crate) fn is_plain_object(&self) -> bool {
+        self.kind == Kind::BtfId && !self.nullable && self.trust == Trust::ALLOCATED
+    }
+}
+
+impl Explorer<'_> {
+    /// The special fields of a structure of the program.
+    pub(crate) fn object_record(&self, index: u32) -> Option<Rc<Record>> {
+        let pointed = self.types.pointed(index).filter(|pointed| !pointed.of_kernel)?;
+        let mut known = self.object_records.borrow_mut();
+        let found = known.entry(pointed.id.0).or_insert_with(|| {
+            let tables = Tables { own: self.types.program.as_ref(), kernel: self.types.kernel.as_deref() };
+            Record::of_object(&tables, pointed.id).map(Rc::new)
+        });
+        found.clone()
+    }
+
+    fn is_refcounted(&self, index: u32) -> bool {
+        self.object_record(index).is_some_and(|record| record.has(|kind| kind == FieldKind::Refcount))
+    }
+
+    /// An object to be dropped.
+    pub(crate) fn check_allocated_argument(&mut self, call: &mut KfuncCall, register: &Register) -> Step<()> {
+        let name = call.kfunc.name;
+        let wanted = match name {
+            "bpf_percpu_obj_drop_impl" => Trust::ALLOCATED.with(Trust::PERCPU),
+            _ => Trust::ALLOCATED,
+        };
+        if register.kind != Kind::BtfId || register.nullable || register.trust != wanted {
+            return reject(Reason::ArgumentType, format!("{name} takes an object as it was allocated"));
+        }
+        if register.reference == 0 {
+            return reject(Reason::NotHeld, format!("{name}: the object is not owned by the program here"));
+        }
+        if register.fixed_offset() != Some(0) {
+            return reject(Reason::NotHeld, format!("{name} takes the pointer as it was acquired, unmodified"));
+        }
+        call.object = Some(register.object);
+        Ok(())
+    }
+
+    /// An object with a reference counter.
+    pub(crate) fn check_refcounted_argument(&mut self, call: &mut KfuncCall, register: &Register) -> Step<()> {
+        let name = call.kfunc.name;
+        if !register.is_allocated() || register.nullable {
+            return reject(Reason::ArgumentType, format!("{name} takes an object of the program, owned or not"));
+        }
+        if register.scalar.as_constant() != Some(0) {
+            return reject(Reason::ArgumentType, format!("{name}: the pointer's offset is not constant"));
+        }
+        if !self.is_refcounted(register.object) {
+            return reject(Reason::ArgumentType, format!("{name}: the object has no bpf_refcount"));
+        }
+        call.owning = !register.trust.has(Trust::NOT_OWNING) && register.reference != 0;
+        call.object = Some(register.object);
+        Ok(())
+    }
+
+    /// A list's head or a tree's root, or a node.
+    pub(crate) fn check_graph_argument(&mut self, call: &mut KfuncCall, register: &Register, what: &str) -> Step<()> {
+        match what {
+            "bpf_list_head" | "bpf_rb_root" => self.check_root(call, register, what),
+            _ => self.check_node(call, register, what),
+        }
+    }
+
+    fn check_root(&mut self, call: &mut KfuncCall, register: &Register, what: &str) -> Step<()> {
+        let name = call.kfunc.name;
+        let in_value = register.kind == Kind::MapValue && !register.nullable;
+        if !in_value && !register.is_plain_object() {
+            return reject(Reason::ArgumentType, format!("{name} takes a {what} in a map value or an object"));
+        }
+        if !in_value && register.reference == 0 {
+            return reject(Reason::NotHeld, format!("{name}: the object with the {what} is not owned here"));
+        }
+        let wanted = |kind: FieldKind| kind.is_root() && kind.name() == what;
+        let field = self.find_field(register, wanted, format!("{name} takes a {what}"))?;
+        if !self.holds_lock_of(register) {
+            return reject(
+                Reason::LockDiscipline,
+                format!("{name}: the lock beside the {what}, in the same value or object, is not held"),
+            );
+        }
+        let (FieldKind::ListHead(root) | FieldKind::TreeRoot(root)) = field.kind else { return Ok(()) };
+        call.root = Some(root);
+        Ok(())
+    }
+
+    fn check_node(&mut self, call: &mut KfuncCall, register: &Register, what: &str) -> Step<()> {
+        let name = call.kfunc.name;
+        if adds(name) {
+            if !register.is_plain_object() || register.reference == 0 {
+                return reject(Reason::ArgumentType, format!("{name} takes a {what} of an object that the program owns"));
+            }
+        } else {
+            let non_owning = register.is_allocated() && register.trust.has(Trust::NOT_OWNING);
+            if !non_owning || register.nullable || register.reference != 0 {
+                return reject(Reason::ArgumentType, format!("{name} takes a {what} found in the tree, not an owned one"));
+            }
+            if self.in_tree_callback() {
+                return reject(Reason::LockDiscipline, format!("{name} is called while the tree is being changed"));
+            }
+        }
+        let wanted = |kind: FieldKind| kind.name() == what;
+        let field = self.find_field(register, wanted, format!("{name} takes a {what}"))?;
+        let Some(root) = call.root else { return unsupported(format!("the prototype of {name}")) };
+        let held = self.types.pointed(register.object).map_or(TypeId::VOID, |pointed| pointed.id);
+        if held != root.value || field.offset != root.node_offset {
+            let btf = self.types.program.as_ref();
+            let wanted = btf.map_or("", |btf| btf.name(root.value));
+            return reject(
+                Reason::ArgumentType,
+                format!(
+                    "{name}: it holds struct {wanted} by their {what} at offset {}, this is struct {} at {}",
+                    root.node_offset,
+                    self.types.name(register.object),
+                    field.offset
+                ),
+            );
+        }
+        call.object = Some(register.object);
+        Ok(())
+    }
+
+    /// In the function that compares two nodes of a tree, or in one it calls.
+    pub(crate) fn in_tree_callback(&self) -> bool {
+        let compares = |site| self.code.op(site).kfunc == Some("bpf_rbtree_add_impl");
+        self.state.frames.iter().any(|frame| matches!(frame.caller, Caller::Callback { .. }) && compares(frame.call_site))
+    }
+
+    /// A node of what is in a list or tree.
+    fn node_of(&mut self, root: Root) -> Register {
+        let index = self.types.program_type(root.value);
+        let offset = i32::try_from(root.node_offset).unwrap_or(0);
+        Register { offset, ..Register::pointer(Kind::BtfId, index).trusted(Trust::ALLOCATED) }
+    }
+
+    /// The pointer no longer owns its object.
+    fn not_owning(&self, register: Register) -> Register {
+        let trust = register.trust.with(Trust::NOT_OWNING);
+        let trust = if self.is_refcounted(register.object) { trust.with(Trust::RCU) } else { trust };
+        Register { trust, reference: 0, ..register }
+    }
+
+    /// The tree calls the program's function to compare two of its nodes.
+    pub(crate) fn call_comparison(&mut self, call: &KfuncCall) -> Step<()> {
+        let (Some(callee), Some(root)) = (call.callback, call.root) else { return unsupported("this callback") };
+        let mut frame = self.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
+        let node = self.node_of(root);
+        let node = self.not_owning(node);
+        frame.registers[1] = node;
+        frame.registers[2] = node;
+        self.push_callback(frame, callee)
+    }
+
+    /// What was added is owned by the list or tree now.
+    pub(crate) fn give_to_graph(&mut self, call: &KfuncCall) -> Step<()> {
+        let id = self.state.register(Reg::R2).reference;
+        let Some(index) = call.object else { return Ok(()) };
+        let refcounted = self.is_refcounted(index);
+        self.state.for_each_where(
+            |register| register.reference == id && register.is_allocated(),
+            |register| {
+                register.reference = 0;
+                register.trust = register.trust.with(Trust::NOT_OWNING);
+                if refcounted {
+                    register.trust = register.trust.with(Trust::RCU);
+                }
+            },
+        );
+        self.release_reference(id, call.kfunc.name)
+    }
+
+    /// What was found in a list or tree may be gone once its lock is given up.
+    pub(crate) fn forget_non_owning(&mut self) {
+        let stale = self.stale_pointer();
+        self.state.for_each_where(
+            |register| register.is_allocated() && register.trust.has(Trust::NOT_OWNING),
+            |register| *register = stale,
+        );
+    }
+
+    /// The result of a kfunc about objects, lists or trees.
+    pub(crate) fn graph_result(&mut self, call: &KfuncCall) -> Step<Option<Register>> {
+        let name = call.kfunc.name;
+        Ok(Some(match name {
+            "bpf_obj_new_impl" | "bpf_percpu_obj_new_impl" => {
+                let object = self.new_object(call)?;
+                self.acquired(call.kfunc, object)
+            }
+            "bpf_refcount_acquire_impl" => {
+                let Some(index) = call.object else { return Ok(None) };
+                let object = Register::pointer(Kind::BtfId, index).trusted(Trust::ALLOCATED);
+                let object = self.acquired(call.kfunc, object);
+                // Who owns one reference gets another for sure.
+                let id = if self.object_record(index).is_some_and(|record| record.has_lock()) { object.id } else { 0 };
+                if call.owning { Register { nullable: false, id, ..object } } else { object }
+            }
+            "bpf_list_pop_front" | "bpf_list_pop_back" | "bpf_rbtree_remove" => {
+                let Some(root) = call.root else { return Ok(None) };
+                let node = self.node_of(root);
+                self.acquired(call.kfunc, node)
+            }
+            "bpf_list_front" | "bpf_list_back" | "bpf_rbtree_first" | "bpf_rbtree_root" | "bpf_rbtree_left"
+            | "bpf_rbtree_right" => {
+                let Some(root) = call.root else { return Ok(None) };
+                let node = self.node_of(root);
+                let node = self.not_owning(node);
+                node.or_null(self.fresh_id())
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn new_object(&mut self, call: &KfuncCall) -> Step<Register> {
+        let name = call.kfunc.name;
+        let Some(id) = call.constant.and_then(|id| u32::try_from(id).ok()).map(TypeId) else {
+            return reject(Reason::ArgumentType, format!("{name}: the type's number must fit 32 bits"));
+        };
+        let Some(btf) = self.types.program.as_ref() else {
+            return reject(Reason::ArgumentType, format!("{name}: the program has no BTF"));
+        };
+        let BtfKind::Composite { union: false, size, .. } = *btf.kind(id) else {
+            return reject(Reason::ArgumentType, format!("{name} takes the number of a structure of the program's BTF"));
+        };
+        let mut trust = Trust::ALLOCATED;
+        if name == "bpf_percpu_obj_new_impl" {
+            let plain = is_plain(btf, id, 0);
+            trust = trust.with(Trust::PERCPU);
+            if size > MAX_PERCPU_BYTES {
+                return reject(Reason::ArgumentSize, format!("{name}: {size} bytes, at most {MAX_PERCPU_BYTES} are allowed"));
+            }
+            let index = self.types.program_type(id);
+            if !plain || self.object_record(index).is_some_and(|record| !record.fields.is_empty()) {
+                return reject(Reason::ArgumentType, format!("{name} takes a structure of numbers only"));
+            }
+        }
+        let index = self.types.program_type(id);
+        Ok(Register::pointer(Kind::BtfId, index).trusted(trust))
+    }
+}
+
+/// Whether the kfunc puts an object into a list or tree.
+pub(crate) fn adds(name: &str) -> bool {
+    matches!(name, "bpf_list_push_front_impl" | "bpf_list_push_back_impl" | "bpf_rbtree_add_impl")
+}
