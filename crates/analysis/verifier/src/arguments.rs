@@ -299,10 +299,13 @@ impl Explorer<'_> {
                 }
                 return reject(Reason::ArgumentType, what("a kernel structure"));
             }
-            ArgKind::KptrDest => call.kptr = Some(self.check_kptr_slot(&register, what("a kptr in a value or object"))?),
+            ArgKind::KptrDest => {
+                call.kptr = Some(self.check_kptr_slot(&register, what("a kptr in a value or object"))?)
+            }
             ArgKind::ReleasedBtfIdOrNull => {
                 let Some(kptr) = call.kptr else { return unsupported(format!("the prototype of {}", helper.name)) };
-                call.released = Some(self.check_kptr_given(&kptr, &register, what("an object that the program owns"))?);
+                call.released =
+                    Some(self.check_kptr_given(&kptr, &register, what("an object that the program owns"))?);
             }
             ArgKind::Dynptr(how) => self.dynptr_argument(helper, reg, how, call)?,
         }

@@ -96,7 +96,8 @@ impl Explorer<'_> {
     /// Once all is explored: no callback may throw, and nothing calls the exception callback.
     pub(crate) fn check_throwing_functions(&mut self) -> Result<(), Error> {
         let code = self.code;
-        let throws: Vec<Position> = (0..code.ops.len() as Position).filter(|at| code.op(*at).kfunc == Some("bpf_throw")).collect();
+        let throws: Vec<Position> =
+            (0..code.ops.len() as Position).filter(|at| code.op(*at).kfunc == Some("bpf_throw")).collect();
         let calls = |at: &Position| {
             let op = code.op(*at);
             matches!(op.node.insn, Insn::Call(_)) && op.callee.is_some_and(|callee| self.is_exception_callback(callee))

@@ -126,12 +126,18 @@ impl Explorer<'_> {
         let name = call.kfunc.name;
         if adds(name) {
             if !register.is_plain_object() || register.reference == 0 {
-                return reject(Reason::ArgumentType, format!("{name} takes a {what} of an object that the program owns"));
+                return reject(
+                    Reason::ArgumentType,
+                    format!("{name} takes a {what} of an object that the program owns"),
+                );
             }
         } else {
             let non_owning = register.is_allocated() && register.trust.has(Trust::NOT_OWNING);
             if !non_owning || register.nullable || register.reference != 0 {
-                return reject(Reason::ArgumentType, format!("{name} takes a {what} found in the tree, not an owned one"));
+                return reject(
+                    Reason::ArgumentType,
+                    format!("{name} takes a {what} found in the tree, not an owned one"),
+                );
             }
             if self.in_tree_callback() {
                 return reject(Reason::LockDiscipline, format!("{name} is called while the tree is being changed"));
@@ -161,7 +167,10 @@ impl Explorer<'_> {
     /// In the function that compares two nodes of a tree, or in one it calls.
     pub(crate) fn in_tree_callback(&self) -> bool {
         let compares = |site| self.code.op(site).kfunc == Some("bpf_rbtree_add_impl");
-        self.state.frames.iter().any(|frame| matches!(frame.caller, Caller::Callback { .. }) && compares(frame.call_site))
+        self.state
+            .frames
+            .iter()
+            .any(|frame| matches!(frame.caller, Caller::Callback { .. }) && compares(frame.call_site))
     }
 
     /// A node of what is in a list or tree.
@@ -257,14 +266,20 @@ impl Explorer<'_> {
             return reject(Reason::ArgumentType, format!("{name}: the program has no BTF"));
         };
         let BtfKind::Composite { union: false, size, .. } = *btf.kind(id) else {
-            return reject(Reason::ArgumentType, format!("{name} takes the number of a structure of the program's BTF"));
+            return reject(
+                Reason::ArgumentType,
+                format!("{name} takes the number of a structure of the program's BTF"),
+            );
         };
         let mut trust = Trust::ALLOCATED;
         if name == "bpf_percpu_obj_new_impl" {
             let plain = is_plain(btf, id, 0);
             trust = trust.with(Trust::PERCPU);
             if size > MAX_PERCPU_BYTES {
-                return reject(Reason::ArgumentSize, format!("{name}: {size} bytes, at most {MAX_PERCPU_BYTES} are allowed"));
+                return reject(
+                    Reason::ArgumentSize,
+                    format!("{name}: {size} bytes, at most {MAX_PERCPU_BYTES} are allowed"),
+                );
             }
             let index = self.types.program_type(id);
             if !plain || self.object_record(index).is_some_and(|record| !record.fields.is_empty()) {

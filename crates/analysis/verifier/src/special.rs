@@ -124,8 +124,7 @@ impl Explorer<'_> {
         frame.registers[3] = of_map(Kind::MapValue);
         // A frame below it, which never runs on, keeps the rule that a first frame is the program's.
         let bottom = Frame::new(0, 0, self.at, Caller::Call);
-        let state =
-            State { frames: vec![bottom, frame], parent: self.state.parent, sleepable, ..State::default() };
+        let state = State { frames: vec![bottom, frame], parent: self.state.parent, sleepable, ..State::default() };
         let start = self.code.functions[callee].start;
         self.push(state, start)
     }
