@@ -22,6 +22,7 @@
 mod attach_type;
 mod context;
 mod helper;
+mod hook;
 mod kfunc;
 mod kind;
 pub mod limits;
@@ -38,6 +39,10 @@ pub use context::{
 };
 pub use helper::{
     ArgKind, Capability, DynptrUse, Effect, HELPER_COUNT, Helper, Memory, Prototype, ReturnKind, Variant,
+};
+pub use hook::{
+    IteratorArgument, IteratorTarget, RawTracepoint, is_boolean_lsm_hook, is_disabled_lsm_hook, is_sleepable_lsm_hook,
+    is_untrusted_lsm_hook, iterator_target, raw_tracepoint,
 };
 pub use kfunc::{Kfunc, KfuncFlag};
 pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};

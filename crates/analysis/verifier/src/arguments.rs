@@ -437,7 +437,7 @@ impl Explorer<'_> {
                 self.check_special_fields(register, 0, bytes)
             }
             Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.check_memory(reg, register, 0, bytes, how),
-            Kind::TracepointBuffer => self.check_memory(reg, register, 0, bytes, how),
+            Kind::TracepointBuffer | Kind::Buffer => self.check_memory(reg, register, 0, bytes, how),
             Kind::BtfId => unsupported("kernel structures as memory arguments"),
             _ => reject(
                 Reason::ArgumentType,

@@ -9,6 +9,7 @@ use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
 use crate::state::{Caller, Frame, Kind, Register};
+use crate::types::hook::HookReturn;
 
 /// Frames at least as large get a private stack, where there are such (kernel `BPF_PRIV_STACK_MIN_SIZE`).
 const PRIVATE_STACK_BYTES: u32 = 64;
@@ -62,7 +63,7 @@ impl Explorer<'_> {
             if let Some(returns_value) = self.global {
                 return self.exit_global(returns_value);
             }
-            let result = self.read(Reg::R0)?;
+            let result = if self.returns_nothing() { Register::UNKNOWN } else { self.read(Reg::R0)? };
             self.check_program_end(&result)?;
             return Ok(Next::Done);
         }
@@ -130,22 +131,37 @@ impl Explorer<'_> {
                 }
                 Ok(())
             }
-            ReturnRule::Range { minimum, maximum } => {
-                if result.kind != Kind::Scalar {
-                    return reject(Reason::ReturnValue, "r0 is a pointer at the end of the program");
-                }
-                self.mark_precise(result);
-                let Scalar { s32_min, s32_max, .. } = result.scalar;
-                if s32_min < minimum || s32_max > maximum {
-                    return reject(
-                        Reason::ReturnValue,
-                        format!("the program may return {s32_min} to {s32_max}, allowed are {minimum} to {maximum}"),
-                    );
-                }
-                Ok(())
+            ReturnRule::Range { minimum, maximum } => self.check_returned_range(result, minimum, maximum),
+            ReturnRule::DependsOnHook if self.program_type == ProgramType::Ext => {
+                unsupported("return values of what is replaced")
             }
-            ReturnRule::DependsOnHook => unsupported("return values that depend on the hook attached to"),
+            ReturnRule::DependsOnHook => match self.hook_return()? {
+                HookReturn::Nothing | HookReturn::Any => Ok(()),
+                HookReturn::Range(minimum, maximum) => self.check_returned_range(result, minimum, maximum),
+            },
         }
+    }
+
+    fn check_returned_range(&mut self, result: &Register, minimum: i32, maximum: i32) -> Step<()> {
+        if result.kind != Kind::Scalar {
+            return reject(Reason::ReturnValue, "r0 is a pointer at the end of the program");
+        }
+        self.mark_precise(result);
+        let Scalar { s32_min, s32_max, .. } = result.scalar;
+        if s32_min < minimum || s32_max > maximum {
+            return reject(
+                Reason::ReturnValue,
+                format!("the program may return {s32_min} to {s32_max}, allowed are {minimum} to {maximum}"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether what is in R0 at the end is of no interest: the hook returns nothing.
+    fn returns_nothing(&self) -> bool {
+        let rule = self.program_type.return_rule(self.code.program.attach_type);
+        let depends = rule == ReturnRule::DependsOnHook && self.program_type != ProgramType::Ext;
+        depends && matches!(self.hook_return(), Ok(HookReturn::Nothing))
     }
 
     /// The stack of a chain of calls, in sum.

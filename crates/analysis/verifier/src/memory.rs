@@ -234,7 +234,7 @@ impl Explorer<'_> {
             FieldValue::BtfId(name) => {
                 Register::pointer(Kind::BtfId, self.types.kernel_struct(name)).trusted(Trust::TRUSTED)
             }
-            FieldValue::TracedArgument => return unsupported("arguments typed by the kernel's BTF"),
+            FieldValue::TracedArgument => return self.load_hook_argument(at, size.bytes()),
         })
     }
 
@@ -364,7 +364,10 @@ impl Explorer<'_> {
                 }
                 reject(Reason::ContextAccess, "an xdp_sock has one field, queue_id")
             }
-            Kind::TracepointBuffer => {
+            Kind::Buffer if how == Use::Write && base.read_only => {
+                reject(Reason::ReadOnlyMemory, format!("r{number}: this buffer is read-only"))
+            }
+            Kind::TracepointBuffer | Kind::Buffer => {
                 let Some(fixed) = base.fixed_offset() else {
                     return reject(Reason::MemoryBounds, format!("r{number} ({name}): the offset is not constant"));
                 };

@@ -43,6 +43,8 @@ pub(crate) enum Kind {
     FlowKeys,
     /// The buffer of a writable raw tracepoint.
     TracepointBuffer,
+    /// Memory of a size that the loader of an iterator checks: only constant offsets.
+    Buffer,
     /// A function; `object` is its index.
     Function,
     /// A dynptr that someone else holds: it may be used, not changed. `id` tells it from others.
@@ -235,6 +237,7 @@ impl Kind {
             Kind::BtfId => "ptr_",
             Kind::FlowKeys => "flow_keys",
             Kind::TracepointBuffer => "tp_buffer",
+            Kind::Buffer => "buf",
             Kind::Function => "func",
             Kind::Dynptr => "dynptr_ptr",
             Kind::Mixed => "mixed",

@@ -9,12 +9,15 @@
 //!
 //! A register names a type by its place in [`Types`], so that registers stay small and two of one type compare equal.
 //! `walk` answers what lies at an offset of a structure, `access` holds loads and stores to the kernel's rules,
-//! `arguments` decides what may be passed where a structure is asked for.
+//! `arguments` decides what may be passed where a structure is asked for, `hook` what the context of a hook holds.
 
 pub(crate) mod access;
 mod arguments;
+pub(crate) mod hook;
 pub(crate) mod walk;
 
+use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
@@ -37,11 +40,13 @@ pub(crate) struct Types {
     /// The program's own, where it has some that parse.
     pub program: Option<Btf>,
     pointed: Vec<Pointed>,
+    /// What the program is attached to, once it was asked for.
+    hook: OnceCell<Rc<hook::Hook>>,
 }
 
 impl Types {
     pub(crate) fn new(kernel: Option<Arc<Btf>>, program: Option<Btf>) -> Types {
-        Types { kernel, program, pointed: Vec::new() }
+        Types { kernel, program, ..Types::default() }
     }
 
     /// The index of a kernel structure by name; without the kernel's types it is known by name only.
