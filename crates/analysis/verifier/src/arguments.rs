@@ -57,6 +57,11 @@ impl Explorer<'_> {
             let Some(reg) = Reg::new(index as u8 + 1) else { break };
             self.check_argument(helper, prototype, index, reg, *kind, &mut call)?;
         }
+        // What is passed beyond the prototype (values to print) is read, too.
+        for index in prototype.args.len() + 1..=5 {
+            let register = self.state.frame().registers[index];
+            self.expose_stack(&register);
+        }
         self.check_map_fits(helper, &call)?;
         for (frame, lowest, length) in std::mem::take(&mut call.fills) {
             self.fill_stack_bytes(frame, lowest, length, always_fills(helper))?;
@@ -175,6 +180,7 @@ impl Explorer<'_> {
                 if register.is_pointer() && self.options.unprivileged {
                     return reject(Reason::ArgumentType, what("a number"));
                 }
+                self.expose_stack(&register);
             }
             ArgKind::Context | ArgKind::ContextOrNull => {
                 if register.kind != Kind::Context || register.fixed_offset() != Some(0) {

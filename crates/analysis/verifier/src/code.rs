@@ -8,8 +8,9 @@
 use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
-use kiln_platform::Helper;
+use kiln_platform::{Helper, Kfunc, KfuncFlag};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
+
 
 use crate::error::Error;
 
@@ -33,10 +34,10 @@ pub(crate) struct Op<'a> {
     pub prune_point: bool,
     /// Whether a state is always kept here.
     pub checkpoint: bool,
-    /// Whether it asks an iterator for the next item.
-    pub next_of_iterator: bool,
     /// Whether passing here is part of a path's history, which bounds how far apart kept states are.
     pub history_point: bool,
+    /// Whether it asks an iterator for the next item.
+    pub next_of_iterator: bool,
     /// Registers that may be read from here on, this instruction included.
     pub live: RegSet,
 }
@@ -51,6 +52,11 @@ impl Op<'_> {
     pub(crate) fn runs_later(&self) -> bool {
         let later = |name: &str| name == "bpf_wq_set_callback_impl" || name.starts_with("bpf_task_work_schedule_");
         self.helper.is_some_and(runs_later) || self.kfunc.is_some_and(later)
+    }
+
+    /// The row of the kernel function it calls.
+    pub(crate) fn kfunc_row(&self) -> Option<&'static Kfunc> {
+        Kfunc::by_name(self.kfunc?)
     }
 }
 
@@ -130,7 +136,7 @@ impl<'a> Code<'a> {
                     helper: node.helper().and_then(Helper::by_id),
                     prune_point: false,
                     checkpoint: false,
-                    next_of_iterator: is_next_of_iterator(object, node),
+                    next_of_iterator: false,
                     history_point: false,
                     live: RegSet::EMPTY,
                 });
@@ -200,6 +206,7 @@ impl<'a> Code<'a> {
                         op.checkpoint = true;
                         op.history_point = true;
                     }
+                    op.next_of_iterator = op.kfunc_row().is_some_and(|kfunc| kfunc.has(KfuncFlag::IteratorNext));
                     op.checkpoint |= op.next_of_iterator;
                     op.prune_point |= op.checkpoint || callee.is_some() || op.runs_later();
                     self.mark_arrival(at + 1);
@@ -267,15 +274,6 @@ impl<'a> Code<'a> {
             }
         }
     }
-}
-
-/// `bpf_iter_*_next`.
-fn is_next_of_iterator(object: &Object, node: &Node) -> bool {
-    let Reference::Extern(id) = node.reference else { return false };
-    let name = object.externs.get(id.index()).map_or("", |symbol| &symbol.name);
-    matches!(node.insn, Insn::Call(CallTarget::Kfunc { .. }))
-        && name.starts_with("bpf_iter_")
-        && name.ends_with("_next")
 }
 
 /// The kernel function that a node calls.

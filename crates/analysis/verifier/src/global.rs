@@ -9,10 +9,10 @@
 //! A function without BTF, or a static one, is explored at each call instead.
 
 use kiln_isa::Reg;
-use kiln_platform::ProgramType;
+use kiln_platform::{KfuncFlag, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
-use crate::code::Code;
+use crate::code::{Code, Op};
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
@@ -41,17 +41,19 @@ pub(crate) struct Signature {
     pub returns_value: bool,
     /// Packet pointers are stale after a call.
     pub changes_packet: bool,
+    /// It may only be called where the program may sleep.
+    pub may_sleep: bool,
 }
 
 /// The signature of each function that is global and has BTF.
 pub(crate) fn signatures(code: &Code<'_>, btf: Option<&Btf>, program_type: ProgramType) -> Vec<Option<Signature>> {
-    let changing = packet_changers(code);
+    let effects = effects(code, program_type);
     let signature = |(at, routine): (usize, &crate::code::Routine<'_>)| {
         if !routine.global || routine.btf_id == 0 {
             return None;
         }
         let mut signature = signature(btf?, TypeId(routine.btf_id), program_type)?;
-        signature.changes_packet = changing[at];
+        (signature.changes_packet, signature.may_sleep) = (effects[at].changes_packet, effects[at].may_sleep);
         Some(signature)
     };
     code.functions.iter().enumerate().map(signature).collect()
@@ -76,7 +78,7 @@ fn signature(btf: &Btf, function: TypeId, program_type: ProgramType) -> Option<S
     };
     let parameters = btf.parameters(prototype).iter().enumerate().map(parameter).collect();
     let returns_value = result != TypeId::VOID;
-    Some(Signature { parameters, returns_value, changes_packet: false })
+    Some(Signature { parameters, returns_value, changes_packet: false, may_sleep: false })
 }
 
 fn parameter_kind(btf: &Btf, id: TypeId, tags: &[&str], program_type: ProgramType) -> Parameter {
@@ -124,23 +126,43 @@ pub(crate) fn without_number(code: &Code<'_>, btf: Option<&Btf>) -> Vec<bool> {
     code.functions.iter().map(known).collect()
 }
 
-/// Functions that may change the packet, themselves or through others.
-fn packet_changers(code: &Code<'_>) -> Vec<bool> {
-    let mut changing = vec![false; code.functions.len()];
+/// What a function may do that its callers must know of.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Effects {
+    changes_packet: bool,
+    may_sleep: bool,
+}
+
+/// The effects of each function, its own and those of functions it calls.
+fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects> {
+    let mut known = vec![Effects::default(); code.functions.len()];
     let mut again = true;
     while again {
         again = false;
         for op in &code.ops {
-            let changes = op.helper.is_some_and(|helper| helper.changes_packet_data)
-                || op.helper.is_some_and(|helper| helper.name == "tail_call")
-                || op.callee.is_some_and(|callee| changing[callee]);
-            if changes && !changing[op.function] {
-                changing[op.function] = true;
+            let callee = op.callee.map(|callee| known[callee]).unwrap_or_default();
+            let before = known[op.function];
+            let after = Effects {
+                changes_packet: before.changes_packet || callee.changes_packet || changes_packet(op),
+                may_sleep: before.may_sleep || callee.may_sleep || may_sleep(op, program_type),
+            };
+            if after != before {
+                known[op.function] = after;
                 again = true;
             }
         }
     }
-    changing
+    known
+}
+
+fn changes_packet(op: &Op<'_>) -> bool {
+    op.helper.is_some_and(|helper| helper.changes_packet_data || helper.name == "tail_call")
+        || op.kfunc == Some("bpf_xdp_pull_data")
+}
+
+fn may_sleep(op: &Op<'_>, program_type: ProgramType) -> bool {
+    op.helper.is_some_and(|helper| helper.prototype_for(program_type).might_sleep)
+        || op.kfunc_row().is_some_and(|kfunc| kfunc.has(KfuncFlag::Sleepable))
 }
 
 impl Explorer<'_> {
@@ -174,6 +196,9 @@ impl Explorer<'_> {
         };
         if !self.state.locks.is_empty() {
             return reject(Reason::LockDiscipline, "a global function is called while a lock is held");
+        }
+        if signature.may_sleep {
+            self.check_may_sleep(self.code.functions[callee].name)?;
         }
         for (index, parameter) in signature.parameters.iter().enumerate().take(5) {
             let Some(reg) = Reg::new(index as u8 + 1) else { break };

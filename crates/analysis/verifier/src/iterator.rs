@@ -61,6 +61,7 @@ impl Explorer<'_> {
                 self.new_iterator(Reg::R1, kind, false)?;
                 for reg in [Reg::R2, Reg::R3] {
                     let register = self.read(reg)?;
+                    self.expose_stack(&register);
                     if register.kind != Kind::Scalar && (reg, structure) != (Reg::R2, "bpf_iter_bits") {
                         let message = format!("r{} must be a number, it is {}", reg.number(), register.kind.name());
                         return reject(Reason::ArgumentType, message);

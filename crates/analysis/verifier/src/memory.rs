@@ -605,7 +605,12 @@ impl Explorer<'_> {
             if let Some(object) = slot.object {
                 return object_read(object, at);
             }
-            if slot.bytes[within] == Byte::Invalid {
+            let byte = slot.bytes[within];
+            let spilled = slot.register;
+            if byte == Byte::Spill {
+                self.expose_stack(&spilled);
+            }
+            if byte == Byte::Invalid {
                 self.uninitialized_read(|| format!("the byte at r10{at:+} was never written"))?;
             }
             if clobbers {
@@ -663,6 +668,16 @@ impl Explorer<'_> {
         let at = self.site_in(frame);
         if let Some(recorder) = &mut self.recorder {
             recorder.read(at, lowest, bytes);
+        }
+    }
+
+    /// Something is handed a pointer into a frame without saying how much of it it reads: the facts take all of it.
+    pub(crate) fn expose_stack(&mut self, pointer: &Register) {
+        if pointer.kind == Kind::Stack {
+            let at = self.site_in(pointer.object as usize);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.read(at, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
+            }
         }
     }
 
