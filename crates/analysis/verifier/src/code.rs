@@ -11,7 +11,6 @@ use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_platform::{Helper, Kfunc, KfuncFlag};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
-
 use crate::error::Error;
 
 /// A position in [`Code::ops`].

@@ -14,12 +14,13 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::DYNPTR_BYTES;
-use kiln_platform::{DynptrUse, Helper};
+use kiln_platform::{DynptrUse, Helper, PacketAccess};
 
 use crate::arguments::Call;
-use crate::error::{Step, reject};
+use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::Explorer;
+use crate::kfunc::KfuncCall;
 use crate::state::stack::slot_of;
 use crate::state::{Byte, DynptrKind, Held, Kind, ObjectKind, Register, Slot, StackObject};
 
@@ -101,6 +102,38 @@ impl Explorer<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A dynptr argument of a kfunc: one to make where it is `uninitialized`.
+    pub(crate) fn dynptr_kfunc_argument(&mut self, call: &mut KfuncCall, reg: Reg, uninitialized: bool) -> Step<()> {
+        if !uninitialized {
+            call.dynptr = Some(self.expect_dynptr(reg)?);
+            return Ok(());
+        }
+        match (call.kfunc.name, call.dynptr) {
+            ("bpf_dynptr_from_skb", _) => self.make_dynptr(reg, DynptrKind::Skb, 0),
+            ("bpf_dynptr_from_xdp", _) => self.make_dynptr(reg, DynptrKind::Xdp, 0),
+            ("bpf_dynptr_from_skb_meta", _) => self.make_dynptr(reg, DynptrKind::SkbMeta, 0),
+            ("bpf_dynptr_clone", Some(cloned)) => self.make_dynptr(reg, cloned.kind, cloned.reference),
+            (name, _) => unsupported(format!("the dynptr that {name} makes")),
+        }
+    }
+
+    /// The result of `bpf_dynptr_slice` and `bpf_dynptr_slice_rdwr`.
+    pub(crate) fn slice_result(&mut self, call: &KfuncCall) -> Step<Option<Register>> {
+        let read_only = match call.kfunc.name {
+            "bpf_dynptr_slice" => true,
+            "bpf_dynptr_slice_rdwr" => false,
+            _ => return Ok(None),
+        };
+        let (Some(dynptr), Some(bytes)) = (call.dynptr, call.constant) else { return Ok(None) };
+        if !read_only && self.program_type.packet_access() != PacketAccess::ReadWrite {
+            return reject(Reason::ReadOnlyMemory, "programs of this type may not write to the packet");
+        }
+        let Ok(bytes) = u32::try_from(bytes) else {
+            return reject(Reason::ArgumentSize, "the size of a slice fits 32 bits");
+        };
+        Ok(Some(Register { read_only, ..self.slice_of(&dynptr, bytes) }))
     }
 
     /// The initialized dynptr that a register points to.

@@ -14,14 +14,17 @@
 //! (see `widen_since_last_visit`), so that the states of turns can be the same at all.
 
 use kiln_isa::Reg;
-use kiln_program::btf::{Btf, Kind as BtfKind};
+use kiln_platform::limits::MAX_STACK_BYTES;
+use kiln_platform::{AttachType, KfuncFlag, ProgramType};
+use kiln_program::btf::{Btf, TypeId};
 
-use crate::domain::Scalar;
-use crate::error::{Step, reject};
+use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
+use crate::kfunc::KfuncCall;
 use crate::state::stack::slot_of;
-use crate::state::{IteratorState, Kind, ObjectKind, Protection, Register, Slot, StackObject, State};
+use crate::state::{IteratorState, Kind, ObjectKind, Protection, Register, Slot, StackObject, State, Trust};
+use crate::types::access::WITHOUT_TYPES;
 
 /// An iterator's structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,48 +46,34 @@ pub(crate) struct Iterator {
 }
 
 impl Explorer<'_> {
-    /// Kfuncs that need nothing of the kernel's types but an iterator's structure; `None` for any other.
-    pub(crate) fn call_object_kfunc(&mut self, name: &str) -> Step<Option<Next>> {
-        let next = Next::At(self.at + 1);
-        if self.change_section(name)? {
-            self.clobber();
-            return Ok(Some(next));
-        }
-        let Some(rest) = name.strip_prefix("bpf_iter_num_").or_else(|| name.strip_prefix("bpf_iter_bits_")) else {
-            return Ok(None);
+    /// The iterator argument of `bpf_iter_*_new`, `_next`, `_destroy` and whatever else takes one.
+    pub(crate) fn iterator_argument(&mut self, call: &mut KfuncCall, reg: Reg, structure: TypeId) -> Step<()> {
+        let name = call.kfunc.name;
+        let Some(types) = self.types.kernel.clone() else { return unsupported(WITHOUT_TYPES) };
+        let Some(kind) = iterator_type(&types, structure) else {
+            return unsupported(format!("the iterator of {name}"));
         };
-        let Some(types) = self.options.kernel_types.clone() else { return Ok(None) };
-        let structure = &name[..name.len() - rest.len() - 1];
-        let Some(kind) = iterator_type(&types, structure) else { return Ok(None) };
-        match rest {
-            "new" => {
-                self.new_iterator(Reg::R1, kind, false)?;
-                for reg in [Reg::R2, Reg::R3] {
-                    let register = self.read(reg)?;
-                    self.expose_stack(&register);
-                    if register.kind != Kind::Scalar && (reg, structure) != (Reg::R2, "bpf_iter_bits") {
-                        let message = format!("r{} must be a number, it is {}", reg.number(), register.kind.name());
-                        return reject(Reason::ArgumentType, message);
-                    }
-                }
+        if call.kfunc.has(KfuncFlag::IteratorNew) {
+            if name == "bpf_iter_css_task_new" && !self.may_iterate_css_tasks() {
+                return reject(
+                    Reason::KfuncNotAllowed,
+                    format!("{name} is for LSM programs, iterators and programs that may sleep"),
+                );
             }
-            "next" => {
-                let iterator = self.expect_iterator(Reg::R1, kind)?;
-                let item = Register::pointer(Kind::Memory, 4);
-                let item = Register { read_only: true, reference: iterator.reference, ..item };
-                return self.next_of_iterator(iterator, item).map(Some);
-            }
-            "destroy" => {
-                let iterator = self.expect_iterator(Reg::R1, kind)?;
-                self.destroy_iterator(iterator)?;
-            }
-            _ => return Ok(None),
+            return self.new_iterator(reg, kind, call.kfunc.has(KfuncFlag::RcuProtected));
         }
-        self.clobber();
-        if rest == "new" {
-            self.state.set(Reg::R0, Register::scalar(Scalar::of_width(32)));
+        let iterator = self.expect_iterator(reg, kind)?;
+        call.reference = iterator.reference;
+        call.iterator = Some(iterator);
+        Ok(())
+    }
+
+    fn may_iterate_css_tasks(&self) -> bool {
+        match self.program_type {
+            ProgramType::Lsm => true,
+            ProgramType::Tracing if self.code.program.attach_type == Some(AttachType::TraceIter) => true,
+            _ => self.state.sleepable,
         }
-        Ok(Some(next))
     }
 
     /// `bpf_iter_*_new`: begins an iterator; `protected` where it lives only as long as an RCU section does.
@@ -144,6 +133,13 @@ impl Explorer<'_> {
     /// `bpf_iter_*_next` with its result where there is one more.
     pub(crate) fn next_of_iterator(&mut self, iterator: Iterator, item: Register) -> Step<Next> {
         self.clobber();
+        let protected = iterator_at(&self.state, iterator).is_some_and(|state| state.protection == Protection::Rcu);
+        let trust = match item.kind {
+            Kind::BtfId if protected => item.trust.with(Trust::RCU),
+            Kind::BtfId => item.trust.with(Trust::TRUSTED),
+            _ => item.trust,
+        };
+        let item = Register { nullable: false, id: 0, trust, ..item };
         if let Some(state) = iterator_at(&self.state, iterator)
             && !state.drained
         {
@@ -189,11 +185,10 @@ impl Explorer<'_> {
     }
 }
 
-/// An iterator's structure, by its name.
-pub(crate) fn iterator_type<'a>(types: &Btf, name: &'a str) -> Option<IteratorType<'a>> {
-    let id = types.find(name, |kind| matches!(kind, BtfKind::Composite { .. }))?;
+fn iterator_type(types: &Btf, id: TypeId) -> Option<IteratorType<'_>> {
     let bytes = types.size_of(id).and_then(|bytes| u32::try_from(bytes).ok())?;
-    (bytes > 0 && bytes % 8 == 0 && bytes <= 512).then_some(IteratorType { name, type_id: id.0, bytes })
+    let fits = bytes > 0 && bytes % 8 == 0 && bytes <= MAX_STACK_BYTES;
+    fits.then_some(IteratorType { name: types.name(id), type_id: id.0, bytes })
 }
 
 fn iterator_at(state: &State, iterator: Iterator) -> Option<IteratorState> {

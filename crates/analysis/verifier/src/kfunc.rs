@@ -15,11 +15,13 @@ use kiln_platform::{Kfunc, KfuncFlag, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
+use crate::dynptr::Dynptr;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
 use crate::fields::Root;
 use crate::graph::adds;
+use crate::iterator::Iterator;
 use crate::lock::{allowed_under_lock, is_resilient};
 use crate::memory::Use;
 use crate::special::{Later, check_same_map};
@@ -43,8 +45,8 @@ pub(crate) enum Argument {
     Refcounted,
     /// `struct bpf_dynptr`; `uninitialized`: made by the call.
     Dynptr { uninitialized: bool },
-    /// An open-coded iterator.
-    Iterator,
+    /// An open-coded iterator of this structure.
+    Iterator(TypeId),
     /// `struct bpf_list_head`, `bpf_list_node`, `bpf_rb_root`, `bpf_rb_node`.
     Graph(&'static str),
     /// `struct bpf_wq`, `bpf_timer`, `bpf_task_work`, `bpf_res_spin_lock`.
@@ -101,6 +103,10 @@ pub(crate) struct KfuncCall {
     pub root: Option<Root>,
     /// The map value whose workqueue or the like is passed.
     pub value: Option<Register>,
+    /// The dynptr that is used.
+    pub dynptr: Option<Dynptr>,
+    /// The iterator that is used.
+    pub iterator: Option<Iterator>,
 }
 
 impl Explorer<'_> {
@@ -114,9 +120,6 @@ impl Explorer<'_> {
         };
         if symbol.name == "bpf_throw" {
             return self.throw();
-        }
-        if let Some(next) = self.call_object_kfunc(&symbol.name)? {
-            return Ok(next);
         }
         let mut call = self.prepared_call(symbol)?;
         self.check_kfunc_allowed(call.kfunc)?;
@@ -155,6 +158,8 @@ impl Explorer<'_> {
             owning: false,
             root: None,
             value: None,
+            dynptr: None,
+            iterator: None,
         })
     }
 
@@ -248,8 +253,8 @@ impl Explorer<'_> {
             return taken(Argument::InterruptFlags);
         }
         let iterates = [KfuncFlag::IteratorNew, KfuncFlag::IteratorNext, KfuncFlag::IteratorDestroy];
-        if index == 0 && iterates.iter().any(|flag| kfunc.has(*flag)) {
-            return taken(Argument::Iterator);
+        if index == 0 && iterates.iter().any(|flag| kfunc.has(*flag)) || name.ends_with("__iter") {
+            return taken(Argument::Iterator(structure));
         }
         let special = match struct_name {
             "bpf_dynptr" => Some(Argument::Dynptr { uninitialized: name.ends_with("__uninit") }),
@@ -306,6 +311,8 @@ impl Explorer<'_> {
 
     fn check_kfunc_argument(&mut self, call: &mut KfuncCall, reg: Reg, taken: &Taken) -> Step<()> {
         if taken.argument == Argument::Nothing {
+            let register = *self.state.register(reg);
+            self.expose_stack(&register);
             return Ok(());
         }
         let register = self.read(reg)?;
@@ -393,8 +400,10 @@ impl Explorer<'_> {
             Argument::Refcounted => self.check_refcounted_argument(call, register),
             Argument::Graph(name) => self.check_graph_argument(call, register, name),
             Argument::Field(name) => self.check_field_of_kfunc(call, register, name),
-            // Saved and restored with its lock.
-            Argument::InterruptFlags if is_resilient(call.kfunc.name) => Ok(()),
+            Argument::Dynptr { uninitialized } => self.dynptr_kfunc_argument(call, reg, *uninitialized),
+            Argument::Iterator(structure) => self.iterator_argument(call, reg, *structure),
+            // Saved and restored with its lock or section.
+            Argument::InterruptFlags => Ok(()),
             _ => unsupported(format!("the kernel function {}, argument {}", call.kfunc.name, reg.number())),
         }
     }
@@ -561,8 +570,20 @@ impl Explorer<'_> {
             self.change_resilient_lock(name)?;
         }
         self.release_kfunc(&call)?;
+        self.change_section(call.kfunc.name)?;
         let result = self.kfunc_result(&call)?;
+        if let Some(iterator) = call.iterator {
+            if call.kfunc.has(KfuncFlag::IteratorNext) {
+                return self.next_of_iterator(iterator, result);
+            }
+            if call.kfunc.has(KfuncFlag::IteratorDestroy) {
+                self.destroy_iterator(iterator)?;
+            }
+        }
         self.clobber();
+        if call.kfunc.name == "bpf_xdp_pull_data" {
+            self.forget_packet();
+        }
         self.state.set(Reg::R0, result);
         Ok(Next::At(self.at + 1))
     }
@@ -577,6 +598,9 @@ impl Explorer<'_> {
     fn kfunc_result(&mut self, call: &KfuncCall) -> Step<Register> {
         if let Some(result) = self.special_result(call)? {
             return Ok(result);
+        }
+        if let Some(slice) = self.slice_result(call)? {
+            return Ok(slice);
         }
         let Some(types) = self.types.kernel.clone() else { return unsupported(WITHOUT_TYPES) };
         let BtfKind::Prototype { result, .. } = *types.kind(call.prototype) else {
@@ -717,6 +741,6 @@ pub(crate) fn is_plain(types: &Btf, id: TypeId, depth: u32) -> bool {
 
 /// Kfuncs that change more than their prototype says, until the file of their subject takes them over.
 fn is_of_another_subject(name: &str) -> bool {
-    const PREFIXES: [&str; 5] = ["bpf_rcu_", "bpf_preempt_", "bpf_local_irq_", "bpf_arena_", "bpf_iter_"];
+    const PREFIXES: [&str; 1] = ["bpf_arena_"];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
