@@ -3,7 +3,7 @@
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{AluOp, ByteOrder, Imm64, Reg, Size, Source, Width};
 use kiln_platform::limits::MAX_POINTER_OFFSET;
-use kiln_program::{ExternKind, MapContents, Reference};
+use kiln_program::{Extern, ExternKind, MapContents, Reference};
 
 use crate::domain::{Abstract, Scalar, apply};
 use crate::error::{Step, reject, unsupported};
@@ -272,10 +272,11 @@ impl Explorer<'_> {
                 Some(callee) => Register::pointer(Kind::Function, callee as u32),
                 None => return reject(Reason::BadInstruction, "the address of a function that does not exist"),
             },
-            (Reference::Extern(id), _) => match self.code.object.externs.get(id.index()).map(|symbol| symbol.kind) {
-                Some(ExternKind::Kconfig { map, offset }) => self.value_address(map.0, offset)?,
-                Some(ExternKind::Ksym) => Register::UNKNOWN,
-                _ => return unsupported("typed kernel symbols (__ksym variables)"),
+            (Reference::Extern(id), _) => match self.code.object.externs.get(id.index()) {
+                Some(Extern { kind: ExternKind::Kconfig { map, offset }, .. }) => self.value_address(map.0, *offset)?,
+                Some(Extern { kind: ExternKind::Ksym, .. }) => Register::UNKNOWN,
+                Some(symbol) => self.kernel_symbol(symbol)?,
+                None => return reject(Reason::BadInstruction, "a symbol that does not exist"),
             },
             (_, imm) => return unsupported(format!("the unresolved address {imm}")),
         };

@@ -13,6 +13,7 @@ use crate::fields::{FieldKind, Kptr};
 use crate::memory::Use;
 use crate::special::{Later, check_same_map};
 use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register, Trust};
+use crate::types::Wanted;
 
 /// What the arguments of one call said.
 #[derive(Default)]
@@ -207,9 +208,7 @@ impl Explorer<'_> {
                     Some(MapType::Sockmap | MapType::Sockhash)
                 ) =>
             {
-                if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock) {
-                    return self.wrong_or_unsupported(&register, what("a socket"));
-                }
+                self.check_typed_argument(&register, Wanted::Socket { released: false }, what("a socket"))?;
             }
             ArgKind::MapValue | ArgKind::MapValueOrNull => {
                 let (_, size) = self.map_argument(call)?;
@@ -256,21 +255,17 @@ impl Explorer<'_> {
             }
             ArgKind::SockCommon => {
                 if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock) {
-                    return self.wrong_or_unsupported(&register, what("a socket"));
+                    return reject(Reason::ArgumentType, what("a socket of a context or lookup"));
                 }
             }
             ArgKind::SocketOrNull => {
                 if register.kind != Kind::Socket {
-                    return self.wrong_or_unsupported(&register, what("a full socket"));
+                    return reject(Reason::ArgumentType, what("a full socket of a context or lookup"));
                 }
             }
             ArgKind::BtfSockCommon { .. } | ArgKind::ReleasedBtfSockCommon => {
-                if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::BtfId) {
-                    return self.wrong_or_unsupported(&register, what("a socket"));
-                }
-                if register.kind == Kind::BtfId {
-                    return unsupported("sockets typed by the kernel's BTF");
-                }
+                let wanted = Wanted::Socket { released: kind.releases() };
+                self.check_typed_argument(&register, wanted, what("a socket"))?;
                 if kind.releases() {
                     if register.reference == 0 || register.fixed_offset() != Some(0) {
                         return reject(Reason::NotHeld, what("a socket that this program acquired, unmodified"));
@@ -299,11 +294,15 @@ impl Explorer<'_> {
                 self.check_field_argument(&register, FieldKind::Timer, what("a bpf_timer"))?;
                 call.owner = Some(register);
             }
-            ArgKind::BtfId { .. } | ArgKind::PercpuBtfId => {
-                if register.kind == Kind::BtfId {
-                    return unsupported("arguments typed by the kernel's BTF");
+            ArgKind::BtfId { type_name, .. } => {
+                let message = what(&format!("a pointer to struct {type_name}"));
+                self.check_typed_argument(&register, Wanted::Structure(type_name), message)?;
+            }
+            ArgKind::PercpuBtfId => {
+                if register.kind != Kind::BtfId || !register.trust.has(Trust::PERCPU) {
+                    return reject(Reason::ArgumentType, what("a per-CPU variable"));
                 }
-                return reject(Reason::ArgumentType, what("a kernel structure"));
+                call.owner = Some(register);
             }
             ArgKind::KptrDest => {
                 call.kptr = Some(self.check_kptr_slot(&register, what("a kptr in a value or object"))?)
@@ -316,13 +315,6 @@ impl Explorer<'_> {
             ArgKind::Dynptr(how) => self.dynptr_argument(helper, reg, how, call)?,
         }
         Ok(())
-    }
-
-    fn wrong_or_unsupported(&self, register: &Register, message: String) -> Step<()> {
-        if register.kind == Kind::BtfId {
-            return unsupported("arguments typed by the kernel's BTF");
-        }
-        reject(Reason::ArgumentType, message)
     }
 
     /// Bytes in a key and in a value of the map argument.
@@ -444,7 +436,7 @@ impl Explorer<'_> {
             }
             Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.check_memory(reg, register, 0, bytes, how),
             Kind::TracepointBuffer | Kind::Buffer => self.check_memory(reg, register, 0, bytes, how),
-            Kind::BtfId => unsupported("kernel structures as memory arguments"),
+            Kind::BtfId => self.check_structure_memory(reg, register, bytes, how),
             _ => reject(
                 Reason::ArgumentType,
                 format!("r{number} ({}) is not memory that a helper can use", register.kind.name()),
@@ -603,7 +595,11 @@ impl Explorer<'_> {
                 let Some(dynptr) = call.dynptr else { return unsupported(format!("the result of {}", helper.name)) };
                 self.slice_of(&dynptr, call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0))
             }
-            ReturnKind::PercpuVariable { .. } => return unsupported("per-CPU kernel variables"),
+            ReturnKind::PercpuVariable { nullable } => {
+                let Some(variable) = call.owner else { return unsupported(format!("the result of {}", helper.name)) };
+                let own = self.own_of_percpu(&variable)?;
+                if nullable { own.or_null(self.fresh_id()) } else { own }
+            }
             ReturnKind::KptrOrNull => match &call.kptr {
                 Some(kptr) => self.taken_from_kptr(kptr)?,
                 None => return unsupported(format!("the result of {}", helper.name)),

@@ -56,6 +56,7 @@ impl Explorer<'_> {
             }
             Kind::Memory if base.trust.has(Trust::UNTRUSTED) => Ok(unknown),
             Kind::BtfId => self.load_structure(reg, &base, offset, bytes),
+            Kind::Map => self.load_map_field(reg, &base, offset, bytes),
             _ => {
                 self.check_memory(reg, &base, offset, u64::from(bytes), Use::Read)?;
                 Ok(unknown)
@@ -376,7 +377,6 @@ impl Explorer<'_> {
                 }
                 Ok(())
             }
-            Kind::Map if how == Use::Read => unsupported("access to the fields of struct bpf_map"),
             Kind::PacketEnd | Kind::Map | Kind::Function => {
                 reject(Reason::NotAPointer, format!("r{number} ({name}) does not point to memory"))
             }

@@ -166,7 +166,7 @@ impl Explorer<'_> {
     pub(crate) fn call_with_callback(&mut self, helper: &'static Helper, call: &Call) -> Step<Next> {
         let Some(callee) = call.callback else { return unsupported("this callback") };
         let arguments = &self.state.frame().registers;
-        let (first, third) = (arguments[1], arguments[3]);
+        let (first, third, fourth) = (arguments[1], arguments[3], arguments[4]);
         let mut frame = self.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
         match helper.name {
             "loop" => {
@@ -186,6 +186,11 @@ impl Explorer<'_> {
                 self.forget_orphaned_slices();
                 frame.registers[1] = self.borrowed_dynptr();
                 frame.registers[2] = third;
+            }
+            "find_vma" => {
+                frame.registers[1] = first;
+                frame.registers[2] = Register::pointer(Kind::BtfId, self.types.kernel_struct("vm_area_struct"));
+                frame.registers[3] = fourth;
             }
             _ => return unsupported(format!("the callback of {}", helper.name)),
         }

@@ -6,12 +6,17 @@
 //!                                           bpf_sock of a lookup   the kernel's own name for it is sock
 //! ```
 
+use kiln_isa::Reg;
 use kiln_program::btf::TypeId;
 
+use super::access::WITHOUT_TYPES;
 use super::walk::type_at;
 use super::{Pointed, Types};
+use crate::error::{Step, reject, unsupported};
+use crate::explain::Reason;
 use crate::explore::Explorer;
-use crate::state::{Kind, Register};
+use crate::memory::Use;
+use crate::state::{Kind, Register, Trust};
 
 /// Levels of nesting looked into.
 const MAX_NESTING: usize = 32;
@@ -52,5 +57,75 @@ impl Explorer<'_> {
         };
         let index = self.types.kernel_struct(name);
         self.types.pointed(index).cloned()
+    }
+}
+
+/// What a helper asks of a pointer to a structure of the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wanted {
+    /// A structure of this name, or one that begins with it.
+    Structure(&'static str),
+    /// A socket of any kind, as contexts, lookups and the kernel itself have them.
+    Socket {
+        /// It is given up by the call.
+        released: bool,
+    },
+}
+
+impl Explorer<'_> {
+    /// Holds a helper's argument to a structure of the kernel.
+    pub(crate) fn check_typed_argument(&mut self, register: &Register, wanted: Wanted, message: String) -> Step<()> {
+        let name = match wanted {
+            Wanted::Structure(name) => name,
+            Wanted::Socket { .. } => {
+                let own = [Kind::Socket, Kind::SockCommon, Kind::TcpSock, Kind::XdpSock];
+                if own.contains(&register.kind) {
+                    return Ok(());
+                }
+                "sock_common"
+            }
+        };
+        if register.kind != Kind::BtfId {
+            return reject(Reason::ArgumentType, message);
+        }
+        let under_rcu = matches!(wanted, Wanted::Structure(_));
+        let relied = register.trust.without(Trust::TRUSTED);
+        if relied != Trust::NONE && !(under_rcu && relied == Trust::RCU) {
+            return reject(Reason::NotTrusted, format!("{message} that may be relied on"));
+        }
+        let Some(offset) = register.fixed_offset() else {
+            return reject(Reason::ArgumentType, format!("{message}, at a constant offset"));
+        };
+        let held = self.pointed_definition(register)?;
+        let index = self.types.kernel_struct(name);
+        let Some(of) = self.types.pointed(index).cloned() else { return unsupported(WITHOUT_TYPES) };
+        if self.types.is_at(&held, offset, &of, false, true) {
+            return Ok(());
+        }
+        reject(Reason::ArgumentType, format!("{message}; it points to {}", held.name))
+    }
+
+    /// A kernel structure as memory that a helper reads.
+    pub(crate) fn check_structure_memory(&mut self, reg: Reg, register: &Register, bytes: u64, how: Use) -> Step<()> {
+        let number = reg.number();
+        if register.trust != Trust::TRUSTED {
+            return reject(
+                Reason::NotTrusted,
+                format!("r{number}: only trusted structures of the kernel are memory to helpers"),
+            );
+        }
+        if how == Use::Write {
+            return reject(
+                Reason::ReadOnlyMemory,
+                format!("r{number}: the helper may write to a structure of the kernel"),
+            );
+        }
+        let Ok(size) = u32::try_from(bytes) else {
+            return reject(Reason::StructureAccess, format!("r{number}: {bytes} bytes of a structure"));
+        };
+        if size == 0 {
+            return Ok(());
+        }
+        self.load_structure(reg, register, 0, size).map(drop)
     }
 }

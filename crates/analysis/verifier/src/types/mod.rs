@@ -14,12 +14,14 @@
 pub(crate) mod access;
 mod arguments;
 pub(crate) mod hook;
+mod kernel_data;
 pub(crate) mod walk;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+pub(crate) use arguments::Wanted;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 /// A type that some register points to.

@@ -1,0 +1,115 @@
+//! Variables and objects of the kernel that programs name: `__ksym` variables, per-CPU ones, the fields of maps.
+//!
+//! ```text
+//!   extern const struct rq runqueues __ksym;    r1 = &runqueues          a per-CPU rq: not memory by itself
+//!   bpf_per_cpu_ptr(&runqueues, 3)                                       CPU 3's rq, or null
+//!   extern const int bpf_prog_active __ksym;    bpf_this_cpu_ptr(...)    4 bytes, read-only
+//! ```
+
+use kiln_isa::Reg;
+use kiln_platform::MapType;
+use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
+use kiln_program::{Extern, ExternKind};
+
+use super::access::WITHOUT_TYPES;
+use crate::error::{Step, reject, unsupported};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::state::{Kind, Register, Trust};
+
+/// The kernel's section of per-CPU variables.
+const PERCPU_SECTION: &str = ".data..percpu";
+
+impl Explorer<'_> {
+    /// The address of a kernel variable or function.
+    pub(crate) fn kernel_symbol(&mut self, symbol: &Extern) -> Step<Register> {
+        let Some(types) = self.types.kernel.clone() else {
+            return unsupported(format!("the address of {}: {WITHOUT_TYPES}", symbol.name));
+        };
+        let function = symbol.kind == ExternKind::Kfunc;
+        let wanted = |kind: &BtfKind| match kind {
+            BtfKind::Function { .. } => function,
+            BtfKind::Variable { .. } => !function,
+            _ => false,
+        };
+        let Some(id) = types.find(&symbol.name, wanted) else {
+            if symbol.weak {
+                // The loader puts 0 there. What another kernel has, nobody knows.
+                return Ok(if self.any_load() { Register::UNKNOWN } else { Register::constant(0) });
+            }
+            return reject(Reason::KernelLacks, format!("this kernel has no {}, or not in its BTF", symbol.name));
+        };
+        if symbol.weak && self.any_load() {
+            return unsupported(format!("{}, which another kernel may lack", symbol.name));
+        }
+        let BtfKind::Variable { target, .. } = *types.kind(id) else {
+            return Ok(Register { read_only: true, ..Register::pointer(Kind::Memory, 0) });
+        };
+        let plain = types.resolve(target).unwrap_or(TypeId::VOID);
+        let index = self.types.kernel_type(plain);
+        let structure = matches!(types.kind(plain), BtfKind::Composite { .. });
+        Ok(if is_percpu(&types, id) {
+            Register::pointer(Kind::BtfId, index).trusted(Trust::PERCPU)
+        } else if structure {
+            Register::pointer(Kind::BtfId, index)
+        } else {
+            read_only_bytes(&types, plain)
+        })
+    }
+
+    /// One CPU's own of a per-CPU variable.
+    pub(crate) fn own_of_percpu(&mut self, variable: &Register) -> Step<Register> {
+        if variable.trust.has(Trust::ALLOCATED) || variable.trust.has(Trust::RCU) {
+            let trust = Trust::ALLOCATED.with(Trust::RCU);
+            return Ok(Register::pointer(Kind::BtfId, variable.object).trusted(trust));
+        }
+        let pointed = self.pointed_definition(variable)?;
+        let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
+        Ok(match types.kind(pointed.id) {
+            BtfKind::Composite { .. } => Register::pointer(Kind::BtfId, variable.object),
+            _ => read_only_bytes(types, pointed.id),
+        })
+    }
+
+    /// A load from the kernel's structure of a map.
+    pub(crate) fn load_map_field(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
+        let Some(map_type) = self.map_type_of(base) else { return unsupported("a map whose definition is not known") };
+        let index = self.types.kernel_struct(map_structure(map_type));
+        let map = Register { kind: Kind::BtfId, object: index, inner: false, trust: Trust::NONE, ..*base };
+        self.load_structure(reg, &map, offset, bytes)
+    }
+}
+
+fn read_only_bytes(types: &Btf, id: TypeId) -> Register {
+    let bytes = types.size_of(id).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0);
+    Register { read_only: true, ..Register::pointer(Kind::Memory, bytes) }
+}
+
+fn is_percpu(types: &Btf, variable: TypeId) -> bool {
+    let section = types.find(PERCPU_SECTION, |kind| matches!(kind, BtfKind::Section { .. }));
+    section.is_some_and(|section| types.variables(section).iter().any(|known| known.type_id == variable))
+}
+
+/// The kernel's structure of maps of this type.
+fn map_structure(map_type: MapType) -> &'static str {
+    use MapType::*;
+    match map_type {
+        Array | PercpuArray | ProgArray | PerfEventArray | CgroupArray | ArrayOfMaps => "bpf_array",
+        Hash | PercpuHash | LruHash | LruPercpuHash | HashOfMaps => "bpf_htab",
+        StackTrace => "bpf_stack_map",
+        LpmTrie => "lpm_trie",
+        Devmap | DevmapHash => "bpf_dtab",
+        Cpumap => "bpf_cpu_map",
+        Xskmap => "xsk_map",
+        Sockmap => "bpf_stab",
+        Sockhash => "bpf_shtab",
+        ReuseportSockarray => "reuseport_array",
+        Queue | Stack => "bpf_queue_stack",
+        SkStorage | InodeStorage | TaskStorage | CgrpStorage => "bpf_local_storage_map",
+        CgroupStorage | PercpuCgroupStorage => "bpf_cgroup_storage_map",
+        StructOps => "bpf_struct_ops_map",
+        Ringbuf | UserRingbuf => "bpf_ringbuf_map",
+        BloomFilter => "bpf_bloom_filter",
+        _ => "bpf_map",
+    }
+}
