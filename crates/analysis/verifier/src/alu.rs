@@ -263,10 +263,7 @@ impl Explorer<'_> {
         let value = match (self.reference(), imm) {
             (Reference::None, Imm64::Value(_)) if self.relocated() => Register::UNKNOWN,
             (Reference::None, Imm64::Value(value)) => Register::constant(value),
-            (Reference::Map(map), _) => {
-                self.check_map_allowed(map.0)?;
-                Register::pointer(Kind::Map, map.0)
-            }
+            (Reference::Map(map), _) => Register::pointer(Kind::Map, map.0),
             (Reference::MapValue { map, offset }, _) => self.value_address(map.0, offset)?,
             (Reference::Function(_), _) => match self.code.op(self.at).callee {
                 Some(callee) => Register::pointer(Kind::Function, callee as u32),

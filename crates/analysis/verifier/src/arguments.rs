@@ -299,7 +299,10 @@ impl Explorer<'_> {
                 self.check_typed_argument(&register, Wanted::Structure(type_name), message)?;
             }
             ArgKind::PercpuBtfId => {
-                if register.kind != Kind::BtfId || !register.trust.has(Trust::PERCPU) {
+                if register.kind != Kind::BtfId
+                    || !register.trust.has(Trust::PERCPU)
+                    || register.trust.has(Trust::ALLOCATED)
+                {
                     return reject(Reason::ArgumentType, what("a per-CPU variable"));
                 }
                 call.owner = Some(register);

@@ -118,6 +118,7 @@ impl<'a> Explorer<'a> {
         frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
         self.state = State { frames: vec![frame], sleepable: self.code.program.sleepable, ..State::default() };
         self.at = self.code.functions[0].start;
+        self.check_maps().map_err(|fault| self.explained(*fault))?;
         self.check_hook().map_err(|fault| self.explained(*fault))?;
         self.begin_exceptions().map_err(|fault| self.explained(*fault))?;
         self.explore(observer)?;

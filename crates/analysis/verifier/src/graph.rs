@@ -132,11 +132,12 @@ impl Explorer<'_> {
                 );
             }
         } else {
-            let non_owning = register.is_allocated() && register.trust.has(Trust::NOT_OWNING);
-            if !non_owning || register.nullable || register.reference != 0 {
+            // The kernel (6.18) would take a pointer that may be null, and read through it.
+            let held = register.trust.has(Trust::NOT_OWNING) || register.reference != 0;
+            if !register.is_allocated() || !held || register.nullable {
                 return reject(
                     Reason::ArgumentType,
-                    format!("{name} takes a {what} found in the tree, not an owned one"),
+                    format!("{name} takes a {what} of an object that is owned, or was found in the tree, and not null"),
                 );
             }
             if self.in_tree_callback() {

@@ -4,8 +4,10 @@ use std::rc::Rc;
 
 use kiln_isa::Reg;
 use kiln_platform::{Helper, ProgramType};
+use kiln_program::Reference;
 
 use crate::arguments::Call;
+use crate::code::Position;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
@@ -62,8 +64,20 @@ impl Explorer<'_> {
         }
     }
 
+    /// Every map that some instruction names, whether or not a path leads to it.
+    pub(crate) fn check_maps(&mut self) -> Step<()> {
+        for (at, op) in self.code.ops.iter().enumerate() {
+            if let Reference::Map(map) | Reference::MapValue { map, .. } = op.node.reference {
+                self.at = at as Position;
+                self.check_map_allowed(map.0)?;
+            }
+        }
+        self.at = self.code.functions[0].start;
+        Ok(())
+    }
+
     /// Maps with locks and timers are not for every program type.
-    pub(crate) fn check_map_allowed(&self, map: u32) -> Step<()> {
+    fn check_map_allowed(&self, map: u32) -> Step<()> {
         let Some(record) = self.records.get(map as usize) else { return Ok(()) };
         let traces = matches!(
             self.program_type,
