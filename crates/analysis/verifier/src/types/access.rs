@@ -80,7 +80,10 @@ impl Explorer<'_> {
         }
         let kept = base.reference != 0 || base.trust.has(Trust::NOT_OWNING) || base.trust.has(Trust::RCU);
         if base.is_allocated() && !kept {
-            return reject(Reason::NotTrusted, format!("r{number} points to a {name} that nothing keeps alive any more"));
+            return reject(
+                Reason::NotTrusted,
+                format!("r{number} points to a {name} that nothing keeps alive any more"),
+            );
         }
         if write && base.trust.has(Trust::UNTRUSTED) {
             return reject(Reason::StructureAccess, format!("r{number} (untrusted pointer to {name}) is read-only"));
