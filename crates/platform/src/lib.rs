@@ -27,6 +27,7 @@ mod kfunc;
 mod kind;
 pub mod limits;
 mod map_type;
+mod profile;
 mod program_type;
 mod return_rule;
 mod section;
@@ -46,6 +47,7 @@ pub use hook::{
 };
 pub use kfunc::{Kfunc, KfuncFlag};
 pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};
+pub use profile::{Feature, Found, Lack, Profile};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};
 pub use return_rule::{ReturnRule, TC_ACTIONS, XDP_ACTIONS, action_name};
 pub use section::{SectionRule, section_program_type};

@@ -21,6 +21,19 @@ impl KernelVersion {
     }
 }
 
+impl std::str::FromStr for KernelVersion {
+    type Err = String;
+
+    /// Reads `6.12`, and what `uname -r` prints: `6.12.48-amd64`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => Ok(Self::new(major, minor)),
+            _ => Err(format!("{text:?} is not a kernel version such as 6.12")),
+        }
+    }
+}
+
 impl fmt::Display for KernelVersion {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}.{}", self.major, self.minor)

@@ -8,6 +8,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 /// The verifier behind a pipe.
 pub struct Kernel {
+    /// Its release.
+    pub version: KernelVersion,
     process: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
@@ -30,9 +32,14 @@ impl Drop for Kernel {
 }
 
 impl Kernel {
-    /// A kernel that can be asked, or `None` after saying why not.
+    /// A kernel of the release that the tables describe, or `None` after saying why there is none.
     pub fn open(test: &str) -> Option<Kernel> {
-        match Kernel::start() {
+        Kernel::open_since(test, KernelVersion::DESCRIBED)
+    }
+
+    /// A kernel of this release or a later one, up to what the tables describe.
+    pub fn open_since(test: &str, oldest: KernelVersion) -> Option<Kernel> {
+        match Kernel::start(oldest) {
             Ok(kernel) => Some(kernel),
             Err(reason) => {
                 // Straight to the stream: the test harness keeps what is printed by a test that passes.
@@ -42,10 +49,12 @@ impl Kernel {
         }
     }
 
-    pub fn start() -> Result<Kernel, String> {
+    fn start(oldest: KernelVersion) -> Result<Kernel, String> {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
-        if !release.starts_with(&format!("{}.", KernelVersion::DESCRIBED)) {
-            return Err(format!("the tables describe {}, this is {}", KernelVersion::DESCRIBED, release.trim()));
+        let version: KernelVersion = release.parse()?;
+        if version < oldest || version > KernelVersion::DESCRIBED {
+            let described = KernelVersion::DESCRIBED;
+            return Err(format!("this test is for {oldest} to {described}, this is {}", release.trim()));
         }
         if !cfg!(target_arch = "x86_64") {
             return Err("the register layout described is that of x86-64".into());
@@ -59,9 +68,17 @@ impl Kernel {
             .map_err(|error| format!("python3: {error}"))?;
         let commands = process.stdin.take().ok_or("no pipe")?;
         let answers = BufReader::new(process.stdout.take().ok_or("no pipe")?);
-        let mut kernel = Kernel { process, commands, answers };
+        let mut kernel = Kernel { version, process, commands, answers };
         let (loaded, log) = kernel.load(place(Type::SchedCls), &returning(0));
         if loaded { Ok(kernel) } else { Err(format!("bpf(2) is not allowed here: {log}")) }
+    }
+
+    /// The places that this release has.
+    pub fn places(&self) -> Vec<Place> {
+        let has = |place: &Place| {
+            place.program_type.since() <= self.version && place.attach.is_none_or(|at| at.since() <= self.version)
+        };
+        places().into_iter().filter(has).collect()
     }
 
     pub fn ask(&mut self, command: &str) -> (bool, String) {

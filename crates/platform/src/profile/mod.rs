@@ -1,0 +1,194 @@
+//! Kernel profiles: what one release accepts, so that CI can say "loads on 5.15 and up" without booting anything.
+//!
+//! Every row of every table carries the release that brought it. A profile reads them as of its own release:
+//!
+//! ```text
+//!   tables (helpers, kfuncs, map types, fields, features)      Profile 5.15
+//!     helper loop            since 5.17    ------------------>  lacks: "the helper bpf_loop is in Linux 5.17 and later"
+//!     helper timer_init      since 5.15    ------------------>  has
+//!       ... in program types that got it later: `later.rs`
+//! ```
+//!
+//! The profile of a running kernel also knows what the kernel itself said when it was asked ([`Found`]): distributions
+//! backport features and leave others out.
+//!
+//! ```
+//! use kiln_platform::{Feature, Helper, KernelVersion, Profile, ProgramType};
+//! let old = Profile::of(KernelVersion::new(5, 15));
+//! assert!(!old.has(Feature::MayGoto));
+//! let lack = old.lacks_helper(Helper::by_name("loop").unwrap(), ProgramType::Xdp, None).unwrap();
+//! assert_eq!(lack.to_string(), "the helper bpf_loop is in Linux 5.17 and later");
+//! ```
+
+mod feature;
+mod later;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::{AttachType, Field, Helper, KernelVersion, Kfunc, MapType, ProgramType};
+pub use feature::Feature;
+
+/// What one kernel accepts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    version: KernelVersion,
+    found: Option<Arc<Found>>,
+}
+
+/// What a running kernel said of itself, where that is more than its version says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Helpers by number and program type that it refuses.
+    pub refused_helpers: BTreeSet<(u32, ProgramType)>,
+    /// Helpers by number and program type that it takes.
+    pub accepted_helpers: BTreeSet<(u32, ProgramType)>,
+    /// Map types that it cannot make.
+    pub refused_map_types: BTreeSet<MapType>,
+    /// Program types that it does not load.
+    pub refused_program_types: BTreeSet<ProgramType>,
+    /// Features that were asked for, and whether it has them.
+    pub features: Vec<(Feature, bool)>,
+    /// Names of all functions of the kernel that programs may call; `None` where it did not say.
+    pub kfuncs: Option<BTreeSet<String>>,
+}
+
+/// Something that a kernel does not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// What, with its article: `the helper bpf_loop`.
+    pub what: String,
+    /// The first release that has it; `None` where this kernel was asked and said no.
+    pub since: Option<KernelVersion>,
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.since {
+            Some(since) => write!(formatter, "{} is in Linux {since} and later", self.what),
+            None => write!(formatter, "{} is not in the running kernel, or not enabled there", self.what),
+        }
+    }
+}
+
+impl Default for Profile {
+    /// The newest kernel the tables describe.
+    fn default() -> Self {
+        Profile::of(KernelVersion::DESCRIBED)
+    }
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}", self.version)
+    }
+}
+
+impl Profile {
+    /// The releases that have a name on the command line: those that are maintained for years.
+    pub const NAMED: [KernelVersion; 5] = [
+        KernelVersion::new(5, 15),
+        KernelVersion::new(6, 1),
+        KernelVersion::new(6, 6),
+        KernelVersion::new(6, 12),
+        KernelVersion::new(6, 18),
+    ];
+
+    /// The oldest release the tables are checked for.
+    pub const OLDEST: KernelVersion = KernelVersion::new(5, 15);
+
+    /// A release with everything switched on.
+    pub const fn of(version: KernelVersion) -> Profile {
+        Profile { version, found: None }
+    }
+
+    /// A kernel that was asked.
+    pub fn of_running(version: KernelVersion, found: Found) -> Profile {
+        Profile { version, found: Some(Arc::new(found)) }
+    }
+
+    /// Its release.
+    pub const fn version(&self) -> KernelVersion {
+        self.version
+    }
+
+    /// What the kernel itself said, where it was asked.
+    pub fn found(&self) -> Option<&Found> {
+        self.found.as_deref()
+    }
+
+    /// Whether it has a feature.
+    pub fn has(&self, feature: Feature) -> bool {
+        let found = self.found.as_ref().and_then(|found| found.features.iter().find(|(asked, _)| *asked == feature));
+        found.map_or(self.version >= feature.since(), |(_, has)| *has)
+    }
+
+    /// Why it does not have a feature.
+    pub fn lacks(&self, feature: Feature) -> Option<Lack> {
+        if self.has(feature) {
+            return None;
+        }
+        self.older(feature.what(), feature.since()).or_else(|| Some(Lack { what: feature.what().to_owned(), since: None }))
+    }
+
+    /// Why programs of this type, at this attach type, cannot call a helper that newer ones may.
+    pub fn lacks_helper(&self, helper: &Helper, program: ProgramType, attach: Option<AttachType>) -> Option<Lack> {
+        let name = format!("the helper bpf_{}", helper.name);
+        if let Some(found) = &self.found {
+            if found.refused_helpers.contains(&(helper.id, program)) {
+                return Some(Lack { what: format!("{name} in {program} programs"), since: None });
+            }
+            if found.accepted_helpers.contains(&(helper.id, program)) {
+                return None;
+            }
+        }
+        self.older(&name, helper.since).or_else(|| {
+            let since = later::helper_since(helper.name, program, attach)?;
+            self.older(&format!("{name} in {program} programs"), since)
+        })
+    }
+
+    /// Why a kernel function cannot be called.
+    pub fn lacks_kfunc(&self, kfunc: &Kfunc) -> Option<Lack> {
+        let what = format!("the kernel function {}", kfunc.name);
+        match self.found.as_ref().and_then(|found| found.kfuncs.as_ref()) {
+            Some(known) if known.contains(kfunc.name) => None,
+            Some(_) => Some(Lack { what, since: None }),
+            None => self.older(&what, kfunc.since),
+        }
+    }
+
+    /// Why maps of a type cannot be made.
+    pub fn lacks_map_type(&self, map_type: MapType) -> Option<Lack> {
+        let what = format!("the map type {map_type}");
+        if self.found.as_ref().is_some_and(|found| found.refused_map_types.contains(&map_type)) {
+            return Some(Lack { what, since: None });
+        }
+        self.older(&what, map_type.since())
+    }
+
+    /// Why programs of a type cannot be loaded.
+    pub fn lacks_program_type(&self, program_type: ProgramType) -> Option<Lack> {
+        let what = format!("the program type {program_type}");
+        if self.found.as_ref().is_some_and(|found| found.refused_program_types.contains(&program_type)) {
+            return Some(Lack { what, since: None });
+        }
+        self.older(&what, program_type.since())
+    }
+
+    /// Why programs cannot be attached so.
+    pub fn lacks_attach_type(&self, attach: AttachType) -> Option<Lack> {
+        self.older(&format!("the attach type {attach}"), attach.since())
+    }
+
+    /// Why a field of the context cannot be accessed.
+    pub fn lacks_field(&self, field: &Field, program: ProgramType) -> Option<Lack> {
+        let since = later::field_since(field.name, program).unwrap_or(field.since).max(field.since);
+        self.older(&format!("the context field `{}` in {program} programs", field.name), since)
+    }
+
+    fn older(&self, what: &str, since: KernelVersion) -> Option<Lack> {
+        (self.version < since).then(|| Lack { what: what.to_owned(), since: Some(since) })
+    }
+}
