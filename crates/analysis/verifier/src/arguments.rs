@@ -100,7 +100,7 @@ impl Explorer<'_> {
             None => helper.allowed_in(self.program_type),
         };
         if allowed {
-            return Ok(());
+            return self.check_helper_in_profile(helper);
         }
         reject(
             Reason::HelperNotAllowed,

@@ -25,6 +25,7 @@ use crate::fields::{Record, Tables};
 use crate::global::{Signature, signatures, without_number};
 use crate::observe::Observer;
 use crate::precision::{Origin, Origins};
+use crate::profile::newer_instructions;
 use crate::prune::Kept;
 use crate::state::{Caller, Frame, Kind, Register, State};
 use crate::types::Types;
@@ -72,6 +73,8 @@ pub(crate) struct Explorer<'a> {
     pub stack_bytes: Vec<u32>,
     /// Whether some path may read stack bytes that it never wrote.
     pub reads_uninitialized_stack: bool,
+    /// Which instructions the profile's kernel does not have; empty where it has them all.
+    pub newer: Vec<bool>,
     pub processed: u64,
     pub jumps: u64,
     /// The visit that last made an entry in its path's history.
@@ -105,6 +108,7 @@ impl<'a> Explorer<'a> {
             accessed: vec![Kind::Uninit; code.ops.len()],
             stack_bytes: vec![0; code.functions.len()],
             reads_uninitialized_stack: false,
+            newer: newer_instructions(&options.profile, code),
             processed: 0,
             jumps: 0,
             history_noted: 0,
@@ -187,6 +191,9 @@ impl<'a> Explorer<'a> {
     fn step(&mut self) -> Step<Next> {
         let op = self.code.op(self.at);
         let next = Next::At(self.at + 1);
+        if self.newer.get(self.at as usize) == Some(&true) {
+            return self.reject_newer();
+        }
         match op.node.insn {
             Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src)?,
             Insn::Neg { width, dst } => self.negate(width, dst)?,

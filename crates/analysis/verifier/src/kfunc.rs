@@ -118,6 +118,7 @@ impl Explorer<'_> {
         let Some(symbol) = symbol.filter(|symbol| symbol.kind == ExternKind::Kfunc) else {
             return unsupported("a kernel function by number");
         };
+        self.check_kfunc_in_profile(&symbol.name)?;
         if symbol.name == "bpf_throw" {
             return self.throw();
         }

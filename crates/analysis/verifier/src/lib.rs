@@ -38,6 +38,7 @@ mod lock;
 mod memory;
 mod observe;
 mod precision;
+mod profile;
 mod prune;
 mod section;
 mod special;
@@ -46,6 +47,7 @@ mod types;
 
 use std::sync::Arc;
 
+use kiln_platform::Profile;
 use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
 
@@ -53,6 +55,7 @@ pub use domain::{Scalar, Tnum};
 pub use error::Error;
 pub use explain::{Part, Reason, Rejection, StoryStep};
 pub use facts::{Facts, InsnFacts, Pointer, Region, StackSet, Value};
+pub use profile::needs;
 
 /// What the verifier is asked to assume and to give.
 #[derive(Clone, Debug, Default)]
@@ -68,6 +71,8 @@ pub struct Options {
     pub kernel_types: Option<Arc<Btf>>,
     /// A rejection is to tell its story: the program is then explored twice more, along the path that fails.
     pub explain: bool,
+    /// The kernel that the program is for: what it does not have yet is rejected. By default the newest one described.
+    pub profile: Profile,
 }
 
 /// Whether values that the loader may still change (CO-RE fields, kconfig, `.rodata`, map sizes) count as known.
@@ -125,6 +130,9 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
         return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::Unreachable, message))));
     }
     let mut explorer = explore::Explorer::new(&code, options, program_type);
+    if let Some((at, lack)) = explorer.lacks_before_exploring() {
+        return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::KernelLacks, lack.to_string()))));
+    }
     explorer.run(&mut ()).map_err(|error| match error {
         Error::Rejected(rejection) if options.explain => {
             Error::Rejected(explain::story::told(&code, options, program_type, rejection))

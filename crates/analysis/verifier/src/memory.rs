@@ -221,6 +221,7 @@ impl Explorer<'_> {
                 );
             }
         };
+        self.check_field_in_profile(access.field)?;
         let or_null = |this: &mut Self, kind| Register::pointer(kind, 0).or_null(this.fresh_id());
         Ok(match access.value() {
             FieldValue::Scalar => Register::scalar(Scalar::of_width(size.bits())),
@@ -243,7 +244,7 @@ impl Explorer<'_> {
         let at = self.context_offset(reg, base, offset)?;
         let layout = self.program_type.context();
         match layout.access_at(self.code.program.attach_type, at, size.bytes(), true) {
-            Ok(_) => Ok(()),
+            Ok(access) => self.check_field_in_profile(access.field),
             Err(error) => reject(
                 Reason::ContextAccess,
                 format!("store of {} bytes to {}+{at}: {error}", size.bytes(), layout.struct_name),

@@ -144,9 +144,9 @@ reasons! {
     /// A pointer is not trusted as far as it has to be.
     NotTrusted: "not-trusted",
         fix "pass pointers as the kernel gave them, acquire the object first, or stay inside bpf_rcu_read_lock";
-    /// The kernel that the program is for has no such function, variable, type or hook.
+    /// The kernel that the program is for (`--kernel`) has no such instruction, helper, function, map, type or hook.
     KernelLacks: "kernel-lacks",
-        fix "test for it with bpf_ksym_exists or bpf_core_type_exists, or load on a kernel that has it";
+        fix "test for it with bpf_ksym_exists, bpf_core_type_exists or LINUX_KERNEL_VERSION, or ask for a kernel that has it";
     /// A special field of a map value (lock, timer, kptr) is accessed as plain memory.
     SpecialField: "special-field",
         fix "use the helpers made for bpf_spin_lock, bpf_timer and kptr fields";

@@ -1,0 +1,144 @@
+//! What the kernel of the profile lacks, found before and during exploration.
+//!
+//! ```text
+//!   before:  program type, attach type, sleeping, maps (type, flags, special fields)
+//!   during:  an instruction, a helper, a kernel function or a context field that only newer kernels have,
+//!            and only where a path leads: code behind a check of the kernel's version stays good
+//! ```
+//!
+//! Rules of the verifier itself that became laxer are asked where they stand: `self.options.profile.has(...)`.
+
+use kiln_isa::{CallTarget, Imm64, Insn, Width, forms};
+use kiln_platform::{AttachType, Feature, Field, Helper, Kfunc, Lack, MapType, Profile, ProgramType};
+use kiln_program::{Map, Program, Reference};
+
+use crate::code::{Code, Position};
+use crate::error::{Step, reject};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::special::SpecialField;
+
+/// `BPF_F_MMAPABLE` and `BPF_F_INNER_MAP`.
+const MAP_FLAGS: [(u32, Feature); 2] = [(1 << 10, Feature::MappableArrays), (1 << 12, Feature::InnerArrays)];
+
+/// The special fields of map values, by the names that `special` gives them.
+const MAP_FIELDS: [(&str, Feature); 14] = [
+    ("bpf_spin_lock", Feature::SpinLocks),
+    ("bpf_timer", Feature::Timers),
+    ("kptr", Feature::KernelPointers),
+    ("kptr_untrusted", Feature::KernelPointers),
+    ("bpf_list_head", Feature::Lists),
+    ("bpf_list_node", Feature::Lists),
+    ("bpf_rb_root", Feature::Trees),
+    ("bpf_rb_node", Feature::Trees),
+    ("bpf_refcount", Feature::ReferenceCounts),
+    ("percpu_kptr", Feature::PercpuPointers),
+    ("bpf_wq", Feature::WorkQueues),
+    ("uptr", Feature::UserPointers),
+    ("bpf_res_spin_lock", Feature::ResilientLocks),
+    ("bpf_task_work", Feature::TaskWork),
+];
+
+/// What an instruction needs, where not every kernel has it.
+pub fn needs(insn: &Insn) -> Option<Feature> {
+    match insn {
+        Insn::MayGoto { .. } => Some(Feature::MayGoto),
+        Insn::AddressSpaceCast { .. } => Some(Feature::AddressSpaceCast),
+        Insn::LoadAcquire { .. } | Insn::StoreRelease { .. } => Some(Feature::AcquireRelease),
+        Insn::Call(CallTarget::Kfunc { fd_index: 0, .. }) => Some(Feature::KfuncCalls),
+        Insn::Call(CallTarget::Kfunc { .. }) => Some(Feature::ModuleKfuncs),
+        Insn::LoadImm64 { imm: Imm64::Code { .. }, .. } => Some(Feature::FunctionAddresses),
+        Insn::LoadImm64 { imm: Imm64::VariableBtf { .. }, .. } => Some(Feature::KernelVariables),
+        Insn::Branch { width: Width::W32, .. } => Some(Feature::Jump32),
+        Insn::Atomic { .. } if forms::version_of(insn) == 3 => Some(Feature::Atomics),
+        _ if forms::version_of(insn) == 4 => Some(Feature::CpuV4),
+        _ => None,
+    }
+}
+
+/// What loading the program needs, whatever it does.
+fn lacks_program(profile: &Profile, program: &Program, program_type: ProgramType) -> Option<Lack> {
+    profile
+        .lacks_program_type(program_type)
+        .or_else(|| program.attach_type.and_then(|attach| profile.lacks_attach_type(attach)))
+        .or_else(|| sleeps(program, program_type).and_then(|feature| profile.lacks(feature)))
+        .or_else(|| if program.frags { profile.lacks(Feature::XdpFragments) } else { None })
+}
+
+fn sleeps(program: &Program, program_type: ProgramType) -> Option<Feature> {
+    if !program.sleepable {
+        return None;
+    }
+    match program_type {
+        ProgramType::Tracing if program.attach_type == Some(AttachType::TraceIter) => Some(Feature::SleepableIterators),
+        ProgramType::Tracing | ProgramType::Lsm => Some(Feature::SleepableTracing),
+        ProgramType::Kprobe => Some(Feature::SleepableUprobes),
+        ProgramType::StructOps => Some(Feature::SleepableStructOps),
+        _ => None,
+    }
+}
+
+/// What a map needs.
+fn lacks_map(profile: &Profile, map: &Map, special: &[SpecialField]) -> Option<Lack> {
+    let name = |lack: Lack| Lack { what: format!("{} (map {})", lack.what, map.name), ..lack };
+    let flags = MAP_FLAGS.iter().filter(|(flag, _)| map.flags & flag != 0 && map.map_type == MapType::Array);
+    let fields = special.iter().filter_map(|field| MAP_FIELDS.iter().find(|(of, _)| *of == field.name));
+    let features = flags.map(|(_, feature)| feature).chain(fields.map(|(_, feature)| feature));
+    let lack = profile.lacks_map_type(map.map_type);
+    lack.or_else(|| features.into_iter().find_map(|feature| profile.lacks(*feature))).map(name)
+}
+
+/// For each instruction, whether the profile's kernel does not have it; empty where it has them all.
+pub(crate) fn newer_instructions(profile: &Profile, code: &Code<'_>) -> Vec<bool> {
+    let lacks = |insn: &Insn| needs(insn).is_some_and(|feature| !profile.has(feature));
+    let newer: Vec<bool> = code.ops.iter().map(|op| lacks(&op.node.insn)).collect();
+    if newer.contains(&true) { newer } else { Vec::new() }
+}
+
+impl Explorer<'_> {
+    /// What the program cannot be loaded without and the profile's kernel does not have, with where it is asked for.
+    pub(crate) fn lacks_before_exploring(&self) -> Option<(Position, Lack)> {
+        let profile = &self.options.profile;
+        if let Some(lack) = lacks_program(profile, self.code.program, self.program_type) {
+            return Some((self.code.functions[0].start, lack));
+        }
+        self.code.ops.iter().enumerate().find_map(|(at, op)| {
+            let lack = match op.node.reference {
+                Reference::Map(map) | Reference::MapValue { map, .. } => {
+                    let special = self.special.get(map.index()).map_or(&[][..], Vec::as_slice);
+                    lacks_map(profile, self.code.object.maps.get(map.index())?, special)
+                }
+                Reference::Extern(id) => {
+                    let symbol = self.code.object.externs.get(id.index()).filter(|symbol| !symbol.weak)?;
+                    Kfunc::by_name(&symbol.name).and_then(|kfunc| profile.lacks_kfunc(kfunc))
+                }
+                _ => None,
+            };
+            Some((at as Position, lack?))
+        })
+    }
+
+    /// Rejects the current instruction, which the profile's kernel does not have.
+    pub(crate) fn reject_newer<T>(&self) -> Step<T> {
+        let insn = &self.code.op(self.at).node.insn;
+        let lack = needs(insn).and_then(|feature| self.options.profile.lacks(feature));
+        reject(Reason::KernelLacks, lack.map_or_else(|| format!("{insn} is newer"), |lack| lack.to_string()))
+    }
+
+    pub(crate) fn check_helper_in_profile(&self, helper: &Helper) -> Step<()> {
+        let program = self.code.program;
+        not_lacking(self.options.profile.lacks_helper(helper, self.program_type, program.attach_type))
+    }
+
+    pub(crate) fn check_kfunc_in_profile(&self, name: &str) -> Step<()> {
+        not_lacking(Kfunc::by_name(name).and_then(|kfunc| self.options.profile.lacks_kfunc(kfunc)))
+    }
+
+    pub(crate) fn check_field_in_profile(&self, field: &Field) -> Step<()> {
+        not_lacking(self.options.profile.lacks_field(field, self.program_type))
+    }
+}
+
+fn not_lacking(lack: Option<Lack>) -> Step<()> {
+    lack.map_or(Ok(()), |lack| reject(Reason::KernelLacks, lack.to_string()))
+}
