@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use kiln_driver::ProgramType;
+use kiln_driver::profiles::Kernel;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,6 +19,7 @@ Examples:
   kiln check prog.o
   kiln check prog.o --with-kernel                  beside the running kernel's verdict (root)
   kiln check prog.o --btf /sys/kernel/btf/vmlinux  as it would be relocated for this kernel
+  kiln check prog.o --kernel 5.15,6.1              does it load there? (also: all, running)
   kiln check prog.o --type handler=sched_cls       where SEC(\"...\") does not say the type
   kiln check prog.o --format sarif > kiln.sarif    annotations for code review
   kiln explain possibly-null                       more about the code of a rejection";
@@ -128,6 +130,9 @@ pub struct CheckArguments {
     /// Ask the running kernel too, and print its verdict beside ours (needs privilege).
     #[arg(long)]
     pub with_kernel: bool,
+    /// The kernels it is to load on: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable.
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',', conflicts_with = "with_kernel")]
+    pub kernel: Vec<Kernel>,
     /// Resolve CO-RE relocations against this BTF (such as /sys/kernel/btf/vmlinux) instead of the object's own.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub btf: Option<PathBuf>,

@@ -7,7 +7,9 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
-use kiln_driver::{Engine, Error, Input, Reason, bench, check, doctor, dump, input, optimize, output, run, sarif};
+use kiln_driver::{
+    Engine, Error, Input, Program, Reason, bench, check, doctor, dump, input, optimize, output, profiles, run, sarif,
+};
 
 use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
 use crate::arguments::{OptimizeArguments, RunArguments};
@@ -33,6 +35,9 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     if programs.is_empty() {
         return Err(Error::InvalidInput(format!("{} holds no programs", arguments.object.object.display())));
     }
+    if !arguments.kernel.is_empty() {
+        return check_for_kernels(&input, &programs, arguments, format);
+    }
     if arguments.with_kernel {
         kiln_driver::require_kernel()?;
     }
@@ -50,6 +55,26 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     Ok(if rejected {
         1
     } else if unsupported {
+        3
+    } else {
+        0
+    })
+}
+
+/// `kiln check --kernel`.
+fn check_for_kernels(input: &Input, programs: &[&Program], arguments: &CheckArguments, format: Format) -> Code {
+    let matrix = profiles::check(input, programs, &profiles::profiles(&arguments.kernel)?);
+    match format {
+        Format::Json => print::json(&matrix)?,
+        Format::Sarif => {
+            let root = std::env::current_dir().unwrap_or_default();
+            print::json(&sarif::log(&arguments.object.object, &root, &matrix.first_rejections()))?;
+        }
+        Format::Text => print::matrix(input, &matrix),
+    }
+    Ok(if matrix.rejects() {
+        1
+    } else if matrix.lacks() {
         3
     } else {
         0

@@ -7,6 +7,7 @@ use kiln_driver::check::{Checked, KernelVerdict, Verdict};
 use kiln_driver::diagnostic;
 use kiln_driver::doctor::{Finding, State};
 use kiln_driver::optimize::Outcome;
+use kiln_driver::profiles::Matrix;
 use kiln_driver::run::Ran;
 use kiln_driver::{Error, Reason};
 
@@ -85,6 +86,46 @@ pub fn checked(input: &kiln_driver::Input, results: &[Checked]) {
             None => {}
         }
     }
+}
+
+/// Verdicts by program and kernel, then the first explanation of each program that some kernel rejects.
+pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
+    let cell = |verdict: &Verdict| match verdict {
+        Verdict::Accepted { .. } => "yes".to_owned(),
+        Verdict::Rejected { code, .. } => code.clone(),
+        Verdict::Unsupported { .. } => "unsupported".to_owned(),
+    };
+    let rows: Vec<Vec<String>> = matrix
+        .programs
+        .iter()
+        .map(|row| {
+            let cells = row.verdicts.iter().map(cell);
+            [row.program.clone()].into_iter().chain(cells).chain([row.loads_on.clone()]).collect()
+        })
+        .collect();
+    let kernels = matrix.kernels.iter().map(String::as_str);
+    let header: Vec<&str> = ["program"].into_iter().chain(kernels).chain(["loads on"]).collect();
+    say!("{}", table(&header, &rows));
+    for row in &matrix.programs {
+        let mut said = Vec::new();
+        for (kernel, verdict) in matrix.kernels.iter().zip(&row.verdicts) {
+            let (Verdict::Rejected { explanation: text, .. } | Verdict::Unsupported { reason: text }) = verdict else {
+                continue;
+            };
+            if said.contains(&text) {
+                continue;
+            }
+            said.push(text);
+            match verdict {
+                Verdict::Rejected { code, diagnosis, .. } => {
+                    let text = diagnostic::render(&input.object, &row.program, code, diagnosis, true);
+                    say!("on {kernel}: {}\n", text.trim_end());
+                }
+                _ => say!("on {kernel}: {} {}: {text}", styled(MILD, "unsupported"), row.program),
+            }
+        }
+    }
+    say!("all programs load on: {}", matrix.loads_on);
 }
 
 /// What the codes of rejections mean.

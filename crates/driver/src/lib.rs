@@ -4,7 +4,7 @@
 //!
 //! | command | function |
 //! |---|---|
-//! | `kiln check` | [`check::check`] |
+//! | `kiln check` | [`check::check`], [`profiles::check`] with `--kernel` |
 //! | `kiln optimize` | [`optimize::optimize`] |
 //! | `kiln run` | [`run::run`] |
 //! | `kiln bench` | [`bench::bench`] |
@@ -51,13 +51,15 @@ pub mod kernel;
 pub mod optimize;
 pub mod output;
 pub mod packets;
+pub mod profiles;
 pub mod run;
+pub mod running;
 pub mod sarif;
 
 pub use error::Error;
 pub use input::Input;
 pub use kiln_platform::ProgramType;
-pub use kiln_program::Object;
+pub use kiln_program::{Object, Program};
 pub use kiln_superopt::{Because, Evidence, Progress};
 pub use kiln_verifier::Reason;
 pub use kiln_vm::Engine;

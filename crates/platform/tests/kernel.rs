@@ -7,7 +7,7 @@
 mod oracle;
 
 use kiln_platform::*;
-use oracle::{CONFIGURABLE, EXIT, Kernel, call, mov_imm, places, returning, slot};
+use oracle::{CONFIGURABLE, EXIT, Kernel, call, mov_imm, returning, slot};
 
 #[test]
 fn helpers_are_allowed_where_the_kernel_allows_them() {

@@ -129,7 +129,8 @@ impl Profile {
         if self.has(feature) {
             return None;
         }
-        self.older(feature.what(), feature.since()).or_else(|| Some(Lack { what: feature.what().to_owned(), since: None }))
+        self.older(feature.what(), feature.since())
+            .or_else(|| Some(Lack { what: feature.what().to_owned(), since: None }))
     }
 
     /// Why programs of this type, at this attach type, cannot call a helper that newer ones may.

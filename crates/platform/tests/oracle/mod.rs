@@ -50,9 +50,11 @@ impl Kernel {
     }
 
     fn start(oldest: KernelVersion) -> Result<Kernel, String> {
+        // To find out what an older kernel than the tables are for says.
+        let any = std::env::var_os("KILN_ANY_KERNEL").is_some();
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
         let version: KernelVersion = release.parse()?;
-        if version < oldest || version > KernelVersion::DESCRIBED {
+        if !any && (version < oldest || version > KernelVersion::DESCRIBED) {
             let described = KernelVersion::DESCRIBED;
             return Err(format!("this test is for {oldest} to {described}, this is {}", release.trim()));
         }

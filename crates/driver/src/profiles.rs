@@ -1,0 +1,239 @@
+//! `kiln check --kernel`: every program against every kernel asked for.
+//!
+//! ```text
+//!   program   5.15                6.1  6.6  6.12  6.18
+//!   filter    kernel-lacks  yes  yes  yes   yes      loads on 6.1 and up
+//! ```
+
+use std::str::FromStr;
+
+use kiln_platform::{KernelVersion, Profile};
+use kiln_program::Program;
+use serde::Serialize;
+
+use crate::check::{self, Checked, Verdict};
+use crate::error::Error;
+use crate::input::Input;
+
+/// A kernel to check for, as named on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// A release.
+    Release(KernelVersion),
+    /// The one that runs here.
+    Running,
+    /// All named releases.
+    All,
+}
+
+impl FromStr for Kernel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "running" => return Ok(Kernel::Running),
+            "all" => return Ok(Kernel::All),
+            _ => {}
+        }
+        let (oldest, newest) = (Profile::OLDEST, KernelVersion::DESCRIBED);
+        match text.parse() {
+            Ok(version) if (oldest..=newest).contains(&version) => Ok(Kernel::Release(version)),
+            Ok(version) => Err(format!("{version} is not between {oldest} and {newest}, which Kiln describes")),
+            Err(_) => Err(format!("a release from {oldest} to {newest}, `running`, or `all` ({})", names())),
+        }
+    }
+}
+
+fn names() -> String {
+    Profile::NAMED.map(|version| version.to_string()).join(", ")
+}
+
+/// The profiles of the kernels asked for, oldest first, each once; the running one last.
+///
+/// # Errors
+/// [`Error::Unsupported`] where the running kernel does not say its release.
+pub fn profiles(kernels: &[Kernel]) -> Result<Vec<(String, Profile)>, Error> {
+    let mut releases: Vec<KernelVersion> = Vec::new();
+    for kernel in kernels {
+        match kernel {
+            Kernel::Release(version) => releases.push(*version),
+            Kernel::All => releases.extend(Profile::NAMED),
+            Kernel::Running => {}
+        }
+    }
+    releases.sort();
+    releases.dedup();
+    let mut profiles: Vec<_> =
+        releases.into_iter().map(|version| (version.to_string(), Profile::of(version))).collect();
+    if kernels.contains(&Kernel::Running) {
+        profiles.push(("running".to_owned(), crate::running::profile()?));
+    }
+    Ok(profiles)
+}
+
+/// Verdicts by program and kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Matrix {
+    /// The kernels, as asked for.
+    pub kernels: Vec<String>,
+    /// A row a program.
+    pub programs: Vec<Row>,
+    /// Where all programs load, in a sentence.
+    pub loads_on: String,
+}
+
+/// One program on each kernel.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The program.
+    pub program: String,
+    /// Its section.
+    pub section: String,
+    /// Its type, where known.
+    pub program_type: Option<&'static str>,
+    /// Slots, subprograms included.
+    pub slots: u32,
+    /// A verdict a kernel, in the order of [`Matrix::kernels`].
+    pub verdicts: Vec<Verdict>,
+    /// Where it loads, in a sentence.
+    pub loads_on: String,
+}
+
+impl Matrix {
+    /// Whether some kernel rejects some program.
+    pub fn rejects(&self) -> bool {
+        self.any(|verdict| matches!(verdict, Verdict::Rejected { .. }))
+    }
+
+    /// Whether Kiln could not tell for some program.
+    pub fn lacks(&self) -> bool {
+        self.any(|verdict| matches!(verdict, Verdict::Unsupported { .. }))
+    }
+
+    /// One verdict a program, as of a check for one kernel: that of the oldest kernel which rejects it, else the first.
+    pub fn first_rejections(&self) -> Vec<Checked> {
+        let one = |row: &Row| {
+            let rejected = row.verdicts.iter().find(|verdict| matches!(verdict, Verdict::Rejected { .. }));
+            Some(Checked {
+                program: row.program.clone(),
+                section: row.section.clone(),
+                program_type: row.program_type,
+                slots: row.slots,
+                verdict: rejected.or(row.verdicts.first())?.clone(),
+                micros: 0,
+                kernel: None,
+            })
+        };
+        self.programs.iter().filter_map(one).collect()
+    }
+
+    fn any(&self, holds: impl Fn(&Verdict) -> bool) -> bool {
+        self.programs.iter().flat_map(|row| &row.verdicts).any(holds)
+    }
+}
+
+/// Verifies programs for each kernel.
+pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)]) -> Matrix {
+    let rows: Vec<Row> = programs
+        .iter()
+        .map(|program| {
+            let verdicts: Vec<Verdict> = profiles.iter().map(|(_, profile)| verdict(input, program, profile)).collect();
+            let loads: Vec<Loads> = verdicts.iter().map(Loads::of).collect();
+            Row {
+                program: program.name.clone(),
+                section: program.section.clone(),
+                program_type: program.program_type.map(|known| known.name()),
+                slots: input.object.program_slots(program),
+                loads_on: loads_on(profiles, &loads),
+                verdicts,
+            }
+        })
+        .collect();
+    let on =
+        |kernel: usize| rows.iter().map(move |row| Loads::of(&row.verdicts[kernel])).min().unwrap_or(Loads::Unknown);
+    let all: Vec<Loads> = (0..profiles.len()).map(on).collect();
+    let kernels = profiles.iter().map(|(name, _)| name.clone()).collect();
+    Matrix { kernels, loads_on: loads_on(profiles, &all), programs: rows }
+}
+
+fn verdict(input: &Input, program: &Program, profile: &Profile) -> Verdict {
+    let options = kiln_verifier::Options { profile: profile.clone(), skip_facts: true, ..input.verifier_options() };
+    check::verdict(&input.object, program, &options)
+}
+
+/// Whether a program loads; the lesser of two speaks for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Loads {
+    No,
+    Unknown,
+    Yes,
+}
+
+impl Loads {
+    fn of(verdict: &Verdict) -> Loads {
+        match verdict {
+            Verdict::Accepted { .. } => Loads::Yes,
+            Verdict::Rejected { .. } => Loads::No,
+            Verdict::Unsupported { .. } => Loads::Unknown,
+        }
+    }
+}
+
+/// `6.1 and up` where it loads on that release and all later ones that were asked for.
+fn loads_on(profiles: &[(String, Profile)], loads: &[Loads]) -> String {
+    let named: Vec<(&str, Loads)> = profiles.iter().map(|(name, _)| name.as_str()).zip(loads.iter().copied()).collect();
+    let (running, releases): (Vec<_>, Vec<_>) = named.into_iter().partition(|(name, _)| *name == "running");
+    let loads_there = |(_, loads): &&(&str, Loads)| *loads == Loads::Yes;
+    let tail = releases.iter().rev().take_while(loads_there).count();
+    let (head, last) = releases.split_at(releases.len() - tail);
+    let mut places: Vec<String> = head.iter().filter(loads_there).map(|(name, _)| (*name).to_owned()).collect();
+    places.extend(last.first().map(|(first, _)| match releases.len() {
+        1 => (*first).to_owned(),
+        _ => format!("{first} and up"),
+    }));
+    if running.iter().any(|entry| loads_there(&entry)) {
+        places.push("the running kernel".to_owned());
+    }
+    match (places.is_empty(), loads.contains(&Loads::Unknown)) {
+        (true, true) => "not known".to_owned(),
+        (true, false) => "none of them".to_owned(),
+        (false, _) => places.join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Loads::{No, Unknown, Yes};
+    use super::*;
+
+    fn sentence(names: &[&str], loads: &[Loads]) -> String {
+        let profiles: Vec<_> = names.iter().map(|name| ((*name).to_owned(), Profile::default())).collect();
+        loads_on(&profiles, loads)
+    }
+
+    #[test]
+    fn where_a_program_loads_is_said_in_words() {
+        let named = ["5.15", "6.1", "6.6"];
+        assert_eq!(sentence(&named, &[Yes, Yes, Yes]), "5.15 and up");
+        assert_eq!(sentence(&named, &[No, Yes, Yes]), "6.1 and up");
+        assert_eq!(sentence(&named, &[Yes, No, Yes]), "5.15, 6.6 and up");
+        assert_eq!(sentence(&named, &[Yes, No, No]), "5.15");
+        assert_eq!(sentence(&named, &[No; 3]), "none of them");
+        assert_eq!(sentence(&named, &[No, Unknown, Unknown]), "not known");
+        assert_eq!(sentence(&["6.1"], &[Yes]), "6.1");
+        assert_eq!(sentence(&["6.1", "running"], &[Yes, Yes]), "6.1, the running kernel");
+    }
+
+    #[test]
+    fn kernels_are_named_by_release() {
+        assert_eq!("6.1".parse(), Ok(Kernel::Release(KernelVersion::new(6, 1))));
+        assert_eq!("all".parse(), Ok(Kernel::All));
+        for text in ["", "5", "5.14", "6.19", "latest", "6.1-rc1x.y.z.99999999999"] {
+            let parsed = text.parse::<Kernel>();
+            assert!(parsed.is_err() || text.starts_with("6.1-"), "{text}: {parsed:?}");
+        }
+        let profiles = profiles(&[Kernel::All, "5.15".parse().unwrap()]).unwrap();
+        let names: Vec<_> = profiles.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["5.15", "6.1", "6.6", "6.12", "6.18"]);
+    }
+}
