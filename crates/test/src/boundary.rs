@@ -5,8 +5,9 @@ use std::time::Duration;
 use kiln_driver::input::running_kernel_types;
 use kiln_isa::encoding::{decode_all, encode_all};
 use kiln_linux::LoadFailure;
+use kiln_platform::Profile;
 use kiln_program::text::{listing, parse, print};
-use kiln_program::{Function, Object, Program, lower_function, validate};
+use kiln_program::{Function, InsnId, Object, Program, lower_function, validate};
 use kiln_verifier::Error;
 
 use crate::engine::{Engine, NoRun, kernel_available, run};
@@ -95,19 +96,15 @@ pub fn verifier_options() -> kiln_verifier::Options {
 pub fn verdict(file: &Filetest, verdicts: &Verdicts) -> Outcome {
     let Some(check) = &file.expectations.check else { return Ok(Vec::new()) };
     let program = the_program(file)?;
-    let result = kiln_verifier::verify(&file.object, program, &verifier_options());
-    let (said, at) = match &result {
-        Ok(_) => ("accept".to_owned(), None),
-        Err(Error::Rejected(rejection)) => (format!("reject {}", rejection.reason.code()), Some(rejection.insn)),
-        Err(Error::Unsupported { .. }) => ("unsupported".to_owned(), None),
-        Err(Error::Limit { .. }) => ("limit".to_owned(), None),
-        Err(Error::Invalid(_)) => ("invalid".to_owned(), None),
-    };
-    let detail = result.as_ref().err().map_or_else(String::new, |error| format!("\n{error}"));
-    let wanted = match check {
-        Check::Accept => "accept".to_owned(),
-        Check::Reject(reason) => format!("reject {reason}"),
-    };
+    for (release, check) in &file.expectations.on {
+        let options = kiln_verifier::Options { profile: Profile::of(*release), ..verifier_options() };
+        let (said, _, detail) = verdict_of(file, program, &options);
+        if said != wanted(check) {
+            return Err(format!("Kiln says `{said}` on {release}, not `{}`{detail}", wanted(check)));
+        }
+    }
+    let (said, at, detail) = verdict_of(file, program, &verifier_options());
+    let wanted = wanted(check);
     match verdicts.of(&file.name) {
         Some(_) if said == wanted => Err("its entry in verdicts.toml no longer disagrees: remove it".to_owned()),
         Some(entry) if entry.kiln == said => Ok(Vec::new()),
@@ -118,6 +115,31 @@ pub fn verdict(file: &Filetest, verdicts: &Verdicts) -> Outcome {
             _ => Ok(Vec::new()),
         },
     }
+}
+
+fn wanted(check: &Check) -> String {
+    match check {
+        Check::Accept => "accept".to_owned(),
+        Check::Reject(reason) => format!("reject {reason}"),
+    }
+}
+
+/// What our verifier says, where, and in full.
+fn verdict_of(
+    file: &Filetest,
+    program: &Program,
+    options: &kiln_verifier::Options,
+) -> (String, Option<InsnId>, String) {
+    let result = kiln_verifier::verify(&file.object, program, options);
+    let (said, at) = match &result {
+        Ok(_) => ("accept".to_owned(), None),
+        Err(Error::Rejected(rejection)) => (format!("reject {}", rejection.reason.code()), Some(rejection.insn)),
+        Err(Error::Unsupported { .. }) => ("unsupported".to_owned(), None),
+        Err(Error::Limit { .. }) => ("limit".to_owned(), None),
+        Err(Error::Invalid(_)) => ("invalid".to_owned(), None),
+    };
+    let detail = result.as_ref().err().map_or_else(String::new, |error| format!("\n{error}"));
+    (said, at, detail)
 }
 
 /// Every engine gives what `run:` says.

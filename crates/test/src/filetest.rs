@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use kiln_platform::KernelVersion;
 use kiln_program::text::{Annotation, Parsed, parse_annotated};
 use kiln_program::{InsnId, Object};
 
@@ -25,6 +26,8 @@ pub struct Filetest {
 pub struct Expectations {
     /// `; check: accept`, `; check: reject REASON`.
     pub check: Option<Check>,
+    /// `; on: 5.15 reject REASON`: what is said for the profile of another release than the one `check:` speaks of.
+    pub on: Vec<(KernelVersion, Check)>,
     /// `; kernel: TEXT`: what the kernel's log says when it rejects the program.
     pub kernel_says: Option<String>,
     /// `; error: REASON` beside an instruction.
@@ -140,6 +143,11 @@ impl Expectations {
             (_, Some(_)) => return Err(format!("`{key}:` has a line of its own")),
             ("check", _) if self.check.is_some() => return Err("`check:` is stated twice".to_owned()),
             ("check", _) => self.check = Some(parse_check(&value)?),
+            ("on", _) => {
+                let (release, check) =
+                    value.split_once(' ').ok_or("expected `on: RELEASE accept` or `reject REASON`")?;
+                self.on.push((release.parse()?, parse_check(check.trim())?));
+            }
             ("kernel", _) => self.kernel_says = Some(value),
             ("run", _) => self.runs.push(parse_run(&value, line)?),
             ("optimized", _) => {
@@ -162,7 +170,7 @@ impl Expectations {
     }
 }
 
-const KEYS: &str = "check, kernel, error, run, optimized, not-rewritten, saves, except";
+const KEYS: &str = "check, on, kernel, error, run, optimized, not-rewritten, saves, except";
 
 fn parse_check(value: &str) -> Result<Check, String> {
     match value.split_once(' ') {

@@ -1,6 +1,7 @@
 //! Branches: which way they may go, and what each way says of registers.
 
 use kiln_isa::{AluOp, JumpOp, Reg, Source, Width};
+use kiln_platform::Feature;
 use kiln_platform::limits::MAX_PACKET_OFFSET;
 
 use crate::domain::{Scalar, Truth, apply, outcome, refine};
@@ -16,7 +17,16 @@ impl Explorer<'_> {
         if self.code.op(self.at).node.target().is_none() || target == self.at + 1 {
             return Ok(Next::At(self.at + 1));
         }
-        match decided(op, width, &first, &second) {
+        let decided = match decided(op, width, &first, &second) {
+            _ if !first.is_pointer()
+                && !second.is_pointer()
+                && !self.compares(op, width, &first.scalar, &second.scalar) =>
+            {
+                Truth::Unknown
+            }
+            decided => decided,
+        };
+        match decided {
             Truth::True => {
                 self.decided_by(&first, &second);
                 return Ok(Next::At(target));
@@ -53,6 +63,16 @@ impl Explorer<'_> {
         }
     }
 
+    /// Whether the kernel learns from a comparison of two numbers.
+    fn compares(&self, op: JumpOp, width: Width, first: &Scalar, second: &Scalar) -> bool {
+        let constant = |scalar: &Scalar| match width {
+            Width::W64 => scalar.as_constant().is_some(),
+            Width::W32 => scalar.low_constant().is_some(),
+        };
+        let equality = width == Width::W64 && matches!(op, JumpOp::Eq | JumpOp::Ne);
+        equality || constant(first) || constant(second) || self.kernel_has(Feature::RangeComparisons)
+    }
+
     fn decided_by(&mut self, first: &Register, second: &Register) {
         self.mark_precise(first);
         self.mark_precise(second);
@@ -73,6 +93,9 @@ impl Explorer<'_> {
     ) -> bool {
         match (first.is_pointer(), second.is_pointer()) {
             (false, false) => {
+                if !self.compares(op, width, &first.scalar, &second.scalar) {
+                    return true;
+                }
                 let Some((left, right)) = refine(op, width, taken, &first.scalar, &second.scalar) else {
                     return false;
                 };
@@ -88,6 +111,7 @@ impl Explorer<'_> {
             (true, true) if width == Width::W64 => {
                 learn_packet(state, op, taken, first, second);
                 let equal = op == JumpOp::Eq && taken || op == JumpOp::Ne && !taken;
+                let equal = equal && self.kernel_has(Feature::PointerComparisons);
                 if equal && first.nullable != second.nullable && first.kind != Kind::BtfId && second.kind != Kind::BtfId
                 {
                     let id = if first.nullable { first.id } else { second.id };

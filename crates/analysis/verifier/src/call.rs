@@ -2,7 +2,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES};
-use kiln_platform::{ProgramType, ReturnRule};
+use kiln_platform::{Feature, ProgramType, ReturnRule};
 
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
@@ -177,14 +177,17 @@ impl Explorer<'_> {
             self.program_type,
             ProgramType::Kprobe | ProgramType::Tracepoint | ProgramType::PerfEvent | ProgramType::RawTracepoint
         );
-        interrupts && !self.code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.name == "tail_call"))
+        interrupts
+            && self.kernel_has(Feature::PrivateStacks)
+            && !self.code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.name == "tail_call"))
     }
 
     fn deepest(&self, function: usize, above: u32, chain: &mut Vec<usize>, most: &mut u32) -> Result<(), (usize, u32)> {
         if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
             return Err((function, above));
         }
-        let own = self.stack_bytes[function].max(1).next_multiple_of(16);
+        let unit = if self.kernel_has(Feature::FineStackSum) { 16 } else { 32 };
+        let own = self.stack_bytes[function].max(1).next_multiple_of(unit);
         // Programs that may interrupt others get a stack of their own for each larger frame.
         let total = if self.has_private_stacks() && own >= PRIVATE_STACK_BYTES { above } else { above + own };
         if total > MAX_CALL_CHAIN_STACK_BYTES {

@@ -99,7 +99,7 @@ impl<'a> Explorer<'a> {
             records: code.object.maps.iter().map(|map| Rc::new(Record::of_map(&tables, map))).collect(),
             inner_records: code.object.maps.iter().map(|map| Rc::new(inner_record(&tables, map))).collect(),
             object_records: RefCell::default(),
-            signatures: signatures(code, btf.as_ref(), program_type),
+            signatures: signatures(code, btf.as_ref(), program_type, &options.profile),
             without_number: without_number(code, btf.as_ref()),
             globals_called: Vec::new(),
             callbacks: vec![false; code.functions.len()],
@@ -126,6 +126,7 @@ impl<'a> Explorer<'a> {
         self.check_hook().map_err(|fault| self.explained(*fault))?;
         self.begin_exceptions().map_err(|fault| self.explained(*fault))?;
         self.explore(observer)?;
+        self.call_every_global();
         let mut next = 0;
         while let Some(function) = self.globals_called.get(next).copied() {
             next += 1;

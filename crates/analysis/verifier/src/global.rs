@@ -9,7 +9,7 @@
 //! A function without BTF, or a static one, is explored at each call instead.
 
 use kiln_isa::Reg;
-use kiln_platform::{KfuncFlag, ProgramType};
+use kiln_platform::{Feature, KfuncFlag, Profile, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 use crate::code::{Code, Op};
@@ -46,20 +46,26 @@ pub(crate) struct Signature {
 }
 
 /// The signature of each function that is global and has BTF.
-pub(crate) fn signatures(code: &Code<'_>, btf: Option<&Btf>, program_type: ProgramType) -> Vec<Option<Signature>> {
+pub(crate) fn signatures(
+    code: &Code<'_>,
+    btf: Option<&Btf>,
+    program_type: ProgramType,
+    profile: &Profile,
+) -> Vec<Option<Signature>> {
     let effects = effects(code, program_type);
+    let tags = profile.has(Feature::ArgumentTags);
     let signature = |(at, routine): (usize, &crate::code::Routine<'_>)| {
         if !routine.global || routine.btf_id == 0 {
             return None;
         }
-        let mut signature = signature(btf?, TypeId(routine.btf_id), program_type)?;
+        let mut signature = signature(btf?, TypeId(routine.btf_id), program_type, tags)?;
         (signature.changes_packet, signature.may_sleep) = (effects[at].changes_packet, effects[at].may_sleep);
         Some(signature)
     };
     code.functions.iter().enumerate().map(signature).collect()
 }
 
-fn signature(btf: &Btf, function: TypeId, program_type: ProgramType) -> Option<Signature> {
+fn signature(btf: &Btf, function: TypeId, program_type: ProgramType, all_tags: bool) -> Option<Signature> {
     let BtfKind::Function { prototype, .. } = *btf.kind(function) else { return None };
     let BtfKind::Prototype { result, .. } = *btf.kind(prototype) else { return None };
     let tags: Vec<(u32, String)> = btf
@@ -70,6 +76,8 @@ fn signature(btf: &Btf, function: TypeId, program_type: ProgramType) -> Option<S
             }
             _ => None,
         })
+        // libbpf tells older kernels of contexts in another way.
+        .filter(|(_, tag)| all_tags || tag == "arg:ctx")
         .collect();
     let parameter = |(index, parameter): (usize, &kiln_program::btf::Parameter)| {
         let tags: Vec<&str> =
@@ -166,6 +174,18 @@ fn may_sleep(op: &Op<'_>, program_type: ProgramType) -> bool {
 }
 
 impl Explorer<'_> {
+    /// Older kernels verify global functions that nothing calls, too.
+    pub(crate) fn call_every_global(&mut self) {
+        if !self.kernel_has(Feature::LazyGlobals) {
+            let globals = (1..self.code.functions.len()).filter(|at| {
+                let routine = &self.code.functions[*at];
+                routine.global && routine.btf_id != 0 && !self.globals_called.contains(at)
+            });
+            let globals: Vec<usize> = globals.collect();
+            self.globals_called.extend(globals);
+        }
+    }
+
     /// A state at the start of a global function called with anything its signature allows.
     pub(crate) fn enter_global(&mut self, function: usize) -> Step<()> {
         let Some(signature) = self.signatures[function].clone() else {

@@ -2,7 +2,9 @@
 
 use kiln_isa::{Address, AtomicOp, PacketMode, Reg, Size, Source};
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{FLOW_KEYS, FieldValue, MapType, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET};
+use kiln_platform::{
+    FLOW_KEYS, Feature, FieldValue, MapType, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET,
+};
 use kiln_program::MapContents;
 
 use crate::domain::Scalar;
@@ -459,6 +461,10 @@ impl Explorer<'_> {
         if slot.bytes[within] == Byte::Spill {
             let held = slot.spilled_bytes();
             let register = slot.register;
+            let known = bytes == held || self.kernel_has(Feature::NarrowFills);
+            if !known && !register.is_pointer() && within as u32 + bytes <= held {
+                return Ok(Register::scalar(Scalar::of_width(8 * bytes)));
+            }
             if within == 0 && bytes <= held {
                 self.note_history();
                 if bytes == 8 && held == 8 {
@@ -542,6 +548,9 @@ impl Explorer<'_> {
     /// The register takes the slot's lowest bytes.
     fn spill(&mut self, frame: usize, index: usize, bytes: u32, value: Register) -> Step<()> {
         let value = match Size::from_bytes(bytes) {
+            Some(_) if bytes < 8 && !self.kernel_has(Feature::NarrowSpills) => {
+                return self.store_bytes(frame, index, 0, bytes, &value);
+            }
             Some(size) if bytes < 8 => narrowed(value, size),
             _ => value,
         };
@@ -648,9 +657,9 @@ impl Explorer<'_> {
         Ok(())
     }
 
-    /// Stack bytes are read that no store on this path wrote: an error without privilege.
+    /// Stack bytes are read that no store on this path wrote: an error without privilege, and on older kernels.
     fn uninitialized_read(&mut self, message: impl Fn() -> String) -> Step<()> {
-        if self.options.unprivileged {
+        if self.stack_must_be_written() {
             return reject(Reason::UninitializedStack, message());
         }
         self.reads_uninitialized_stack = true;

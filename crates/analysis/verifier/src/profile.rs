@@ -1,43 +1,38 @@
 //! What the kernel of the profile lacks, found before and during exploration.
 //!
 //! ```text
-//!   before:  program type, attach type, sleeping, maps (type, flags, special fields)
+//!   before:  program type, attach type, sleeping, maps (type, special fields)
 //!   during:  an instruction, a helper, a kernel function or a context field that only newer kernels have,
 //!            and only where a path leads: code behind a check of the kernel's version stays good
 //! ```
 //!
 //! Rules of the verifier itself that became laxer are asked where they stand: `self.options.profile.has(...)`.
 
-use kiln_isa::{CallTarget, Imm64, Insn, Width, forms};
-use kiln_platform::{AttachType, Feature, Field, Helper, Kfunc, Lack, MapType, Profile, ProgramType};
+use kiln_isa::{CallTarget, Insn, forms};
+use kiln_platform::{AttachType, Feature, Field, Helper, Kfunc, Lack, Profile, ProgramType};
 use kiln_program::{Map, Program, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::Explorer;
-use crate::special::SpecialField;
+use crate::fields::{FieldKind, Kptr, KptrClass, Record};
 
-/// `BPF_F_MMAPABLE` and `BPF_F_INNER_MAP`.
-const MAP_FLAGS: [(u32, Feature); 2] = [(1 << 10, Feature::MappableArrays), (1 << 12, Feature::InnerArrays)];
-
-/// The special fields of map values, by the names that `special` gives them.
-const MAP_FIELDS: [(&str, Feature); 14] = [
-    ("bpf_spin_lock", Feature::SpinLocks),
-    ("bpf_timer", Feature::Timers),
-    ("kptr", Feature::KernelPointers),
-    ("kptr_untrusted", Feature::KernelPointers),
-    ("bpf_list_head", Feature::Lists),
-    ("bpf_list_node", Feature::Lists),
-    ("bpf_rb_root", Feature::Trees),
-    ("bpf_rb_node", Feature::Trees),
-    ("bpf_refcount", Feature::ReferenceCounts),
-    ("percpu_kptr", Feature::PercpuPointers),
-    ("bpf_wq", Feature::WorkQueues),
-    ("uptr", Feature::UserPointers),
-    ("bpf_res_spin_lock", Feature::ResilientLocks),
-    ("bpf_task_work", Feature::TaskWork),
-];
+/// What a field of a map's value needs.
+fn needed_for(field: FieldKind) -> Option<Feature> {
+    Some(match field {
+        FieldKind::SpinLock | FieldKind::Timer => return None,
+        FieldKind::ResilientLock => Feature::ResilientLocks,
+        FieldKind::Workqueue => Feature::WorkQueues,
+        FieldKind::TaskWork => Feature::TaskWork,
+        FieldKind::ListHead(_) | FieldKind::ListNode => Feature::Lists,
+        FieldKind::TreeRoot(_) | FieldKind::TreeNode => Feature::Trees,
+        FieldKind::Refcount => Feature::ReferenceCounts,
+        FieldKind::Kptr(Kptr { class: KptrClass::Percpu, .. }) => Feature::PercpuPointers,
+        FieldKind::Kptr(Kptr { class: KptrClass::User, .. }) => Feature::UserPointers,
+        FieldKind::Kptr(_) => Feature::KernelPointers,
+    })
+}
 
 /// What an instruction needs, where not every kernel has it.
 pub fn needs(insn: &Insn) -> Option<Feature> {
@@ -45,12 +40,7 @@ pub fn needs(insn: &Insn) -> Option<Feature> {
         Insn::MayGoto { .. } => Some(Feature::MayGoto),
         Insn::AddressSpaceCast { .. } => Some(Feature::AddressSpaceCast),
         Insn::LoadAcquire { .. } | Insn::StoreRelease { .. } => Some(Feature::AcquireRelease),
-        Insn::Call(CallTarget::Kfunc { fd_index: 0, .. }) => Some(Feature::KfuncCalls),
-        Insn::Call(CallTarget::Kfunc { .. }) => Some(Feature::ModuleKfuncs),
-        Insn::LoadImm64 { imm: Imm64::Code { .. }, .. } => Some(Feature::FunctionAddresses),
-        Insn::LoadImm64 { imm: Imm64::VariableBtf { .. }, .. } => Some(Feature::KernelVariables),
-        Insn::Branch { width: Width::W32, .. } => Some(Feature::Jump32),
-        Insn::Atomic { .. } if forms::version_of(insn) == 3 => Some(Feature::Atomics),
+        Insn::Call(CallTarget::Kfunc { fd_index, .. }) if *fd_index != 0 => Some(Feature::ModuleKfuncs),
         _ if forms::version_of(insn) == 4 => Some(Feature::CpuV4),
         _ => None,
     }
@@ -71,7 +61,6 @@ fn sleeps(program: &Program, program_type: ProgramType) -> Option<Feature> {
     }
     match program_type {
         ProgramType::Tracing if program.attach_type == Some(AttachType::TraceIter) => Some(Feature::SleepableIterators),
-        ProgramType::Tracing | ProgramType::Lsm => Some(Feature::SleepableTracing),
         ProgramType::Kprobe => Some(Feature::SleepableUprobes),
         ProgramType::StructOps => Some(Feature::SleepableStructOps),
         _ => None,
@@ -79,13 +68,12 @@ fn sleeps(program: &Program, program_type: ProgramType) -> Option<Feature> {
 }
 
 /// What a map needs.
-fn lacks_map(profile: &Profile, map: &Map, special: &[SpecialField]) -> Option<Lack> {
+fn lacks_map(profile: &Profile, map: &Map, record: Option<&Record>) -> Option<Lack> {
     let name = |lack: Lack| Lack { what: format!("{} (map {})", lack.what, map.name), ..lack };
-    let flags = MAP_FLAGS.iter().filter(|(flag, _)| map.flags & flag != 0 && map.map_type == MapType::Array);
-    let fields = special.iter().filter_map(|field| MAP_FIELDS.iter().find(|(of, _)| *of == field.name));
-    let features = flags.map(|(_, feature)| feature).chain(fields.map(|(_, feature)| feature));
+    let fields = record.into_iter().flat_map(|record| &record.fields);
+    let mut features = fields.filter_map(|field| needed_for(field.kind));
     let lack = profile.lacks_map_type(map.map_type);
-    lack.or_else(|| features.into_iter().find_map(|feature| profile.lacks(*feature))).map(name)
+    lack.or_else(|| features.find_map(|feature| profile.lacks(feature))).map(name)
 }
 
 /// For each instruction, whether the profile's kernel does not have it; empty where it has them all.
@@ -96,6 +84,16 @@ pub(crate) fn newer_instructions(profile: &Profile, code: &Code<'_>) -> Vec<bool
 }
 
 impl Explorer<'_> {
+    /// Whether the kernel that the program is for has this.
+    pub(crate) fn kernel_has(&self, feature: Feature) -> bool {
+        self.options.profile.has(feature)
+    }
+
+    /// Whether stack bytes that were never written may not be read.
+    pub(crate) fn stack_must_be_written(&self) -> bool {
+        self.options.unprivileged || !self.kernel_has(Feature::UninitializedStackReads)
+    }
+
     /// What the program cannot be loaded without and the profile's kernel does not have, with where it is asked for.
     pub(crate) fn lacks_before_exploring(&self) -> Option<(Position, Lack)> {
         let profile = &self.options.profile;
@@ -104,10 +102,11 @@ impl Explorer<'_> {
         }
         self.code.ops.iter().enumerate().find_map(|(at, op)| {
             let lack = match op.node.reference {
-                Reference::Map(map) | Reference::MapValue { map, .. } => {
-                    let special = self.special.get(map.index()).map_or(&[][..], Vec::as_slice);
-                    lacks_map(profile, self.code.object.maps.get(map.index())?, special)
-                }
+                Reference::Map(map) | Reference::MapValue { map, .. } => lacks_map(
+                    profile,
+                    self.code.object.maps.get(map.index())?,
+                    self.records.get(map.index()).map(std::convert::AsRef::as_ref),
+                ),
                 Reference::Extern(id) => {
                     let symbol = self.code.object.externs.get(id.index()).filter(|symbol| !symbol.weak)?;
                     Kfunc::by_name(&symbol.name).and_then(|kfunc| profile.lacks_kfunc(kfunc))

@@ -462,7 +462,7 @@ impl Explorer<'_> {
         if exactness == Exactness::Same && old.bytes != current.bytes {
             return false;
         }
-        if self.options.unprivileged && less_written(old, current) {
+        if self.stack_must_be_written() && less_written(old, current) {
             return false;
         }
         if let (Some(old), Some(current)) = (old.as_number(), current.as_number())

@@ -2,7 +2,7 @@
 //!
 //! Helpers, kernel functions, map types, program types, attach types and context fields have tables of their own; here
 //! is what has no name in the ABI: groups of instructions, flags, special fields of map values, and rules of the
-//! verifier that became laxer.
+//! verifier that became laxer. What every kernel since 5.15 has ([`Profile::OLDEST`](crate::Profile::OLDEST)) has no row.
 
 use crate::KernelVersion;
 
@@ -36,16 +36,6 @@ macro_rules! features {
 
 features! {
     // Instructions.
-    /// Comparisons of 32-bit registers (`-mcpu=v3`).
-    Jump32: (5, 1), "the 32-bit comparison";
-    /// Loads of the address of a kernel variable (`ld_imm64`, source 3).
-    KernelVariables: (5, 10), "the address of a kernel variable";
-    /// Atomic operations other than a plain addition (`-mcpu=v3`).
-    Atomics: (5, 12), "the atomic operation (other than a plain addition)";
-    /// Addresses of functions, to be passed as callbacks (`ld_imm64`, source 4).
-    FunctionAddresses: (5, 13), "the address of a function (a callback)";
-    /// Calls of kernel functions.
-    KfuncCalls: (5, 13), "the call of a kernel function";
     /// Kernel functions of modules, through the load call's array of descriptors.
     ModuleKfuncs: (5, 16), "the call of a module's function";
     /// Sign-extending loads and moves, signed division, unconditional byte swaps, long jumps (`-mcpu=v4`).
@@ -60,8 +50,6 @@ features! {
     // How programs are loaded.
     /// XDP programs that take frames in fragments (`BPF_F_XDP_HAS_FRAGS`).
     XdpFragments: (5, 18), "XDP on frames in fragments (xdp.frags)";
-    /// fentry, fexit, fmod_ret and LSM programs that may sleep.
-    SleepableTracing: (5, 10), "a tracing or LSM program that sleeps";
     /// Iterators that may sleep.
     SleepableIterators: (5, 19), "an iterator that sleeps";
     /// Kprobe and uprobe programs that may sleep.
@@ -70,10 +58,6 @@ features! {
     SleepableStructOps: (6, 5), "a struct_ops program that sleeps";
 
     // Special fields of map values.
-    /// `struct bpf_spin_lock`.
-    SpinLocks: (5, 1), "a spin lock in a map value";
-    /// `struct bpf_timer`.
-    Timers: (5, 15), "a timer in a map value";
     /// Pointers to kernel objects in map values.
     KernelPointers: (5, 19), "a kernel pointer in a map value";
     /// `struct bpf_list_head`.
@@ -93,35 +77,25 @@ features! {
     /// `struct bpf_task_work`.
     TaskWork: (6, 18), "task work in a map value";
 
-    // Map flags.
-    /// Arrays that user space may map into its memory (`BPF_F_MMAPABLE`).
-    MappableArrays: (5, 5), "an array that can be mapped into user memory";
-    /// Inner arrays of different sizes (`BPF_F_INNER_MAP`).
-    InnerArrays: (5, 10), "an inner array of its own size";
-
     // Rules that became laxer.
     /// Stack bytes that were never written may be read, with privilege.
     UninitializedStackReads: (6, 3), "reading stack that was never written";
-    /// Stack bytes may be written at an offset that is not constant.
-    VariableStackWrites: (5, 12), "writing to the stack at a variable offset";
     /// Global functions may have their arguments described by tags (`__arg_ctx`, `__arg_nonnull`).
     ArgumentTags: (6, 8), "an argument tag of a global function";
     /// A global function that is never called is not verified.
     LazyGlobals: (6, 8), "leaving out global functions that are never called";
-    /// Global functions may take more than the context and numbers: pointers to memory of known size.
-    GlobalMemoryArguments: (5, 12), "a memory argument of a global function";
     /// What a comparison of two numbers says is learned where neither is constant.
     RangeComparisons: (6, 8), "learning from a comparison of two variables";
     /// A comparison of two pointers tells that one is not null when the other is not.
     PointerComparisons: (6, 2), "learning from a comparison of two pointers that one is not null";
     /// A number of less than eight bytes that is stored to the stack is known when loaded again.
     NarrowSpills: (5, 16), "remembering a number of less than eight bytes on the stack";
-    /// A constant that is stored to the stack is known when loaded again.
-    StoredConstants: (6, 3), "remembering a constant on the stack";
     /// A number on the stack is known where a part of it is loaded.
     NarrowFills: (6, 9), "remembering a part of a number on the stack";
     /// Copies that differ by a constant learn from one another.
-    LinkedOffsets: (6, 12), "learning through copies that differ by a constant";
+    LinkedOffsets: (6, 11), "learning through copies that differ by a constant";
+    /// The stack of a frame counts in steps of 16 bytes, not 32, where programs are compiled to machine code.
+    FineStackSum: (6, 8), "counting a frame's stack in steps of 16 bytes";
     /// Programs that may interrupt others have a stack a function.
     PrivateStacks: (6, 13), "a stack for each function";
 }
