@@ -53,6 +53,7 @@ fn frame(program_type: ProgramType) -> Object {
             autoload: true,
             sleepable: false,
             frags: false,
+            target: None,
         }],
         ..Object::default()
     }

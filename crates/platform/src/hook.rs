@@ -6,6 +6,8 @@
 //!   lsm/inode_getsecurity  not to be attached to
 //! ```
 
+use crate::ProgramType;
+
 /// A tracepoint whose arguments are not all as good as their types say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawTracepoint {
@@ -313,3 +315,76 @@ const UNTRUSTED_LSM_HOOKS: &[&str] = &[
 ];
 
 const BOOLEAN_LSM_HOOKS: &[&str] = &["audit_rule_known", "inode_xattr_skipcap", "xfrm_state_pol_flow_match"];
+/// A field of a kernel structure that some programs may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WritableField {
+    /// The structure that the pointer is to.
+    pub structure: &'static str,
+    /// The structure at its beginning that has the field.
+    pub owner: &'static str,
+    /// The field, with dots where it is nested; empty for all of the structure.
+    pub field: &'static str,
+    /// Writes may begin anywhere in it, not only at its first byte.
+    pub anywhere: bool,
+}
+
+/// The fields of kernel structures that programs of this type may write; for `struct_ops` programs, those in this
+/// kernel structure.
+pub fn writable_fields(program_type: ProgramType, struct_ops: Option<&str>) -> &'static [WritableField] {
+    match (program_type, struct_ops) {
+        (ProgramType::Xdp | ProgramType::SchedCls | ProgramType::SchedAct, _) => CONNTRACK_FIELDS,
+        (ProgramType::StructOps, Some("tcp_congestion_ops")) => CONGESTION_CONTROL_FIELDS,
+        (ProgramType::StructOps, Some("bpf_dummy_ops")) => DUMMY_FIELDS,
+        (ProgramType::StructOps, Some("sched_ext_ops")) => SCHEDULER_FIELDS,
+        _ => &[],
+    }
+}
+
+/// Whether the kernel takes no such program for a member of one of its `struct_ops` structures.
+pub fn is_unsupported_member(structure: &str, member: &str, sleepable: bool) -> bool {
+    match structure {
+        "tcp_congestion_ops" => member == "get_info",
+        "bpf_dummy_ops" => sleepable && member != "test_sleepable",
+        _ => false,
+    }
+}
+
+/// Whether programs of an iterator may call a helper that other tracing programs may not.
+pub fn iterator_allows(name: &str, helper: &str) -> bool {
+    matches!(name, "tcp" | "unix") && matches!(helper, "setsockopt" | "getsockopt")
+}
+
+const fn field(structure: &'static str, owner: &'static str, field: &'static str) -> WritableField {
+    WritableField { structure, owner, field, anywhere: false }
+}
+
+impl WritableField {
+    const fn anywhere(mut self) -> WritableField {
+        self.anywhere = true;
+        self
+    }
+}
+
+const CONNTRACK_FIELDS: &[WritableField] =
+    &[field("nf_conn", "nf_conn", "mark"), field("nf_conn___init", "nf_conn", "mark")];
+
+const CONGESTION_CONTROL_FIELDS: &[WritableField] = &[
+    field("tcp_sock", "sock", "sk_pacing_rate"),
+    field("tcp_sock", "sock", "sk_pacing_status"),
+    field("tcp_sock", "inet_connection_sock", "icsk_ca_priv").anywhere(),
+    field("tcp_sock", "inet_connection_sock", "icsk_ack.pending"),
+    field("tcp_sock", "tcp_sock", "snd_cwnd"),
+    field("tcp_sock", "tcp_sock", "snd_cwnd_cnt"),
+    field("tcp_sock", "tcp_sock", "snd_cwnd_stamp"),
+    field("tcp_sock", "tcp_sock", "snd_ssthresh"),
+    field("tcp_sock", "tcp_sock", "ecn_flags"),
+    field("tcp_sock", "tcp_sock", "app_limited"),
+];
+
+const DUMMY_FIELDS: &[WritableField] = &[field("bpf_dummy_ops_state", "bpf_dummy_ops_state", "").anywhere()];
+
+const SCHEDULER_FIELDS: &[WritableField] = &[
+    field("task_struct", "task_struct", "scx.slice").anywhere(),
+    field("task_struct", "task_struct", "scx.dsq_vtime").anywhere(),
+    field("task_struct", "task_struct", "scx.disallow").anywhere(),
+];

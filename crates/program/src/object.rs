@@ -160,6 +160,9 @@ pub struct Program {
     pub sleepable: bool,
     /// `BPF_F_XDP_HAS_FRAGS`.
     pub frags: bool,
+    /// What it is attached to, where the section name does not say: of a `struct_ops` program, the member of the kernel
+    /// structure whose slot it is put in, such as `tcp_congestion_ops.init`.
+    pub target: Option<String>,
 }
 
 /// A map definition.

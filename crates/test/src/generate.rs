@@ -107,6 +107,7 @@ fn with_program(mut object: Object, nodes: Vec<Node>, program_type: ProgramType)
         autoload: true,
         sleepable: false,
         frags: false,
+        target: None,
     });
     object
 }

@@ -146,6 +146,7 @@ fn packet_pointers_are_not_cut() {
         autoload: true,
         sleepable: false,
         frags: false,
+        target: None,
     };
     let object = Object { programs: vec![program], ..Object::default() };
     let prove = |before: &str, after: &str| {

@@ -42,6 +42,7 @@ fn xdp(insns: &[Insn]) -> Object {
             autoload: true,
             sleepable: false,
             frags: false,
+            target: None,
         }],
         next_insn: insns.len() as u32,
         ..Object::default()

@@ -137,6 +137,7 @@ fn endless() -> Object {
         autoload: true,
         sleepable: false,
         frags: false,
+        target: None,
     };
     Object { functions: vec![function], programs: vec![program], next_insn: 2, ..Object::default() }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kiln_platform::section_program_type;
-use kiln_program::btf::Btf;
+use kiln_program::btf::{Btf, TypeId};
 use kiln_program::{
     CoreId, CoreRelocation, Function, FunctionId, LineId, MapContents, MapId, MapSlot, Object, Program, SourceLine,
 };
@@ -111,6 +111,9 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     read_map_slots(&mut sources)?;
     object.maps = sources.maps.maps.clone();
     read_programs(&mut object, &sources);
+    if let Some(btf) = &btf {
+        read_members(&mut object, &sources, btf)?;
+    }
     let ext = sources.file.section_named(".BTF.ext").map(|index| BtfExt::parse(sources.file.data(index)));
     if let (Some(ext), Some(btf)) = (ext.transpose()?, &btf) {
         attach_debug_info(&mut object, &mut sources, ext, btf)?;
@@ -171,8 +174,35 @@ fn read_programs(object: &mut Object, sources: &Sources) {
             autoload: !function.section.starts_with('?'),
             sleepable: rule.is_some_and(|rule| rule.sleepable),
             frags: rule.is_some_and(|rule| rule.frags),
+            target: None,
         });
     }
+}
+
+/// The members of `struct_ops` maps that programs are put in: relocations of the maps' bytes.
+fn read_members(object: &mut Object, sources: &Sources, btf: &Btf) -> Result<()> {
+    let functions: HashMap<_, _> =
+        sources.places.iter().enumerate().map(|(index, place)| (place.symbol, FunctionId(index as u32))).collect();
+    for (map, place) in sources.maps.maps.iter().zip(&sources.maps.places) {
+        let (MapContents::StructOps(bytes), Some((section, start))) = (&map.contents, place) else { continue };
+        let structure = btf.resolve(TypeId(map.value_btf)).unwrap_or(TypeId::VOID);
+        let name = btf.name(structure).split("___").next().unwrap_or_default();
+        for relocation in sources.file.relocations_of(*section)?.values() {
+            let within = relocation.offset.checked_sub(*start).filter(|at| *at < bytes.len() as u64);
+            let member = within
+                .and_then(|at| btf.members(structure).iter().find(|member| u64::from(member.bit_offset) == 8 * at));
+            let entry = functions.get(&(relocation.symbol as usize));
+            let (Some(member), Some(entry)) = (member, entry) else { continue };
+            let target = format!("{name}.{}", btf.text(member.name));
+            // A program in several slots is loaded for one of them; the least is as good as any, and always the same.
+            for program in object.programs.iter_mut().filter(|program| program.entry == *entry) {
+                if program.target.as_ref().is_none_or(|known| target < *known) {
+                    program.target = Some(target.clone());
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The initial entries of maps of maps and prog arrays: relocations behind the definitions in `.maps`.

@@ -38,7 +38,7 @@
 //! | ... `[data HEX] [rodata HEX] [kconfig BYTES] [struct_ops HEX] [slot I=fn:NAME] [slot I=map:NAME]` | its contents |
 //! | `; inner NAME TYPE ...` | the template of the maps that the map before it holds |
 //! | `; extern NAME kfunc\|ksym\|typed_ksym\|kconfig [map NAME] [offset N] [weak] [btf N]` | an extern |
-//! | `; program TYPE [name N] [section S] [attach A] [entry F] [sleepable] [frags] [noautoload]` | a program |
+//! | `; program TYPE [name N] [section S] [attach A] [entry F] [sleepable] [frags] [target T] [noautoload]` | a program |
 //! | `; function NAME [static\|global\|weak] [section S] [btf N]` | the instructions that follow are this function's |
 //! | `; line [@I] L:C FILE TEXT [at N N]`, `; line @I`, `; line none` | the source line of what follows |
 //! | `; core [@I] TYPE ACCESS KIND [at N]`, `; core @I` | the CO-RE record of the next instruction |

@@ -382,6 +382,7 @@ impl Parser<'_> {
             autoload: true,
             sleepable: false,
             frags: false,
+            target: None,
         };
         let (mut entry, mut section) = (None, None);
         while let Some(word) = words.peek() {
@@ -398,10 +399,11 @@ impl Parser<'_> {
                 }
                 "sleepable" => program.sleepable = true,
                 "frags" => program.frags = true,
+                "target" => program.target = Some(words.name("a hook's name")?),
                 "noautoload" => program.autoload = false,
                 _ => {
                     return words.fail(format!(
-                        "`{word}` is no program attribute: name, section, attach, entry, sleepable, frags, noautoload"
+                        "`{word}` is no program attribute: name, section, attach, entry, sleepable, frags, target, noautoload"
                     ));
                 }
             }

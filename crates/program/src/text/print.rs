@@ -230,6 +230,9 @@ impl<'a> Printer<'a> {
                 line.push_str(word);
             }
         }
+        if let Some(target) = &program.target {
+            let _ = write!(line, " target {}", quote(target));
+        }
         self.put(format_args!("{line}"));
     }
 

@@ -9,8 +9,11 @@
 //!   UNTRUSTED          UNTRUSTED                                  UNTRUSTED
 //! ```
 
+use std::ops::Range;
+
 use kiln_isa::Reg;
-use kiln_program::btf::{Kind as BtfKind, TypeId};
+use kiln_platform::{ProgramType, WritableField, writable_fields};
+use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 use super::walk::{self, Found};
 use crate::domain::Scalar;
@@ -184,9 +187,21 @@ impl Explorer<'_> {
                 Err(why) => reject(Reason::StructureAccess, format!("r{}: {why}", reg.number())),
             };
         }
+        let Some(types) = self.types.kernel.as_deref() else { return unsupported(WITHOUT_TYPES) };
+        let hook = if self.program_type == ProgramType::StructOps { Some(self.hook()?) } else { None };
+        let fields = writable_fields(self.program_type, hook.as_ref().and_then(|hook| hook.structure.as_deref()));
+        let allows = |field: &WritableField| {
+            let range = field_range(types, field);
+            let start = |range: &Range<u32>| range.start == at || field.anywhere && range.contains(&at);
+            range.is_some_and(|range| start(&range) && at.saturating_add(bytes) <= range.end)
+        };
+        let mut of_structure = fields.iter().filter(|field| field.structure == pointed.name);
+        if of_structure.any(allows) {
+            return Ok(());
+        }
         reject(
             Reason::StructureAccess,
-            format!("r{}: struct {} of the kernel is read-only", reg.number(), pointed.name),
+            format!("r{}: struct {} of the kernel is read-only at offset {at}", reg.number(), pointed.name),
         )
     }
 
@@ -200,6 +215,19 @@ impl Explorer<'_> {
             _ => unsupported(WITHOUT_TYPES),
         }
     }
+}
+
+/// The bytes of a field that programs may write.
+fn field_range(types: &Btf, field: &WritableField) -> Option<Range<u32>> {
+    let mut id = types.find(field.owner, |kind| matches!(kind, BtfKind::Composite { .. }))?;
+    let mut start = 0;
+    for name in field.field.split('.').filter(|name| !name.is_empty()) {
+        let member = types.members(id).iter().find(|member| types.text(member.name) == name)?;
+        start += member.bit_offset / 8;
+        id = types.resolve(member.type_id)?;
+    }
+    let size = u32::try_from(types.size_of(id)?).ok()?;
+    Some(start..start.checked_add(size)?)
 }
 
 /// What is said where the kernel's types are needed and the caller gave none.

@@ -14,8 +14,8 @@ use std::rc::Rc;
 use kiln_platform::limits::MAX_TRACED_ARGUMENTS;
 use kiln_platform::{
     AttachType, IteratorArgument, IteratorTarget, ProgramType, RawTracepoint, is_boolean_lsm_hook,
-    is_disabled_lsm_hook, is_sleepable_lsm_hook, is_untrusted_lsm_hook, iterator_target, raw_tracepoint,
-    section_program_type,
+    is_disabled_lsm_hook, is_sleepable_lsm_hook, is_unsupported_member, is_untrusted_lsm_hook, iterator_allows,
+    iterator_target, raw_tracepoint, section_program_type,
 };
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 
@@ -37,6 +37,10 @@ pub(crate) struct Hook {
     pub name: String,
     /// Its function type in the kernel's BTF.
     prototype: TypeId,
+    /// The kernel structure that a `struct_ops` program is put in.
+    pub structure: Option<String>,
+    /// What marks the parameters: their types' own names say nothing, those of a function like it do.
+    marks: TypeId,
     /// The first parameter is the tracer's own.
     skips_first: bool,
     /// The arguments are what the kernel says, and stay so while the program runs.
@@ -67,6 +71,9 @@ impl Explorer<'_> {
     }
 
     fn find_hook(&self) -> Step<Hook> {
+        if self.program_type == ProgramType::StructOps {
+            return self.find_member();
+        }
         let program = self.code.program;
         let named = section_program_type(&program.section).and_then(|rule| rule.hook(&program.section));
         let Some(name) = named else { return unsupported("a program whose section names no hook") };
@@ -88,7 +95,9 @@ impl Explorer<'_> {
         };
         Ok(Hook {
             name: name.to_owned(),
+            structure: None,
             prototype,
+            marks: prototype,
             skips_first: raw,
             trusted,
             tracepoint: raw_tracepoint(name).filter(|_| raw),
@@ -96,10 +105,50 @@ impl Explorer<'_> {
         })
     }
 
+    /// The member of a kernel structure that a `struct_ops` program is put in.
+    fn find_member(&self) -> Step<Hook> {
+        let named = self.code.program.target.as_deref().and_then(|target| target.split_once('.'));
+        let Some((structure, member)) = named else { return unsupported("a program in no struct_ops map") };
+        let Some(types) = self.types.kernel.as_deref() else { return unsupported(WITHOUT_TYPES) };
+        let lacks = |what: &str| reject(Reason::KernelLacks, format!("this kernel has {what} {structure}.{member}"));
+        let registered = self.types.find_struct(&format!("bpf_struct_ops_{structure}")).is_some();
+        let id = self.types.find_struct(structure).filter(|_| registered);
+        let found = id.and_then(|id| types.members(id).iter().find(|known| types.text(known.name) == member));
+        let Some(found) = found else { return lacks("no struct_ops member") };
+        let prototype = match types.resolve(found.type_id).map(|id| types.kind(id)) {
+            Some(BtfKind::Pointer { target }) => types.resolve(*target),
+            _ => None,
+        };
+        let prototype = prototype.filter(|id| matches!(types.kind(*id), BtfKind::Prototype { .. }));
+        let Some(prototype) = prototype else { return lacks("no function in") };
+        if is_unsupported_member(structure, member, self.code.program.sleepable) {
+            return lacks("no program for");
+        }
+        // The kernel's stand-in for the member has names for its parameters.
+        let marks = self.types.find_function(&format!("{structure}__{member}")).unwrap_or(prototype);
+        Ok(Hook {
+            name: format!("{structure}.{member}"),
+            structure: Some(structure.to_owned()),
+            prototype,
+            marks,
+            skips_first: false,
+            trusted: true,
+            tracepoint: None,
+            iterator: None,
+        })
+    }
+
+    /// Whether the hook lets its programs call a helper that others of their type may not.
+    pub(crate) fn hook_allows(&self, helper: &str) -> bool {
+        self.code.program.attach_type == Some(AttachType::TraceIter)
+            && self.hook().is_ok_and(|hook| iterator_allows(&hook.name, helper))
+    }
+
     /// Rules of the hook that hold whatever the program does.
     pub(crate) fn check_hook(&self) -> Step<()> {
         let program = self.code.program;
         let described = section_program_type(&program.section).is_some_and(|rule| rule.target_by_btf);
+        let described = described || self.program_type == ProgramType::StructOps;
         if !described || self.program_type == ProgramType::Ext || self.types.kernel.is_none() {
             return Ok(());
         }
@@ -108,11 +157,15 @@ impl Explorer<'_> {
             Err(fault) if matches!(*fault, Fault::Unsupported(_)) => return Ok(()),
             Err(fault) => return Err(fault),
         };
-        if self.program_type != ProgramType::Lsm {
+        if !matches!(self.program_type, ProgramType::Lsm | ProgramType::StructOps) {
             return Ok(());
         }
         if !self.is_gpl() {
-            return reject(Reason::GplOnly, "LSM programs must have a GPL-compatible license");
+            let name = self.program_type.name();
+            return reject(Reason::GplOnly, format!("{name} programs must have a GPL-compatible license"));
+        }
+        if self.program_type == ProgramType::StructOps {
+            return Ok(());
         }
         if is_disabled_lsm_hook(&hook.name) {
             return reject(Reason::KernelLacks, format!("programs may not be attached to the LSM hook {}", hook.name));
@@ -232,7 +285,8 @@ impl Explorer<'_> {
             return Ok(Register::UNKNOWN);
         }
         let mut trust = if hook.trusted { Trust::TRUSTED } else { Trust::NONE };
-        let mut nullable = types.text(parameter.name).ends_with("__nullable")
+        let mark = types.parameters(hook.marks).get(index).filter(|_| hook.structure.is_some()).unwrap_or(parameter);
+        let mut nullable = types.text(mark.name).ends_with("__nullable")
             || hook.tracepoint.is_some_and(|row| row.nullable.contains(&index));
         match special {
             Some(IteratorArgument::Nullable) => (trust, nullable) = (Trust::NONE, true),
@@ -242,7 +296,12 @@ impl Explorer<'_> {
         if let BtfKind::TypeTag { .. } = types.kind(target) {
             trust = trust.with(tag_trust(types.name(target)).without(Trust::RCU));
         }
-        let pointer = Register::pointer(Kind::BtfId, self.types.kernel_type(structure)).trusted(trust);
+        let mut object = self.types.kernel_type(structure);
+        if hook.structure.as_deref() == Some("tcp_congestion_ops") && types.name(structure) == "sock" {
+            // What controls congestion sees the whole TCP socket.
+            object = self.types.kernel_struct("tcp_sock");
+        }
+        let pointer = Register::pointer(Kind::BtfId, object).trusted(trust);
         Ok(if nullable { pointer.or_null(self.fresh_id()) } else { pointer })
     }
 }
