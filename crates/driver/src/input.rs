@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use kiln_elf::ElfObject;
+use kiln_elf::{ElfObject, KernelConfig};
 use kiln_platform::ProgramType;
 use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
@@ -83,6 +83,38 @@ pub fn running_kernel_types() -> Option<Arc<Btf>> {
     static TYPES: OnceLock<Option<Arc<Btf>>> = OnceLock::new();
     let read = || Some(Arc::new(Btf::parse(&std::fs::read(RUNNING_KERNEL_TYPES).ok()?).ok()?));
     TYPES.get_or_init(read).clone()
+}
+
+/// The running kernel's configuration with the values that loaders add, where it can be read; read once.
+pub fn running_kernel_config() -> Option<&'static KernelConfig> {
+    static CONFIG: OnceLock<Option<KernelConfig>> = OnceLock::new();
+    CONFIG.get_or_init(read_kernel_config).as_ref()
+}
+
+fn read_kernel_config() -> Option<KernelConfig> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let release = release.trim();
+    let plain = std::fs::read_to_string(format!("/boot/config-{release}")).ok();
+    let text = plain.or_else(|| {
+        let output = std::process::Command::new("gzip").args(["-dc", "/proc/config.gz"]).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    })?;
+    let numbers: Vec<u64> =
+        release.split(|c: char| !c.is_ascii_digit()).take(3).map(|part| part.parse().unwrap_or(0)).collect();
+    let [major, minor, patch] = numbers.try_into().ok()?;
+    let version = (major << 16) + (minor << 8) + patch.min(255);
+    // Every kernel with BTF of its own and a `bpf_get_attach_cookie` since 5.15, and system calls wrapped since 4.17.
+    let config = KernelConfig::parse(&text).with_number("LINUX_KERNEL_VERSION", version);
+    let config = config.with_number("LINUX_HAS_BPF_COOKIE", u64::from((major, minor) >= (5, 15)));
+    let wrapped = cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) && (major, minor) >= (4, 17);
+    Some(config.with_number("LINUX_HAS_SYSCALL_WRAPPER", u64::from(wrapped)))
+}
+
+/// One more than the highest number that a processor of this machine can have, where the system says.
+pub fn possible_processors() -> Option<u32> {
+    let ranges = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+    let last = ranges.trim().rsplit([',', '-']).next()?;
+    last.parse::<u32>().ok()?.checked_add(1)
 }
 
 /// Says what a file that is no BPF object is instead, where its first bytes tell.
@@ -182,7 +214,17 @@ impl Input {
         let target = Btf::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
         kiln_elf::resolve_core(&mut self.object, &target).map_err(|error| invalid(error.to_string()))?;
         self.kernel_types = Some(Arc::new(target));
+        if btf == Path::new(RUNNING_KERNEL_TYPES) {
+            self.resolve_kconfig();
+        }
         Ok(())
+    }
+
+    /// Fills in the kernel's configuration values as loading into the running kernel would, where that can be read.
+    pub fn resolve_kconfig(&mut self) {
+        if let Some(config) = running_kernel_config() {
+            kiln_elf::resolve_kconfig(&mut self.object, config);
+        }
     }
 
     /// How its programs are verified.

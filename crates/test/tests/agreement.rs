@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use kiln_driver::input::running_kernel_types;
+use kiln_driver::input::{possible_processors, running_kernel_types};
 use kiln_driver::kernel::{self, Answer};
 use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
@@ -71,7 +71,8 @@ impl Compared {
 }
 
 fn kiln_verdict(object: &Object, program: &Program, vmlinux: Option<&Arc<Btf>>) -> Says {
-    let options = Options { skip_facts: true, kernel_types: vmlinux.cloned(), ..Options::default() };
+    let processors = possible_processors();
+    let options = Options { skip_facts: true, kernel_types: vmlinux.cloned(), processors, ..Options::default() };
     match verify(object, program, &options) {
         Ok(_) => Says::Accept,
         Err(Error::Rejected(rejection)) => Says::Reject(rejection.reason.code().to_owned()),
@@ -100,6 +101,7 @@ fn compare(entry: &CorpusObject, vmlinux: Option<&Arc<Btf>>) -> Vec<Compared> {
         // What cannot be resolved stays, as an instruction that is refused where it can be reached.
         let _ = kiln_elf::resolve_core(&mut input.object, vmlinux);
     }
+    input.resolve_kconfig();
     let object = &input.object;
     let wanted = |program: &&Program| program.program_type.is_some() && !entry.leaves_out(&program.name);
     let file = entry.file_name();

@@ -26,6 +26,9 @@ impl Explorer<'_> {
         if let (Source::Imm(0), AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod) = (src, op) {
             return reject(Reason::BadInstruction, "division by the constant 0");
         }
+        if first.kind == Kind::Arena {
+            return self.write(dst, Register::ARENA);
+        }
         let result = match (first.is_pointer(), second.is_pointer()) {
             (false, false) => self.numbers(op, width, &first, &second),
             (true, true) if op == AluOp::Sub => {
@@ -288,6 +291,9 @@ impl Explorer<'_> {
             MapContents::Kconfig(size) => *size,
             _ => definition.value_size,
         };
+        if definition.map_type == kiln_platform::MapType::Arena {
+            return Ok(Register::UNKNOWN);
+        }
         if offset >= size {
             return reject(Reason::MapValueBounds, format!("offset {offset} of a value of {size} bytes"));
         }

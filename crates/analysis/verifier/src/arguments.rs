@@ -628,7 +628,10 @@ impl Explorer<'_> {
             "get_stack" | "get_task_stack" | "probe_read_str" | "probe_read_kernel_str" | "probe_read_user_str" => {
                 Scalar::signed_range(-4095, call.most_bytes as i64)
             }
-            "get_smp_processor_id" => Scalar::unsigned_range(0, 8191),
+            "get_smp_processor_id" => {
+                let known = self.options.processors.filter(|_| !self.any_load()).unwrap_or(MAX_PROCESSORS);
+                Scalar::unsigned_range(0, u64::from(known.saturating_sub(1)))
+            }
             _ => Scalar::UNKNOWN,
         }
     }
@@ -672,6 +675,9 @@ impl Explorer<'_> {
         })
     }
 }
+
+/// Processors that a kernel is built for at most (`CONFIG_NR_CPUS`).
+const MAX_PROCESSORS: u32 = 8192;
 
 /// Whether the helper writes all of its output, come what may. What the others leave, when they fail or have less to
 /// give, is what was there.

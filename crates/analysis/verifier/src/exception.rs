@@ -20,7 +20,7 @@ use crate::code::{ExceptionCallback, Position};
 use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
-use crate::global::Parameter;
+use crate::parameter::Parameter;
 use crate::state::Kind;
 
 const TAG: &str = "exception_callback:";

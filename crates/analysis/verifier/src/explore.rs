@@ -18,7 +18,7 @@ use kiln_program::btf::Btf;
 use kiln_program::{Map, Reference};
 
 use crate::code::{Code, Position};
-use crate::error::{Error, Fault, Step, reject, unsupported};
+use crate::error::{Error, Fault, Step, reject};
 use crate::explain::{Reason, Rejection};
 use crate::facts::record::Recorder;
 use crate::fields::{Record, Tables};
@@ -99,7 +99,7 @@ impl<'a> Explorer<'a> {
             records: code.object.maps.iter().map(|map| Rc::new(Record::of_map(&tables, map))).collect(),
             inner_records: code.object.maps.iter().map(|map| Rc::new(inner_record(&tables, map))).collect(),
             object_records: RefCell::default(),
-            signatures: signatures(code, btf.as_ref(), program_type, &options.profile),
+            signatures: signatures(code, btf.as_ref(), options, program_type),
             without_number: without_number(code, btf.as_ref()),
             globals_called: Vec::new(),
             callbacks: vec![false; code.functions.len()],
@@ -207,7 +207,7 @@ impl<'a> Explorer<'a> {
             Insn::StoreRelease { size, address, src } => self.store(size, address, kiln_isa::Source::Reg(src))?,
             Insn::Atomic { op, fetch, size, address, src } => self.atomic(op, fetch, size, address, src)?,
             Insn::LoadPacket { mode, size, .. } => self.load_packet(mode, size)?,
-            Insn::AddressSpaceCast { .. } => return unsupported("arenas (addr_space_cast)"),
+            Insn::AddressSpaceCast { dst, src, to, from } => self.cast_address(dst, src, to, from)?,
             Insn::Jump { .. } => {
                 self.jumps += 1;
                 return Ok(Next::At(op.target));

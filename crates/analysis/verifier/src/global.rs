@@ -9,35 +9,23 @@
 //! A function without BTF, or a static one, is explored at each call instead.
 
 use kiln_isa::Reg;
-use kiln_platform::{Feature, KfuncFlag, Profile, ProgramType};
+use kiln_platform::{Feature, KfuncFlag, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
+use crate::Options;
 use crate::code::{Code, Op};
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
 use crate::memory::Use;
-use crate::state::{Caller, Frame, Kind, Register, State};
-
-/// What an argument of a global function is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Parameter {
-    Number,
-    Context,
-    /// An initialized dynptr.
-    Dynptr,
-    /// Memory of that many bytes.
-    Memory {
-        bytes: u32,
-        nullable: bool,
-    },
-    Unsupported(String),
-}
+use crate::parameter::{Hook, Parameter, parameter};
+use crate::state::{Caller, Frame, Kind, Register, State, Trust};
 
 /// What a global function takes and gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub parameters: Vec<Parameter>,
+    /// A number; the kernel refuses to call a function that returns none.
     pub returns_value: bool,
     /// Packet pointers are stale after a call.
     pub changes_packet: bool,
@@ -49,76 +37,31 @@ pub(crate) struct Signature {
 pub(crate) fn signatures(
     code: &Code<'_>,
     btf: Option<&Btf>,
+    options: &Options,
     program_type: ProgramType,
-    profile: &Profile,
 ) -> Vec<Option<Signature>> {
+    let all_tags = options.profile.has(Feature::ArgumentTags);
+    let hook = Hook { program_type, attach_type: code.program.attach_type, all_tags };
     let effects = effects(code, program_type);
-    let tags = profile.has(Feature::ArgumentTags);
     let signature = |(at, routine): (usize, &crate::code::Routine<'_>)| {
         if !routine.global || routine.btf_id == 0 {
             return None;
         }
-        let mut signature = signature(btf?, TypeId(routine.btf_id), program_type, tags)?;
+        let mut signature = signature(btf?, options.kernel_types.as_deref(), TypeId(routine.btf_id), hook)?;
         (signature.changes_packet, signature.may_sleep) = (effects[at].changes_packet, effects[at].may_sleep);
         Some(signature)
     };
     code.functions.iter().enumerate().map(signature).collect()
 }
 
-fn signature(btf: &Btf, function: TypeId, program_type: ProgramType, all_tags: bool) -> Option<Signature> {
+fn signature(btf: &Btf, types: Option<&Btf>, function: TypeId, hook: Hook) -> Option<Signature> {
     let BtfKind::Function { prototype, .. } = *btf.kind(function) else { return None };
     let BtfKind::Prototype { result, .. } = *btf.kind(prototype) else { return None };
-    let tags: Vec<(u32, String)> = btf
-        .own_ids()
-        .filter_map(|id| match btf.kind(id) {
-            BtfKind::DeclTag { target, component: Some(index) } if *target == function => {
-                Some((*index, btf.name(id).to_owned()))
-            }
-            _ => None,
-        })
-        // libbpf tells older kernels of contexts in another way.
-        .filter(|(_, tag)| all_tags || tag == "arg:ctx")
-        .collect();
-    let parameter = |(index, parameter): (usize, &kiln_program::btf::Parameter)| {
-        let tags: Vec<&str> =
-            tags.iter().filter(|(of, _)| *of as usize == index).map(|(_, tag)| tag.as_str()).collect();
-        parameter_kind(btf, parameter.type_id, &tags, program_type)
-    };
-    let parameters = btf.parameters(prototype).iter().enumerate().map(parameter).collect();
-    let returns_value = result != TypeId::VOID;
+    let parameters = btf.parameters(prototype).iter().enumerate();
+    let parameters = parameters.map(|(index, of)| parameter(btf, types, function, index, of.type_id, hook)).collect();
+    let result = btf.resolve(result).unwrap_or(TypeId::VOID);
+    let returns_value = matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. });
     Some(Signature { parameters, returns_value, changes_packet: false, may_sleep: false })
-}
-
-fn parameter_kind(btf: &Btf, id: TypeId, tags: &[&str], program_type: ProgramType) -> Parameter {
-    let Some(plain) = btf.resolve(id) else { return Parameter::Unsupported("a type that leads nowhere".to_owned()) };
-    match btf.kind(plain) {
-        BtfKind::Int { .. } | BtfKind::Enum { .. } => Parameter::Number,
-        BtfKind::Pointer { target } => {
-            if tags.contains(&"arg:ctx") {
-                return Parameter::Context;
-            }
-            if let Some(tag) = tags.iter().find(|tag| !matches!(**tag, "arg:nonnull" | "arg:nullable")) {
-                return Parameter::Unsupported(format!("the argument tag {tag}"));
-            }
-            let pointee = btf.resolve(*target).unwrap_or(TypeId::VOID);
-            let name = btf.name(pointee);
-            let typedef = btf.name(btf.without_qualifiers(*target).unwrap_or(TypeId::VOID));
-            let context = program_type.context().struct_name;
-            if name == context && program_type != ProgramType::Kprobe || typedef == "bpf_user_pt_regs_t" {
-                return Parameter::Context;
-            }
-            if name == "bpf_dynptr" {
-                return Parameter::Dynptr;
-            }
-            match btf.size_of(*target).and_then(|bytes| u32::try_from(bytes).ok()) {
-                Some(bytes) if pointee != TypeId::VOID && bytes > 0 => {
-                    Parameter::Memory { bytes, nullable: !tags.contains(&"arg:nonnull") }
-                }
-                _ => Parameter::Unsupported(format!("an argument that points to {name:?}, of unknown size")),
-            }
-        }
-        _ => Parameter::Unsupported("an argument that is neither number nor pointer".to_owned()),
-    }
 }
 
 /// Functions that BTF says return no number.
@@ -201,7 +144,13 @@ impl Explorer<'_> {
                     Register::pointer(Kind::Memory, *bytes).or_null(self.fresh_id())
                 }
                 Parameter::Memory { bytes, nullable: false } => Register::pointer(Kind::Memory, *bytes),
-                Parameter::Unsupported(what) => return unsupported(what.clone()),
+                // The caller may pass the pointer or the number that it was cast from.
+                Parameter::Arena => Register::UNKNOWN,
+                Parameter::UntrustedBytes => Register::UNTRUSTED_BYTES,
+                Parameter::Structure { name, nullable, untrusted } => {
+                    self.passed_structure(name, *nullable, *untrusted)
+                }
+                Parameter::Refused(what) => return reject(Reason::ArgumentType, what.clone()),
             };
         }
         self.global = Some(signature.returns_value);
@@ -214,6 +163,9 @@ impl Explorer<'_> {
         let Some(signature) = self.signatures[callee].clone() else {
             return unsupported("a global function whose BTF is not understood");
         };
+        if !signature.returns_value {
+            return reject(Reason::ReturnValue, "a global function is called that does not return a number");
+        }
         if !self.state.locks.is_empty() {
             return reject(Reason::LockDiscipline, "a global function is called while a lock is held");
         }
@@ -266,8 +218,52 @@ impl Explorer<'_> {
                 let register = Register { nullable: false, ..register };
                 self.check_shared_memory(reg, &register, *bytes)
             }
-            Parameter::Unsupported(what) => unsupported(what.clone()),
+            Parameter::Arena => match register.kind {
+                Kind::Arena | Kind::Scalar => Ok(()),
+                _ => reject(
+                    Reason::ArgumentType,
+                    format!("r{number} must be an arena pointer or a number, it is {name}"),
+                ),
+            },
+            // The function may read anything through them, and each read may fail.
+            Parameter::UntrustedBytes | Parameter::Structure { untrusted: true, .. } => Ok(()),
+            Parameter::Structure { name, nullable, .. } => self.check_passed_structure(reg, &register, name, *nullable),
+            Parameter::Refused(what) => reject(Reason::ArgumentType, what.clone()),
         }
+    }
+
+    fn passed_structure(&mut self, name: &str, nullable: bool, untrusted: bool) -> Register {
+        let trust = if untrusted { Trust::UNTRUSTED } else { Trust::TRUSTED };
+        let pointer = Register::pointer(Kind::BtfId, self.types.kernel_struct(name)).trusted(trust);
+        let id = self.fresh_id();
+        if nullable { pointer.or_null(id) } else { pointer }
+    }
+
+    fn check_passed_structure(&mut self, reg: Reg, register: &Register, name: &str, nullable: bool) -> Step<()> {
+        let number = reg.number();
+        if register.is_zero() && nullable {
+            self.mark_precise(register);
+            return Ok(());
+        }
+        if register.nullable && !nullable {
+            return reject(Reason::PossiblyNull, format!("r{number} ({}) may be null", register.kind.name()));
+        }
+        let wanted = self.types.kernel_struct(name);
+        let (held, wanted) = (self.types.pointed(register.object).cloned(), self.types.pointed(wanted).cloned());
+        let fits = match (register.kind, register.fixed_offset(), held, wanted) {
+            (Kind::BtfId, Some(offset), Some(held), Some(wanted)) => {
+                !register.trust.has(Trust::UNTRUSTED.with(Trust::USER).with(Trust::PERCPU).with(Trust::ALLOCATED))
+                    && self.types.is_at(&held, offset, &wanted, false, false)
+            }
+            _ => false,
+        };
+        if fits {
+            return Ok(());
+        }
+        reject(
+            Reason::ArgumentType,
+            format!("r{number} must be a trusted `struct {name} *`, it is {}", register.kind.name()),
+        )
     }
 
     /// Memory that a global function may read and write.

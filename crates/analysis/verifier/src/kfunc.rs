@@ -124,9 +124,6 @@ impl Explorer<'_> {
         }
         let mut call = self.prepared_call(symbol)?;
         self.check_kfunc_allowed(call.kfunc)?;
-        if is_of_another_subject(call.kfunc.name) {
-            return unsupported(format!("the kernel function {}", call.kfunc.name));
-        }
         if is_resilient(call.kfunc.name) && call.kfunc.has(KfuncFlag::RetNull) {
             self.push_failed_lock()?;
         }
@@ -738,10 +735,4 @@ pub(crate) fn is_plain(types: &Btf, id: TypeId, depth: u32) -> bool {
             _ => is_number(plain),
         }
     })
-}
-
-/// Kfuncs that change more than their prototype says, until the file of their subject takes them over.
-fn is_of_another_subject(name: &str) -> bool {
-    const PREFIXES: [&str; 1] = ["bpf_arena_"];
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod alu;
+mod arena;
 mod arguments;
 mod branch;
 mod call;
@@ -37,6 +38,7 @@ mod kptr;
 mod lock;
 mod memory;
 mod observe;
+mod parameter;
 mod precision;
 mod profile;
 mod prune;
@@ -69,6 +71,8 @@ pub struct Options {
     /// The types of the kernel that the program is for (its `vmlinux` BTF), which kernel structures and functions are
     /// known by. Without them, programs that use those are unsupported.
     pub kernel_types: Option<Arc<Btf>>,
+    /// How many processors the machine that it is loaded on may have; `None` for the most that any may.
+    pub processors: Option<u32>,
     /// A rejection is to tell its story: the program is then explored twice more, along the path that fails.
     pub explain: bool,
     /// The kernel that the program is for: what it does not have yet is rejected. By default the newest one described.

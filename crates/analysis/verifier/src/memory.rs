@@ -146,6 +146,9 @@ impl Explorer<'_> {
                 format!("atomic operation on r{} ({})", address.base.number(), base.kind.name()),
             );
         }
+        if base.kind == Kind::Arena {
+            self.check_arena_atomic(op, fetch)?;
+        }
         if let Some(at) = base.fixed_offset()
             && (at + offset) % i64::from(size.bytes()) != 0
         {
@@ -358,6 +361,7 @@ impl Explorer<'_> {
                 let size = self.map_of(base).map_or(0, |map| u64::from(map.key_size));
                 self.check_range(reg, base, offset, bytes, size, Reason::MemoryBounds)
             }
+            Kind::Arena => Ok(()),
             Kind::Socket => object(&SOCKET),
             Kind::SockCommon => object(&SOCK_COMMON),
             Kind::TcpSock => object(&TCP_SOCKET),

@@ -161,6 +161,8 @@ impl CodeReader<'_> {
             nodes.push(self.node(section, *at, *insn, &ids)?);
         }
         let linkage = match symbol.binding() {
+            // libbpf tells the kernel that hidden functions are static.
+            _ if symbol.is_hidden() => Linkage::Static,
             STB_LOCAL => Linkage::Static,
             STB_WEAK => Linkage::Weak,
             _ => Linkage::Global,

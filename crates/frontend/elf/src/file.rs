@@ -38,6 +38,8 @@ pub(crate) const STT_FUNC: u8 = 2;
 pub(crate) const STT_SECTION: u8 = 3;
 pub(crate) const STB_LOCAL: u8 = 0;
 pub(crate) const STB_WEAK: u8 = 2;
+const STV_INTERNAL: u8 = 1;
+const STV_HIDDEN: u8 = 2;
 pub(crate) const SHN_UNDEF: u16 = 0;
 /// First of the special section numbers, which name no section.
 pub(crate) const SHN_LORESERVE: u16 = 0xff00;
@@ -86,6 +88,11 @@ impl Symbol {
 
     pub fn binding(&self) -> u8 {
         self.info >> 4
+    }
+
+    /// Whether other files may not see it.
+    pub fn is_hidden(&self) -> bool {
+        matches!(self.other & 3, STV_INTERNAL | STV_HIDDEN)
     }
 
     /// The index of the section it is defined in.

@@ -47,6 +47,7 @@ mod emit;
 mod error;
 mod externs;
 mod file;
+mod kconfig;
 mod layout;
 mod maps;
 mod read;
@@ -56,6 +57,7 @@ use kiln_program::Object;
 
 pub use crate::core::{CoreSummary, POISON_HELPER, resolve_core};
 pub use error::Error;
+pub use kconfig::{KernelConfig, resolve_kconfig};
 
 /// An object file that was read: its meaning, and what is needed to write it again.
 #[derive(Clone, Debug)]

@@ -45,6 +45,8 @@ pub(crate) enum Kind {
     TracepointBuffer,
     /// Memory of a size that the loader of an iterator checks: only constant offsets.
     Buffer,
+    /// The program's arena, somewhere.
+    Arena,
     /// A function; `object` is its index.
     Function,
     /// A dynptr that someone else holds: it may be used, not changed. `id` tells it from others.
@@ -238,6 +240,7 @@ impl Kind {
             Kind::FlowKeys => "flow_keys",
             Kind::TracepointBuffer => "tp_buffer",
             Kind::Buffer => "buf",
+            Kind::Arena => "arena",
             Kind::Function => "func",
             Kind::Dynptr => "dynptr_ptr",
             Kind::Mixed => "mixed",

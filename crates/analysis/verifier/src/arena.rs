@@ -1,0 +1,62 @@
+//! Arenas: memory shared with user space, which a program reaches through 32-bit offsets.
+//!
+//! ```text
+//!   r1 = arena variable or bpf_arena_alloc_pages()   a number, as user space sees the address
+//!   r1 = addr_space_cast(r1, 0, 1)                   a pointer into the arena, whatever the number was
+//!   *(u64 *)(r1 + 8) = 5                             always safe: outside of the pages nothing is written, 0 is read
+//!   r2 = addr_space_cast(r1, 1, 0)                   a number again
+//! ```
+//!
+//! So nothing need be known of such a pointer: arithmetic leaves it one, and every access is allowed.
+
+use kiln_isa::{AtomicOp, Reg};
+use kiln_platform::MapType;
+use kiln_program::Reference;
+
+use crate::error::{Step, reject};
+use crate::explain::Reason;
+use crate::explore::Explorer;
+use crate::state::{Kind, Register};
+
+impl Register {
+    /// A pointer into the program's arena.
+    pub(crate) const ARENA: Register = Register { kind: Kind::Arena, ..Register::UNKNOWN };
+}
+
+impl Explorer<'_> {
+    /// The arena that the program uses: one at most.
+    fn arena(&self) -> Step<Option<u32>> {
+        let mut found = None;
+        for op in &self.code.ops {
+            let (Reference::Map(map) | Reference::MapValue { map, .. }) = op.node.reference else { continue };
+            let is_arena = self.code.object.maps.get(map.index()).is_some_and(|map| map.map_type == MapType::Arena);
+            if is_arena && found.replace(map.0).is_some_and(|other| other != map.0) {
+                return reject(Reason::BadInstruction, "a program can use one arena only");
+            }
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn cast_address(&mut self, dst: Reg, src: Reg, to: u16, from: u16) -> Step<()> {
+        self.read(src)?;
+        if self.arena()?.is_none() {
+            return reject(Reason::BadInstruction, "addr_space_cast in a program that uses no arena");
+        }
+        match (to, from) {
+            (0, 1) => self.write(dst, Register::ARENA),
+            (1, 0) => self.write(dst, Register::UNKNOWN),
+            _ => reject(Reason::BadInstruction, "addr_space_cast converts between address spaces 0 and 1 only"),
+        }
+    }
+
+    pub(crate) fn check_arena_atomic(&self, op: AtomicOp, fetch: bool) -> Step<()> {
+        // x86 has no one instruction for these, and a loop has no place to go when the page is missing.
+        if fetch && matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) {
+            return reject(
+                Reason::BadInstruction,
+                "atomic and, or and xor that give the old value are not allowed in arenas",
+            );
+        }
+        Ok(())
+    }
+}

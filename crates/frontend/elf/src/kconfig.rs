@@ -1,0 +1,128 @@
+//! The kernel's configuration as values of the program (`extern int CONFIG_HZ __kconfig`).
+//!
+//! ```text
+//!   extern bool CONFIG_BPF_JIT __kconfig;      CONFIG_BPF_JIT=y        1
+//!   extern int CONFIG_HZ __kconfig;            CONFIG_HZ=250           250
+//!   extern char CONFIG_LSM[64] __kconfig;      CONFIG_LSM="yama,bpf"   the text, zeros behind it
+//!   extern int LINUX_KERNEL_VERSION __kconfig; no line of its own      (6 << 16) + (18 << 8) + 44
+//! ```
+//!
+//! A loader fills them in and freezes them, so the kernel's verifier knows them as constants. Here it is the map's
+//! contents that become known, by the rules of libbpf; like CO-RE, that fits the object to one kernel.
+
+use std::collections::HashMap;
+
+use kiln_program::btf::{Btf, Kind, TypeId};
+use kiln_program::{ExternKind, MapContents, Object};
+
+/// What a kernel says of its configuration: `CONFIG_*` by name as its file has it (`y`, `250`, `"text"`), and the
+/// loader's own values (`LINUX_*`) as numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelConfig {
+    values: HashMap<String, String>,
+}
+
+impl KernelConfig {
+    /// Reads the text of a configuration file.
+    pub fn parse(text: &str) -> KernelConfig {
+        let set = |line: &str| {
+            let (name, value) = line.split_once('=')?;
+            name.starts_with("CONFIG_").then(|| (name.to_owned(), value.trim_end().to_owned()))
+        };
+        KernelConfig { values: text.lines().filter_map(set).collect() }
+    }
+
+    /// Adds a value that has no line in the file.
+    pub fn with_number(mut self, name: &str, value: u64) -> KernelConfig {
+        self.values.insert(name.to_owned(), value.to_string());
+        self
+    }
+}
+
+/// Fills in the configuration values that the object declares, where all of them that it needs are known and fit their
+/// declarations. Whether they were.
+pub fn resolve_kconfig(object: &mut Object, config: &KernelConfig) -> bool {
+    let Some(btf) = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()) else { return false };
+    let Some(map) = object.maps.iter().position(|map| matches!(map.contents, MapContents::Kconfig(_))) else {
+        return true;
+    };
+    let MapContents::Kconfig(size) = object.maps[map].contents else { return false };
+    let mut bytes = vec![0; size as usize];
+    for symbol in &object.externs {
+        let ExternKind::Kconfig { map: of, offset } = symbol.kind else { continue };
+        let place = bytes.get_mut(offset as usize..);
+        let (Some(place), true) = (place, of.index() == map) else { return false };
+        let filled = match config.values.get(&symbol.name) {
+            Some(value) => fill(&btf, TypeId(symbol.btf_id), value, place),
+            None => symbol.weak.then_some(()),
+        };
+        if filled.is_none() {
+            return false;
+        }
+    }
+    object.maps[map].value_size = size;
+    object.maps[map].contents = MapContents::ReadOnly(bytes);
+    true
+}
+
+fn fill(btf: &Btf, declaration: TypeId, value: &str, place: &mut [u8]) -> Option<()> {
+    let declared = match *btf.kind(declaration) {
+        Kind::Variable { target, .. } => btf.resolve(target)?,
+        _ => return None,
+    };
+    let size = usize::try_from(btf.size_of(declared)?).ok()?;
+    let place = place.get_mut(..size)?;
+    let number = match (value, btf.kind(declared)) {
+        ("y" | "n" | "m", Kind::Int { boolean: true, .. }) if value != "m" => u64::from(value == "y"),
+        ("y" | "n" | "m", Kind::Enum { .. }) => match value {
+            "n" => 0,
+            "y" => 1,
+            _ => 2,
+        },
+        ("y" | "n" | "m", Kind::Int { boolean: false, size: 1, .. }) => u64::from(*value.as_bytes().first()?),
+        (_, Kind::Array { element, .. }) if btf.size_of(*element) == Some(1) => {
+            let text = value.strip_prefix('"')?.strip_suffix('"')?.as_bytes();
+            // The last byte stays zero.
+            let kept = text.len().min(size.checked_sub(1)?);
+            place[..kept].copy_from_slice(&text[..kept]);
+            return Some(());
+        }
+        (_, Kind::Int { boolean: false, .. }) => number(value)?,
+        _ => return None,
+    };
+    let bytes = number.to_le_bytes();
+    let fits = size == 8 || number >> (8 * size) == 0 || (number as i64) >> (8 * size - 1) == -1;
+    place.copy_from_slice(bytes.get(..size).filter(|_| fits)?);
+    Some(())
+}
+
+/// A number as C writes it.
+fn number(text: &str) -> Option<u64> {
+    let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let value = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hexadecimal) => u64::from_str_radix(hexadecimal, 16).ok()?,
+        None => text.parse().ok()?,
+    };
+    Some(if negative { value.wrapping_neg() } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KernelConfig, number};
+
+    #[test]
+    fn lines_of_a_configuration_file() {
+        let config = KernelConfig::parse("# CONFIG_A is not set\nCONFIG_B=y\nCONFIG_C=\"a=b\"\nOTHER=1\n");
+        let config = config.with_number("LINUX_KERNEL_VERSION", 0x6_1202);
+        let value = |name: &str| config.values.get(name).map(String::as_str);
+        assert_eq!((value("CONFIG_A"), value("OTHER")), (None, None));
+        assert_eq!((value("CONFIG_B"), value("CONFIG_C")), (Some("y"), Some("\"a=b\"")));
+        assert_eq!(value("LINUX_KERNEL_VERSION"), Some("397826"));
+    }
+
+    #[test]
+    fn numbers_as_c_writes_them() {
+        assert_eq!((number("250"), number("0xdead"), number("-1")), (Some(250), Some(0xdead), Some(u64::MAX)));
+        assert_eq!((number(""), number("y"), number("0x")), (None, None, None));
+    }
+}
