@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_platform::{Helper, Kfunc, KfuncFlag};
+use kiln_program::btf::{Btf, Kind};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
 use crate::error::Error;
@@ -27,6 +28,8 @@ pub(crate) struct Op<'a> {
     pub callee: Option<usize>,
     /// The kernel function it calls.
     pub kfunc: Option<&'a str>,
+    /// How many arguments that takes, where the kernel's types say so.
+    pub kfunc_arguments: Option<usize>,
     /// The helper it calls.
     pub helper: Option<&'static Helper>,
     /// Whether states are compared here.
@@ -94,6 +97,7 @@ impl<'a> Code<'a> {
         object: &'a Object,
         program: &'a Program,
         thrown_to: Option<Result<FunctionId, String>>,
+        kernel_types: Option<&Btf>,
     ) -> Result<Code<'a>, Error> {
         let mut functions = Vec::new();
         let mut position: HashMap<InsnId, Position> = HashMap::new();
@@ -132,6 +136,7 @@ impl<'a> Code<'a> {
                     function: at,
                     callee,
                     kfunc: kfunc_name(object, node),
+                    kfunc_arguments: kfunc_name(object, node).and_then(|name| kfunc_arguments(kernel_types?, name)),
                     helper: node.helper().and_then(Helper::by_id),
                     prune_point: false,
                     checkpoint: false,
@@ -258,7 +263,7 @@ impl<'a> Code<'a> {
                         let entry = self.functions[callee].start as usize;
                         self.ops[entry].live.intersection(RegSet::arguments(5))
                     }),
-                    CallTarget::Kfunc { .. } => RegSet::arguments(5),
+                    CallTarget::Kfunc { .. } => RegSet::arguments(op.kfunc_arguments.unwrap_or(5)),
                 };
                 live.union(read)
             }
@@ -280,6 +285,12 @@ fn kfunc_name<'a>(object: &'a Object, node: &Node) -> Option<&'a str> {
     let Reference::Extern(id) = node.reference else { return None };
     let symbol = object.externs.get(id.index()).filter(|symbol| symbol.kind == ExternKind::Kfunc)?;
     matches!(node.insn, Insn::Call(CallTarget::Kfunc { .. })).then_some(symbol.name.as_str())
+}
+
+fn kfunc_arguments(types: &Btf, name: &str) -> Option<usize> {
+    let id = types.find(name, |kind| matches!(kind, Kind::Function { .. }))?;
+    let Kind::Function { prototype, .. } = *types.kind(id) else { return None };
+    Some(types.parameters(prototype).len().min(5))
 }
 
 fn most_arguments(helper: &Helper) -> usize {
