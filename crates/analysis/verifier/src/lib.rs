@@ -128,7 +128,8 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
     let Some(program_type) = program.program_type else {
         return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
     };
-    let code = code::Code::new(object, program, exception::callback_of(object, program), options.kernel_types.as_deref())?;
+    let code =
+        code::Code::new(object, program, exception::callback_of(object, program), options.kernel_types.as_deref())?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
         return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::Unreachable, message))));
