@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::LazyLock;
 
 use kiln_isa::Slot;
-use kiln_platform::{AttachType, ProgramType};
+use kiln_platform::{AttachType, ProgramType, section_program_type};
 use kiln_program::btf::{Btf, Kind};
 use kiln_program::{ExternKind, Image, Map, MapContents, MapId, Object, Program, Reference};
 
@@ -44,20 +44,51 @@ pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, Loa
     let mut maps = HashMap::new();
     resolve(object, &mut image, &mut maps)?;
     let flags = if program.sleepable { 1 << 4 } else { 0 } | if program.frags { 1 << 5 } else { 0 };
-    let name = &program.name;
-    let prog = load_slots(name, program_type, program.attach_type, flags, &object.license, &image.slots, LOG_BYTES)?;
+    let loading = Loading {
+        name: &program.name,
+        program_type,
+        attach_type: program.attach_type,
+        hook: hook_id(program)?,
+        flags,
+        license: &object.license,
+    };
+    let prog = load_slots(&loading, &image.slots, LOG_BYTES)?;
     Ok(LoadedImage { prog, maps })
 }
 
-/// The id that the running kernel's types give a kernel function.
-fn kfunc_id(name: &str) -> Result<i32, LoadFailure> {
-    static TYPES: LazyLock<Option<Btf>> = LazyLock::new(|| {
-        let bytes = std::fs::read("/sys/kernel/btf/vmlinux").ok()?;
-        Btf::parse(&bytes).ok()
-    });
-    let id = TYPES.as_ref().and_then(|types| types.find(name, |kind| matches!(kind, Kind::Function { .. })));
+/// The running kernel's types.
+static TYPES: LazyLock<Option<Btf>> = LazyLock::new(|| {
+    let bytes = std::fs::read("/sys/kernel/btf/vmlinux").ok()?;
+    Btf::parse(&bytes).ok()
+});
+
+/// The id that the running kernel's types give a function, variable or other name.
+fn kernel_id(name: &str, wanted: fn(&Kind) -> bool) -> Result<i32, LoadFailure> {
+    let id = TYPES.as_ref().and_then(|types| types.find(name, wanted));
     let id = id.and_then(|id| i32::try_from(id.0).ok());
-    id.ok_or_else(|| Error::InvalidInput(format!("the running kernel has no function {name}")).into())
+    id.ok_or_else(|| Error::InvalidInput(format!("the running kernel has no {name}")).into())
+}
+
+fn is_function(kind: &Kind) -> bool {
+    matches!(kind, Kind::Function { .. })
+}
+
+/// The id of the hook that the program's section names, where hooks of its kind are found in the kernel's types; 0 for
+/// others.
+fn hook_id(program: &Program) -> Result<u32, LoadFailure> {
+    let rule = section_program_type(&program.section).filter(|rule| rule.target_by_btf);
+    let Some((rule, hook)) = rule.and_then(|rule| Some((rule, rule.hook(&program.section)?))) else { return Ok(0) };
+    let id = match rule.attach_type {
+        Some(AttachType::TraceRawTp) => {
+            kernel_id(&format!("btf_trace_{hook}"), |kind| matches!(kind, Kind::Typedef { .. }))
+        }
+        Some(AttachType::TraceIter) => kernel_id(&format!("bpf_iter_{hook}"), is_function),
+        Some(AttachType::LsmMac | AttachType::LsmCgroup) => kernel_id(&format!("bpf_lsm_{hook}"), is_function),
+        Some(_) => kernel_id(hook, is_function),
+        // What a replacement stands for is a program, not the kernel's.
+        None => Ok(0),
+    };
+    Ok(id? as u32)
 }
 
 fn resolve(object: &Object, image: &mut Image, maps: &mut HashMap<MapId, MapHandle>) -> Result<(), LoadFailure> {
@@ -66,7 +97,13 @@ fn resolve(object: &Object, image: &mut Image, maps: &mut HashMap<MapId, MapHand
             Reference::Map(map) => (map, 0, 1),
             Reference::MapValue { map, offset } => (map, offset, 2),
             Reference::Extern(symbol) if object.externs[symbol.index()].kind == ExternKind::Kfunc => {
-                image.slots[relocation.slot].imm = kfunc_id(&object.externs[symbol.index()].name)?;
+                image.slots[relocation.slot].imm = kernel_id(&object.externs[symbol.index()].name, is_function)?;
+                continue;
+            }
+            Reference::Extern(symbol) if object.externs[symbol.index()].kind == ExternKind::TypedKsym => {
+                let name = &object.externs[symbol.index()].name;
+                image.slots[relocation.slot].src = BPF_PSEUDO_BTF_ID;
+                image.slots[relocation.slot].imm = kernel_id(name, |kind| matches!(kind, Kind::Variable { .. }))?;
                 continue;
             }
             other => return Err(Error::InvalidInput(format!("{other:?} needs libbpf to resolve")).into()),
@@ -127,6 +164,9 @@ pub fn create_map(map: &Map) -> Result<MapHandle, Error> {
     Ok(handle)
 }
 
+/// `BPF_PSEUDO_BTF_ID`: a `ld_imm64` of the address of a kernel variable.
+const BPF_PSEUDO_BTF_ID: u8 = 3;
+
 /// `BPF_F_RDONLY_PROG`.
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
 
@@ -136,16 +176,20 @@ fn kernel_name(name: &str) -> String {
     name.chars().map(legal).take(15).collect()
 }
 
+/// What `BPF_PROG_LOAD` is told of a program beside its slots.
+pub(crate) struct Loading<'a> {
+    pub name: &'a str,
+    pub program_type: ProgramType,
+    pub attach_type: Option<AttachType>,
+    /// The hook's id in the kernel's types, 0 for none.
+    pub hook: u32,
+    pub flags: u32,
+    pub license: &'a str,
+}
+
 /// Loads slots whose references are resolved. With `log_bytes` 0 no log is asked for.
-pub(crate) fn load_slots(
-    name: &str,
-    program_type: ProgramType,
-    attach_type: Option<AttachType>,
-    flags: u32,
-    license: &str,
-    slots: &[Slot],
-    log_bytes: usize,
-) -> Result<Prog, LoadFailure> {
+pub(crate) fn load_slots(loading: &Loading<'_>, slots: &[Slot], log_bytes: usize) -> Result<Prog, LoadFailure> {
+    let Loading { name, program_type, attach_type, hook, flags, license } = *loading;
     let bytes: Vec<u64> = slots.iter().map(|slot| u64::from_le_bytes(slot.to_bytes())).collect();
     let kernel_name = c_string(&kernel_name(name))?;
     let license = c_string(license)?;
@@ -155,6 +199,7 @@ pub(crate) fn load_slots(
             sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as _,
             expected_attach_type: attach_type.map_or(0, |attach_type| attach_type.number()),
             prog_flags: flags,
+            attach_btf_id: hook,
             log_level,
             log_size: if log_level == 0 { 0 } else { log.len() as u32 },
             log_buf: if log_level == 0 { std::ptr::null_mut() } else { log.as_mut_ptr().cast() },

@@ -34,15 +34,14 @@ pub use prog::{Prog, ProgInfo, TestInput, TestOutput};
 /// # Errors
 /// [`Error::Os`] with the call, the reason and what to do about it.
 pub fn available() -> Result<(), Error> {
-    image::load_slots(
-        "kiln_probe",
-        kiln_platform::ProgramType::Xdp,
-        None,
-        0,
-        "GPL",
-        &kiln_isa::encoding::encode_all(&[kiln_isa::Insn::mov_imm(kiln_isa::Reg::R0, 0), kiln_isa::Insn::Exit]),
-        0,
-    )
-    .map(drop)
-    .map_err(|failure| failure.error)
+    let loading = image::Loading {
+        name: "kiln_probe",
+        program_type: kiln_platform::ProgramType::Xdp,
+        attach_type: None,
+        hook: 0,
+        flags: 0,
+        license: "GPL",
+    };
+    let code = [kiln_isa::Insn::mov_imm(kiln_isa::Reg::R0, 0), kiln_isa::Insn::Exit];
+    image::load_slots(&loading, &kiln_isa::encoding::encode_all(&code), 0).map(drop).map_err(|failure| failure.error)
 }
