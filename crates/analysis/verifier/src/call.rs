@@ -1,6 +1,6 @@
 //! Calls of functions and returns from them.
 
-use kiln_isa::Reg;
+use kiln_isa::{Insn, Reg};
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES};
 use kiln_platform::{Feature, ProgramType, ReturnRule};
 
@@ -13,6 +13,13 @@ use crate::types::hook::HookReturn;
 
 /// Frames at least as large get a private stack, where there are such (kernel `BPF_PRIV_STACK_MIN_SIZE`).
 const PRIVATE_STACK_BYTES: u32 = 64;
+
+/// How deep a chain of calls goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Depth {
+    bytes: u32,
+    frames: usize,
+}
 
 impl Explorer<'_> {
     pub(crate) fn call_function(&mut self) -> Step<Next> {
@@ -166,10 +173,15 @@ impl Explorer<'_> {
 
     /// The stack of a chain of calls, in sum.
     pub(crate) fn check_stack_depth(&self) -> Result<u32, (usize, u32)> {
-        let mut deepest = 0;
-        let mut chain = Vec::new();
-        self.deepest(0, 0, &mut chain, &mut deepest)?;
-        Ok(deepest)
+        let later = (0..self.code.functions.len()).filter(|at| *at != 0 && self.later_callbacks[*at]);
+        let mut most = 0;
+        for root in std::iter::once(0).chain(later) {
+            // What runs later has the kernel's stack for itself, and no private one.
+            let private = root == 0 && self.has_private_stacks();
+            let mut known = vec![None; self.code.functions.len()];
+            most = most.max(self.deepest(root, 0, private, &mut Vec::new(), &mut known)?.bytes);
+        }
+        Ok(most)
     }
 
     fn has_private_stacks(&self) -> bool {
@@ -182,26 +194,44 @@ impl Explorer<'_> {
             && !self.code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.name == "tail_call"))
     }
 
-    fn deepest(&self, function: usize, above: u32, chain: &mut Vec<usize>, most: &mut u32) -> Result<(), (usize, u32)> {
+    /// The deepest chain of calls that begins with a function; `above`: bytes that its callers use.
+    fn deepest(
+        &self,
+        function: usize,
+        above: u32,
+        private: bool,
+        chain: &mut Vec<usize>,
+        known: &mut [Option<Depth>],
+    ) -> Result<Depth, (usize, u32)> {
+        let within = |depth: Depth, frames: usize| {
+            let fits = above + depth.bytes <= MAX_CALL_CHAIN_STACK_BYTES && frames + depth.frames <= MAX_CALL_FRAMES;
+            if fits { Ok(depth) } else { Err((function, above + depth.bytes)) }
+        };
+        if let Some(depth) = known[function] {
+            return within(depth, chain.len());
+        }
         if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
             return Err((function, above));
         }
         let unit = if self.kernel_has(Feature::FineStackSum) { 16 } else { 32 };
         let own = self.stack_bytes[function].max(1).next_multiple_of(unit);
         // Programs that may interrupt others get a stack of their own for each larger frame.
-        let total = if self.has_private_stacks() && own >= PRIVATE_STACK_BYTES { above } else { above + own };
-        if total > MAX_CALL_CHAIN_STACK_BYTES {
-            return Err((function, total));
-        }
-        *most = (*most).max(total);
+        let own = if private && own >= PRIVATE_STACK_BYTES { 0 } else { own };
+        within(Depth { bytes: own, frames: 1 }, chain.len())?;
         chain.push(function);
         let routine = &self.code.functions[function];
+        let mut below = Depth { bytes: 0, frames: 0 };
         for op in &self.code.ops[routine.start as usize..routine.end as usize] {
-            if let Some(callee) = op.callee {
-                self.deepest(callee, total, chain, most)?;
+            let Some(callee) = op.callee else { continue };
+            if self.later_callbacks[callee] && matches!(op.node.insn, Insn::LoadImm64 { .. }) {
+                continue;
             }
+            let depth = self.deepest(callee, above + own, private, chain, known)?;
+            below = Depth { bytes: below.bytes.max(depth.bytes), frames: below.frames.max(depth.frames) };
         }
         chain.pop();
-        Ok(())
+        let depth = Depth { bytes: own + below.bytes, frames: 1 + below.frames };
+        known[function] = Some(depth);
+        Ok(depth)
     }
 }

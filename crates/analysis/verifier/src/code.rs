@@ -117,7 +117,7 @@ impl<'a> Code<'a> {
                 position.insert(node.id, next);
                 next += 1;
             }
-            let global = function.linkage != Linkage::Static && id != program.entry;
+            let global = matches!(function.linkage, Linkage::Global | Linkage::Weak) && id != program.entry;
             functions.push(Routine { id, name: &function.name, start, end: next, global, btf_id: function.btf_id });
         }
         let index: HashMap<FunctionId, usize> =

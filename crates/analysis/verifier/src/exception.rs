@@ -13,7 +13,7 @@
 
 use kiln_isa::{Insn, Reg};
 use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, TypeId};
-use kiln_program::{FunctionId, Object, Program};
+use kiln_program::{Function, FunctionId, Object, Program};
 
 use crate::Error;
 use crate::code::{ExceptionCallback, Position};
@@ -39,11 +39,15 @@ pub(crate) fn callback_of(object: &Object, program: &Program) -> Option<Result<F
     if names.next().is_some() {
         return Some(Err("the program names several exception callbacks".to_owned()));
     }
-    let global = |id: TypeId| matches!(btf.kind(id), BtfKind::Function { linkage: Linkage::Global, .. });
+    let is_global = |function: &Function| {
+        let declared = btf.kind(TypeId(function.btf_id));
+        matches!(declared, BtfKind::Function { linkage: Linkage::Global, .. })
+            && function.linkage != kiln_program::Linkage::Static
+    };
     let named = |id: &usize| object.functions[*id].name == name;
     let found = (0..object.functions.len()).find(named);
     Some(match found {
-        Some(at) if global(TypeId(object.functions[at].btf_id)) => Ok(FunctionId(at as u32)),
+        Some(at) if is_global(&object.functions[at]) => Ok(FunctionId(at as u32)),
         Some(_) => Err(format!("the exception callback {name} is not a global function")),
         None => Err(format!("there is no function {name} to be the exception callback")),
     })

@@ -64,6 +64,8 @@ pub(crate) struct Explorer<'a> {
     pub globals_called: Vec<usize>,
     /// Functions that were passed to something that calls them.
     pub callbacks: Vec<bool>,
+    /// Those of them that run later, on a stack of their own.
+    pub later_callbacks: Vec<bool>,
     /// Whether a global function is being verified, and whether it returns a value.
     pub global: Option<bool>,
     /// Functions that BTF says return no number.
@@ -85,6 +87,8 @@ pub(crate) struct Explorer<'a> {
 impl<'a> Explorer<'a> {
     pub(crate) fn new(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Explorer<'a> {
         let btf = code.object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
+        let kernel = options.kernel_types.as_deref();
+        let btf = btf.filter(|btf| Tables { own: Some(btf), kernel }.accepted());
         let tables = Tables { own: btf.as_ref(), kernel: options.kernel_types.as_deref() };
         Explorer {
             code,
@@ -103,6 +107,7 @@ impl<'a> Explorer<'a> {
             without_number: without_number(code, btf.as_ref()),
             globals_called: Vec::new(),
             callbacks: vec![false; code.functions.len()],
+            later_callbacks: vec![false; code.functions.len()],
             global: None,
             types: Types::new(options.kernel_types.clone(), btf),
             accessed: vec![Kind::Uninit; code.ops.len()],

@@ -220,6 +220,21 @@ struct Refused;
 type Found<T> = Result<T, Refused>;
 
 impl Tables<'_> {
+    /// Whether the kernel takes the program's types: it refuses them all for one structure with special fields that it
+    /// could not destroy, and the loader then goes on without types.
+    pub(crate) fn accepted(&self) -> bool {
+        let Some(btf) = self.own else { return true };
+        let search = Search { types: *self, btf, place: Place::Object, fields: Vec::new() };
+        let special = |id: TypeId| match btf.kind(id) {
+            BtfKind::Composite { union: false, .. } => OBJECT_FIELDS.contains(&btf.name(id)),
+            BtfKind::Pointer { .. } | BtfKind::Qualifier { .. } => search.is_kptr(id),
+            _ => false,
+        };
+        let structures = btf.own_ids().filter(|id| matches!(btf.kind(*id), BtfKind::Composite { union: false, .. }));
+        let mut with_special = structures.filter(|id| btf.members(*id).iter().any(|member| special(member.type_id)));
+        with_special.all(|id| self.record(id, Place::Object).is_some_and(|record| !record.fields.is_empty()))
+    }
+
     fn record(&self, id: TypeId, place: Place) -> Option<Record> {
         let btf = self.own?;
         let mut search = Search { types: *self, btf, place, fields: Vec::new() };
@@ -383,6 +398,19 @@ impl Search<'_> {
         Ok(Root { value, node_offset: found.bit_offset / 8 })
     }
 
+    /// Whether the type is such a pointer, to a structure.
+    fn is_kptr(&self, mut id: TypeId) -> bool {
+        if let BtfKind::Qualifier { qualifier: Qualifier::Volatile, target } = *self.btf.kind(id) {
+            id = target;
+        }
+        let BtfKind::Pointer { target } = *self.btf.kind(id) else { return false };
+        let BtfKind::TypeTag { target: inner } = *self.btf.kind(target) else { return false };
+        let structure = self.btf.resolve(inner).unwrap_or(TypeId::VOID);
+        matches!(self.btf.name(target), "kptr_untrusted" | "kptr" | "percpu_kptr")
+            && !matches!(self.btf.kind(inner), BtfKind::TypeTag { .. })
+            && matches!(self.btf.kind(structure), BtfKind::Composite { union: false, .. })
+    }
+
     /// A pointer with a tag that says what it may hold.
     fn kptr(&self, mut id: TypeId) -> Found<Option<Kptr>> {
         if let BtfKind::Qualifier { qualifier: Qualifier::Volatile, target } = *self.btf.kind(id) {
@@ -439,6 +467,17 @@ impl Search<'_> {
         Ok(Record { fields: self.fields })
     }
 }
+
+/// Structures that make one with them as a member one with special fields.
+const OBJECT_FIELDS: [&str; 7] = [
+    "bpf_spin_lock",
+    "bpf_res_spin_lock",
+    "bpf_list_head",
+    "bpf_list_node",
+    "bpf_rb_root",
+    "bpf_rb_node",
+    "bpf_refcount",
+];
 
 /// Kernel structures that maps may own, as the kernel knows how to release them.
 const DESTRUCTIBLE: [&str; 6] =

@@ -119,7 +119,8 @@ impl Explorer<'_> {
             return unsupported("a kernel function by number");
         };
         self.check_kfunc_in_profile(&symbol.name)?;
-        if symbol.name == "bpf_throw" {
+        if let Some(throw) = Kfunc::by_name(&symbol.name).filter(|kfunc| kfunc.name == "bpf_throw") {
+            self.check_kfunc_allowed(throw)?;
             return self.throw();
         }
         let mut call = self.prepared_call(symbol)?;

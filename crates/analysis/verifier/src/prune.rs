@@ -240,7 +240,9 @@ impl Explorer<'_> {
             if kept.branches > 0 && self.code.op(self.at).next_of_iterator {
                 covered = self.iterator_is_active() && self.covers(old, &kept.records, Exactness::Within);
             } else if kept.branches > 0 {
-                if may_be_same(old, &self.state) {
+                // Another run of a callback that runs later is no turn of a loop.
+                let same_entry = old.later_entries == self.state.later_entries;
+                if same_entry && may_be_same(old, &self.state) {
                     let same = self.covers(old, &kept.records, Exactness::Same);
                     if same
                         && !iterators_moved(old, &self.state)

@@ -129,17 +129,21 @@ impl Explorer<'_> {
     pub(crate) fn run_later(&mut self, callback: Option<usize>, value: &Register, later: Later) -> Step<()> {
         let Some(callee) = callback else { return unsupported("this callback") };
         self.callbacks[callee] = true;
+        self.later_callbacks[callee] = true;
         let Later { lowest, highest, sleepable } = later;
-        let mut frame = Frame::new(callee, 1, self.at, Caller::Later { lowest, highest });
+        // Wherever it was asked for, it begins the same.
+        let start = self.code.functions[callee].start;
+        let mut frame = Frame::new(callee, 1, start, Caller::Later { lowest, highest });
         let of_map =
             |kind| Register { inner: value.inner, owner: value.owner, ..Register::pointer(kind, value.object) };
         frame.registers[1] = of_map(Kind::Map);
         frame.registers[2] = of_map(Kind::MapKey);
         frame.registers[3] = of_map(Kind::MapValue);
         // A frame below it, which never runs on, keeps the rule that a first frame is the program's.
-        let bottom = Frame::new(0, 0, self.at, Caller::Call);
-        let state = State { frames: vec![bottom, frame], parent: self.state.parent, sleepable, ..State::default() };
-        let start = self.code.functions[callee].start;
+        let bottom = Frame::new(0, 0, start, Caller::Call);
+        let later_entries = self.state.later_entries + 1;
+        // It is no continuation of this path, so no state kept on the way here waits for it.
+        let state = State { frames: vec![bottom, frame], sleepable, later_entries, ..State::default() };
         self.push(state, start)
     }
 

@@ -100,6 +100,8 @@ pub(crate) struct State {
     pub may_goto_depth: u32,
     /// How often each nested callback was entered on this path.
     pub callback_depth: u32,
+    /// How many callbacks that run later this path went through, each begun by the one before.
+    pub later_entries: u32,
 }
 
 impl State {
