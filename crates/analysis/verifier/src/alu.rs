@@ -270,7 +270,10 @@ impl Explorer<'_> {
             (Reference::MapValue { map, offset }, _) => self.value_address(map.0, offset)?,
             (Reference::Function(_), _) => match self.code.op(self.at).callee {
                 Some(callee) if self.code.functions[callee].global => {
-                    return reject(Reason::BadInstruction, "the address of a global function: callbacks must be static");
+                    return reject(
+                        Reason::BadInstruction,
+                        "the address of a global function: callbacks must be static",
+                    );
                 }
                 Some(callee) => Register::pointer(Kind::Function, callee as u32),
                 None => return reject(Reason::BadInstruction, "the address of a function that does not exist"),
