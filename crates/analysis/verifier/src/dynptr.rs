@@ -13,7 +13,7 @@
 //! not changed.
 
 use kiln_isa::Reg;
-use kiln_platform::limits::DYNPTR_BYTES;
+use kiln_platform::limits::{DYNPTR_BYTES, MAX_STACK_BYTES};
 use kiln_platform::{DynptrUse, Helper, PacketAccess};
 
 use crate::arguments::Call;
@@ -133,7 +133,19 @@ impl Explorer<'_> {
         let Ok(bytes) = u32::try_from(bytes) else {
             return reject(Reason::ArgumentSize, "the size of a slice fits 32 bits");
         };
+        self.alias_buffer(bytes);
         Ok(Some(Register { read_only, ..self.slice_of(&dynptr, bytes) }))
+    }
+
+    /// Where the memory is not in one piece, the slice is the buffer that was passed for that case.
+    fn alias_buffer(&mut self, bytes: u32) {
+        let buffer = *self.state.register(Reg::R3);
+        if let (Kind::Stack, Some(recorder)) = (buffer.kind, &mut self.recorder) {
+            let function = self.state.frames[buffer.object as usize].function;
+            let all = (-(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
+            let (lowest, bytes) = buffer.fixed_offset().map_or(all, |offset| (offset as i32, bytes));
+            recorder.alias(function, lowest, bytes);
+        }
     }
 
     /// The initialized dynptr that a register points to.

@@ -74,6 +74,8 @@ pub(crate) struct Recorder {
     pub(super) reads: Vec<StackSet>,
     pub(super) writes: Vec<Written>,
     pub(super) doubts: HashMap<Position, Doubt>,
+    /// Bytes of a function's frame that pointers to other memory may point to, too.
+    aliased: HashMap<usize, StackSet>,
 }
 
 impl Recorder {
@@ -83,7 +85,13 @@ impl Recorder {
             reads: vec![StackSet::EMPTY; positions],
             writes: vec![Written::Nothing; positions],
             doubts: HashMap::new(),
+            aliased: HashMap::new(),
         }
+    }
+
+    /// Bytes of a function's frame may be read and written through a pointer to other memory from now on.
+    pub(crate) fn alias(&mut self, function: usize, lowest: i32, bytes: u32) {
+        self.aliased.entry(function).or_insert(StackSet::EMPTY).insert(lowest, bytes);
     }
 
     pub(crate) fn read(&mut self, at: Position, lowest: i32, bytes: u32) {
@@ -185,10 +193,13 @@ impl Recorder {
         for (at, visited) in self.visited.iter().enumerate() {
             let Some(visited) = visited else { continue };
             let op = &code.ops[at];
+            let aliased = self.aliased.get(&op.function).copied().unwrap_or(StackSet::EMPTY);
             let stack = visited.stack.iter().enumerate().filter_map(|(slot, register)| {
                 let value = value_of(register, names);
-                let known = !matches!(value, Value::Unknown | Value::Uninit);
-                known.then(|| (-8 * (slot as i16 + 1), value))
+                let lowest = -8 * (slot as i32 + 1);
+                let known = !matches!(value, Value::Unknown | Value::Uninit)
+                    && !(lowest..lowest + 8).any(|byte| aliased.contains(byte));
+                known.then_some((lowest as i16, value))
             });
             let live_after = code
                 .successors(at as Position)
@@ -202,7 +213,7 @@ impl Recorder {
                     stack: stack.collect(),
                     packet_bytes: visited.packet_bytes,
                     live_after,
-                    stack_live_after: live[at],
+                    stack_live_after: live[at].union(&aliased),
                 },
             );
         }
