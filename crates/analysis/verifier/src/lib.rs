@@ -12,8 +12,8 @@
 //! State ([`domain`], `state`), semantics (`alu`, `branch`, `memory`, `call`) and property (the checks, each with a
 //! [`Reason`]) are separate. Soundness comes before completeness: what is not modelled is [`Error::Unsupported`].
 //!
-//! Reading order: `code`, `state`, `explore`, `alu`, `branch`, `memory`, `arguments`, `call`, `global`, `special`, `prune`,
-//! `precision`, `facts/record`, `facts/repair`.
+//! Reading order: `code`, `state`, `explore`, `alu`, `branch`, `memory`, `arguments`, `call`, `global`, `special`, `kfunc`,
+//! `dynptr`, `iterator`, `section`, `prune`, `precision`, `facts/record`, `facts/repair`.
 #![forbid(unsafe_code)]
 
 mod alu;
