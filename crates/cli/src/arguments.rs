@@ -136,6 +136,9 @@ pub struct CheckArguments {
     /// Resolve CO-RE relocations against this BTF (such as /sys/kernel/btf/vmlinux) instead of the object's own.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub btf: Option<PathBuf>,
+    /// Hold them to the rules for users without privilege: no pointer leaks, no loops, 4096 instructions.
+    #[arg(long, conflicts_with = "with_kernel")]
+    pub unprivileged: bool,
 }
 
 /// `kiln optimize`.

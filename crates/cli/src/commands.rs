@@ -31,6 +31,7 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     if let Some(path) = &arguments.btf {
         input.resolve_core(path)?;
     }
+    input.unprivileged = arguments.unprivileged;
     let programs = input.select(&arguments.object.program)?;
     if programs.is_empty() {
         return Err(Error::InvalidInput(format!("{} holds no programs", arguments.object.object.display())));

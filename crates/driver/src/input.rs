@@ -23,6 +23,8 @@ pub struct Input {
     pub elf: Option<ElfObject>,
     /// The types of the kernel that it is for, see [`Input::use_kernel_types`].
     pub kernel_types: Option<Arc<Btf>>,
+    /// It is to be loaded without privilege.
+    pub unprivileged: bool,
 }
 
 /// Program types given by the caller, for sections whose names say nothing: by program name, or for all of those
@@ -62,11 +64,11 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
         if object.name.is_empty() {
             object.name = file_name.into_owned();
         }
-        Input { object, elf: None, bytes, kernel_types: None }
+        Input { object, elf: None, bytes, kernel_types: None, unprivileged: false }
     } else {
         check_header(&bytes).map_err(invalid)?;
         let elf = kiln_elf::read(&file_name, &bytes).map_err(|error| elf_error(name, error))?;
-        Input { object: elf.object.clone(), elf: Some(elf), bytes, kernel_types: None }
+        Input { object: elf.object.clone(), elf: Some(elf), bytes, kernel_types: None, unprivileged: false }
     };
     kiln_program::validate(&input.object).map_err(|error| invalid(error.to_string()))?;
     match input.set_types(types).first() {
@@ -229,7 +231,8 @@ impl Input {
 
     /// How its programs are verified.
     pub fn verifier_options(&self) -> kiln_verifier::Options {
-        kiln_verifier::Options { kernel_types: self.kernel_types.clone(), ..Default::default() }
+        let (kernel_types, unprivileged) = (self.kernel_types.clone(), self.unprivileged);
+        kiln_verifier::Options { kernel_types, unprivileged, ..Default::default() }
     }
 
     /// The programs of these names, or all of them when there are none.

@@ -113,7 +113,8 @@ fn examine(object: &CorpusObject, kernel: bool) -> Result<(Vec<Row>, Duration), 
     };
     let options = optimize::Options { budget: BUDGET, ask_kernel: kernel, ..Default::default() };
     let outcome = optimize::optimize(&input, &options, &mut ()).map_err(|error| format!("{name}: {error}"))?;
-    let after = Input { bytes: outcome.bytes, object: outcome.object, elf: None, kernel_types: None };
+    let after =
+        Input { bytes: outcome.bytes, object: outcome.object, elf: None, kernel_types: None, unprivileged: false };
     let packets = packets::corpus(0x6b69_6c6e, PACKETS);
     let mut rows = Vec::new();
     for (program, optimized) in input.object.programs.iter().zip(outcome.programs) {

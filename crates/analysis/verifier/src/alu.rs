@@ -6,7 +6,7 @@ use kiln_platform::limits::MAX_POINTER_OFFSET;
 use kiln_program::{Extern, ExternKind, MapContents, Reference};
 
 use crate::domain::{Abstract, Scalar, apply};
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::state::{Kind, Register};
@@ -29,6 +29,10 @@ impl Explorer<'_> {
         if first.kind == Kind::Arena {
             return self.write(dst, Register::ARENA);
         }
+        self.check_leaking_arithmetic(op, width, &first, &second)?;
+        if first.is_pointer() != second.is_pointer() {
+            self.check_moved_pointer(dst, if first.is_pointer() { &first } else { &second }, src)?;
+        }
         let result = match (first.is_pointer(), second.is_pointer()) {
             (false, false) => self.numbers(op, width, &first, &second),
             (true, true) if op == AluOp::Sub => {
@@ -49,6 +53,9 @@ impl Explorer<'_> {
                 self.pointer_and_number(op, width, dst, second, first)?
             }
         };
+        if first.is_pointer() != second.is_pointer() {
+            self.check_mask(op, src, &first, &second, &result)?;
+        }
         self.write(dst, result)
     }
 
@@ -87,6 +94,7 @@ impl Explorer<'_> {
             }
             (Source::Reg(reg), Width::W32) => {
                 let register = self.read(reg)?;
+                self.check_leak(&register, "is copied in part")?;
                 if register.is_pointer() {
                     Register::scalar(Scalar::of_width(32))
                 } else if register.scalar.umax <= u64::from(u32::MAX) {
@@ -119,6 +127,7 @@ impl Explorer<'_> {
 
     pub(crate) fn negate(&mut self, width: Width, dst: Reg) -> Step<()> {
         let value = self.read(dst)?;
+        self.check_leak(&value, "becomes a number")?;
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(width.bits())));
         }
@@ -128,6 +137,7 @@ impl Explorer<'_> {
 
     pub(crate) fn sign_extend(&mut self, width: Width, from: Size, dst: Reg, src: Reg) -> Step<()> {
         let value = self.read(src)?;
+        self.check_leak(&value, "is copied in part")?;
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(width.bits())));
         }
@@ -141,6 +151,7 @@ impl Explorer<'_> {
 
     pub(crate) fn change_order(&mut self, order: ByteOrder, size: Size, dst: Reg) -> Step<()> {
         let value = self.read(dst)?;
+        self.check_leak(&value, "becomes a number")?;
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(size.bits())));
         }
@@ -206,6 +217,7 @@ impl Explorer<'_> {
         };
         let result = Register { relocated: pointer.relocated || self.relocated(), ..moved };
         self.check_offset(&result, &Register::constant(0), dst)?;
+        self.check_moved_inside(dst, &result)?;
         Ok(result)
     }
 
@@ -284,7 +296,11 @@ impl Explorer<'_> {
                 Some(symbol) => self.kernel_symbol(symbol)?,
                 None => return reject(Reason::BadInstruction, "a symbol that does not exist"),
             },
-            (_, imm) => return unsupported(format!("the unresolved address {imm}")),
+            (_, imm) => {
+                let message =
+                    format!("{imm} is an address that only a loader can fill in, and nothing tells it of what");
+                return reject(Reason::BadInstruction, message);
+            }
         };
         self.write(dst, value)
     }

@@ -48,6 +48,7 @@ impl Explorer<'_> {
             return reject(Reason::HelperNotAllowed, format!("there is no helper number {number}"));
         };
         self.check_allowed(helper)?;
+        self.check_helper_privilege(helper)?;
         let prototype = helper.prototype_for(self.program_type);
         self.check_licence(helper, prototype)?;
         if !self.state.locks.is_empty() && helper.name != "spin_unlock" {
@@ -178,9 +179,7 @@ impl Explorer<'_> {
         }
         match kind {
             ArgKind::Anything => {
-                if register.is_pointer() && self.options.unprivileged {
-                    return reject(Reason::ArgumentType, what("a number"));
-                }
+                self.check_leak(&register, "is passed as a number")?;
                 self.expose_stack(&register);
             }
             ArgKind::Context | ArgKind::ContextOrNull => {
@@ -551,6 +550,8 @@ impl Explorer<'_> {
 
     fn tail_call(&mut self) -> Step<()> {
         self.check_nothing_held("a tail call is made")?;
+        let map = self.state.register(Reg::R2).object;
+        self.check_tail_call_map(map)?;
         let index = *self.state.register(Reg::R3);
         self.mark_precise(&index);
         if self.state.frames.len() > 1 {
@@ -649,6 +650,7 @@ impl Explorer<'_> {
         };
         let in_array = matches!(map_type, MapType::Array | MapType::PercpuArray)
             && !self.any_load()
+            && !self.options.unprivileged
             && !argument.inner
             && call.key.is_some_and(|key| key < u64::from(entries));
         let id = self.fresh_id();

@@ -14,6 +14,7 @@ impl Explorer<'_> {
         let target = self.code.op(self.at).target;
         let first = self.read(dst)?;
         let second = self.operand(src)?;
+        self.check_leaking_branch(op, width, src, &first, &second)?;
         if self.code.op(self.at).node.target().is_none() || target == self.at + 1 {
             return Ok(Next::At(self.at + 1));
         }
@@ -171,7 +172,7 @@ impl Explorer<'_> {
 }
 
 /// Whether a branch can only go one way.
-fn decided(op: JumpOp, width: Width, first: &Register, second: &Register) -> Truth {
+pub(crate) fn decided(op: JumpOp, width: Width, first: &Register, second: &Register) -> Truth {
     if !first.is_pointer() && !second.is_pointer() {
         return outcome(op, width, &first.scalar, &second.scalar);
     }

@@ -133,9 +133,7 @@ impl Explorer<'_> {
         self.check_nothing_held("the program ends")?;
         match self.program_type.return_rule(self.code.program.attach_type) {
             ReturnRule::AnyScalar => {
-                if result.is_pointer() && self.options.unprivileged {
-                    return reject(Reason::ReturnValue, "r0 would leak a pointer");
-                }
+                self.check_leak(result, "is returned")?;
                 Ok(())
             }
             ReturnRule::Range { minimum, maximum } => self.check_returned_range(result, minimum, maximum),

@@ -29,6 +29,7 @@ use crate::profile::newer_instructions;
 use crate::prune::Kept;
 use crate::state::{Caller, Frame, Kind, Register, State};
 use crate::types::Types;
+use crate::unprivileged::Mask;
 use crate::{Assumptions, Options, Statistics};
 
 /// Where a path goes after an instruction.
@@ -77,6 +78,12 @@ pub(crate) struct Explorer<'a> {
     pub reads_uninitialized_stack: bool,
     /// Which instructions the profile's kernel does not have; empty where it has them all.
     pub newer: Vec<bool>,
+    /// How each instruction that moves a pointer masks it, of programs without privilege.
+    pub masks: HashMap<Position, Mask>,
+    /// Masks depend on numbers, so states are compared with them all.
+    pub exact_numbers: bool,
+    /// The map of each tail call.
+    pub tail_call_maps: HashMap<Position, u32>,
     pub processed: u64,
     pub jumps: u64,
     /// The visit that last made an entry in its path's history.
@@ -114,6 +121,9 @@ impl<'a> Explorer<'a> {
             stack_bytes: vec![0; code.functions.len()],
             reads_uninitialized_stack: false,
             newer: newer_instructions(&options.profile, code),
+            masks: HashMap::new(),
+            exact_numbers: false,
+            tail_call_maps: HashMap::new(),
             processed: 0,
             jumps: 0,
             history_noted: 0,

@@ -46,6 +46,7 @@ mod section;
 mod special;
 mod state;
 mod types;
+mod unprivileged;
 
 use std::sync::Arc;
 
@@ -133,6 +134,9 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
         return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::Unreachable, message))));
+    }
+    if let Some((at, what)) = unprivileged::broken_rule(&code).filter(|_| options.unprivileged) {
+        return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::NeedsPrivilege, what.to_owned()))));
     }
     let mut explorer = explore::Explorer::new(&code, options, program_type);
     if let Some((at, lack)) = explorer.lacks_before_exploring() {

@@ -104,6 +104,9 @@ impl Explorer<'_> {
         src: Source,
     ) -> Step<()> {
         self.check_usable(reg, &base)?;
+        if base.kind != Kind::Stack {
+            self.check_leak(&value, "is stored where it can be read")?;
+        }
         match base.kind {
             Kind::Stack => self.store_stack(reg, &base, offset, size.bytes(), value, src),
             Kind::Context => self.store_context(reg, &base, offset, size),
@@ -122,7 +125,8 @@ impl Explorer<'_> {
         if !matches!(size, Size::B4 | Size::B8) {
             return reject(Reason::BadInstruction, "atomic operations are on 4 or 8 bytes");
         }
-        self.read(src)?;
+        let operand = self.read(src)?;
+        self.check_leak(&operand, "is stored where it can be read")?;
         let expected = match op {
             AtomicOp::CompareExchange => Some(self.read(Reg::R0)?),
             _ => None,
@@ -227,6 +231,7 @@ impl Explorer<'_> {
             }
         };
         self.check_field_in_profile(access.field)?;
+        self.check_field_privilege(access.field.name, false)?;
         let or_null = |this: &mut Self, kind| Register::pointer(kind, 0).or_null(this.fresh_id());
         Ok(match access.value() {
             FieldValue::Scalar => Register::scalar(Scalar::of_width(size.bits())),
@@ -249,7 +254,10 @@ impl Explorer<'_> {
         let at = self.context_offset(reg, base, offset)?;
         let layout = self.program_type.context();
         match layout.access_at(self.code.program.attach_type, at, size.bytes(), true) {
-            Ok(access) => self.check_field_in_profile(access.field),
+            Ok(access) => {
+                self.check_field_privilege(access.field.name, true)?;
+                self.check_field_in_profile(access.field)
+            }
             Err(error) => reject(
                 Reason::ContextAccess,
                 format!("store of {} bytes to {}+{at}: {error}", size.bytes(), layout.struct_name),
@@ -519,6 +527,7 @@ impl Explorer<'_> {
         let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
         let frame = base.object as usize;
         self.use_stack(frame, lowest)?;
+        self.check_stack_store(frame, lowest, highest, bytes)?;
         if lowest != highest {
             return self.store_somewhere(frame, lowest, highest + bytes as i32 - lowest, &value);
         }
@@ -622,6 +631,7 @@ impl Explorer<'_> {
             let byte = slot.bytes[within];
             let spilled = slot.register;
             if byte == Byte::Spill {
+                self.check_leak(&spilled, "on the stack is read as plain bytes")?;
                 self.expose_stack(&spilled);
             }
             if byte == Byte::Invalid {

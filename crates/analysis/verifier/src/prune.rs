@@ -223,6 +223,11 @@ impl Kept {
 const LONG_HISTORY: u32 = 40;
 
 impl Explorer<'_> {
+    /// How states whose future is explored are compared.
+    fn exactness(&self) -> Exactness {
+        if self.exact_numbers { Exactness::Same } else { Exactness::Explored }
+    }
+
     /// Whether a kept state covers the current one here; keeps the current one if it is worth it.
     pub(crate) fn is_covered(&mut self) -> Step<bool> {
         let here = (self.at, self.state.frame().call_site);
@@ -266,7 +271,7 @@ impl Explorer<'_> {
             } else if self.kept.is_open(kept) {
                 covered = self.covers(old, &kept.records, Exactness::Within);
             } else {
-                covered = self.covers(old, &kept.records, Exactness::Explored);
+                covered = self.covers(old, &kept.records, self.exactness());
             }
             if covered {
                 self.kept.states[candidate as usize].hits += 1;

@@ -19,6 +19,7 @@ pub mod error;
 pub mod image;
 pub mod log;
 pub mod map;
+pub mod privilege;
 pub mod prog;
 
 pub use attach::Link;
@@ -26,6 +27,7 @@ pub use elf::{LoadFailure, LoadedObject, ObjectFile, ProgramLog};
 pub use error::Error;
 pub use image::{LoadedImage, load_image};
 pub use map::MapHandle;
+pub use privilege::without_privilege;
 pub use prog::{Prog, ProgInfo, TestInput, TestOutput};
 
 /// Whether this process may load programs: tries the smallest possible one (`r0 = 0; exit`, for XDP: socket filters

@@ -150,6 +150,12 @@ reasons! {
     /// A special field of a map value (lock, timer, kptr) is accessed as plain memory.
     SpecialField: "special-field",
         fix "use the helpers made for bpf_spin_lock, bpf_timer and kptr fields";
+    /// A pointer's value gets where a program loaded without privilege could read it.
+    PointerLeak: "pointer-leak",
+        fix "store and compare numbers, not pointers, or load the program with CAP_PERFMON";
+    /// The program does something that only privileged users may load.
+    NeedsPrivilege: "needs-privilege",
+        fix "load it with CAP_BPF (and CAP_PERFMON or CAP_NET_ADMIN), or inline functions and unroll loops";
     /// A dynptr is not made, used or given up as it must be.
     DynptrMisuse: "dynptr-misuse",
         fix "make it in a local `struct bpf_dynptr`, use it only through bpf_dynptr_*, and give a reserved one back before its memory is used again";
