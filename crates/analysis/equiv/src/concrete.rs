@@ -372,6 +372,8 @@ struct Case {
     may: Vec<u8>,
     /// Live registers afterwards.
     registers: Vec<(Reg, u64)>,
+    /// Branches out of the window: where they go and whether they are taken.
+    exits: Vec<(Reference, bool)>,
     /// Bytes that the original left different or may have, if live: index and value.
     expected: Vec<(usize, u8)>,
     /// Whether each byte may be read afterwards.
@@ -516,8 +518,9 @@ impl Tester {
 impl Case {
     fn matches(&mut self, candidate: &[Node], readable: RegSet, undo: &mut Vec<(usize, u8, u8)>) -> bool {
         let result = self.run(candidate, readable, undo);
-        let equal = result.is_ok_and(|(registers, readable)| {
+        let equal = result.is_ok_and(|(registers, readable, exits)| {
             self.registers.iter().all(|(reg, value)| readable.contains(*reg) && registers[reg.index()] == *value)
+                && exits == self.exits
                 && self.memory_matches(undo)
         });
         self.restore(undo);
@@ -554,7 +557,8 @@ impl Case {
         candidate: &[Node],
         readable: RegSet,
         undo: &mut Vec<(usize, u8, u8)>,
-    ) -> Result<([u64; Reg::COUNT], RegSet), Refusal> {
+    ) -> Result<([u64; Reg::COUNT], RegSet, Vec<(Reference, bool)>), Refusal> {
+        let mut exits = Vec::new();
         let mut runner = Runner {
             registers: self.input.registers,
             readable,
@@ -565,14 +569,16 @@ impl Case {
             reference: Reference::None,
             undo,
         };
-        for node in candidate {
+        let mut at = 0;
+        while let Some(node) = candidate.get(at) {
             runner.reference = node.reference;
-            match execute(&node.insn, &mut runner)? {
-                Flow::Next => {}
+            at = match execute(&node.insn, &mut runner)? {
+                Flow::Next => at + 1,
+                Flow::Branch(taken) => branch(candidate, at, taken, &mut exits).ok_or(Refusal::Unsupported)?,
                 _ => return Err(Refusal::Unsupported),
             }
         }
-        Ok((runner.registers, runner.readable))
+        Ok((runner.registers, runner.readable, exits))
     }
 
     fn describe(&mut self, candidate: &[Node], readable: RegSet, undo: &mut Vec<(usize, u8, u8)>) -> String {
@@ -581,7 +587,8 @@ impl Case {
             Err(Refusal::Memory) => "the replacement touches memory that the original does not".to_owned(),
             Err(Refusal::Register) => "the replacement reads an uninitialised register or writes r10".to_owned(),
             Err(Refusal::Unsupported) => "the replacement holds what a window may not".to_owned(),
-            Ok((registers, _)) => {
+            Ok((_, _, exits)) if exits != self.exits => "a branch goes the other way".to_owned(),
+            Ok((registers, ..)) => {
                 let register = self.registers.iter().find(|(reg, value)| registers[reg.index()] != *value);
                 match register {
                     Some((reg, value)) => {
@@ -593,6 +600,18 @@ impl Case {
         };
         self.restore(undo);
         text
+    }
+}
+
+/// Where a branch leads inside the window; one that leaves it is written down.
+fn branch(nodes: &[Node], at: usize, taken: bool, exits: &mut Vec<(Reference, bool)>) -> Option<usize> {
+    match nodes.iter().position(|target| Some(target.id) == nodes[at].target()) {
+        Some(to) if to > at => Some(if taken { to } else { at + 1 }),
+        Some(_) => None,
+        None => {
+            exits.push((nodes[at].reference, taken));
+            Some(at + 1)
+        }
     }
 }
 
@@ -621,10 +640,12 @@ fn case(
         reference: Reference::None,
         accessed: Vec::new(),
     };
-    for node in window.before {
+    let (mut at, mut exits) = (0, Vec::new());
+    while let Some(node) = window.before.get(at) {
         inventor.reference = node.reference;
-        match execute(&node.insn, &mut inventor) {
-            Ok(Flow::Next) => {}
+        at = match execute(&node.insn, &mut inventor) {
+            Ok(Flow::Next) => at + 1,
+            Ok(Flow::Branch(taken)) => branch(window.before, at, taken, &mut exits)?,
             _ => return None,
         }
     }
@@ -633,7 +654,7 @@ fn case(
     let accessed = std::mem::take(&mut inventor.accessed);
     let live = window.live_after.iter().filter(|reg| readable.contains(*reg));
     let registers = live.map(|reg| (reg, registers[reg.index()])).collect();
-    Some(lay_out(window, input, &written, &accessed, known, registers))
+    Some(Case { exits, ..lay_out(window, input, &written, &accessed, known, registers) })
 }
 
 fn lay_out(
@@ -687,7 +708,7 @@ fn lay_out(
             }
         }
     }
-    Case { input, segments, memory, may, registers, expected, live }
+    Case { input, segments, memory, may, registers, exits: Vec::new(), expected, live }
 }
 
 fn stack_contains(set: &StackSet, below: u64) -> bool {

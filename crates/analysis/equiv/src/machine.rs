@@ -59,6 +59,8 @@ pub struct Final {
     pub logs: QuickMap<Class, Log>,
     /// All accesses, in order.
     pub accesses: Vec<Access>,
+    /// Branches out of the window, in order: where they go and the truth value that decides.
+    pub exits: Vec<(Reference, TermId)>,
 }
 
 /// Immediates and offsets of a rule that stand for anything: reserved numbers and what they mean.
@@ -84,34 +86,52 @@ pub fn run<'a>(world: &World<'a>, nodes: &[Node], holes: &Holes<'a>) -> Result<F
         accesses: Vec::new(),
         node: None,
         pointer_field: None,
+        skips: Vec::new(),
+        exits: Vec::new(),
     };
     if nodes.len() > INSNS {
         return Err(Stop::Limit);
     }
-    for node in nodes {
+    for (at, node) in nodes.iter().enumerate() {
         if world.arena.len() > TERMS {
             return Err(Stop::Limit);
         }
+        state.arrive(at);
         state.node = Some(node);
         match execute(&node.insn, &mut state)? {
             Flow::Next => {}
+            Flow::Branch(condition) => state.branch(nodes, at, condition)?,
             Flow::Call(CallTarget::Helper(id)) => {
                 return Err(Stop::Unsupported(format!("a call of helper {id}")));
             }
             _ => return Err(Stop::Unsupported(format!("`{}`", node.insn))),
         }
     }
+    if !state.skips.is_empty() {
+        return Err(Stop::Unsupported("a branch to the window's end".to_owned()));
+    }
     let registers = std::array::from_fn(|index| match state.registers[index] {
         Slot::Initial => Reg::new(index as u8).and_then(|reg| world.register(reg)).map(|term| term.id()),
         Slot::Written(term) => Some(term.id()),
+        Slot::Lost => None,
     });
-    Ok(Final { registers, bytes: state.bytes, logs: state.logs, accesses: state.accesses })
+    let State { bytes, logs, accesses, exits, .. } = state;
+    Ok(Final { registers, bytes, logs, accesses, exits })
+}
+
+/// A branch inside the window: to which position, the truth value that decides, and the registers that it takes there.
+struct Skip<'a> {
+    to: usize,
+    taken: Term<'a>,
+    registers: [Slot<'a>; Reg::COUNT],
 }
 
 #[derive(Clone, Copy)]
 enum Slot<'a> {
     Initial,
     Written(Term<'a>),
+    /// Not readable on some path.
+    Lost,
 }
 
 struct State<'w, 'a> {
@@ -122,6 +142,9 @@ struct State<'w, 'a> {
     logs: QuickMap<Class, Log>,
     accesses: Vec<Access>,
     node: Option<&'w Node>,
+    /// Branches that have not arrived yet.
+    skips: Vec<Skip<'a>>,
+    exits: Vec<(Reference, TermId)>,
     /// What the running load really puts into its register, where that is more than was loaded.
     pointer_field: Option<Term<'a>>,
 }
@@ -131,8 +154,51 @@ impl<'a> State<'_, 'a> {
         self.node.and_then(|node| node.core)
     }
 
+    /// A branch of the window: out of it, or over instructions that compute registers.
+    fn branch(&mut self, nodes: &[Node], at: usize, taken: Term<'a>) -> Result<(), Stop> {
+        let node = &nodes[at];
+        if !self.skips.is_empty() || node.core.is_some() {
+            return Err(Stop::Unsupported("a branch on one of several paths".to_owned()));
+        }
+        match nodes.iter().position(|target| Some(target.id) == node.target()) {
+            Some(to) if to > at => self.skips.push(Skip { to, taken, registers: self.registers }),
+            Some(_) => return Err(Stop::Unsupported("a branch back".to_owned())),
+            None => self.exits.push((node.reference, taken.id())),
+        }
+        Ok(())
+    }
+
+    /// Joins what a branch brought here with what came straight.
+    fn arrive(&mut self, at: usize) {
+        while let Some(skip) = self.skips.pop_if(|skip| skip.to == at) {
+            for (index, own) in self.registers.iter_mut().enumerate() {
+                let value = |slot: Slot<'a>| match slot {
+                    Slot::Written(term) => Some(term),
+                    Slot::Initial => Reg::new(index as u8).and_then(|reg| self.world.register(reg)),
+                    Slot::Lost => None,
+                };
+                *own = match (skip.registers[index], *own) {
+                    (Slot::Initial, Slot::Initial) => Slot::Initial,
+                    (jumped, straight) => match (value(jumped), value(straight)) {
+                        (Some(jumped), Some(straight)) => Slot::Written(Term::ite(&skip.taken, &jumped, &straight)),
+                        _ => Slot::Lost,
+                    },
+                };
+            }
+        }
+    }
+
+    /// Memory is touched on all paths or on none.
+    fn on_all_paths(&self) -> Result<(), Stop> {
+        if self.skips.is_empty() {
+            return Ok(());
+        }
+        Err(Stop::Unsupported("a memory access on one of several paths".to_owned()))
+    }
+
     /// The place that a memory operand names.
     fn place(&mut self, address: Address) -> Result<(u16, i64), Stop> {
+        self.on_all_paths()?;
         let base = self.register(address.base)?;
         let hole = self.holes.offsets.iter().find(|(reserved, _)| *reserved == address.offset);
         let offset = match (self.core(), hole) {
@@ -172,6 +238,7 @@ impl<'a> Machine for State<'_, 'a> {
     fn register(&mut self, reg: Reg) -> Result<Term<'a>, Stop> {
         match self.registers[reg.index()] {
             Slot::Written(term) => Ok(term),
+            Slot::Lost => Err(Stop::Uninitialised(reg)),
             Slot::Initial => self.world.register(reg).ok_or(Stop::Uninitialised(reg)),
         }
     }

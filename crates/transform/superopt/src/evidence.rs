@@ -103,8 +103,10 @@ laws! {
     SharedHead = "shared-head";
     /// One side of a branch that only sets registers may run before it, if the other side does not read them.
     HoistedArm = "hoisted-arm";
-    /// An address or constant that is made several times may be made once, in a register that nothing else uses.
+    /// Addresses that are made several times, or lie in one data section, may be made once, in a register that is free.
     KeptAddress = "kept-address";
+    /// A register that holds a value on every way here need not be given it again, and may be copied instead of making it.
+    AvailableValue = "available-value";
     /// A block that is only jumped to may stand where a jump to it stood.
     Layout = "layout";
     /// A write of a register that nothing reads afterwards may go, if the instruction does nothing else.

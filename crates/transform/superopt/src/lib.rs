@@ -11,19 +11,22 @@
 //! not support are left as they are.
 //!
 //! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`thread`], [`hoist`],
-//! [`reuse`], [`dead`] with [`demand`], and
+//! [`available`], [`reuse`], [`diamonds`], [`dead`] with [`demand`], and
 //! [`windows`] with [`rules`], [`trace`] and [`region`]; [`search`] finds
 //! what the rules lack, and [`judged`] gives the kernel the last word.
 #![forbid(unsafe_code)]
 
+pub mod available;
 pub mod control_flow;
 pub mod dead;
 pub mod demand;
+pub mod diamonds;
 pub mod edit;
 pub mod evidence;
 pub mod hoist;
 pub mod judged;
 pub mod pipeline;
+pub mod possible;
 pub mod region;
 pub mod reuse;
 pub mod rules;

@@ -8,12 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kiln_equiv::{Limits, Method};
+use kiln_isa::table::IsaVersion;
 use kiln_program::btf::Btf;
 use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId};
 use kiln_verifier::{Assumptions, Facts};
 
+use crate::available;
 use crate::control_flow::{self, Change};
 use crate::dead;
+use crate::diamonds;
 use crate::evidence::{Because, Evidence, Law};
 use crate::hoist;
 use crate::region::Step;
@@ -42,6 +45,9 @@ pub struct Options {
     pub solver_ms: u32,
     /// Time to search each function for what no rule knows, at most.
     pub search: Duration,
+    /// LLVM's version of the instruction set (`-mcpu=vN`) that new instructions may be of: 3 is what kernels since 5.1
+    /// have, 4 what those since 6.6 have. What the program has itself may stay.
+    pub isa: IsaVersion,
     /// Whether evidence carries the SMT-LIB query of each window.
     pub keep_queries: bool,
     /// The types of the kernel that programs are verified against, for those that use kernel structures.
@@ -59,6 +65,7 @@ impl Default for Options {
             unverified: false,
             solver_ms: 20,
             search: Duration::from_millis(500),
+            isa: 3,
             keep_queries: false,
             kernel_types: None,
         }
@@ -143,6 +150,15 @@ pub const PASSES: &[Pass] = &[
         run: |work| work.repeat(Law::ThreadedBranch, |_, function, banned| thread::thread_branches(function, banned)),
     },
     Pass { name: "windows", run: run_windows },
+    Pass {
+        name: "available-values",
+        run: |work| {
+            work.repeat(Law::AvailableValue, |object, function, banned| {
+                available::use_available(object, function, banned)
+            })
+        },
+    },
+    Pass { name: "diamonds", run: run_diamonds },
     Pass { name: "dead", run: |work| work.law_pass(dead::remove_dead) },
     Pass { name: "control-flow", run: control_flow_to_fixpoint },
     Pass {
@@ -542,9 +558,20 @@ fn rewrite_windows(work: &mut Work<'_>, search: Option<&mut dyn Search>, deadlin
         refuted: work.refuted,
         fuel: work.fuel,
         banned: work.banned,
+        isa: options.isa,
         without: &without,
     };
     let steps = windows::rewrite(work.object, &mut function, work.facts, &mut budget, search);
+    let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
+    work.object.functions[work.function.index()] = function;
+    evidence
+}
+
+fn run_diamonds(work: &mut Work<'_>) -> Vec<Evidence> {
+    let mut function = work.object.function(work.function).clone();
+    let (options, id) = (work.options, work.function);
+    let allowed = |name: &'static str, at| !options.is_without(id, name) && !work.banned.contains(&(name, at));
+    let steps = diamonds::rewrite(work.object, &mut function, work.facts, work.limits, work.fuel, &allowed);
     let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
     work.object.functions[work.function.index()] = function;
     evidence

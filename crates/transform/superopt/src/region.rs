@@ -21,6 +21,8 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use kiln_equiv::{Limits, Proof, Tester, Verdict, Window};
+use kiln_isa::forms::version_of;
+use kiln_isa::table::IsaVersion;
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
@@ -68,7 +70,7 @@ impl Staleness {
     }
 }
 
-/// A straight run of a block, not at its final branch.
+/// A straight run of a block, its final branch included.
 pub struct Region<'a> {
     /// The object, for what instructions refer to.
     pub object: &'a Object,
@@ -88,6 +90,8 @@ pub struct Region<'a> {
     pub steps: Vec<Step>,
     /// Questions asked.
     pub asked: u64,
+    /// The newest version of the instruction set that new instructions may be of.
+    pub isa: IsaVersion,
 }
 
 /// Concrete inputs that a candidate of a search must pass.
@@ -112,14 +116,16 @@ fn effort(insn: &Insn) -> u64 {
         Insn::Alu { src, .. } => 8 + source(src),
         Insn::Load { .. } => 20,
         Insn::Store { src, .. } => 10 + source(src),
+        Insn::Branch { width, src, .. } => 10 + source(src) + u64::from(*width == Width::W64),
         _ => 10,
     }
 }
 
-/// Instructions that no window may hold.
+/// Instructions that no window may hold. A branch may be its last.
 pub fn is_barrier(node: &Node) -> bool {
+    let compares = matches!(node.insn, Insn::Branch { .. }) && node.core.is_none();
     matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. })
-        || node.insn.is_control()
+        || node.insn.is_control() && !compares
 }
 
 impl<'a> Region<'a> {
@@ -137,6 +143,9 @@ impl<'a> Region<'a> {
     /// Takes a proposed run if it is proved equal.
     pub fn replace(&mut self, rule: &'static str, at: InsnId, after: Vec<Node>, context: bool) -> bool {
         let Some(pieces) = pieces(&self.nodes, &after) else { return false };
+        if after.iter().any(|node| version_of(&node.insn) > self.isa && !self.nodes.contains(node)) {
+            return false;
+        }
         let demand = demand::after_each(&after, self.end);
         let mut steps = Vec::new();
         for piece in &pieces {
@@ -383,6 +392,22 @@ trait SkipFirst<'n>: Iterator<Item = &'n Node> + Sized {
 
 impl<'n, I: Iterator<Item = &'n Node>> SkipFirst<'n> for I {}
 
+/// Facts of what the current program reads: of the rest, rewrites may have changed anything.
+pub(crate) fn demanded_facts(known: Option<&InsnFacts>, demand: &Demand) -> InsnFacts {
+    let registers = std::array::from_fn(|index| {
+        let reg = Reg::new(index as u8).expect("there are eleven");
+        let value = known.map_or(Value::Unknown, |known| known.registers[index].clone());
+        match demand.of(reg) {
+            _ if reg == Reg::R10 => value,
+            64 => value,
+            0 => Value::Uninit,
+            bits => low_part(&value, bits),
+        }
+    });
+    let (live_after, stack_live_after) = (RegSet::ALL, StackSet::ALL);
+    InsnFacts { registers, stack: Default::default(), packet_bytes: 0, live_after, stack_live_after }
+}
+
 /// What is known of a register of which only some low bits are sure.
 fn low_part(value: &Value, bits: u32) -> Value {
     let Value::Scalar(scalar) = value else { return Value::Unknown };
@@ -392,7 +417,7 @@ fn low_part(value: &Value, bits: u32) -> Value {
 }
 
 /// Appended to both windows, makes the bits above the demanded ones equal.
-fn mask_to(reg: Reg, bits: u32) -> Option<Node> {
+pub(crate) fn mask_to(reg: Reg, bits: u32) -> Option<Node> {
     let insn = match bits {
         1..=31 => {
             Insn::Alu { op: AluOp::And, width: Width::W32, dst: reg, src: Source::Imm(((1u32 << bits) - 1) as i32) }

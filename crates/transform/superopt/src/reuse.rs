@@ -1,119 +1,253 @@
-//! Addresses that are made again and again, kept in a register that the function does not use.
+//! Addresses that are made again and again, kept in a register that is free meanwhile.
 //!
 //! ```text
-//!   r1 = map[counts]     (2 slots)            r9 = map[counts]
-//!   call ...                                  r1 = r9
-//!   r1 = map[counts]                  -->     call ...
-//!   call ...                                  r1 = r9
-//!   r1 = map[counts]                          call ...
-//!   call ...                                  r1 = r9; call ...
+//!   r1 = map[counts]     (2 slots)     r9 = map[counts]       r1 = map_value[.bss] + 0    r2 = map_value[.bss] + 0
+//!   call ...                           r1 = r9                w1 = *(u32 *)(r1 + 0)       w1 = *(u32 *)(r2 + 0)
+//!   r1 = map[counts]            -->    call ...               r3 = map_value[.bss] + 8    *(u32 *)(r2 + 8) = w1
+//!   call ...                           r1 = r9                *(u32 *)(r3 + 0) = w1
+//!   r1 = map[counts]                   call ...
+//!   call ...                           r1 = r9; call ...
 //! ```
 //!
 //! What is kept depends on nothing: an address that the loader puts there, a constant, or the frame pointer and a
-//! constant. So it may be made once at the function's start, in a callee-saved register that nothing else writes.
+//! constant. So it may be made once, at a place that every way to its uses passes, in a register that nobody reads or
+//! writes from there to the last use. Addresses in one data section differ by constants, which go into the accesses.
 
-use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
-use kiln_program::{Function, InsnId, Node, Object, Reference};
+use std::collections::{BTreeSet, HashSet};
+
+use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
+use kiln_program::{Cfg, Function, InsnId, MapId, Node, Object, Reference};
 
 use crate::control_flow::Change;
-use crate::demand;
+use crate::demand::{self, Demand};
 use crate::edit;
 use crate::evidence::Law;
-use kiln_program::Cfg;
+use crate::rules::with_address;
 
 /// What is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Made {
     /// A `ld_imm64`: its number or reference.
     Wide(kiln_isa::Imm64, Reference),
     /// The frame pointer and a constant.
     Frame(i32),
+    /// An address in a data section, its offset aside.
+    Section(MapId),
 }
 
-/// One place where it is made: the positions of its instructions.
+/// One place where it is made.
 struct Place {
     made: Made,
+    /// In a data section: bytes from its start.
+    offset: i64,
     dst: Reg,
+    /// The positions of its instructions.
     positions: Vec<usize>,
+    block: usize,
+    /// Accesses through it in its block.
+    uses: Vec<usize>,
+    /// Whether it is used otherwise, or in other blocks.
+    escapes: bool,
 }
 
-/// Keeps the value whose reuse saves most; one a call.
-pub fn keep_addresses(object: &mut Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
-    let used: RegSet = function
-        .nodes
-        .iter()
-        .flat_map(|node| node.insn.read().iter().chain(node.insn.written()).collect::<Vec<_>>())
-        .collect();
-    let callee_saved = [Reg::R9, Reg::R8, Reg::R7, Reg::R6];
-    let Some(free) = callee_saved.into_iter().find(|reg| !used.contains(*reg)) else { return Vec::new() };
-    let places = places(function);
-    // In a loop a verifier would carry one more pointer into every comparison of states.
-    if loops(function) {
-        return Vec::new();
+impl Place {
+    /// Slots that it takes, given a register with the address at `base`; `None` where that register is no help.
+    fn cost(&self, function: &Function, base: i64) -> Option<i64> {
+        let reaches = |at: &usize| {
+            let offset = function.nodes[*at].insn.address().map(|address| i64::from(address.offset));
+            offset.is_some_and(|offset| i16::try_from(offset + self.offset - base).is_ok())
+        };
+        match self.made {
+            Made::Section(_) if !self.escapes && self.uses.iter().all(reaches) => Some(0),
+            _ if self.offset == base => Some(1),
+            _ => None,
+        }
     }
+}
+
+/// A register kept for some places.
+struct Plan {
+    saved: i64,
+    base: i64,
+    /// Where it is made: before the instruction at this position.
+    at: usize,
+    free: Reg,
+    places: Vec<usize>,
+}
+
+/// Keeps the address whose reuse saves most; one a call.
+pub fn keep_addresses(object: &mut Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let ends = demand::at_block_ends(function, &cfg);
+    let places = places(function, &cfg, &ends);
     let places: Vec<Place> =
         places.into_iter().filter(|place| !banned(function.nodes[place.positions[0]].id)).collect();
-    let count = |made: Made| places.iter().filter(|place| place.made == made).count();
-    let Some(best) = places.iter().map(|place| place.made).max_by_key(|made| count(*made)) else { return Vec::new() };
-    // Each place goes from two slots to one; making it takes two.
-    if count(best) < 3 {
-        return Vec::new();
+    let dominators = Dominators::new(&cfg);
+    let mut tried: HashSet<(Made, i64)> = HashSet::new();
+    let mut best: Option<Plan> = None;
+    for place in &places {
+        if !tried.insert((place.made, place.offset)) {
+            continue;
+        }
+        let plan = plan(function, &cfg, &ends, &dominators, &places, (place.made, place.offset));
+        if let Some(plan) = plan.filter(|plan| best.as_ref().is_none_or(|best| plan.saved > best.saved)) {
+            best = Some(plan);
+        }
     }
+    best.map(|plan| vec![keep(object, function, &places, &plan)]).unwrap_or_default()
+}
+
+fn plan(
+    function: &Function,
+    cfg: &Cfg,
+    ends: &[Demand],
+    dominators: &Dominators,
+    places: &[Place],
+    (made, base): (Made, i64),
+) -> Option<Plan> {
+    let helped = |place: &Place| place.made == made && place.cost(function, base).is_some();
+    let chosen: Vec<usize> = (0..places.len()).filter(|index| helped(&places[*index])).collect();
+    let kept = |index: &usize| 2 - places[*index].cost(function, base).unwrap_or(2);
+    let saved = chosen.iter().map(kept).sum::<i64>() - 2;
+    if saved <= 0 {
+        return None;
+    }
+    let home = chosen.iter().map(|index| places[*index].block).reduce(|a, b| dominators.common(a, b))?;
+    let range = cfg.blocks[home].range.clone();
+    let inside = chosen.iter().filter(|index| places[**index].block == home);
+    let first = inside.map(|index| places[*index].positions[0]).min();
+    let before_end = if function.nodes[range.end - 1].insn.is_control() { range.end - 1 } else { range.end };
+    let at = first.unwrap_or(before_end);
+    let spans = spans(cfg, places, &chosen, home, at);
+    let after = demand::after_each(&function.nodes[range.clone()], ends[home]);
+    let dead = |reg: Reg| {
+        let mut demand = match at.checked_sub(range.start + 1) {
+            Some(previous) => after[previous],
+            None => {
+                let mut demand = after[0];
+                demand.step_back(&function.nodes[range.start]);
+                demand
+            }
+        };
+        demand.take(reg) == 0
+    };
+    let untouched = |reg: Reg| {
+        spans.iter().flat_map(|span| &function.nodes[span.clone()]).all(|node| {
+            let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
+            node.insn.written() != Some(reg)
+                && !node.insn.read().contains(reg)
+                && !(clobbers && RegSet::CALLER_SAVED.contains(reg))
+        })
+    };
+    let free = Reg::all().filter(|reg| *reg != Reg::R10).find(|reg| dead(*reg) && untouched(*reg))?;
+    Some(Plan { saved, base, at, free, places: chosen })
+}
+
+/// The runs of instructions during which the register is kept.
+fn spans(cfg: &Cfg, places: &[Place], chosen: &[usize], home: usize, at: usize) -> Vec<std::ops::Range<usize>> {
+    let last_use = |block: usize| {
+        let own = chosen.iter().map(|index| &places[*index]).filter(|place| place.block == block);
+        own.map(|place| place.uses.iter().chain(&place.positions).max().map_or(0, |last| last + 1)).max()
+    };
+    let walk = |from: Vec<usize>, next: &dyn Fn(usize) -> Vec<usize>| {
+        let mut seen: BTreeSet<usize> = BTreeSet::new();
+        let mut pending = from;
+        while let Some(block) = pending.pop() {
+            if seen.insert(block) {
+                pending.extend(next(block));
+            }
+        }
+        seen
+    };
+    let ids = |blocks: &[kiln_program::BlockId]| blocks.iter().map(|block| block.index()).collect::<Vec<_>>();
+    let forward = walk(vec![home], &|block| ids(&cfg.blocks[block].successors));
+    // Back from the uses to where it is made, and no further.
+    let targets = chosen.iter().map(|index| places[*index].block).collect();
+    let back = walk(targets, &|block| if block == home { Vec::new() } else { ids(&cfg.blocks[block].predecessors) });
+    let kept: BTreeSet<usize> = forward.intersection(&back).copied().collect();
+    let span = |block: &usize| {
+        let range = cfg.blocks[*block].range.clone();
+        let start = if *block == home { at } else { range.start };
+        let goes_on = ids(&cfg.blocks[*block].successors).iter().any(|next| *next != home && kept.contains(next));
+        let end = if goes_on { range.end } else { last_use(*block).unwrap_or(range.end) };
+        start..end.max(start)
+    };
+    kept.iter().map(span).collect()
+}
+
+fn keep(object: &mut Object, function: &mut Function, places: &[Place], plan: &Plan) -> Change {
     let mut before: Vec<Node> = Vec::new();
     let mut after: Vec<Node> = Vec::new();
-    let mut gone: Vec<InsnId> = Vec::new();
-    for place in places.iter().filter(|place| place.made == best) {
+    let mut gone: HashSet<InsnId> = HashSet::new();
+    let line = function.nodes.get(plan.at).and_then(|node| node.line);
+    let heir = function.nodes[plan.at].id;
+    for place in plan.places.iter().map(|index| &places[*index]) {
+        let cost = place.cost(function, plan.base);
         before.extend(place.positions.iter().map(|at| function.nodes[*at].clone()));
         let (last, first) = place.positions.split_last().expect("it is made somewhere");
         gone.extend(first.iter().map(|at| function.nodes[*at].id));
-        let node = &mut function.nodes[*last];
-        node.insn = Insn::mov(place.dst, free);
-        node.reference = Reference::None;
-        after.push(node.clone());
+        if cost == Some(0) {
+            gone.insert(function.nodes[*last].id);
+            for at in &place.uses {
+                let node = &mut function.nodes[*at];
+                before.push(node.clone());
+                let own = node.insn.address().expect("it is an access");
+                let offset = (i64::from(own.offset) + place.offset - plan.base) as i16;
+                node.insn = with_address(&node.insn, Address { base: plan.free, offset }).expect("it is an access");
+                after.push(node.clone());
+            }
+        } else {
+            let node = &mut function.nodes[*last];
+            (node.insn, node.reference) = (Insn::mov(place.dst, plan.free), Reference::None);
+            after.push(node.clone());
+        }
     }
-    edit::delete(function, &gone.into_iter().collect());
-    let made = match best {
+    let free = plan.free;
+    let made = match places[plan.places[0]].made {
         Made::Wide(imm, reference) => vec![object.new_node(Insn::LoadImm64 { dst: free, imm }, reference)],
+        Made::Section(map) => {
+            let reference = Reference::MapValue { map, offset: plan.base as u32 };
+            // The reference says it all.
+            let insn = Insn::LoadImm64 { dst: free, imm: kiln_isa::Imm64::Value(0) };
+            vec![object.new_node(insn, reference)]
+        }
         Made::Frame(offset) => {
             let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: free, src: Source::Imm(offset) };
             vec![object.new_node(Insn::mov(free, Reg::R10), Reference::None), object.new_node(add, Reference::None)]
         }
     };
-    let line = function.nodes.first().and_then(|node| node.line);
     let made: Vec<Node> = made.into_iter().map(|node| Node { line, ..node }).collect();
     after.splice(0..0, made.iter().cloned());
-    function.nodes.splice(0..0, made);
-    vec![Change::new(Law::KeptAddress, before, after)]
+    // Who came to where it is made comes to the making.
+    let first = made[0].id;
+    function.nodes.splice(plan.at..plan.at, made);
+    edit::retarget(function, &[(heir, first)].into_iter().collect());
+    edit::delete(function, &gone);
+    Change::new(Law::KeptAddress, before, after)
 }
 
-/// Whether some branch goes back.
-fn loops(function: &Function) -> bool {
-    let position: std::collections::HashMap<InsnId, usize> =
-        function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
-    let back =
-        |(at, node): (usize, &Node)| node.target().and_then(|target| position.get(&target)).is_some_and(|to| *to <= at);
-    function.nodes.iter().enumerate().any(back)
-}
-
-fn places(function: &Function) -> Vec<Place> {
-    let cfg = Cfg::new(function);
-    let ends = demand::at_block_ends(function, &cfg);
+fn places(function: &Function, cfg: &Cfg, ends: &[Demand]) -> Vec<Place> {
     let mut places = Vec::new();
-    for (block, end) in cfg.blocks.iter().zip(ends) {
+    for (number, (block, end)) in cfg.blocks.iter().zip(ends).enumerate() {
         let nodes = &function.nodes[block.range.clone()];
-        let demand = demand::after_each(nodes, end);
+        let demand = demand::after_each(nodes, *end);
         for (index, node) in nodes.iter().enumerate() {
             let at = block.range.start + index;
-            match node.insn {
+            let mut push = |made, offset, dst, positions| {
+                let (uses, escapes) = uses(function, at + 1..block.range.end, dst, *end);
+                places.push(Place { made, offset, dst, positions, block: number, uses, escapes });
+            };
+            match (node.insn, node.reference) {
                 _ if node.core.is_some() => {}
-                Insn::LoadImm64 { dst, imm } => {
-                    places.push(Place { made: Made::Wide(imm, node.reference), dst, positions: vec![at] });
+                (Insn::LoadImm64 { dst, .. }, Reference::MapValue { map, offset }) => {
+                    push(Made::Section(map), offset.into(), dst, vec![at]);
                 }
-                Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(offset) } => {
+                (Insn::LoadImm64 { dst, imm }, reference) => push(Made::Wide(imm, reference), 0, dst, vec![at]),
+                (Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(offset) }, _) => {
                     let copy = Insn::mov(dst, Reg::R10);
                     let first = index.checked_sub(1).filter(|first| nodes[*first].insn == copy);
                     if first.is_some() && demand[index].of(dst) > 0 && nodes[index - 1].core.is_none() {
-                        places.push(Place { made: Made::Frame(offset), dst, positions: vec![at - 1, at] });
+                        push(Made::Frame(offset), 0, dst, vec![at - 1, at]);
                     }
                 }
                 _ => {}
@@ -121,4 +255,77 @@ fn places(function: &Function) -> Vec<Place> {
         }
     }
     places
+}
+
+/// The accesses through a register until it is written, and whether anything else may read it.
+fn uses(function: &Function, range: std::ops::Range<usize>, reg: Reg, end: Demand) -> (Vec<usize>, bool) {
+    let mut uses = Vec::new();
+    for at in range {
+        let node = &function.nodes[at];
+        let base = node.insn.address().is_some_and(|address| address.base == reg) && node.core.is_none();
+        let stored = match node.insn {
+            Insn::Store { src, .. } => src.reg() == Some(reg),
+            Insn::Atomic { src, .. } => src == reg,
+            _ => false,
+        };
+        match (node.insn.read().contains(reg), base && !stored) {
+            (true, true) if with_address(&node.insn, Address { base: reg, offset: 0 }).is_some() => uses.push(at),
+            (true, _) => return (uses, true),
+            _ => {}
+        }
+        if node.insn.written() == Some(reg) {
+            return (uses, false);
+        }
+        if matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. }) && RegSet::CALLER_SAVED.contains(reg) {
+            return (uses, false);
+        }
+    }
+    (uses, end.of(reg) > 0)
+}
+
+/// Which blocks every way to a block passes.
+struct Dominators {
+    /// The closest such block; the entry is its own.
+    parent: Vec<Option<usize>>,
+    /// Position in reverse postorder.
+    rank: Vec<usize>,
+}
+
+impl Dominators {
+    fn new(cfg: &Cfg) -> Dominators {
+        let order = cfg.reverse_postorder();
+        let mut rank = vec![usize::MAX; cfg.blocks.len()];
+        order.iter().enumerate().for_each(|(at, block)| rank[block.index()] = at);
+        let mut found = Dominators { parent: vec![None; cfg.blocks.len()], rank };
+        if let Some(entry) = order.first() {
+            found.parent[entry.index()] = Some(entry.index());
+        }
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for block in order.iter().skip(1) {
+                let previous = cfg.blocks[block.index()].predecessors.iter().map(|block| block.index());
+                let known = previous.filter(|previous| found.parent[*previous].is_some());
+                let common = known.reduce(|a, b| found.meet(a, b));
+                if common.is_some() && found.parent[block.index()] != common {
+                    found.parent[block.index()] = common;
+                    changed = true;
+                }
+            }
+        }
+        found
+    }
+
+    fn meet(&self, mut a: usize, mut b: usize) -> usize {
+        while a != b {
+            let later = if self.rank[a] > self.rank[b] { &mut a } else { &mut b };
+            *later = self.parent[*later].unwrap_or(0);
+        }
+        a
+    }
+
+    /// The closest block that every way to either passes, if both are reached.
+    fn common(&self, a: usize, b: usize) -> usize {
+        if self.parent[a].is_none() || self.parent[b].is_none() { 0 } else { self.meet(a, b) }
+    }
 }

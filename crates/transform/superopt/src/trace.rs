@@ -10,6 +10,7 @@
 //! Nothing here is trusted: a wrong guess makes a proposal that fails to be proved.
 
 use kiln_isa::{Address, AluOp, ByteOrder, Imm64, Insn, Reg, RegSet, Size, Source, Width};
+use kiln_platform::MapType;
 use kiln_program::{MapId, Reference};
 use kiln_verifier::{Region as Kind, Value};
 
@@ -43,6 +44,8 @@ pub enum Root {
     Packet,
     /// The context.
     Context,
+    /// The first byte of a data section.
+    Section(MapId),
 }
 
 /// The kind of memory that an address points into, as far as known.
@@ -214,6 +217,13 @@ impl Trace {
             Insn::LoadImm64 { dst, imm: Imm64::Value(value) } if known && node.reference == Reference::None => {
                 words[dst.index()] = Word::constant(at, value);
             }
+            Insn::LoadImm64 { dst, .. } => {
+                let mut word = Word::opaque(at);
+                if let (Reference::MapValue { map, offset }, true) = (node.reference, known) {
+                    (word.root, word.offset, word.class) = (Root::Section(map), offset.into(), Class::MapValue(map));
+                }
+                words[dst.index()] = word;
+            }
             Insn::Load { size, signed, dst, address } => {
                 let mut word = Word::opaque(at);
                 if !signed {
@@ -279,6 +289,7 @@ fn root_by_facts(region: &Region<'_>, at: usize, reg: Reg, word: &mut Word) {
                 Kind::Stack { up: 0 } => Root::Stack,
                 Kind::Packet => Root::Packet,
                 Kind::Context => Root::Context,
+                Kind::MapValue(map) if is_section(region, map) => Root::Section(map),
                 _ => return,
             };
             if let Some(offset) = pointer.offset.as_constant() {
@@ -294,6 +305,12 @@ fn root_by_facts(region: &Region<'_>, at: usize, reg: Reg, word: &mut Word) {
         }
         _ => {}
     }
+}
+
+/// Whether a map is a data section, which has one value.
+fn is_section(region: &Region<'_>, map: MapId) -> bool {
+    let map = region.object.map(map);
+    map.map_type == MapType::Array && map.name.starts_with('.')
 }
 
 fn alu(at: usize, op: AluOp, width: Width, old: &Word, source: &Word) -> Word {

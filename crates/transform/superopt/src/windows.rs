@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::time::Instant;
 
 use kiln_equiv::Limits;
+use kiln_isa::Insn;
+use kiln_isa::table::IsaVersion;
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 use kiln_verifier::Facts;
 
@@ -33,6 +35,8 @@ pub struct Budget<'a> {
     pub fuel: usize,
     /// What must not be done again: a rule at an instruction.
     pub banned: &'a BTreeSet<(&'static str, InsnId)>,
+    /// The newest version of the instruction set that new instructions may be of.
+    pub isa: IsaVersion,
     /// Rules not to use.
     pub without: &'a dyn Fn(&'static str) -> bool,
 }
@@ -53,7 +57,10 @@ pub fn rewrite(
     for (index, block) in cfg.blocks.iter().enumerate().rev() {
         let mut demand = ends[index];
         let mut end = block.range.end;
-        if function.nodes[end - 1].insn.is_control() {
+        let last = &function.nodes[end - 1];
+        // A branch is the last of a window: what it compares may be put in another way.
+        let compares = matches!(last.insn, Insn::Branch { .. }) && last.core.is_none();
+        if last.insn.is_control() && !compares {
             end -= 1;
             demand.step_back(&function.nodes[end]);
         }
@@ -74,6 +81,7 @@ pub fn rewrite(
                 refuted: budget.refuted,
                 steps: Vec::new(),
                 asked: 0,
+                isa: budget.isa,
             };
             match &mut search {
                 Some(search) => search_run(&mut region, *search, budget.deadline, &mut budget.fuel),

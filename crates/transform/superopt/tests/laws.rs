@@ -74,8 +74,8 @@ fn numbers_made_of_conditions_are_branches_again() {
         Law::ThreadedBranch,
         "w3 = *(u32 *)(r1 + 0xc)
          w0 = 0x1
-         if r3 == 0x81 goto L1
-         if r3 != 0xa8 goto L2
+         if w3 == 0x81 goto L1
+         if w3 != 0xa8 goto L2
        L1:
          w0 = 0x2
        L2:
@@ -175,4 +175,24 @@ fn every_law_says_what_it_is() {
     for law in Law::ALL {
         assert!(law.statement().trim().ends_with('.') && !law.name().is_empty());
     }
+}
+
+#[test]
+fn conditions_are_joined_without_numbers() {
+    let text = "; program xdp
+         w6 = *(u32 *)(r1 + 0xc)
+         w5 = *(u32 *)(r1 + 0x10)
+         w4 = 0x1
+         if w6 == 0x1 goto L1
+         w4 = 0x0
+       L1:
+         w3 = 0x1
+         if w5 == 0x2 goto L2
+         w3 = 0x0
+       L2:
+         w3 &= w4
+         r0 = r3
+         exit";
+    let rewrite = optimize(&parse(text).unwrap(), &Options::default(), &mut ());
+    assert!(rewrite.evidence.iter().any(|one| one.because.name() == "chosen-operand"), "{:?}", rewrite.refused);
 }

@@ -23,6 +23,9 @@ pub fn reading(insn: &Insn, from: Reg, to: Reg) -> Option<Insn> {
         Insn::Atomic { op, fetch: false, size, address, src } => {
             Insn::Atomic { op, fetch: false, size, address: place(address), src: reg(src) }
         }
+        Insn::Branch { op, width, dst, src, offset } => {
+            Insn::Branch { op, width, dst: reg(dst), src: source(src), offset }
+        }
         _ => return None,
     })
 }
@@ -77,6 +80,20 @@ pub fn copied_operand(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
         }
     }
     if changed { vec![nodes] } else { Vec::new() }
+}
+
+/// At a copy of what the register still holds: nothing.
+pub fn repeated_copy(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let Insn::Alu { op: AluOp::Mov, dst, src: Source::Reg(src), .. } = region.nodes[at].insn else {
+        return Vec::new();
+    };
+    let (old, new) = (trace.word(at, dst), trace.word(at + 1, dst));
+    if dst == src || old.lanes != new.lanes || (old.root, old.offset) != (new.root, new.offset) {
+        return Vec::new();
+    }
+    let mut nodes = region.nodes.clone();
+    nodes.remove(at);
+    vec![nodes]
 }
 
 /// At a copy whose original is not read any more: the value is made in the copy's register.

@@ -244,7 +244,7 @@ pub fn value_at_hand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<N
 }
 
 /// The access with another memory operand.
-fn with_address(insn: &Insn, address: Address) -> Option<Insn> {
+pub fn with_address(insn: &Insn, address: Address) -> Option<Insn> {
     Some(match *insn {
         Insn::Load { size, signed, dst, .. } => Insn::Load { size, signed, dst, address },
         Insn::Store { size, src, .. } => Insn::Store { size, address, src },
@@ -255,7 +255,7 @@ fn with_address(insn: &Insn, address: Address) -> Option<Insn> {
 
 /// At the last step of a derived pointer: all accesses through it go through what it was derived from.
 pub fn direct_address(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
-    let Insn::Alu { dst, .. } = region.nodes[at].insn else { return Vec::new() };
+    let (Insn::Alu { dst, .. } | Insn::LoadImm64 { dst, .. }) = region.nodes[at].insn else { return Vec::new() };
     let word = trace.word(at + 1, dst);
     if word.root == Root::Value(at) {
         return Vec::new();
@@ -313,4 +313,193 @@ pub fn folded_offset(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>
     }
     nodes.remove(at);
     vec![nodes]
+}
+
+/// At the last of several copies from memory to memory: the same bytes, loaded and stored as widely as may be.
+///
+/// ```text
+///   w1 = *(u16 *)(r6 + 0); *(u16 *)(r7 + 0) = w1             w1 = *(u32 *)(r6 + 0); *(u32 *)(r7 + 0) = w1
+///   w1 = *(u16 *)(r6 + 2); *(u16 *)(r7 + 2) = w1      -->    w1 = *(u16 *)(r6 + 4); *(u16 *)(r7 + 4) = w1
+///   w1 = *(u16 *)(r6 + 4); *(u16 *)(r7 + 4) = w1
+/// ```
+pub fn copied_block(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let copies = |at: &usize| matches!(region.nodes[*at].insn, Insn::Load { .. } | Insn::Store { .. } | Insn::Alu { .. });
+    let stores = |at: usize| matches!(region.nodes[at].insn, Insn::Store { .. });
+    if !stores(at) || region.nodes.get(at + 1).is_some_and(|next| matches!(next.insn, Insn::Store { .. })) {
+        return Vec::new();
+    }
+    let first = (0..=at).rev().take(LONGEST_COPY).take_while(copies).last().unwrap_or(at);
+    // The shorter run may do where the longer begins with something else.
+    let starts = (first..at).filter(|start| matches!(region.nodes[*start].insn, Insn::Load { .. }));
+    starts.take(MAX_STARTS).filter_map(|start| Copied::read(region, trace, start..at + 1)?.written(region, trace)).collect()
+}
+
+/// Instructions of a copy at most.
+const LONGEST_COPY: usize = 40;
+/// Places where a copy may begin that are tried.
+const MAX_STARTS: usize = 12;
+
+/// What memory holds after a run: each byte that it stores, and where that byte was before the run.
+struct Copied {
+    run: std::ops::Range<usize>,
+    bytes: std::collections::BTreeMap<(u8, i64), (Root, Place)>,
+    roots: Vec<Root>,
+    /// Registers that the run loads and nobody reads afterwards, then others that are free.
+    free: Vec<Reg>,
+}
+
+/// Where a byte comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Memory(Root, i64),
+    Constant(u8),
+}
+
+impl Copied {
+    fn read(region: &Region<'_>, trace: &Trace, run: std::ops::Range<usize>) -> Option<Copied> {
+        use std::collections::BTreeMap;
+        let mut memory: BTreeMap<(u8, i64), (Root, Place)> = BTreeMap::new();
+        let mut loaded: BTreeMap<(usize, u8), Place> = BTreeMap::new();
+        let mut roots: Vec<Root> = Vec::new();
+        let mut written = kiln_isa::RegSet::EMPTY;
+        for at in run.clone() {
+            let node = &region.nodes[at];
+            if node.core.is_some() {
+                return None;
+            }
+            written = written.union(node.insn.written().into_iter().collect());
+            let Some(access) = trace.access(at) else { continue };
+            let root = roots.iter().position(|root| *root == access.root).unwrap_or(roots.len());
+            if root == roots.len() {
+                roots.push(access.root);
+            }
+            for byte in 0..access.size.bytes() as i64 {
+                let place = (root as u8, access.offset.wrapping_add(byte));
+                if access.stores {
+                    let from = match access.lanes[byte as usize] {
+                        Lane::Constant(value) => Place::Constant(value),
+                        Lane::Of { definition, byte } => *loaded.get(&(definition, byte))?,
+                    };
+                    memory.insert(place, (access.root, from));
+                } else {
+                    let own = Place::Memory(access.root, place.1);
+                    loaded.insert((at, byte as u8), memory.get(&place).map_or(own, |known| known.1));
+                }
+            }
+        }
+        // Nothing else may come of it.
+        let after = crate::demand::after_each(&region.nodes, region.end)[run.end - 1];
+        if written.iter().any(|reg| after.of(reg) > 0) {
+            return None;
+        }
+        let used: kiln_isa::RegSet = region.nodes[run.clone()].iter().flat_map(|node| node.insn.read().iter().collect::<Vec<_>>()).collect();
+        let spare = Reg::all().filter(|reg| *reg != Reg::R10 && after.of(*reg) == 0 && !used.contains(*reg) && !written.contains(*reg));
+        let free = written.iter().chain(spare).collect();
+        Some(Copied { run, bytes: memory, roots, free })
+    }
+
+    /// The stores that are left to make: first byte, size and source.
+    fn chunks(&self) -> Vec<(Root, i64, Size, Place)> {
+        let mut chunks = Vec::new();
+        let mut left = self.bytes.clone();
+        while let Some((&(root, offset), _)) = left.first_key_value() {
+            let fits = |size: &Size| {
+                let bytes = i64::from(size.bytes());
+                let own = self.roots[usize::from(root)];
+                let aligned = |root: Root, offset: i64| root != Root::Stack || offset.rem_euclid(bytes) == 0;
+                let Some((_, first)) = left.get(&(root, offset)) else { return false };
+                let follows = |byte: i64| match (left.get(&(root, offset + byte)), first) {
+                    (Some((_, Place::Memory(from, at))), Place::Memory(begin, start)) => from == begin && *at == start + byte,
+                    (Some((_, Place::Constant(_))), Place::Constant(_)) => true,
+                    _ => false,
+                };
+                let source = match first {
+                    Place::Memory(from, at) => aligned(*from, *at),
+                    Place::Constant(_) => true,
+                };
+                aligned(own, offset) && source && (0..bytes).all(follows) && self.constant(&left, root, offset, *size).is_some()
+            };
+            let size = Size::ALL.into_iter().rev().find(fits).unwrap_or(Size::B1);
+            let source = left[&(root, offset)].1;
+            chunks.push((self.roots[usize::from(root)], offset, size, source));
+            for byte in 0..i64::from(size.bytes()) {
+                left.remove(&(root, offset + byte));
+            }
+        }
+        chunks
+    }
+
+    /// The immediate that makes these bytes; 0 where they are not constants, `None` where no immediate does.
+    fn constant(
+        &self,
+        bytes: &std::collections::BTreeMap<(u8, i64), (Root, Place)>,
+        root: u8,
+        offset: i64,
+        size: Size,
+    ) -> Option<i32> {
+        let lanes: Option<Vec<Lane>> = (0..i64::from(size.bytes()))
+            .map(|byte| match bytes.get(&(root, offset + byte))?.1 {
+                Place::Constant(value) => Some(Lane::Constant(value)),
+                Place::Memory(..) => None,
+            })
+            .collect();
+        lanes.map_or(Some(0), |lanes| as_immediate(&lanes))
+    }
+
+    fn written(&self, region: &Region<'_>, trace: &Trace) -> Option<Vec<Node>> {
+        let mut chunks = self.chunks();
+        let mut free = self.free.clone();
+        let mut made: Vec<Insn> = Vec::new();
+        let mut held: Vec<(Root, i64, Size, Reg)> = Vec::new();
+        let begin = self.run.start;
+        let bytes = |size: Size| i64::from(size.bytes());
+        while !chunks.is_empty() {
+            let reads = |chunk: &(Root, i64, Size, Place), root: Root, offset: i64, size: Size| match chunk.3 {
+                Place::Memory(from, at) => from == root && at < offset + bytes(size) && offset < at + bytes(chunk.2),
+                Place::Constant(_) => false,
+            };
+            let free_of_readers = |index: usize| {
+                let (root, offset, size, _) = chunks[index];
+                chunks.iter().enumerate().all(|(other, chunk)| other == index || !reads(chunk, root, offset, size))
+            };
+            let next = (0..chunks.len()).find(|index| free_of_readers(*index));
+            let (root, offset, size, source) = chunks.remove(next.unwrap_or(0));
+            let address = trace.address(begin, root, offset)?;
+            match source {
+                Place::Constant(_) => {
+                    let number = self.roots.iter().position(|own| *own == root)? as u8;
+                    let src = Source::Imm(self.constant(&self.bytes, number, offset, size)?);
+                    made.push(Insn::Store { size, address, src });
+                }
+                Place::Memory(from, at) => {
+                    let reg = (!free.is_empty()).then(|| free.remove(0))?;
+                    let load = trace.address(begin, from, at)?;
+                    made.push(Insn::Load { size, signed: false, dst: reg, address: load });
+                    if next.is_some() {
+                        made.push(Insn::Store { size, address, src: Source::Reg(reg) });
+                        free.insert(0, reg);
+                    } else {
+                        held.push((root, offset, size, reg));
+                    }
+                }
+            }
+        }
+        for (root, offset, size, reg) in held {
+            made.push(Insn::Store { size, address: trace.address(begin, root, offset)?, src: Source::Reg(reg) });
+        }
+        let old = &region.nodes[self.run.clone()];
+        if made.len() >= old.len() {
+            return None;
+        }
+        // Each takes the place of one that it is like, so that it keeps a line of the source.
+        let mut spare: Vec<&Node> = old.iter().collect();
+        let mut nodes = region.nodes[..begin].to_vec();
+        for insn in made {
+            let loads = matches!(insn, Insn::Load { .. });
+            let like = spare.iter().position(|node| matches!(node.insn, Insn::Load { .. }) == loads)?;
+            nodes.push(Node { insn, reference: kiln_program::Reference::None, ..spare.remove(like).clone() });
+        }
+        nodes.extend_from_slice(&region.nodes[self.run.end..]);
+        Some(nodes)
+    }
 }

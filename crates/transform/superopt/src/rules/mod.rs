@@ -17,6 +17,12 @@
 //! | `merged-constants` | `r1 += 8; ...; r1 += 6` | `r1 += 14` |
 //! | `copied-operand` | `r2 = r1; ... r2 ...` | `... r1 ...` |
 //! | `same-value` | `r3 = r6; r3 += 14` where `r2` holds that | `r3 = r2` |
+//! | `relocated-operand` | `r1 = FIELD; r2 += r1` where the loader writes FIELD | `r2 += FIELD` |
+//! | `copied-block` | copies of two bytes each, from and to memory | copies of four and eight |
+//! | `repeated-copy` | `r6 = r1; ...; r1 = r6` | `r6 = r1; ...` |
+//! | `compared-constant` | `r1 = 5; if r2 == r1` | `if r2 == 5` |
+//! | `compared-directly` | `r1 = r2; r1 += -7; if r1 == 0` | `if r2 == 7` |
+//! | `narrow-comparison` | `w1 = w1; if r1 == 0` | `if w1 == 0` |
 //! | `final-register` | `r2 = ...; r1 = r2` | `r1 = ...` |
 //! | `direct-address` | `r2 = r10; r2 += -8; *(u64 *)(r2 + 0)` | `*(u64 *)(r10 - 8)` |
 //! | `folded-offset` | `r1 += 14; *(u8 *)(r1 + 0)` | `*(u8 *)(r1 + 14)` |
@@ -29,9 +35,13 @@
 //! `tests/rules.rs`.
 
 mod bits;
+mod branches;
 mod copies;
 mod memory;
 mod operands;
+
+pub(crate) use memory::with_address;
+pub(crate) use operands::one_slot_move;
 
 use kiln_program::Node;
 
@@ -147,6 +157,42 @@ pub const RULES: &[Rule] = &[
         doc: "A computation of what another register holds may be a copy of that register.",
         contextual: true,
         propose: copies::same_value,
+    },
+    Rule {
+        name: "relocated-operand",
+        doc: "A number that the loader writes may be the immediate of the operation that uses it.",
+        contextual: true,
+        propose: operands::relocated_operand,
+    },
+    Rule {
+        name: "copied-block",
+        doc: "Bytes copied from memory to memory may be copied in other pieces.",
+        contextual: true,
+        propose: memory::copied_block,
+    },
+    Rule {
+        name: "repeated-copy",
+        doc: "A copy of what the register still holds may go.",
+        contextual: true,
+        propose: copies::repeated_copy,
+    },
+    Rule {
+        name: "compared-constant",
+        doc: "A comparison with a register that can only be one number may be one with that number.",
+        contextual: true,
+        propose: branches::compared_constant,
+    },
+    Rule {
+        name: "compared-directly",
+        doc: "What a comparison with a constant undoes or masks may be part of the comparison.",
+        contextual: true,
+        propose: branches::compared_directly,
+    },
+    Rule {
+        name: "narrow-comparison",
+        doc: "A comparison of registers whose upper halves are zero may be one of the lower halves.",
+        contextual: true,
+        propose: branches::narrow_comparison,
     },
     Rule {
         name: "final-register",

@@ -26,7 +26,7 @@ fn immediate(value: u64, width: Width) -> Option<i32> {
 }
 
 /// What is known of a register from the facts or from the run itself.
-fn constant(region: &Region<'_>, trace: &Trace, at: usize, reg: Reg) -> Option<u64> {
+pub fn constant(region: &Region<'_>, trace: &Trace, at: usize, reg: Reg) -> Option<u64> {
     region.constant(at, reg).or_else(|| trace.word(at, reg).as_constant())
 }
 
@@ -152,4 +152,22 @@ fn fold(op: AluOp, width: Width, first: i32, second: i32) -> Option<i32> {
     let bits = |value: i32| Bits::new(64, i64::from(value) as u64);
     let value = at_width(width, &bits(first), &bits(second), |a, b| op.apply(a, b)).value();
     immediate(value, width)
+}
+
+/// At an operation with a register that holds what a loader relocates: that number as its immediate.
+pub fn relocated_operand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let node = &region.nodes[at];
+    let Insn::Alu { op: AluOp::Add | AluOp::Sub, width: Width::W64, dst, src: Source::Reg(src) } = node.insn else {
+        return Vec::new();
+    };
+    let Some(made) = region.nodes.get(trace.word(at, src).definition).filter(|_| src != dst) else {
+        return Vec::new();
+    };
+    let Insn::Alu { op: AluOp::Mov, width: Width::W64, src: Source::Imm(imm), .. } = made.insn else {
+        return Vec::new();
+    };
+    let (Insn::Alu { op, .. }, Some(core), None) = (node.insn, made.core, node.core) else { return Vec::new() };
+    let mut nodes = with(region, at, Insn::Alu { op, width: Width::W64, dst, src: Source::Imm(imm) });
+    nodes[at].core = Some(core);
+    vec![nodes]
 }

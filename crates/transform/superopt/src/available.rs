@@ -1,0 +1,231 @@
+//! Values that a register still holds from another block.
+//!
+//! ```text
+//!     r6 = r10                            r6 = r10
+//!     r6 += -24                           r6 += -24
+//!     r1 = r6; call ...                   r1 = r6; call ...
+//!     if r0 == 0 goto L          -->      if r0 == 0 goto L
+//!     ...                                 ...
+//!   L: r1 = r10; r1 += -24              L: r1 = r6
+//!     w0 = 0                              (r0 is zero on the only way here)
+//! ```
+//!
+//! Each register is given a name for what it holds, forward over the graph: a number, an address, the result of an
+//! instruction, or "what this register held when its block began" where ways with different names meet. Registers with
+//! one name hold the same value. The result of an instruction in a loop is only named once at a time: when it is made
+//! anew, whoever held the old one is left without a name.
+
+use std::collections::HashSet;
+
+use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
+use kiln_program::{Cfg, Function, InsnId, MapContents, MapId, Node, Object, Reference};
+
+use crate::control_flow::Change;
+use crate::demand::only_computes;
+use crate::edit;
+use crate::evidence::Law;
+
+/// A name for a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    /// What the register held when the function began.
+    Entry(Reg),
+    /// What the register held when this block was last entered.
+    Merged(usize, Reg),
+    /// What the instruction last made.
+    Made(InsnId),
+    /// A number.
+    Number(u64),
+    /// The frame pointer and a constant.
+    Frame(i64),
+    /// An address in a data section.
+    Section(MapId, i64),
+    /// Another address that the loader puts there.
+    Reference(Reference),
+    /// What was loaded from memory that nothing writes once the program is loaded.
+    Frozen(MapId, i64, Size, bool),
+}
+
+type State = [Option<Held>; Reg::COUNT];
+
+/// Removes what makes a value that its register holds, and copies what another register holds where that is shorter.
+pub fn use_available(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let begins = at_block_begins(object, function, &cfg);
+    let mut changes = Vec::new();
+    let mut doomed = HashSet::new();
+    for (block, begin) in cfg.blocks.iter().zip(begins) {
+        let Some(mut state) = begin else { continue };
+        for at in block.range.clone() {
+            let node = function.nodes[at].clone();
+            let result = result(object, &state, &node);
+            let known = result.filter(|_| !banned(node.id) && only_computes(&node.insn) && node.core.is_none());
+            match (known, node.insn.written()) {
+                (Some(value), Some(dst)) if state[dst.index()] == Some(value) => {
+                    doomed.insert(node.id);
+                    changes.push(Change::new(Law::AvailableValue, vec![node], Vec::new()));
+                    continue;
+                }
+                (Some(value), Some(dst)) => {
+                    let holder = Reg::all().find(|reg| *reg != Reg::R10 && state[reg.index()] == Some(value));
+                    if let Some(holder) = holder.filter(|_| shortens(&node.insn, value)) {
+                        let new = &mut function.nodes[at];
+                        (new.insn, new.reference) = (Insn::mov(dst, holder), Reference::None);
+                        changes.push(Change::new(Law::AvailableValue, vec![node], vec![new.clone()]));
+                    }
+                }
+                _ => {}
+            }
+            step(object, &mut state, &function.nodes[at]);
+        }
+    }
+    edit::delete(function, &doomed);
+    changes
+}
+
+/// Whether a copy is better: than an address of two slots, than a load, and than the second step of an address off the
+/// frame pointer, which leaves the first without readers.
+fn shortens(insn: &Insn, value: Held) -> bool {
+    match insn {
+        Insn::LoadImm64 { .. } | Insn::Load { .. } => true,
+        Insn::Alu { op: AluOp::Add, .. } => matches!(value, Held::Frame(_)),
+        _ => false,
+    }
+}
+
+/// What an instruction makes; `None` where it has no name yet.
+fn result(object: &Object, state: &State, node: &Node) -> Option<Held> {
+    if node.core.is_some() {
+        return None;
+    }
+    match node.insn {
+        Insn::Alu { op: AluOp::Mov, width, src: Source::Imm(imm), .. } => {
+            let value = i64::from(imm) as u64;
+            Some(Held::Number(if width == Width::W32 { value & 0xffff_ffff } else { value }))
+        }
+        Insn::Alu { op: AluOp::Mov, width, src: Source::Reg(src), .. } => match (state[src.index()]?, width) {
+            (value, Width::W64) => Some(value),
+            (Held::Number(value), Width::W32) => Some(Held::Number(value & 0xffff_ffff)),
+            (value @ Held::Frozen(_, _, size, false), Width::W32) if size != Size::B8 => Some(value),
+            _ => None,
+        },
+        Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(imm) } => {
+            let more = i64::from(imm);
+            match state[dst.index()]? {
+                Held::Number(value) => Some(Held::Number(value.wrapping_add(more as u64))),
+                Held::Frame(offset) => Some(Held::Frame(offset.checked_add(more)?)),
+                Held::Section(map, offset) => Some(Held::Section(map, offset.checked_add(more)?)),
+                _ => None,
+            }
+        }
+        Insn::LoadImm64 { imm, .. } => match (node.reference, imm) {
+            (Reference::None, Imm64::Value(value)) => Some(Held::Number(value)),
+            (Reference::None, _) => None,
+            (Reference::MapValue { map, offset }, _) => Some(Held::Section(map, offset.into())),
+            (reference, _) => Some(Held::Reference(reference)),
+        },
+        Insn::Load { size, signed, address, .. } => match state[address.base.index()]? {
+            Held::Section(map, offset) if is_frozen(object, map) => {
+                Some(Held::Frozen(map, offset.checked_add(address.offset.into())?, size, signed))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether nothing writes a section once the program is loaded.
+fn is_frozen(object: &Object, map: MapId) -> bool {
+    matches!(object.map(map).contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_))
+}
+
+/// From before an instruction to after it.
+fn step(object: &Object, state: &mut State, node: &Node) {
+    let result = result(object, state, node);
+    if let Insn::Call(_) | Insn::LoadPacket { .. } = node.insn {
+        for reg in RegSet::CALLER_SAVED.iter() {
+            state[reg.index()] = None;
+        }
+    }
+    let Some(dst) = node.insn.written() else { return };
+    let own = Held::Made(node.id);
+    state.iter_mut().filter(|held| **held == Some(own)).for_each(|held| *held = None);
+    state[dst.index()] = Some(result.unwrap_or(own));
+}
+
+/// What a branch's outcome adds.
+fn refine(state: &mut State, node: &Node, taken: bool) {
+    let Insn::Branch { op, width: Width::W64, dst, src: Source::Imm(imm), .. } = node.insn else { return };
+    if !matches!((op, taken), (JumpOp::Eq, true) | (JumpOp::Ne, false)) || node.core.is_some() {
+        return;
+    }
+    let value = state[dst.index()];
+    let number = Some(Held::Number(i64::from(imm) as u64));
+    state[dst.index()] = number;
+    if value.is_some() {
+        state.iter_mut().filter(|held| **held == value).for_each(|held| *held = number);
+    }
+}
+
+/// What registers hold at the start of each block; `None` where it is not reached.
+fn at_block_begins(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Option<State>> {
+    let mut begin: Vec<Option<State>> = vec![None; cfg.blocks.len()];
+    let mut merged = vec![RegSet::EMPTY; cfg.blocks.len()];
+    let order = cfg.reverse_postorder();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for block in &order {
+            let index = block.index();
+            let mut ways: Vec<State> = Vec::new();
+            if index == 0 {
+                let mut entry: State = std::array::from_fn(|reg| Reg::new(reg as u8).map(Held::Entry));
+                entry[Reg::R10.index()] = Some(Held::Frame(0));
+                ways.push(entry);
+            }
+            for previous in &cfg.blocks[index].predecessors {
+                ways.extend(end(object, function, cfg, &begin, previous.index(), index));
+            }
+            let Some(first) = ways.first() else { continue };
+            let mut joined = *first;
+            for reg in Reg::all() {
+                let held = first[reg.index()];
+                let old = matches!(held, Some(Held::Merged(at, _)) if at == index);
+                let differs = old || held.is_none() || ways.iter().any(|way| way[reg.index()] != held);
+                if differs || merged[index].contains(reg) {
+                    merged[index].insert(reg);
+                    joined[reg.index()] = Some(Held::Merged(index, reg));
+                }
+            }
+            if begin[index] != Some(joined) {
+                begin[index] = Some(joined);
+                changed = true;
+            }
+        }
+    }
+    begin
+}
+
+/// What registers hold on the way from one block to another.
+fn end(
+    object: &Object,
+    function: &Function,
+    cfg: &Cfg,
+    begin: &[Option<State>],
+    from: usize,
+    to: usize,
+) -> Option<State> {
+    let mut state = begin[from]?;
+    let nodes = &function.nodes[cfg.blocks[from].range.clone()];
+    nodes.iter().for_each(|node| step(object, &mut state, node));
+    if let ([falls, jumps], Some(last)) = (&cfg.blocks[from].successors[..], nodes.last()) {
+        refine(&mut state, last, jumps.index() == to && falls.index() != to);
+    }
+    // What this block's registers held when it was entered before is not what they hold now.
+    for held in &mut state {
+        if matches!(held, Some(Held::Merged(at, _)) if *at == to) {
+            *held = None;
+        }
+    }
+    Some(state)
+}
