@@ -21,9 +21,10 @@ use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, MapContents, MapId, Node, Object, Reference};
 
 use crate::control_flow::Change;
-use crate::demand::only_computes;
+use crate::demand::{only_computes, reads};
 use crate::edit;
 use crate::evidence::Law;
+use crate::rules::reading;
 
 /// A name for a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -228,4 +229,93 @@ fn end(
         }
     }
     Some(state)
+}
+
+/// Has the readers of copies read the original, and removes copies that are then without readers.
+///
+/// ```text
+///   r7 = r10; r7 += -8
+///   r6 = r7                       (gone)
+///   r1 = r6; call ...      -->    r1 = r7; call ...
+///   r1 = r6; call ...             r1 = r7; call ...
+/// ```
+pub fn read_originals(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let begins = at_block_begins(object, function, &cfg);
+    let mut before: Vec<State> = Vec::with_capacity(function.nodes.len());
+    for (block, begin) in cfg.blocks.iter().zip(begins) {
+        let mut state = begin.unwrap_or([None; Reg::COUNT]);
+        for node in &function.nodes[block.range.clone()] {
+            before.push(state);
+            step(object, &mut state, node);
+        }
+    }
+    // Each register takes part in one change: what is known of it is then of the past.
+    let mut touched = RegSet::EMPTY;
+    let mut changes = Vec::new();
+    let mut doomed = HashSet::new();
+    for at in 0..function.nodes.len() {
+        let node = function.nodes[at].clone();
+        let Insn::Alu { op: AluOp::Mov, width: Width::W64, dst, src: Source::Reg(src) } = node.insn else { continue };
+        let used = touched.contains(dst) || touched.contains(src);
+        if dst == src || src == Reg::R10 || used || node.core.is_some() || banned(node.id) {
+            continue;
+        }
+        let Some(readers) = readers(function, &cfg, &before, at, dst, src) else { continue };
+        let (mut old, mut new) = (vec![node.clone()], Vec::new());
+        for reader in readers {
+            let own = &mut function.nodes[reader];
+            old.push(own.clone());
+            own.insn = reading(&own.insn, dst, src).expect("it was asked before");
+            new.push(own.clone());
+        }
+        changes.push(Change::new(Law::AvailableValue, old, new));
+        doomed.insert(node.id);
+        touched = touched.union(RegSet::of(&[dst, src]));
+    }
+    edit::delete(function, &doomed);
+    changes
+}
+
+/// Who reads a copy, if each could read the original as well.
+fn readers(
+    function: &Function,
+    cfg: &Cfg,
+    before: &[State],
+    copy: usize,
+    dst: Reg,
+    src: Reg,
+) -> Option<std::collections::BTreeSet<usize>> {
+    let mut found = std::collections::BTreeSet::new();
+    let mut seen = HashSet::new();
+    let mut pending = vec![copy + 1];
+    while let Some(mut at) = pending.pop() {
+        let first = at;
+        if at >= function.nodes.len() || !seen.insert(at) {
+            continue;
+        }
+        let end = cfg.blocks[cfg.block_of[first].index()].range.end;
+        loop {
+            let node = &function.nodes[at];
+            if reads(node, dst) {
+                let state = &before[at];
+                let same = state[dst.index()].is_some() && state[dst.index()] == state[src.index()];
+                if !same || node.core.is_some() || reading(&node.insn, dst, src).is_none() {
+                    return None;
+                }
+                found.insert(at);
+            }
+            let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
+            if node.insn.written() == Some(dst) || clobbers && RegSet::CALLER_SAVED.contains(dst) {
+                break;
+            }
+            at += 1;
+            if at == end {
+                let next = &cfg.blocks[cfg.block_of[first].index()].successors;
+                pending.extend(next.iter().map(|block| cfg.blocks[block.index()].range.start));
+                break;
+            }
+        }
+    }
+    Some(found)
 }

@@ -10,6 +10,7 @@ use crate::control_flow::Change;
 use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
+use crate::filled;
 
 /// Removes writes that nobody reads: of registers by the demand on the graph, of stack bytes by the facts.
 pub fn remove_dead(function: &mut Function, facts: Option<&Facts>) -> Vec<Change> {
@@ -17,6 +18,12 @@ pub fn remove_dead(function: &mut Function, facts: Option<&Facts>) -> Vec<Change
     let change = |law, node: &Node| Change { at: node.id, law, before: vec![node.clone()], after: Vec::new() };
     for node in &function.nodes {
         if facts.and_then(|facts| facts.at(node.id)).is_some_and(|known| is_dead_store(node, known)) {
+            changes.push(change(Law::DeadStore, node));
+        }
+    }
+    let buried = facts.map(|facts| filled::overwritten(function, &Cfg::new(function), facts)).unwrap_or_default();
+    for node in function.nodes.iter().filter(|node| buried.contains(&node.id)) {
+        if changes.iter().all(|one| one.at != node.id) {
             changes.push(change(Law::DeadStore, node));
         }
     }

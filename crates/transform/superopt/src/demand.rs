@@ -207,6 +207,13 @@ pub fn after_each(nodes: &[Node], end: Demand) -> Vec<Demand> {
     result
 }
 
+/// Whether an instruction may read a register, as an argument of what it calls too.
+pub fn reads(node: &Node, reg: Reg) -> bool {
+    let mut demand = Demand::NONE;
+    demand.step_back(node);
+    demand.of(reg) > 0 || node.insn.read().contains(reg)
+}
+
 /// Whether an instruction does nothing but compute its destination. Loads count: the kernel's verifier has proved
 /// that they cannot fault.
 pub fn only_computes(insn: &Insn) -> bool {

@@ -11,7 +11,7 @@
 //! not support are left as they are.
 //!
 //! Reading order: [`evidence`], [`pipeline`], then the passes: [`control_flow`], [`thread`], [`hoist`],
-//! [`available`], [`reuse`], [`diamonds`], [`dead`] with [`demand`], and
+//! [`available`], [`reuse`], [`diamonds`], [`dead`] with [`demand`] and [`filled`], and
 //! [`windows`] with [`rules`], [`trace`] and [`region`]; [`search`] finds
 //! what the rules lack, and [`judged`] gives the kernel the last word.
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ pub mod demand;
 pub mod diamonds;
 pub mod edit;
 pub mod evidence;
+pub mod filled;
 pub mod hoist;
 pub mod judged;
 pub mod pipeline;

@@ -158,6 +158,14 @@ pub const PASSES: &[Pass] = &[
             })
         },
     },
+    Pass {
+        name: "originals",
+        run: |work| {
+            work.repeat(Law::AvailableValue, |object, function, banned| {
+                available::read_originals(object, function, banned)
+            })
+        },
+    },
     Pass { name: "diamonds", run: run_diamonds },
     Pass { name: "dead", run: |work| work.law_pass(dead::remove_dead) },
     Pass { name: "control-flow", run: control_flow_to_fixpoint },

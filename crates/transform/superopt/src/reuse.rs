@@ -135,7 +135,7 @@ fn plan(
         spans.iter().flat_map(|span| &function.nodes[span.clone()]).all(|node| {
             let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
             node.insn.written() != Some(reg)
-                && !node.insn.read().contains(reg)
+                && !demand::reads(node, reg)
                 && !(clobbers && RegSet::CALLER_SAVED.contains(reg))
         })
     };
@@ -268,7 +268,7 @@ fn uses(function: &Function, range: std::ops::Range<usize>, reg: Reg, end: Deman
             Insn::Atomic { src, .. } => src == reg,
             _ => false,
         };
-        match (node.insn.read().contains(reg), base && !stored) {
+        match (demand::reads(node, reg), base && !stored) {
             (true, true) if with_address(&node.insn, Address { base: reg, offset: 0 }).is_some() => uses.push(at),
             (true, _) => return (uses, true),
             _ => {}

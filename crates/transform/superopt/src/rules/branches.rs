@@ -91,7 +91,17 @@ pub fn compared_directly(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<N
     };
     let touches = |node: &Node| node.insn.written() == Some(compare.dst) || is_barrier(node);
     let Some(last) = region.nodes[..at].iter().rposition(touches) else { return Vec::new() };
-    let Insn::Alu { op, width, dst, src: Source::Imm(amount) } = region.nodes[last].insn else { return Vec::new() };
+    let amount = match region.nodes[last].insn {
+        Insn::Alu { src: Source::Imm(amount), .. } => amount,
+        // A mask in a register, which still holds it.
+        Insn::Alu { op: AluOp::And, width, dst, src } if dst == compare.dst && compare.op == JumpOp::Ne && against == 0 => {
+            let mut nodes = with_compare(region, at, Compare { op: JumpOp::Set, width, src, ..compare });
+            nodes.remove(last);
+            return vec![nodes];
+        }
+        _ => return Vec::new(),
+    };
+    let Insn::Alu { op, width, dst, .. } = region.nodes[last].insn else { return Vec::new() };
     if dst != compare.dst || region.nodes[last].core.is_some() {
         return Vec::new();
     }

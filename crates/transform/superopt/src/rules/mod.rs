@@ -40,6 +40,7 @@ mod copies;
 mod memory;
 mod operands;
 
+pub(crate) use copies::reading;
 pub(crate) use memory::with_address;
 pub(crate) use operands::one_slot_move;
 
