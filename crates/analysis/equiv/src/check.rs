@@ -122,7 +122,8 @@ fn compare_in<'a>(
     let changing = |accesses: &[Access]| -> Vec<Access> {
         accesses.iter().filter(|access| !is_frozen(window.object, access.class)).copied().collect()
     };
-    shared_memory_kept(&changing(&before.accesses), &changing(&after.accesses)).map_err(|what| Failure::Reason(what.to_owned()))?;
+    shared_memory_kept(&changing(&before.accesses), &changing(&after.accesses))
+        .map_err(|what| Failure::Reason(what.to_owned()))?;
     logs_equal(&before, &after)?;
     let pairs = pairs(&world, window, &before, &after)?;
     Ok((world, pairs))

@@ -20,7 +20,10 @@
 //! Rewrite rules, which hold for all registers and immediates, are proved by the same machinery with symbolic
 //! immediates: [`rule`].
 //!
-//! What is not covered: windows with calls, classic packet loads, address space casts or branches (`Unknown`). What is
+//! A window may branch: out of it, and then the truth values that decide must be equal; or over some of its own
+//! instructions that compute registers, and then both ways are joined where they meet ([`machine`]).
+//!
+//! What is not covered: windows with calls, classic packet loads, address space casts or other branches (`Unknown`). What is
 //! trusted beside the normalizer and the solver: that the facts hold, and that no two maps of an object are the same
 //! kernel map (`bpf_map__reuse_fd` could make them so).
 //!

@@ -112,7 +112,8 @@ fn diamonds(function: &Function) -> Vec<Diamond> {
         let (Some(taken), Some(used)) = (taken, used) else { continue };
         let Some((own, first)) = number(&function.nodes[taken]).filter(|(own, _)| *own == reg) else { continue };
         let after = demand::after_each(&function.nodes[rest.range.clone()], ends[jumps.index()]);
-        let mut before = demand::after_each(&function.nodes[block.range.clone()], ends[index])[taken - block.range.start];
+        let mut before =
+            demand::after_each(&function.nodes[block.range.clone()], ends[index])[taken - block.range.start];
         before.step_back(&function.nodes[taken]);
         let mut possible = begins[index];
         function.nodes[block.range.start..taken].iter().for_each(|node| possible::step(&mut possible, node));
@@ -215,7 +216,8 @@ fn chosen(
     for (skipped, done, jump) in [(taken, other, Some(jump)), (other, taken, jump.row().negated)] {
         let (true, Some(jump), Ok(imm)) = (is_neutral(skipped), jump, i32::try_from(done as i64)) else { continue };
         let mut nodes = region(function, diamond);
-        nodes[diamond.branch - diamond.taken].insn = Insn::Branch { op: jump, width: compared, dst: left, src: right, offset };
+        nodes[diamond.branch - diamond.taken].insn =
+            Insn::Branch { op: jump, width: compared, dst: left, src: right, offset };
         nodes[diamond.arm - diamond.taken].insn = match (op, imm) {
             (AluOp::And | AluOp::Mul, 0) => Insn::mov_imm(dst, 0),
             _ => Insn::Alu { op, width, dst, src: Source::Imm(imm) },

@@ -157,7 +157,11 @@ enum Place {
 fn place(node: &Node, facts: &Facts) -> Place {
     let (size, address) = match node.insn {
         Insn::Load { size, address, .. } | Insn::Store { size, address, .. } if node.core.is_none() => (size, address),
-        Insn::Alu { .. } | Insn::LoadImm64 { .. } | Insn::Neg { .. } | Insn::MoveSignExtend { .. } | Insn::Endian { .. } => {
+        Insn::Alu { .. }
+        | Insn::LoadImm64 { .. }
+        | Insn::Neg { .. }
+        | Insn::MoveSignExtend { .. }
+        | Insn::Endian { .. } => {
             return Place::Elsewhere;
         }
         _ => return Place::Anywhere,

@@ -55,9 +55,10 @@ pub fn compared_constant(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<V
         return Vec::new();
     };
     let sides = [(dst, src, Some(op)), (src, dst, op.row().swapped)];
-    let known = sides.into_iter().filter(|(one, other, _)| one != other).find_map(|(one, other, op)| {
-        constant(region, trace, at, other).and_then(|value| Some((one, op?, value)))
-    });
+    let known = sides
+        .into_iter()
+        .filter(|(one, other, _)| one != other)
+        .find_map(|(one, other, op)| constant(region, trace, at, other).and_then(|value| Some((one, op?, value))));
     let Some((dst, op, value)) = known else { return Vec::new() };
     let compare = Compare { op, dst, ..compare };
     let whole = i32::try_from(value as i64).ok().filter(|_| width == Width::W64);
@@ -94,7 +95,9 @@ pub fn compared_directly(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<N
     let amount = match region.nodes[last].insn {
         Insn::Alu { src: Source::Imm(amount), .. } => amount,
         // A mask in a register, which still holds it.
-        Insn::Alu { op: AluOp::And, width, dst, src } if dst == compare.dst && compare.op == JumpOp::Ne && against == 0 => {
+        Insn::Alu { op: AluOp::And, width, dst, src }
+            if dst == compare.dst && compare.op == JumpOp::Ne && against == 0 =>
+        {
             let mut nodes = with_compare(region, at, Compare { op: JumpOp::Set, width, src, ..compare });
             nodes.remove(last);
             return vec![nodes];

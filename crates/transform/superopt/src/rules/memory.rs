@@ -323,7 +323,8 @@ pub fn folded_offset(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>
 ///   w1 = *(u16 *)(r6 + 4); *(u16 *)(r7 + 4) = w1
 /// ```
 pub fn copied_block(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
-    let copies = |at: &usize| matches!(region.nodes[*at].insn, Insn::Load { .. } | Insn::Store { .. } | Insn::Alu { .. });
+    let copies =
+        |at: &usize| matches!(region.nodes[*at].insn, Insn::Load { .. } | Insn::Store { .. } | Insn::Alu { .. });
     let stores = |at: usize| matches!(region.nodes[at].insn, Insn::Store { .. });
     if !stores(at) || region.nodes.get(at + 1).is_some_and(|next| matches!(next.insn, Insn::Store { .. })) {
         return Vec::new();
@@ -331,7 +332,10 @@ pub fn copied_block(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<No
     let first = (0..=at).rev().take(LONGEST_COPY).take_while(copies).last().unwrap_or(at);
     // The shorter run may do where the longer begins with something else.
     let starts = (first..at).filter(|start| matches!(region.nodes[*start].insn, Insn::Load { .. }));
-    starts.take(MAX_STARTS).filter_map(|start| Copied::read(region, trace, start..at + 1)?.written(region, trace)).collect()
+    starts
+        .take(MAX_STARTS)
+        .filter_map(|start| Copied::read(region, trace, start..at + 1)?.written(region, trace))
+        .collect()
 }
 
 /// Instructions of a copy at most.
@@ -392,8 +396,10 @@ impl Copied {
         if written.iter().any(|reg| after.of(reg) > 0) {
             return None;
         }
-        let used: kiln_isa::RegSet = region.nodes[run.clone()].iter().flat_map(|node| node.insn.read().iter().collect::<Vec<_>>()).collect();
-        let spare = Reg::all().filter(|reg| *reg != Reg::R10 && after.of(*reg) == 0 && !used.contains(*reg) && !written.contains(*reg));
+        let used: kiln_isa::RegSet =
+            region.nodes[run.clone()].iter().flat_map(|node| node.insn.read().iter().collect::<Vec<_>>()).collect();
+        let spare = Reg::all()
+            .filter(|reg| *reg != Reg::R10 && after.of(*reg) == 0 && !used.contains(*reg) && !written.contains(*reg));
         let free = written.iter().chain(spare).collect();
         Some(Copied { run, bytes: memory, roots, free })
     }
@@ -409,7 +415,9 @@ impl Copied {
                 let aligned = |root: Root, offset: i64| root != Root::Stack || offset.rem_euclid(bytes) == 0;
                 let Some((_, first)) = left.get(&(root, offset)) else { return false };
                 let follows = |byte: i64| match (left.get(&(root, offset + byte)), first) {
-                    (Some((_, Place::Memory(from, at))), Place::Memory(begin, start)) => from == begin && *at == start + byte,
+                    (Some((_, Place::Memory(from, at))), Place::Memory(begin, start)) => {
+                        from == begin && *at == start + byte
+                    }
                     (Some((_, Place::Constant(_))), Place::Constant(_)) => true,
                     _ => false,
                 };
@@ -417,7 +425,10 @@ impl Copied {
                     Place::Memory(from, at) => aligned(*from, *at),
                     Place::Constant(_) => true,
                 };
-                aligned(own, offset) && source && (0..bytes).all(follows) && self.constant(&left, root, offset, *size).is_some()
+                aligned(own, offset)
+                    && source
+                    && (0..bytes).all(follows)
+                    && self.constant(&left, root, offset, *size).is_some()
             };
             let size = Size::ALL.into_iter().rev().find(fits).unwrap_or(Size::B1);
             let source = left[&(root, offset)].1;
