@@ -2,7 +2,8 @@
 //!
 //! Filetests and oracles work on objects that never were files. References are resolved here as a loader would:
 //! a map becomes its descriptor (`BPF_PSEUDO_MAP_FD`), a byte of a data section its map's descriptor and an offset
-//! (`BPF_PSEUDO_MAP_VALUE`), a kernel function its id in the kernel's types. Other externs and CO-RE need libbpf and are
+//! (`BPF_PSEUDO_MAP_VALUE`), a kernel function its id in the kernel's types. Where the object has
+//! types of its own, they are loaded before it, for its maps and functions. Other externs and CO-RE need libbpf and are
 //! refused.
 
 use std::collections::HashMap;
@@ -12,7 +13,7 @@ use std::sync::LazyLock;
 use kiln_isa::Slot;
 use kiln_platform::{AttachType, ProgramType, section_program_type};
 use kiln_program::btf::{Btf, Kind};
-use kiln_program::{ExternKind, Image, Map, MapContents, MapId, Object, Program, Reference};
+use kiln_program::{ExternKind, FunctionId, Image, Map, MapContents, MapId, Object, Program, Reference};
 
 use crate::elf::{LoadFailure, ProgramLog};
 use crate::error::{Error, c_string, check};
@@ -42,7 +43,8 @@ pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, Loa
     let mut image = kiln_program::lower_program(object, program)
         .map_err(|error| LoadFailure::from(Error::InvalidInput(error.to_string())))?;
     let mut maps = HashMap::new();
-    resolve(object, &mut image, &mut maps)?;
+    let types = load_types(object)?;
+    resolve(object, &mut image, &mut maps, types.as_ref())?;
     let flags = if program.sleepable { 1 << 4 } else { 0 } | if program.frags { 1 << 5 } else { 0 };
     let loading = Loading {
         name: &program.name,
@@ -51,9 +53,30 @@ pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, Loa
         hook: hook_id(program)?,
         flags,
         license: &object.license,
+        types: types.as_ref().map(|types| (types, functions_of(object, &image))),
     };
     let prog = load_slots(&loading, &image.slots, LOG_BYTES)?;
     Ok(LoadedImage { prog, maps })
+}
+
+/// Gives the object's types to the kernel, where it has some.
+fn load_types(object: &Object) -> Result<Option<OwnedFd>, Error> {
+    let Some(bytes) = object.btf.as_deref().filter(|bytes| !bytes.is_empty()) else { return Ok(None) };
+    let mut options =
+        libbpf_sys::bpf_btf_load_opts { sz: size_of::<libbpf_sys::bpf_btf_load_opts>() as _, ..Default::default() };
+    // SAFETY: the bytes and the options outlive the call, which is told the size of both.
+    let fd = check("loading types", unsafe {
+        libbpf_sys::bpf_btf_load(bytes.as_ptr().cast(), bytes.len() as _, &mut options)
+    })?;
+    // SAFETY: the kernel just gave us this descriptor.
+    Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Where each function begins, and its type (`struct bpf_func_info`); none unless all have one.
+fn functions_of(object: &Object, image: &Image) -> Vec<[u32; 2]> {
+    let typed = |(id, slot): &(FunctionId, usize)| [*slot as u32, object.function(*id).btf_id];
+    let functions: Vec<[u32; 2]> = image.functions.iter().map(typed).collect();
+    if functions.iter().all(|[_, type_id]| *type_id != 0) { functions } else { Vec::new() }
 }
 
 /// The running kernel's types.
@@ -91,7 +114,12 @@ fn hook_id(program: &Program) -> Result<u32, LoadFailure> {
     Ok(id? as u32)
 }
 
-fn resolve(object: &Object, image: &mut Image, maps: &mut HashMap<MapId, MapHandle>) -> Result<(), LoadFailure> {
+fn resolve(
+    object: &Object,
+    image: &mut Image,
+    maps: &mut HashMap<MapId, MapHandle>,
+    types: Option<&OwnedFd>,
+) -> Result<(), LoadFailure> {
     for relocation in &image.relocations {
         let (map, offset, pseudo) = match relocation.reference {
             Reference::Map(map) => (map, 0, 1),
@@ -110,7 +138,7 @@ fn resolve(object: &Object, image: &mut Image, maps: &mut HashMap<MapId, MapHand
         };
         let handle = match maps.entry(map) {
             std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => entry.insert(create_map(object.map(map))?),
+            std::collections::hash_map::Entry::Vacant(entry) => entry.insert(create_map(object.map(map), types)?),
         };
         image.slots[relocation.slot].src = pseudo;
         image.slots[relocation.slot].imm = handle.fd().as_raw_fd();
@@ -123,13 +151,17 @@ fn resolve(object: &Object, image: &mut Image, maps: &mut HashMap<MapId, MapHand
 ///
 /// # Errors
 /// [`Error::Os`]; [`Error::InvalidInput`] for contents that only libbpf can set up.
-pub fn create_map(map: &Map) -> Result<MapHandle, Error> {
-    let inner = map.inner.as_deref().map(create_map).transpose()?;
+pub fn create_map(map: &Map, types: Option<&OwnedFd>) -> Result<MapHandle, Error> {
+    let inner = map.inner.as_deref().map(|inner| create_map(inner, types)).transpose()?;
+    let types = types.filter(|_| map.value_btf != 0);
     let read_only = matches!(map.contents, MapContents::ReadOnly(_));
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
         map_flags: map.flags | if read_only { BPF_F_RDONLY_PROG } else { 0 },
         map_extra: map.extra,
+        btf_fd: types.map_or(0, |types| types.as_raw_fd() as u32),
+        btf_key_type_id: types.map_or(0, |_| map.key_btf),
+        btf_value_type_id: types.map_or(0, |_| map.value_btf),
         inner_map_fd: inner.as_ref().map_or(0, |inner| inner.fd().as_raw_fd() as u32),
         ..Default::default()
     };
@@ -185,11 +217,13 @@ pub(crate) struct Loading<'a> {
     pub hook: u32,
     pub flags: u32,
     pub license: &'a str,
+    /// The program's types, and where its functions begin.
+    pub types: Option<(&'a OwnedFd, Vec<[u32; 2]>)>,
 }
 
 /// Loads slots whose references are resolved. With `log_bytes` 0 no log is asked for.
 pub(crate) fn load_slots(loading: &Loading<'_>, slots: &[Slot], log_bytes: usize) -> Result<Prog, LoadFailure> {
-    let Loading { name, program_type, attach_type, hook, flags, license } = *loading;
+    let Loading { name, program_type, attach_type, hook, flags, license, ref types } = *loading;
     let bytes: Vec<u64> = slots.iter().map(|slot| u64::from_le_bytes(slot.to_bytes())).collect();
     let kernel_name = c_string(&kernel_name(name))?;
     let license = c_string(license)?;
@@ -200,6 +234,10 @@ pub(crate) fn load_slots(loading: &Loading<'_>, slots: &[Slot], log_bytes: usize
             expected_attach_type: attach_type.map_or(0, |attach_type| attach_type.number()),
             prog_flags: flags,
             attach_btf_id: hook,
+            prog_btf_fd: types.as_ref().map_or(0, |(types, _)| types.as_raw_fd() as u32),
+            func_info: types.as_ref().map_or(std::ptr::null(), |(_, functions)| functions.as_ptr().cast()),
+            func_info_cnt: types.as_ref().map_or(0, |(_, functions)| functions.len() as u32),
+            func_info_rec_size: size_of::<[u32; 2]>() as u32,
             log_level,
             log_size: if log_level == 0 { 0 } else { log.len() as u32 },
             log_buf: if log_level == 0 { std::ptr::null_mut() } else { log.as_mut_ptr().cast() },

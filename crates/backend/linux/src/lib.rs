@@ -43,6 +43,7 @@ pub fn available() -> Result<(), Error> {
         hook: 0,
         flags: 0,
         license: "GPL",
+        types: None,
     };
     let code = [kiln_isa::Insn::mov_imm(kiln_isa::Reg::R0, 0), kiln_isa::Insn::Exit];
     image::load_slots(&loading, &kiln_isa::encoding::encode_all(&code), 0).map(drop).map_err(|failure| failure.error)
