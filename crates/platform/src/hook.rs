@@ -354,6 +354,36 @@ pub fn iterator_allows(name: &str, helper: &str) -> bool {
     matches!(name, "tcp" | "unix") && matches!(helper, "setsockopt" | "getsockopt")
 }
 
+/// Whether programs on a hook may not call a helper that others of their type may: paths are safe to walk, and files to
+/// measure, only where nothing that the walk needs is held.
+pub fn hook_refuses(program_type: ProgramType, iterator: bool, hook: &str, helper: &str) -> bool {
+    match helper {
+        "d_path" if program_type == ProgramType::Lsm => !is_sleepable_lsm_hook(hook),
+        "d_path" => program_type == ProgramType::Tracing && !iterator && !PATH_FUNCTIONS.contains(&hook),
+        "ima_inode_hash" | "ima_file_hash" => !is_sleepable_lsm_hook(hook),
+        _ => false,
+    }
+}
+
+/// Functions in which a path may be walked.
+const PATH_FUNCTIONS: &[&str] = &[
+    "security_file_permission",
+    "security_inode_getattr",
+    "security_file_open",
+    "security_path_truncate",
+    "vfs_truncate",
+    "vfs_fallocate",
+    "dentry_open",
+    "vfs_getattr",
+    "filp_close",
+];
+
+/// Whether a `struct_ops` program may not call a helper that others may, for the member (`structure.member`) it is put
+/// in: a congestion control that is being given up must not set options any more.
+pub fn member_refuses(member: &str, helper: &str) -> bool {
+    member == "tcp_congestion_ops.release" && matches!(helper, "setsockopt" | "getsockopt")
+}
+
 const fn field(structure: &'static str, owner: &'static str, field: &'static str) -> WritableField {
     WritableField { structure, owner, field, anywhere: false }
 }

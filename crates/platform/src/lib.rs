@@ -42,9 +42,9 @@ pub use helper::{
     ArgKind, Capability, DynptrUse, Effect, HELPER_COUNT, Helper, Memory, Prototype, ReturnKind, Variant,
 };
 pub use hook::{
-    IteratorArgument, IteratorTarget, RawTracepoint, WritableField, is_boolean_lsm_hook, is_disabled_lsm_hook,
-    is_sleepable_lsm_hook, is_unsupported_member, is_untrusted_lsm_hook, iterator_allows, iterator_target,
-    raw_tracepoint, writable_fields,
+    IteratorArgument, IteratorTarget, RawTracepoint, WritableField, hook_refuses, is_boolean_lsm_hook,
+    is_disabled_lsm_hook, is_sleepable_lsm_hook, is_unsupported_member, is_untrusted_lsm_hook, iterator_allows,
+    iterator_target, member_refuses, raw_tracepoint, writable_fields,
 };
 pub use kfunc::{Kfunc, KfuncFlag};
 pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};

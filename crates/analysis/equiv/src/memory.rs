@@ -314,6 +314,7 @@ impl<'a> World<'a> {
             Region::Stack { up } => Class::Stack(*up),
             Region::MapValue(map) => Class::MapValue(*map),
             Region::Packet | Region::PacketMeta | Region::PacketEnd => Class::Packet,
+            region if region.may_be_any_other() => Class::Unknown,
             Region::Map(_) | Region::Other(_) => Class::Other,
         };
         // Regions that exist once have one start, which all pointers into them share.

@@ -100,7 +100,7 @@ impl Explorer<'_> {
             Some(attach) => helper.allowed_at(self.program_type, attach),
             None => helper.allowed_in(self.program_type),
         };
-        if allowed || self.hook_allows(helper.name) {
+        if self.hook_allows(helper.name, allowed) {
             return self.check_helper_in_profile(helper);
         }
         reject(

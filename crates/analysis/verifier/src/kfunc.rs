@@ -10,7 +10,7 @@
 //! subject: here is what all of them share.
 
 use kiln_isa::Reg;
-use kiln_platform::limits::MAX_VARIABLE_SIZE;
+use kiln_platform::limits::{MAX_STACK_BYTES, MAX_VARIABLE_SIZE};
 use kiln_platform::{Kfunc, KfuncFlag, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
@@ -135,14 +135,14 @@ impl Explorer<'_> {
     /// The kfunc's row and prototype.
     fn prepared_call(&mut self, symbol: &Extern) -> Step<KfuncCall> {
         let name = &symbol.name;
-        let Some(kfunc) = Kfunc::by_name(name) else {
-            return unsupported(format!("the kernel function {name}"));
-        };
         if self.types.kernel.is_none() {
             return unsupported(format!("the kernel function {name}: {WITHOUT_TYPES}"));
         }
         let Some(prototype) = self.types.find_function(name) else {
             return reject(Reason::KernelLacks, format!("this kernel has no function {name}"));
+        };
+        let Some(kfunc) = Kfunc::by_name(name) else {
+            return unsupported(format!("the kernel function {name}"));
         };
         Ok(KfuncCall {
             kfunc,
@@ -358,6 +358,10 @@ impl Explorer<'_> {
                 Ok(())
             }
             Argument::Map => {
+                if register.kind == Kind::BtfId {
+                    let map = self.types.find_struct("bpf_map").unwrap_or(TypeId::VOID);
+                    return self.check_structure_argument(call, reg, &register, map, &what);
+                }
                 if register.kind != Kind::Map {
                     return reject(Reason::ArgumentType, what("a map"));
                 }
@@ -680,6 +684,12 @@ impl Explorer<'_> {
     /// An address taken for one of a type: a structure, or bytes.
     fn read_only_cast(&mut self, call: &KfuncCall) -> Step<Register> {
         let Some(types) = self.types.kernel.clone() else { return unsupported(WITHOUT_TYPES) };
+        // The bytes behind it may be the program's own.
+        let source = *self.state.register(Reg::R1);
+        if let (Kind::Stack, Some(recorder)) = (source.kind, &mut self.recorder) {
+            let function = self.state.frames[source.object as usize].function;
+            recorder.alias(function, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
+        }
         let id = TypeId(call.constant.and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX));
         let plain = types.resolve(id).unwrap_or(TypeId::VOID);
         match types.kind(plain) {

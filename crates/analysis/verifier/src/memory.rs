@@ -158,12 +158,16 @@ impl Explorer<'_> {
         {
             return reject(Reason::Misaligned, "atomic operation on a misaligned address");
         }
-        self.load_from(address.base, base, offset, size)?;
-        let unknown = Register::scalar(Scalar::of_width(size.bits()));
+        let before = self.load_from(address.base, base, offset, size)?;
+        // Nobody else changes what is on the stack.
+        let before = match (base.kind, before.kind) {
+            (Kind::Stack, Kind::Scalar) => narrowed(before, size),
+            _ => Register::scalar(Scalar::of_width(size.bits())),
+        };
         self.store_to(address.base, base, offset, size, Register::UNKNOWN, Source::Reg(src))?;
         match op {
-            AtomicOp::CompareExchange => self.write(Reg::R0, unknown),
-            _ if fetch => self.write(src, unknown),
+            AtomicOp::CompareExchange => self.write(Reg::R0, before),
+            _ if fetch => self.write(src, before),
             _ => Ok(()),
         }
     }

@@ -72,6 +72,19 @@ pub enum Region {
     Other(String),
 }
 
+/// How [`Region::Other`] calls structures typed by BTF: this, then the structure's name.
+const KERNEL_STRUCTURE: &str = "ptr_";
+/// How [`Region::Other`] calls an address that may be any.
+const UNTRUSTED_MEMORY: &str = "untrusted_mem";
+
+impl Region {
+    /// Whether its bytes may be those of any other region too: structures of the kernel, such as the one behind the
+    /// context, and addresses that nobody vouches for.
+    pub fn may_be_any_other(&self) -> bool {
+        matches!(self, Region::Other(name) if name.starts_with(KERNEL_STRUCTURE) || name == UNTRUSTED_MEMORY)
+    }
+}
+
 /// What is known just before an instruction runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InsnFacts {

@@ -10,11 +10,11 @@ use std::collections::HashMap;
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::MapId;
 
-use super::{Facts, InsnFacts, Pointer, Region, StackSet, Value};
+use super::{Facts, InsnFacts, KERNEL_STRUCTURE, Pointer, Region, StackSet, UNTRUSTED_MEMORY, Value};
 use crate::code::{Code, Position};
 use crate::domain::{Scalar, apply};
 use crate::prune::{broken_links, strictly_within};
-use crate::state::{Byte, Caller, Kind, Register, Slot, Stack, State};
+use crate::state::{Byte, Caller, Kind, Register, Slot, Stack, State, Trust};
 
 /// Where facts no longer hold: registers and slots whose value was not covered.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -298,6 +298,7 @@ fn join(known: &mut Register, now: &Register, depth: usize) {
         known.nullable |= now.nullable;
         known.relocated |= now.relocated;
         known.read_only |= now.read_only;
+        known.trust = known.trust.with(now.trust);
         if known.offset != now.offset {
             known.scalar = total_offset(known).join(&total_offset(now));
             known.offset = 0;
@@ -331,7 +332,8 @@ fn value_of(register: &Register, names: &crate::types::Types) -> Value {
         Kind::Packet => Region::Packet,
         Kind::PacketMeta => Region::PacketMeta,
         Kind::PacketEnd => Region::PacketEnd,
-        Kind::BtfId => Region::Other(format!("ptr_{}", names.name(register.object))),
+        Kind::BtfId => Region::Other(format!("{KERNEL_STRUCTURE}{}", names.name(register.object))),
+        Kind::Memory if register.trust.has(Trust::UNTRUSTED) => Region::Other(UNTRUSTED_MEMORY.to_owned()),
         kind => Region::Other(kind.name().to_owned()),
     };
     Value::Pointer(Pointer { region, offset: total_offset(register), nullable: register.nullable })

@@ -13,9 +13,9 @@ use std::rc::Rc;
 
 use kiln_platform::limits::MAX_TRACED_ARGUMENTS;
 use kiln_platform::{
-    AttachType, IteratorArgument, IteratorTarget, ProgramType, RawTracepoint, is_boolean_lsm_hook,
+    AttachType, IteratorArgument, IteratorTarget, ProgramType, RawTracepoint, hook_refuses, is_boolean_lsm_hook,
     is_disabled_lsm_hook, is_sleepable_lsm_hook, is_unsupported_member, is_untrusted_lsm_hook, iterator_allows,
-    iterator_target, raw_tracepoint, section_program_type,
+    iterator_target, member_refuses, raw_tracepoint, section_program_type,
 };
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 
@@ -138,10 +138,20 @@ impl Explorer<'_> {
         })
     }
 
-    /// Whether the hook lets its programs call a helper that others of their type may not.
-    pub(crate) fn hook_allows(&self, helper: &str) -> bool {
-        self.code.program.attach_type == Some(AttachType::TraceIter)
-            && self.hook().is_ok_and(|hook| iterator_allows(&hook.name, helper))
+    /// Whether programs on this hook may call a helper that the others of their type may, or may not.
+    pub(crate) fn hook_allows(&self, helper: &str, others_may: bool) -> bool {
+        if self.program_type == ProgramType::StructOps {
+            return others_may && !self.hook().is_ok_and(|hook| member_refuses(&hook.name, helper));
+        }
+        if !matches!(self.program_type, ProgramType::Tracing | ProgramType::Lsm) {
+            return others_may;
+        }
+        let iterator = self.code.program.attach_type == Some(AttachType::TraceIter);
+        match self.hook() {
+            Ok(hook) if others_may => !hook_refuses(self.program_type, iterator, &hook.name, helper),
+            Ok(hook) => iterator && iterator_allows(&hook.name, helper),
+            Err(_) => others_may,
+        }
     }
 
     /// Rules of the hook that hold whatever the program does.
@@ -209,6 +219,15 @@ impl Explorer<'_> {
         let parameters = if hook.skips_first { parameters.get(1..).unwrap_or_default() } else { parameters };
         let unknown = Register::scalar(Scalar::of_width(8 * bytes));
         let Some(parameter) = parameters.get(index) else {
+            let target = match *types.kind(types.resolve(result).unwrap_or(TypeId::VOID)) {
+                BtfKind::Pointer { target } => Some(target),
+                _ => None,
+            };
+            let traces_return = self.code.program.attach_type == Some(AttachType::TraceFexit);
+            if let (true, true, Some(target)) = (index == parameters.len(), traces_return, target) {
+                let returned = Parameter { name: 0, type_id: result };
+                return self.pointer_argument(&types, &hook, index, &returned, target);
+            }
             return match self.returned_value(&types, &hook, index == parameters.len(), result) {
                 Some(Some((lowest, highest))) => {
                     Ok(Register::scalar(Scalar::signed_range(i64::from(lowest), i64::from(highest))))
@@ -241,8 +260,6 @@ impl Explorer<'_> {
                 _ => Some(None),
             },
             Some(AttachType::LsmCgroup | AttachType::TraceFexit) if number => Some(None),
-            // A pointer is a number to whoever traces the function's end, unless it points to a structure.
-            Some(AttachType::TraceFexit) => Some(None),
             Some(AttachType::ModifyReturn) if number => Some(None),
             _ => None,
         }
