@@ -13,6 +13,7 @@ mod command;
 mod demo;
 mod fuzz;
 mod manual;
+mod mistakes;
 mod test;
 mod tidy;
 mod workspace;
@@ -58,6 +59,12 @@ const TASKS: &[Task] = &[
         arguments: "[--seconds N] [--target T] ...",
         what: "fuzz; what else it takes is said by `cargo xtask fuzz --help`",
         run: fuzz::run,
+    },
+    Task {
+        name: "mistakes",
+        arguments: "",
+        what: "write docs/mistakes.md: what each verifier prints",
+        run: mistakes::run,
     },
     Task { name: "manual", arguments: "", what: "print docs/isa.md from the instruction table", run: manual::run },
 ];

@@ -21,6 +21,7 @@ Examples:
   kiln check prog.o --btf /sys/kernel/btf/vmlinux  as it would be relocated for this kernel
   kiln check prog.o --kernel 5.15,6.1              does it load there? (also: all, running)
   kiln check prog.o --type handler=sched_cls       where SEC(\"...\") does not say the type
+  kiln check prog.o --profile --flame-graph p.svg  where the processed instructions went
   kiln check prog.o --format sarif > kiln.sarif    annotations for code review
   kiln explain possibly-null                       more about the code of a rejection";
 
@@ -130,6 +131,12 @@ pub struct CheckArguments {
     /// Ask the running kernel too, and print its verdict beside ours (needs privilege).
     #[arg(long)]
     pub with_kernel: bool,
+    /// Say which source lines the processed instructions went to, and what multiplies them.
+    #[arg(long, conflicts_with = "kernel")]
+    pub profile: bool,
+    /// Write the profile as a flame graph, an SVG that a browser opens.
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath, conflicts_with = "kernel")]
+    pub flame_graph: Option<PathBuf>,
     /// The kernels it is to load on: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', conflicts_with = "with_kernel")]
     pub kernel: Vec<Kernel>,

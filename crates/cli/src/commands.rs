@@ -8,7 +8,8 @@ use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Input, Program, Reason, bench, check, doctor, dump, input, optimize, output, profiles, run, sarif,
+    Engine, Error, Input, Program, Reason, bench, check, doctor, dump, examples, input, optimize, output, profiles,
+    run, sarif,
 };
 
 use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
@@ -42,7 +43,20 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     if arguments.with_kernel {
         kiln_driver::require_kernel()?;
     }
-    let results = check::check(&input, &programs, arguments.with_kernel);
+    let graph = arguments.flame_graph.as_deref();
+    graph.map_or(Ok(()), output::check_writable)?;
+    if graph.is_some() && programs.len() > 1 {
+        return Err(Error::InvalidInput("--flame-graph is of one program: choose it with --program".to_owned()));
+    }
+    let mut results = check::check(&input, &programs, arguments.with_kernel);
+    if arguments.profile || graph.is_some() {
+        for (result, program) in results.iter_mut().zip(&programs) {
+            result.profile = check::profile(&input, program);
+        }
+    }
+    if let (Some(path), Some(profile)) = (graph, &results[0].profile) {
+        output::write_whole(path, &profile.flame_graph(&format!("kiln check: {}", results[0].program))?)?;
+    }
     match format {
         Format::Json => print::json(&results)?,
         Format::Sarif => {
@@ -217,10 +231,20 @@ pub fn explain(code: Option<&str>, format: Format) -> Code {
     };
     match format {
         Format::Json => {
-            let row = |reason: &Reason| serde_json::json!({"code": reason.code(), "meaning": reason.meaning().trim(), "fix": reason.fix()});
+            let row = |reason: &Reason| {
+                let example = examples::of(reason.code()).map(|example| example.texts());
+                let (rejected, mended) = example.map_or((None, None), |(rejected, mended)| (Some(rejected), mended));
+                serde_json::json!({
+                    "code": reason.code(),
+                    "meaning": reason.meaning().trim(),
+                    "fix": reason.fix(),
+                    "rejected": rejected,
+                    "mended": mended,
+                })
+            };
             print::json(&reasons.iter().map(row).collect::<Vec<_>>())?;
         }
-        _ => print::reasons(&reasons),
+        _ => print::reasons(&reasons, code.is_some()),
     }
     Ok(0)
 }

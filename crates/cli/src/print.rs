@@ -4,6 +4,7 @@ use anstyle::{AnsiColor, Style};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::bench::{Pair, Row, Timing, geomean};
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
+use kiln_driver::cost::Cost;
 use kiln_driver::diagnostic;
 use kiln_driver::doctor::{Finding, State};
 use kiln_driver::optimize::Outcome;
@@ -85,7 +86,53 @@ pub fn checked(input: &kiln_driver::Input, results: &[Checked]) {
             Some(KernelVerdict::Rejected { reason }) => say!("  the kernel: rejected, {reason}"),
             None => {}
         }
+        if let Some(profile) = &result.profile {
+            say!("{}", cost(profile));
+        }
     }
+}
+
+/// Lines that a profile shows; `--format json` has all.
+const LINES_SHOWN: usize = 20;
+/// Characters of a source line in it.
+const SOURCE_SHOWN: usize = 60;
+
+/// Where the processed instructions went.
+fn cost(profile: &Cost) -> String {
+    let mut text = format!(
+        "  {} of {} instructions processed ({:.1} %)\n",
+        profile.processed_insns,
+        profile.limit,
+        profile.share()
+    );
+    let all = profile.processed_insns.max(1) as f64;
+    let rows: Vec<Vec<String>> = profile
+        .lines
+        .iter()
+        .take(LINES_SHOWN)
+        .map(|line| {
+            vec![
+                format!("{} {}", line.place(), line.source.chars().take(SOURCE_SHOWN).collect::<String>()),
+                format!("{:.1}%", 100.0 * line.processed_insns as f64 / all),
+                line.processed_insns.to_string(),
+                line.visits.to_string(),
+                line.forks.to_string(),
+                line.states.to_string(),
+            ]
+        })
+        .collect();
+    text.push_str(&table(&["line", "share", "processed", "visits", "both ways", "states"], &rows));
+    if profile.lines.len() > LINES_SHOWN {
+        text.push_str(&format!("\n ... and {} lines more", profile.lines.len() - LINES_SHOWN));
+    }
+    for function in profile.functions.iter().filter(|_| profile.functions.len() > 1) {
+        let share = 100.0 * function.processed_insns as f64 / all;
+        text.push_str(&format!("\n  in {}: {} ({share:.1} %)", function.function, function.processed_insns));
+    }
+    for hint in &profile.hints {
+        text.push_str(&format!("\n  {} {hint}", styled(GOOD, "hint:")));
+    }
+    text
 }
 
 /// Verdicts by program and kernel, then the first explanation of each program that some kernel rejects.
@@ -129,7 +176,7 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
 }
 
 /// What the codes of rejections mean.
-pub fn reasons(reasons: &[Reason]) {
+pub fn reasons(reasons: &[Reason], with_examples: bool) {
     for reason in reasons {
         say!(
             "{}: {}\n    {} {}",
@@ -138,6 +185,12 @@ pub fn reasons(reasons: &[Reason]) {
             styled(GOOD, "usually:"),
             reason.fix()
         );
+        let Some(example) = kiln_driver::examples::of(reason.code()).filter(|_| with_examples) else { continue };
+        let (rejected, mended) = example.texts();
+        say!("\n{}\n\n{rejected}", styled(BAD, "rejected:"));
+        if let Some(mended) = mended {
+            say!("\n{}\n\n{mended}", styled(GOOD, "accepted:"));
+        }
     }
 }
 

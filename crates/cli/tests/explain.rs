@@ -133,3 +133,51 @@ fn sarif_of_an_accepted_program_has_no_results() {
 fn sarif_is_for_check_only() {
     kiln().args(["doctor", "--format", "sarif"]).assert().code(2).stderr(contains("kiln check"));
 }
+
+#[test]
+fn a_profile_says_which_lines_cost_what_and_draws_it() {
+    const LOOP: &str = "; program xdp\n  r1 = 0\nL1:\n  r1 += 1\n  if r1 < 64 goto L1\n  r0 = 2\n  exit\n";
+    let (folder, path) = file("loop.bpf", LOOP);
+    let graph = folder.path().join("cost.svg");
+    kiln().arg("check").arg(&path).arg("--profile").arg("--flame-graph").arg(&graph).assert().code(0).stdout(
+        contains("of 1000000 instructions processed (0.0 %)")
+            .and(contains("main@2"))
+            .and(contains("the loop at main@1 to main@2 turns 64 times")),
+    );
+    let svg = std::fs::read_to_string(&graph).expect("a flame graph");
+    assert!(svg.starts_with("<?xml") && svg.contains("</svg>") && svg.contains("main@2"));
+    let document = document(kiln().arg("check").arg(&path).args(["--profile", "--format", "json"]));
+    let profile = &document[0]["profile"];
+    assert_eq!(profile["processed_insns"], 131);
+    assert_eq!(profile["lines"][0]["visits"], 64);
+    let sum: u64 =
+        profile["lines"].as_array().expect("lines").iter().filter_map(|l| l["processed_insns"].as_u64()).sum();
+    assert_eq!(sum, 131);
+}
+
+#[test]
+fn too_many_instructions_are_accounted_for() {
+    let (_folder, path) = file(
+        "endless.bpf",
+        "; program xdp\n  r0 = 0\n  r1 = 0\nL1:\n  r1 += 1\n  r0 += r1\n  if r1 < 4000000 goto L1\n  r0 = 2\n  exit\n",
+    );
+    kiln()
+        .arg("check")
+        .arg(&path)
+        .assert()
+        .code(1)
+        .stdout(contains("error[too-complex]").and(contains("1000000 of 1000000")).and(contains("hint:")));
+}
+
+#[test]
+fn codes_are_explained_with_a_program_and_its_mended_form() {
+    kiln()
+        .args(["explain", "possibly-null"])
+        .assert()
+        .code(0)
+        .stdout(contains("rejected:").and(contains("accepted:")).and(contains("call map_lookup_elem")));
+    let document = document(kiln().args(["explain", "--format", "json"]));
+    let rows = document.as_array().expect("rows");
+    let with_examples = rows.iter().filter(|row| row["rejected"].is_string()).count();
+    assert!(with_examples >= 25, "{with_examples} of {} reasons have an example", rows.len());
+}

@@ -5,6 +5,7 @@ use std::time::Instant;
 use kiln_program::{Object, Program};
 use serde::Serialize;
 
+use crate::cost::Cost;
 use crate::diagnostic::{self, Diagnosis};
 use crate::input::Input;
 use crate::kernel;
@@ -27,6 +28,9 @@ pub struct Checked {
     /// The running kernel's verdict, where it was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelVerdict>,
+    /// Where the processed instructions went, where asked for, and always where there were too many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Cost>,
 }
 
 /// Our verdict.
@@ -121,10 +125,26 @@ pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Che
             slots: input.object.program_slots(program),
             verdict,
             micros,
+            profile: None,
             kernel: with_kernel.then(|| kernel_verdict(&input.bytes, &input.object, program)),
         }
     };
-    programs.iter().map(one).collect()
+    let mut results: Vec<Checked> = programs.iter().map(one).collect();
+    let too_complex = |checked: &Checked| match &checked.verdict {
+        Verdict::Rejected { code, .. } => *code == kiln_verifier::Reason::TooComplex.code(),
+        _ => false,
+    };
+    for (checked, program) in results.iter_mut().zip(programs).filter(|(checked, _)| too_complex(checked)) {
+        checked.profile = profile(input, program);
+    }
+    results
+}
+
+/// What verifying a program costs; `None` where that cannot be said.
+pub fn profile(input: &Input, program: &Program) -> Option<Cost> {
+    program.program_type?;
+    let cost = kiln_verifier::cost(&input.object, program, &input.verifier_options()).ok()?;
+    Some(Cost::new(&cost))
 }
 
 /// Asks the running kernel, by loading the program and unloading it again.

@@ -115,6 +115,7 @@ impl Matrix {
         let one = |row: &Row| {
             let rejected = row.verdicts.iter().find(|verdict| matches!(verdict, Verdict::Rejected { .. }));
             Some(Checked {
+                profile: None,
                 program: row.program.clone(),
                 section: row.section.clone(),
                 program_type: row.program_type,

@@ -33,5 +33,6 @@ pub mod corpus;
 pub mod engine;
 pub mod filetest;
 pub mod generate;
+pub mod mistakes;
 pub mod oracle;
 pub mod verdicts;

@@ -19,6 +19,59 @@ const PRIVATE_STACK_BYTES: u32 = 64;
 struct Depth {
     bytes: u32,
     frames: usize,
+    /// Bytes that the functions from here on keep while one of them, called by them, makes a tail call.
+    before_tail_call: Option<u32>,
+}
+
+/// Bytes of stack that callers of a function with a tail call may keep, less one (kernel `check_max_stack_depth`).
+const MAX_STACK_BEFORE_TAIL_CALL: u32 = 256;
+
+/// A chain of calls that is refused.
+pub(crate) struct TooDeep {
+    /// Where it ends.
+    pub function: usize,
+    bytes: u32,
+    calls: usize,
+    why: Deep,
+}
+
+/// Why a chain of calls is refused.
+#[derive(Clone, Copy)]
+enum Deep {
+    /// Too many frames.
+    Frames,
+    /// Too much stack in sum.
+    Sum,
+    /// Too much stack below a tail call.
+    TailCall,
+}
+
+impl TooDeep {
+    pub(crate) fn message(&self) -> String {
+        let TooDeep { bytes, calls, .. } = self;
+        match self.why {
+            Deep::Frames => format!("more than {MAX_CALL_FRAMES} frames of calls"),
+            Deep::Sum => format!("the stack of this chain of {calls} calls is {bytes} bytes"),
+            Deep::TailCall => {
+                let most = MAX_STACK_BEFORE_TAIL_CALL - 1;
+                format!(
+                    "a tail call is made with {bytes} bytes of stack in the functions that lead to it; {most} may be"
+                )
+            }
+        }
+    }
+
+    /// What the kernel prints for it.
+    pub(crate) fn kernel_message(&self) -> String {
+        let TooDeep { bytes, calls, .. } = self;
+        match self.why {
+            Deep::Frames => format!("the call stack of {MAX_CALL_FRAMES} frames is too deep !"),
+            Deep::Sum => format!("combined stack size of {calls} calls is {bytes}. Too large"),
+            Deep::TailCall => {
+                format!("tail_calls are not allowed when call stack of previous frames is {bytes} bytes. Too large")
+            }
+        }
+    }
 }
 
 impl Explorer<'_> {
@@ -117,7 +170,8 @@ impl Explorer<'_> {
 
     pub(crate) fn check_nothing_held(&self, when: &str) -> Step<()> {
         if let Some(held) = self.state.references.first() {
-            let site = self.code.op(held.at).node.insn;
+            let op = self.code.op(held.at);
+            let site = op.helper.map_or_else(|| op.node.insn.to_string(), |helper| format!("bpf_{}", helper.name));
             return reject(
                 Reason::UnreleasedReference,
                 format!("{when} while the reference acquired by `{site}` (instruction {}) is held", held.at),
@@ -170,7 +224,7 @@ impl Explorer<'_> {
     }
 
     /// The stack of a chain of calls, in sum.
-    pub(crate) fn check_stack_depth(&self) -> Result<u32, (usize, u32)> {
+    pub(crate) fn check_stack_depth(&self) -> Result<u32, TooDeep> {
         let later = (0..self.code.functions.len()).filter(|at| *at != 0 && self.later_callbacks[*at]);
         let mut most = 0;
         for root in std::iter::once(0).chain(later) {
@@ -200,35 +254,49 @@ impl Explorer<'_> {
         private: bool,
         chain: &mut Vec<usize>,
         known: &mut [Option<Depth>],
-    ) -> Result<Depth, (usize, u32)> {
+    ) -> Result<Depth, TooDeep> {
         let within = |depth: Depth, frames: usize| {
-            let fits = above + depth.bytes <= MAX_CALL_CHAIN_STACK_BYTES && frames + depth.frames <= MAX_CALL_FRAMES;
-            if fits { Ok(depth) } else { Err((function, above + depth.bytes)) }
+            let too_deep = |why, bytes| Err(TooDeep { function, bytes, calls: frames + depth.frames, why });
+            let tail_call = depth.before_tail_call.map(|bytes| above + bytes);
+            if frames + depth.frames > MAX_CALL_FRAMES {
+                return too_deep(Deep::Frames, above + depth.bytes);
+            }
+            match tail_call {
+                _ if above + depth.bytes > MAX_CALL_CHAIN_STACK_BYTES => too_deep(Deep::Sum, above + depth.bytes),
+                Some(bytes) if bytes >= MAX_STACK_BEFORE_TAIL_CALL => too_deep(Deep::TailCall, bytes),
+                _ => Ok(depth),
+            }
         };
         if let Some(depth) = known[function] {
             return within(depth, chain.len());
         }
         if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
-            return Err((function, above));
+            return Err(TooDeep { function, bytes: above, calls: chain.len() + 1, why: Deep::Frames });
         }
         let unit = if self.kernel_has(Feature::FineStackSum) { 16 } else { 32 };
         let own = self.stack_bytes[function].max(1).next_multiple_of(unit);
         // Programs that may interrupt others get a stack of their own for each larger frame.
         let own = if private && own >= PRIVATE_STACK_BYTES { 0 } else { own };
-        within(Depth { bytes: own, frames: 1 }, chain.len())?;
-        chain.push(function);
         let routine = &self.code.functions[function];
-        let mut below = Depth { bytes: 0, frames: 0 };
-        for op in &self.code.ops[routine.start as usize..routine.end as usize] {
+        let ops = &self.code.ops[routine.start as usize..routine.end as usize];
+        let is_tail_call = |op: &crate::code::Op<'_>| op.helper.is_some_and(|helper| helper.name == "tail_call");
+        // The program that follows begins on top of what the callers keep.
+        let mut before_tail_call = (!chain.is_empty() && ops.iter().any(is_tail_call)).then_some(0);
+        within(Depth { bytes: own, frames: 1, before_tail_call }, chain.len())?;
+        chain.push(function);
+        let mut below = Depth { bytes: 0, frames: 0, before_tail_call: None };
+        for op in ops {
             let Some(callee) = op.callee else { continue };
             if self.later_callbacks[callee] && matches!(op.node.insn, Insn::LoadImm64 { .. }) {
                 continue;
             }
             let depth = self.deepest(callee, above + own, private, chain, known)?;
-            below = Depth { bytes: below.bytes.max(depth.bytes), frames: below.frames.max(depth.frames) };
+            before_tail_call = before_tail_call.max(depth.before_tail_call.map(|bytes| own + bytes));
+            below.bytes = below.bytes.max(depth.bytes);
+            below.frames = below.frames.max(depth.frames);
         }
         chain.pop();
-        let depth = Depth { bytes: own + below.bytes, frames: 1 + below.frames };
+        let depth = Depth { bytes: own + below.bytes, frames: 1 + below.frames, before_tail_call };
         known[function] = Some(depth);
         Ok(depth)
     }

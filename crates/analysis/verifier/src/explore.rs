@@ -19,7 +19,7 @@ use kiln_program::{Map, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Step, reject};
-use crate::explain::{Reason, Rejection};
+use crate::explain::{Reason, Rejection, kernel_words};
 use crate::facts::record::Recorder;
 use crate::fields::{Record, Tables};
 use crate::global::{Signature, signatures, without_number};
@@ -344,7 +344,8 @@ impl<'a> Explorer<'a> {
             Fault::Unsupported(what) => return Error::Unsupported { insn: op.node.id, what },
             Fault::Rejected(reason, message) => (reason, message),
         };
-        Error::Rejected(Box::new(rejection(self.code, self.at, reason, message)))
+        let kernel_message = kernel_words::message(self, reason, &message);
+        Error::Rejected(Box::new(Rejection { kernel_message, ..rejection(self.code, self.at, reason, message) }))
     }
 
     pub(crate) fn statistics(&self) -> Statistics {

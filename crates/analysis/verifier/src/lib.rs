@@ -22,6 +22,7 @@ mod arguments;
 mod branch;
 mod call;
 mod code;
+pub mod cost;
 pub mod domain;
 mod dynptr;
 mod error;
@@ -119,6 +120,24 @@ pub struct Verified {
     _proof: (),
 }
 
+/// What exploring a program costs, also where it ends in a rejection.
+///
+/// # Errors
+/// [`Error::Invalid`] where the program cannot be explored at all.
+pub fn cost(object: &Object, program: &Program, options: &Options) -> Result<cost::Cost, Error> {
+    kiln_program::validate(object).map_err(|invalid| Error::Invalid(invalid.to_string()))?;
+    let Some(program_type) = program.program_type else {
+        return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
+    };
+    let code =
+        code::Code::new(object, program, exception::callback_of(object, program), options.kernel_types.as_deref())?;
+    let options = Options { skip_facts: true, explain: false, ..options.clone() };
+    let mut profiler = cost::Profiler::new(&code);
+    // The verdict is `verify`'s to give; here a rejection only ends the exploration.
+    let _ = explore::Explorer::new(&code, &options, program_type).run(&mut profiler);
+    Ok(profiler.finish(&code))
+}
+
 /// Verifies one program of an object.
 ///
 /// # Errors
@@ -133,7 +152,9 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
         code::Code::new(object, program, exception::callback_of(object, program), options.kernel_types.as_deref())?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
-        return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::Unreachable, message))));
+        let rejection = explore::rejection(&code, at, Reason::Unreachable, message);
+        let kernel_message = Some(explain::kernel_words::unreachable(&code, at));
+        return Err(Error::Rejected(Box::new(Rejection { kernel_message, ..rejection })));
     }
     if let Some((at, what)) = unprivileged::broken_rule(&code).filter(|_| options.unprivileged) {
         return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::NeedsPrivilege, what.to_owned()))));
@@ -150,10 +171,10 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
     })?;
     explorer.check_throwing_functions()?;
     let mut statistics = explorer.statistics();
-    statistics.stack_bytes = explorer.check_stack_depth().map_err(|(function, bytes)| {
-        let at = code.functions[function].start;
-        let message = format!("the stack of this chain of calls is {bytes} bytes");
-        Error::Rejected(Box::new(explore::rejection(&code, at, Reason::CallDepth, message)))
+    statistics.stack_bytes = explorer.check_stack_depth().map_err(|deep| {
+        let at = code.functions[deep.function].start;
+        let rejection = explore::rejection(&code, at, Reason::CallDepth, deep.message());
+        Error::Rejected(Box::new(Rejection { kernel_message: Some(deep.kernel_message()), ..rejection }))
     })?;
     let reads_uninitialized_stack = explorer.reads_uninitialized_stack;
     let names = std::mem::take(&mut explorer.types);

@@ -105,7 +105,7 @@ impl<'a> Follower<'a> {
                         format!("the argument{name}: {}", self.names.value(register))
                     }
                 };
-                if register.kind != Kind::Context {
+                if register.kind != Kind::Context && reg != Reg::R10 {
                     self.found.push((0, self.step(0, Part::Origin, text)));
                 }
             }

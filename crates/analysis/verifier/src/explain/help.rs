@@ -4,14 +4,14 @@ use kiln_isa::{AluOp, Insn, Source};
 use kiln_platform::{Helper, ProgramType, ReturnRule};
 use kiln_program::MapContents;
 
-use super::Reason;
 use super::names::assigned;
 use super::story::Story;
+use super::{Part, Reason, StoryStep};
 use crate::state::{Kind, Register};
 
 impl Story<'_> {
     /// What fixes this case; `None` where no more can be said than the reason's own advice.
-    pub(super) fn help(&self) -> Option<String> {
+    pub(super) fn help(&self, steps: &[StoryStep]) -> Option<String> {
         match self.rejection.reason {
             Reason::PossiblyNull => self.null_check(),
             Reason::PacketBounds => self.packet_check(),
@@ -19,12 +19,14 @@ impl Story<'_> {
             Reason::UnboundedOffset => self.bound_number(),
             Reason::ArgumentSize => self.bound_size(),
             Reason::UnreleasedReference => self.release(),
+            Reason::LockDiscipline => self.unlock(),
+            Reason::ArgumentType => self.released(steps),
             Reason::HelperNotAllowed => self.other_types(),
             Reason::ContextAccess => self.fields(),
             Reason::ReturnValue => self.returns(),
-            Reason::UninitializedRegister => self.initialize(),
+            Reason::UninitializedRegister => self.initialize(steps),
             Reason::StackBounds | Reason::MemoryBounds => self.bound_local(),
-            Reason::NotAPointer => self.keep_pointer(),
+            Reason::NotAPointer => self.keep_pointer(steps),
             _ => None,
         }
     }
@@ -233,13 +235,13 @@ impl Story<'_> {
         }
     }
 
-    fn initialize(&self) -> Option<String> {
+    fn initialize(&self, steps: &[StoryStep]) -> Option<String> {
         let reg = self.offending_register()?;
         let index = reg.index();
         if index == 0 && matches!(self.insn(), Insn::Exit) {
             return Some("return a value on every path".to_owned());
         }
-        if index <= 5 && self.rejection.story.iter().any(|step| step.text.contains("destroys")) {
+        if index <= 5 && steps.iter().any(|step| step.text.contains("destroys")) {
             return Some("keep the value in a local variable across the call (r6 to r9 survive it)".to_owned());
         }
         None
@@ -256,8 +258,27 @@ impl Story<'_> {
         })
     }
 
-    fn keep_pointer(&self) -> Option<String> {
+    fn keep_pointer(&self, steps: &[StoryStep]) -> Option<String> {
+        if steps.iter().any(|step| step.part == Part::Lost && step.text.contains("may move the packet")) {
+            return Some(format!(
+                "read ctx->data and ctx->data_end again after that call, and compare again: `if (data + N > data_end) {}`",
+                self.leave()
+            ));
+        }
+        if let Some(help) = self.released(steps) {
+            return Some(help);
+        }
         let value: Register = self.offending_value()?;
         value.is_zero().then(|| format!("it is null here: leave on that path first, `{}`", self.leave()))
+    }
+
+    fn released(&self, steps: &[StoryStep]) -> Option<String> {
+        let released = steps.iter().find(|step| step.part == Part::Lost && step.text.contains("gives up"))?;
+        let place = released.line.as_ref().map_or(String::new(), |line| format!(" (line {})", line.line));
+        Some(format!("use it before it is given up{place}, and release it once on each path"))
+    }
+
+    fn unlock(&self) -> Option<String> {
+        matches!(self.insn(), Insn::Exit).then(|| "call bpf_spin_unlock on this path too, before it ends".to_owned())
     }
 }

@@ -13,6 +13,7 @@
 
 mod follow;
 mod help;
+pub(crate) mod kernel_words;
 mod names;
 pub(crate) mod story;
 

@@ -44,7 +44,7 @@ pub(crate) fn told(
     let names = Names::new(code, program_type);
     let story = Story { names: &names, path: &path, rejection: &rejection };
     let steps = story.steps();
-    let help = story.help();
+    let help = story.help(&steps);
     rejection.story = steps;
     rejection.help = help.unwrap_or_else(|| rejection.reason.fix().to_owned());
     rejection
@@ -159,6 +159,9 @@ impl<'a> Story<'a> {
             Insn::Load { address, .. } | Insn::LoadAcquire { address, .. } | Insn::Atomic { address, .. } => {
                 named.or(Some(address.base))
             }
+            Insn::Store { src: Source::Reg(src), .. } if self.rejection.message.starts_with("part of a pointer is") => {
+                Some(src)
+            }
             Insn::Store { address, src, .. } => match src {
                 Source::Reg(_) if named.is_some() => named,
                 _ => Some(address.base),
@@ -251,7 +254,10 @@ impl<'a> Story<'a> {
             if seen.contains(&visit.at) || steps.iter().any(|(other, _)| *other == at) {
                 continue;
             }
-            let Some(text) = self.branch(at) else { continue };
+            let Some(mut text) = self.branch(at) else { continue };
+            if self.compares_copy(at, follower.origin) {
+                text.push_str("; a copy of the number is compared here, and the bound holds for the copy only");
+            }
             seen.push(visit.at);
             let step = follower.step(at, Part::Branch, text);
             // Without a source line a branch says little.
@@ -264,6 +270,20 @@ impl<'a> Story<'a> {
                 return;
             }
         }
+    }
+
+    /// Whether a branch compares something that comes from where the offender, a number or moved by one, comes from.
+    fn compares_copy(&self, at: usize, origin: Option<usize>) -> bool {
+        use Reason::*;
+        let bounds = matches!(self.rejection.reason, UnboundedOffset | MapValueBounds | MemoryBounds | ArgumentSize);
+        let Insn::Branch { dst, .. } = self.names.code.op(self.path[at].at).node.insn else { return false };
+        let state = &self.path[at].state;
+        if !bounds || origin.is_none() || state.register(dst).kind != Kind::Scalar {
+            return false;
+        }
+        let mut follower = Follower::new(self.names, self.path);
+        follower.follow(Place::Register { frame: state.frames.len() - 1, reg: dst }, at);
+        follower.origin == origin
     }
 
     /// Where the path went at a branch that could have gone both ways.
@@ -288,6 +308,10 @@ impl<'a> Story<'a> {
             }
             (Kind::Scalar, _) => "the number".to_owned(),
             _ => self.names.pointee(register),
+        };
+        let (first, second, comparison) = match comparison.row().swapped {
+            Some(swapped) if constant(first) => (&second, *first, swapped),
+            _ => (first, second, comparison),
         };
         let symbol = comparison.row().symbol;
         let holds = if taken { "holds" } else { "does not hold" };

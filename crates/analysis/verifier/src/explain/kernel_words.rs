@@ -1,0 +1,689 @@
+//! What the kernel's verifier (Linux 6.18) prints as its reason for a rejection, so that people can search for it.
+//!
+//! ```text
+//!   r1 = *(u64 *)(r0 + 0)    r0 a map value or null      R0 invalid mem access 'map_value_or_null'
+//!   r0 = *(u8 *)(r1 + 14)    14 bytes are known          R1 offset is outside of the packet
+//! ```
+//!
+//! The message depends on the reason, on the instruction and on what the registers hold; where this module knows none, it
+//! says none. `crates/test/tests/kernel_words.rs` holds it to what the running kernel prints for the corpora.
+
+use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
+use kiln_platform::{ArgKind, ReturnRule};
+
+use super::Reason;
+use crate::code::{Code, Position};
+use crate::explore::Explorer;
+use crate::state::register::Trust;
+use crate::state::{Kind, Register};
+
+/// The kernel's message for a rejection at the explorer's position.
+pub(crate) fn message(explorer: &Explorer<'_>, reason: Reason, text: &str) -> Option<String> {
+    Words { explorer, text, insn: explorer.code.op(explorer.at).node.insn }.of(reason)
+}
+
+/// The kernel's message for an instruction that no path reaches.
+pub(crate) fn unreachable(code: &Code<'_>, at: Position) -> String {
+    format!("unreachable insn {}", slot(code, at))
+}
+
+struct Words<'a> {
+    explorer: &'a Explorer<'a>,
+    /// Our own message, which names the register first.
+    text: &'a str,
+    insn: Insn,
+}
+
+impl Words<'_> {
+    fn of(&self, reason: Reason) -> Option<String> {
+        if let Some(message) = self.global_call(reason) {
+            return Some(message);
+        }
+        match reason {
+            Reason::UninitializedRegister => Some(format!("R{} !read_ok", self.reg()?.number())),
+            Reason::PossiblyNull => self.possibly_null(),
+            Reason::PacketBounds => Some(format!("R{} offset is outside of the packet", self.reg()?.number())),
+            Reason::MapValueBounds | Reason::MemoryBounds => self.region(),
+            Reason::StackBounds => self.stack(),
+            Reason::UninitializedStack => self.uninitialized_stack(),
+            Reason::ContextAccess => self.context(),
+            Reason::NotAPointer => self.not_a_pointer(),
+            Reason::PointerArithmetic => self.arithmetic(),
+            Reason::UnboundedOffset => self.offset(),
+            Reason::ArgumentType => self.argument(),
+            Reason::ArgumentSize => self.size(),
+            Reason::HelperNotAllowed => self.helper(),
+            Reason::GplOnly => Some("cannot call GPL-restricted function from non-GPL compatible program".to_owned()),
+            Reason::MapHelperMismatch => self.map_helper(),
+            Reason::ReadOnlyMemory => self.read_only(),
+            Reason::Misaligned => self.misaligned(),
+            Reason::UnreleasedReference => Some(format!("{} would lead to reference leak", self.ending()?)),
+            Reason::NotHeld => self.not_held(),
+            Reason::LockDiscipline => self.lock(),
+            Reason::InfiniteLoop => {
+                Some(format!("infinite loop detected at insn {}", slot(self.explorer.code, self.explorer.at)))
+            }
+            Reason::TooComplex => Some(self.complexity()),
+            Reason::CallDepth => {
+                let frames = kiln_platform::limits::MAX_CALL_FRAMES + 1;
+                Some(format!("the call stack of {frames} frames is too deep !"))
+            }
+            Reason::ReturnValue => self.return_value(),
+            Reason::BadInstruction => self.instruction(),
+            Reason::SpecialField => self.special_field(),
+            Reason::DynptrMisuse => self.dynptr(),
+            Reason::IteratorMisuse => self.iterator(),
+            Reason::CriticalSection => self.section(),
+            _ => None,
+        }
+    }
+
+    // --- who ---
+
+    /// The register that our message names first; else the one the instruction accesses memory through.
+    fn reg(&self) -> Option<Reg> {
+        let named = self.text.split(|letter: char| !letter.is_ascii_alphanumeric()).find_map(|word| {
+            let number: u8 = word.strip_prefix('r')?.parse().ok()?;
+            Reg::new(number)
+        });
+        named.or(match self.insn {
+            Insn::Load { address, .. } | Insn::LoadAcquire { address, .. } | Insn::Atomic { address, .. } => {
+                Some(address.base)
+            }
+            Insn::Store { address, .. } | Insn::StoreRelease { address, .. } => Some(address.base),
+            Insn::Alu { dst, .. } | Insn::Neg { dst, .. } | Insn::Endian { dst, .. } => Some(dst),
+            Insn::Exit => Some(Reg::R0),
+            _ => None,
+        })
+    }
+
+    fn register(&self) -> Option<Register> {
+        let frame = self.explorer.state.frames.last()?;
+        Some(frame.registers[self.reg()?.index()])
+    }
+
+    /// Offset and bytes of the access, and whether it writes.
+    fn access(&self) -> Option<(i64, i64, bool)> {
+        let (address, size, writes) = match self.insn {
+            Insn::Load { address, size, .. } | Insn::LoadAcquire { address, size, .. } => (address, size, false),
+            Insn::Store { address, size, .. } | Insn::StoreRelease { address, size, .. } => (address, size, true),
+            // The kernel checks the load that an atomic operation is first.
+            Insn::Atomic { address, size, .. } => (address, size, false),
+            _ => return None,
+        };
+        Some((i64::from(address.offset), i64::from(size.bytes()), writes))
+    }
+
+    /// The call's name and number, as the kernel prints them.
+    fn function(&self) -> Option<String> {
+        let helper = self.explorer.code.op(self.explorer.at).helper?;
+        Some(format!("bpf_{}#{}", helper.name, helper.id))
+    }
+
+    // --- cases ---
+
+    /// Whatever is wrong with an argument of a global function, the kernel says the same of it at last.
+    fn global_call(&self, reason: Reason) -> Option<String> {
+        let Insn::Call(CallTarget::Subprogram(_)) = self.insn else { return None };
+        if matches!(reason, Reason::UninitializedRegister | Reason::CallDepth | Reason::LockDiscipline) {
+            return None;
+        }
+        let callee = self.explorer.code.op(self.explorer.at).callee?;
+        let name = self.explorer.code.functions[callee].name;
+        self.reg()?;
+        Some(format!("Caller passes invalid args into func#{callee} ('{name}')"))
+    }
+
+    fn dynptr(&self) -> Option<String> {
+        if self.text.contains("is overwritten") {
+            return Some("cannot overwrite referenced dynptr".to_owned());
+        }
+        if let Some(at) = self.text.split("to the dynptr at r10").nth(1) {
+            return Some(format!("potential write to dynptr at off={} disallowed", at.trim_start_matches('+')));
+        }
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        if self.text.contains("was moved") {
+            let moved = register.fixed_offset()?;
+            let how = if moved < 0 { "negative offset" } else { "dereference of modified" };
+            return Some(format!("{how} dynptr_ptr ptr R{reg} off={moved} disallowed"));
+        }
+        if self.text.contains("to an initialized dynptr") {
+            return Some(format!("Expected an initialized dynptr as arg #{}", reg - 1));
+        }
+        None
+    }
+
+    fn iterator(&self) -> Option<String> {
+        let reg = self.reg()?.number();
+        let name = self.text.split("point to an initialized ").nth(1)?;
+        Some(format!("expected an initialized {} as arg #{}", name.trim_start_matches("bpf_"), reg - 1))
+    }
+
+    fn section(&self) -> Option<String> {
+        let sections = &self.explorer.state.sections;
+        let region = if sections.rcu {
+            "bpf_rcu_read_lock"
+        } else if sections.preemption_off > 0 {
+            "bpf_preempt_disable"
+        } else {
+            "bpf_local_irq_save"
+        };
+        match self.insn {
+            Insn::Exit => Some(format!("{} cannot be used inside {region}-ed region", self.ending()?)),
+            _ => None,
+        }
+    }
+
+    fn possibly_null(&self) -> Option<String> {
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        let name = type_name(&register);
+        if self.access().is_some() {
+            return Some(format!("R{reg} invalid mem access '{name}'"));
+        }
+        if let Insn::Alu { .. } = self.insn {
+            return Some(format!("R{reg} pointer arithmetic on {name} prohibited, null-check it first"));
+        }
+        self.argument()
+    }
+
+    /// Memory of a known size (kernel `check_mem_region_access`).
+    fn region(&self) -> Option<String> {
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        let (offset, bytes) = match self.access() {
+            Some((offset, bytes, _)) => (offset, bytes),
+            None => (0, self.argument_bytes(&register)?),
+        };
+        let fixed = i64::from(register.offset) + offset;
+        let size = self.region_bytes(&register)?;
+        let scalar = &register.scalar;
+        let lowest = scalar.smin.saturating_add(fixed);
+        if scalar.smin < 0 && (scalar.smin == i64::MIN || i64::from(lowest as i32) != lowest || lowest < 0) {
+            return Some(format!(
+                "R{reg} min value is negative, either use unsigned index or do a if (index >=0) check."
+            ));
+        }
+        let outside = |start: i64| start < 0 || start.saturating_add(bytes) > size;
+        if outside(lowest) {
+            return Some(format!("R{reg} min value is outside of the allowed memory range"));
+        }
+        if scalar.umax >= 1 << 29 {
+            return Some(format!("R{reg} unbounded memory access, make sure to bounds check any such access"));
+        }
+        Some(format!("R{reg} max value is outside of the allowed memory range"))
+    }
+
+    fn region_bytes(&self, register: &Register) -> Option<i64> {
+        use kiln_program::MapContents;
+        match register.kind {
+            Kind::MapValue => self.explorer.map_of(register).map(|map| match &map.contents {
+                MapContents::Kconfig(size) => i64::from(*size),
+                _ => i64::from(map.value_size),
+            }),
+            Kind::MapKey => self.explorer.map_of(register).map(|map| i64::from(map.key_size)),
+            Kind::Memory | Kind::RingBuffer => Some(i64::from(register.object)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a memory argument: our message says where the access ends.
+    fn argument_bytes(&self, register: &Register) -> Option<i64> {
+        if self.text.contains("may begin") {
+            return Some(1);
+        }
+        let end = self.text.split("may end at byte ").nth(1)?.split(' ').next()?.parse::<i64>().ok()?;
+        Some(end.saturating_sub(i64::from(register.offset)).saturating_sub(register.scalar.umax as i64))
+    }
+
+    fn stack(&self) -> Option<String> {
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        let (offset, bytes, how) = match self.access() {
+            Some((offset, bytes, true)) => (offset, bytes, " write to"),
+            Some((offset, bytes, false)) => (offset, bytes, " read from"),
+            None if self.argument_writes() => (0, self.stack_argument_bytes()?, " write to"),
+            None => (0, self.stack_argument_bytes()?, " read from"),
+        };
+        if let (Some(fixed), true) = (register.fixed_offset(), self.access().is_some())
+            && (fixed + offset) % bytes != 0
+        {
+            return self.misaligned();
+        }
+        let scalar = &register.scalar;
+        if let Some(fixed) = register.fixed_offset() {
+            return Some(format!("invalid{how} stack R{reg} off={} size={bytes}", fixed + offset));
+        }
+        const MOST: i64 = 1 << 29;
+        if scalar.smax >= MOST || scalar.smin <= -MOST {
+            return Some(format!("invalid unbounded variable-offset{how} stack R{reg}"));
+        }
+        let fixed = i64::from(register.offset) + offset;
+        let bits = tnum(&register);
+        Some(format!("invalid variable-offset{how} stack R{reg} var_off={bits} off={fixed} size={bytes}"))
+    }
+
+    /// Whether the call writes through the argument.
+    fn argument_writes(&self) -> bool {
+        let helper = self.explorer.code.op(self.explorer.at).helper;
+        let kind = helper.and_then(|helper| {
+            let prototype = helper.prototype_for(self.explorer.program_type);
+            prototype.args.get(self.reg()?.index().checked_sub(1)?)
+        });
+        match kind {
+            Some(ArgKind::Memory(memory) | ArgKind::FixedMemory { memory, .. }) => memory.writes,
+            Some(ArgKind::UninitMapValue) => true,
+            _ => false,
+        }
+    }
+
+    fn stack_argument_bytes(&self) -> Option<i64> {
+        self.text.split(": ").nth(1)?.split(' ').next()?.parse().ok()
+    }
+
+    fn uninitialized_stack(&self) -> Option<String> {
+        let (offset, bytes, _) = self.access()?;
+        let fixed = self.register()?.fixed_offset()? + offset;
+        Some(format!("invalid read from stack off {fixed}+0 size {bytes}"))
+    }
+
+    fn context(&self) -> Option<String> {
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        let (offset, bytes, writes) = self.access()?;
+        let name = type_name(&register);
+        if register.kind != Kind::Context {
+            if writes {
+                return Some(format!("R{reg} cannot write into {name}"));
+            }
+            let at = register.fixed_offset()? + offset;
+            return Some(format!("R{reg} invalid {name} access off={at} size={bytes}"));
+        }
+        match register.fixed_offset() {
+            Some(0) => Some(format!("invalid bpf_context access off={offset} size={bytes}")),
+            Some(moved) if i64::from(register.offset) < 0 => {
+                Some(format!("negative offset ctx ptr R{reg} off={moved} disallowed"))
+            }
+            Some(moved) if self.explorer.program_type == kiln_platform::ProgramType::Syscall => {
+                Some(format!("invalid bpf_context access off={} size={bytes}", moved + offset))
+            }
+            Some(moved) => Some(format!("dereference of modified ctx ptr R{reg} off={moved} disallowed")),
+            None => Some(format!("variable ctx access var_off={} disallowed", tnum(&register))),
+        }
+    }
+
+    fn not_a_pointer(&self) -> Option<String> {
+        if self.text.contains(" on one path and ") {
+            return Some("same insn cannot be used with different pointers".to_owned());
+        }
+        if self.text.starts_with("part of a spilled pointer") {
+            return Some("invalid size of register fill".to_owned());
+        }
+        if self.text.starts_with("part of a pointer is stored") {
+            return Some("invalid size of register spill".to_owned());
+        }
+        if self.text.starts_with("a stack pointer is stored in the caller") {
+            return Some("cannot spill pointers to stack into stack frame of the caller".to_owned());
+        }
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        if let (Kind::Map, Some((_, _, true))) = (register.kind, self.access()) {
+            return Some("only read from bpf_array is supported".to_owned());
+        }
+        Some(format!("R{reg} invalid mem access '{}'", type_name(&register)))
+    }
+
+    fn arithmetic(&self) -> Option<String> {
+        let Insn::Alu { op, dst, src, width } = self.insn else { return None };
+        let reg = dst.number();
+        let frame = self.explorer.state.frames.last()?;
+        let first = frame.registers[dst.index()];
+        let second = match src {
+            Source::Reg(src) => frame.registers[src.index()],
+            Source::Imm(imm) => Register::constant(i64::from(imm) as u64),
+        };
+        let symbol = op.row().symbol;
+        if first.is_pointer() && second.is_pointer() {
+            return Some(format!("R{reg} pointer {symbol} pointer prohibited"));
+        }
+        let pointer = if first.is_pointer() { first } else { second };
+        let name = type_name(&pointer);
+        if op == AluOp::Sub && !first.is_pointer() {
+            return Some(format!("R{reg} tried to subtract pointer from scalar"));
+        }
+        if width == kiln_isa::Width::W32 {
+            return Some(format!("R{reg} 32-bit pointer arithmetic prohibited"));
+        }
+        if self.text.contains("arithmetic on a") {
+            return Some(format!("R{reg} pointer arithmetic on {name} prohibited"));
+        }
+        if self.text.contains("subtraction from a stack pointer") {
+            return Some(format!("R{reg} subtraction from stack pointer prohibited"));
+        }
+        Some(match op {
+            AluOp::And | AluOp::Or | AluOp::Xor => format!("R{reg} bitwise operator {symbol} on pointer prohibited"),
+            _ => format!("R{reg} pointer arithmetic with {symbol} operator prohibited"),
+        })
+    }
+
+    /// How far a pointer may be moved (kernel `check_reg_sane_offset`).
+    fn offset(&self) -> Option<String> {
+        let Insn::Alu { op, dst, src, .. } = self.insn else { return None };
+        let frame = self.explorer.state.frames.last()?;
+        let first = frame.registers[dst.index()];
+        let second = match src {
+            Source::Reg(src) => frame.registers[src.index()],
+            Source::Imm(imm) => Register::constant(i64::from(imm) as u64),
+        };
+        let (pointer, number) = if first.is_pointer() { (first, second) } else { (second, first) };
+        let name = type_name(&pointer);
+        const MOST: i64 = 1 << 29;
+        let far = |value: i64| value >= MOST || value <= -MOST;
+        let scalar = &number.scalar;
+        let known = scalar.as_constant().map(|value| value as i64);
+        match known {
+            Some(value) if far(value) => {
+                return Some(format!("math between {name} pointer and {value} is not allowed"));
+            }
+            None if scalar.smin == i64::MIN => {
+                return Some(format!(
+                    "math between {name} pointer and register with unbounded min value is not allowed"
+                ));
+            }
+            None if far(scalar.smin) => {
+                return Some(format!("value {} makes {name} pointer be out of bounds", scalar.smin));
+            }
+            _ => {}
+        }
+        // The sum is what is too far.
+        let moved = known.map(|value| if op == AluOp::Sub { -value } else { value }).unwrap_or(0);
+        let fixed = i64::from(pointer.offset).saturating_add(moved);
+        if far(fixed) {
+            return Some(format!("{name} pointer offset {fixed} is not allowed"));
+        }
+        let lowest = pointer.scalar.smin.saturating_add(if known.is_none() { scalar.smin } else { 0 });
+        Some(format!("value {lowest} makes {name} pointer be out of bounds"))
+    }
+
+    fn argument(&self) -> Option<String> {
+        if self.text.contains("get_local_storage must be 0") {
+            return Some("get_local_storage() doesn't support non-zero flags".to_owned());
+        }
+        let Insn::Call(_) = self.insn else { return None };
+        let (reg, register) = (self.reg()?, self.register()?);
+        let number = reg.number();
+        let helper = self.explorer.code.op(self.explorer.at).helper?;
+        let prototype = helper.prototype_for(self.explorer.program_type);
+        let kind = *prototype.args.get(reg.index().checked_sub(1)?)?;
+        if kind == ArgKind::ConstString && register.kind == Kind::MapValue {
+            return Some(if self.text.contains("terminated") {
+                "string is not zero-terminated".to_owned()
+            } else {
+                format!("R{number} does not point to a readonly map'")
+            });
+        }
+        if matches!(kind, ArgKind::Context | ArgKind::ContextOrNull) && register.kind == Kind::Context {
+            let Some(moved) = register.fixed_offset() else {
+                return Some(format!("variable ctx access var_off={} disallowed", tnum(&register)));
+            };
+            return Some(if moved < 0 {
+                format!("negative offset ctx ptr R{number} off={moved} disallowed")
+            } else {
+                format!("dereference of modified ctx ptr R{number} off={moved} disallowed")
+            });
+        }
+        if register.is_packet() && register.kind != Kind::PacketEnd && !self.text.contains(" must be ") {
+            return Some("helper access to the packet is not allowed".to_owned());
+        }
+        let expected = expected(kind)?;
+        Some(format!("R{number} type={} expected={expected}", type_name(&register)))
+    }
+
+    fn size(&self) -> Option<String> {
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        if register.kind != Kind::Scalar {
+            return Some(format!("R{reg} type={} expected=scalar", type_name(&register)));
+        }
+        let scalar = &register.scalar;
+        if self.text.contains("a constant size") {
+            return Some(format!("R{reg} is not a known constant'"));
+        }
+        Some(if self.text.contains("may be negative") {
+            format!("R{reg} min value is negative, either use unsigned or 'var &= const'")
+        } else if self.text.contains("may be 0") {
+            format!("R{reg} invalid zero-sized read: u64=[{},{}]", scalar.umin, scalar.umax)
+        } else {
+            format!("R{reg} unbounded memory access, use 'var &= const' or 'if (var < const)'")
+        })
+    }
+
+    fn helper(&self) -> Option<String> {
+        let Insn::Call(CallTarget::Helper(number)) = self.insn else { return None };
+        if self.text.contains("may sleep") {
+            return Some("helper call might sleep in a non-sleepable prog".to_owned());
+        }
+        match self.function() {
+            Some(function) => Some(format!("program of this type cannot use helper {function}")),
+            None => Some(format!("invalid func unknown#{number}")),
+        }
+    }
+
+    fn map_helper(&self) -> Option<String> {
+        let frame = self.explorer.state.frames.last()?;
+        let map = frame.registers[1..6].iter().find(|register| register.kind == Kind::Map)?;
+        let map_type = self.explorer.map_of(map)?.map_type;
+        Some(format!("cannot pass map_type {} into func {}", map_type.number(), self.function()?))
+    }
+
+    fn read_only(&self) -> Option<String> {
+        if self.text.contains("may not write to the packet") {
+            return Some("cannot write into packet".to_owned());
+        }
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        if register.kind == Kind::MapValue {
+            let (offset, bytes, writes) = self.access().or_else(|| {
+                let size = self.explorer.state.frames.last()?.registers.get(self.reg()?.index() + 1)?;
+                Some((0, i64::try_from(size.scalar.umax).ok()?, self.argument_writes()))
+            })?;
+            let how = if writes && !self.text.contains("write-only") { "write into" } else { "read from" };
+            let size = self.region_bytes(&register)?;
+            let at = i64::from(register.offset) + register.scalar.smin + offset;
+            return Some(format!("{how} map forbidden, value_size={size} off={at} size={bytes}"));
+        }
+        let name = type_name(&register);
+        let prefix = if register.read_only && !name.starts_with("rdonly_") { "rdonly_" } else { "" };
+        Some(format!("R{reg} cannot write into {prefix}{name}"))
+    }
+
+    fn misaligned(&self) -> Option<String> {
+        let register = self.register()?;
+        let (offset, bytes, _) = self.access()?;
+        let what = match register.kind {
+            Kind::Stack => "stack ",
+            Kind::MapValue => "value ",
+            Kind::Packet | Kind::PacketMeta => "packet ",
+            Kind::Context => "context ",
+            _ => "",
+        };
+        let variable = match register.scalar.as_constant() {
+            Some(value) => (value as i64).to_string(),
+            None => tnum(&register),
+        };
+        Some(format!("misaligned {what}access off {variable}+{}+{offset} size {bytes}", register.offset))
+    }
+
+    /// How the kernel calls the end that is reached.
+    fn ending(&self) -> Option<&'static str> {
+        Some(match self.insn {
+            Insn::Exit if self.explorer.state.frames.len() == 1 => "BPF_EXIT instruction in main prog",
+            Insn::Exit => "BPF_EXIT instruction in callback",
+            Insn::LoadPacket { .. } => "BPF_LD_[ABS|IND]",
+            Insn::Call(_) if self.text.contains("throw") => "bpf_throw",
+            Insn::Call(_) => "tail_call",
+            _ => return None,
+        })
+    }
+
+    fn not_held(&self) -> Option<String> {
+        let (reg, register) = (self.reg()?.number(), self.register()?);
+        Some(if register.reference == 0 {
+            format!("R{reg} must be referenced when passed to release function")
+        } else {
+            format!("R{reg} must have zero offset when passed to release func or trusted arg to kfunc")
+        })
+    }
+
+    fn lock(&self) -> Option<String> {
+        let text = self.text;
+        if let Insn::Exit | Insn::LoadPacket { .. } = self.insn {
+            return Some(format!("{} cannot be used inside bpf_spin_lock-ed region", self.ending()?));
+        }
+        Some(
+            if text.starts_with("a second lock") {
+                "Locking two bpf_spin_locks are not allowed"
+            } else if text.starts_with("another lock is given up") {
+                "bpf_spin_unlock of different lock"
+            } else if text.starts_with("a lock is given up that is not held") {
+                "bpf_spin_unlock without taking a lock"
+            } else if text.starts_with("a global function") {
+                "use static function instead"
+            } else if text.ends_with("is called while a lock is held") {
+                "function calls are not allowed while holding a lock"
+            } else {
+                return None;
+            }
+            .to_owned(),
+        )
+    }
+
+    fn complexity(&self) -> String {
+        use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
+        if self.text.contains("branches wait") {
+            return format!("The sequence of {} jumps is too complex.", MAX_PENDING_BRANCHES + 1);
+        }
+        format!("BPF program is too large. Processed {} insn", MAX_PROCESSED_INSTRUCTIONS + 1)
+    }
+
+    fn return_value(&self) -> Option<String> {
+        let register = *self.explorer.state.frames.last()?.registers.first()?;
+        let callback = self.text.starts_with("the callback");
+        let end = if callback { "At callback return" } else { "At program exit" };
+        if register.kind != Kind::Scalar {
+            return Some(format!("{end} the register R0 is not a known value ({})", type_name(&register)));
+        }
+        let (lowest, highest) = match self.explorer.program_type.return_rule(self.explorer.code.program.attach_type) {
+            ReturnRule::Range { minimum, maximum } if !callback => (i64::from(minimum), i64::from(maximum)),
+            _ => self.allowed_range()?,
+        };
+        let mut text = format!("{end} the register R0 has");
+        let scalar = &register.scalar;
+        if scalar.smin > i64::MIN {
+            text.push_str(&format!(" smin={}", scalar.smin));
+        }
+        if scalar.smax < i64::MAX {
+            text.push_str(&format!(" smax={}", scalar.smax));
+        }
+        if scalar.smin == i64::MIN && scalar.smax == i64::MAX {
+            text.push_str(" unknown scalar value");
+        }
+        text.push_str(&format!(" should have been in [{lowest}, {highest}]"));
+        Some(text)
+    }
+
+    /// The last two numbers of our message: what is allowed.
+    fn allowed_range(&self) -> Option<(i64, i64)> {
+        let numbers: Vec<i64> = self.text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        match numbers.as_slice() {
+            [.., lowest, highest] => Some((*lowest, *highest)),
+            _ => None,
+        }
+    }
+
+    fn instruction(&self) -> Option<String> {
+        if self.text.contains("frame pointer") {
+            return Some("frame pointer is read only".to_owned());
+        }
+        match self.insn {
+            Insn::Alu { op: AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod, src: Source::Imm(0), .. } => {
+                Some("div by zero".to_owned())
+            }
+            Insn::Alu { op: AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, src: Source::Imm(imm), .. } => {
+                Some(format!("invalid shift {imm}"))
+            }
+            Insn::LoadPacket { .. } if self.text.contains("return a number") => {
+                Some("LD_ABS is only allowed in functions that return 'int'.".to_owned())
+            }
+            Insn::LoadPacket { .. } => {
+                Some("BPF_LD_[ABS|IND] instructions not allowed for this program type".to_owned())
+            }
+            Insn::Call(_) if self.text.contains("return a number") => {
+                Some("tail_call is only allowed in functions that return 'int'.".to_owned())
+            }
+            Insn::Atomic { address, .. } => {
+                let name = type_name(&self.register()?);
+                Some(format!("BPF_ATOMIC stores into R{} {name} is not allowed", address.base.number()))
+            }
+            _ => None,
+        }
+    }
+
+    fn special_field(&self) -> Option<String> {
+        if let Some(field) = self.text.split("the value's ").nth(1) {
+            return Some(format!("{field} cannot be accessed directly by load/store"));
+        }
+        let field = self.text.split("cannot use maps with a ").nth(1)?;
+        if self.text.starts_with("socket_filter") {
+            return Some(format!("socket filter progs cannot use {field} yet"));
+        }
+        Some(format!("tracing progs cannot use {field} yet"))
+    }
+}
+
+/// The slot of an instruction, as the kernel counts: over all functions in their order.
+fn slot(code: &Code<'_>, at: Position) -> u32 {
+    code.ops[..at as usize].iter().map(|op| op.node.insn.slots()).sum()
+}
+
+/// The kernel's name of a register's type.
+fn type_name(register: &Register) -> String {
+    let name = register.kind.name();
+    let trusted = register.kind == Kind::BtfId && register.trust.has(Trust::TRUSTED) && !register.nullable;
+    match (register.nullable, register.kind) {
+        _ if trusted => format!("trusted_{name}"),
+        (true, Kind::BtfId) => format!("{name}or_null_"),
+        (true, _) => format!("{name}_or_null"),
+        (false, Kind::Memory) if register.read_only => format!("rdonly_{name}"),
+        (false, Kind::Uninit) => "?".to_owned(),
+        (false, _) => name.to_owned(),
+    }
+}
+
+/// Known bits as the kernel prints them.
+fn tnum(register: &Register) -> String {
+    let tnum = register.scalar.tnum;
+    format!("({:#x}; {:#x})", tnum.value, tnum.mask)
+}
+
+/// The types that the kernel lists for an argument.
+fn expected(kind: ArgKind) -> Option<&'static str> {
+    Some(match kind {
+        ArgKind::Context | ArgKind::ContextOrNull => "ctx",
+        ArgKind::ConstMapPtr => "map_ptr",
+        ArgKind::MapKey
+        | ArgKind::MapValue
+        | ArgKind::MapValueOrNull
+        | ArgKind::UninitMapValue
+        | ArgKind::Memory(_)
+        | ArgKind::FixedMemory { .. } => "fp, pkt, pkt_meta, map_key, map_value, mem, ringbuf_mem, buf, trusted_ptr_",
+        ArgKind::SockCommon => "sock_common, sock, tcp_sock, xdp_sock",
+        ArgKind::BtfSockCommon { .. } | ArgKind::ReleasedBtfSockCommon => {
+            "sock_common, sock, tcp_sock, xdp_sock, ptr_, trusted_ptr_"
+        }
+        ArgKind::SocketOrNull => "sock",
+        ArgKind::StackOrNull => "fp",
+        ArgKind::ReleasedRingBufferMemory => "ringbuf_mem",
+        ArgKind::Callback => "func",
+        ArgKind::ConstString | ArgKind::Timer => "map_value",
+        ArgKind::SpinLock | ArgKind::KptrDest => "map_value, ptr_",
+        ArgKind::BtfId { .. } | ArgKind::ReleasedBtfIdOrNull => "ptr_, trusted_ptr_, rcu_ptr_",
+        ArgKind::PercpuBtfId => "percpu_ptr_, percpu_rcu_ptr_, percpu_trusted_ptr_",
+        ArgKind::Dynptr(_) => "fp, dynptr_ptr",
+        ArgKind::Size { .. } | ArgKind::ConstAllocSize => "scalar",
+        ArgKind::Anything => return None,
+    })
+}

@@ -1,0 +1,111 @@
+//! An example for each reason of a rejection: the smallest program that is rejected for it, and the same mended.
+//!
+//! They are filetests (or programs of `docs/mistakes.md`), so what is said of them here is tested: `kiln explain`
+//! prints no example that the verifier does not judge as it says.
+
+/// A rejected program and its mended form, as text.
+#[derive(Clone, Copy, Debug)]
+pub struct Example {
+    /// The reason's code.
+    pub code: &'static str,
+    /// Rejected for it.
+    pub rejected: &'static str,
+    /// Accepted, where there is one.
+    pub mended: Option<&'static str>,
+}
+
+macro_rules! text {
+    ($file:literal) => {
+        include_str!(concat!("../../../tests/", $file))
+    };
+}
+
+macro_rules! examples {
+    ($( $code:literal: $rejected:literal $(=> $mended:literal)?; )*) => {
+        /// One for each reason that a small program can show.
+        pub const EXAMPLES: &[Example] = &[$( Example {
+            code: $code,
+            rejected: text!($rejected),
+            mended: examples!(@mended $($mended)?),
+        } ),*];
+    };
+    (@mended) => { None };
+    (@mended $mended:literal) => { Some(text!($mended)) };
+}
+
+examples! {
+    "possibly-null": "filetests/verifier/null-check-missing.bpf" => "filetests/verifier/null-check.bpf";
+    "packet-out-of-bounds": "filetests/verifier/packet-one-byte-too-far.bpf" => "filetests/verifier/packet-checked.bpf";
+    "map-value-out-of-bounds": "filetests/verifier/map-value-index-off-by-one.bpf"
+        => "filetests/verifier/map-value-compared-index.bpf";
+    "memory-out-of-bounds": "filetests/verifier/ring-buffer-out-of-bounds.bpf"
+        => "filetests/verifier/ring-buffer-submitted.bpf";
+    "stack-out-of-bounds": "filetests/verifier/stack-below-frame.bpf" => "filetests/verifier/stack-lowest-bytes.bpf";
+    "uninitialized-register": "filetests/verifier/register-destroyed-by-call.bpf"
+        => "filetests/explain/mended-uninitialized-register.bpf";
+    "bad-context-access": "filetests/verifier/context-read-only-field.bpf"
+        => "filetests/explain/mended-bad-context-access.bpf";
+    "not-a-pointer": "filetests/verifier/packet-after-adjust-head.bpf" => "filetests/explain/mended-not-a-pointer.bpf";
+    "pointer-arithmetic": "filetests/verifier/pointer-multiplied.bpf"
+        => "filetests/explain/mended-pointer-arithmetic.bpf";
+    "unbounded-offset": "filetests/verifier/map-value-signed-check-only.bpf"
+        => "filetests/explain/mended-unbounded-offset.bpf";
+    "wrong-argument-type": "filetests/verifier/argument-not-a-map.bpf"
+        => "filetests/explain/mended-wrong-argument-type.bpf";
+    "bad-argument-size": "filetests/verifier/argument-size-unbounded.bpf"
+        => "filetests/explain/mended-bad-argument-size.bpf";
+    "helper-not-allowed": "filetests/verifier/helper-of-other-programs.bpf";
+    "gpl-only": "filetests/verifier/helper-for-gpl-only.bpf" => "filetests/explain/mended-gpl-only.bpf";
+    "map-helper-mismatch": "filetests/verifier/map-of-wrong-type.bpf"
+        => "filetests/explain/mended-map-helper-mismatch.bpf";
+    "read-only-memory": "filetests/verifier/map-value-read-only.bpf"
+        => "filetests/explain/mended-read-only-memory.bpf";
+    "misaligned": "filetests/explain/misaligned.bpf" => "filetests/explain/mended-misaligned.bpf";
+    "unreleased-reference": "filetests/verifier/ring-buffer-leaked.bpf"
+        => "filetests/verifier/ring-buffer-submitted.bpf";
+    "not-held": "filetests/verifier/dynptr-borrowed-given-up.bpf";
+    "lock-discipline": "mistakes/lock-not-released.c";
+    "infinite-loop": "filetests/verifier/loop-infinite.bpf" => "filetests/verifier/loop-bounded.bpf";
+    "too-complex": "filetests/explain/too-complex.bpf" => "filetests/verifier/loop-bounded.bpf";
+    "call-depth": "filetests/verifier/call-stack-in-sum.bpf" => "filetests/explain/mended-call-depth.bpf";
+    "bad-return-value": "filetests/verifier/return-value-of-cgroup.bpf"
+        => "filetests/explain/mended-bad-return-value.bpf";
+    "bad-instruction": "filetests/verifier/division-by-constant-zero.bpf";
+    "unreachable-code": "filetests/verifier/unreachable-code.bpf" => "filetests/explain/mended-unreachable-code.bpf";
+    "dynptr-misuse": "filetests/verifier/dynptr-bytes-read.bpf";
+    "critical-section": "filetests/verifier/rcu-section-tail-call.bpf" => "filetests/verifier/rcu-section.bpf";
+    "iterator-misuse": "filetests/verifier/iterator-next-before-new.bpf"
+        => "filetests/verifier/iterator-of-numbers.bpf";
+}
+
+/// The example of a reason, by its code.
+pub fn of(code: &str) -> Option<&'static Example> {
+    EXAMPLES.iter().find(|example| example.code == code)
+}
+
+impl Example {
+    /// Its programs without the directives that only the tests read.
+    pub fn texts(&self) -> (String, Option<String>) {
+        (shown(self.rejected), self.mended.map(shown))
+    }
+}
+
+fn shown(text: &str) -> String {
+    const DIRECTIVES: [&str; 6] = ["; check:", "; kernel:", "; except:", "; run:", "// check:", "// prevail:"];
+    let lines = text.lines().filter(|line| !DIRECTIVES.iter().any(|directive| line.starts_with(directive)));
+    lines.map(|line| line.replace("; error:", "; rejected:")).collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EXAMPLES;
+
+    #[test]
+    fn examples_are_judged_as_they_are_said_to_be() {
+        for example in EXAMPLES {
+            assert!(example.rejected.contains(&format!("check: reject {}", example.code)), "{}", example.code);
+            assert!(example.mended.is_none_or(|text| text.contains("check: accept")), "{}", example.code);
+            assert!(kiln_verifier::Reason::ALL.iter().any(|reason| reason.code() == example.code), "{}", example.code);
+        }
+    }
+}
