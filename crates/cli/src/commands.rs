@@ -78,7 +78,7 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
 
 /// `kiln check --kernel`.
 fn check_for_kernels(input: &Input, programs: &[&Program], arguments: &CheckArguments, format: Format) -> Code {
-    let matrix = profiles::check(input, programs, &profiles::profiles(&arguments.kernel)?);
+    let matrix = profiles::check(input, programs, &profiles::profiles(&arguments.kernel, &input.object)?);
     match format {
         Format::Json => print::json(&matrix)?,
         Format::Sarif => {

@@ -8,7 +8,7 @@
 use std::str::FromStr;
 
 use kiln_platform::{KernelVersion, Profile};
-use kiln_program::Program;
+use kiln_program::{Object, Program};
 use serde::Serialize;
 
 use crate::check::{self, Checked, Verdict};
@@ -48,11 +48,12 @@ fn names() -> String {
     Profile::NAMED.map(|version| version.to_string()).join(", ")
 }
 
-/// The profiles of the kernels asked for, oldest first, each once; the running one last.
+/// The profiles of the kernels asked for, oldest first, each once; the running one last, with what it says of the
+/// object.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where the running kernel does not say its release.
-pub fn profiles(kernels: &[Kernel]) -> Result<Vec<(String, Profile)>, Error> {
+pub fn profiles(kernels: &[Kernel], object: &Object) -> Result<Vec<(String, Profile)>, Error> {
     let mut releases: Vec<KernelVersion> = Vec::new();
     for kernel in kernels {
         match kernel {
@@ -66,7 +67,7 @@ pub fn profiles(kernels: &[Kernel]) -> Result<Vec<(String, Profile)>, Error> {
     let mut profiles: Vec<_> =
         releases.into_iter().map(|version| (version.to_string(), Profile::of(version))).collect();
     if kernels.contains(&Kernel::Running) {
-        profiles.push(("running".to_owned(), crate::running::profile()?));
+        profiles.push(("running".to_owned(), crate::running::profile(object)?));
     }
     Ok(profiles)
 }
@@ -233,7 +234,7 @@ mod tests {
             let parsed = text.parse::<Kernel>();
             assert!(parsed.is_err() || text.starts_with("6.1-"), "{text}: {parsed:?}");
         }
-        let profiles = profiles(&[Kernel::All, "5.15".parse().unwrap()]).unwrap();
+        let profiles = profiles(&[Kernel::All, "5.15".parse().unwrap()], &Object::default()).unwrap();
         let names: Vec<_> = profiles.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["5.15", "6.1", "6.6", "6.12", "6.18"]);
     }

@@ -21,7 +21,7 @@ impl Explorer<'_> {
         let decided = match decided(op, width, &first, &second) {
             _ if !first.is_pointer()
                 && !second.is_pointer()
-                && !self.compares(op, width, &first.scalar, &second.scalar) =>
+                && !self.may_decide(op, width, &first.scalar, &second.scalar) =>
             {
                 Truth::Unknown
             }
@@ -64,14 +64,26 @@ impl Explorer<'_> {
         }
     }
 
-    /// Whether the kernel learns from a comparison of two numbers.
-    fn compares(&self, op: JumpOp, width: Width, first: &Scalar, second: &Scalar) -> bool {
-        let constant = |scalar: &Scalar| match width {
-            Width::W64 => scalar.as_constant().is_some(),
-            Width::W32 => scalar.low_constant().is_some(),
-        };
+    /// Whether the kernel learns from a comparison of two numbers that comes out as `taken`.
+    fn learns(&self, op: JumpOp, width: Width, taken: bool, first: &Scalar, second: &Scalar) -> bool {
+        if self.kernel_has(Feature::RangeComparisons) {
+            return true;
+        }
+        let unequal = op == JumpOp::Ne && taken || op == JumpOp::Eq && !taken;
         let equality = width == Width::W64 && matches!(op, JumpOp::Eq | JumpOp::Ne);
-        equality || constant(first) || constant(second) || self.kernel_has(Feature::RangeComparisons)
+        !unequal && (equality || is_constant(width, first) || is_constant(width, second))
+    }
+
+    /// Whether the kernel can know the outcome of a comparison of two numbers.
+    fn may_decide(&self, op: JumpOp, width: Width, first: &Scalar, second: &Scalar) -> bool {
+        if self.kernel_has(Feature::RangeComparisons) {
+            return true;
+        }
+        let (first, second) = (is_constant(width, first), is_constant(width, second));
+        if self.kernel_has(Feature::OutcomesByRange) {
+            return first || second;
+        }
+        second && (first || !matches!(op, JumpOp::Eq | JumpOp::Ne))
     }
 
     fn decided_by(&mut self, first: &Register, second: &Register) {
@@ -94,11 +106,12 @@ impl Explorer<'_> {
     ) -> bool {
         match (first.is_pointer(), second.is_pointer()) {
             (false, false) => {
-                if !self.compares(op, width, &first.scalar, &second.scalar) {
+                if !self.learns(op, width, taken, &first.scalar, &second.scalar) {
                     return true;
                 }
                 let Some((left, right)) = refine(op, width, taken, &first.scalar, &second.scalar) else {
-                    return false;
+                    // Older kernels explore what cannot be.
+                    return !self.may_decide(op, width, &first.scalar, &second.scalar);
                 };
                 self.narrow(state, dst, first, left);
                 if let Source::Reg(src) = src {
@@ -168,6 +181,13 @@ impl Explorer<'_> {
         self.widen_since_last_visit(&mut again, self.at, true);
         self.push(again, self.at + 1)?;
         Ok(Next::At(target))
+    }
+}
+
+fn is_constant(width: Width, scalar: &Scalar) -> bool {
+    match width {
+        Width::W64 => scalar.as_constant().is_some(),
+        Width::W32 => scalar.low_constant().is_some(),
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! Tags are declaration tags on the function, by the parameter's place.
 
-use kiln_platform::{AttachType, ProgramType};
+use kiln_platform::{AttachType, ProgramType, ProgramTypes};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 /// What an argument of a global function is.
@@ -38,6 +38,16 @@ pub(crate) enum Parameter {
     Refused(String),
 }
 
+/// Program types whose context is an array, or any structure.
+const WITHOUT_CONTEXT_NAME: ProgramTypes = ProgramTypes::of(&[
+    ProgramType::Tracing,
+    ProgramType::Lsm,
+    ProgramType::StructOps,
+    ProgramType::Tracepoint,
+    ProgramType::Syscall,
+    ProgramType::Ext,
+]);
+
 /// The tags of one parameter.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Tags {
@@ -59,9 +69,10 @@ impl Tags {
             }
             let Some(tag) = btf.name(id).strip_prefix("arg:") else { continue };
             match tag {
-                "ctx" => tags.context = true,
-                // libbpf tells older kernels of contexts in another way; other tags they do not see.
+                // Older kernels see no tags; libbpf tells them of contexts in another way, where these have a name.
+                "ctx" if !hook.all_tags => tags.context = !WITHOUT_CONTEXT_NAME.contains(hook.program_type),
                 _ if !hook.all_tags => {}
+                "ctx" => tags.context = true,
                 "trusted" => tags.trusted = true,
                 "untrusted" => tags.untrusted = true,
                 "nonnull" => tags.nonnull = true,

@@ -20,6 +20,7 @@ pub mod image;
 pub mod log;
 pub mod map;
 pub mod privilege;
+pub mod probe;
 pub mod prog;
 
 pub use attach::Link;

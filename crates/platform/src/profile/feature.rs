@@ -78,13 +78,15 @@ features! {
     TaskWork: (6, 18), "task work in a map value";
 
     // Rules that became laxer.
-    /// Stack bytes that were never written may be read, with privilege.
-    UninitializedStackReads: (6, 3), "reading stack that was never written";
+    /// Stack bytes that were never written may be read, with privilege. Of 6.3; the stable updates of 6.1 have it, too.
+    UninitializedStackReads: (6, 1), "reading stack that was never written";
     /// Global functions may have their arguments described by tags (`__arg_ctx`, `__arg_nonnull`).
     ArgumentTags: (6, 8), "an argument tag of a global function";
     /// A global function that is never called is not verified.
     LazyGlobals: (6, 8), "leaving out global functions that are never called";
-    /// What a comparison of two numbers says is learned where neither is constant.
+    /// Whether numbers are equal is known where their ranges do not meet, and any comparison with a constant on the left.
+    OutcomesByRange: (6, 4), "knowing the outcome of a comparison by ranges";
+    /// What a comparison of two numbers says is learned where neither is constant, and where they are not equal.
     RangeComparisons: (6, 8), "learning from a comparison of two variables";
     /// A comparison of two pointers tells that one is not null when the other is not.
     PointerComparisons: (6, 2), "learning from a comparison of two pointers that one is not null";
@@ -96,6 +98,8 @@ features! {
     LinkedOffsets: (6, 11), "learning through copies that differ by a constant";
     /// The stack of a frame counts in steps of 16 bytes, not 32, where programs are compiled to machine code.
     FineStackSum: (6, 8), "counting a frame's stack in steps of 16 bytes";
+    /// LSM programs may only return what their hook allows.
+    HookReturnValues: (6, 12), "holding an LSM program's return value to its hook";
     /// Programs that may interrupt others have a stack a function.
     PrivateStacks: (6, 13), "a stack for each function";
 }

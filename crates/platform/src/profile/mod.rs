@@ -23,7 +23,7 @@
 mod feature;
 mod later;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,21 +37,19 @@ pub struct Profile {
     found: Option<Arc<Found>>,
 }
 
-/// What a running kernel said of itself, where that is more than its version says.
+/// What a running kernel answered: whether it has what it was asked for. The tables speak for the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Helpers by number and program type that it refuses.
-    pub refused_helpers: BTreeSet<(u32, ProgramType)>,
-    /// Helpers by number and program type that it takes.
-    pub accepted_helpers: BTreeSet<(u32, ProgramType)>,
-    /// Map types that it cannot make.
-    pub refused_map_types: BTreeSet<MapType>,
-    /// Program types that it does not load.
-    pub refused_program_types: BTreeSet<ProgramType>,
-    /// Features that were asked for, and whether it has them.
-    pub features: Vec<(Feature, bool)>,
-    /// Names of all functions of the kernel that programs may call; `None` where it did not say.
-    pub kfuncs: Option<BTreeSet<String>>,
+    /// Helpers, by number and program type.
+    pub helpers: BTreeMap<(u32, ProgramType), bool>,
+    /// Map types.
+    pub map_types: BTreeMap<MapType, bool>,
+    /// Program types.
+    pub program_types: BTreeMap<ProgramType, bool>,
+    /// Features.
+    pub features: BTreeMap<Feature, bool>,
+    /// Functions of the kernel that programs may call, by name.
+    pub kfuncs: BTreeMap<String, bool>,
 }
 
 /// Something that a kernel does not have.
@@ -120,76 +118,64 @@ impl Profile {
 
     /// Whether it has a feature.
     pub fn has(&self, feature: Feature) -> bool {
-        let found = self.found.as_ref().and_then(|found| found.features.iter().find(|(asked, _)| *asked == feature));
-        found.map_or(self.version >= feature.since(), |(_, has)| *has)
+        self.answered(|found| found.features.get(&feature)).unwrap_or(self.version >= feature.since())
     }
 
     /// Why it does not have a feature.
     pub fn lacks(&self, feature: Feature) -> Option<Lack> {
-        if self.has(feature) {
-            return None;
-        }
-        self.older(feature.what(), feature.since())
-            .or_else(|| Some(Lack { what: feature.what().to_owned(), since: None }))
+        let answer = self.answered(|found| found.features.get(&feature));
+        self.lacking(feature.what().to_owned(), feature.since(), answer)
     }
 
     /// Why programs of this type, at this attach type, cannot call a helper that newer ones may.
     pub fn lacks_helper(&self, helper: &Helper, program: ProgramType, attach: Option<AttachType>) -> Option<Lack> {
         let name = format!("the helper bpf_{}", helper.name);
-        if let Some(found) = &self.found {
-            if found.refused_helpers.contains(&(helper.id, program)) {
-                return Some(Lack { what: format!("{name} in {program} programs"), since: None });
+        let answer = self.answered(|found| found.helpers.get(&(helper.id, program)));
+        match later::helper_since(helper.name, program, attach) {
+            Some(since) if self.version >= helper.since => {
+                self.lacking(format!("{name} in {program} programs"), since, answer)
             }
-            if found.accepted_helpers.contains(&(helper.id, program)) {
-                return None;
-            }
+            _ => self.lacking(name, helper.since, answer),
         }
-        self.older(&name, helper.since).or_else(|| {
-            let since = later::helper_since(helper.name, program, attach)?;
-            self.older(&format!("{name} in {program} programs"), since)
-        })
     }
 
     /// Why a kernel function cannot be called.
     pub fn lacks_kfunc(&self, kfunc: &Kfunc) -> Option<Lack> {
-        let what = format!("the kernel function {}", kfunc.name);
-        match self.found.as_ref().and_then(|found| found.kfuncs.as_ref()) {
-            Some(known) if known.contains(kfunc.name) => None,
-            Some(_) => Some(Lack { what, since: None }),
-            None => self.older(&what, kfunc.since),
-        }
+        let answer = self.answered(|found| found.kfuncs.get(kfunc.name));
+        self.lacking(format!("the kernel function {}", kfunc.name), kfunc.since, answer)
     }
 
     /// Why maps of a type cannot be made.
     pub fn lacks_map_type(&self, map_type: MapType) -> Option<Lack> {
-        let what = format!("the map type {map_type}");
-        if self.found.as_ref().is_some_and(|found| found.refused_map_types.contains(&map_type)) {
-            return Some(Lack { what, since: None });
-        }
-        self.older(&what, map_type.since())
+        let answer = self.answered(|found| found.map_types.get(&map_type));
+        self.lacking(format!("the map type {map_type}"), map_type.since(), answer)
     }
 
     /// Why programs of a type cannot be loaded.
     pub fn lacks_program_type(&self, program_type: ProgramType) -> Option<Lack> {
-        let what = format!("the program type {program_type}");
-        if self.found.as_ref().is_some_and(|found| found.refused_program_types.contains(&program_type)) {
-            return Some(Lack { what, since: None });
-        }
-        self.older(&what, program_type.since())
+        let answer = self.answered(|found| found.program_types.get(&program_type));
+        self.lacking(format!("the program type {program_type}"), program_type.since(), answer)
     }
 
     /// Why programs cannot be attached so.
     pub fn lacks_attach_type(&self, attach: AttachType) -> Option<Lack> {
-        self.older(&format!("the attach type {attach}"), attach.since())
+        self.lacking(format!("the attach type {attach}"), attach.since(), None)
     }
 
     /// Why a field of the context cannot be accessed.
     pub fn lacks_field(&self, field: &Field, program: ProgramType) -> Option<Lack> {
         let since = later::field_since(field.name, program).unwrap_or(field.since).max(field.since);
-        self.older(&format!("the context field `{}` in {program} programs", field.name), since)
+        self.lacking(format!("the context field `{}` in {program} programs", field.name), since, None)
     }
 
-    fn older(&self, what: &str, since: KernelVersion) -> Option<Lack> {
-        (self.version < since).then(|| Lack { what: what.to_owned(), since: Some(since) })
+    fn answered<'a>(&'a self, answer: impl FnOnce(&'a Found) -> Option<&'a bool>) -> Option<bool> {
+        answer(self.found.as_deref()?).copied()
+    }
+
+    /// The kernel's own answer counts, and the tables where it has given none.
+    fn lacking(&self, what: String, since: KernelVersion, answer: Option<bool>) -> Option<Lack> {
+        let has = answer.unwrap_or(self.version >= since);
+        // An answer of a release that should have it is about how that kernel was built.
+        (!has).then(|| Lack { what, since: (self.version < since).then_some(since) })
     }
 }

@@ -1,0 +1,54 @@
+//! What the running kernel has, by asking it.
+//!
+//! A feature is there when a program or map that needs it loads, whatever the release is called: distributions backport
+//! features and switch others off. Nothing stays loaded. `None` means that the kernel did not say.
+
+use kiln_isa::{Insn, Reg};
+use kiln_platform::{Helper, MapType, ProgramType};
+
+use crate::image::load_slots;
+
+/// Whether programs of this type load.
+pub fn program_type(program_type: ProgramType) -> Option<bool> {
+    crate::log::begin();
+    // SAFETY: a number and no options.
+    answer(unsafe { libbpf_sys::libbpf_probe_bpf_prog_type(program_type.number(), std::ptr::null()) })
+}
+
+/// Whether maps of this type can be made.
+pub fn map_type(map_type: MapType) -> Option<bool> {
+    crate::log::begin();
+    // SAFETY: a number and no options.
+    answer(unsafe { libbpf_sys::libbpf_probe_bpf_map_type(map_type.number(), std::ptr::null()) })
+}
+
+/// Whether programs of this type may call a helper. Not known where that depends on the hook attached to.
+pub fn helper(program_type: ProgramType, helper: &Helper) -> Option<bool> {
+    if helper.attach_rules.iter().any(|(ruled, _)| *ruled == program_type) {
+        return None;
+    }
+    crate::log::begin();
+    // SAFETY: two numbers and no options.
+    answer(unsafe { libbpf_sys::libbpf_probe_bpf_helper(program_type.number(), helper.id as _, std::ptr::null()) })
+}
+
+/// Whether a traffic control program of these instructions, which end with `r0` set, loads.
+pub fn instructions(insns: &[Insn]) -> Option<bool> {
+    let loads = |insns: &[Insn]| {
+        let slots = kiln_isa::encoding::encode_all(insns);
+        load_slots("kiln_probe", ProgramType::SchedCls, None, 0, "GPL", &slots, 0).is_ok()
+    };
+    let end = [Insn::mov_imm(Reg::R0, 0), Insn::Exit];
+    if !loads(&end) {
+        return None;
+    }
+    Some(loads(&[insns, &end].concat()))
+}
+
+fn answer(result: i32) -> Option<bool> {
+    match result {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
