@@ -29,6 +29,7 @@ const OPTIMIZE_EXAMPLES: &str = "\
 Examples:
   kiln optimize prog.o -o prog.opt.o
   kiln optimize prog.o -o prog.o --budget 2        in place: replaced whole or not at all
+  kiln optimize prog.o -o out.o --kernel 5.15      it loads there before, and so after
   kiln optimize prog.o -o out.o --evidence proofs  then: z3 proofs/0001.smt2 says unsat
 
 Ctrl-C ends the search and writes the best so far; a second one gives up and writes nothing.";
@@ -160,6 +161,9 @@ pub struct OptimizeArguments {
     /// Seconds to spend at most.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub budget: f64,
+    /// The kernels the result is to load on: instructions that the oldest lacks do not appear. As for `kiln check`.
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
+    pub kernel: Vec<Kernel>,
     /// Do not ask the running kernel at the end.
     #[arg(long)]
     pub offline: bool,

@@ -106,6 +106,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
         budget,
         ask_kernel: !arguments.offline,
         keep_queries: arguments.evidence.is_some(),
+        profile: profiles::oldest(&arguments.kernel, &input.object)?,
         programs: arguments.object.program.clone(),
     };
     let outcome = optimize::optimize(&input, &options, &mut spinner);

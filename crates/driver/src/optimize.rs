@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
+use kiln_platform::Profile;
 use kiln_program::{FunctionId, Object};
 use kiln_superopt::{Because, Evidence, Progress, Rewrite};
 use serde::Serialize;
@@ -28,6 +29,9 @@ pub struct Options {
     pub ask_kernel: bool,
     /// Whether the evidence of each window carries its query in SMT-LIB2, for solvers outside Kiln.
     pub keep_queries: bool,
+    /// The oldest kernel that the result is to load on, where that is not just the running one. What does not load there
+    /// as it is stays as it is.
+    pub profile: Option<Profile>,
     /// Programs to optimize, all when empty; what the others reach stays as it is.
     pub programs: Vec<String>,
 }
@@ -87,8 +91,9 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         frozen,
         keep_queries: options.keep_queries,
         // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.
-        unverified: asks,
+        unverified: asks && options.profile.is_none(),
         kernel_types: input.kernel_types.clone(),
+        profile: options.profile.clone().unwrap_or_default(),
         ..Default::default()
     };
     let mut complaints = Vec::new();
@@ -108,7 +113,9 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     complaints.dedup();
     let mut refused = complaints;
     refused.extend(rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}")));
-    let programs = account(input, &rewrite, kernel_before, kernel_after);
+    let verifier =
+        kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
+    let programs = account(input, &rewrite, &verifier, kernel_before, kernel_after);
     let (object, evidence, spent) = (rewrite.object, rewrite.evidence, rewrite.spent);
     Ok(Outcome { object, bytes, programs, evidence, refused, spent })
 }
@@ -170,10 +177,10 @@ pub fn tolerated_insns(before: u32) -> u32 {
 fn account(
     input: &Input,
     rewrite: &Rewrite,
+    verifier: &kiln_verifier::Options,
     kernel_before: Vec<Option<KernelVerdict>>,
     kernel_after: Vec<Option<KernelVerdict>>,
 ) -> Vec<Optimized> {
-    let verifier = input.verifier_options();
     let kernels = kernel_before.into_iter().zip(kernel_after);
     let pairs = input.object.programs.iter().zip(&rewrite.object.programs).zip(kernels);
     pairs
@@ -182,8 +189,8 @@ fn account(
             program: old.name.clone(),
             slots_before: input.object.program_slots(old),
             slots_after: rewrite.object.program_slots(new),
-            before: check::verdict(&input.object, old, &verifier),
-            after: check::verdict(&rewrite.object, new, &verifier),
+            before: check::verdict(&input.object, old, verifier),
+            after: check::verdict(&rewrite.object, new, verifier),
             kernel_before,
             kernel_after,
             skipped: match old.program_type {

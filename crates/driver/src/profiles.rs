@@ -72,6 +72,15 @@ pub fn profiles(kernels: &[Kernel], object: &Object) -> Result<Vec<(String, Prof
     Ok(profiles)
 }
 
+/// The profile of the oldest of these kernels, whose verifier knows the least.
+///
+/// # Errors
+/// As [`profiles`].
+pub fn oldest(kernels: &[Kernel], object: &Object) -> Result<Option<Profile>, Error> {
+    let profiles = profiles(kernels, object)?.into_iter().map(|(_, profile)| profile);
+    Ok(profiles.min_by_key(Profile::version))
+}
+
 /// Verdicts by program and kernel.
 #[derive(Clone, Debug, Serialize)]
 pub struct Matrix {

@@ -6,7 +6,7 @@
 use kiln_isa::{Insn, Reg};
 use kiln_platform::{Helper, MapType, ProgramType};
 
-use crate::image::load_slots;
+use crate::image::{Loading, load_slots};
 
 /// Whether programs of this type load.
 pub fn program_type(program_type: ProgramType) -> Option<bool> {
@@ -34,10 +34,15 @@ pub fn helper(program_type: ProgramType, helper: &Helper) -> Option<bool> {
 
 /// Whether a traffic control program of these instructions, which end with `r0` set, loads.
 pub fn instructions(insns: &[Insn]) -> Option<bool> {
-    let loads = |insns: &[Insn]| {
-        let slots = kiln_isa::encoding::encode_all(insns);
-        load_slots("kiln_probe", ProgramType::SchedCls, None, 0, "GPL", &slots, 0).is_ok()
+    let loading = Loading {
+        name: "kiln_probe",
+        program_type: ProgramType::SchedCls,
+        attach_type: None,
+        hook: 0,
+        flags: 0,
+        license: "GPL",
     };
+    let loads = |insns: &[Insn]| load_slots(&loading, &kiln_isa::encoding::encode_all(insns), 0).is_ok();
     let end = [Insn::mov_imm(Reg::R0, 0), Insn::Exit];
     if !loads(&end) {
         return None;

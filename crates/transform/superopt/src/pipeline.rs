@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use kiln_equiv::{Limits, Method};
 use kiln_isa::table::IsaVersion;
+use kiln_platform::Profile;
 use kiln_program::btf::Btf;
 use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId};
 use kiln_verifier::{Assumptions, Facts};
@@ -52,6 +53,8 @@ pub struct Options {
     pub keep_queries: bool,
     /// The types of the kernel that programs are verified against, for those that use kernel structures.
     pub kernel_types: Option<Arc<Btf>>,
+    /// The oldest kernel that the result is to load on: what is rewritten is accepted for it before and after.
+    pub profile: Profile,
 }
 
 impl Default for Options {
@@ -68,6 +71,7 @@ impl Default for Options {
             isa: 3,
             keep_queries: false,
             kernel_types: None,
+            profile: Profile::default(),
         }
     }
 }
@@ -484,6 +488,7 @@ fn verify(object: &Object, id: ProgramId, assumptions: Assumptions, options: &Op
             assumptions,
             skip_facts,
             kernel_types: options.kernel_types.clone(),
+            profile: options.profile.clone(),
             ..Default::default()
         };
         kiln_verifier::verify(object, &object.programs[id.index()], &options).map_err(|error| {
