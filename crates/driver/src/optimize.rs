@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use kiln_platform::Profile;
+use kiln_platform::{Feature, Profile};
 use kiln_program::{FunctionId, Object};
 use kiln_superopt::{Because, Evidence, Progress, Rewrite};
 use serde::Serialize;
@@ -93,6 +93,10 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.
         unverified: asks && options.profile.is_none(),
         kernel_types: input.kernel_types.clone(),
+        isa: match &options.profile {
+            Some(profile) if profile.has(Feature::CpuV4) => 4,
+            _ => 3,
+        },
         profile: options.profile.clone().unwrap_or_default(),
         ..Default::default()
     };

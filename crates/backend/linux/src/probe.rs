@@ -41,6 +41,7 @@ pub fn instructions(insns: &[Insn]) -> Option<bool> {
         hook: 0,
         flags: 0,
         license: "GPL",
+        types: None,
     };
     let loads = |insns: &[Insn]| load_slots(&loading, &kiln_isa::encoding::encode_all(insns), 0).is_ok();
     let end = [Insn::mov_imm(Reg::R0, 0), Insn::Exit];
