@@ -27,8 +27,6 @@ use crate::targets::{Depth, Target};
 pub const SLOW: Duration = Duration::from_secs(5);
 /// Time for making one failing input smaller.
 const MINIMIZE: Duration = Duration::from_secs(3);
-/// Different failures after which a target is left alone.
-const MAX_FAILURES: usize = 5;
 
 /// A failure and the input that shows it.
 #[derive(Clone, Debug)]
@@ -59,14 +57,22 @@ pub fn input(target: &Target, seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u
     (target.input)(&mut Random::new(hasher.finish()), seeds)
 }
 
-/// Runs a target for a while. `begun` is told each input's number before it is tried.
-pub fn run(target: &Target, subject: &Subject, seed: u64, time: Duration, mut begun: impl FnMut(u64)) -> Summary {
+/// Runs a target for a while, or until there are so many different findings. `begun` is told each input's number before
+/// it is tried.
+pub fn run(
+    target: &Target,
+    subject: &Subject,
+    seed: u64,
+    time: Duration,
+    findings: usize,
+    mut begun: impl FnMut(u64),
+) -> Summary {
     let seeds = (target.seeds)();
     let started = Instant::now();
     let mut summary = Summary::default();
     let mut minimizing = Duration::ZERO;
     let mut kinds: Vec<String> = Vec::new();
-    while started.elapsed() < time + minimizing && kinds.len() < MAX_FAILURES {
+    while started.elapsed() < time + minimizing && kinds.len() < findings {
         let index = summary.executions;
         begun(index);
         let bytes = input(target, &seeds, seed, index);

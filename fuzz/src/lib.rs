@@ -19,10 +19,12 @@
 //! it), [`program`] (how programs grow).
 #![forbid(unsafe_code)]
 
+pub mod change;
 pub mod choices;
 pub mod engine;
 pub mod minimize;
 pub mod mutate;
+pub mod originals;
 pub mod program;
 pub mod random;
 pub mod seeds;

@@ -11,11 +11,12 @@ use kiln_fuzz::engine::{self, Summary};
 use kiln_fuzz::subject::{CANARIES, Subject};
 use kiln_fuzz::targets::{TARGETS, Target, by_name};
 
-const USAGE: &str = "usage: kiln-fuzz [run] [--seconds N] [--seed N] [--target NAME]... [--canary NAME]
+const USAGE: &str = "usage: kiln-fuzz [run] [--seconds N] [--seed N] [--target NAME]... [--canary NAME] [--findings N]
        kiln-fuzz replay TARGET FILE [--canary NAME]
        kiln-fuzz list
 
-  run      fuzz all targets, or those named, N seconds together (default 60); exit code 1 when something is found
+  run      fuzz all targets, or those named, N seconds together (default 60); exit code 1 when something is found;
+           a target is left alone after N different findings (default 5)
   replay   try one input; exit code 1 when it fails
   list     targets and canaries
 ";
@@ -30,17 +31,20 @@ struct Options {
     seed: u64,
     targets: Vec<&'static Target>,
     canary: Option<String>,
+    findings: usize,
     rest: Vec<String>,
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { seconds: 60.0, seed: 1, targets: Vec::new(), canary: None, rest: Vec::new() };
+    let mut options =
+        Options { seconds: 60.0, seed: 1, targets: Vec::new(), canary: None, findings: 5, rest: Vec::new() };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().cloned().ok_or(format!("{argument} wants a value"));
         let number = |text: String| text.parse().map_err(|_| format!("'{text}' is no number"));
         match argument.as_str() {
             "--seconds" => options.seconds = value()?.parse().map_err(|_| "--seconds wants a number".to_owned())?,
+            "--findings" => options.findings = number(value()?)? as usize,
             "--seed" => options.seed = number(value()?)?,
             "--target" => {
                 let name = value()?;
@@ -136,6 +140,7 @@ fn supervise(target: &Target, options: &Options, seconds: f64) -> std::io::Resul
     command.args(["-c", &format!("ulimit -v {WORKER_KILOBYTES}; exec \"$@\""), "sh"]);
     command.arg(std::env::current_exe()?).args(["worker", "--target", target.name]);
     command.args(["--seconds", &seconds.to_string(), "--seed", &options.seed.to_string()]);
+    command.args(["--findings", &options.findings.to_string()]);
     if let Some(canary) = &options.canary {
         command.args(["--canary", canary]);
     }
@@ -194,9 +199,13 @@ fn work(options: &Options) -> Result<bool, String> {
             let _ = notes.write_all_at(&index.to_le_bytes(), 0);
         }
     };
-    let summary = engine::run(target, &subject, options.seed, Duration::from_secs_f64(options.seconds), begun);
+    let time = Duration::from_secs_f64(options.seconds);
+    let summary = engine::run(target, &subject, options.seed, time, options.findings, begun);
     print_summary(target, &summary);
     for failure in &summary.failures {
+        if let (Some(show), "verdict") = (target.show, target.tier) {
+            println!("{}", show(&subject, &failure.input));
+        }
         report(target, &failure.input, &failure.message).map_err(|error| error.to_string())?;
     }
     Ok(summary.failures.is_empty())
@@ -220,10 +229,11 @@ fn replay(options: &Options) -> Result<bool, String> {
     let [name, path] = &options.rest[..] else { return Err("replay wants a target and a file".to_owned()) };
     let target = by_name(name).ok_or(format!("no target is called '{name}'"))?;
     let bytes = std::fs::read(path).map_err(|error| format!("{path}: {error}"))?;
-    if target.tier != "bytes" {
-        println!("{}", grown(target, &bytes));
+    let subject = subject(options.canary.as_deref())?;
+    if let Some(show) = target.show {
+        println!("{}", show(&subject, &bytes));
     }
-    match engine::check(target, &subject(options.canary.as_deref())?, &bytes) {
+    match engine::check(target, &subject, &bytes) {
         Ok(depth) => {
             println!("passes ({depth:?})");
             Ok(true)
@@ -233,15 +243,4 @@ fn replay(options: &Options) -> Result<bool, String> {
             Ok(false)
         }
     }
-}
-
-/// The program that an input grows into.
-fn grown(target: &Target, bytes: &[u8]) -> String {
-    let mut choices = kiln_fuzz::choices::Choices::new(bytes);
-    let object = if target.tier == "accepted" {
-        kiln_fuzz::program::tame(&mut choices)
-    } else {
-        kiln_fuzz::program::wild(&mut choices)
-    };
-    kiln_program::text::listing(&object)
 }

@@ -56,8 +56,8 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "fuzz",
-        arguments: "[--seconds N] [--target T] ...",
-        what: "fuzz; what else it takes is said by `cargo xtask fuzz --help`",
+        arguments: "[coverage] [--seconds N] ...",
+        what: "fuzz, and say what a run reaches; what else it takes is said by `cargo xtask fuzz --help`",
         run: fuzz::run,
     },
     Task {

@@ -28,7 +28,7 @@ fn grown(subject: &Subject, bytes: &[u8]) -> Option<(Object, Facts)> {
     let object = tame(&mut Choices::new(bytes));
     match (subject.verify)(&object, &object.programs[0]) {
         Verdict::Accepted(facts) => Some((object, facts)),
-        Verdict::Refused(_) => None,
+        Verdict::Refused(_) | Verdict::Unanswered(_) => None,
     }
 }
 

@@ -30,7 +30,7 @@ pub fn program(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     }
     match (subject.verify)(&object, &object.programs[0]) {
         Verdict::Accepted(_) => Ok(Depth::Deep),
-        Verdict::Refused(reason) => {
+        Verdict::Refused(reason) | Verdict::Unanswered(reason) => {
             ensure(!reason.is_empty(), || "a refusal without a reason".to_owned())?;
             Ok(Depth::Deep)
         }

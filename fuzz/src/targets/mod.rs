@@ -3,9 +3,13 @@
 mod accepted;
 mod bytes;
 mod decodable;
+mod verdicts;
 
+use kiln_program::text::listing;
+
+use crate::choices::Choices;
+use crate::program::{tame, wild};
 use crate::random::Random;
-
 use crate::seeds;
 use crate::subject::Subject;
 
@@ -35,6 +39,8 @@ pub struct Target {
     pub input: fn(&mut Random, &[Vec<u8>]) -> Vec<u8>,
     /// Tries an input: how far it got, or what went wrong.
     pub check: fn(&Subject, &[u8]) -> Result<Depth, String>,
+    /// The program that an input stands for, as text.
+    pub show: Option<fn(&Subject, &[u8]) -> String>,
 }
 
 /// All targets.
@@ -47,6 +53,7 @@ pub const TARGETS: &[Target] = &[
         seeds: || seeds::objects().to_vec(),
         input: bytes::damaged_object,
         check: bytes::elf,
+        show: None,
     },
     Target {
         name: "btf",
@@ -56,6 +63,7 @@ pub const TARGETS: &[Target] = &[
         seeds: bytes::type_sections,
         input: bytes::damaged_types,
         check: bytes::btf,
+        show: None,
     },
     Target {
         name: "decode",
@@ -65,6 +73,7 @@ pub const TARGETS: &[Target] = &[
         seeds: Vec::new,
         input: bytes::slots,
         check: bytes::decode,
+        show: None,
     },
     Target {
         name: "text",
@@ -74,6 +83,7 @@ pub const TARGETS: &[Target] = &[
         seeds: bytes::texts,
         input: bytes::damaged_text,
         check: bytes::text,
+        show: None,
     },
     Target {
         name: "program",
@@ -83,6 +93,7 @@ pub const TARGETS: &[Target] = &[
         seeds: Vec::new,
         input: decisions,
         check: decodable::program,
+        show: Some(|_, bytes| listing(&wild(&mut Choices::new(bytes)))),
     },
     Target {
         name: "run",
@@ -92,6 +103,7 @@ pub const TARGETS: &[Target] = &[
         seeds: Vec::new,
         input: decisions,
         check: accepted::run,
+        show: Some(|_, bytes| listing(&tame(&mut Choices::new(bytes)))),
     },
     Target {
         name: "optimize",
@@ -101,6 +113,7 @@ pub const TARGETS: &[Target] = &[
         seeds: Vec::new,
         input: decisions,
         check: accepted::optimize,
+        show: Some(|_, bytes| listing(&tame(&mut Choices::new(bytes)))),
     },
     Target {
         name: "kernel",
@@ -110,6 +123,30 @@ pub const TARGETS: &[Target] = &[
         seeds: Vec::new,
         input: decisions,
         check: accepted::kernel,
+        show: Some(|_, bytes| listing(&tame(&mut Choices::new(bytes)))),
+    },
+    Target {
+        name: "corpus",
+        tier: "verdict",
+        what: "Kiln's verdict about a slightly changed real program is the kernel's; accepted ones stay within the facts",
+        weight: 3,
+        seeds: || {
+            crate::originals::originals();
+            Vec::new()
+        },
+        input: decisions,
+        check: verdicts::check_original,
+        show: Some(verdicts::show_original),
+    },
+    Target {
+        name: "grown",
+        tier: "verdict",
+        what: "the same for slightly changed programs that grew from nothing",
+        weight: 2,
+        seeds: Vec::new,
+        input: decisions,
+        check: verdicts::check_grown,
+        show: Some(verdicts::show_grown),
     },
 ];
 

@@ -7,7 +7,8 @@
 //! refused.
 
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::collections::hash_map::Entry;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::LazyLock;
 
 use kiln_isa::Slot;
@@ -37,14 +38,68 @@ const LOG_BYTES: usize = 1 << 20;
 /// # Errors
 /// [`LoadFailure`], with the verifier's log where the verifier refused.
 pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, LoadFailure> {
+    let mut maps = HashMap::new();
+    let types = load_types(object)?;
+    let prog = load_with_maps(object, program, types.as_ref(), LOG_BYTES, |id| {
+        let handle = match maps.entry(id) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(create_map(object.map(id), types.as_ref())?),
+        };
+        Ok(handle.fd().as_raw_fd())
+    })?;
+    Ok(LoadedImage { prog, maps })
+}
+
+/// Loads many programs one after the other for their verdicts: maps of the same definition are created once.
+#[derive(Debug, Default)]
+pub struct Loader {
+    maps: HashMap<String, Vec<(Map, MapHandle)>>,
+}
+
+/// Names of maps that a loader keeps at most.
+const KEPT_MAPS: usize = 2000;
+
+impl Loader {
+    /// Loads one program of an IR object without types; asks for the verifier's log of a failure if wanted, which takes
+    /// longer.
+    ///
+    /// # Errors
+    /// As [`load_image`].
+    pub fn load(&mut self, object: &Object, program: &Program, with_log: bool) -> Result<Prog, LoadFailure> {
+        if self.maps.len() > KEPT_MAPS {
+            self.maps.clear();
+        }
+        let log_bytes = if with_log { LOG_BYTES } else { 0 };
+        load_with_maps(object, program, None, log_bytes, |id| self.map(object.map(id)))
+    }
+
+    fn map(&mut self, map: &Map) -> Result<RawFd, Error> {
+        let known = self.maps.entry(map.name.clone()).or_default();
+        let at = match known.iter().position(|(definition, _)| definition == map) {
+            Some(at) => at,
+            None => {
+                known.push((map.clone(), create_map(map, None)?));
+                known.len() - 1
+            }
+        };
+        Ok(known[at].1.fd().as_raw_fd())
+    }
+}
+
+/// Lays a program out, resolves its references, and loads it.
+fn load_with_maps(
+    object: &Object,
+    program: &Program,
+    types: Option<&OwnedFd>,
+    log_bytes: usize,
+    descriptor: impl FnMut(MapId) -> Result<RawFd, Error>,
+) -> Result<Prog, LoadFailure> {
     let program_type = program
         .program_type
         .ok_or_else(|| LoadFailure::from(Error::InvalidInput(format!("program {} has no type", program.name))))?;
     let mut image = kiln_program::lower_program(object, program)
         .map_err(|error| LoadFailure::from(Error::InvalidInput(error.to_string())))?;
-    let mut maps = HashMap::new();
-    let types = load_types(object)?;
-    resolve(object, &mut image, &mut maps, types.as_ref())?;
+    resolve(object, &mut image, descriptor)?;
     let flags = if program.sleepable { 1 << 4 } else { 0 } | if program.frags { 1 << 5 } else { 0 };
     let loading = Loading {
         name: &program.name,
@@ -53,10 +108,9 @@ pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, Loa
         hook: hook_id(program)?,
         flags,
         license: &object.license,
-        types: types.as_ref().map(|types| (types, functions_of(object, &image))),
+        types: types.map(|types| (types, functions_of(object, &image))),
     };
-    let prog = load_slots(&loading, &image.slots, LOG_BYTES)?;
-    Ok(LoadedImage { prog, maps })
+    load_slots(&loading, &image.slots, log_bytes)
 }
 
 /// Gives the object's types to the kernel, where it has some.
@@ -117,8 +171,7 @@ fn hook_id(program: &Program) -> Result<u32, LoadFailure> {
 fn resolve(
     object: &Object,
     image: &mut Image,
-    maps: &mut HashMap<MapId, MapHandle>,
-    types: Option<&OwnedFd>,
+    mut descriptor: impl FnMut(MapId) -> Result<RawFd, Error>,
 ) -> Result<(), LoadFailure> {
     for relocation in &image.relocations {
         let (map, offset, pseudo) = match relocation.reference {
@@ -136,12 +189,8 @@ fn resolve(
             }
             other => return Err(Error::InvalidInput(format!("{other:?} needs libbpf to resolve")).into()),
         };
-        let handle = match maps.entry(map) {
-            std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::hash_map::Entry::Vacant(entry) => entry.insert(create_map(object.map(map), types)?),
-        };
+        image.slots[relocation.slot].imm = descriptor(map)?;
         image.slots[relocation.slot].src = pseudo;
-        image.slots[relocation.slot].imm = handle.fd().as_raw_fd();
         image.slots[relocation.slot + 1].imm = offset as i32;
     }
     Ok(())

@@ -26,7 +26,7 @@ pub mod prog;
 pub use attach::Link;
 pub use elf::{LoadFailure, LoadedObject, ObjectFile, ProgramLog};
 pub use error::Error;
-pub use image::{LoadedImage, load_image};
+pub use image::{LoadedImage, Loader, load_image};
 pub use map::MapHandle;
 pub use privilege::without_privilege;
 pub use prog::{Prog, ProgInfo, TestInput, TestOutput};
