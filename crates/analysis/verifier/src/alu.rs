@@ -2,6 +2,7 @@
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{AluOp, ByteOrder, Imm64, Reg, Size, Source, Width};
+use kiln_platform::MapType;
 use kiln_platform::limits::MAX_POINTER_OFFSET;
 use kiln_program::{Extern, ExternKind, MapContents, Reference};
 
@@ -60,6 +61,9 @@ impl Explorer<'_> {
     }
 
     fn numbers(&mut self, op: AluOp, width: Width, first: &Register, second: &Register) -> Register {
+        if !self.any_load() && !is_tracked(op, width, &second.scalar) {
+            return Register::UNKNOWN;
+        }
         let scalar = apply(op, width, &first.scalar, &second.scalar);
         let origin = self.join_origins(first.origin, second.origin);
         let mut result = Register { origin, ..Register::scalar(scalar) };
@@ -305,7 +309,7 @@ impl Explorer<'_> {
         self.write(dst, value)
     }
 
-    fn value_address(&mut self, map: u32, offset: u32) -> Step<Register> {
+    pub(crate) fn value_address(&self, map: u32, offset: u32) -> Step<Register> {
         let Some(definition) = self.code.object.maps.get(map as usize) else {
             return reject(Reason::BadInstruction, "a map that does not exist");
         };
@@ -316,11 +320,33 @@ impl Explorer<'_> {
         if definition.map_type == kiln_platform::MapType::Arena {
             return Ok(Register::UNKNOWN);
         }
+        if !matches!(definition.map_type, MapType::Array) {
+            return reject(
+                Reason::BadInstruction,
+                format!("map {} ({}) has no values with an address of their own", definition.name, definition.map_type.name()),
+            );
+        }
         if offset >= size {
             return reject(Reason::MapValueBounds, format!("offset {offset} of a value of {size} bytes"));
         }
         let read_only = matches!(definition.contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_));
         Ok(Register { offset: offset as i32, read_only, ..Register::pointer(Kind::MapValue, map) })
+    }
+}
+
+/// Whether the kernel's verifier follows the operation. A verdict is worth nothing where it rests on knowing more than
+/// the kernel does; facts may know more.
+fn is_tracked(op: AluOp, width: Width, second: &Scalar) -> bool {
+    let count = match width {
+        Width::W64 => second.as_constant(),
+        Width::W32 => second.low_constant().map(u64::from),
+    };
+    match op {
+        AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => false,
+        AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => {
+            count.is_some() && second.umax < u64::from(width.bits())
+        }
+        _ => true,
     }
 }
 

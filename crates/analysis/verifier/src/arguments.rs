@@ -479,7 +479,8 @@ impl Explorer<'_> {
         if bytes.iter().all(|byte| *byte == Byte::Zero) {
             return Some(0);
         }
-        if within == 0 && slot.spilled_bytes() >= 4 && slot.register.kind == Kind::Scalar {
+        // As the kernel has it, a key is what was stored as one: the low half of a longer number is none.
+        if within == 0 && slot.spilled_bytes() == 4 && slot.register.kind == Kind::Scalar {
             let spilled = slot.register;
             let key = spilled.scalar.low_constant().map(u64::from);
             if key.is_some() {

@@ -7,6 +7,7 @@ use kiln_platform::limits::MAX_PACKET_OFFSET;
 use crate::domain::{Scalar, Truth, apply, outcome, refine};
 use crate::error::Step;
 use crate::explore::{Explorer, Next};
+use crate::precision::Origin;
 use crate::state::{Kind, Register, State, Trust};
 
 impl Explorer<'_> {
@@ -113,9 +114,9 @@ impl Explorer<'_> {
                     // Older kernels explore what cannot be.
                     return !self.may_decide(op, width, &first.scalar, &second.scalar);
                 };
-                self.narrow(state, dst, first, left);
+                self.narrow(state, dst, first, left, second.origin);
                 if let Source::Reg(src) = src {
-                    self.narrow(state, src, second, right);
+                    self.narrow(state, src, second, right, first.origin);
                 }
             }
             // The kernel learns from a comparison with the constant only, and so do we: what is accepted must load.
@@ -137,15 +138,18 @@ impl Explorer<'_> {
         true
     }
 
-    /// A number became narrower, and so did its copies.
-    fn narrow(&mut self, state: &mut State, reg: Reg, before: &Register, scalar: Scalar) {
+    /// A number became narrower, and so did its copies, by what is known of a number from `other`.
+    fn narrow(&mut self, state: &mut State, reg: Reg, before: &Register, scalar: Scalar, other: Origin) {
+        let learned = if scalar == before.scalar { 0 } else { other };
         if before.id == 0 {
-            state.frame_mut().registers[reg.index()].scalar = scalar;
+            let register = &mut state.frame_mut().registers[reg.index()];
+            register.scalar = scalar;
+            register.origin = self.origins.join(register.origin, learned);
             return;
         }
         let (id, base) = (before.id, before.offset);
         // What is now known of one copy was learned through another: where one matters, all do.
-        let mut origin = 0;
+        let mut origin = learned;
         state.for_each_where(
             |register| register.kind == Kind::Scalar && register.id == id,
             |register| {

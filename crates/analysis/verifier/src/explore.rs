@@ -136,6 +136,7 @@ impl<'a> Explorer<'a> {
         let mut frame = Frame::new(0, 0, 0, Caller::Call);
         frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
         self.state = State { frames: vec![frame], sleepable: self.code.program.sleepable, ..State::default() };
+        self.check_addresses().map_err(|fault| self.explained(*fault))?;
         self.at = self.code.functions[0].start;
         self.check_maps().map_err(|fault| self.explained(*fault))?;
         self.check_hook().map_err(|fault| self.explained(*fault))?;
@@ -149,6 +150,17 @@ impl<'a> Explorer<'a> {
             self.kept.next_root();
             self.enter_global(function).map_err(|fault| self.explained(*fault))?;
             self.explore(observer)?;
+        }
+        Ok(())
+    }
+
+    /// Addresses of map values are checked where they stand, whether or not a path leads there.
+    fn check_addresses(&mut self) -> Step<()> {
+        for (at, op) in self.code.ops.iter().enumerate() {
+            if let Reference::MapValue { map, offset } = op.node.reference {
+                self.at = at as Position;
+                self.value_address(map.0, offset)?;
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use kiln_platform::{
 };
 use kiln_program::MapContents;
 
-use crate::domain::Scalar;
+use crate::domain::{Scalar, Tnum};
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::Explorer;
@@ -153,10 +153,13 @@ impl Explorer<'_> {
         if base.kind == Kind::Arena {
             self.check_arena_atomic(op, fetch)?;
         }
-        if let Some(at) = base.fixed_offset()
-            && (at + offset) % i64::from(size.bytes()) != 0
-        {
-            return reject(Reason::Misaligned, "atomic operation on a misaligned address");
+        let moved = base.scalar.tnum.add(Tnum::constant((i64::from(base.offset) + offset) as u64));
+        if base.is_pointer() && base.kind != Kind::Arena && (moved.value | moved.mask) % u64::from(size.bytes()) != 0 {
+            return reject(Reason::Misaligned, "atomic operation on an address that may be misaligned");
+        }
+        let result = if op == AtomicOp::CompareExchange { Reg::R0 } else { src };
+        if fetch && result == address.base {
+            return reject(Reason::BadInstruction, "the value fetched would take the place of the address");
         }
         let before = self.load_from(address.base, base, offset, size)?;
         // Nobody else changes what is on the stack.
@@ -164,7 +167,7 @@ impl Explorer<'_> {
             (Kind::Stack, Kind::Scalar) => narrowed(before, size),
             _ => Register::scalar(Scalar::of_width(size.bits())),
         };
-        self.store_to(address.base, base, offset, size, Register::UNKNOWN, Source::Reg(src))?;
+        self.store_to(address.base, base, offset, size, Register::UNKNOWN, Source::Imm(0))?;
         match op {
             AtomicOp::CompareExchange => self.write(Reg::R0, before),
             _ if fetch => self.write(src, before),
@@ -438,7 +441,7 @@ impl Explorer<'_> {
         let lowest = base.scalar.smin.saturating_add(fixed);
         let highest = base.scalar.smax.saturating_add(fixed);
         let size = i64::from(MAX_STACK_BYTES);
-        if lowest < -size || highest.saturating_add(bytes as i64) > 0 || highest >= 0 && bytes > 0 {
+        if !(-size..0).contains(&lowest) || highest.saturating_add(bytes as i64) > 0 {
             return reject(
                 Reason::StackBounds,
                 format!("r{}: {bytes} bytes at r10{lowest:+} to r10{highest:+}, outside of the frame", reg.number()),
