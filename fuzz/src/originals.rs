@@ -95,7 +95,11 @@ fn alone(name: &str, object: &Object, program: &Program, options: &Options) -> O
 fn only(object: &Object, program: &Program, functions: &[FunctionId]) -> Object {
     let used = |wanted: fn(&Reference) -> Option<u32>| -> Vec<u32> {
         let nodes = functions.iter().flat_map(|id| &object.function(*id).nodes);
-        nodes.filter_map(|node| wanted(&node.reference)).collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+        nodes
+            .filter_map(|node| wanted(&node.reference))
+            .collect::<std::collections::BTreeSet<_>>()
+            .into_iter()
+            .collect()
     };
     let maps = used(|reference| match reference {
         Reference::Map(map) | Reference::MapValue { map, .. } => Some(map.0),

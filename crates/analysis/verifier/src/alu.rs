@@ -323,7 +323,11 @@ impl Explorer<'_> {
         if !matches!(definition.map_type, MapType::Array) {
             return reject(
                 Reason::BadInstruction,
-                format!("map {} ({}) has no values with an address of their own", definition.name, definition.map_type.name()),
+                format!(
+                    "map {} ({}) has no values with an address of their own",
+                    definition.name,
+                    definition.map_type.name()
+                ),
             );
         }
         if offset >= size {
@@ -343,9 +347,7 @@ fn is_tracked(op: AluOp, width: Width, second: &Scalar) -> bool {
     };
     match op {
         AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod => false,
-        AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => {
-            count.is_some() && second.umax < u64::from(width.bits())
-        }
+        AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => count.is_some() && second.umax < u64::from(width.bits()),
         _ => true,
     }
 }
