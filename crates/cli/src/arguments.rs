@@ -141,7 +141,8 @@ pub struct CheckArguments {
     /// The kernels it is to load on: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', conflicts_with = "with_kernel")]
     pub kernel: Vec<Kernel>,
-    /// Resolve CO-RE relocations against this BTF (such as /sys/kernel/btf/vmlinux) instead of the object's own.
+    /// The kernel's BTF (such as /sys/kernel/btf/vmlinux): resolve CO-RE relocations against it, and take kernel
+    /// structures and functions from it instead of the running kernel.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub btf: Option<PathBuf>,
     /// Hold them to the rules for users without privilege: no pointer leaks, no loops, 4096 instructions.

@@ -15,6 +15,8 @@ pub(crate) mod access;
 mod arguments;
 pub(crate) mod hook;
 mod kernel_data;
+#[cfg(test)]
+mod tests;
 pub(crate) mod walk;
 
 use std::cell::OnceCell;
