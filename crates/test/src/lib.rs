@@ -35,4 +35,5 @@ pub mod filetest;
 pub mod generate;
 pub mod mistakes;
 pub mod oracle;
+pub mod stack_objects;
 pub mod verdicts;
