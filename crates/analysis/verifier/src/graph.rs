@@ -15,6 +15,7 @@
 use std::rc::Rc;
 
 use kiln_isa::Reg;
+use kiln_platform::Feature;
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 
 use crate::error::{Step, reject, unsupported};
@@ -133,7 +134,8 @@ impl Explorer<'_> {
             }
         } else {
             // The kernel (6.18) would take a pointer that may be null, and read through it.
-            let held = register.trust.has(Trust::NOT_OWNING) || register.reference != 0;
+            let owned = register.reference != 0 && self.kernel_has(Feature::OwnedNodes);
+            let held = register.trust.has(Trust::NOT_OWNING) || owned;
             if !register.is_allocated() || !held || register.nullable {
                 return reject(
                     Reason::ArgumentType,

@@ -102,4 +102,6 @@ features! {
     HookReturnValues: (6, 12), "holding an LSM program's return value to its hook";
     /// Programs that may interrupt others have a stack a function.
     PrivateStacks: (6, 13), "a stack for each function";
+    /// A tree is asked about a node of an object that the program owns.
+    OwnedNodes: (6, 16), "asking a tree about a node that is owned";
 }

@@ -110,9 +110,9 @@ impl Explorer<'_> {
             Found::Pointer { .. } if !pointed.of_kernel && !local => {
                 return unsupported("pointers in untrusted objects of the program's own types");
             }
+            Found::Address => return Ok(Register::UNTRUSTED_BYTES),
             _ if local => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
             Found::Number | Found::Structure(_) => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
-            Found::Address => return Ok(Register::UNTRUSTED_BYTES),
             Found::Pointer { target, field, trust } => (target, field, trust),
         };
         let (trust, nullable) = self.loaded_trust(base, &pointed.name, &field, target, trust);
