@@ -45,6 +45,17 @@ enum Held {
     Reference(Reference),
     /// What was loaded from memory that nothing writes once the program is loaded.
     Frozen(MapId, i64, Size, bool),
+    /// An address in such memory, which the instruction last made.
+    FrozenPlace(InsnId),
+    /// What was loaded from there.
+    FrozenAt(InsnId, i16, Size, bool),
+}
+
+impl Held {
+    /// Whether it is, or was found through, what this instruction last made.
+    fn depends_on(&self, made: InsnId) -> bool {
+        matches!(self, Held::Made(own) | Held::FrozenPlace(own) | Held::FrozenAt(own, ..) if *own == made)
+    }
 }
 
 type State = [Option<Held>; Reg::COUNT];
@@ -60,7 +71,9 @@ pub fn use_available(object: &Object, function: &mut Function, banned: &dyn Fn(I
         for at in block.range.clone() {
             let node = function.nodes[at].clone();
             let result = result(object, &state, &node);
-            let known = result.filter(|_| !banned(node.id) && only_computes(&node.insn) && node.core.is_none());
+            // What it makes itself is only named when it has been made.
+            let known = result.filter(|value| !value.depends_on(node.id) && !banned(node.id));
+            let known = known.filter(|_| only_computes(&node.insn) && node.core.is_none());
             match (known, node.insn.written()) {
                 (Some(value), Some(dst)) if state[dst.index()] == Some(value) => {
                     doomed.insert(node.id);
@@ -107,7 +120,11 @@ fn result(object: &Object, state: &State, node: &Node) -> Option<Held> {
         Insn::Alu { op: AluOp::Mov, width, src: Source::Reg(src), .. } => match (state[src.index()]?, width) {
             (value, Width::W64) => Some(value),
             (Held::Number(value), Width::W32) => Some(Held::Number(value & 0xffff_ffff)),
-            (value @ Held::Frozen(_, _, size, false), Width::W32) if size != Size::B8 => Some(value),
+            (value @ (Held::Frozen(_, _, size, false) | Held::FrozenAt(_, _, size, false)), Width::W32)
+                if size != Size::B8 =>
+            {
+                Some(value)
+            }
             _ => None,
         },
         Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(imm) } => {
@@ -119,6 +136,10 @@ fn result(object: &Object, state: &State, node: &Node) -> Option<Held> {
                 _ => None,
             }
         }
+        Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Reg(_) } => match state[dst.index()]? {
+            Held::Section(map, _) if is_frozen(object, map) => Some(Held::FrozenPlace(node.id)),
+            _ => None,
+        },
         Insn::LoadImm64 { imm, .. } => match (node.reference, imm) {
             (Reference::None, Imm64::Value(value)) => Some(Held::Number(value)),
             (Reference::None, _) => None,
@@ -129,6 +150,7 @@ fn result(object: &Object, state: &State, node: &Node) -> Option<Held> {
             Held::Section(map, offset) if is_frozen(object, map) => {
                 Some(Held::Frozen(map, offset.checked_add(address.offset.into())?, size, signed))
             }
+            Held::FrozenPlace(made) => Some(Held::FrozenAt(made, address.offset, size, signed)),
             _ => None,
         },
         _ => None,
@@ -150,7 +172,8 @@ fn step(object: &Object, state: &mut State, node: &Node) {
     }
     let Some(dst) = node.insn.written() else { return };
     let own = Held::Made(node.id);
-    state.iter_mut().filter(|held| **held == Some(own)).for_each(|held| *held = None);
+    let old = |held: &Option<Held>| held.is_some_and(|held| held.depends_on(node.id));
+    state.iter_mut().filter(|held| old(held)).for_each(|held| *held = None);
     state[dst.index()] = Some(result.unwrap_or(own));
 }
 

@@ -15,7 +15,7 @@ use kiln_equiv::{Limits, Verdict, Window};
 use kiln_isa::semantics::{Bits, at_width};
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
-use kiln_verifier::{Facts, Scalar, StackSet, Tnum, Value};
+use kiln_verifier::{Facts, StackSet};
 
 use crate::demand::{self, Demand};
 use crate::edit;
@@ -90,7 +90,7 @@ fn number(node: &Node) -> Option<(Reg, u64)> {
 fn diamonds(function: &Function) -> Vec<Diamond> {
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg);
-    let begins = possible::at_block_begins(function, &cfg);
+    let begins = possible::at_block_begins(function, &cfg, false);
     let mut found = Vec::new();
     for (index, block) in cfg.blocks.iter().enumerate() {
         let branch = block.range.end - 1;
@@ -116,7 +116,7 @@ fn diamonds(function: &Function) -> Vec<Diamond> {
             demand::after_each(&function.nodes[block.range.clone()], ends[index])[taken - block.range.start];
         before.step_back(&function.nodes[taken]);
         let mut possible = begins[index];
-        function.nodes[block.range.start..taken].iter().for_each(|node| possible::step(&mut possible, node));
+        function.nodes[block.range.start..taken].iter().for_each(|node| possible::step(&mut possible, node, false));
         found.push(Diamond {
             taken,
             branch,
@@ -259,16 +259,7 @@ fn prove(
     }
     let known = facts.and_then(|facts| facts.at(function.nodes[diamond.taken].id));
     let mut precondition = demanded_facts(known, &diamond.before);
-    for reg in Reg::all().filter(|reg| *reg != Reg::R10) {
-        let bits = diamond.possible[reg.index()];
-        // Of a register that is read in part, the rest may be anything.
-        let read = u64::MAX.checked_shr(64 - diamond.before.of(reg)).unwrap_or(0);
-        let value = &mut precondition.registers[reg.index()];
-        if *value == Value::Unknown && bits & read != read {
-            let tnum = Tnum { value: 0, mask: bits | !read };
-            *value = Value::Scalar(Scalar { tnum, ..Scalar::UNKNOWN });
-        }
-    }
+    possible::sharpen(&mut precondition, &diamond.possible, &diamond.before);
     let window = Window {
         before: &old,
         after: &new,

@@ -574,7 +574,7 @@ fn rewrite_windows(work: &mut Work<'_>, search: Option<&mut dyn Search>, deadlin
         isa: options.isa,
         without: &without,
     };
-    let steps = windows::rewrite(work.object, &mut function, work.facts, &mut budget, search);
+    let steps = windows::rewrite(work.object, (work.function, &mut function), work.facts, &mut budget, search);
     let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
     work.object.functions[work.function.index()] = function;
     evidence

@@ -8,29 +8,42 @@
 //!   w4 <<= 2                        0100
 //! ```
 //!
-//! Verifiers forget such numbers where no safety hangs on them. A load of four bytes says nothing here: of a context it
-//! may give an address.
+//! Verifiers forget such numbers where no safety hangs on them. A load of four bytes gives a number only where no
+//! context has addresses of four bytes ([`loads_numbers`]): the kernel makes those eight bytes wide.
 
 use kiln_isa::{AluOp, Imm64, Insn, Reg, RegSet, Size, Source, Width};
-use kiln_program::{Cfg, Function, Node, Reference};
+use kiln_platform::{Field, FieldValue};
+use kiln_program::{Cfg, Function, FunctionId, Node, Object, Reference};
+use kiln_verifier::{InsnFacts, Scalar, Tnum, Value};
+
+use crate::demand::Demand;
 
 /// Bits of each register that may be one.
 pub type Possible = [u64; Reg::COUNT];
 
-/// From before an instruction to after it.
-pub fn step(bits: &mut Possible, node: &Node) {
+/// Whether no program that runs a function has a context in which four bytes are an address.
+pub fn loads_numbers(object: &Object, function: FunctionId) -> bool {
+    let mut runs =
+        object.programs.iter().filter(|program| object.reachable_functions(program.entry).contains(&function));
+    let plain = |field: &Field| field.value == FieldValue::Scalar || field.size == 8;
+    runs.all(|program| program.program_type.is_some_and(|kind| kind.context().fields.iter().all(plain)))
+}
+
+/// From before an instruction to after it; `numbers` as [`loads_numbers`] says.
+pub fn step(bits: &mut Possible, node: &Node, numbers: bool) {
     if let Insn::Call(_) | Insn::LoadPacket { .. } = node.insn {
         for reg in RegSet::CALLER_SAVED.iter() {
             bits[reg.index()] = u64::MAX;
         }
     }
     let Some(dst) = node.insn.written() else { return };
-    bits[dst.index()] = if node.core.is_some() { u64::MAX } else { result(bits, node, bits[dst.index()]) };
+    bits[dst.index()] = if node.core.is_some() { u64::MAX } else { result(bits, node, numbers) };
 }
 
-fn result(bits: &Possible, node: &Node, old: u64) -> u64 {
+fn result(bits: &Possible, node: &Node, numbers: bool) -> u64 {
     match node.insn {
-        Insn::Alu { op, width, src, .. } => {
+        Insn::Alu { op, width, dst, src } => {
+            let old = bits[dst.index()];
             let whole = if width == Width::W32 { u64::from(u32::MAX) } else { u64::MAX };
             let other = match src {
                 Source::Reg(src) => bits[src.index()],
@@ -52,13 +65,27 @@ fn result(bits: &Possible, node: &Node, old: u64) -> u64 {
         }
         Insn::Load { size: Size::B1, signed: false, .. } => 0xff,
         Insn::Load { size: Size::B2, signed: false, .. } => 0xffff,
+        Insn::Load { size: Size::B4, signed: false, .. } if numbers => 0xffff_ffff,
         Insn::LoadImm64 { imm: Imm64::Value(value), .. } if node.reference == Reference::None => value,
         _ => u64::MAX,
     }
 }
 
+/// What these bits tell of registers of which nothing is known, as far as the program reads them.
+pub fn sharpen(facts: &mut InsnFacts, bits: &Possible, demand: &Demand) {
+    for reg in Reg::all().filter(|reg| *reg != Reg::R10) {
+        // Of a register that is read in part, the rest may be anything.
+        let read = u64::MAX.checked_shr(64 - demand.of(reg)).unwrap_or(0);
+        let (own, value) = (bits[reg.index()], &mut facts.registers[reg.index()]);
+        if *value == Value::Unknown && own & read != read {
+            let tnum = Tnum { value: 0, mask: own | !read };
+            *value = Value::Scalar(Scalar { tnum, ..Scalar::UNKNOWN });
+        }
+    }
+}
+
 /// What is possible at the start of each block; nothing where no path leads.
-pub fn at_block_begins(function: &Function, cfg: &Cfg) -> Vec<Possible> {
+pub fn at_block_begins(function: &Function, cfg: &Cfg, numbers: bool) -> Vec<Possible> {
     let mut begin = vec![[0; Reg::COUNT]; cfg.blocks.len()];
     let mut pending: Vec<usize> = Vec::new();
     if let Some(first) = begin.first_mut() {
@@ -69,7 +96,7 @@ pub fn at_block_begins(function: &Function, cfg: &Cfg) -> Vec<Possible> {
     while let Some(block) = pending.pop() {
         seen[block] = true;
         let mut bits = begin[block];
-        function.nodes[cfg.blocks[block].range.clone()].iter().for_each(|node| step(&mut bits, node));
+        function.nodes[cfg.blocks[block].range.clone()].iter().for_each(|node| step(&mut bits, node, numbers));
         for next in &cfg.blocks[block].successors {
             let known = &mut begin[next.index()];
             let joined: Possible = std::array::from_fn(|reg| known[reg] | bits[reg]);

@@ -28,6 +28,7 @@ use kiln_program::{InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
 
 use crate::demand::{self, Demand};
+use crate::possible::{self, Possible};
 use crate::search::{Question, Search};
 
 /// A proved change of a run.
@@ -90,6 +91,8 @@ pub struct Region<'a> {
     pub steps: Vec<Step>,
     /// Questions asked.
     pub asked: u64,
+    /// Which bits may be one at the start, and whether loads of four bytes give numbers.
+    pub possible: (Possible, bool),
     /// The newest version of the instruction set that new instructions may be of.
     pub isa: IsaVersion,
 }
@@ -301,13 +304,22 @@ impl<'a> Region<'a> {
             }
         });
         let stack = known.filter(|_| !self.stale.stack).map(|known| known.stack.clone()).unwrap_or_default();
-        InsnFacts {
+        let mut facts = InsnFacts {
             registers,
             stack,
             packet_bytes: known.map_or(0, |known| known.packet_bytes),
             live_after: RegSet::ALL,
             stack_live_after: StackSet::ALL,
-        }
+        };
+        possible::sharpen(&mut facts, &self.possible_at(at), &demand);
+        facts
+    }
+
+    /// Which bits of registers may be one before the instruction at a position.
+    pub fn possible_at(&self, at: usize) -> Possible {
+        let (mut bits, numbers) = self.possible;
+        self.nodes[..at].iter().for_each(|node| possible::step(&mut bits, node, numbers));
+        bits
     }
 
     /// Facts before the instruction at a position, where they are not stale.

@@ -7,10 +7,11 @@ use std::time::Instant;
 use kiln_equiv::Limits;
 use kiln_isa::Insn;
 use kiln_isa::table::IsaVersion;
-use kiln_program::{Cfg, Function, InsnId, Node, Object};
+use kiln_program::{Cfg, Function, FunctionId, InsnId, Node, Object};
 use kiln_verifier::Facts;
 
 use crate::demand::{self, Demand};
+use crate::possible;
 use crate::region::{Region, Staleness, Step};
 use crate::rules::RULES;
 use crate::search::{Search, is_arithmetic};
@@ -44,13 +45,15 @@ pub struct Budget<'a> {
 /// Rewrites one function, by the rules or, where one is given, by a search; returns the steps.
 pub fn rewrite(
     object: &Object,
-    function: &mut Function,
+    (id, function): (FunctionId, &mut Function),
     facts: Option<&Facts>,
     budget: &mut Budget<'_>,
     mut search: Option<&mut dyn Search>,
 ) -> Vec<Step> {
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg);
+    let numbers = possible::loads_numbers(object, id);
+    let begins = possible::at_block_begins(function, &cfg, numbers);
     let mut stale = Staleness::default();
     let mut steps = Vec::new();
     // From the last to the first, so that positions of what is still to come stay.
@@ -71,6 +74,9 @@ pub fn rewrite(
             }
             let before = function.nodes[run.clone()].to_vec();
             let first = before.first().map(|node| node.id);
+            let mut possible = begins[index];
+            let earlier = &function.nodes[block.range.start..run.start];
+            earlier.iter().for_each(|node| possible::step(&mut possible, node, numbers));
             let mut region = Region {
                 object,
                 facts,
@@ -81,6 +87,7 @@ pub fn rewrite(
                 refuted: budget.refuted,
                 steps: Vec::new(),
                 asked: 0,
+                possible: (possible, numbers),
                 isa: budget.isa,
             };
             match &mut search {

@@ -78,8 +78,12 @@ pub fn compared_constant(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<V
 pub fn narrow_comparison(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Some(compare) = compare_at(region, at) else { return Vec::new() };
     // Addresses are compared whole.
-    let pointer = |reg| !matches!(region.value(at, reg), Some(kiln_verifier::Value::Scalar(_)));
-    if pointer(compare.dst) || compare.src.reg().is_some_and(pointer) {
+    let possible = region.possible_at(at);
+    let number = |reg: Reg| {
+        possible[reg.index()] <= u32::MAX.into()
+            || matches!(region.value(at, reg), Some(kiln_verifier::Value::Scalar(_)))
+    };
+    if !number(compare.dst) || !compare.src.reg().is_none_or(number) {
         return Vec::new();
     }
     narrowed(region, compare).map(|compare| with_compare(region, at, compare)).collect()
