@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use kiln_platform::KernelVersion;
 use serde::Serialize;
 
 /// One thing looked at.
@@ -32,10 +33,38 @@ pub enum State {
 
 /// Looks at everything Kiln can make use of. Changes nothing.
 pub fn examine() -> Vec<Finding> {
-    let mut findings =
-        vec![bpf_syscall(), kernel_jit(), kernel_btf(), locked_memory(), tracefs(), cgroup2(), executable_memory()];
+    let mut findings = vec![
+        bpf_syscall(),
+        kernel_profile(),
+        kernel_jit(),
+        kernel_btf(),
+        locked_memory(),
+        tracefs(),
+        cgroup2(),
+        executable_memory(),
+    ];
     findings.extend(NEEDS.iter().map(need));
     findings
+}
+
+/// Which release `--kernel running` stands for, and by whose word.
+fn kernel_profile() -> Finding {
+    let (state, detail, mend) = match crate::running::release() {
+        Ok(release) if release > KernelVersion::DESCRIBED => {
+            let detail = format!("{release}, newer than the tables ({})", KernelVersion::DESCRIBED);
+            (State::Missing, detail, "an update of Kiln")
+        }
+        Ok(release) if kiln_linux::available().is_ok() => (State::Ok, format!("{release}, and it may be asked"), ""),
+        Ok(release) => (State::Ok, format!("{release}, by the tables (without privilege it is not asked)"), ""),
+        Err(error) => (State::Missing, error.to_string(), "a Linux kernel"),
+    };
+    Finding {
+        what: "profile of the running kernel".to_owned(),
+        state,
+        detail,
+        needed_for: "kiln check --kernel running".to_owned(),
+        mend: mend.to_owned(),
+    }
 }
 
 /// Something that a Debian package brings and some task needs.

@@ -190,3 +190,62 @@ fn section_names_mean_what_they_do_to_libbpf() {
     assert!(section_program_type("xdp.frags").unwrap().frags);
     assert!(!section_program_type("xdp/foo").unwrap().matches_exactly("xdp/foo"));
 }
+
+/// How many helpers releases have, by the last one's number in the `bpf.h` of Linux 6.1 and 6.12, and of libbpf 0.5, 0.7
+/// and 1.3, which carry those of 5.15, 5.17 and 6.6.
+const HELPERS_BY_RELEASE: &[(KernelVersion, usize)] = &[
+    (KernelVersion::new(5, 15), 175),
+    (KernelVersion::new(6, 1), 209),
+    (KernelVersion::new(6, 6), 211),
+    (KernelVersion::new(6, 12), 211),
+];
+
+#[test]
+fn releases_have_the_helpers_that_their_headers_number() {
+    for (release, count) in HELPERS_BY_RELEASE {
+        let profile = Profile::of(*release);
+        // Whoever got a helper first got it with the helper.
+        let has = |helper: &&Helper| helper.allowed.iter().any(|of| profile.lacks_helper(helper, of, None).is_none());
+        assert_eq!(Helper::all().filter(has).count(), *count, "{release}");
+    }
+}
+
+#[test]
+fn what_a_release_has_later_ones_have() {
+    let releases: Vec<Profile> = (15..=19)
+        .map(|minor| (5, minor))
+        .chain((0..=18).map(|minor| (6, minor)))
+        .map(|(major, minor)| Profile::of(KernelVersion::new(major, minor)))
+        .collect();
+    for pair in releases.windows(2) {
+        let [old, new] = pair else { unreachable!("windows of two") };
+        for feature in Feature::ALL {
+            assert!(new.has(*feature) || !old.has(*feature), "{feature:?}");
+            assert_eq!(new.has(*feature), new.lacks(*feature).is_none(), "{feature:?}");
+        }
+        for helper in Helper::all() {
+            for program in helper.allowed.iter() {
+                let lacks = |profile: &Profile| profile.lacks_helper(helper, program, None).is_some();
+                assert!(lacks(old) || !lacks(new), "{} in {program} is in {old} and not in {new}", helper.name);
+            }
+        }
+    }
+    let newest = Profile::default();
+    assert!(Feature::ALL.iter().all(|feature| newest.has(*feature) && feature.since() > Profile::OLDEST));
+    assert!(Kfunc::all().all(|kfunc| newest.lacks_kfunc(kfunc).is_none()));
+}
+
+#[test]
+fn what_the_kernel_answered_counts_before_the_tables() {
+    let redirect = Helper::by_name("redirect").unwrap();
+    let found = Found {
+        helpers: [((redirect.id, ProgramType::Xdp), false)].into(),
+        features: [(Feature::MayGoto, true)].into(),
+        ..Found::default()
+    };
+    let built_without = Profile::of_running(KernelVersion::new(6, 1), found);
+    assert!(built_without.has(Feature::MayGoto) && !built_without.has(Feature::CpuV4));
+    let lack = built_without.lacks_helper(redirect, ProgramType::Xdp, None).unwrap();
+    assert_eq!(lack.to_string(), "the helper bpf_redirect is not in the running kernel, or not enabled there");
+    assert!(built_without.lacks_helper(redirect, ProgramType::SchedCls, None).is_none());
+}
