@@ -9,13 +9,15 @@
 //!
 //! With facts, a line names only what changed since the line above it; after a label everything is named again.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use kiln_platform::Helper;
 use kiln_program::btf::Btf;
 use kiln_program::text::{Labels, node_text};
-use kiln_program::{Function, FunctionId, Node, Object, Program, Reference};
-use kiln_verifier::{Assumptions, Facts, InsnFacts, Region, Value};
+use kiln_program::{Function, FunctionId, InsnId, Node, Object, Program, Reference};
+use kiln_verifier::{Assumptions, Facts, InsnFacts, Region, Scalar, StackSet, Value};
 use serde::Serialize;
 
 use crate::core_names;
@@ -88,6 +90,26 @@ pub struct Line {
     /// What the verifier knows before it, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<String>,
+    /// The same in full, not only what changed since the line above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub known: Option<KnownHere>,
+}
+
+/// All that is known before an instruction, over all paths.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct KnownHere {
+    /// Registers that hold something on every path, such as `r1`: `ctx`.
+    pub registers: BTreeMap<String, String>,
+    /// Stack slots of which something is known, by their lowest byte, such as `fp-8`.
+    pub stack: BTreeMap<String, String>,
+    /// Registers that may be read after the instruction.
+    pub live: Vec<String>,
+    /// Bytes of the own frame that may be read after it, as ranges from the frame pointer, such as `-8..-1`.
+    pub stack_live: Vec<String>,
+    /// Bytes of the packet known to be there.
+    pub packet_bytes: u32,
+    /// What some path holds: references by the call that acquired them, and locks.
+    pub held: Vec<String>,
 }
 
 /// What an instruction refers to.
@@ -179,12 +201,37 @@ impl View<'_> {
                 source: source.map(|source| source.text.trim().to_owned()).filter(|text| !text.is_empty()),
                 reference: self.reference(node),
                 core: self.core(node),
-                facts: self.facts.at(node.id).map(|facts| known.describe(self.object, facts)),
+                facts: self.facts.at(node.id).map(|facts| known.describe(self.object, facts, self.held(node.id))),
+                known: self.facts.at(node.id).map(|facts| self.known_here(node.id, facts)),
             });
             slot += node.insn.slots();
         }
         let (name, section) = (function.name.clone(), function.section.clone());
         FunctionListing { name, section, slots: function.slots(), instructions }
+    }
+
+    fn known_here(&self, insn: InsnId, facts: &InsnFacts) -> KnownHere {
+        let registers = facts.registers.iter().enumerate().filter(|(_, value)| !matches!(value, Value::Uninit));
+        KnownHere {
+            registers: registers.map(|(index, value)| (format!("r{index}"), value_text(self.object, value))).collect(),
+            stack: facts.stack.iter().map(|(at, value)| (format!("fp{at}"), value_text(self.object, value))).collect(),
+            live: facts.live_after.iter().map(|reg| reg.to_string()).collect(),
+            stack_live: ranges(&facts.stack_live_after),
+            packet_bytes: facts.packet_bytes,
+            held: self.held(insn),
+        }
+    }
+
+    /// What some path holds before an instruction.
+    fn held(&self, insn: InsnId) -> Vec<String> {
+        let Some(held) = self.facts.held(insn) else { return Vec::new() };
+        let references = held.references.iter().map(|acquired| {
+            let mut nodes = self.object.functions.iter().flat_map(|function| &function.nodes);
+            let helper = nodes.find(|node| node.id == *acquired).and_then(|node| node.helper()).and_then(Helper::by_id);
+            helper.map_or_else(|| "a reference".to_owned(), |helper| format!("bpf_{}", helper.name))
+        });
+        let locks = (held.locks > 0).then(|| format!("{} lock{}", held.locks, if held.locks == 1 { "" } else { "s" }));
+        references.chain(locks).collect()
     }
 
     fn reference(&self, node: &Node) -> Option<Referred> {
@@ -253,12 +300,15 @@ fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String
 #[derive(Default)]
 struct Known {
     registers: Vec<Option<String>>,
+    stack: BTreeMap<i16, String>,
     live: String,
+    stack_live: String,
+    held: Vec<String>,
 }
 
 impl Known {
     /// Registers whose value is not what was said last, then what lives on.
-    fn describe(&mut self, object: &Object, facts: &InsnFacts) -> String {
+    fn describe(&mut self, object: &Object, facts: &InsnFacts, held: Vec<String>) -> String {
         let mut parts = Vec::new();
         self.registers.resize(facts.registers.len(), None);
         // r10 is the frame pointer everywhere.
@@ -271,25 +321,68 @@ impl Known {
             }
             self.registers[index] = now;
         }
+        let stack: BTreeMap<i16, String> =
+            facts.stack.iter().map(|(at, value)| (*at, value_text(object, value))).collect();
+        for (at, text) in stack.iter().rev().filter(|(at, text)| self.stack.get(at) != Some(text)) {
+            parts.push(format!("fp{at}={text}"));
+        }
+        self.stack = stack;
+        if held != self.held {
+            parts.push(if held.is_empty() { "holds nothing".to_owned() } else { format!("holds {}", held.join(", ")) });
+            self.held = held;
+        }
         let named = facts.live_after.iter().map(|reg| reg.to_string()).filter(|name| name != "r10");
         let live = format!("live {}", named.collect::<Vec<_>>().join(","));
         if live != self.live {
             parts.push(live.clone());
             self.live = live;
         }
+        let stack_live = ranges(&facts.stack_live_after).join(",");
+        if stack_live != self.stack_live {
+            parts.push(format!("stack live {}", if stack_live.is_empty() { "none" } else { &stack_live }));
+            self.stack_live = stack_live;
+        }
         parts.join(" ")
     }
+}
+
+/// Runs of bytes, such as `-16..-9`.
+fn ranges(set: &StackSet) -> Vec<String> {
+    let mut runs: Vec<(i32, i32)> = Vec::new();
+    for at in set.iter() {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == at => *last = at,
+            _ => runs.push((at, at)),
+        }
+    }
+    runs.iter().map(|(first, last)| format!("{first}..{last}")).collect()
+}
+
+/// A number: its value, or its range in the terms in which it is narrowest, and the bits that are known where they
+/// say more.
+fn number_text(scalar: &Scalar) -> String {
+    if let Some(value) = scalar.as_constant() {
+        return format!("{value:#x}");
+    }
+    if *scalar == Scalar::UNKNOWN {
+        return "scalar".to_owned();
+    }
+    let unsigned = format!("{:#x}..{:#x}", scalar.umin, scalar.umax);
+    let range = match (scalar.umax - scalar.umin, scalar.smax.wrapping_sub(scalar.smin) as u64) {
+        (u64::MAX, u64::MAX) => "scalar".to_owned(),
+        (of_unsigned, of_signed) if of_signed < of_unsigned => format!("{}..{}", scalar.smin, scalar.smax),
+        _ => unsigned,
+    };
+    // Low bits that are zero on every path are an alignment that the range does not tell.
+    let zeros = (scalar.tnum.mask | scalar.tnum.value).trailing_zeros();
+    if zeros > 0 && zeros < 64 { format!("{range} by {}", 1_u64 << zeros) } else { range }
 }
 
 fn value_text(object: &Object, value: &Value) -> String {
     match value {
         Value::Uninit => "?".to_owned(),
         Value::Unknown => "any".to_owned(),
-        Value::Scalar(scalar) => match scalar.as_constant() {
-            Some(value) => format!("{value:#x}"),
-            None if *scalar == kiln_verifier::Scalar::UNKNOWN => "scalar".to_owned(),
-            None => format!("{:#x}..{:#x}", scalar.umin, scalar.umax),
-        },
+        Value::Scalar(scalar) => number_text(scalar),
         Value::Pointer(pointer) => {
             let region = match &pointer.region {
                 Region::Context => "ctx".to_owned(),

@@ -42,36 +42,36 @@ examples! {
         => "filetests/verifier/ring-buffer-submitted.bpf";
     "stack-out-of-bounds": "filetests/verifier/stack-below-frame.bpf" => "filetests/verifier/stack-lowest-bytes.bpf";
     "uninitialized-register": "filetests/verifier/register-destroyed-by-call.bpf"
-        => "filetests/explain/mended-uninitialized-register.bpf";
+        => "filetests/verifier/mended-uninitialized-register.bpf";
     "bad-context-access": "filetests/verifier/context-read-only-field.bpf"
-        => "filetests/explain/mended-bad-context-access.bpf";
-    "not-a-pointer": "filetests/verifier/packet-after-adjust-head.bpf" => "filetests/explain/mended-not-a-pointer.bpf";
+        => "filetests/verifier/mended-bad-context-access.bpf";
+    "not-a-pointer": "filetests/verifier/packet-after-adjust-head.bpf" => "filetests/verifier/mended-not-a-pointer.bpf";
     "pointer-arithmetic": "filetests/verifier/pointer-multiplied.bpf"
-        => "filetests/explain/mended-pointer-arithmetic.bpf";
+        => "filetests/verifier/mended-pointer-arithmetic.bpf";
     "unbounded-offset": "filetests/verifier/map-value-signed-check-only.bpf"
-        => "filetests/explain/mended-unbounded-offset.bpf";
+        => "filetests/verifier/mended-unbounded-offset.bpf";
     "wrong-argument-type": "filetests/verifier/argument-not-a-map.bpf"
-        => "filetests/explain/mended-wrong-argument-type.bpf";
+        => "filetests/verifier/mended-wrong-argument-type.bpf";
     "bad-argument-size": "filetests/verifier/argument-size-unbounded.bpf"
-        => "filetests/explain/mended-bad-argument-size.bpf";
+        => "filetests/verifier/mended-bad-argument-size.bpf";
     "helper-not-allowed": "filetests/verifier/helper-of-other-programs.bpf";
-    "gpl-only": "filetests/verifier/helper-for-gpl-only.bpf" => "filetests/explain/mended-gpl-only.bpf";
+    "gpl-only": "filetests/verifier/helper-for-gpl-only.bpf" => "filetests/verifier/mended-gpl-only.bpf";
     "map-helper-mismatch": "filetests/verifier/map-of-wrong-type.bpf"
-        => "filetests/explain/mended-map-helper-mismatch.bpf";
+        => "filetests/verifier/mended-map-helper-mismatch.bpf";
     "read-only-memory": "filetests/verifier/map-value-read-only.bpf"
-        => "filetests/explain/mended-read-only-memory.bpf";
-    "misaligned": "filetests/explain/misaligned.bpf" => "filetests/explain/mended-misaligned.bpf";
+        => "filetests/verifier/mended-read-only-memory.bpf";
+    "misaligned": "filetests/verifier/misaligned.bpf" => "filetests/verifier/mended-misaligned.bpf";
     "unreleased-reference": "filetests/verifier/ring-buffer-leaked.bpf"
         => "filetests/verifier/ring-buffer-submitted.bpf";
     "not-held": "filetests/verifier/dynptr-borrowed-given-up.bpf";
     "lock-discipline": "mistakes/lock-not-released.c";
     "infinite-loop": "filetests/verifier/loop-infinite.bpf" => "filetests/verifier/loop-bounded.bpf";
-    "too-complex": "filetests/explain/too-complex.bpf" => "filetests/verifier/loop-bounded.bpf";
-    "call-depth": "filetests/verifier/call-stack-in-sum.bpf" => "filetests/explain/mended-call-depth.bpf";
+    "too-complex": "filetests/verifier/too-complex.bpf" => "filetests/verifier/loop-bounded.bpf";
+    "call-depth": "filetests/verifier/call-stack-in-sum.bpf" => "filetests/verifier/mended-call-depth.bpf";
     "bad-return-value": "filetests/verifier/return-value-of-cgroup.bpf"
-        => "filetests/explain/mended-bad-return-value.bpf";
+        => "filetests/verifier/mended-bad-return-value.bpf";
     "bad-instruction": "filetests/verifier/division-by-constant-zero.bpf";
-    "unreachable-code": "filetests/verifier/unreachable-code.bpf" => "filetests/explain/mended-unreachable-code.bpf";
+    "unreachable-code": "filetests/verifier/unreachable-code.bpf" => "filetests/verifier/mended-unreachable-code.bpf";
     "dynptr-misuse": "filetests/verifier/dynptr-bytes-read.bpf";
     "critical-section": "filetests/verifier/rcu-section-tail-call.bpf" => "filetests/verifier/rcu-section.bpf";
     "iterator-misuse": "filetests/verifier/iterator-next-before-new.bpf"

@@ -216,14 +216,6 @@ What is compared:
   gives for the class of mistake (`docs/llm-context.md` of github.com/vbpf/prevail, version 1.0 of 2026-02-10), with
   registers and widths as placeholders. Where that documentation names none, nothing is quoted; that does not say that
   PREVAIL would accept the program.
-- **Load-time validators** of user-space machines check instructions, not memory: see the table at the end.
+- The load-time validators of user-space machines (rbpf, uBPF) were not run for this page.
 
 ";
-
-/// The heading of the last part of the page.
-const VALIDATORS: &str = "## Load-time validators\n";
-
-/// The last part of the page as it stands: it is written by `cargo xtask mistakes`, which builds those validators.
-pub fn validators(page: &str) -> String {
-    page.find(VALIDATORS).map_or(String::new(), |at| page[at..].to_owned())
-}

@@ -371,8 +371,6 @@ impl<'a> Follower<'a> {
             .unwrap_or_else(|| "the function".to_owned());
         let text = if reg != Reg::R0 || now.kind == Kind::Uninit {
             format!("the call of {callee} destroys r{}", reg.index())
-        } else if now.nullable && now.kind == Kind::MapValue {
-            format!("{callee} returns {}: null where there is no such key", self.names.value(now))
         } else {
             format!("{callee} returns {}", self.names.value(now))
         };

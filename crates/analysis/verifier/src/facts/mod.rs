@@ -160,6 +160,17 @@ impl StackSet {
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     insns: HashMap<InsnId, InsnFacts>,
+    held: HashMap<InsnId, Held>,
+}
+
+/// Resources that some explored path holds just before an instruction. For people to read: a path that ended in a kept
+/// state may hold as many acquired elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// The calls that acquired the references.
+    pub references: Vec<InsnId>,
+    /// Locks at most.
+    pub locks: usize,
 }
 
 impl Facts {
@@ -173,6 +184,16 @@ impl Facts {
         self.insns.contains_key(&insn)
     }
 
+    /// What may be held before an instruction; `None` for nothing.
+    pub fn held(&self, insn: InsnId) -> Option<&Held> {
+        self.held.get(&insn)
+    }
+
+    /// Sets what may be held before an instruction.
+    pub fn hold(&mut self, insn: InsnId, held: Held) {
+        self.held.insert(insn, held);
+    }
+
     /// Sets what is known before an instruction.
     pub fn set(&mut self, insn: InsnId, facts: InsnFacts) {
         self.insns.insert(insn, facts);
@@ -180,6 +201,12 @@ impl Facts {
 
     /// Joins what another program that shares functions with this one found: what holds for both.
     pub fn join(&mut self, other: &Facts) {
+        for (id, held) in &other.held {
+            let own = self.held.entry(*id).or_default();
+            own.locks = own.locks.max(held.locks);
+            let new: Vec<_> = held.references.iter().copied().filter(|it| !own.references.contains(it)).collect();
+            own.references.extend(new);
+        }
         for (id, facts) in &other.insns {
             match self.insns.get_mut(id) {
                 None => {

@@ -66,6 +66,9 @@ pub(super) struct Visited {
     pub stack: Vec<Register>,
     last_stack: Stack,
     pub packet_bytes: u32,
+    /// Where what some path holds here was acquired.
+    held: Vec<Position>,
+    locks: usize,
 }
 
 pub(crate) struct Recorder {
@@ -121,7 +124,9 @@ impl Recorder {
                 registers.iter_mut().for_each(|register| *register = relative(register, depth));
                 let stack = frame.stack.slots().iter().map(|slot| relative(&slot_value(slot), depth)).collect();
                 let packet_bytes = state.packet_bytes;
-                let visited = Visited { registers, stack, last_stack: frame.stack.clone(), packet_bytes };
+                let held = state.references.iter().map(|held| held.at).collect();
+                let (last_stack, locks) = (frame.stack.clone(), state.locks.len());
+                let visited = Visited { registers, stack, last_stack, packet_bytes, held, locks };
                 self.visited[at as usize] = Some(Box::new(visited));
             }
             Some(visited) => {
@@ -129,6 +134,12 @@ impl Recorder {
                     join(known, now, depth);
                 }
                 visited.packet_bytes = visited.packet_bytes.min(state.packet_bytes);
+                visited.locks = visited.locks.max(state.locks.len());
+                for held in &state.references {
+                    if !visited.held.contains(&held.at) {
+                        visited.held.push(held.at);
+                    }
+                }
                 if !visited.last_stack.same(&frame.stack) {
                     visited.last_stack = frame.stack.clone();
                     let slots = frame.stack.slots();
@@ -206,6 +217,10 @@ impl Recorder {
                 .filter_map(|next| code.ops.get(next as usize))
                 .fold(RegSet::EMPTY, |live, next| live.union(next.live));
             let live_after = if op.node.insn == Insn::Exit { RegSet::of(&[Reg::R0]) } else { live_after };
+            if !visited.held.is_empty() || visited.locks > 0 {
+                let references = visited.held.iter().map(|at| code.op(*at).node.id).collect();
+                facts.hold(op.node.id, super::Held { references, locks: visited.locks });
+            }
             facts.set(
                 op.node.id,
                 InsnFacts {
