@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 
 use kiln_isa::{CallTarget, Insn, JumpOp, Source, Width};
+use kiln_platform::ProgramType;
 use kiln_program::{FunctionId, Object};
 use kiln_test::oracle::{self, Canary, Finding};
 use kiln_verifier::Facts;
@@ -177,7 +178,9 @@ fn check(subject: &Subject, object: &Object, seed: u64) -> Result<Depth, String>
 /// Runs an accepted program on some packets with every state held against the facts.
 fn runs(object: &Object, facts: &Facts, seed: u64) -> Result<(), String> {
     let program = &object.programs[0];
-    if !program.program_type.is_some_and(kiln_driver::kernel::takes_packet) {
+    // The bare environment has packets, but no flow keys.
+    let runs = |kind: ProgramType| kind != ProgramType::FlowDissector && kiln_driver::kernel::takes_packet(kind);
+    if !program.program_type.is_some_and(runs) {
         return Ok(());
     }
     let mut random = Random::new(seed);
