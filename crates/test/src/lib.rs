@@ -21,12 +21,14 @@
 //! - [`filetest`]: reading files and expectations, and rewriting listings (`BLESS=1`);
 //! - [`boundary`]: one small function per boundary that a part crosses;
 //! - [`verdicts`]: `tests/verdicts.toml`, where Kiln and the kernel may disagree, with a reason;
+//! - [`agreement`]: verdicts beside those of kernels, and the report of them;
 //! - [`bare`]: the smallest environment for the reference interpreter;
 //! - [`engine`]: one interface to everything that runs a program;
 //! - [`generate`]: random programs;
 //! - [`oracle`]: what must hold of any program, each with a canary bug that it must find.
 #![forbid(unsafe_code)]
 
+pub mod agreement;
 pub mod bare;
 pub mod boundary;
 pub mod corpus;

@@ -1,198 +1,38 @@
-//! Our verdict beside the running kernel's, for every program of the corpora.
+//! Our verdict beside the kernel's, for every program of the corpora.
 //!
 //! ```text
-//!                        both accept  both reject  only kernel  only Kiln  unsupported  not asked
-//!   xdp                          122           59            0          0            3          2
+//!   | program type | both accept | both reject | only kernel | only Kiln | unsupported | not asked | agreement |
+//!   | xdp          |         236 |          67 |           0 |         0 |           2 |         3 |    99.3 % |
 //! ```
 //!
 //! A program that only one of the two accepts must be listed in `tests/verdicts.toml` with a reason; a listed one that
 //! they agree about must go from there. What Kiln says `unsupported` to is counted aloud. *Not asked* are programs
-//! that the verifier did not get to see, each with a reason (`kiln_driver::kernel::NotAsked`). With
-//! `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts; `KILN_AGREEMENT_ONLY=dynptr,iters` compares
-//! only objects whose path contains one of the words.
+//! that the verifier did not get to see, each with a reason (`kiln_driver::kernel::NotAsked`); where another kernel was
+//! asked about them (`scripts/other-kernel`), they are compared with its answers.
+//!
+//! With `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts; `KILN_AGREEMENT_ONLY=dynptr,iters`
+//! compares only objects whose path contains one of the words. `BLESS=1` writes `docs/agreement.md`.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
 
-use kiln_driver::input::{possible_processors, running_kernel_types};
-use kiln_driver::kernel::{self, Answer};
-use kiln_program::btf::Btf;
-use kiln_program::{Object, Program};
-use kiln_test::corpus::{self, CorpusObject};
+use kiln_driver::input::running_kernel_types;
+use kiln_test::agreement::recorded::OtherKernel;
+use kiln_test::agreement::{Column, Compared, compare_all, report};
+use kiln_test::corpus;
 use kiln_test::engine::kernel_available;
 use kiln_test::verdicts::Verdicts;
-use kiln_verifier::{Error, Options, verify};
 
-/// What one of the two says.
-#[derive(Clone, Debug)]
-enum Says {
-    Accept,
-    /// With Kiln's reason code or the kernel's line.
-    Reject(String),
-    /// Kiln lacks something, or the kernel was not asked.
-    Nothing(String),
-}
-
-/// What both say of one program.
-#[derive(Debug)]
-struct Compared {
-    /// `object.o:program`.
-    name: String,
-    program_type: &'static str,
-    kiln: Says,
-    kernel: Says,
-}
-
-/// Columns of the table.
-const COLUMNS: [&str; 6] = ["both accept", "both reject", "only kernel", "only Kiln", "unsupported", "not asked"];
-
-impl Compared {
-    fn column(&self) -> usize {
-        match (&self.kiln, &self.kernel) {
-            (_, Says::Nothing(_)) => 5,
-            (Says::Nothing(_), _) => 4,
-            (Says::Accept, Says::Accept) => 0,
-            (Says::Reject(_), Says::Reject(_)) => 1,
-            (Says::Reject(_), Says::Accept) => 2,
-            (Says::Accept, Says::Reject(_)) => 3,
-        }
-    }
-
-    /// As `tests/verdicts.toml` has it.
-    fn kiln_says(&self) -> String {
-        match &self.kiln {
-            Says::Accept => "accept".to_owned(),
-            Says::Reject(code) => format!("reject {code}"),
-            Says::Nothing(what) => what.clone(),
-        }
-    }
-}
-
-fn kiln_verdict(object: &Object, program: &Program, vmlinux: Option<&Arc<Btf>>) -> Says {
-    let processors = possible_processors();
-    let options = Options { skip_facts: true, kernel_types: vmlinux.cloned(), processors, ..Options::default() };
-    match verify(object, program, &options) {
-        Ok(_) => Says::Accept,
-        Err(Error::Rejected(rejection)) => Says::Reject(rejection.reason.code().to_owned()),
-        Err(Error::Unsupported { what, .. }) => Says::Nothing(what),
-        Err(error) => Says::Nothing(error.to_string()),
-    }
-}
-
-fn kernel_verdict(bytes: &[u8], object: &Object, program: &Program) -> Says {
-    match kernel::ask(bytes, object, program, None) {
-        Answer::Accept => Says::Accept,
-        Answer::Reject(reason) => Says::Reject(reason),
-        Answer::NotAsked(why) => Says::Nothing(why.class().to_owned()),
-    }
-}
-
-fn has_core(object: &Object) -> bool {
-    object.functions.iter().flat_map(|function| &function.nodes).any(|node| node.core.is_some())
-}
-
-/// Compares the programs of one object.
-fn compare(entry: &CorpusObject, vmlinux: Option<&Arc<Btf>>) -> Vec<Compared> {
-    let Ok(mut input) = entry.read() else { return Vec::new() };
-    let bytes = std::mem::take(&mut input.bytes);
-    if let (Some(vmlinux), true) = (vmlinux, has_core(&input.object)) {
-        // What cannot be resolved stays, as an instruction that is refused where it can be reached.
-        let _ = kiln_elf::resolve_core(&mut input.object, vmlinux);
-    }
-    input.resolve_kconfig();
-    let object = &input.object;
-    let wanted = |program: &&Program| program.program_type.is_some() && !entry.leaves_out(&program.name);
-    let file = entry.file_name();
-    let compared = object.programs.iter().filter(wanted).map(|program| Compared {
-        name: format!("{file}:{}", program.name),
-        program_type: program.program_type.map_or("", |known| known.name()),
-        kiln: kiln_verdict(object, program, vmlinux),
-        kernel: kernel_verdict(&bytes, object, program),
-    });
-    compared.collect()
-}
-
-/// Compares all of them, on as many threads as there are processors.
-fn compare_all(objects: &[CorpusObject], vmlinux: Option<&Arc<Btf>>) -> Vec<Compared> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                while let Some(entry) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let compared = compare(entry, vmlinux);
-                    results.lock().expect("no thread panics while it adds").extend(compared);
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().expect("no thread panics while it adds");
-    results.sort_by(|a, b| a.name.cmp(&b.name));
-    results
-}
-
-fn counted<'a>(what: impl Iterator<Item = &'a str>) -> Vec<(usize, &'a str)> {
-    let mut counts = BTreeMap::<&str, usize>::new();
-    what.for_each(|what| *counts.entry(what).or_default() += 1);
-    let mut counts: Vec<_> = counts.into_iter().map(|(what, count)| (count, what)).collect();
-    counts.sort_by(|a, b| b.cmp(a));
-    counts
-}
-
-fn print_table(all: &[Compared]) {
-    let mut rows = BTreeMap::<&str, [usize; COLUMNS.len()]>::new();
-    for compared in all {
-        rows.entry(compared.program_type).or_default()[compared.column()] += 1;
-        rows.entry("~ all").or_default()[compared.column()] += 1;
-    }
-    let heading: String = COLUMNS.iter().map(|column| format!("{column:>13}")).collect();
-    eprintln!("{:24}{heading}", "program type");
-    for (program_type, counts) in &rows {
-        let cells: String = counts.iter().map(|count| format!("{count:>13}")).collect();
-        eprintln!("{:24}{cells}", program_type.trim_start_matches("~ "));
-    }
-}
-
-fn print_reasons(all: &[Compared]) {
-    let rejected = all.iter().filter_map(|compared| match &compared.kiln {
-        Says::Reject(code) if compared.column() == 1 => Some(code.as_str()),
-        _ => None,
-    });
-    eprintln!("\nrejected by both, by Kiln's reason:");
-    counted(rejected).iter().for_each(|(count, code)| eprintln!("{count:6} {code}"));
-    let unsupported = all.iter().filter_map(|compared| match (&compared.kiln, &compared.kernel) {
-        (Says::Nothing(what), Says::Accept | Says::Reject(_)) => Some(what.as_str()),
-        _ => None,
-    });
-    eprintln!("\nunsupported by Kiln:");
-    counted(unsupported).iter().for_each(|(count, what)| eprintln!("{count:6} {what}"));
-    let not_asked = all.iter().filter_map(|compared| match &compared.kernel {
-        Says::Nothing(what) => Some(what.lines().next().unwrap_or_default()),
-        _ => None,
-    });
-    eprintln!("\nnot asked of the kernel:");
-    counted(not_asked).iter().for_each(|(count, what)| eprintln!("{count:6} {what}"));
-    if std::env::var_os("KILN_AGREEMENT_ROWS").is_some() {
-        for compared in all {
-            eprintln!(
-                "{:13} {} {:?} | {:?}",
-                COLUMNS[compared.column()],
-                compared.name,
-                compared.kiln,
-                compared.kernel
-            );
-        }
-    }
+fn in_repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
 /// What is wrong: disagreements that are not listed, and entries that no longer disagree.
-fn findings(all: &[Compared], verdicts: &Verdicts) -> Vec<String> {
+fn findings(all: &[Compared], verdicts: &Verdicts, prefix: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for compared in all {
-        let (name, kiln) = (&compared.name, compared.kiln_says());
-        let disagrees = matches!(compared.column(), 2 | 3);
-        match verdicts.of_program(name) {
+        let (name, kiln) = (format!("{prefix}{}", compared.name), compared.kiln_says());
+        let disagrees = compared.disagrees();
+        match verdicts.of_program(&name) {
             None if disagrees => {
                 findings.push(format!("{name}: Kiln says `{kiln}`, the kernel says {:?}", compared.kernel));
             }
@@ -200,7 +40,7 @@ fn findings(all: &[Compared], verdicts: &Verdicts) -> Vec<String> {
                 findings.push(format!("{name}: Kiln says `{kiln}`, tests/verdicts.toml has `{}`", listed.kiln));
             }
             Some(listed) if disagrees => eprintln!("listed: {name}: {kiln}: {}", listed.reason),
-            Some(listed) if compared.column() < 4 && !listed.depends_on_kernel => {
+            Some(listed) if compared.column() < Column::Unsupported && !listed.depends_on_kernel => {
                 findings.push(format!("{name}: Kiln and the kernel agree; take it out of tests/verdicts.toml"));
             }
             _ => {}
@@ -209,14 +49,29 @@ fn findings(all: &[Compared], verdicts: &Verdicts) -> Vec<String> {
     findings
 }
 
+fn print_rows(all: &[Compared]) {
+    if std::env::var_os("KILN_AGREEMENT_ROWS").is_some() {
+        for compared in all {
+            eprintln!("{:13} {} {:?} | {:?}", compared.column().name(), compared.name, compared.kiln, compared.kernel);
+        }
+    }
+}
+
+fn print_comparison(title: &str, all: &[Compared]) {
+    eprintln!("\n{title}\n{}", report::matrix(all));
+    eprintln!("rejected by both:\n{}", report::reasons(all));
+    eprintln!("unsupported by Kiln:\n{}", report::why(all, Column::Unsupported));
+    eprintln!("not asked of the kernel:\n{}", report::why(all, Column::NotAsked));
+    print_rows(all);
+}
+
 #[test]
 fn verdicts_are_the_kernels() {
     if let Err(reason) = kernel_available() {
         eprintln!("skipped: kernel: {reason}");
         return;
     }
-    let vmlinux = running_kernel_types();
-    if vmlinux.is_none() {
+    if running_kernel_types().is_none() {
         eprintln!("skipped: CO-RE against this kernel: its BTF cannot be read");
     }
     let mut objects = corpus::objects();
@@ -224,11 +79,24 @@ fn verdicts_are_the_kernels() {
     if let Ok(only) = std::env::var("KILN_AGREEMENT_ONLY") {
         objects.retain(|entry| only.split(',').any(|word| entry.path.to_string_lossy().contains(word)));
     }
-    let all = compare_all(&objects, vmlinux.as_ref());
-    print_table(&all);
-    print_reasons(&all);
-    let verdicts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/verdicts.toml");
-    let verdicts = Verdicts::read(&verdicts).expect("tests/verdicts.toml");
-    let findings = findings(&all, &verdicts);
+    let other = OtherKernel::newest();
+    if other.is_none() {
+        eprintln!("skipped: another kernel: none was asked (scripts/other-kernel)");
+    }
+    let all = compare_all(&objects, other.as_ref());
+    let verdicts = Verdicts::read(&in_repository("tests/verdicts.toml")).expect("tests/verdicts.toml");
+    print_comparison("the running kernel", &all.running);
+    let mut findings = findings(&all.running, &verdicts, "");
+    if let Some(other) = &other {
+        print_comparison(&format!("Linux {}, where the running kernel was not asked", other.release), &all.other);
+        findings.extend(self::findings(&all.other, &verdicts, report::OTHER_PREFIX));
+    }
+    eprintln!("{}", report::annotations(&all.running));
+    if std::env::var_os("BLESS").is_some() {
+        let running = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let other = other.as_ref().map(|other| other.release.as_str());
+        let page = report::page(&all, &verdicts, running.trim(), other);
+        std::fs::write(in_repository("docs/agreement.md"), page).expect("docs/agreement.md can be written");
+    }
     assert!(findings.is_empty(), "{} programs:\n{}", findings.len(), findings.join("\n"));
 }
