@@ -19,7 +19,10 @@ impl Explorer<'_> {
         if self.code.op(self.at).node.target().is_none() || target == self.at + 1 {
             return Ok(Next::At(self.at + 1));
         }
+        // That a pointer is never null may be the word of this kernel only.
+        let of_kernel = first.kind == Kind::BtfId || second.kind == Kind::BtfId;
         let decided = match decided(op, width, &first, &second) {
+            _ if of_kernel && self.any_load() => Truth::Unknown,
             _ if !first.is_pointer()
                 && !second.is_pointer()
                 && !self.may_decide(op, width, &first.scalar, &second.scalar) =>

@@ -276,7 +276,7 @@ impl Explorer<'_> {
         };
         let mut trust = Trust::ALLOCATED;
         if name == "bpf_percpu_obj_new_impl" {
-            let plain = is_plain(btf, id, 0);
+            let plain = is_plain(btf, id);
             trust = trust.with(Trust::PERCPU);
             if size > MAX_PERCPU_BYTES {
                 return reject(

@@ -9,6 +9,8 @@
 //! the rest. A kfunc that means more to the verifier than its prototype says is looked up by name in the file of its
 //! subject: here is what all of them share.
 
+use std::rc::Rc;
+
 use kiln_isa::Reg;
 use kiln_platform::limits::{MAX_STACK_BYTES, MAX_VARIABLE_SIZE};
 use kiln_platform::{Kfunc, KfuncFlag, ProgramType};
@@ -210,7 +212,17 @@ impl Explorer<'_> {
     }
 
     /// What each parameter asks for.
-    fn parameters_of(&self, call: &KfuncCall) -> Step<Vec<Taken>> {
+    fn parameters_of(&mut self, call: &KfuncCall) -> Step<Rc<[Taken]>> {
+        let name = call.kfunc.name;
+        if let Some(known) = self.types.parameters.get(name) {
+            return Ok(Rc::clone(known));
+        }
+        let taken: Rc<[Taken]> = self.read_parameters(call)?.into();
+        self.types.parameters.insert(name, Rc::clone(&taken));
+        Ok(taken)
+    }
+
+    fn read_parameters(&self, call: &KfuncCall) -> Step<Vec<Taken>> {
         let Some(types) = self.types.kernel.as_deref() else { return unsupported(WITHOUT_TYPES) };
         let parameters = types.parameters(call.prototype);
         let one = |index: usize| self.parameter(types, call.kfunc, parameters, index);
@@ -288,7 +300,7 @@ impl Explorer<'_> {
         }
         let bytes = types.size_of(structure);
         if is_structure {
-            let plain = is_plain(types, structure, 0);
+            let plain = is_plain(types, structure);
             return taken(Argument::Structure { id: structure, bytes, plain });
         }
         taken(Argument::Memory { bytes })
@@ -732,18 +744,28 @@ fn is_no_cast_alias(first: &str, second: &str) -> bool {
     is(first, second) || is(second, first)
 }
 
+/// Members looked at before a structure counts as made of other things too: the kernel has none so large.
+const MAX_PLAIN_MEMBERS: u32 = 4096;
+
 /// Whether a structure is made of numbers only, so that any memory will do.
-pub(crate) fn is_plain(types: &Btf, id: TypeId, depth: u32) -> bool {
+pub(crate) fn is_plain(types: &Btf, id: TypeId) -> bool {
+    let mut budget = MAX_PLAIN_MEMBERS;
+    is_plain_within(types, id, 0, &mut budget)
+}
+
+fn is_plain_within(types: &Btf, id: TypeId, depth: u32, budget: &mut u32) -> bool {
     let is_number = |id: TypeId| {
         let plain = types.resolve(id).unwrap_or(TypeId::VOID);
         matches!(types.kind(plain), BtfKind::Int { .. } | BtfKind::Enum { .. })
     };
     types.members(id).iter().all(|member| {
+        *budget = budget.saturating_sub(1);
         let plain = types.resolve(member.type_id).unwrap_or(TypeId::VOID);
-        match *types.kind(plain) {
-            BtfKind::Composite { .. } => depth < 3 && is_plain(types, plain, depth + 1),
+        let plain = match *types.kind(plain) {
+            BtfKind::Composite { .. } => depth < 3 && is_plain_within(types, plain, depth + 1, budget),
             BtfKind::Array { element, count, .. } => count > 0 && is_number(element),
             _ => is_number(plain),
-        }
+        };
+        plain && *budget > 0
     })
 }

@@ -20,9 +20,11 @@ mod tests;
 pub(crate) mod walk;
 
 use std::cell::OnceCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::kfunc::Taken;
 pub(crate) use arguments::Wanted;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
@@ -46,6 +48,8 @@ pub(crate) struct Types {
     pointed: Vec<Pointed>,
     /// What the program is attached to, once it was asked for.
     hook: OnceCell<Rc<hook::Hook>>,
+    /// What the parameters of each kernel function that was called ask for.
+    pub parameters: HashMap<&'static str, Rc<[Taken]>>,
 }
 
 impl Types {
