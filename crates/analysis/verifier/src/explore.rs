@@ -32,6 +32,10 @@ use crate::types::Types;
 use crate::unprivileged::Mask;
 use crate::{Assumptions, Options, Statistics};
 
+/// The kind of CO-RE record (`BPF_CORE_TYPE_ID_LOCAL`) that says the number of a type in the object's own BTF, which is
+/// the same on every kernel.
+const TYPE_ID_LOCAL: u32 = 6;
+
 /// Where a path goes after an instruction.
 pub(crate) enum Next {
     /// To this position.
@@ -326,7 +330,8 @@ impl<'a> Explorer<'a> {
 
     /// Whether the current instruction's immediate or offset may be different on another kernel.
     pub(crate) fn relocated(&self) -> bool {
-        self.any_load() && self.code.op(self.at).node.core.is_some()
+        let record = self.code.op(self.at).node.core.and_then(|id| self.code.object.core.get(id.index()));
+        self.any_load() && record.is_some_and(|record| record.kind != TYPE_ID_LOCAL)
     }
 
     /// The map a register points to or into.
