@@ -361,6 +361,10 @@ pub fn hook_refuses(program_type: ProgramType, iterator: bool, hook: &str, helpe
         "d_path" if program_type == ProgramType::Lsm => !is_sleepable_lsm_hook(hook),
         "d_path" => program_type == ProgramType::Tracing && !iterator && !PATH_FUNCTIONS.contains(&hook),
         "ima_inode_hash" | "ima_file_hash" => !is_sleepable_lsm_hook(hook),
+        // They would call themselves.
+        "sk_storage_get" | "sk_storage_delete" => {
+            program_type == ProgramType::Tracing && !iterator && hook.starts_with("bpf_sk_storage")
+        }
         _ => false,
     }
 }
