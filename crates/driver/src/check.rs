@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use kiln_program::{Object, Program};
+use kiln_verifier::Prepared;
 use serde::Serialize;
 
 use crate::cost::Cost;
@@ -91,18 +92,18 @@ pub(crate) fn no_type(program: &Program) -> String {
 }
 
 /// Verifies one program as it would be loaded here.
-pub fn verdict(object: &Object, program: &Program, options: &kiln_verifier::Options) -> Verdict {
+pub fn verdict(object: &Prepared<'_>, program: &Program, options: &kiln_verifier::Options) -> Verdict {
     use kiln_verifier::Error;
     if program.program_type.is_none() {
         return Verdict::Unsupported { reason: no_type(program) };
     }
-    match kiln_verifier::verify(object, program, options) {
+    match object.verify(program, options) {
         Ok(verified) => Verdict::Accepted {
             processed_insns: verified.statistics.processed_insns,
             stack_bytes: verified.statistics.stack_bytes,
         },
         Err(Error::Rejected(rejection)) => {
-            let code = rejection.reason.code().to_owned();
+            let (object, code) = (object.object(), rejection.reason.code().to_owned());
             let diagnosis = Box::new(Diagnosis::new(object, &rejection));
             let explanation = diagnostic::render(object, &program.name, &code, &diagnosis, false);
             Verdict::Rejected { code, explanation, diagnosis }
@@ -114,9 +115,10 @@ pub fn verdict(object: &Object, program: &Program, options: &kiln_verifier::Opti
 /// Verifies programs of an input, asking the running kernel too if wanted.
 pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Checked> {
     let options = kiln_verifier::Options { explain: true, ..input.verifier_options() };
+    let prepared = Prepared::new(&input.object, &options);
     let one = |program: &&Program| {
         let begun = Instant::now();
-        let verdict = verdict(&input.object, program, &options);
+        let verdict = verdict(&prepared, program, &options);
         let micros = begun.elapsed().as_micros() as u64;
         Checked {
             program: program.name.clone(),

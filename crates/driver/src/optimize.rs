@@ -13,6 +13,7 @@ use std::time::Duration;
 use kiln_platform::{Feature, Profile};
 use kiln_program::{FunctionId, Object};
 use kiln_superopt::{Because, Evidence, Progress, Rewrite};
+use kiln_verifier::Prepared;
 use serde::Serialize;
 
 use crate::check::{self, KernelVerdict, Verdict};
@@ -130,9 +131,10 @@ fn unjudged(
     kernel: &[Option<KernelVerdict>],
     options: &kiln_verifier::Options,
 ) -> BTreeSet<FunctionId> {
+    let prepared = Prepared::new(object, options);
     let unjudged = object.programs.iter().zip(kernel).filter(|(program, verdict)| {
         matches!(verdict, Some(KernelVerdict::Rejected { .. }))
-            && !check::verdict(object, program, options).is_accepted()
+            && !check::verdict(&prepared, program, options).is_accepted()
     });
     unjudged.flat_map(|(program, _)| object.reachable_functions(program.entry)).collect()
 }
@@ -185,6 +187,7 @@ fn account(
     kernel_before: Vec<Option<KernelVerdict>>,
     kernel_after: Vec<Option<KernelVerdict>>,
 ) -> Vec<Optimized> {
+    let prepared = [&input.object, &rewrite.object].map(|object| Prepared::new(object, verifier));
     let kernels = kernel_before.into_iter().zip(kernel_after);
     let pairs = input.object.programs.iter().zip(&rewrite.object.programs).zip(kernels);
     pairs
@@ -193,8 +196,8 @@ fn account(
             program: old.name.clone(),
             slots_before: input.object.program_slots(old),
             slots_after: rewrite.object.program_slots(new),
-            before: check::verdict(&input.object, old, verifier),
-            after: check::verdict(&rewrite.object, new, verifier),
+            before: check::verdict(&prepared[0], old, verifier),
+            after: check::verdict(&prepared[1], new, verifier),
             kernel_before,
             kernel_after,
             skipped: match old.program_type {

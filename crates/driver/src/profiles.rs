@@ -9,6 +9,7 @@ use std::str::FromStr;
 
 use kiln_platform::{KernelVersion, Profile};
 use kiln_program::{Object, Program};
+use kiln_verifier::Prepared;
 use serde::Serialize;
 
 use crate::check::{self, Checked, Verdict};
@@ -145,10 +146,12 @@ impl Matrix {
 
 /// Verifies programs for each kernel.
 pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)]) -> Matrix {
+    let prepared = Prepared::new(&input.object, &input.verifier_options());
     let rows: Vec<Row> = programs
         .iter()
         .map(|program| {
-            let verdicts: Vec<Verdict> = profiles.iter().map(|(_, profile)| verdict(input, program, profile)).collect();
+            let verdict = |(_, profile): &(String, Profile)| verdict(input, &prepared, program, profile);
+            let verdicts: Vec<Verdict> = profiles.iter().map(verdict).collect();
             let loads: Vec<Loads> = verdicts.iter().map(Loads::of).collect();
             Row {
                 program: program.name.clone(),
@@ -167,9 +170,9 @@ pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)
     Matrix { kernels, loads_on: loads_on(profiles, &all), programs: rows }
 }
 
-fn verdict(input: &Input, program: &Program, profile: &Profile) -> Verdict {
+fn verdict(input: &Input, prepared: &Prepared<'_>, program: &Program, profile: &Profile) -> Verdict {
     let options = kiln_verifier::Options { profile: profile.clone(), skip_facts: true, ..input.verifier_options() };
-    check::verdict(&input.object, program, &options)
+    check::verdict(prepared, program, &options)
 }
 
 /// Whether a program loads; the lesser of two speaks for both.

@@ -1,7 +1,5 @@
 //! Well-formedness of the IR: what every later room may take for granted. Not safety, which is the verifier's.
 
-use std::collections::HashSet;
-
 use kiln_isa::{CallTarget, Insn};
 
 use crate::object::{FunctionId, InsnId, Object, Reference};
@@ -56,25 +54,32 @@ pub enum Invalid {
 /// # Errors
 /// The first thing that is not.
 pub fn validate(object: &Object) -> Result<(), Invalid> {
-    let mut ids = HashSet::new();
+    let mut ids = Vec::new();
     for function in &object.functions {
         let name = || function.name.clone();
         let last = function.nodes.last().ok_or_else(|| Invalid::Empty { function: name() })?;
         if !matches!(last.insn, Insn::Exit | Insn::Jump { .. }) {
             return Err(Invalid::End { function: name() });
         }
-        let own: HashSet<_> = function.nodes.iter().map(|node| node.id).collect();
+        let first = ids.len();
+        ids.extend(function.nodes.iter().map(|node| node.id));
+        let own = &mut ids[first..];
+        own.sort_unstable();
         for (position, node) in function.nodes.iter().enumerate() {
-            if !ids.insert(node.id) || node.id.0 >= object.next_insn {
+            if node.id.0 >= object.next_insn {
                 return Err(Invalid::Id { id: node.id });
             }
-            if node.target().is_some_and(|target| !own.contains(&target)) {
+            if node.target().is_some_and(|target| own.binary_search(&target).is_err()) {
                 return Err(Invalid::Target { function: name(), position });
             }
             if !reference_fits(object, &node.insn, node.reference) {
                 return Err(Invalid::Reference { function: name(), position });
             }
         }
+    }
+    ids.sort_unstable();
+    if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Invalid::Id { id: twice[0] });
     }
     match object.programs.iter().find(|program| program.entry.index() >= object.functions.len()) {
         Some(program) => Err(Invalid::Entry { program: program.name.clone() }),

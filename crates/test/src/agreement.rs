@@ -22,7 +22,7 @@ use kiln_driver::input::{possible_processors, running_kernel_types};
 use kiln_driver::kernel::{Answer, ask};
 use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
-use kiln_verifier::{Error, Options, Reason, verify};
+use kiln_verifier::{Error, Options, Prepared, Reason};
 
 use crate::corpus::CorpusObject;
 use annotation::Expected;
@@ -132,8 +132,8 @@ pub struct Comparisons {
     pub other: Vec<Compared>,
 }
 
-fn kiln_verdict(object: &Object, program: &Program, options: &Options) -> Says {
-    match verify(object, program, options) {
+fn kiln_verdict(object: &Prepared<'_>, program: &Program, options: &Options) -> Says {
+    match object.verify(program, options) {
         Ok(_) => Says::Accept,
         Err(Error::Rejected(rejection)) => Says::Reject(rejection.reason.code().to_owned()),
         Err(Error::Unsupported { what, .. }) => Says::Nothing(what),
@@ -178,20 +178,23 @@ fn compare(entry: &CorpusObject, types: Option<&Arc<Btf>>, other: Option<&OtherK
         ..Options::default()
     };
     let object = &input.object;
+    let prepared = Prepared::new(object, &options);
+    let elsewhere = other.zip(elsewhere.as_ref());
+    let elsewhere = elsewhere.map(|(other, object)| (other, Prepared::new(object, &other.options())));
     let file = entry.file_name();
     for (index, program) in object.programs.iter().enumerate() {
         let Some(program_type) = program.program_type.filter(|_| !entry.leaves_out(&program.name)) else { continue };
         let compared = Compared {
             name: format!("{file}:{}", program.name),
             program_type: program_type.name(),
-            kiln: kiln_verdict(object, program, &options),
+            kiln: kiln_verdict(&prepared, program, &options),
             kernel: kernel_verdict(&bytes, object, program),
             expected: annotation::expected(object, program),
         };
-        if let (Column::NotAsked, Some(other), Some(elsewhere)) = (compared.column(), other, &elsewhere)
+        if let (Column::NotAsked, Some((other, elsewhere))) = (compared.column(), &elsewhere)
             && let Some(kernel) = other.says(&entry.group, &compared.name)
         {
-            let kiln = match kiln_verdict(elsewhere, &elsewhere.programs[index], &other.options()) {
+            let kiln = match kiln_verdict(elsewhere, &elsewhere.object().programs[index], &other.options()) {
                 Says::Reject(code) if code == Reason::KernelLacks.code() && kernel == Says::Accept => {
                     Says::Nothing("the types of a kernel module".to_owned())
                 }

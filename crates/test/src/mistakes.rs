@@ -15,6 +15,7 @@ use std::process::Command;
 
 use kiln_driver::check::{Verdict, verdict};
 use kiln_driver::{Input, input, kernel};
+use kiln_verifier::Prepared;
 
 /// The compiler that the page is made with; another one may give other instructions.
 const CLANG: &str = "clang-19";
@@ -125,7 +126,7 @@ impl Mistake {
     pub fn ours(&self, input: &Input) -> Result<(String, String), String> {
         let program = input.object.programs.first().ok_or_else(|| format!("{}: no program", self.name))?;
         let options = kiln_verifier::Options { explain: true, ..input.verifier_options() };
-        match verdict(&input.object, program, &options) {
+        match verdict(&Prepared::new(&input.object, &options), program, &options) {
             Verdict::Accepted { .. } => Ok(("accept".to_owned(), "accepted".to_owned())),
             Verdict::Rejected { code, explanation, .. } => Ok((code, explanation.trim_end().to_owned())),
             Verdict::Unsupported { reason } => Err(format!("{}: {reason}", self.name)),

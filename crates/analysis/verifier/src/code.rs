@@ -13,6 +13,7 @@ use kiln_program::btf::{Btf, Kind};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
 use crate::error::Error;
+use crate::prepared::Prepared;
 
 /// A position in [`Code::ops`].
 pub(crate) type Position = u32;
@@ -84,6 +85,7 @@ pub(crate) enum ExceptionCallback {
 
 /// All functions that a program may reach.
 pub(crate) struct Code<'a> {
+    pub prepared: &'a Prepared<'a>,
     pub object: &'a Object,
     pub program: &'a Program,
     pub ops: Vec<Op<'a>>,
@@ -94,13 +96,14 @@ pub(crate) struct Code<'a> {
 
 impl<'a> Code<'a> {
     pub(crate) fn new(
-        object: &'a Object,
+        prepared: &'a Prepared<'a>,
         program: &'a Program,
         thrown_to: Option<Result<FunctionId, String>>,
         kernel_types: Option<&Btf>,
     ) -> Result<Code<'a>, Error> {
+        let object = prepared.object;
         let mut functions = Vec::new();
-        let mut position: HashMap<InsnId, Position> = HashMap::new();
+        let mut positions: Vec<(InsnId, Position)> = Vec::new();
         let mut next = 0;
         let mut ids = object.reachable_functions(program.entry);
         if let Some(Ok(callback)) = thrown_to {
@@ -114,29 +117,35 @@ impl<'a> Code<'a> {
                 .ok_or_else(|| Error::Invalid("a call of a function that does not exist".to_owned()))?;
             let start = next;
             for node in &function.nodes {
-                position.insert(node.id, next);
+                positions.push((node.id, next));
                 next += 1;
             }
             let global = matches!(function.linkage, Linkage::Global | Linkage::Weak) && id != program.entry;
             functions.push(Routine { id, name: &function.name, start, end: next, global, btf_id: function.btf_id });
         }
+        positions.sort_unstable();
+        let position = |id: InsnId| {
+            let found = positions.binary_search_by_key(&id, |(known, _)| *known);
+            found.map_or(0, |found| positions[found].1)
+        };
         let index: HashMap<FunctionId, usize> =
             functions.iter().enumerate().map(|(at, function)| (function.id, at)).collect();
         let mut ops = Vec::with_capacity(next as usize);
         for (at, routine) in functions.iter().enumerate() {
             for node in &object.function(routine.id).nodes {
-                let target = node.target().and_then(|id| position.get(&id)).copied().unwrap_or(0);
+                let target = node.target().map_or(0, position);
                 let callee = match node.reference {
                     Reference::Function(id) => index.get(&id).copied(),
                     _ => None,
                 };
+                let kfunc = kfunc_name(object, node);
                 ops.push(Op {
                     node,
                     target,
                     function: at,
                     callee,
-                    kfunc: kfunc_name(object, node),
-                    kfunc_arguments: kfunc_name(object, node).and_then(|name| kfunc_arguments(kernel_types?, name)),
+                    kfunc,
+                    kfunc_arguments: kfunc.and_then(|name| kfunc_arguments(kernel_types?, name)),
                     helper: node.helper().and_then(Helper::by_id),
                     prune_point: false,
                     checkpoint: false,
@@ -151,7 +160,7 @@ impl<'a> Code<'a> {
             Some(Err(message)) => ExceptionCallback::Bad(message),
             Some(Ok(id)) => index.get(&id).map_or(ExceptionCallback::Default, |at| ExceptionCallback::Function(*at)),
         };
-        let mut code = Code { object, program, ops, functions, exception_callback };
+        let mut code = Code { prepared, object, program, ops, functions, exception_callback };
         code.mark_prune_points();
         code.live_registers();
         Ok(code)

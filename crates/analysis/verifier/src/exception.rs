@@ -11,9 +11,11 @@
 //! must not throw, as the kernel code that calls it could not be unwound: neither directly nor through functions it
 //! calls, on whatever path.
 
+use std::collections::HashMap;
+
 use kiln_isa::{Insn, Reg};
 use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, TypeId};
-use kiln_program::{Function, FunctionId, Object, Program};
+use kiln_program::{Function, FunctionId, Program};
 
 use crate::Error;
 use crate::code::{ExceptionCallback, Position};
@@ -21,30 +23,24 @@ use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
 use crate::parameter::Parameter;
+use crate::prepared::Prepared;
 use crate::state::Kind;
 
 const TAG: &str = "exception_callback:";
 
 /// The function that a program names to handle what it throws, or what is wrong with the one it names.
-pub(crate) fn callback_of(object: &Object, program: &Program) -> Option<Result<FunctionId, String>> {
+pub(crate) fn callback_of(prepared: &Prepared<'_>, program: &Program) -> Option<Result<FunctionId, String>> {
+    let (object, btf) = (prepared.object, prepared.btf.as_deref()?);
     let entry = object.functions.get(program.entry.index()).filter(|entry| entry.btf_id != 0)?;
-    let bytes = object.btf.as_deref().filter(|bytes| has_tag(bytes))?;
-    let btf = Btf::parse(bytes).ok()?;
-    let target = TypeId(entry.btf_id);
-    let mut names = btf.own_ids().filter_map(|id| match btf.kind(id) {
-        BtfKind::DeclTag { target: on, component: None } if *on == target => btf.name(id).strip_prefix(TAG),
-        _ => None,
-    });
-    let name = names.next()?;
-    if names.next().is_some() {
+    let [name] = prepared.exception_callbacks.get(&TypeId(entry.btf_id))?.as_slice() else {
         return Some(Err("the program names several exception callbacks".to_owned()));
-    }
+    };
     let is_global = |function: &Function| {
         let declared = btf.kind(TypeId(function.btf_id));
         matches!(declared, BtfKind::Function { linkage: Linkage::Global, .. })
             && function.linkage != kiln_program::Linkage::Static
     };
-    let named = |id: &usize| object.functions[*id].name == name;
+    let named = |id: &usize| object.functions[*id].name == *name;
     let found = (0..object.functions.len()).find(named);
     Some(match found {
         Some(at) if is_global(&object.functions[at]) => Ok(FunctionId(at as u32)),
@@ -53,8 +49,17 @@ pub(crate) fn callback_of(object: &Object, program: &Program) -> Option<Result<F
     })
 }
 
-fn has_tag(bytes: &[u8]) -> bool {
-    bytes.windows(TAG.len()).any(|window| window == TAG.as_bytes())
+/// The exception callbacks that functions name, by the function's type.
+pub(crate) fn callbacks_named(btf: &Btf) -> HashMap<TypeId, Vec<String>> {
+    let mut named: HashMap<TypeId, Vec<String>> = HashMap::new();
+    for id in btf.own_ids() {
+        if let BtfKind::DeclTag { target, component: None } = *btf.kind(id)
+            && let Some(name) = btf.name(id).strip_prefix(TAG)
+        {
+            named.entry(target).or_default().push(name.to_owned());
+        }
+    }
+    named
 }
 
 impl Explorer<'_> {

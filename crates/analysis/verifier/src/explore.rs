@@ -14,14 +14,13 @@ use std::rc::Rc;
 use kiln_isa::{CallTarget, Insn, Reg};
 use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
 use kiln_platform::{MapType, ProgramType};
-use kiln_program::btf::Btf;
 use kiln_program::{Map, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Step, reject};
 use crate::explain::{Reason, Rejection, kernel_words};
 use crate::facts::record::Recorder;
-use crate::fields::{Record, Tables};
+use crate::fields::Record;
 use crate::global::{Signature, signatures, without_number};
 use crate::observe::Observer;
 use crate::precision::{Origin, Origins};
@@ -57,11 +56,7 @@ pub(crate) struct Explorer<'a> {
     pub recorder: Option<Recorder>,
     /// Structures that registers point to.
     pub types: Types,
-    /// Fields of each map's value that are not plain memory.
-    pub records: Vec<Rc<Record>>,
-    /// The same of the maps that maps of maps hold.
-    pub inner_records: Vec<Rc<Record>>,
-    /// The same of the program's structures.
+    /// Fields of the program's structures that are not plain memory.
     pub object_records: RefCell<HashMap<u32, Option<Rc<Record>>>>,
     /// Signatures of global functions that are verified on their own.
     pub signatures: Vec<Option<Signature>>,
@@ -97,10 +92,7 @@ pub(crate) struct Explorer<'a> {
 
 impl<'a> Explorer<'a> {
     pub(crate) fn new(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Explorer<'a> {
-        let btf = code.object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
-        let kernel = options.kernel_types.as_deref();
-        let btf = btf.filter(|btf| Tables { own: Some(btf), kernel }.accepted());
-        let tables = Tables { own: btf.as_ref(), kernel: options.kernel_types.as_deref() };
+        let btf = code.prepared.accepted_btf.clone();
         Explorer {
             code,
             options,
@@ -111,11 +103,9 @@ impl<'a> Explorer<'a> {
             origins: Origins::new(),
             kept: Kept::new(),
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
-            records: code.object.maps.iter().map(|map| Rc::new(Record::of_map(&tables, map))).collect(),
-            inner_records: code.object.maps.iter().map(|map| Rc::new(inner_record(&tables, map))).collect(),
             object_records: RefCell::default(),
-            signatures: signatures(code, btf.as_ref(), options, program_type),
-            without_number: without_number(code, btf.as_ref()),
+            signatures: signatures(code, btf.as_deref(), options, program_type),
+            without_number: without_number(code, btf.as_deref()),
             globals_called: Vec::new(),
             callbacks: vec![false; code.functions.len()],
             later_callbacks: vec![false; code.functions.len()],
@@ -375,10 +365,6 @@ impl<'a> Explorer<'a> {
             frame_bytes,
         }
     }
-}
-
-fn inner_record(tables: &Tables<'_>, map: &Map) -> Record {
-    map.inner.as_deref().map_or_else(Record::default, |inner| Record::of_map(tables, inner))
 }
 
 /// A rejection at a position.

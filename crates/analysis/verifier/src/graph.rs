@@ -46,7 +46,7 @@ impl Explorer<'_> {
         let pointed = self.types.pointed(index).filter(|pointed| !pointed.of_kernel)?;
         let mut known = self.object_records.borrow_mut();
         let found = known.entry(pointed.id.0).or_insert_with(|| {
-            let tables = Tables { own: self.types.program.as_ref(), kernel: self.types.kernel.as_deref() };
+            let tables = Tables { own: self.types.program.as_deref(), kernel: self.types.kernel.as_deref() };
             Record::of_object(&tables, pointed.id).map(Rc::new)
         });
         found.clone()
@@ -151,7 +151,7 @@ impl Explorer<'_> {
         let Some(root) = call.root else { return unsupported(format!("the prototype of {name}")) };
         let held = self.types.pointed(register.object).map_or(TypeId::VOID, |pointed| pointed.id);
         if held != root.value || field.offset != root.node_offset {
-            let btf = self.types.program.as_ref();
+            let btf = self.types.program.as_deref();
             let wanted = btf.map_or("", |btf| btf.name(root.value));
             return reject(
                 Reason::ArgumentType,
@@ -265,7 +265,7 @@ impl Explorer<'_> {
         let Some(id) = call.constant.and_then(|id| u32::try_from(id).ok()).map(TypeId) else {
             return reject(Reason::ArgumentType, format!("{name}: the type's number must fit 32 bits"));
         };
-        let Some(btf) = self.types.program.as_ref() else {
+        let Some(btf) = self.types.program.as_deref() else {
             return reject(Reason::ArgumentType, format!("{name}: the program has no BTF"));
         };
         let BtfKind::Composite { union: false, size, .. } = *btf.kind(id) else {

@@ -70,7 +70,7 @@ impl Explorer<'_> {
 
     fn bytes_of(&self, target: Target) -> u32 {
         let (Target::Own(id) | Target::Kernel(id) | Target::Unknown(id)) = target;
-        let size = self.types.program.as_ref().and_then(|btf| btf.size_of(id));
+        let size = self.types.program.as_deref().and_then(|btf| btf.size_of(id));
         size.and_then(|size| u32::try_from(size).ok()).unwrap_or(0)
     }
 

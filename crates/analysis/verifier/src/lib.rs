@@ -3,6 +3,7 @@
 //! ```text
 //!   verify(&Object, &Program, &Options) -> Result<Verified { facts, statistics }, Error>
 //!
+//!   Prepared    what an object's programs share: verify() for one program, prepared.verify() for several
 //!   Code        the program laid out: positions, live registers, where states are compared
 //!   Explorer    walks every path: step() is transfer (alu, memory, call) and checks (the same rooms' `reject`s)
 //!   prune       a kept state that covers the current one ends the path; precision says which numbers count
@@ -12,7 +13,7 @@
 //! State ([`domain`], `state`), semantics (`alu`, `branch`, `memory`, `call`) and property (the checks, each with a
 //! [`Reason`]) are separate. Soundness comes before completeness: what is not modelled is [`Error::Unsupported`].
 //!
-//! Reading order: `code`, `state`, `explore`, `alu`, `branch`, `memory`, `arguments`, `call`, `global`, `special`, `kfunc`,
+//! Reading order: `prepared`, `code`, `state`, `explore`, `alu`, `branch`, `memory`, `arguments`, `call`, `global`, `special`, `kfunc`,
 //! `dynptr`, `iterator`, `section`, `prune`, `precision`, `facts/record`, `facts/repair`.
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ mod memory;
 mod observe;
 mod parameter;
 mod precision;
+mod prepared;
 mod profile;
 mod prune;
 mod section;
@@ -59,6 +61,7 @@ pub use domain::{Scalar, Tnum};
 pub use error::Error;
 pub use explain::{Part, Reason, Rejection, StoryStep};
 pub use facts::{Facts, InsnFacts, Pointer, Region, StackSet, Value};
+pub use prepared::Prepared;
 pub use profile::needs;
 
 /// What the verifier is asked to assume and to give.
@@ -106,7 +109,7 @@ pub struct Statistics {
     pub frame_bytes: u32,
 }
 
-/// A program that was found safe. Only [`verify`] makes one.
+/// A program that was found safe. Only [`verify`] and [`Prepared::verify`] make one.
 #[derive(Clone, Debug)]
 pub struct Verified {
     /// What is known before each instruction.
@@ -125,12 +128,8 @@ pub struct Verified {
 /// # Errors
 /// [`Error::Invalid`] where the program cannot be explored at all.
 pub fn cost(object: &Object, program: &Program, options: &Options) -> Result<cost::Cost, Error> {
-    kiln_program::validate(object).map_err(|invalid| Error::Invalid(invalid.to_string()))?;
-    let Some(program_type) = program.program_type else {
-        return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
-    };
-    let code =
-        code::Code::new(object, program, exception::callback_of(object, program), options.kernel_types.as_deref())?;
+    let prepared = Prepared::new(object, options);
+    let (code, program_type) = prepared.lay_out(program, options.kernel_types.as_deref())?;
     let options = Options { skip_facts: true, explain: false, ..options.clone() };
     let mut profiler = cost::Profiler::new(&code);
     // The verdict is `verify`'s to give; here a rejection only ends the exploration.
@@ -138,18 +137,18 @@ pub fn cost(object: &Object, program: &Program, options: &Options) -> Result<cos
     Ok(profiler.finish(&code))
 }
 
-/// Verifies one program of an object.
+/// Verifies one program of an object. For several of its programs, [`Prepared`] does what they share only once.
 ///
 /// # Errors
 /// [`Error::Rejected`] where the program is unsafe, [`Error::Unsupported`] where it does something that is not
 /// modelled, [`Error::Limit`] and [`Error::Invalid`] where there is no answer.
 pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<Verified, Error> {
-    kiln_program::validate(object).map_err(|invalid| Error::Invalid(invalid.to_string()))?;
-    let Some(program_type) = program.program_type else {
-        return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
-    };
-    let code =
-        code::Code::new(object, program, exception::callback_of(object, program), options.kernel_types.as_deref())?;
+    Prepared::new(object, options).verify(program, options)
+}
+
+/// Verifies a program of an object that was prepared with the kernel's types that the options have.
+fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> Result<Verified, Error> {
+    let (code, program_type) = prepared.lay_out(program, options.kernel_types.as_deref())?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
         let rejection = explore::rejection(&code, at, Reason::Unreachable, message);

@@ -105,7 +105,7 @@ impl Explorer<'_> {
                 Reference::Map(map) | Reference::MapValue { map, .. } => lacks_map(
                     profile,
                     self.code.object.maps.get(map.index())?,
-                    self.records.get(map.index()).map(std::convert::AsRef::as_ref),
+                    self.code.prepared.records.get(map.index()).map(std::convert::AsRef::as_ref),
                 ),
                 Reference::Extern(id) => {
                     let symbol = self.code.object.externs.get(id.index()).filter(|symbol| !symbol.weak)?;

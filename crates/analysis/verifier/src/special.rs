@@ -45,8 +45,8 @@ impl Explorer<'_> {
     /// The special fields of what a register points to.
     pub(crate) fn record_of(&self, register: &Register) -> Option<Rc<Record>> {
         match register.kind {
-            Kind::MapValue if register.inner => self.inner_records.get(register.object as usize).cloned(),
-            Kind::MapValue => self.records.get(register.object as usize).cloned(),
+            Kind::MapValue if register.inner => self.code.prepared.inner_records.get(register.object as usize).cloned(),
+            Kind::MapValue => self.code.prepared.records.get(register.object as usize).cloned(),
             Kind::BtfId if register.is_allocated() => self.object_record(register.object),
             _ => None,
         }
@@ -78,7 +78,7 @@ impl Explorer<'_> {
 
     /// Maps with locks and timers are not for every program type.
     fn check_map_allowed(&self, map: u32) -> Step<()> {
-        let Some(record) = self.records.get(map as usize) else { return Ok(()) };
+        let Some(record) = self.code.prepared.records.get(map as usize) else { return Ok(()) };
         let traces = matches!(
             self.program_type,
             ProgramType::Kprobe

@@ -12,7 +12,7 @@ use kiln_isa::table::IsaVersion;
 use kiln_platform::Profile;
 use kiln_program::btf::Btf;
 use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId};
-use kiln_verifier::{Assumptions, Facts};
+use kiln_verifier::{Assumptions, Facts, Prepared};
 
 use crate::available;
 use crate::control_flow::{self, Change};
@@ -280,12 +280,13 @@ impl<'a> Run<'a> {
             stopped: false,
         };
         let mut fixed = BTreeSet::new();
+        let prepared = prepared(object, options);
         for index in 0..object.programs.len() {
             let (id, program) = (ProgramId(index as u32), &object.programs[index]);
             let reached = object.reachable_functions(program.entry);
             // Facts must hold for every load. A program that only verifies as it is loaded here gives none.
-            let judged = verify(object, id, Assumptions::AnyLoad, options)
-                .or_else(|_| verify(object, id, Assumptions::AsLoaded, options));
+            let judged = verify(&prepared, id, Assumptions::AnyLoad, options)
+                .or_else(|_| verify(&prepared, id, Assumptions::AsLoaded, options));
             match judged {
                 Ok(judged) => {
                     match &judged.facts {
@@ -442,6 +443,7 @@ impl<'a> Run<'a> {
         changed: &BTreeSet<FunctionId>,
     ) -> Result<BTreeMap<ProgramId, Judged>, String> {
         kiln_program::validate(candidate).map_err(|error| error.to_string())?;
+        let prepared = prepared(candidate, self.options);
         let mut judged = BTreeMap::new();
         for (id, before) in &self.programs {
             let (old, new) = (&self.object.programs[id.index()], &candidate.programs[id.index()]);
@@ -451,7 +453,7 @@ impl<'a> Run<'a> {
             if candidate.program_slots(new) > self.object.program_slots(old) {
                 return Err(format!("program {} would grow", new.name));
             }
-            let own = verify(candidate, *id, before.assumptions, self.options).map_err(|refusal| refusal.reason)?;
+            let own = verify(&prepared, *id, before.assumptions, self.options).map_err(|refusal| refusal.reason)?;
             for (own, before) in own.processed.into_iter().zip(before.processed) {
                 let allowed = before + before / NOISE + self.options.extra_processed_insns;
                 if own > allowed {
@@ -482,7 +484,18 @@ struct Unverified {
     reason: String,
 }
 
-fn verify(object: &Object, id: ProgramId, assumptions: Assumptions, options: &Options) -> Result<Judged, Unverified> {
+/// An object whose programs are about to be verified.
+fn prepared<'a>(object: &'a Object, options: &Options) -> Prepared<'a> {
+    let options = kiln_verifier::Options { kernel_types: options.kernel_types.clone(), ..Default::default() };
+    Prepared::new(object, &options)
+}
+
+fn verify(
+    object: &Prepared<'_>,
+    id: ProgramId,
+    assumptions: Assumptions,
+    options: &Options,
+) -> Result<Judged, Unverified> {
     let verify = |assumptions, skip_facts| {
         let options = kiln_verifier::Options {
             assumptions,
@@ -491,7 +504,7 @@ fn verify(object: &Object, id: ProgramId, assumptions: Assumptions, options: &Op
             profile: options.profile.clone(),
             ..Default::default()
         };
-        kiln_verifier::verify(object, &object.programs[id.index()], &options).map_err(|error| {
+        object.verify(&object.object().programs[id.index()], &options).map_err(|error| {
             let unsupported =
                 matches!(error, kiln_verifier::Error::Unsupported { .. } | kiln_verifier::Error::Limit { .. });
             Unverified { unsupported, reason: error.to_string() }

@@ -20,13 +20,12 @@ use crate::state::{Kind, Register};
 pub(super) struct Names<'a> {
     pub code: &'a Code<'a>,
     pub program_type: ProgramType,
-    pub btf: Option<Btf>,
+    pub btf: Option<&'a Btf>,
 }
 
 impl<'a> Names<'a> {
     pub(super) fn new(code: &'a Code<'a>, program_type: ProgramType) -> Names<'a> {
-        let btf = code.object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
-        Names { code, program_type, btf }
+        Names { code, program_type, btf: code.prepared.btf.as_deref() }
     }
 
     pub(super) fn map(&self, register: &Register) -> Option<&'a Map> {
@@ -91,7 +90,7 @@ impl<'a> Names<'a> {
             }
             Kind::MapValue => {
                 let map = self.map(base)?;
-                let btf = self.btf.as_ref()?;
+                let btf = self.btf?;
                 let id = btf.without_qualifiers(TypeId(map.value_btf)).filter(|id| *id != TypeId::VOID)?;
                 if let BtfKind::Section { .. } = btf.kind(id) {
                     return variable(btf, id, at);
@@ -108,7 +107,7 @@ impl<'a> Names<'a> {
 
     /// The name of a function's parameter.
     pub(super) fn parameter(&self, function: usize, index: usize) -> Option<&str> {
-        let btf = self.btf.as_ref()?;
+        let btf = self.btf?;
         let id = TypeId(self.code.functions.get(function)?.btf_id);
         let BtfKind::Function { prototype, .. } = *btf.kind(id) else { return None };
         let BtfKind::Prototype { .. } = btf.kind(prototype) else { return None };

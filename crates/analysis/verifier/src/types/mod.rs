@@ -44,7 +44,7 @@ pub(crate) struct Pointed {
 pub(crate) struct Types {
     pub kernel: Option<Arc<Btf>>,
     /// The program's own, where it has some that parse.
-    pub program: Option<Btf>,
+    pub program: Option<Arc<Btf>>,
     pointed: Vec<Pointed>,
     /// What the program is attached to, once it was asked for.
     hook: OnceCell<Rc<hook::Hook>>,
@@ -53,7 +53,7 @@ pub(crate) struct Types {
 }
 
 impl Types {
-    pub(crate) fn new(kernel: Option<Arc<Btf>>, program: Option<Btf>) -> Types {
+    pub(crate) fn new(kernel: Option<Arc<Btf>>, program: Option<Arc<Btf>>) -> Types {
         Types { kernel, program, ..Types::default() }
     }
 
@@ -71,7 +71,7 @@ impl Types {
 
     /// The index of a type of the program's.
     pub(crate) fn program_type(&mut self, id: TypeId) -> u32 {
-        let name = self.program.as_ref().map_or("", |types| types.name(id)).to_owned();
+        let name = self.program.as_deref().map_or("", |types| types.name(id)).to_owned();
         self.index(Pointed { of_kernel: false, id, name })
     }
 
@@ -96,7 +96,7 @@ impl Types {
 
     /// The BTF that defines a type.
     pub(crate) fn definitions(&self, pointed: &Pointed) -> Option<&Btf> {
-        if pointed.of_kernel { self.kernel.as_deref() } else { self.program.as_ref() }
+        if pointed.of_kernel { self.kernel.as_deref() } else { self.program.as_deref() }
     }
 
     /// A `struct` or `union` of the kernel.

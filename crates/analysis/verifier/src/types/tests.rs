@@ -144,7 +144,7 @@ fn arrays_of_unknown_length_go_on() {
 #[test]
 fn a_structure_stands_for_the_one_it_begins_with() {
     let Sample { btf, inner, outer } = sample();
-    let mut types = Types::new(None, Some(btf));
+    let mut types = Types::new(None, Some(std::sync::Arc::new(btf)));
     let [inner, outer] = [inner, outer].map(|id| {
         let index = types.program_type(id);
         types.pointed(index).cloned().unwrap_or_else(|| unreachable!("it was just put there"))

@@ -1,0 +1,97 @@
+//! What all programs of an object share, found once: most programs are small beside their object's types and code.
+//!
+//! ```text
+//!   Object { functions, maps, .BTF, programs: a, b, c }
+//!     Prepared::new     well formed?  types parsed, taken by the kernel?  special fields of each map's value
+//!     .verify(a)        only what a reaches
+//!     .verify(b)
+//! ```
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use kiln_platform::ProgramType;
+use kiln_program::btf::{Btf, TypeId};
+use kiln_program::{Invalid, Map, Object, Program};
+
+use crate::code::Code;
+use crate::error::Error;
+use crate::exception;
+use crate::fields::{Record, Tables};
+use crate::{Options, Verified};
+
+/// An object with what verifying any of its programs needs.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    pub(crate) object: &'a Object,
+    /// Whether it is well formed; otherwise none of its programs has an answer.
+    well_formed: Result<(), Invalid>,
+    /// The kernel's types that it was prepared with.
+    kernel_types: Option<Arc<Btf>>,
+    /// The object's own types, where it has some that parse.
+    pub(crate) btf: Option<Arc<Btf>>,
+    /// The same; none where the kernel would not take them.
+    pub(crate) accepted_btf: Option<Arc<Btf>>,
+    /// Fields of each map's value that are not plain memory.
+    pub(crate) records: Vec<Rc<Record>>,
+    /// The same of the maps that maps of maps hold.
+    pub(crate) inner_records: Vec<Rc<Record>>,
+    /// The exception callbacks that functions name in their types.
+    pub(crate) exception_callbacks: HashMap<TypeId, Vec<String>>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Prepares an object for [`Options::kernel_types`].
+    pub fn new(object: &'a Object, options: &Options) -> Prepared<'a> {
+        let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()).map(Arc::new);
+        let kernel = options.kernel_types.as_deref();
+        let accepted_btf = btf.clone().filter(|btf| Tables { own: Some(btf), kernel }.accepted());
+        let tables = Tables { own: accepted_btf.as_deref(), kernel };
+        let record = |map: &Map| Rc::new(Record::of_map(&tables, map));
+        let none = Rc::new(Record::default());
+        let inner = |map: &Map| map.inner.as_deref().map_or_else(|| Rc::clone(&none), record);
+        Prepared {
+            object,
+            well_formed: kiln_program::validate(object),
+            kernel_types: options.kernel_types.clone(),
+            records: object.maps.iter().map(record).collect(),
+            inner_records: object.maps.iter().map(inner).collect(),
+            exception_callbacks: btf.as_deref().map(exception::callbacks_named).unwrap_or_default(),
+            btf,
+            accepted_btf,
+        }
+    }
+
+    /// The object.
+    pub fn object(&self) -> &'a Object {
+        self.object
+    }
+
+    /// A program laid out, and its type.
+    pub(crate) fn lay_out(
+        &'a self,
+        program: &'a Program,
+        kernel_types: Option<&Btf>,
+    ) -> Result<(Code<'a>, ProgramType), Error> {
+        self.well_formed.as_ref().map_err(|invalid| Error::Invalid(invalid.to_string()))?;
+        let Some(program_type) = program.program_type else {
+            return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
+        };
+        let code = Code::new(self, program, exception::callback_of(self, program), kernel_types)?;
+        Ok((code, program_type))
+    }
+
+    /// Verifies one of the object's programs. With other kernel types than the object was prepared with, it is
+    /// prepared again.
+    ///
+    /// # Errors
+    /// As [`crate::verify`].
+    pub fn verify(&self, program: &Program, options: &Options) -> Result<Verified, Error> {
+        let same = match (&self.kernel_types, &options.kernel_types) {
+            (Some(own), Some(wanted)) => Arc::ptr_eq(own, wanted),
+            (own, wanted) => own.is_none() && wanted.is_none(),
+        };
+        if same { crate::verify_one(self, program, options) } else { crate::verify(self.object, program, options) }
+    }
+}
