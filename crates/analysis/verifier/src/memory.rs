@@ -592,7 +592,8 @@ impl Explorer<'_> {
             self.mark_precise(value);
         }
         let slot = self.state.frames[frame].stack.slot_mut(index);
-        if slot.bytes[0] == Byte::Spill && (within as u32) < slot.spilled_bytes() {
+        // As the kernel has it, a spilled register ends with any other write to its slot, be it beside it.
+        if slot.bytes[0] == Byte::Spill {
             slot.scrub();
         }
         slot.bytes[within..within + bytes as usize].fill(if zero { Byte::Zero } else { Byte::Misc });
