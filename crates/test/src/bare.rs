@@ -191,6 +191,9 @@ fn context(program_type: Option<ProgramType>, packet_bytes: usize, pulled: usize
 impl Environment for Bare {
     fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault> {
         let bytes = size.bytes() as usize;
+        if address.wrapping_sub(MAP) < self.maps.len() as u64 {
+            return Err(Fault::Unsupported("the fields of maps in the bare environment".to_owned()));
+        }
         let from = self.bytes(address, bytes).ok_or(Fault::Memory { address, bytes: bytes as u64 })?;
         let mut value = [0; 8];
         value[..bytes].copy_from_slice(from);
