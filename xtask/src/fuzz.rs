@@ -82,7 +82,9 @@ fn coverage(arguments: &[String]) -> Result<(), Failure> {
     let _ = std::fs::remove_dir_all(&profiles);
     let mut build = cargo();
     build.args(["build", "--quiet", "--profile", "fuzz", "--package", "kiln-fuzz", "--target-dir"]).arg(&folder);
-    run_command(build.env("RUSTFLAGS", "-C instrument-coverage"), "building the fuzzer with counters")?;
+    // Build scripts have counters too, and would leave them where they run.
+    build.env("RUSTFLAGS", "-C instrument-coverage").env("LLVM_PROFILE_FILE", folder.join("build.profraw"));
+    run_command(&mut build, "building the fuzzer with counters")?;
     let fuzzer = folder.join("fuzz").join("kiln-fuzz");
     let mut fuzz = Command::new(&fuzzer);
     fuzz.current_dir(root()).arg("run").args(arguments);
