@@ -29,7 +29,15 @@ pub fn helper(program_type: ProgramType, helper: &Helper) -> Option<bool> {
     }
     crate::log::begin();
     // SAFETY: two numbers and no options.
-    answer(unsafe { libbpf_sys::libbpf_probe_bpf_helper(program_type.number(), helper.id as _, std::ptr::null()) })
+    let has = unsafe { libbpf_sys::libbpf_probe_bpf_helper(program_type.number(), helper.id as _, std::ptr::null()) };
+    answer(has).filter(|has| *has || !names_its_hook(program_type))
+}
+
+/// Whether programs of this type are loaded for a hook. libbpf's probe names none, which the kernel takes for
+/// `BPF_CGROUP_INET_INGRESS`, whose programs may call less (`cgroup_common_func_proto`): a no says nothing then.
+fn names_its_hook(program_type: ProgramType) -> bool {
+    use ProgramType::*;
+    matches!(program_type, CgroupSock | CgroupDevice | CgroupSockAddr | CgroupSysctl | CgroupSockopt)
 }
 
 /// Whether a traffic control program of these instructions, which end with `r0` set, loads.
