@@ -10,7 +10,9 @@
 //!   pure: geomean 0.95, quartiles 0.90-1.02, 42 programs
 //! ```
 //!
-//! `cargo xtask bench verifier` compares the two verifiers instead (`crates/test/examples/verifier_bench.rs`).
+//! `cargo xtask bench verifier` compares the two verifiers instead (`crates/test/examples/verifier_bench.rs`), and
+//! `cargo xtask bench optimizer` the programs of the corpora before and after (`crates/test/examples/optimizer_bench.rs`),
+//! and `cargo xtask bench equiv` says how questions of equivalence are settled (`crates/test/examples/equiv_bench.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,15 +29,24 @@ struct Program {
     kind: String,
 }
 
+/// Benchmarks over the corpora: the argument, the example of `kiln-test`, and what it does.
+const EXAMPLES: [(&str, &str, &str); 3] = [
+    ("verifier", "verifier_bench", "comparing the verifiers"),
+    ("optimizer", "optimizer_bench", "measuring the optimizer"),
+    ("equiv", "equiv_bench", "measuring the equivalence checker"),
+];
+
 /// `cargo xtask bench`: all programs, or those whose names begin with one of the arguments.
 ///
 /// # Errors
 /// When a program does not compile or `kiln bench` fails.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     if let [first, rest @ ..] = arguments
-        && first == "verifier"
+        && let Some((_, example, what)) = EXAMPLES.iter().find(|(name, ..)| first == name)
     {
-        return verifier(rest);
+        let mut command = crate::command::cargo();
+        command.args(["run", "--quiet", "--release", "--package", "kiln-test", "--example", example, "--"]);
+        return run_command(command.args(rest), what);
     }
     if let Some(flag) = arguments.iter().find(|argument| argument.starts_with('-')) {
         return Err(Failure::usage(format!("unknown argument '{flag}' (known: names of programs)")));
@@ -54,13 +65,6 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let rows = measure(&kiln, &objects)?;
     print!("{}", report(&programs, &rows));
     Ok(())
-}
-
-/// `cargo xtask bench verifier`: our verifier beside the kernel's on the corpora.
-fn verifier(arguments: &[String]) -> Result<(), Failure> {
-    let mut command = crate::command::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "kiln-test", "--example", "verifier_bench", "--"]);
-    run_command(command.args(arguments), "comparing the verifiers")
 }
 
 fn programs(text: &str) -> Result<Vec<Program>, Failure> {

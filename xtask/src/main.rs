@@ -50,8 +50,9 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[NAME...] | verifier [...]",
-        what: "compare the VM with the kernel on the programs of bench/programs, or our verifier with the kernel's",
+        arguments: "[NAME...] | verifier | optimizer | equiv",
+        what: "compare the VM with the kernel on bench/programs, our verifier with the kernel's, programs before \
+               and after optimizing, or how equivalence is settled",
         run: bench::run,
     },
     Task {

@@ -30,9 +30,25 @@ Examples:
   kiln optimize prog.o -o prog.opt.o
   kiln optimize prog.o -o prog.o --budget 2        in place: replaced whole or not at all
   kiln optimize prog.o -o out.o --kernel 5.15      it loads there before, and so after
-  kiln optimize prog.o -o out.o --evidence proofs  then: z3 proofs/0001.smt2 says unsat
+  kiln optimize prog.o -o out.o --goal complexity  what the kernel's verifier finds too much
+  kiln optimize prog.o -o out.o --evidence proofs  then: kiln verify-evidence proofs
 
 Ctrl-C ends the search and writes the best so far; a second one gives up and writes nothing.";
+
+const EVIDENCE_EXAMPLES: &str = "\
+Examples:
+  kiln verify-evidence proofs                      with the first of cvc5, bitwuzla, boolector, z3
+  kiln verify-evidence proofs --solver ./my-solver any that takes a file in SMT-LIB 2
+  kiln verify-evidence proofs --format json
+
+Exit code 1 when a rewrite is not proved, or the folder is not what kiln optimize wrote.";
+
+const LEARN_EXAMPLES: &str = "\
+Examples:
+  kiln learn objects/ -o my.rules                  then: kiln optimize prog.o -o out.o --rules my.rules
+  kiln learn more/*.o -o my.rules --budget 3600    what the file has stays; new rules are added
+
+Ctrl-C ends the search and writes what was learned; a second one gives up and writes nothing.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -44,7 +60,8 @@ Examples:
 const BENCH_EXAMPLES: &str = "\
 Examples:
   kiln bench prog.o
-  kiln bench *.o --offline --format json";
+  kiln bench *.o --offline --format json
+  kiln bench --profile -o here.cost    then: kiln optimize --cost-model here.cost ...";
 
 const DUMP_EXAMPLES: &str = "\
 Examples:
@@ -86,6 +103,12 @@ pub enum Command {
     /// Write a smaller drop-in object, every rewrite with its evidence.
     #[command(after_help = OPTIMIZE_EXAMPLES)]
     Optimize(OptimizeArguments),
+    /// Check the proofs of an optimization again, with another solver.
+    #[command(after_help = EVIDENCE_EXAMPLES)]
+    VerifyEvidence(EvidenceArguments),
+    /// Make rules for kiln optimize of what search finds in many programs, offline.
+    #[command(after_help = LEARN_EXAMPLES)]
+    Learn(LearnArguments),
     /// Run one program on one input, in the embedded VM or the kernel.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArguments),
@@ -159,21 +182,85 @@ pub struct OptimizeArguments {
     /// Where to write the result.
     #[arg(long, short, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Seconds to spend at most.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    pub budget: f64,
+    /// What to optimize for.
+    #[arg(long, value_name = "GOAL", value_enum, default_value_t = Goal::Balanced)]
+    pub goal: Goal,
+    /// What instructions and helpers cost, for the estimates of time: a file of `kiln bench --profile`. By default the
+    /// table that Kiln has for this kind of machine.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub cost_model: Option<PathBuf>,
+    /// Seconds to spend at most. By default 10 for objects up to 200 slots, and up to 60 for larger ones.
+    #[arg(long, value_name = "SECONDS")]
+    pub budget: Option<f64>,
     /// The kernels the result is to load on: instructions that the oldest lacks do not appear. As for `kiln check`.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
     pub kernel: Vec<Kernel>,
     /// Do not ask the running kernel at the end.
     #[arg(long)]
     pub offline: bool,
-    /// Write each rewrite's evidence into this folder, as JSON and SMT-LIB2.
+    /// Write each rewrite's evidence into this folder: JSON, and a query in SMT-LIB 2 for any solver.
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub evidence: Option<PathBuf>,
+    /// Write a report: listings before and after side by side, each change with its rule or law and its proof; one HTML
+    /// file that a browser opens without a network.
+    #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
+    pub report: Option<PathBuf>,
+    /// Rules from this file instead of those that come with Kiln; each is proved before it is used.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub rules: Option<PathBuf>,
     /// Print every rewrite.
     #[arg(long, short)]
     pub verbose: bool,
+    /// Print where the time went.
+    #[arg(long)]
+    pub timings: bool,
+}
+
+/// What to optimize for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Goal {
+    /// Fewest slots; it may run longer, or take the kernel's verifier longer.
+    Size,
+    /// Least estimated time; it may take more slots.
+    Speed,
+    /// Fewest instructions for the kernel's verifier to process; it may take more slots.
+    Complexity,
+    /// Fewer slots where neither time nor processed instructions get worse.
+    Balanced,
+}
+
+/// `kiln learn`.
+#[derive(Args, Debug)]
+pub struct LearnArguments {
+    /// Object files, and folders of them.
+    #[arg(required = true, value_hint = ValueHint::AnyPath)]
+    pub corpora: Vec<PathBuf>,
+    /// The rule file to grow, or to begin.
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Seconds to spend at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
+    pub budget: f64,
+    /// Windows searched at a time; all processors unless told otherwise.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
+}
+
+/// `kiln verify-evidence`.
+#[derive(Args, Debug)]
+pub struct EvidenceArguments {
+    /// The folder that kiln optimize --evidence wrote.
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub folder: PathBuf,
+    /// The solver: cvc5, bitwuzla, boolector, z3, or the path of another that takes a file in SMT-LIB 2.
+    #[arg(long, value_name = "SOLVER", value_hint = ValueHint::ExecutablePath)]
+    pub solver: Option<String>,
+    /// Seconds for one query at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub timeout: f64,
+    /// Queries at a time; all processors unless told otherwise.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
 }
 
 /// Where a program runs.
@@ -220,8 +307,14 @@ pub struct RunArguments {
 #[derive(Args, Debug)]
 pub struct BenchArguments {
     /// BPF object files.
-    #[arg(required = true, value_hint = ValueHint::FilePath)]
+    #[arg(required_unless_present = "profile", value_hint = ValueHint::FilePath)]
     pub objects: Vec<PathBuf>,
+    /// Measure what instructions and helpers cost on this machine instead, for `kiln optimize --cost-model`.
+    #[arg(long, conflicts_with = "objects")]
+    pub profile: bool,
+    /// Where to write the cost model; by default to standard output.
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "profile")]
+    pub output: Option<PathBuf>,
     /// The type of programs whose section name does not say.
     #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
     pub types: Vec<(String, ProgramType)>,

@@ -1,6 +1,7 @@
 //! One function a subcommand: calls the driver, prints, answers the exit code.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::CommandFactory;
@@ -8,12 +9,12 @@ use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Input, Program, Reason, bench, check, doctor, dump, examples, input, optimize, output, profiles,
-    run, sarif,
+    Engine, Error, Goal, Input, Program, Reason, bench, check, doctor, dump, evidence, examples, input, learn,
+    optimize, output, profile, profiles, recheck, report, run, sarif,
 };
 
 use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
-use crate::arguments::{OptimizeArguments, RunArguments};
+use crate::arguments::{EvidenceArguments, LearnArguments, OptimizeArguments, RunArguments};
 use crate::print;
 use crate::progress::Spinner;
 
@@ -99,14 +100,25 @@ fn check_for_kernels(input: &Input, programs: &[&Program], arguments: &CheckArgu
 /// `kiln optimize`.
 pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
-    let budget = seconds(arguments.budget)?;
+    let budget = arguments.budget.map_or_else(|| Ok(optimize::default_budget(&input.object)), seconds)?;
+    let model = arguments.cost_model.as_deref().map(optimize::read_model).transpose()?;
     output::check_writable(&arguments.output)?;
+    arguments.evidence.as_deref().map_or(Ok(()), evidence::check_folder)?;
+    arguments.report.as_deref().map_or(Ok(()), output::check_writable)?;
     let mut spinner = Spinner::new("optimizing");
     let options = optimize::Options {
+        goal: match arguments.goal {
+            arguments::Goal::Size => Goal::Size,
+            arguments::Goal::Speed => Goal::Speed,
+            arguments::Goal::Complexity => Goal::Complexity,
+            arguments::Goal::Balanced => Goal::Balanced,
+        },
+        model: model.map(Arc::new),
         budget,
         ask_kernel: !arguments.offline,
-        keep_queries: arguments.evidence.is_some(),
+        keep_queries: arguments.evidence.is_some() || arguments.report.is_some(),
         profile: profiles::oldest(&arguments.kernel, &input.object)?,
+        rules: arguments.rules.as_deref().map(learn::proved_rules).transpose()?.map(Arc::new),
         programs: arguments.object.program.clone(),
     };
     let outcome = optimize::optimize(&input, &options, &mut spinner);
@@ -114,11 +126,57 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let outcome = outcome?;
     output::write_whole(&arguments.output, &outcome.bytes)?;
     if let Some(folder) = &arguments.evidence {
-        optimize::write_evidence(folder, &outcome.evidence)?;
+        evidence::write(folder, &input.object, &outcome.object, &outcome.evidence)?;
+    }
+    if let Some(path) = &arguments.report {
+        output::write_whole(path, report::page(&input.object, &outcome).as_bytes())?;
     }
     match format {
         Format::Json => print::json(&outcome.report())?,
-        _ => print::optimized(&outcome, arguments.verbose),
+        _ => print::optimized(&outcome, arguments.verbose, arguments.timings),
+    }
+    Ok(0)
+}
+
+/// `kiln verify-evidence`.
+pub fn verify_evidence(arguments: &EvidenceArguments, format: Format) -> Code {
+    let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+    let options = recheck::Options {
+        solver: arguments.solver.clone(),
+        timeout: seconds(arguments.timeout)?,
+        jobs: arguments.jobs.map_or_else(processors, usize::from),
+    };
+    let spinner = Spinner::new("checking");
+    let progress = |done: usize, all: usize| {
+        spinner.say(format!("{done} of {all} queries"));
+        !spinner.cancelled()
+    };
+    let checked = recheck::verify(&arguments.folder, &options, &progress);
+    spinner.finish();
+    let checked = checked?;
+    match format {
+        Format::Json => print::json(&checked)?,
+        _ => print::rechecked(&checked),
+    }
+    Ok(u8::from(!checked.is_proved()))
+}
+
+/// `kiln learn`.
+pub fn learn(arguments: &LearnArguments, format: Format) -> Code {
+    let options = learn::Options {
+        budget: seconds(arguments.budget)?,
+        jobs: arguments.jobs.map_or(0, usize::from),
+        file: learn::rule_file(&arguments.output)?,
+    };
+    output::check_writable(&arguments.output)?;
+    let mut spinner = Spinner::new("learning");
+    let outcome = learn::learn(&arguments.corpora, options, &mut spinner);
+    spinner.finish();
+    let outcome = outcome?;
+    output::write_whole(&arguments.output, outcome.text.as_bytes())?;
+    match format {
+        Format::Json => print::json(&outcome)?,
+        _ => print::learned(&outcome),
     }
     Ok(0)
 }
@@ -151,8 +209,33 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     Ok(0)
 }
 
+/// `kiln bench --profile`.
+fn profile(arguments: &BenchArguments, format: Format) -> Code {
+    arguments.output.as_deref().map_or(Ok(()), output::check_writable)?;
+    let in_kernel = !arguments.offline && kiln_driver::require_kernel().is_ok();
+    let spinner = Spinner::new("measuring");
+    let profile = profile::profile(in_kernel, &mut |what| {
+        spinner.say(what);
+        !spinner.cancelled()
+    });
+    spinner.finish();
+    let profile = profile?;
+    for (name, why) in &profile.missing {
+        anstream::eprintln!("not measured: {name}: {}", why.lines().next().unwrap_or_default());
+    }
+    match (&arguments.output, format) {
+        (Some(path), _) => output::write_whole(path, profile.to_text().as_bytes())?,
+        (None, Format::Json) => print::json(&profile)?,
+        (None, _) => crate::output::write(&profile.to_text()),
+    }
+    Ok(0)
+}
+
 /// `kiln bench`.
 pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
+    if arguments.profile {
+        return profile(arguments, format);
+    }
     let options = bench::Options {
         budget: seconds(arguments.budget)?,
         repeat: arguments.repeat,

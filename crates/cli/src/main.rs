@@ -39,6 +39,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Check(arguments) => commands::check(&arguments, format),
         Command::Optimize(arguments) => commands::optimize(&arguments, format),
+        Command::VerifyEvidence(arguments) => commands::verify_evidence(&arguments, format),
+        Command::Learn(arguments) => commands::learn(&arguments, format),
         Command::Run(arguments) => commands::run(&arguments, format),
         Command::Bench(arguments) => commands::bench(&arguments, format),
         Command::Dump(arguments) => commands::dump(&arguments, format),

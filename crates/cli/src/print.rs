@@ -207,7 +207,7 @@ pub fn listings(maps: &str, listings: &[kiln_driver::dump::Listing]) {
 }
 
 /// What optimization did.
-pub fn optimized(outcome: &Outcome, verbose: bool) {
+pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
     let mut rows = Vec::new();
     for program in &outcome.programs {
         let processed = |verdict: &Verdict| match verdict {
@@ -225,13 +225,16 @@ pub fn optimized(outcome: &Outcome, verbose: bool) {
             program.slots_before.to_string(),
             program.slots_after.to_string(),
             percent(program.slots_before.into(), program.slots_after.into()),
+            format!("{:.1}", program.estimated_ns_before),
+            format!("{:.1}", program.estimated_ns_after),
             processed(&program.before),
             processed(&program.after),
             kernel(&program.kernel_before),
             kernel(&program.kernel_after),
         ]);
     }
-    let header = ["program", "slots", "after", "saved", "processed", "after", "kernel processed", "after"];
+    let header =
+        ["program", "slots", "after", "saved", "est. ns", "after", "processed", "after", "kernel processed", "after"];
     say!("{}", table(&header, &rows));
     for program in &outcome.programs {
         if let Some(reason) = &program.skipped {
@@ -241,7 +244,14 @@ pub fn optimized(outcome: &Outcome, verbose: bool) {
     for refused in &outcome.refused {
         say!("dropped: {refused}");
     }
-    say!("{} rewrites in {:.2} s", outcome.evidence.len(), outcome.spent.as_secs_f64());
+    let ended = if outcome.cut_short { ", ended before nothing more was found" } else { "" };
+    let (count, seconds) = (outcome.evidence.len(), outcome.spent.as_secs_f64());
+    say!("{count} rewrites in {seconds:.2} s{ended}; goal {}, estimates for {}", outcome.goal, outcome.machine);
+    if timings {
+        for (what, time, calls) in outcome.timings.rows() {
+            say!("{:>9.1} ms  {calls:>6} x  {what}", time.as_secs_f64() * 1000.0);
+        }
+    }
     if verbose {
         for evidence in &outcome.evidence {
             say!("{}", rewrite(evidence));
@@ -265,6 +275,57 @@ fn rewrite(evidence: &kiln_driver::Evidence) -> String {
         text.push_str(&format!("\n  {}", styled(GOOD, &format!("+ {line}"))));
     }
     text
+}
+
+/// Problems listed at most; the rest is counted.
+const PROBLEMS_SHOWN: usize = 50;
+
+/// What was learned.
+pub fn learned(outcome: &kiln_driver::learn::Outcome) {
+    for problem in outcome.unread.iter().take(PROBLEMS_SHOWN) {
+        say!("not read: {problem}");
+    }
+    for rule in &outcome.rules {
+        say!("new: {rule}");
+    }
+    let (new, known) = (outcome.rules.len(), outcome.text.lines().filter(|line| line.starts_with("rule ")).count());
+    say!("{new} new rules, {known} in all, of {} windows in {} objects", outcome.windows, outcome.objects);
+    say!(
+        "{} windows searched, {} shortened; dropped: {} that others do too, {} that one program needs",
+        outcome.searched,
+        outcome.shortened,
+        outcome.subsumed,
+        outcome.rare
+    );
+}
+
+/// What another solver said about evidence.
+pub fn rechecked(checked: &kiln_driver::recheck::Recheck) {
+    for problem in checked.problems.iter().take(PROBLEMS_SHOWN) {
+        let whose = match (problem.rewrite, &problem.name) {
+            (Some(number), Some(name)) => format!("rewrite {number} ({name})"),
+            _ => "the folder".to_owned(),
+        };
+        let file = problem.query.as_ref().map_or(String::new(), |query| format!(" {query}"));
+        say!("{whose}{file}: {}: {}", styled(BAD, &format!("{:?}", problem.outcome).to_lowercase()), problem.detail);
+    }
+    if let Some(more) = checked.problems.len().checked_sub(PROBLEMS_SHOWN).filter(|more| *more > 0) {
+        say!("and {more} more");
+    }
+    let other: Vec<String> = [
+        ("sat", checked.sat),
+        ("unknown", checked.unknown),
+        ("timed out", checked.timed_out),
+        ("missing", checked.missing),
+        ("altered", checked.altered),
+        ("without query", checked.without_query),
+    ]
+    .into_iter()
+    .filter(|(_, count)| *count > 0)
+    .map(|(what, count)| format!(", {count} {what}"))
+    .collect();
+    say!("{} of {} rewrites proved by {}{}", checked.proved, checked.rewrites, checked.solver, other.concat());
+    say!("{} queries, median {:.1} ms, 95% {:.1} ms", checked.queries, checked.median_ms, checked.p95_ms);
 }
 
 /// What a run gave.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use kiln_driver::Progress;
+use kiln_driver::{Progress, Watch};
 
 /// A spinner that says what the passes do. Drawn only where standard error is a terminal.
 pub struct Spinner {
@@ -64,6 +64,13 @@ impl Spinner {
 impl Progress for Spinner {
     fn step(&mut self, pass: &'static str, slots: u32, _spent: Duration) -> bool {
         self.bar.set_message(format!("{slots} slots, {pass}"));
+        !self.cancelled()
+    }
+}
+
+impl Watch for Spinner {
+    fn learning(&mut self, done: usize, all: usize, rules: usize) -> bool {
+        self.bar.set_message(format!("{done} of {all}, {rules} rules"));
         !self.cancelled()
     }
 }

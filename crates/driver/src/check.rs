@@ -93,17 +93,28 @@ pub(crate) fn no_type(program: &Program) -> String {
 
 /// Verifies one program as it would be loaded here.
 pub fn verdict(object: &Prepared<'_>, program: &Program, options: &kiln_verifier::Options) -> Verdict {
+    let verified = match program.program_type {
+        Some(_) => object.verify(program, options),
+        None => Err(kiln_verifier::Error::Invalid(no_type(program))),
+    };
+    let statistics = verified.map(|verified| verified.statistics);
+    verdict_of(object.object(), program, statistics.map(|own| (own.processed_insns, own.stack_bytes)))
+}
+
+/// The same when it was verified already: with these processed instructions and bytes of stack, or not.
+pub(crate) fn verdict_of(
+    object: &Object,
+    program: &Program,
+    verified: Result<(u64, u32), kiln_verifier::Error>,
+) -> Verdict {
     use kiln_verifier::Error;
     if program.program_type.is_none() {
         return Verdict::Unsupported { reason: no_type(program) };
     }
-    match object.verify(program, options) {
-        Ok(verified) => Verdict::Accepted {
-            processed_insns: verified.statistics.processed_insns,
-            stack_bytes: verified.statistics.stack_bytes,
-        },
+    match verified {
+        Ok((processed_insns, stack_bytes)) => Verdict::Accepted { processed_insns, stack_bytes },
         Err(Error::Rejected(rejection)) => {
-            let (object, code) = (object.object(), rejection.reason.code().to_owned());
+            let code = rejection.reason.code().to_owned();
             let diagnosis = Box::new(Diagnosis::new(object, &rejection));
             let explanation = diagnostic::render(object, &program.name, &code, &diagnosis, false);
             Verdict::Rejected { code, explanation, diagnosis }

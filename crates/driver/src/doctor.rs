@@ -101,6 +101,7 @@ const NEEDS: &[Need] = &[
     row("zlib1g-dev", AnyOf(&["/usr/include/zlib.h"]), "building: libbpf"),
     row("libz3-dev", AnyOf(&["/usr/include/z3.h"]), "building: the solver"),
     row("z3", Tool("z3", "--version"), "re-checking evidence outside Kiln"),
+    row("cvc5", Tool("cvc5", "--version"), "kiln verify-evidence: a second opinion on every proof"),
     row("clang-19", Tool("clang-19", "--version"), "make demo, make test: compiling the corpora"),
     row("libclang-19-dev", AnyOf(&["/usr/lib/llvm-19/lib/libclang.so"]), "building: crates that read C headers"),
     row("llvm-19", Tool("llvm-objdump-19", "--version"), "make test: the oracle of listings"),

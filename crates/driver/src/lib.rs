@@ -5,10 +5,11 @@
 //! | command | function |
 //! |---|---|
 //! | `kiln check` | [`check::check`], [`profiles::check`] with `--kernel` |
-//! | `kiln optimize` | [`optimize::optimize`] |
+//! | `kiln optimize` | [`optimize::optimize`], [`report::page`] with `--report` |
 //! | `kiln run` | [`run::run`] |
 //! | `kiln bench` | [`bench::bench`] |
 //! | `kiln dump` | [`dump::program`] |
+//! | `kiln verify-evidence` | [`recheck::verify`] |
 //! | `kiln doctor` | [`doctor::examine`] |
 //!
 //! The main job in a few lines; `input::open` reads object files the same way:
@@ -47,13 +48,18 @@ pub mod diagnostic;
 pub mod doctor;
 pub mod dump;
 pub mod error;
+pub mod evidence;
 pub mod examples;
 pub mod input;
 pub mod kernel;
+pub mod learn;
 pub mod optimize;
 pub mod output;
 pub mod packets;
+pub mod profile;
 pub mod profiles;
+pub mod recheck;
+pub mod report;
 pub mod run;
 pub mod running;
 pub mod sarif;
@@ -62,7 +68,8 @@ pub use error::Error;
 pub use input::Input;
 pub use kiln_platform::ProgramType;
 pub use kiln_program::{Object, Program};
-pub use kiln_superopt::{Because, Evidence, Progress};
+pub use kiln_superopt::learn::Watch;
+pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;
 pub use kiln_vm::Engine;
 

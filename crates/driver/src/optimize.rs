@@ -3,28 +3,32 @@
 //! ```text
 //!   read -> passes, each accepted by our verifier -> write -> the kernel loads every program that it loaded before
 //!                        ^                                        |
-//!                        +- without the law or rule to blame <----+  (a refusal is kept and reported)
+//!                        +- from the last state that it takes <---+  (a refusal is kept and reported)
 //! ```
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kiln_platform::{Feature, Profile};
-use kiln_program::{FunctionId, Object};
-use kiln_superopt::{Because, Evidence, Progress, Rewrite};
+use kiln_program::{FunctionId, Object, ProgramId};
+use kiln_superopt::{CostModel, Evidence, Goal, Judge, Progress, Rewrite, RuleSet, Standing, Timings, Unverified};
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
 use crate::check::{self, KernelVerdict, Verdict};
 use crate::error::Error;
 use crate::input::Input;
-use crate::output::write_whole;
 
 /// How to optimize.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Time to spend at most on the search.
+    /// What to optimize for.
+    pub goal: Goal,
+    /// What instructions cost, where that is not what Kiln's table for this kind of machine says.
+    pub model: Option<Arc<CostModel>>,
+    /// Time to spend at most; see [`default_budget`].
     pub budget: Duration,
     /// Whether the running kernel decides at the end, where it may be asked.
     pub ask_kernel: bool,
@@ -33,8 +37,41 @@ pub struct Options {
     /// The oldest kernel that the result is to load on, where that is not just the running one. What does not load there
     /// as it is stays as it is.
     pub profile: Option<Profile>,
+    /// Rules as data, proved ([`crate::learn::proved_rules`]); those that come with Kiln when there are none.
+    pub rules: Option<Arc<RuleSet>>,
     /// Programs to optimize, all when empty; what the others reach stays as it is.
     pub programs: Vec<String>,
+}
+
+/// Slots up to which an object is small, and from which on it is as large as any.
+const SMALL_SLOTS: u32 = 200;
+const LARGE_SLOTS: u32 = 4000;
+/// Seconds that a small and a large object may take.
+const SMALL_SECONDS: f64 = 10.0;
+const LARGE_SECONDS: f64 = 60.0;
+
+/// The time to spend on an object at most, unless told otherwise: ten seconds for a small one, up to sixty for a large
+/// one. Most are done in a fraction of it.
+pub fn default_budget(object: &Object) -> Duration {
+    let slots = object.functions.iter().map(kiln_program::Function::slots).sum::<u32>();
+    let beyond = f64::from(slots.clamp(SMALL_SLOTS, LARGE_SLOTS) - SMALL_SLOTS);
+    let share = beyond / f64::from(LARGE_SLOTS - SMALL_SLOTS);
+    Duration::from_secs_f64(SMALL_SECONDS + share * (LARGE_SECONDS - SMALL_SECONDS))
+}
+
+/// Reads a cost model.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the file cannot be read or is no cost model, with the line.
+pub fn read_model(path: &std::path::Path) -> Result<CostModel, Error> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| Error::file(path, &error))?;
+    let limit = CostModel::MAX_BYTES as u64 + 1;
+    file.take(limit).read_to_end(&mut bytes).map_err(|error| Error::file(path, &error))?;
+    let invalid = |what: String| Error::InvalidInput(format!("{}: {what}", path.display()));
+    let text = std::str::from_utf8(&bytes).map_err(|_| invalid("not text, so no cost model".to_owned()))?;
+    CostModel::parse(text).map_err(|bad| invalid(bad.to_string()))
 }
 
 /// What became of one program.
@@ -46,6 +83,10 @@ pub struct Optimized {
     pub slots_before: u32,
     /// Slots after.
     pub slots_after: u32,
+    /// Estimated time of a run before, in nanoseconds.
+    pub estimated_ns_before: f64,
+    /// The same after.
+    pub estimated_ns_after: f64,
     /// Our verdict before.
     pub before: Verdict,
     /// Our verdict after.
@@ -70,8 +111,16 @@ pub struct Outcome {
     pub evidence: Vec<Evidence>,
     /// What our verifier or the kernel refused.
     pub refused: Vec<String>,
+    /// What it was optimized for.
+    pub goal: Goal,
+    /// The kind of machine that estimates are for.
+    pub machine: String,
+    /// Whether the time was up, or Ctrl-C came, before the passes found no more.
+    pub cut_short: bool,
     /// Time spent in the passes.
     pub spent: Duration,
+    /// Where it went.
+    pub timings: Timings,
 }
 
 /// Optimizes an object.
@@ -80,19 +129,25 @@ pub struct Outcome {
 /// [`Error::InvalidInput`] when the result cannot be written as an object file, or there is no such program.
 pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
     let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
-    let kernel = |bytes: &[u8], object: &Object| -> Vec<Option<KernelVerdict>> {
-        let ask = |program| asks.then(|| check::kernel_verdict(bytes, object, program));
-        object.programs.iter().map(ask).collect()
+    let kernel = asks.then(|| Kernel::new(input, options.goal));
+    let accepted = |kernel: &Kernel<'_>| {
+        (0..kernel.before.len()).map(|at| ProgramId(at as u32)).filter(|id| kernel.takes(*id)).collect()
     };
-    let kernel_before = kernel(&input.bytes, &input.object);
-    let mut frozen = left_alone(input, &options.programs)?;
-    frozen.extend(unjudged(&input.object, &kernel_before, &input.verifier_options()));
     let search = kiln_superopt::Options {
+        goal: options.goal,
+        model: options.model.clone().unwrap_or_default(),
         budget: options.budget,
-        frozen,
+        search: options.budget / 10,
+        frozen: left_alone(input, &options.programs)?,
+        // Evidence is to be proofs: a law that does not prove right is then not applied.
+        simulate: options.keep_queries,
+        rules: options.rules.clone().unwrap_or_else(RuleSet::shipped),
         keep_queries: options.keep_queries,
         // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.
-        unverified: asks && options.profile.is_none(),
+        unverified: match &kernel {
+            Some(kernel) if options.profile.is_none() => Unverified::Only(accepted(kernel)),
+            _ => Unverified::None,
+        },
         kernel_types: input.kernel_types.clone(),
         isa: match &options.profile {
             Some(profile) if profile.has(Feature::CpuV4) => 4,
@@ -101,42 +156,109 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         profile: options.profile.clone().unwrap_or_default(),
         ..Default::default()
     };
-    let mut complaints = Vec::new();
-    let mut judge = |rewrite: &Rewrite| {
-        if !asks {
-            return BTreeSet::new();
-        }
-        match write(input, &rewrite.object) {
-            Ok(bytes) => blame(rewrite, &kernel_before, &kernel(&bytes, &rewrite.object), &mut complaints),
-            // Writing is tried again below, where it can be reported.
-            Err(_) => BTreeSet::new(),
-        }
-    };
-    let rewrite = kiln_superopt::optimize_judged(&input.object, &search, progress, &mut judge);
+    let machine = search.model.machine.clone();
+    let judge = kernel.as_ref().map(|kernel| kernel as &dyn Judge);
+    let mut rewrite = kiln_superopt::optimize_judged(&input.object, &search, progress, judge);
     let bytes = write(input, &rewrite.object)?;
-    let kernel_after = kernel(&bytes, &rewrite.object);
-    complaints.dedup();
-    let mut refused = complaints;
-    refused.extend(rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}")));
+    let kernel_after = kernel
+        .as_ref()
+        .map(|kernel| rewrite.timings.time("kernel, at the end", || kernel.verdicts(&bytes, &rewrite.object)));
+    let refused = rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}")).collect();
     let verifier =
         kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
-    let programs = account(input, &rewrite, &verifier, kernel_before, kernel_after);
-    let (object, evidence, spent) = (rewrite.object, rewrite.evidence, rewrite.spent);
-    Ok(Outcome { object, bytes, programs, evidence, refused, spent })
+    let kernel_before = kernel.map(|kernel| kernel.before);
+    let programs = account(input, &rewrite, &verifier, kernel_before.as_deref(), kernel_after.as_deref());
+    let Rewrite { object, evidence, spent, timings, cut_short, .. } = rewrite;
+    Ok(Outcome { object, bytes, programs, evidence, refused, goal: options.goal, machine, cut_short, spent, timings })
 }
 
-/// Functions of programs that the kernel does not load and our verifier does not accept: nobody could judge a rewrite.
-fn unjudged(
-    object: &Object,
-    kernel: &[Option<KernelVerdict>],
-    options: &kiln_verifier::Options,
-) -> BTreeSet<FunctionId> {
-    let prepared = Prepared::new(object, options);
-    let unjudged = object.programs.iter().zip(kernel).filter(|(program, verdict)| {
-        matches!(verdict, Some(KernelVerdict::Rejected { .. }))
-            && !check::verdict(&prepared, program, options).is_accepted()
-    });
-    unjudged.flat_map(|(program, _)| object.reachable_functions(program.entry)).collect()
+/// The running kernel, as the judge of rewrites.
+struct Kernel<'a> {
+    input: &'a Input,
+    goal: Goal,
+    before: Vec<KernelVerdict>,
+    /// What it said before of a program in a file: by the file's hash.
+    asked: Mutex<BTreeMap<(u64, ProgramId), KernelVerdict>>,
+}
+
+impl<'a> Kernel<'a> {
+    fn new(input: &'a Input, goal: Goal) -> Kernel<'a> {
+        let mut kernel = Kernel { input, goal, before: Vec::new(), asked: Mutex::default() };
+        kernel.before = kernel.verdicts(&input.bytes, &input.object);
+        kernel
+    }
+
+    fn takes(&self, id: ProgramId) -> bool {
+        matches!(self.before[id.index()], KernelVerdict::Accepted { .. })
+    }
+
+    fn verdict(&self, bytes: &[u8], hash: u64, object: &Object, id: ProgramId) -> KernelVerdict {
+        if let Some(known) = self.asked.lock().expect("asking does not panic").get(&(hash, id)) {
+            return known.clone();
+        }
+        let verdict = check::kernel_verdict(bytes, object, &object.programs[id.index()]);
+        self.asked.lock().expect("asking does not panic").insert((hash, id), verdict.clone());
+        verdict
+    }
+
+    /// What it says of every program of a file, asked for two at a time.
+    fn verdicts(&self, bytes: &[u8], object: &Object) -> Vec<KernelVerdict> {
+        let hash = hash(bytes);
+        let all = || (0..object.programs.len()).map(|at| ProgramId(at as u32));
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        let work = || {
+            while let Some(id) = all().nth(next.fetch_add(1, std::sync::atomic::Ordering::SeqCst)) {
+                self.verdict(bytes, hash, object, id);
+            }
+        };
+        match object.programs.len() {
+            0 | 1 => work(),
+            _ => std::thread::scope(|scope| {
+                scope.spawn(work);
+                work();
+            }),
+        }
+        all().map(|id| self.verdict(bytes, hash, object, id)).collect()
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl Judge for Kernel<'_> {
+    /// Programs that the kernel took before and refuses now, or finds harder than the goal allows.
+    fn judge(&self, object: &Object, programs: &[ProgramId]) -> Vec<(ProgramId, String)> {
+        // Writing is tried again at the end, where it can be reported.
+        let Ok(bytes) = write(self.input, object) else { return Vec::new() };
+        let hash = hash(&bytes);
+        let complaint = |id: &ProgramId| {
+            let KernelVerdict::Accepted { processed_insns: old } = self.before[id.index()] else { return None };
+            let name = &object.programs[id.index()].name;
+            match self.verdict(&bytes, hash, object, *id) {
+                KernelVerdict::Rejected { reason } => Some((*id, format!("the kernel on {name}: {reason}"))),
+                KernelVerdict::Accepted { processed_insns: new }
+                    if new > old.saturating_add(tolerated(self.goal, old)) =>
+                {
+                    let why = format!("its verifier would process {new} instructions instead of {old}");
+                    Some((*id, format!("the kernel on {name}: {why}")))
+                }
+                KernelVerdict::Accepted { .. } => None,
+            }
+        };
+        programs.iter().filter_map(complaint).collect()
+    }
+}
+
+/// Processed instructions that a program may cost the kernel's verifier beyond what it did, by goal.
+fn tolerated(goal: Goal, before: u32) -> u32 {
+    match goal {
+        Goal::Size => u32::MAX,
+        Goal::Complexity | Goal::Balanced => 0,
+        Goal::Speed => tolerated_insns(before),
+    }
 }
 
 /// Functions of programs that are not to be optimized.
@@ -146,37 +268,9 @@ fn left_alone(input: &Input, names: &[String]) -> Result<BTreeSet<FunctionId>, E
     Ok(others.flat_map(|program| input.object.reachable_functions(program.entry)).collect())
 }
 
-/// Functions with rewrites, of programs that the kernel took before and refuses now or finds harder.
-fn blame(
-    rewrite: &Rewrite,
-    before: &[Option<KernelVerdict>],
-    after: &[Option<KernelVerdict>],
-    complaints: &mut Vec<String>,
-) -> BTreeSet<FunctionId> {
-    let object = &rewrite.object;
-    let changed: BTreeSet<_> = rewrite.evidence.iter().map(|one| one.function).collect();
-    let mut blamed = BTreeSet::new();
-    for ((program, old), new) in object.programs.iter().zip(before).zip(after) {
-        let why = match (old, new) {
-            (Some(KernelVerdict::Accepted { .. }), Some(KernelVerdict::Rejected { reason })) => reason.clone(),
-            (
-                Some(KernelVerdict::Accepted { processed_insns: old }),
-                Some(KernelVerdict::Accepted { processed_insns: new }),
-            ) if *new > *old + tolerated_insns(*old) => {
-                format!("its verifier would process {new} instructions instead of {old}")
-            }
-            _ => continue,
-        };
-        let reached = object.reachable_functions(program.entry);
-        complaints.push(format!("the kernel on {}: {why}", program.name));
-        blamed.extend(reached.into_iter().filter(|function| changed.contains(function)));
-    }
-    blamed
-}
-
 /// Processed instructions that a program may cost the kernel's verifier beyond what it did: one in fifty, and eight in
 /// any case. Eight take it less than a microsecond, which no load is measured to.
-pub fn tolerated_insns(before: u32) -> u32 {
+fn tolerated_insns(before: u32) -> u32 {
     (before / 50).max(8)
 }
 
@@ -184,22 +278,27 @@ fn account(
     input: &Input,
     rewrite: &Rewrite,
     verifier: &kiln_verifier::Options,
-    kernel_before: Vec<Option<KernelVerdict>>,
-    kernel_after: Vec<Option<KernelVerdict>>,
+    kernel_before: Option<&[KernelVerdict]>,
+    kernel_after: Option<&[KernelVerdict]>,
 ) -> Vec<Optimized> {
-    let prepared = [&input.object, &rewrite.object].map(|object| Prepared::new(object, verifier));
-    let kernels = kernel_before.into_iter().zip(kernel_after);
-    let pairs = input.object.programs.iter().zip(&rewrite.object.programs).zip(kernels);
+    let ns = |picoseconds: u64| picoseconds as f64 / 1000.0;
+    let pairs = input.object.programs.iter().zip(&rewrite.object.programs).zip(&rewrite.programs);
     pairs
         .enumerate()
-        .map(|(index, ((old, new), (kernel_before, kernel_after)))| Optimized {
+        .map(|(index, ((old, new), account))| Optimized {
             program: old.name.clone(),
             slots_before: input.object.program_slots(old),
             slots_after: rewrite.object.program_slots(new),
-            before: check::verdict(&prepared[0], old, verifier),
-            after: check::verdict(&prepared[1], new, verifier),
-            kernel_before,
-            kernel_after,
+            estimated_ns_before: ns(account.picoseconds[0]),
+            estimated_ns_after: ns(account.picoseconds[1]),
+            before: check::verdict_of(&input.object, old, account.before.clone().map(statistics)),
+            after: match (account.after, changed(&input.object, &rewrite.object, old)) {
+                (Some(after), _) => check::verdict_of(&rewrite.object, new, Ok(statistics(after))),
+                (None, false) => check::verdict_of(&input.object, old, account.before.clone().map(statistics)),
+                (None, true) => check::verdict(&Prepared::new(&rewrite.object, verifier), new, verifier),
+            },
+            kernel_before: kernel_before.map(|verdicts| verdicts[index].clone()),
+            kernel_after: kernel_after.map(|verdicts| verdicts[index].clone()),
             skipped: match old.program_type {
                 None => Some(check::no_type(old)),
                 Some(_) => {
@@ -209,6 +308,15 @@ fn account(
             },
         })
         .collect()
+}
+
+/// Processed instructions as it is loaded here, and bytes of stack.
+fn statistics(standing: Standing) -> (u64, u32) {
+    (standing.cost.processed[0], standing.stack_bytes)
+}
+
+fn changed(before: &Object, after: &Object, program: &kiln_program::Program) -> bool {
+    before.reachable_functions(program.entry).into_iter().any(|id| before.function(id) != after.function(id))
 }
 
 fn write(input: &Input, object: &Object) -> Result<Vec<u8>, Error> {
@@ -225,6 +333,15 @@ impl Outcome {
             programs: &self.programs,
             evidence: &self.evidence,
             refused: &self.refused,
+            goal: self.goal,
+            machine: &self.machine,
+            cut_short: self.cut_short,
+            timings_ms: self
+                .timings
+                .rows()
+                .into_iter()
+                .map(|(what, time, _)| (what, time.as_secs_f64() * 1000.0))
+                .collect(),
             spent_ms: self.spent.as_millis() as u64,
         }
     }
@@ -236,22 +353,9 @@ pub struct Report<'a> {
     programs: &'a [Optimized],
     evidence: &'a [Evidence],
     refused: &'a [String],
+    goal: Goal,
+    machine: &'a str,
+    cut_short: bool,
+    timings_ms: BTreeMap<&'static str, f64>,
     spent_ms: u64,
-}
-
-/// Writes each rewrite into a folder: `0001.json`, and `0001.smt2` for a window (`unsat` means equal; laws
-/// of control flow and liveness have no query).
-///
-/// # Errors
-/// [`Error::InvalidInput`] when the folder or a file cannot be written.
-pub fn write_evidence(folder: &Path, evidence: &[Evidence]) -> Result<(), Error> {
-    std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, &error))?;
-    for (index, one) in evidence.iter().enumerate() {
-        let text = serde_json::to_vec_pretty(one).map_err(|error| Error::InvalidInput(error.to_string()))?;
-        write_whole(&folder.join(format!("{:04}.json", index + 1)), &text)?;
-        if let Because::Window { query: Some(query), .. } = &one.because {
-            write_whole(&folder.join(format!("{:04}.smt2", index + 1)), query.as_bytes())?;
-        }
-    }
-    Ok(())
 }

@@ -107,21 +107,25 @@ pub struct Bits {
 
 impl Bits {
     /// The lowest `bits` (1 to 64) bits of `value`.
+    #[inline]
     pub const fn new(bits: u32, value: u64) -> Bits {
         Bits { value: value & mask(bits), bits }
     }
 
     /// The value, upper bits zero.
+    #[inline]
     pub const fn value(self) -> u64 {
         self.value
     }
 
     /// The value as a signed number.
+    #[inline]
     pub const fn signed(self) -> i64 {
         let unused = 64 - self.bits;
         ((self.value << unused) as i64) >> unused
     }
 
+    #[inline]
     const fn with(self, value: u64) -> Bits {
         Bits::new(self.bits, value)
     }
@@ -135,77 +139,101 @@ pub const fn mask(bits: u32) -> u64 {
 impl BitVec for Bits {
     type Bool = bool;
 
+    #[inline]
     fn bits(&self) -> u32 {
         self.bits
     }
+    #[inline]
     fn like(&self, value: u64) -> Bits {
         self.with(value)
     }
+    #[inline]
     fn add(&self, other: &Bits) -> Bits {
         self.with(self.value.wrapping_add(other.value))
     }
+    #[inline]
     fn sub(&self, other: &Bits) -> Bits {
         self.with(self.value.wrapping_sub(other.value))
     }
+    #[inline]
     fn mul(&self, other: &Bits) -> Bits {
         self.with(self.value.wrapping_mul(other.value))
     }
+    #[inline]
     fn udiv(&self, other: &Bits) -> Bits {
         self.with(self.value.checked_div(other.value).unwrap_or(0))
     }
+    #[inline]
     fn urem(&self, other: &Bits) -> Bits {
         self.with(self.value.checked_rem(other.value).unwrap_or(0))
     }
+    #[inline]
     fn sdiv(&self, other: &Bits) -> Bits {
         let (dividend, divisor) = (self.signed(), other.signed());
         self.with(if divisor == 0 { 0 } else { dividend.wrapping_div(divisor) as u64 })
     }
+    #[inline]
     fn srem(&self, other: &Bits) -> Bits {
         let (dividend, divisor) = (self.signed(), other.signed());
         self.with(if divisor == 0 { 0 } else { dividend.wrapping_rem(divisor) as u64 })
     }
+    #[inline]
     fn and(&self, other: &Bits) -> Bits {
         self.with(self.value & other.value)
     }
+    #[inline]
     fn or(&self, other: &Bits) -> Bits {
         self.with(self.value | other.value)
     }
+    #[inline]
     fn xor(&self, other: &Bits) -> Bits {
         self.with(self.value ^ other.value)
     }
+    #[inline]
     fn shl(&self, amount: &Bits) -> Bits {
         self.with(self.value.checked_shl(amount.value as u32).unwrap_or(0))
     }
+    #[inline]
     fn lshr(&self, amount: &Bits) -> Bits {
         self.with(self.value.checked_shr(amount.value as u32).unwrap_or(0))
     }
+    #[inline]
     fn ashr(&self, amount: &Bits) -> Bits {
         self.with((self.signed() >> amount.value.min(63)) as u64)
     }
+    #[inline]
     fn truncate(&self, bits: u32) -> Bits {
         Bits::new(bits, self.value)
     }
+    #[inline]
     fn zero_extend(&self, bits: u32) -> Bits {
         Bits::new(bits, self.value)
     }
+    #[inline]
     fn sign_extend(&self, bits: u32) -> Bits {
         Bits::new(bits, self.signed() as u64)
     }
+    #[inline]
     fn eq(&self, other: &Bits) -> bool {
         self.value == other.value
     }
+    #[inline]
     fn ult(&self, other: &Bits) -> bool {
         self.value < other.value
     }
+    #[inline]
     fn slt(&self, other: &Bits) -> bool {
         self.signed() < other.signed()
     }
+    #[inline]
     fn not(value: &bool) -> bool {
         !value
     }
+    #[inline]
     fn ite(condition: &bool, then: &Bits, otherwise: &Bits) -> Bits {
         if *condition { *then } else { *otherwise }
     }
+    #[inline]
     fn swap_bytes(&self) -> Bits {
         self.with(self.value.swap_bytes() >> (64 - self.bits))
     }
@@ -364,6 +392,7 @@ pub fn execute<M: Machine>(insn: &Insn, machine: &mut M) -> Result<Flow<BoolOf<M
 }
 
 /// The comparison of two 64-bit registers at a width.
+#[inline]
 pub fn compare<B: BitVec>(op: JumpOp, width: Width, dst: &B, src: &B) -> B::Bool {
     match width {
         Width::W64 => op.holds(dst, src),
@@ -372,6 +401,7 @@ pub fn compare<B: BitVec>(op: JumpOp, width: Width, dst: &B, src: &B) -> B::Bool
 }
 
 /// Applies a two-operand function to two 64-bit registers at a width; a 32-bit result is zero-extended.
+#[inline]
 pub fn at_width<B: BitVec>(width: Width, dst: &B, src: &B, apply: impl Fn(&B, &B) -> B) -> B {
     match width {
         Width::W64 => apply(dst, src),

@@ -70,6 +70,7 @@ macro_rules! alu_table {
             }
 
             /// The operation's meaning: the new value of `dst`, at the width of the operands (a power of two).
+            #[inline]
             pub fn apply<B: BitVec>(self, dst: &B, src: &B) -> B {
                 match self { $( AluOp::$name => { let ($d, $s) = (dst, src); $meaning } ),* }
             }

@@ -15,11 +15,13 @@ use std::time::Duration;
 use kiln_superopt::{Options, optimize};
 use kiln_test::corpus;
 
-/// Time for one object at most.
-const BUDGET: Duration = Duration::from_secs(3);
+/// Seconds for one object at most, unless `KILN_BUDGET_S` says otherwise.
+const BUDGET_S: u64 = 3;
 
 fn main() {
     let only = std::env::var("KILN_CORPUS_ONLY").unwrap_or_default();
+    let seconds = std::env::var("KILN_BUDGET_S").ok().and_then(|text| text.parse().ok()).unwrap_or(BUDGET_S);
+    let budget = Duration::from_secs(seconds);
     let folder = std::env::args().nth(1);
     let objects: Vec<_> = corpus::objects()
         .into_iter()
@@ -35,7 +37,7 @@ fn main() {
             scope.spawn(|| {
                 while let Some(object) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Ok(input) = object.read() else { continue };
-                    let options = Options { budget: BUDGET, unverified: true, ..Options::default() };
+                    let options = Options { budget, unverified: kiln_superopt::Unverified::All, ..Options::default() };
                     let rewrite = optimize(&input.object, &options, &mut ());
                     let mut out = out.lock().expect("no thread panics");
                     for one in &rewrite.evidence {

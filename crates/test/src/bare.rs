@@ -249,6 +249,39 @@ impl Environment for Bare {
     }
 }
 
+/// The part of an [`Environment`] around a [`Bare`] called `bare` that is as in it: addresses, frames, packet loads.
+#[macro_export]
+macro_rules! as_in_bare {
+    () => {
+        fn map_address(&mut self, map: kiln_program::MapId) -> Result<u64, kiln_program::interpret::Fault> {
+            self.bare.map_address(map)
+        }
+        fn map_value_address(
+            &mut self,
+            map: kiln_program::MapId,
+            offset: u32,
+        ) -> Result<u64, kiln_program::interpret::Fault> {
+            self.bare.map_value_address(map, offset)
+        }
+        fn extern_address(&mut self, symbol: kiln_program::ExternId) -> Result<u64, kiln_program::interpret::Fault> {
+            self.bare.extern_address(symbol)
+        }
+        fn frame_pointer(&mut self, depth: usize) -> Result<u64, kiln_program::interpret::Fault> {
+            self.bare.frame_pointer(depth)
+        }
+        fn frame_begins(&mut self, depth: usize) {
+            self.bare.frame_begins(depth);
+        }
+        fn load_packet(
+            &mut self,
+            offset: i64,
+            size: kiln_isa::Size,
+        ) -> Result<Option<u64>, kiln_program::interpret::Fault> {
+            self.bare.load_packet(offset, size)
+        }
+    };
+}
+
 /// Sees, and may change, every state of a run.
 pub trait Witness {
     /// Called before each instruction with the environment, the node, the frame depth and the registers.
@@ -276,24 +309,7 @@ impl<W: Witness> Environment for Watched<W> {
     fn call_kfunc(&mut self, function: ExternId, arguments: [u64; 5]) -> Result<u64, Fault> {
         self.bare.call_kfunc(function, arguments)
     }
-    fn map_address(&mut self, map: MapId) -> Result<u64, Fault> {
-        self.bare.map_address(map)
-    }
-    fn map_value_address(&mut self, map: MapId, offset: u32) -> Result<u64, Fault> {
-        self.bare.map_value_address(map, offset)
-    }
-    fn extern_address(&mut self, symbol: ExternId) -> Result<u64, Fault> {
-        self.bare.extern_address(symbol)
-    }
-    fn frame_pointer(&mut self, depth: usize) -> Result<u64, Fault> {
-        self.bare.frame_pointer(depth)
-    }
-    fn frame_begins(&mut self, depth: usize) {
-        self.bare.frame_begins(depth);
-    }
-    fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault> {
-        self.bare.load_packet(offset, size)
-    }
+    as_in_bare!();
     fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
         self.witness.before(&mut self.bare, node, depth, registers);
     }

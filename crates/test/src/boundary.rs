@@ -1,5 +1,6 @@
 //! One function per boundary that a filetest crosses. Each says what it skipped, or what went wrong.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kiln_driver::input::running_kernel_types;
@@ -7,11 +8,13 @@ use kiln_isa::encoding::{decode_all, encode_all};
 use kiln_linux::LoadFailure;
 use kiln_platform::Profile;
 use kiln_program::text::{listing, parse, print};
-use kiln_program::{Function, InsnId, Object, Program, lower_function, validate};
+use kiln_program::{InsnId, Object, Program, lower_function, validate};
+use kiln_superopt::{Goal, Rewrite};
 use kiln_verifier::Error;
 
 use crate::engine::{Engine, NoRun, kernel_available, run};
 use crate::filetest::{Check, Filetest};
+use crate::oracle::{self, Finding};
 use crate::verdicts::Verdicts;
 
 /// What was skipped and why, or what went wrong.
@@ -181,34 +184,55 @@ pub fn runs(file: &Filetest) -> Outcome {
     Ok(skipped)
 }
 
-/// The optimizer: what it makes of an accepted program still loads, runs as stated, is as listed, and is not what must
-/// not be. With `bless`, the listing in the file is rewritten.
+/// The optimizer: what it makes of an accepted program, for every goal, still loads and runs as stated, and as the
+/// original does on other packets; for the goal of the file it is as listed, and is not what must not be. With `bless`, the
+/// listing in the file is rewritten.
 ///
 /// # Errors
 /// What went wrong, with the evidence of the rewrite.
 pub fn optimizes(file: &Filetest, bless: bool) -> Outcome {
-    let wanted = &file.expectations;
-    if wanted.check != Some(Check::Accept) {
+    if file.expectations.check != Some(Check::Accept) {
         return Ok(Vec::new());
     }
-    let options = kiln_superopt::Options {
-        budget: OPTIMIZE_BUDGET,
-        kernel_types: running_kernel_types(),
-        ..kiln_superopt::Options::default()
+    for goal in Goal::ALL {
+        let options = kiln_superopt::Options {
+            budget: OPTIMIZE_BUDGET,
+            kernel_types: running_kernel_types(),
+            goal,
+            ..kiln_superopt::Options::default()
+        };
+        let rewrite = kiln_superopt::optimize(&file.object, &options, &mut ());
+        if goal == file.expectations.goal {
+            as_listed(file, &rewrite, bless)?;
+        }
+        still_right(file, &rewrite).map_err(|error| format!("optimized for {}: {error}", goal.name()))?;
+    }
+    Ok(Vec::new())
+}
+
+fn evidence(rewrite: &Rewrite) -> String {
+    rewrite.evidence.iter().map(|one| format!("\n  {:?}", one.because)).collect()
+}
+
+/// What the file's goal makes of it is what its directives say.
+fn as_listed(file: &Filetest, rewrite: &Rewrite, bless: bool) -> Result<(), String> {
+    let wanted = &file.expectations;
+    // Of functions that some program still runs.
+    let slots = |object: &Object| {
+        let entries = object.programs.iter().map(|program| program.entry);
+        let reached: BTreeSet<_> = entries.flat_map(|entry| object.reachable_functions(entry)).collect();
+        reached.into_iter().map(|id| object.function(id).slots()).sum::<u32>()
     };
-    let rewrite = kiln_superopt::optimize(&file.object, &options, &mut ());
-    let evidence = || rewrite.evidence.iter().map(|one| format!("\n  {:?}", one.because)).collect::<String>();
-    let slots = |object: &Object| object.functions.iter().map(Function::slots).sum::<u32>();
     let (before, after) = (slots(&file.object), slots(&rewrite.object));
     if after > before {
-        return Err(format!("optimized, it grew from {before} to {after} slots{}", evidence()));
+        return Err(format!("optimized, it grew from {before} to {after} slots{}", evidence(rewrite)));
     }
     if after < before && rewrite.evidence.is_empty() {
         return Err("it was rewritten without evidence".to_owned());
     }
     let code = code_lines(&rewrite.object);
     if let Some(line) = code.iter().find(|line| wanted.not_rewritten.iter().any(|text| line.contains(text))) {
-        return Err(format!("it was rewritten to `{line}`{}", evidence()));
+        return Err(format!("it was rewritten to `{line}`{}", evidence(rewrite)));
     }
     if let Some(saves) = wanted.saves.filter(|saves| before - after < *saves) {
         return Err(format!("optimized, it saves {} slots, not {saves}:\n{}", before - after, code.join("\n")));
@@ -219,14 +243,31 @@ pub fn optimizes(file: &Filetest, bless: bool) -> Outcome {
         }
         file.bless(&code).map_err(|error| error.to_string())?;
     }
-    let optimized = Filetest { object: rewrite.object.clone(), ..file.clone() };
-    let again = [round_trips(&optimized), kernel_verdict(&optimized), runs(&optimized)];
-    for part in again {
-        // What was skipped was counted for the original.
-        part.map_err(|error| format!("optimized: {error}{}\n{}", evidence(), code.join("\n")))?;
-    }
-    Ok(Vec::new())
+    Ok(())
 }
+
+/// An optimized program still is what the file says of the original, and does the same on packets that it does not name.
+fn still_right(file: &Filetest, rewrite: &Rewrite) -> Result<(), String> {
+    let optimized = Filetest { object: rewrite.object.clone(), ..file.clone() };
+    let explained = |error: String| format!("{error}{}\n{}", evidence(rewrite), code_lines(&rewrite.object).join("\n"));
+    // What was skipped was counted for the original.
+    for part in [round_trips(&optimized), kernel_verdict(&optimized), runs(&optimized)] {
+        part.map_err(explained)?;
+    }
+    if file.expectations.runs.is_empty() || file.exception(Engine::Jit.name()).is_some() {
+        return Ok(());
+    }
+    let packets = kiln_driver::packets::corpus(PACKET_SEED, OTHER_PACKETS);
+    match oracle::rewrite::same(&file.object, &rewrite.object, the_program(file)?, &packets, Engine::Jit) {
+        Finding::Broken(what) => Err(explained(what)),
+        _ => Ok(()),
+    }
+}
+
+/// Packets that a file does not name.
+const OTHER_PACKETS: usize = 24;
+/// Which.
+const PACKET_SEED: u64 = 11;
 
 /// Time for one filetest.
 const OPTIMIZE_BUDGET: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use kiln_driver::{Input, ProgramType, input};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// An object of a corpus.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,9 +33,33 @@ struct Load {
     refused: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// A program of K2's Table 1, and where today's corpora have it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct PublishedProgram {
+    /// The paper's name of it.
+    pub name: String,
+    /// The paper's slots before and after its search.
+    pub slots: [u32; 2],
+    /// The object's path in the corpora, where one has it.
+    #[serde(default)]
+    object: Option<String>,
+    /// The program's name there.
+    #[serde(default)]
+    function: Option<String>,
+}
+
+impl PublishedProgram {
+    /// Whether this is it.
+    pub fn is(&self, object: &str, program: &str) -> bool {
+        self.object.as_deref() == Some(object) && self.function.as_deref() == Some(program)
+    }
+}
+
+#[derive(Default, Deserialize)]
 struct Manifest {
     objects: Vec<CorpusObject>,
+    #[serde(default)]
+    k2: Vec<PublishedProgram>,
 }
 
 /// Where the corpora are.
@@ -46,23 +70,43 @@ pub fn folder() -> PathBuf {
 
 /// The objects there are; empty, with a word on standard error, where the corpora were not built.
 pub fn objects() -> Vec<CorpusObject> {
+    manifest().objects
+}
+
+/// The programs of K2's Table 1; empty where the corpora were not built.
+pub fn published() -> Vec<PublishedProgram> {
+    manifest().k2
+}
+
+fn manifest() -> Manifest {
     let path = folder().join("manifest.json");
     let manifest = std::fs::read(&path)
         .map_err(|error| error.to_string())
         .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).map_err(|error| error.to_string()));
-    match manifest {
-        Ok(manifest) => manifest.objects,
-        Err(error) => {
-            eprintln!("skipped: no corpora ({}: {error}); run scripts/corpus core", path.display());
-            Vec::new()
-        }
-    }
+    manifest.unwrap_or_else(|error| {
+        eprintln!("skipped: no corpora ({}: {error}); run scripts/corpus core", path.display());
+        Manifest::default()
+    })
 }
 
 impl CorpusObject {
     /// Why nobody can load it, if so.
     pub fn refused(&self) -> Option<&str> {
         self.load.iter().find_map(|row| row.refused.as_deref())
+    }
+
+    /// Whether it is of a group: `k2` is all objects that programs of K2's Table 1 are in, `cpuv4` and `selftests` stand
+    /// for the groups with longer names.
+    pub fn is_of(&self, group: &str) -> bool {
+        match group {
+            "k2" => {
+                let path = self.path.to_string_lossy();
+                published().iter().any(|row| row.object.as_deref() == Some(&path))
+            }
+            "selftests" => self.group.starts_with("selftests") && !self.group.ends_with("cpuv4"),
+            "cpuv4" => self.group.ends_with("cpuv4"),
+            _ => self.group == group,
+        }
     }
 
     /// The file's name, without its folder.

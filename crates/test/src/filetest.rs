@@ -40,6 +40,8 @@ pub struct Expectations {
     pub wants_listing: bool,
     /// `; not-rewritten: TEXT`: no line of the optimized listing contains this.
     pub not_rewritten: Vec<String>,
+    /// `; goal: GOAL`: what the other expectations of the optimizer are about; balanced otherwise.
+    pub goal: kiln_superopt::Goal,
     /// `; saves: N`: the optimizer saves at least so many slots.
     pub saves: Option<u32>,
     /// `; except: ENGINE: REASON`: this engine is left out.
@@ -156,6 +158,9 @@ impl Expectations {
                     self.optimized.push(value);
                 }
             }
+            ("goal", _) => {
+                self.goal = kiln_superopt::Goal::from_name(&value).ok_or_else(|| format!("`{value}` is no goal"))?;
+            }
             ("not-rewritten", _) if !value.is_empty() => self.not_rewritten.push(value),
             ("saves", _) => {
                 self.saves = Some(value.parse().map_err(|_| format!("`{value}` is no number of slots"))?);
@@ -170,7 +175,7 @@ impl Expectations {
     }
 }
 
-const KEYS: &str = "check, on, kernel, error, run, optimized, not-rewritten, saves, except";
+const KEYS: &str = "check, on, kernel, error, run, optimized, not-rewritten, saves, goal, except";
 
 fn parse_check(value: &str) -> Result<Check, String> {
     match value.split_once(' ') {

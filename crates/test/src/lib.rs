@@ -25,6 +25,7 @@
 //! - [`bare`]: the smallest environment for the reference interpreter;
 //! - [`engine`]: one interface to everything that runs a program;
 //! - [`generate`]: random programs;
+//! - [`gains`]: what optimizing is worth over the corpora;
 //! - [`oracle`]: what must hold of any program, each with a canary bug that it must find.
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ pub mod boundary;
 pub mod corpus;
 pub mod engine;
 pub mod filetest;
+pub mod gains;
 pub mod generate;
 pub mod mistakes;
 pub mod oracle;

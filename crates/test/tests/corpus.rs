@@ -155,7 +155,7 @@ fn judge(row: &Row) -> Vec<String> {
         (
             Some(KernelVerdict::Accepted { processed_insns: old }),
             Some(KernelVerdict::Accepted { processed_insns: new }),
-        ) if *new > old + optimize::tolerated_insns(*old) => {
+        ) if new > old => {
             wrong.push(format!("{name} costs the kernel's verifier {new} instructions instead of {old}"));
         }
         _ => {}

@@ -17,7 +17,7 @@ use kiln_isa::{Reg, Size};
 use kiln_platform::{ArgKind, Helper, MapType, ProgramType, Prototype, ReturnKind};
 use kiln_program::btf::{Btf, Kind as BtfKind};
 use kiln_program::interpret::{Fault, HelperResult};
-use kiln_program::{Environment, ExternId, Interpreter, MapContents, MapId, Node, Object, Program, Trap};
+use kiln_program::{Environment, ExternId, Interpreter, MapContents, Node, Object, Program, Trap};
 use kiln_test::bare::{Bare, CONTEXT, MAP, MAP_STRIDE, MAP_VALUES, Witness};
 use kiln_test::corpus;
 use kiln_test::oracle::Canary;
@@ -192,29 +192,7 @@ impl<W: Witness> Environment for Havoc<'_, W> {
         stack_objects::call_kfunc(self, name, arguments).unwrap_or_else(|| self.bare.call_kfunc(function, arguments))
     }
 
-    fn map_address(&mut self, map: MapId) -> Result<u64, Fault> {
-        self.bare.map_address(map)
-    }
-
-    fn map_value_address(&mut self, map: MapId, offset: u32) -> Result<u64, Fault> {
-        self.bare.map_value_address(map, offset)
-    }
-
-    fn extern_address(&mut self, symbol: ExternId) -> Result<u64, Fault> {
-        self.bare.extern_address(symbol)
-    }
-
-    fn frame_pointer(&mut self, depth: usize) -> Result<u64, Fault> {
-        self.bare.frame_pointer(depth)
-    }
-
-    fn frame_begins(&mut self, depth: usize) {
-        self.bare.frame_begins(depth);
-    }
-
-    fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault> {
-        self.bare.load_packet(offset, size)
-    }
+    kiln_test::as_in_bare!();
 
     fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
         self.states += 1;

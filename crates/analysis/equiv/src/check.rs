@@ -3,68 +3,93 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use kiln_isa::{Insn, Reg, Source, Width};
-use kiln_verifier::Value;
+use kiln_isa::semantics::BitVec;
+use kiln_isa::{Insn, Reg, RegSet, Source, Width};
+use kiln_verifier::{StackSet, Value};
 
+use crate::answers::Settled;
+use crate::calls::Call;
 use crate::concrete::{Input, Random, Tester};
 use crate::evaluate::Evaluator;
-use crate::machine::{Access, Final, Holes, run};
-use crate::memory::{Class, Modes, World, is_frozen, without_registers};
+use crate::machine::{Access, Final, Holes, Outcome, Target, run};
+use crate::memory::{Class, Modes, World, has_one_value, is_frozen, without_registers};
+use crate::record::WindowRecord;
 use crate::shared::shared_memory_kept;
 use crate::smt;
 use crate::solver::{self, Answer};
-use crate::term::{Arena, Symbol, TermId};
+use crate::term::{Arena, QuickMap, Symbol, Term, TermId};
 use crate::window::{Counterexample, Limits, Method, Proof, Verdict, Window};
 
 /// Decides whether a window's `after` may stand for its `before`.
 pub fn check(window: &Window<'_>, limits: &Limits) -> Verdict {
-    let mut tester = (limits.tests > 0).then(|| Tester::new(window, limits.tests)).flatten();
-    check_with(window, limits, tester.as_mut())
+    let settle = || {
+        let mut tester = (limits.tests > 0).then(|| Tester::new(window, limits.tests)).flatten();
+        settle(window, limits, tester.as_mut())
+    };
+    match &limits.answers {
+        Some(answers) => answers.answer(window, limits, settle),
+        None => settle().0,
+    }
 }
 
 /// As [`check`], with a tester of the same original that the caller keeps: it saves the concrete runs of the original,
 /// and takes in the solver's counterexamples.
-pub fn check_with(window: &Window<'_>, limits: &Limits, mut tester: Option<&mut Tester>) -> Verdict {
+pub fn check_with(window: &Window<'_>, limits: &Limits, tester: Option<&mut Tester>) -> Verdict {
+    match &limits.answers {
+        Some(answers) => answers.answer(window, limits, || settle(window, limits, tester)),
+        None => settle(window, limits, tester).0,
+    }
+}
+
+/// Asks the three judges, the cheapest first.
+pub(crate) fn settle(window: &Window<'_>, limits: &Limits, mut tester: Option<&mut Tester>) -> (Verdict, Settled) {
     let begin = Instant::now();
     if let Some(counterexample) = tester.as_mut().and_then(|tester| tester.difference(window.after)) {
-        return Verdict::Different(Box::new(counterexample));
+        return (Verdict::Different(Box::new(counterexample)), Settled::Tests);
     }
     let arena = Arena::new();
     let no_holes = Holes::default();
     let (world, comparison) = match compare(&arena, window, &no_holes) {
         Ok(compared) => compared,
-        Err(reason) => return Verdict::Unknown(reason),
+        Err(reason) => return (Verdict::Unknown(reason), Settled::Form),
     };
     let proof = |method| {
-        let query = limits.keep_query.then(|| literal_query(window)).flatten();
-        Verdict::Equal(Proof { method, query, micros: begin.elapsed().as_micros() as u64 })
+        let micros = begin.elapsed().as_micros() as u64;
+        let record = limits.keep_query.then(|| Box::new(WindowRecord::of(window)));
+        Verdict::Equal(Proof { method, record, micros })
     };
     let open: Vec<_> = comparison.into_iter().filter(|pair| pair.0 != pair.1).collect();
     if open.is_empty() {
-        return proof(Method::Normalized);
+        return (proof(Method::Normalized), Settled::NormalForm);
     }
     if limits.solver_ms == 0 {
-        return Verdict::Unknown("the normal forms differ".to_owned());
+        return (Verdict::Unknown("the normal forms differ".to_owned()), Settled::Nobody);
     }
     let assumptions = relevant_assumptions(&world, &open);
     match solver::ask(&arena, &assumptions, &open, limits.solver_ms) {
-        Answer::Equal => proof(Method::Smt { outputs: open.len() as u32 }),
-        Answer::Unknown => Verdict::Unknown(format!("the solver gave up after {} ms", limits.solver_ms)),
-        Answer::Different(values) => confirm(&world, window, &values, tester),
+        Answer::Equal => (proof(Method::Smt { outputs: open.len() as u32 }), Settled::SolverEqual),
+        Answer::Unknown => {
+            (Verdict::Unknown(format!("the solver gave up after {} ms", limits.solver_ms)), Settled::Nobody)
+        }
+        Answer::Different(values) => (confirm(&world, window, &values, tester), Settled::SolverDifferent),
     }
 }
 
-/// The SMT-LIB query of a window, from terms that were not normalized; `None` where the windows cannot be compared.
-pub fn literal_query(window: &Window<'_>) -> Option<String> {
+/// The SMT-LIB query of a window, from terms that were not normalized.
+///
+/// # Errors
+/// Why the windows cannot be compared.
+pub fn literal_query(window: &Window<'_>) -> Result<String, String> {
     let normal = Arena::new();
     let literal = Arena::literal();
     let holes = Holes::default();
-    let (world, _) = compare(&normal, window, &holes).ok()?;
+    let (world, _) = compare(&normal, window, &holes)?;
     let modes = world.modes.clone();
-    let (world, mut pairs) = compare_in(&literal, window, &holes, modes, Some(&world)).ok()?;
+    let (world, mut pairs) =
+        compare_in(&literal, window, &holes, modes, Some(&world)).map_err(|failure| failure.to_string())?;
     pairs.extend(world.obligations());
     let assumptions = relevant_assumptions(&world, &pairs);
-    Some(smt::query(&literal, &assumptions, &pairs))
+    Ok(smt::query(&literal, &assumptions, &pairs))
 }
 
 /// Assumptions about variables that the pairs depend on.
@@ -100,7 +125,7 @@ pub(crate) enum Failure {
     Reason(String),
 }
 
-fn compare_in<'a>(
+pub(crate) fn compare_in<'a>(
     arena: &'a Arena,
     window: &Window<'a>,
     holes: &Holes<'a>,
@@ -124,14 +149,20 @@ fn compare_in<'a>(
     };
     shared_memory_kept(&changing(&before.accesses), &changing(&after.accesses))
         .map_err(|what| Failure::Reason(what.to_owned()))?;
-    logs_equal(&before, &after)?;
-    let pairs = pairs(&world, window, &before, &after)?;
+    let mut pairs = call_pairs(&world, &before, &after)?;
+    pairs.extend(outcome_pairs(&world, window, &before, &after)?);
     Ok((world, pairs))
 }
 
 /// Which classes must be logged for these accesses.
 fn needed_modes(world: &World<'_>, before: &Final, after: &Final) -> Modes {
-    let accesses = || before.accesses.iter().chain(&after.accesses);
+    let all = |end: &Final| end.accesses.iter().chain(&end.touched).copied().collect::<Vec<_>>();
+    modes_for(world, &all(before).into_iter().chain(all(after)).collect::<Vec<_>>())
+}
+
+/// Which classes must be logged for these accesses, beside those that are.
+pub(crate) fn modes_for(world: &World<'_>, all: &[Access]) -> Modes {
+    let accesses = || all.iter();
     let mut modes = Modes::default();
     let roots: BTreeSet<_> = accesses().map(|access| access.root).collect();
     let stores = accesses().any(|access| access.writes);
@@ -187,7 +218,8 @@ fn permitted(world: &World<'_>, window: &Window<'_>, before: &[Access], after: &
     let deepest = deepest_stack(window, before);
     for access in after {
         let same = |old: &&Access| old.root == access.root && old.offset == access.offset && old.bytes == access.bytes;
-        if before.iter().filter(same).any(|old| old.writes || !access.writes) {
+        let valid = before.iter().filter(|old| is_valid_for(window, old, access));
+        if valid.clone().filter(same).any(|old| old.writes || !access.writes) {
             continue;
         }
         let fine = match access.class {
@@ -198,7 +230,7 @@ fn permitted(world: &World<'_>, window: &Window<'_>, before: &[Access], after: &
                 let inside = access.offset >= deepest && access.offset + i64::from(access.bytes) <= 0;
                 aligned && inside && (access.writes || access.own || readable(world, window, before, access))
             }
-            _ if access.writes => covered(access, before.iter().filter(|old| old.writes)),
+            _ if access.writes => covered(access, valid.filter(|old| old.writes)),
             _ => access.own || readable(world, window, before, access),
         };
         if !fine {
@@ -210,6 +242,18 @@ fn permitted(world: &World<'_>, window: &Window<'_>, before: &[Access], after: &
         }
     }
     Ok(())
+}
+
+/// Whether memory that the original accesses where it does is there for an access of the new window too: on the same
+/// way, and with the same calls before, for calls end the life of much.
+fn is_valid_for(window: &Window<'_>, old: &Access, new: &Access) -> bool {
+    let on_the_way = old.path == 0 || old.path == new.path;
+    match old.class {
+        Class::Context => true,
+        Class::Stack(_) => on_the_way && old.epoch <= new.epoch,
+        Class::MapValue(map) if has_one_value(window.object, map) => true,
+        _ => on_the_way && old.epoch == new.epoch,
+    }
 }
 
 /// The lowest stack offset in use.
@@ -237,6 +281,7 @@ fn readable(world: &World<'_>, window: &Window<'_>, before: &[Access], access: &
     // Map values are left out: the loader may have made them smaller.
     let known = access.class == Class::Packet
         && root.is_packet_start
+        && access.packet == 0
         && window.facts.is_some_and(|facts| inside(facts.packet_bytes.into()));
     let stack_byte = |at: i64| {
         let slot = i16::try_from(at & !7).ok().and_then(|slot| window.facts?.stack.get(&slot));
@@ -246,58 +291,173 @@ fn readable(world: &World<'_>, window: &Window<'_>, before: &[Access], access: &
         || (0..i64::from(access.bytes)).all(|byte| {
             let at = access.offset.wrapping_add(byte);
             let one = Access { offset: at, bytes: 1, ..*access };
-            covered(&one, before.iter())
+            covered(&one, before.iter().filter(|old| is_valid_for(window, old, access)))
                 || access.class == Class::Stack(0) && root.region_offset == Some(0) && stack_byte(at)
         })
 }
 
-fn logs_equal(before: &Final, after: &Final) -> Result<(), Failure> {
-    let classes = before.logs.keys().chain(after.logs.keys());
-    for class in classes {
-        if before.logs.get(class) != after.logs.get(class) {
-            return Err(Failure::Reason(format!("stores to {class:?} that may alias or are ordered differ")));
-        }
+/// Both windows make the same calls in the same order, and what goes into each must be equal.
+fn call_pairs(world: &World<'_>, before: &Final, after: &Final) -> Result<Vec<(TermId, TermId)>, Failure> {
+    let refuse = |what: &str| Err(Failure::Reason(what.to_owned()));
+    if after.stable_calls.iter().any(|call| !before.stable_calls.contains(call)) {
+        return refuse("the new window makes a call that the original does not");
     }
-    Ok(())
+    let whats = |end: &Final| end.calls.iter().map(|call| call.what).collect::<Vec<_>>();
+    if whats(before) != whats(after) {
+        return refuse("the calls are not the same");
+    }
+    let mut pairs = Vec::new();
+    for (old, new) in before.calls.iter().zip(&after.calls) {
+        let mut inputs = Vec::new();
+        for (old, new) in old.arguments.iter().zip(&new.arguments) {
+            match (old, new) {
+                (Some(old), Some(new)) => inputs.push((*old, *new)),
+                (Some(_), None) => return refuse("an argument of a call is left uninitialised"),
+                (None, _) => {}
+            }
+        }
+        let groups = old.logs.keys().chain(new.logs.keys());
+        if old.base != new.base || groups.into_iter().any(|group| old.log(*group) != new.log(*group)) {
+            return refuse("what a call may read has another history");
+        }
+        for (number, offset) in places(&old.bytes, &new.bytes) {
+            let class = world.modes.group(world.root(number).class);
+            let byte = |call: &Call| match call.bytes.get(&(number, offset)) {
+                Some(term) => *term,
+                None => world.byte(number, offset, call.log(class)).id(),
+            };
+            inputs.push((byte(old), byte(new)));
+        }
+        pairs.extend(under(world, old.condition, new.condition, inputs));
+    }
+    Ok(pairs)
 }
 
-/// What must be equal: live registers and every byte that either window wrote and that may be read.
-fn pairs(
+fn places(one: &QuickMap<(u16, i64), TermId>, other: &QuickMap<(u16, i64), TermId>) -> Vec<(u16, i64)> {
+    let mut places: Vec<_> = one.keys().chain(other.keys()).copied().collect();
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+/// Pairs that must be equal where a condition holds, and the two forms of the condition, which must be equal too.
+fn under(
+    world: &World<'_>,
+    old: Option<TermId>,
+    new: Option<TermId>,
+    pairs: Vec<(TermId, TermId)>,
+) -> Vec<(TermId, TermId)> {
+    let always = || world.arena.constant(1, 1).id();
+    let mut result = Vec::new();
+    if old != new {
+        result.push((old.unwrap_or_else(always), new.unwrap_or_else(always)));
+    }
+    let condition = old.map(|id| world.arena.term(id));
+    for (a, b) in pairs {
+        result.push(match &condition {
+            Some(condition) if a != b => {
+                let where_it_holds = |id| {
+                    let term = world.arena.term(id);
+                    Term::ite(condition, &term, &term.like(0)).id()
+                };
+                (where_it_holds(a), where_it_holds(b))
+            }
+            _ => (a, b),
+        });
+    }
+    result
+}
+
+/// What must be equal wherever the windows are left: where they go, live registers, and every byte that either window
+/// wrote and that may be read.
+fn outcome_pairs(
     world: &World<'_>,
     window: &Window<'_>,
     before: &Final,
     after: &Final,
 ) -> Result<Vec<(TermId, TermId)>, Failure> {
+    let goes = |end: &Final| end.outcomes.iter().map(|outcome| outcome.target).collect::<Vec<_>>();
+    if goes(before) != goes(after) {
+        return Err(Failure::Reason("the branches go elsewhere".to_owned()));
+    }
     let mut pairs = Vec::new();
-    for reg in window.live_after.iter() {
+    for (old, new) in before.outcomes.iter().zip(&after.outcomes) {
+        let live = Live::at(window, old.target);
+        pairs.extend(under(world, old.condition, new.condition, state_pairs(world, &live, old, new)?));
+    }
+    Ok(pairs)
+}
+
+/// What may be read somewhere outside of a window.
+pub(crate) struct Live {
+    /// Low bits of each register.
+    pub bits: [u8; Reg::COUNT],
+    /// Bytes of this frame.
+    pub stack: StackSet,
+}
+
+impl Live {
+    /// What may be read where a window is left.
+    pub fn at(window: &Window<'_>, target: Target) -> Live {
+        let exit = match target {
+            Target::Insn(id) => window.exits.iter().find(|exit| exit.target == id),
+            Target::Start => {
+                window.exits.iter().find(|exit| window.before.first().is_some_and(|node| node.id == exit.target))
+            }
+            _ => None,
+        };
+        let whole = |regs: RegSet| {
+            std::array::from_fn(|at| Reg::new(at as u8).map_or(0, |reg| 64 * u8::from(regs.contains(reg))))
+        };
+        match (target, exit) {
+            (_, Some(exit)) => Live { bits: exit.bits, stack: exit.stack_live },
+            (Target::Return, _) => Live { bits: whole(RegSet::of(&[Reg::R0])), stack: StackSet::EMPTY },
+            _ => Live { bits: whole(window.live_after), stack: window.stack_live_after },
+        }
+    }
+}
+
+fn state_pairs(
+    world: &World<'_>,
+    live: &Live,
+    before: &Outcome,
+    after: &Outcome,
+) -> Result<Vec<(TermId, TermId)>, Failure> {
+    let mut pairs = Vec::new();
+    for reg in Reg::all().filter(|reg| live.bits[reg.index()] > 0) {
         match (before.registers[reg.index()], after.registers[reg.index()]) {
-            (Some(old), Some(new)) => pairs.push((old, new)),
+            (Some(old), Some(new)) if old == new => {}
+            (Some(old), Some(new)) => {
+                let low = |id| world.arena.term(id).extract(0, u32::from(live.bits[reg.index()]).min(64)).id();
+                pairs.push((low(old), low(new)));
+            }
             (Some(_), None) => return Err(Failure::Reason(format!("{reg} is left uninitialised"))),
             (None, _) => {}
         }
     }
-    let mut places: Vec<_> = before.bytes.keys().chain(after.bytes.keys()).copied().collect();
-    places.sort_unstable();
-    places.dedup();
-    for (number, offset) in places {
+    for (number, offset) in places(&before.bytes, &after.bytes) {
         let root = world.root(number);
         if root.class == Class::Stack(0) && root.region_offset == Some(0) {
-            let live = i32::try_from(offset).is_ok_and(|offset| window.stack_live_after.contains(offset));
+            let live = i32::try_from(offset).is_ok_and(|offset| live.stack.contains(offset));
             if !live {
                 continue;
             }
         }
-        let byte = |bytes: &Final| match bytes.bytes.get(&(number, offset)) {
+        let byte = |outcome: &Outcome| match outcome.bytes.get(&(number, offset)) {
             Some(term) => *term,
-            None => world.byte(number, offset, 0).id(),
+            None => world.byte(number, offset, outcome.log(world, root.class)).id(),
         };
         pairs.push((byte(before), byte(after)));
     }
-    let goes = |end: &Final| end.exits.iter().map(|(target, _)| *target).collect::<Vec<_>>();
-    if goes(before) != goes(after) {
-        return Err(Failure::Reason("the branches go elsewhere".to_owned()));
+    let groups: BTreeSet<Class> = before.logs.keys().chain(after.logs.keys()).copied().collect();
+    for class in groups {
+        if before.log(world, class) != after.log(world, class) {
+            return Err(Failure::Reason(format!("stores to {class:?} that may alias or are ordered differ")));
+        }
     }
-    pairs.extend(before.exits.iter().zip(&after.exits).map(|((_, old), (_, new))| (*old, *new)));
+    if before.base != after.base {
+        return Err(Failure::Reason("what calls wrote differs".to_owned()));
+    }
     Ok(pairs)
 }
 

@@ -1,4 +1,4 @@
-//! Proves that one straight-line window of instructions may stand for another.
+//! Proves that one window of instructions may stand for another.
 //!
 //! ```text
 //!   before                     after                      facts: r10 is the frame pointer
@@ -20,36 +20,48 @@
 //! Rewrite rules, which hold for all registers and immediates, are proved by the same machinery with symbolic
 //! immediates: [`rule`].
 //!
-//! A window may branch: out of it, and then the truth values that decide must be equal; or over some of its own
-//! instructions that compute registers, and then both ways are joined where they meet ([`machine`]).
+//! A window may branch, forward inside and out of it: all ways are followed and joined where they meet ([`machine`]),
+//! and each exit has its own live registers and stack bytes ([`Exit`]). It may call: calls are events that must be the
+//! same in both windows, and what a helper reads and writes is known from its prototype (`calls`).
 //!
-//! What is not covered: windows with calls, classic packet loads, address space casts or other branches (`Unknown`). What is
-//! trusted beside the normalizer and the solver: that the facts hold, and that no two maps of an object are the same
-//! kernel map (`bpf_map__reuse_fd` could make them so).
+//! What is not covered (`Unknown`): classic packet loads, address space casts, loops inside a window (their bodies, and
+//! what is around them, are windows). What is trusted beside the normalizer and the solver: that the facts hold, that no two maps
+//! of an object are the same kernel map (`bpf_map__reuse_fd` could make them so), the helper table.
+//! `docs/equivalence.md` has the decisions and the measurements.
 //!
-//! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], [`shared`], [`concrete`],
-//! [`check`](mod@check).
+//! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], `calls`, [`shared`], [`concrete`],
+//! [`check`](mod@check), [`answers`], [`ablation`].
 #![forbid(unsafe_code)]
 
+pub mod ablation;
+pub mod answers;
 mod arithmetic;
+mod calls;
 pub mod check;
 pub mod concrete;
 pub mod evaluate;
 pub mod machine;
 pub mod memory;
 pub mod normalize;
+mod path;
+pub mod record;
 pub mod rule;
+mod rule_print;
+mod rule_proof;
 pub mod rule_text;
 
 pub mod shared;
+pub mod simulation;
 pub mod smt;
 pub mod solver;
 pub mod term;
 pub mod window;
 
+pub use answers::{Answers, Settled};
 pub use check::{check, check_with, literal_query};
 pub use concrete::{Input, Tester};
 
+pub use record::{RecordError, WindowRecord, listed};
 pub use rule::{Rule, RuleVerdict, prove_rule};
 pub use rule_text::{RuleError, parse_rules};
-pub use window::{Counterexample, Limits, Method, Proof, Verdict, Window};
+pub use window::{Counterexample, Exit, Limits, Method, Proof, Verdict, Window};

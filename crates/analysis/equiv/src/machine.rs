@@ -1,10 +1,17 @@
 //! A window, run symbolically on the shared semantics.
+//!
+//! A window has one entry, its first instruction, and is a region of the program: branches inside it go forward, and
+//! those that leave it are its exits. Every way through it is followed; ways that meet become one ([`crate::path`]),
+//! and so do exits to one place, so that the size of the result grows with the window and not with its ways.
 
 use kiln_isa::semantics::{BitVec, Flow, Machine, execute};
-use kiln_isa::{Address, AtomicOp, CallTarget, Imm64, Insn, Reg, Size, Source};
-use kiln_program::{Node, Reference};
+use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source};
+use kiln_program::{InsnId, Node, Reference};
+use kiln_verifier::InsnFacts;
 
-use crate::memory::{Class, Event, EventKind, Log, World};
+use crate::calls::Call;
+use crate::memory::{Class, Event, EventKind, Log, World, is_frozen};
+use crate::path::{Path, Slot, Written};
 use crate::term::{QuickMap, Symbol, Term, TermId};
 
 /// Why a window cannot be followed.
@@ -46,21 +53,68 @@ pub struct Access {
     pub own: bool,
     /// What it points into.
     pub class: Class,
+    /// Calls before it.
+    pub epoch: u16,
+    /// The number of the way that it is on; 0: every way.
+    pub path: u32,
+    /// The last event before it that moved the packet.
+    pub packet: Log,
 }
 
-/// The state after a window.
+/// Where a window is left.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Target {
+    /// Behind its last instruction.
+    End,
+    /// At its beginning, which is begun again.
+    Start,
+    /// To an instruction outside.
+    Insn(InsnId),
+    /// To the one place that a rule's branch leads to.
+    Somewhere,
+    /// Out of the function.
+    Return,
+}
+
+/// The state where a window is left for one target.
 #[derive(Clone, Debug)]
-pub struct Final {
+pub struct Outcome {
+    /// To where.
+    pub target: Target,
+    /// The truth value of leaving there; `None`: always.
+    pub condition: Option<TermId>,
     /// Registers; `None`: not readable.
     pub registers: [Option<TermId>; Reg::COUNT],
     /// Bytes written, where their class is not logged.
     pub bytes: QuickMap<(u16, i64), TermId>,
     /// The history of each logged class.
     pub logs: QuickMap<Class, Log>,
+    /// The history of memory that no other entry names.
+    pub base: Log,
+}
+
+impl Outcome {
+    /// The history that a class is at.
+    pub fn log(&self, world: &World<'_>, class: Class) -> Log {
+        let group = world.modes.group(class);
+        let base = if matches!(group, Class::Stack(0) | Class::Context) { 0 } else { self.base };
+        self.logs.get(&group).copied().unwrap_or(base)
+    }
+}
+
+/// What a window does.
+#[derive(Clone, Debug)]
+pub struct Final {
+    /// Where it is left and how, by target.
+    pub outcomes: Vec<Outcome>,
     /// All accesses, in order.
     pub accesses: Vec<Access>,
-    /// Branches out of the window, in order: where they go and the truth value that decides.
-    pub exits: Vec<(Reference, TermId)>,
+    /// Own stack bytes that calls read or write.
+    pub touched: Vec<Access>,
+    /// Calls, in order, but those whose results are the same all along.
+    pub calls: Vec<Call>,
+    /// Those, as events.
+    pub stable_calls: Vec<Log>,
 }
 
 /// Immediates and offsets of a rule that stand for anything: reserved numbers and what they mean.
@@ -77,74 +131,204 @@ pub struct Holes<'a> {
 /// # Errors
 /// A [`Stop`] where it cannot be followed.
 pub fn run<'a>(world: &World<'a>, nodes: &[Node], holes: &Holes<'a>) -> Result<Final, Stop> {
-    let mut state = State {
-        world,
-        holes,
-        registers: std::array::from_fn(|_| Slot::Initial),
-        bytes: QuickMap::default(),
-        logs: QuickMap::default(),
-        accesses: Vec::new(),
-        node: None,
-        pointer_field: None,
-        skips: Vec::new(),
-        exits: Vec::new(),
-    };
     if nodes.len() > INSNS {
         return Err(Stop::Limit);
     }
+    let mut state = State {
+        world,
+        holes,
+        path: Path::new(),
+        accesses: Vec::new(),
+        touched: Vec::new(),
+        calls: Vec::new(),
+        stable_calls: Vec::new(),
+        node: None,
+        pointer_field: None,
+    };
+    // Ways that wait: where, and the state they come with.
+    let mut waiting: Vec<(Target, Path<'a>)> = Vec::new();
+    let mut current = Some(Path::new());
     for (at, node) in nodes.iter().enumerate() {
         if world.arena.len() > TERMS {
             return Err(Stop::Limit);
         }
-        state.arrive(at);
+        if at > 0 {
+            current = arrive(world, current, &mut waiting, Target::Insn(node.id));
+        }
+        let Some(path) = current.take() else { continue };
+        (state.path, state.node) = (path, Some(node));
+        let flow = execute(&node.insn, &mut state)?;
+        let mut path = std::mem::replace(&mut state.path, Path::new());
+        let target = || target(nodes, at, node);
+        match flow {
+            Flow::Next => current = Some(path),
+            Flow::Call(called) => {
+                state.path = path;
+                state.call(called)?;
+                current = Some(std::mem::replace(&mut state.path, Path::new()));
+            }
+            Flow::Exit => waiting.push((Target::Return, path)),
+            Flow::Jump => waiting.push((target()?, path)),
+            Flow::Branch(taken) => {
+                let target = target()?;
+                if taken.as_constant() != Some(0) {
+                    let mut jumps = path.clone();
+                    jumps.conditions.push(taken);
+                    waiting.push((target, jumps));
+                }
+                path.conditions.push(Term::not(&taken));
+                current = (taken.as_constant() != Some(1)).then_some(path);
+            }
+            Flow::MayGoto => return Err(Stop::Unsupported(format!("`{}`", node.insn))),
+        }
+    }
+    let mut outcomes = Vec::new();
+    if let Some(path) = arrive(world, current, &mut waiting, Target::End) {
+        outcomes.push(outcome(world, Target::End, path));
+    }
+    let mut targets: Vec<Target> = waiting.iter().map(|(target, _)| *target).collect();
+    targets.sort_unstable();
+    targets.dedup();
+    for target in targets {
+        let path = arrive(world, None, &mut waiting, target).expect("some way leads there");
+        outcomes.push(outcome(world, target, path));
+    }
+    let State { accesses, touched, calls, stable_calls, .. } = state;
+    Ok(Final { outcomes, accesses, touched, calls, stable_calls })
+}
+
+/// Where a way through a function begins: what differs from the initial state of the world.
+#[derive(Default)]
+pub struct Start<'a> {
+    /// What registers hold; `None`: not readable.
+    pub registers: [Option<Term<'a>>; Reg::COUNT],
+    /// Bytes of memory.
+    pub bytes: Vec<((u16, i64), TermId)>,
+}
+
+/// The state at the end of a way.
+#[derive(Clone, Debug)]
+pub struct WayEnd {
+    /// Registers; `None`: not readable.
+    pub registers: [Option<TermId>; Reg::COUNT],
+    /// Bytes written, where their class is not logged.
+    pub bytes: QuickMap<(u16, i64), TermId>,
+    /// The history of each logged class.
+    pub logs: QuickMap<Class, Log>,
+    /// All accesses, in order.
+    pub accesses: Vec<Access>,
+    /// What the branches must be for this to be the way.
+    pub conditions: Vec<TermId>,
+}
+
+/// Runs instructions one after another on one way through a function, where each branch comes with whether the way
+/// takes it, and with what is known behind it, if anything.
+///
+/// # Errors
+/// A [`Stop`] where it cannot be followed.
+pub fn run_way<'a, 'w>(
+    world: &World<'a>,
+    start: &Start<'a>,
+    steps: impl Iterator<Item = (&'w Node, bool, Option<&'w InsnFacts>)>,
+) -> Result<WayEnd, Stop> {
+    let mut path = Path::new();
+    path.registers = start.registers.map(|term| term.map_or(Slot::Lost, Slot::Written));
+    path.bytes = start.bytes.iter().map(|(at, value)| (*at, Written { value: *value, surely: true })).collect();
+    let mut state = State {
+        world,
+        holes: &Holes::default(),
+        path,
+        accesses: Vec::new(),
+        touched: Vec::new(),
+        calls: Vec::new(),
+        stable_calls: Vec::new(),
+        node: None,
+        pointer_field: None,
+    };
+    let mut conditions = Vec::new();
+    for (node, taken, behind) in steps {
+        if world.arena.len() > TERMS {
+            return Err(Stop::Limit);
+        }
         state.node = Some(node);
         match execute(&node.insn, &mut state)? {
             Flow::Next => {}
-            Flow::Branch(condition) => state.branch(nodes, at, condition)?,
-            Flow::Call(CallTarget::Helper(id)) => {
-                return Err(Stop::Unsupported(format!("a call of helper {id}")));
+            Flow::Branch(condition) if node.core.is_none() => {
+                conditions.push(if taken { condition.id() } else { Term::not(&condition).id() });
             }
             _ => return Err(Stop::Unsupported(format!("`{}`", node.insn))),
         }
+        if let (Insn::Load { dst, .. }, Some(known)) = (node.insn, behind)
+            && let Slot::Written(term) = state.path.registers[dst.index()]
+        {
+            world.learn(term.id(), &known.registers[dst.index()]);
+        }
     }
-    if !state.skips.is_empty() {
-        return Err(Stop::Unsupported("a branch to the window's end".to_owned()));
-    }
-    let registers = std::array::from_fn(|index| match state.registers[index] {
-        Slot::Initial => Reg::new(index as u8).and_then(|reg| world.register(reg)).map(|term| term.id()),
+    let State { path, accesses, .. } = state;
+    let registers = path.registers.map(|slot| match slot {
         Slot::Written(term) => Some(term.id()),
-        Slot::Lost => None,
+        Slot::Initial | Slot::Lost => None,
     });
-    let State { bytes, logs, accesses, exits, .. } = state;
-    Ok(Final { registers, bytes, logs, accesses, exits })
+    let bytes = path.bytes.iter().map(|(place, written)| (*place, written.value)).collect();
+    Ok(WayEnd { registers, bytes, logs: path.logs, accesses, conditions })
 }
 
-/// A branch inside the window: to which position, the truth value that decides, and the registers that it takes there.
-struct Skip<'a> {
-    to: usize,
-    taken: Term<'a>,
-    registers: [Slot<'a>; Reg::COUNT],
+/// Where a branch of a window leads.
+pub(crate) fn target(nodes: &[Node], at: usize, node: &Node) -> Result<Target, Stop> {
+    if node.core.is_some() {
+        return Err(Stop::Unsupported("a branch that the loader changes".to_owned()));
+    }
+    let Some(to) = node.target() else { return Ok(Target::Somewhere) };
+    match nodes.iter().position(|other| other.id == to) {
+        Some(0) => Ok(Target::Start),
+        Some(inside) if inside <= at => Err(Stop::Unsupported("a branch back".to_owned())),
+        _ => Ok(Target::Insn(to)),
+    }
 }
 
-#[derive(Clone, Copy)]
-enum Slot<'a> {
-    Initial,
-    Written(Term<'a>),
-    /// Not readable on some path.
-    Lost,
+/// What comes straight and what waited here, as one.
+fn arrive<'a>(
+    world: &World<'a>,
+    straight: Option<Path<'a>>,
+    waiting: &mut Vec<(Target, Path<'a>)>,
+    here: Target,
+) -> Option<Path<'a>> {
+    let mut arrived = straight;
+    // The latest branch first: it shares most with what comes straight.
+    for at in (0..waiting.len()).rev() {
+        if waiting[at].0 == here {
+            let jumped = waiting.remove(at).1;
+            arrived = Some(match arrived {
+                Some(straight) => jumped.join(straight, world),
+                None => jumped,
+            });
+        }
+    }
+    arrived
 }
 
-struct State<'w, 'a> {
-    world: &'w World<'a>,
+fn outcome<'a>(world: &World<'a>, target: Target, path: Path<'a>) -> Outcome {
+    let value = |index| Some(path.register(world, Reg::new(index as u8)?)?.id());
+    Outcome {
+        target,
+        condition: path.condition().map(|condition| condition.id()),
+        registers: std::array::from_fn(value),
+        bytes: path.bytes.iter().map(|(place, written)| (*place, written.value)).collect(),
+        base: path.base,
+        logs: path.logs,
+    }
+}
+
+/// A window on its way.
+pub(crate) struct State<'w, 'a> {
+    pub(crate) world: &'w World<'a>,
     holes: &'w Holes<'a>,
-    registers: [Slot<'a>; Reg::COUNT],
-    bytes: QuickMap<(u16, i64), TermId>,
-    logs: QuickMap<Class, Log>,
+    pub(crate) path: Path<'a>,
     accesses: Vec<Access>,
-    node: Option<&'w Node>,
-    /// Branches that have not arrived yet.
-    skips: Vec<Skip<'a>>,
-    exits: Vec<(Reference, TermId)>,
+    pub(crate) touched: Vec<Access>,
+    pub(crate) calls: Vec<Call>,
+    pub(crate) stable_calls: Vec<Log>,
+    pub(crate) node: Option<&'w Node>,
     /// What the running load really puts into its register, where that is more than was loaded.
     pointer_field: Option<Term<'a>>,
 }
@@ -154,51 +338,8 @@ impl<'a> State<'_, 'a> {
         self.node.and_then(|node| node.core)
     }
 
-    /// A branch of the window: out of it, or over instructions that compute registers.
-    fn branch(&mut self, nodes: &[Node], at: usize, taken: Term<'a>) -> Result<(), Stop> {
-        let node = &nodes[at];
-        if !self.skips.is_empty() || node.core.is_some() {
-            return Err(Stop::Unsupported("a branch on one of several paths".to_owned()));
-        }
-        match nodes.iter().position(|target| Some(target.id) == node.target()) {
-            Some(to) if to > at => self.skips.push(Skip { to, taken, registers: self.registers }),
-            Some(_) => return Err(Stop::Unsupported("a branch back".to_owned())),
-            None => self.exits.push((node.reference, taken.id())),
-        }
-        Ok(())
-    }
-
-    /// Joins what a branch brought here with what came straight.
-    fn arrive(&mut self, at: usize) {
-        while let Some(skip) = self.skips.pop_if(|skip| skip.to == at) {
-            for (index, own) in self.registers.iter_mut().enumerate() {
-                let value = |slot: Slot<'a>| match slot {
-                    Slot::Written(term) => Some(term),
-                    Slot::Initial => Reg::new(index as u8).and_then(|reg| self.world.register(reg)),
-                    Slot::Lost => None,
-                };
-                *own = match (skip.registers[index], *own) {
-                    (Slot::Initial, Slot::Initial) => Slot::Initial,
-                    (jumped, straight) => match (value(jumped), value(straight)) {
-                        (Some(jumped), Some(straight)) => Slot::Written(Term::ite(&skip.taken, &jumped, &straight)),
-                        _ => Slot::Lost,
-                    },
-                };
-            }
-        }
-    }
-
-    /// Memory is touched on all paths or on none.
-    fn on_all_paths(&self) -> Result<(), Stop> {
-        if self.skips.is_empty() {
-            return Ok(());
-        }
-        Err(Stop::Unsupported("a memory access on one of several paths".to_owned()))
-    }
-
     /// The place that a memory operand names.
     fn place(&mut self, address: Address) -> Result<(u16, i64), Stop> {
-        self.on_all_paths()?;
         let base = self.register(address.base)?;
         let hole = self.holes.offsets.iter().find(|(reserved, _)| *reserved == address.offset);
         let offset = match (self.core(), hole) {
@@ -211,22 +352,38 @@ impl<'a> State<'_, 'a> {
     }
 
     fn access(&mut self, place: (u16, i64), size: Size, writes: bool, ordered: bool) -> Class {
-        let class = self.world.root(place.0).class;
-        let bytes = i64::from(size.bytes());
-        let own = !writes && (0..bytes).all(|byte| self.bytes.contains_key(&(place.0, place.1.wrapping_add(byte))));
-        let (root, offset) = place;
-        self.accesses.push(Access { root, offset, bytes: size.bytes(), writes, ordered, own, class });
-        class
+        let access = self.described(place, size.bytes(), writes);
+        let written =
+            |byte| self.path.bytes.get(&(place.0, place.1.wrapping_add(byte))).is_some_and(|written| written.surely);
+        let own = !writes && (0..i64::from(size.bytes())).all(written);
+        self.accesses.push(Access { ordered, own, ..access });
+        access.class
     }
 
-    fn log(&self, class: Class) -> Log {
-        self.logs.get(&self.world.modes.group(class)).copied().unwrap_or(0)
+    /// An access that is made here.
+    pub(crate) fn described(&self, (root, offset): (u16, i64), bytes: u32, writes: bool) -> Access {
+        Access {
+            root,
+            offset,
+            bytes,
+            writes,
+            ordered: false,
+            own: false,
+            class: self.world.root(root).class,
+            epoch: self.calls.len() as u16,
+            path: self.world.path_number(self.path.condition()),
+            packet: self.path.packet,
+        }
+    }
+
+    pub(crate) fn log(&self, class: Class) -> Log {
+        self.path.log(self.world.modes.group(class))
     }
 
     fn record(&mut self, class: Class, kind: EventKind, place: (u16, i64), operands: &[Term<'a>]) -> Log {
         let operands = operands.iter().map(Term::id).collect();
         let log = self.world.record(Event { before: self.log(class), kind, place, operands });
-        self.logs.insert(self.world.modes.group(class), log);
+        self.path.logs.insert(self.world.modes.group(class), log);
         log
     }
 }
@@ -236,11 +393,7 @@ impl<'a> Machine for State<'_, 'a> {
     type Error = Stop;
 
     fn register(&mut self, reg: Reg) -> Result<Term<'a>, Stop> {
-        match self.registers[reg.index()] {
-            Slot::Written(term) => Ok(term),
-            Slot::Lost => Err(Stop::Uninitialised(reg)),
-            Slot::Initial => self.world.register(reg).ok_or(Stop::Uninitialised(reg)),
-        }
+        self.path.register(self.world, reg).ok_or(Stop::Uninitialised(reg))
     }
 
     fn set_register(&mut self, reg: Reg, value: Term<'a>) -> Result<(), Stop> {
@@ -248,7 +401,7 @@ impl<'a> Machine for State<'_, 'a> {
             return Err(Stop::FramePointer);
         }
         let value = self.pointer_field.take().unwrap_or(value);
-        self.registers[reg.index()] = Slot::Written(value);
+        self.path.registers[reg.index()] = Slot::Written(value);
         Ok(())
     }
 
@@ -280,13 +433,16 @@ impl<'a> Machine for State<'_, 'a> {
         if acquires {
             self.record(class, EventKind::LoadAcquire(size.bytes() as u8), place, &[]);
         }
-        let log = self.log(class);
+        // What nothing writes is as it was.
+        let log = if is_frozen(self.world.object, class) { 0 } else { self.log(class) };
         let (root, offset) = place;
         // The loader may change the width of a CO-RE load; the kernel that of a context access.
         if class == Class::Context || self.core().is_some() {
             let symbol = Symbol::Field { root, offset, bytes: size.bytes() as u8, log };
             if class == Class::Context && size == Size::B4 && self.world.loads_pointer(root, offset) {
-                self.pointer_field = Some(self.world.pointer_symbol(symbol, Class::Unknown, None));
+                let known = self.world.packet_pointer(root, offset, self.path.packet);
+                let field = known.unwrap_or_else(|| self.world.pointer_symbol(symbol, Class::Unknown, None));
+                self.pointer_field = Some(field);
                 return Ok(self.world.arena.constant(32, 0));
             }
             return Ok(self.world.arena.symbol(symbol, size.bits()));
@@ -294,15 +450,8 @@ impl<'a> Machine for State<'_, 'a> {
         if self.world.modes.is_logged(class) {
             return Ok(self.world.bytes(root, offset, size.bytes(), log));
         }
-        let parts: Vec<_> = (0..i64::from(size.bytes()))
-            .map(|byte| {
-                let at = offset.wrapping_add(byte);
-                match self.bytes.get(&(root, at)) {
-                    Some(written) => self.world.arena.term(*written),
-                    None => self.world.byte(root, at, 0),
-                }
-            })
-            .collect();
+        let byte = |byte| self.path.byte(self.world, (root, offset.wrapping_add(byte)));
+        let parts: Vec<_> = (0..i64::from(size.bytes())).map(byte).collect();
         Ok(self.world.arena.concat(&parts))
     }
 
@@ -318,7 +467,8 @@ impl<'a> Machine for State<'_, 'a> {
         }
         for byte in 0..size.bytes() {
             let at = place.1.wrapping_add(byte.into());
-            self.bytes.insert((place.0, at), value.extract(8 * byte, 8).id());
+            let value = value.extract(8 * byte, 8).id();
+            self.path.bytes.insert((place.0, at), Written { value, surely: true });
         }
         Ok(())
     }

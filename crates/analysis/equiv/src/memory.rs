@@ -16,7 +16,7 @@
 //! always logged.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::semantics::{BitVec, mask};
 use kiln_isa::{Insn, Reg};
@@ -44,6 +44,18 @@ pub enum Class {
 }
 
 impl Class {
+    /// What a pointer into a region points into.
+    pub fn of(region: &Region) -> Class {
+        match region {
+            Region::Context => Class::Context,
+            Region::Stack { up } => Class::Stack(*up),
+            Region::MapValue(map) => Class::MapValue(*map),
+            Region::Packet | Region::PacketMeta | Region::PacketEnd => Class::Packet,
+            region if region.may_be_any_other() => Class::Unknown,
+            Region::Map(_) | Region::Other(_) => Class::Other,
+        }
+    }
+
     /// Whether other CPUs or user space may read and write it at the same time.
     pub fn is_shared(self) -> bool {
         matches!(self, Class::MapValue(_) | Class::Other | Class::Unknown)
@@ -122,6 +134,12 @@ pub enum EventKind {
     StoreRelease(u8),
     /// An atomic operation of this many bytes.
     Atomic(kiln_isa::AtomicOp, u8),
+    /// Two ways meet: the operand chooses between the history before and the one whose number is the place.
+    Join,
+    /// The call whose number is the place: both windows make the same calls.
+    Call,
+    /// A call of this helper, which has the same result all along.
+    Stable(u32),
 }
 
 /// What both windows share: the initial state, the numbering of roots and histories.
@@ -147,6 +165,14 @@ pub struct World<'a> {
     log_script: RefCell<Option<std::vec::IntoIter<Log>>>,
     /// Every place with its address term.
     addresses: RefCell<Vec<(u16, i64, TermId)>>,
+    /// Numbers of the ways through the windows, by what is true on them.
+    paths: RefCell<Vec<TermId>>,
+    /// Whatever else was decided by looking at terms, in order.
+    decisions: RefCell<Vec<Option<u64>>>,
+    /// What another world on the same windows decided.
+    decision_script: RefCell<Option<std::vec::IntoIter<Option<u64>>>>,
+    /// What must be equal for those decisions to hold.
+    claims: RefCell<Vec<(TermId, TermId)>>,
 }
 
 impl<'a> World<'a> {
@@ -165,6 +191,10 @@ impl<'a> World<'a> {
             log_trace: RefCell::default(),
             log_script: RefCell::default(),
             addresses: RefCell::default(),
+            paths: RefCell::default(),
+            decisions: RefCell::default(),
+            decision_script: RefCell::default(),
+            claims: RefCell::default(),
         }
     }
 
@@ -175,6 +205,79 @@ impl<'a> World<'a> {
             *self.script.borrow_mut() = Some(other.trace.borrow().clone().into_iter());
             let logs: Vec<_> = other.log_trace.borrow().iter().map(|(log, _)| *log).collect();
             *self.log_script.borrow_mut() = Some(logs.into_iter());
+            *self.decision_script.borrow_mut() = Some(other.decisions.borrow().clone().into_iter());
+        }
+    }
+
+    /// What was found by looking at a term, or what another world found at this point.
+    fn decide(&self, find: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        let scripted = self.decision_script.borrow_mut().as_mut().and_then(Iterator::next);
+        let found = scripted.unwrap_or_else(find);
+        self.decisions.borrow_mut().push(found);
+        found
+    }
+
+    fn claim(&self, a: TermId, b: TermId) {
+        self.claims.borrow_mut().push((a, b));
+    }
+
+    /// The number of a way through the windows; 0: every way.
+    pub fn path_number(&self, condition: Option<Term<'a>>) -> u32 {
+        let Some(condition) = condition else { return 0 };
+        let find = || self.paths.borrow().iter().position(|known| *known == condition.id());
+        let number = self.decide(|| Some(find().unwrap_or(self.paths.borrow().len()) as u64)).unwrap_or(0) as usize;
+        let known = self.paths.borrow().get(number).copied();
+        match known {
+            Some(known) => self.claim(known, condition.id()),
+            None => self.paths.borrow_mut().push(condition.id()),
+        }
+        number as u32 + 1
+    }
+
+    /// The number that a term is, if it is one.
+    pub fn constant_of(&self, term: Term<'a>) -> Option<u64> {
+        let found = self.decide(|| term.as_constant())?;
+        self.claim(term.id(), term.like(found).id());
+        Some(found)
+    }
+
+    /// The map that a term is the address of, if it is certain.
+    pub fn map_of(&self, term: Term<'a>) -> Option<MapId> {
+        let found = self.decide(|| match self.arena.shape(term.id()).0 {
+            Shape::Symbol(Symbol::Reference(Reference::Map(map))) => Some(map.0.into()),
+            _ => None,
+        })?;
+        let map = MapId(found as u32);
+        self.claim(term.id(), self.reference(Reference::Map(map)).id());
+        Some(map)
+    }
+
+    /// What an address points into; `None`: it is known to be a number.
+    pub fn class_of_address(&self, term: Term<'a>) -> Option<Class> {
+        const NUMBER: u64 = 0;
+        const FRAME: u64 = 1;
+        const ELSEWHERE: u64 = 2;
+        let found = self.decide(|| {
+            let address = match self.arena.shape(term.id()).0 {
+                Shape::Sum(constant, _) if constant != 0 => term.sub(&term.like(constant)),
+                _ => term,
+            };
+            let symbols = crate::smt::symbols(self.arena, &[address.id()]);
+            let pointers: Vec<Class> = {
+                let pointers = self.pointers.borrow();
+                symbols.iter().filter_map(|(_, id)| pointers.get(id)).map(|known| known.0).collect()
+            };
+            Some(match self.class_of(address.id()).0 {
+                Class::Unknown if pointers.is_empty() => NUMBER,
+                Class::Unknown if !pointers.contains(&Class::Stack(0)) => ELSEWHERE,
+                Class::Unknown | Class::Stack(0) => FRAME,
+                _ => NUMBER,
+            })
+        });
+        match found {
+            Some(NUMBER) => None,
+            Some(FRAME) => Some(Class::Stack(0)),
+            _ => Some(Class::Unknown),
         }
     }
 
@@ -200,8 +303,34 @@ impl<'a> World<'a> {
             let first = first_operands.entry(*log).or_insert_with(|| operands.clone());
             pairs.extend(first.iter().copied().zip(operands.iter().copied()));
         }
+        pairs.extend(self.claims.borrow().iter().copied());
         pairs.retain(|(a, b)| a != b);
         pairs
+    }
+
+    /// The pointer that a load of four bytes from the context gives, where it is one to the packet: that which facts
+    /// call the packet's start, or what took its place when an event moved the packet.
+    pub fn packet_pointer(&self, root: u16, offset: i64, moved: Log) -> Option<Term<'a>> {
+        let at = u32::try_from(self.root(root).region_offset?.checked_add(offset)?).ok()?;
+        let mut programs = self.object.programs.iter().map(|program| {
+            let field = program.program_type?.context().field_at(at)?;
+            (field.offset == at && field.size == 4).then_some(field.value)
+        });
+        let first = programs.next()??;
+        if programs.any(|other| other != Some(first)) {
+            return None;
+        }
+        let start = match first {
+            FieldValue::PacketPointer => RegionStart::Packet,
+            FieldValue::PacketEnd => RegionStart::PacketEnd,
+            FieldValue::PacketMeta => RegionStart::PacketMeta,
+            _ => return None,
+        };
+        let symbol = match moved {
+            0 => Symbol::RegionStart(start),
+            _ => Symbol::MovedRegion { start, log: moved },
+        };
+        Some(self.pointer_symbol(symbol, Class::Packet, Some(0)))
     }
 
     /// Whether a load of four bytes from the context gives a pointer: the kernel makes it eight bytes wide.
@@ -256,7 +385,9 @@ impl<'a> World<'a> {
         }
         let is_frame = |root: &Root| root.class == Class::Stack(0) && root.region_offset == Some(0);
         let frame = self.roots.borrow().iter().position(is_frame);
-        for (offset, value) in &facts.stack {
+        // In order, so that a query is the same each time it is made.
+        let stack: BTreeMap<_, _> = facts.stack.iter().collect();
+        for (offset, value) in stack {
             if let (Value::Scalar(scalar), Some(frame)) = (value, frame) {
                 let term = self.word(frame as u16, i64::from(*offset), 0);
                 self.assume(scalar, &term, &mut all);
@@ -309,14 +440,7 @@ impl<'a> World<'a> {
 
     fn initial_pointer(&self, pointer: &Pointer, symbol: Symbol) -> Term<'a> {
         let offset = pointer.offset.as_constant().map(|offset| offset as i64);
-        let class = match &pointer.region {
-            Region::Context => Class::Context,
-            Region::Stack { up } => Class::Stack(*up),
-            Region::MapValue(map) => Class::MapValue(*map),
-            Region::Packet | Region::PacketMeta | Region::PacketEnd => Class::Packet,
-            region if region.may_be_any_other() => Class::Unknown,
-            Region::Map(_) | Region::Other(_) => Class::Other,
-        };
+        let class = Class::of(&pointer.region);
         // Regions that exist once have one start, which all pointers into them share.
         let start = match &pointer.region {
             Region::Context => Some(Symbol::RegionStart(RegionStart::Context)),
@@ -349,6 +473,20 @@ impl<'a> World<'a> {
         let term = self.arena.symbol(symbol, 64);
         self.pointers.borrow_mut().insert(term.id(), (class, region_offset));
         term
+    }
+
+    /// Takes in what is known of a variable met on the way: what it points into.
+    pub fn learn(&self, term: TermId, value: &Value) {
+        let is_symbol = || matches!(self.arena.shape(term).0, Shape::Symbol(_));
+        if let Value::Pointer(pointer) = value
+            && is_symbol()
+        {
+            let mut pointers = self.pointers.borrow_mut();
+            let known = pointers.entry(term).or_insert((Class::Unknown, None));
+            if known.0 == Class::Unknown {
+                known.0 = Class::of(&pointer.region);
+            }
+        }
     }
 
     /// The address that a reference stands for.

@@ -15,31 +15,24 @@
 //! immediate may be computed: `$(a & b)`. Conditions restrict what binds:
 //!
 //! - `dead r1 ...`: registers that nothing reads afterwards. All others must be as the old window leaves them.
+//! - `narrow r1 ...`: registers of which only the lower 32 bits are read afterwards.
 //! - `distinct r1 r2 ...`: placeholders that bind different registers. All others may bind the same register:
 //!   the proof goes through every way to identify them.
 //! - `where CONDITION`: a comparison in the instruction set's words (`$a u< 32` is written `$a < 32`, signed ones are
 //!   `s<`), over immediates and the values that registers hold before the window: `r2 < 256` must then follow from
-//!   facts. `fits EXPRESSION` says that 32 bits, sign-extended, hold it.
+//!   facts. `fits EXPRESSION` says that 32 bits, sign-extended, hold it. `where $b == EXPRESSION` over other immediates
+//!   defines one by them.
+//!
+//! A rule may end with a branch out of the window, written `if r1 == $a goto out`: both windows then go to the same place.
 //!
 //! How it works: an immediate or offset placeholder is a reserved number in the [`Insn`], so that rules are matched,
 //! printed and run like any other instructions; the symbolic machine reads a reserved number as a variable
 //! ([`crate::machine::Holes`]). A rule that spells a reserved number out is refused.
 
-use std::fmt;
-
 use kiln_isa::semantics::{BitVec, Bits, compare};
 use kiln_isa::{Address, AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
-use kiln_program::{InsnId, Node, Object, Reference};
-use kiln_verifier::StackSet;
 
-use crate::check::compare as compare_windows;
-use crate::concrete::{Random, Tester};
-use crate::machine::Holes;
-use crate::smt;
-use crate::solver::{self, Answer};
-use crate::term::{Arena, Symbol, Term};
-use crate::window::{Counterexample, Limits, Method, Window};
-
+pub use crate::rule_proof::{RuleVerdict, prove_rule, rule_queries};
 pub use crate::rule_text::RuleError;
 
 /// The first reserved immediate: hole 0 of the old window.
@@ -71,7 +64,7 @@ pub fn as_immediate_hole(value: i64) -> Option<usize> {
     usize::try_from(value - i64::from(IMMEDIATES)).ok().filter(|hole| *hole < HOLES)
 }
 
-fn as_expression_hole(value: i64) -> Option<usize> {
+pub(crate) fn as_expression_hole(value: i64) -> Option<usize> {
     usize::try_from(value - i64::from(EXPRESSIONS)).ok().filter(|hole| *hole < HOLES)
 }
 
@@ -106,6 +99,15 @@ impl Expression {
                 let right = right.value(zero, immediates, registers);
                 kiln_isa::semantics::at_width(*width, &left, &right, |a, b| op.apply(a, b))
             }
+        }
+    }
+
+    /// Whether it asks for an immediate.
+    pub fn mentions(&self, hole: u8) -> bool {
+        match self {
+            Expression::Immediate(own) => *own == hole,
+            Expression::Operation(_, _, left, right) => left.mentions(hole) || right.mentions(hole),
+            _ => false,
         }
     }
 
@@ -187,6 +189,8 @@ pub struct Rule {
     pub conditions: Vec<Condition>,
     /// Registers that must be dead afterwards.
     pub dead: RegSet,
+    /// Registers of which at most the lower 32 bits are read afterwards.
+    pub narrow: RegSet,
     /// Registers that must be bound to different registers.
     pub distinct: RegSet,
 }
@@ -243,6 +247,9 @@ fn map_insn(
             Insn::Load { size, signed, dst: reg(dst)?, address: at(address, reg)? }
         }
         Insn::Store { size, address, src } => Insn::Store { size, address: at(address, reg)?, src: source(src, reg)? },
+        Insn::Branch { op, width, dst, src, offset: 0 } => {
+            Insn::Branch { op, width, dst: reg(dst)?, src: source(src, reg)?, offset: 0 }
+        }
         Insn::Atomic { op, fetch, size, address, src } if op != kiln_isa::AtomicOp::CompareExchange => {
             Insn::Atomic { op, fetch, size, address: at(address, reg)?, src: reg(src)? }
         }
@@ -250,7 +257,29 @@ fn map_insn(
     })
 }
 
+/// An instruction without its registers, immediates and offsets: what can stand for a pattern has the same shape. `None`
+/// where rules may not hold it.
+pub fn shape(insn: &Insn) -> Option<Insn> {
+    map_insn(insn, &mut |_| Some(Reg::R0), &mut |_| Some(0), &mut |_| Some(0), &mut |_| Some(0))
+}
+
 impl Rule {
+    /// Immediates that a condition gives by others, in an order in which they can be computed.
+    pub fn definitions(&self) -> Vec<(u8, &Expression)> {
+        let mut defined: Vec<(u8, &Expression)> = Vec::new();
+        for condition in &self.conditions {
+            if let Condition::Compare(JumpOp::Eq, Width::W64, Expression::Immediate(hole), expression) = condition
+                && !expression.needs_registers()
+                && !expression.mentions(*hole)
+                && !defined.iter().any(|(other, own)| other == hole || own.mentions(*hole))
+                && !defined.iter().any(|(other, _)| expression.mentions(*other))
+            {
+                defined.push((*hole, expression));
+            }
+        }
+        defined
+    }
+
     /// The placeholders, R10 left out.
     pub fn registers(&self) -> RegSet {
         let mut set = RegSet::EMPTY;
@@ -320,8 +349,8 @@ impl Rule {
         )
     }
 
-    /// The rule with its placeholders renamed.
-    fn renamed(&self, names: &[Reg; Reg::COUNT]) -> Option<Rule> {
+    /// The rule with its placeholders renamed; `None` where rules may not hold one of its instructions.
+    pub fn renamed(&self, names: &[Reg; Reg::COUNT]) -> Option<Rule> {
         let rename = |reg: Reg| names[reg.index()];
         let insns = |insns: &[Insn]| -> Option<Vec<Insn>> {
             insns
@@ -336,6 +365,7 @@ impl Rule {
             expressions: self.expressions.iter().map(|expression| expression.rename(&rename)).collect(),
             conditions: self.conditions.iter().map(|condition| condition.rename(&rename)).collect(),
             dead: self.dead.iter().map(rename).collect(),
+            narrow: self.narrow.iter().map(rename).collect(),
             distinct: self.distinct.iter().map(rename).collect(),
         })
     }
@@ -426,274 +456,7 @@ impl Binding {
         }
     }
 
-    fn immediate_values(&self) -> Vec<Bits> {
+    pub(crate) fn immediate_values(&self) -> Vec<Bits> {
         self.immediates.iter().map(|value| Bits::new(64, value.unwrap_or(0) as u64)).collect()
     }
-}
-
-/// What became of a rule.
-#[derive(Clone, Debug)]
-pub enum RuleVerdict {
-    /// It holds for all registers and immediates that its conditions allow.
-    Proved {
-        /// Ways to identify its registers; each was proved.
-        cases: u32,
-        /// The most that one of them needed.
-        method: Method,
-    },
-    /// It does not hold: an instance, and an input that shows it.
-    Refuted {
-        /// The old window of the instance.
-        before: Vec<Insn>,
-        /// The new one.
-        after: Vec<Insn>,
-        /// The input.
-        counterexample: Box<Counterexample>,
-    },
-    /// Not settled, and why.
-    Unknown(String),
-}
-
-impl fmt::Display for RuleVerdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RuleVerdict::Proved { cases, method } => write!(f, "proved in {cases} cases ({method:?})"),
-            RuleVerdict::Refuted { before, after, counterexample } => {
-                let list = |insns: &[Insn]| insns.iter().map(Insn::to_string).collect::<Vec<_>>().join("; ");
-                write!(f, "refuted: `{}` is not `{}`: {}", list(before), list(after), counterexample.difference)
-            }
-            RuleVerdict::Unknown(reason) => write!(f, "not settled: {reason}"),
-        }
-    }
-}
-
-/// Proves a rule for all registers and immediates that its conditions allow.
-pub fn prove_rule(rule: &Rule, limits: &Limits) -> RuleVerdict {
-    if let Some(refuted) = refute(rule, limits.tests) {
-        return refuted;
-    }
-    let placeholders: Vec<_> = rule.registers().iter().collect();
-    let mut cases = 0;
-    let mut most = Method::Normalized;
-    for names in identifications(&placeholders, rule.distinct) {
-        let Some(case) = rule.renamed(&names) else {
-            return RuleVerdict::Unknown("an instruction that rules may not hold".to_owned());
-        };
-        // A register that must be dead but is also another, live one: the matcher sees that it is not dead.
-        for fixed in fixed_immediates(&case) {
-            match prove_case(&case, &fixed, limits) {
-                Ok(Method::Normalized) => {}
-                Ok(method) => most = method,
-                Err(reason) => {
-                    let same = describe(&placeholders, &names);
-                    return RuleVerdict::Unknown(format!("{reason}{same}"));
-                }
-            }
-            cases += 1;
-        }
-    }
-    RuleVerdict::Proved { cases, method: most }
-}
-
-/// Immediates below this bound are gone through one by one: shifts by a number have a normal form, others have not.
-const SMALL: i64 = 64;
-/// Combinations of small immediates at most.
-const COMBINATIONS: usize = 4096;
-
-/// Every way to fix the immediates that conditions bound (`$a < 32`); one empty way where there are none.
-fn fixed_immediates(rule: &Rule) -> Vec<[Option<i64>; HOLES]> {
-    let mut all = vec![[None; HOLES]];
-    for condition in &rule.conditions {
-        let &Condition::Compare(JumpOp::Lt, Width::W64, Expression::Immediate(hole), Expression::Constant(bound)) =
-            condition
-        else {
-            continue;
-        };
-        let hole = usize::from(hole);
-        if !(1..=SMALL).contains(&bound) || all.len() * bound as usize > COMBINATIONS || all[0][hole].is_some() {
-            continue;
-        }
-        let with = |fixed: &[Option<i64>; HOLES], value: i64| {
-            let mut fixed = *fixed;
-            fixed[hole] = Some(value);
-            fixed
-        };
-        all = all.iter().flat_map(|fixed| (0..bound).map(move |value| with(fixed, value))).collect();
-    }
-    all
-}
-
-fn describe(placeholders: &[Reg], names: &[Reg; Reg::COUNT]) -> String {
-    let merged = placeholders.iter().filter(|reg| names[reg.index()] != **reg);
-    merged.map(|reg| format!(", where {reg} is {}", names[reg.index()])).collect()
-}
-
-/// Every way in which placeholders may bind equal registers: a name for each, the first of those that are equal.
-fn identifications(placeholders: &[Reg], distinct: RegSet) -> Vec<[Reg; Reg::COUNT]> {
-    let identity: [Reg; Reg::COUNT] = std::array::from_fn(|index| Reg::new(index as u8).unwrap_or(Reg::R10));
-    let mut all = vec![identity];
-    for (at, reg) in placeholders.iter().enumerate() {
-        let mut more = Vec::new();
-        for names in &all {
-            for earlier in &placeholders[..at] {
-                // Join the group of an earlier register that leads its group.
-                let leads = names[earlier.index()] == *earlier;
-                let group = placeholders[..at].iter().filter(|member| names[member.index()] == *earlier);
-                let clash = group.clone().any(|member| distinct.contains(*member)) && distinct.contains(*reg);
-                if leads && !clash {
-                    let mut joined = *names;
-                    joined[reg.index()] = *earlier;
-                    more.push(joined);
-                }
-            }
-        }
-        all.extend(more);
-    }
-    all
-}
-
-fn as_nodes(insns: &[Insn]) -> Vec<Node> {
-    let node = |(at, insn): (usize, &Insn)| Node {
-        id: InsnId(at as u32),
-        insn: *insn,
-        reference: Reference::None,
-        line: None,
-        core: None,
-    };
-    insns.iter().enumerate().map(node).collect()
-}
-
-/// Numbers of the holes that a rule uses as 64-bit immediates.
-fn wide_holes(rule: &Rule) -> Vec<usize> {
-    let wide = |insn: &Insn| match insn {
-        Insn::LoadImm64 { imm: Imm64::Value(value), .. } => as_immediate_hole(*value as i64),
-        _ => None,
-    };
-    rule.before.iter().filter_map(wide).collect()
-}
-
-fn prove_case(rule: &Rule, fixed: &[Option<i64>; HOLES], limits: &Limits) -> Result<Method, String> {
-    let arena = Arena::new();
-    let (before, after) = (as_nodes(&rule.before), as_nodes(&rule.after));
-    let object = Object::default();
-    let live_after = RegSet::ALL.difference(rule.dead);
-    let window = Window {
-        before: &before,
-        after: &after,
-        facts: None,
-        live_after,
-        stack_live_after: StackSet::ALL,
-        object: &object,
-    };
-    let wide = wide_holes(rule);
-    let immediates: Vec<_> = (0..HOLES)
-        .map(|hole| {
-            let symbol = Symbol::Hole(hole as u8);
-            if let Some(value) = fixed[hole] {
-                return arena.constant(64, value as u64);
-            }
-            if wide.contains(&hole) { arena.symbol(symbol, 64) } else { arena.symbol(symbol, 32).sign_extend(64) }
-        })
-        .collect();
-    let zero = arena.constant(64, 0);
-    let register = |reg: Reg| arena.symbol(Symbol::Register(reg), 64);
-    let conditions: Vec<_> =
-        rule.conditions.iter().map(|condition| condition.holds(&zero, &immediates, &register)).collect();
-    if conditions.iter().any(|condition| condition.as_constant() == Some(0)) {
-        // Nothing is claimed here.
-        return Ok(Method::Normalized);
-    }
-    let conditions: Vec<_> = conditions.into_iter().map(|condition| condition.id()).collect();
-    let holes = holes(&arena, rule, &immediates, &zero, &register);
-    let (_, pairs) = compare_windows(&arena, &window, &holes)?;
-    let open: Vec<_> = pairs.into_iter().filter(|(a, b)| a != b).collect();
-    if open.is_empty() {
-        return Ok(Method::Normalized);
-    }
-    match solver::ask(&arena, &conditions, &open, limits.solver_ms) {
-        Answer::Equal => Ok(Method::Smt { outputs: open.len() as u32 }),
-        Answer::Different(values) => {
-            let mut values: Vec<_> = values.iter().map(|(symbol, value)| format!("{symbol}={value:#x}")).collect();
-            values.sort();
-            Err(format!("the solver sees a difference at {}", values.join(" ")))
-        }
-        Answer::Unknown => {
-            Err(format!("the solver gave up after {} ms on {}", limits.solver_ms, smt::term_text(&arena, open[0].0)))
-        }
-    }
-}
-
-fn holes<'a>(
-    arena: &'a Arena,
-    rule: &Rule,
-    immediates: &[Term<'a>],
-    zero: &Term<'a>,
-    register: &dyn Fn(Reg) -> Term<'a>,
-) -> Holes<'a> {
-    let mut holes = Holes::default();
-    for (hole, term) in immediates.iter().enumerate() {
-        holes.immediates.push((immediate_hole(hole as u8), *term));
-    }
-    for (at, expression) in rule.expressions.iter().enumerate().take(HOLES) {
-        // An immediate field holds 32 bits, a ld_imm64 all of them.
-        let value = expression.value(zero, immediates, register);
-        let wide = rule.after.iter().any(|insn| {
-            matches!(insn, Insn::LoadImm64 { imm: Imm64::Value(value), .. }
-                if as_expression_hole(*value as i64) == Some(at))
-        });
-        let value = if wide { value } else { value.truncate(32).sign_extend(64) };
-        holes.immediates.push((expression_hole(at as u8), value));
-    }
-    for insn in rule.before.iter().chain(&rule.after) {
-        let Some(address) = insn.address() else { continue };
-        let Some((hole, plus)) = as_offset_hole(address.offset) else { continue };
-        // Sixteen bits, and far enough from their ends that the constant fits: the matcher sees to it.
-        let symbol = arena.symbol(Symbol::Hole((HOLES + hole) as u8), 16).sign_extend(64);
-        holes.offsets.push((address.offset, symbol.add(&zero.like(plus as i64 as u64))));
-    }
-    holes
-}
-
-/// Tries random instances on random inputs.
-fn refute(rule: &Rule, tests: u32) -> Option<RuleVerdict> {
-    let mut random = Random(0x7275_6c65);
-    let placeholders: Vec<_> = rule.registers().iter().collect();
-    let all = identifications(&placeholders, rule.distinct);
-    let wide = wide_holes(rule);
-    for round in 0..tests {
-        let names = if round == 0 { all[0] } else { all[random.below(all.len() as u64) as usize] };
-        let mut binding = Binding::default();
-        for reg in &placeholders {
-            binding.registers[reg.index()] = Some(names[reg.index()]);
-        }
-        for (hole, place) in binding.immediates.iter_mut().enumerate() {
-            let value = random.corner() as i64;
-            *place = Some(if wide.contains(&hole) { value } else { i64::from(value as i32) });
-        }
-        for place in &mut binding.offsets {
-            *place = Some(-8 * (1 + random.below(20) as i16));
-        }
-        let dead: RegSet = rule.dead.iter().map(|reg| names[reg.index()]).collect();
-        let satisfied = rule.allows(&binding) && !rule.conditions.iter().any(Condition::needs_registers);
-        let (true, Some(before), Some(after)) =
-            (satisfied, rule.instantiate_before(&binding), rule.instantiate(&binding))
-        else {
-            continue;
-        };
-        let (old, new) = (as_nodes(&before), as_nodes(&after));
-        let object = Object::default();
-        let window = Window {
-            before: &old,
-            after: &new,
-            facts: None,
-            live_after: RegSet::ALL.difference(dead),
-            stack_live_after: StackSet::ALL,
-            object: &object,
-        };
-        let counterexample = Tester::new(&window, 8).and_then(|mut tester| tester.difference(&new));
-        if let Some(counterexample) = counterexample {
-            return Some(RuleVerdict::Refuted { before, after, counterexample: Box::new(counterexample) });
-        }
-    }
-    None
 }

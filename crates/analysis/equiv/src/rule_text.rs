@@ -40,7 +40,9 @@ pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
             continue;
         }
         if let Some(name) = line.strip_prefix("rule ") {
-            rules.extend(reader.replace(Reader::default()).map(|reader| reader.rule));
+            if let Some(done) = reader.replace(Reader::default()) {
+                rules.push(done.finish().map_err(error)?);
+            }
             if let Some(reader) = &mut reader {
                 reader.rule.name = name.trim().to_owned();
             }
@@ -49,16 +51,25 @@ pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
         let reader = reader.as_mut().ok_or_else(|| error("expected `rule NAME`".to_owned()))?;
         reader.line(line).map_err(error)?;
     }
-    rules.extend(reader.map(|reader| reader.rule));
+    if let Some(done) = reader {
+        let error = |message| RuleError { line: text.lines().count(), message };
+        rules.push(done.finish().map_err(error)?);
+    }
     Ok(rules)
 }
 
 impl Reader {
+    /// The rule, if it was read to its end.
+    fn finish(self) -> Result<Rule, String> {
+        if self.arrow { Ok(self.rule) } else { Err(format!("rule {} has no `=>`", self.rule.name)) }
+    }
+
     fn line(&mut self, line: &str) -> Result<(), String> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
             "=>" => self.arrow = true,
             "dead" => self.rule.dead = registers(rest)?,
+            "narrow" => self.rule.narrow = registers(rest)?,
             "distinct" => self.rule.distinct = registers(rest)?,
             "fits" => {
                 let expression = self.expression(rest)?;
@@ -78,12 +89,15 @@ impl Reader {
 
     /// An instruction, its placeholders replaced by reserved numbers.
     fn insn(&mut self, line: &str) -> Result<Insn, String> {
-        let plain = kiln_isa::text::parse(&line.replace(['$', '@'], "")).ok();
+        let plain = kiln_isa::text::parse(&line.replace(['$', '@'], "").replace("goto out", "goto +0")).ok();
         if plain.is_some_and(|insn| spells_reserved(&insn)) {
             return Err("the number is reserved for placeholders".to_owned());
         }
         let mut text = String::new();
         let mut rest = line;
+        // Where it goes is not the rule's business, only that it goes there.
+        let branches = line.strip_suffix("goto out");
+        rest = branches.unwrap_or(rest);
         while let Some(at) = rest.find(['$', '@']) {
             let (head, tail) = rest.split_at(at);
             text.push_str(head);
@@ -108,6 +122,9 @@ impl Reader {
             }
         }
         text.push_str(rest);
+        if branches.is_some() {
+            text.push_str("goto +0");
+        }
         kiln_isa::text::parse(&text).map_err(|error| format!("`{line}`: {error}"))
     }
 
@@ -162,7 +179,7 @@ impl Reader {
     }
 
     fn expression(&mut self, text: &str) -> Result<Expression, String> {
-        let mut tokens = Tokens { text: text.trim() };
+        let mut tokens = Tokens { text: text.trim(), left: OPERATIONS };
         let expression = self.binary(&mut tokens, 0)?;
         if tokens.text.is_empty() { Ok(expression) } else { Err(format!("did not expect `{}`", tokens.text)) }
     }
@@ -173,6 +190,7 @@ impl Reader {
         while let Some((_, op)) = ops.iter().find(|(symbol, _)| tokens.text.starts_with(symbol)) {
             let symbol = ops.iter().find(|(_, other)| other == op).map_or(1, |(symbol, _)| symbol.len());
             tokens.skip(symbol);
+            tokens.spend()?;
             let right = self.binary(tokens, level + 1)?;
             left = Expression::Operation(*op, Width::W64, left.into(), right.into());
         }
@@ -182,6 +200,9 @@ impl Reader {
     fn unary(&mut self, tokens: &mut Tokens<'_>) -> Result<Expression, String> {
         let first = tokens.text.chars().next().ok_or("expected a number, `$name`, or a register")?;
         let operation = |op, left, right| Ok(Expression::Operation(op, Width::W64, Box::new(left), Box::new(right)));
+        if matches!(first, '(' | '-' | '~') {
+            tokens.spend()?;
+        }
         match first {
             '(' => {
                 tokens.skip(1);
@@ -234,9 +255,19 @@ const OPERATORS: &[&[(&str, AluOp)]] = &[
 
 struct Tokens<'t> {
     text: &'t str,
+    /// Operations and brackets that may still come.
+    left: u32,
 }
 
+/// Operations and brackets in an expression at most: hostile text must not nest without end.
+const OPERATIONS: u32 = 64;
+
 impl<'t> Tokens<'t> {
+    fn spend(&mut self) -> Result<(), String> {
+        self.left = self.left.checked_sub(1).ok_or("the expression is too long")?;
+        Ok(())
+    }
+
     fn skip(&mut self, bytes: usize) {
         self.text = self.text[bytes..].trim_start();
     }
@@ -279,9 +310,9 @@ fn registers(text: &str) -> Result<RegSet, String> {
 fn spells_reserved(insn: &Insn) -> bool {
     let reserved = |value: i64| as_immediate_hole(value).is_some() || as_immediate_hole(value - 0x1_0000).is_some();
     let number = match *insn {
-        Insn::Alu { src: kiln_isa::Source::Imm(imm), .. } | Insn::Store { src: kiln_isa::Source::Imm(imm), .. } => {
-            Some(i64::from(imm))
-        }
+        Insn::Alu { src: kiln_isa::Source::Imm(imm), .. }
+        | Insn::Store { src: kiln_isa::Source::Imm(imm), .. }
+        | Insn::Branch { src: kiln_isa::Source::Imm(imm), .. } => Some(i64::from(imm)),
         Insn::LoadImm64 { imm: kiln_isa::Imm64::Value(value), .. } => Some(value as i64),
         _ => None,
     };

@@ -28,6 +28,7 @@ pub fn shared_memory_kept(before: &[Access], after: &[Access]) -> Result<(), &'s
         return Ok(());
     }
     untorn(&old, &new)?;
+    stores_kept(&old, &new)?;
     repeated_loads(&old, &new)?;
     ordered(&old, &new)
 }
@@ -36,7 +37,9 @@ fn overlaps(a: &Access, b: &Access) -> bool {
     let after = |first: &Access, second: &Access| {
         (0..i64::from(first.bytes)).contains(&second.offset.wrapping_sub(first.offset))
     };
-    a.root == b.root && a.writes == b.writes && (after(a, b) || after(b, a))
+    // Accesses on another way, or with calls between, are not one another's.
+    let together = (a.path, a.epoch) == (b.path, b.epoch);
+    together && a.root == b.root && a.writes == b.writes && (after(a, b) || after(b, a))
 }
 
 /// Accesses are neither added nor split.
@@ -62,6 +65,18 @@ fn untorn(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
         let narrowed = !access.writes && replaced.len() == 1;
         if replaced.is_empty() || !(whole || narrowed) || !alone {
             return Err("an access to shared memory is split or added");
+        }
+    }
+    Ok(())
+}
+
+/// Every byte stored is stored by the new window too, on the same way and between the same calls.
+fn stores_kept(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
+    for access in old.iter().filter(|access| access.writes) {
+        let byte = |byte| Access { offset: access.offset.wrapping_add(byte), bytes: 1, ..*access };
+        let kept = |byte: Access| new.iter().any(|other| overlaps(&byte, other));
+        if !(0..i64::from(access.bytes)).map(byte).all(kept) {
+            return Err("a store to shared memory before a call or a branch is left out");
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   (set-logic QF_BV)
-//!   (declare-const r1 (_ BitVec 64))
+//!   (declare-fun r1 () (_ BitVec 64))
 //!   (define-fun t3 () (_ BitVec 32) ((_ extract 31 0) r1))
 //!   ...
 //!   (assert (or (distinct t7 t12) (distinct t8 t15)))       ; some output differs
@@ -142,7 +142,7 @@ pub fn query(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)]) 
         // Writing to a string cannot fail.
         let _ = match shape {
             Shape::Constant(_) => Ok(()),
-            Shape::Symbol(symbol) => writeln!(text, "(declare-const {symbol} (_ BitVec {bits}))"),
+            Shape::Symbol(symbol) => writeln!(text, "(declare-fun {symbol} () (_ BitVec {bits}))"),
             _ => {
                 let body = shape_text(&shape, bits, &|operand| name(arena, operand));
                 writeln!(text, "(define-fun t{} () (_ BitVec {bits}) {body})", id.0)

@@ -43,6 +43,9 @@ fn ask_solver(
     let terms = translate(arena, &roots);
     let mut params = Params::new();
     params.set_u32("timeout", milliseconds);
+    // Z3 puts its own handler in place of the process's while it works, and threads that do so at once leave one behind
+    // that refers to a solver that is gone: Ctrl-C is the program's business.
+    params.set_bool("ctrl_c", false);
     solver.set_params(&params);
     solver.push();
     for assumption in assumptions {

@@ -31,6 +31,13 @@ pub enum Symbol {
     FramePointer(u32),
     /// The start of a region that several registers may point into at constant distances: the context, the packet.
     RegionStart(RegionStart),
+    /// The same, after an event that moved it.
+    MovedRegion {
+        /// Which.
+        start: RegionStart,
+        /// The event.
+        log: u32,
+    },
     /// Eight bytes of memory at `root + offset` (a multiple of eight), after `log` (0: before the window).
     Word {
         /// Which address term, by its number in [`crate::memory::World`].
@@ -64,6 +71,10 @@ pub enum Symbol {
     },
     /// An immediate or offset of a rule that may be anything.
     Hole(u8),
+    /// What registers of a rewritten function hold at a cut where the original holds nothing equal, by number.
+    Own(u8),
+    /// A byte of the frame of a rewritten function that may differ from the original's, by its offset.
+    OwnByte(i64),
 }
 
 /// A region with one well-known start.
@@ -91,6 +102,7 @@ impl fmt::Display for Symbol {
             Symbol::RegionStart(RegionStart::Packet) => write!(f, "packet"),
             Symbol::RegionStart(RegionStart::PacketMeta) => write!(f, "packet_meta"),
             Symbol::RegionStart(RegionStart::PacketEnd) => write!(f, "packet_end"),
+            Symbol::MovedRegion { start, log } => write!(f, "{}_{log}", Symbol::RegionStart(start)),
             Symbol::Word { root, offset, log } => write!(f, "memory_{root}_{}_{log}", signed(offset)),
             Symbol::Field { root, offset, bytes, log } => {
                 write!(f, "field_{root}_{}_{bytes}_{log}", signed(offset))
@@ -106,6 +118,8 @@ impl fmt::Display for Symbol {
             Symbol::Core(core) => write!(f, "core_{}", core.0),
             Symbol::Result { log, register } => write!(f, "result_{log}_{register}"),
             Symbol::Hole(hole) => write!(f, "hole_{hole}"),
+            Symbol::Own(number) => write!(f, "own_{number}"),
+            Symbol::OwnByte(offset) => write!(f, "own_byte_{}", signed(offset)),
         }
     }
 }

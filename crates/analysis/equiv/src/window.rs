@@ -1,17 +1,21 @@
 //! What is asked and what is answered.
 
-use kiln_isa::RegSet;
-use kiln_program::{Node, Object};
+use std::sync::Arc;
+
+use kiln_isa::{Reg, RegSet};
+use kiln_program::{InsnId, Node, Object};
 use kiln_verifier::{InsnFacts, StackSet};
 
+use crate::answers::Answers;
 use crate::concrete::Input;
+use crate::record::WindowRecord;
 
 /// A question: may `after` stand for `before`?
 #[derive(Clone, Copy)]
 pub struct Window<'a> {
-    /// The original instructions, a straight line.
+    /// The original instructions, entered at the first: a straight line, or a region whose branches go forward or out.
     pub before: &'a [Node],
-    /// What would replace them, a straight line.
+    /// What would replace them, likewise.
     pub after: &'a [Node],
     /// What is known just before the first instruction; `None`: nothing, all registers being readable.
     pub facts: Option<&'a InsnFacts>,
@@ -19,8 +23,22 @@ pub struct Window<'a> {
     pub live_after: RegSet,
     /// Bytes of the current stack frame that may be read afterwards.
     pub stack_live_after: StackSet,
+    /// What may be read where a branch leaves the window; for a target that is not named, `live_after` and
+    /// `stack_live_after` say it.
+    pub exits: &'a [Exit],
     /// The object that the instructions refer to.
     pub object: &'a Object,
+}
+
+/// A place outside of a window that one of its branches goes to.
+#[derive(Clone, Copy, Debug)]
+pub struct Exit {
+    /// The instruction there.
+    pub target: InsnId,
+    /// How many low bits of each register may be read from there on.
+    pub bits: [u8; Reg::COUNT],
+    /// Bytes of the current stack frame that may be.
+    pub stack_live: StackSet,
 }
 
 /// How much may be spent on one question.
@@ -30,13 +48,17 @@ pub struct Limits {
     pub tests: u32,
     /// Milliseconds for the solver; 0: it is not asked.
     pub solver_ms: u32,
-    /// Whether the proof carries its query as SMT-LIB 2 text (written without the normal form).
+    /// Whether the proof carries its question as data, from which its query can be made.
     pub keep_query: bool,
+    /// Where answers are kept and questions are written down.
+    pub answers: Option<Arc<Answers>>,
+    /// Whether whoever cuts windows should ask about all that it could: to measure what short windows are worth.
+    pub whole: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { tests: 24, solver_ms: 50, keep_query: false }
+        Limits { tests: 24, solver_ms: 50, keep_query: false, answers: None, whole: false }
     }
 }
 
@@ -68,8 +90,8 @@ impl Verdict {
 pub struct Proof {
     /// Who settled it.
     pub method: Method,
-    /// The query as SMT-LIB 2 text: `unsat` means equal. Only where [`Limits::keep_query`] asked for it.
-    pub query: Option<String>,
+    /// The question, and with it the query for other solvers. Only where [`Limits::keep_query`] asked for it.
+    pub record: Option<Box<WindowRecord>>,
     /// Microseconds for the whole question.
     pub micros: u64,
 }
@@ -84,6 +106,8 @@ pub enum Method {
         /// How many outputs it had to compare; the others had the same normal form.
         outputs: u32,
     },
+    /// It is an instance of a rule that was proved for all operands.
+    Rule,
 }
 
 /// An input on which two windows differ.

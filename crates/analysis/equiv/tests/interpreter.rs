@@ -238,6 +238,7 @@ fn verdicts_hold_in_the_interpreter() {
             facts: Some(&facts),
             live_after: live,
             stack_live_after: stack,
+            exits: &[],
             object: &object,
         };
         // Few tests, so that wrong candidates reach the normal form and the solver.

@@ -150,3 +150,160 @@ fn reserved_numbers_are_refused() {
     assert!(parse_rules("rule x\n  r1 += 1260257280\n=>\n  r1 += 1260257280\n").is_err());
     assert!(parse_rules("rule x\n  r1 = $a\n=>\n  r1 = $b\n").is_err());
 }
+
+#[test]
+fn rules_are_printed_as_they_are_read() {
+    let more = "
+rule branch
+  r1 += $a
+  if r1 == $b goto out
+=>
+  if r1 == $($b - $a) goto out
+dead r1
+fits $b - $a
+
+rule narrow
+  r1 += $a
+  w1 = w1
+=>
+  r1 += $a
+narrow r1
+where $a != -1
+where r1 <= 0xff
+";
+    for rule in parse_rules(SOUND).unwrap().into_iter().chain(parse_rules(more).unwrap()) {
+        let again = parse_rules(&rule.to_string()).unwrap_or_else(|error| panic!("{error}:\n{rule}"));
+        assert_eq!(again, [rule]);
+    }
+}
+
+const MORE: &str = "
+rule compared-difference
+  r1 += $a
+  if r1 == $b goto out
+=>
+  if r1 == $($b - $a) goto out
+dead r1
+fits $b - $a
+
+rule defined
+  r1 <<= $a
+  r1 &= $b
+=>
+  r1 <<= $a
+where $b == -1 << $a
+where $a < 32
+
+rule lower-half
+  r1 += $a
+  w1 = w1
+=>
+  r1 += $a
+narrow r1
+
+rule byte
+  r1 &= 0xff
+=>
+where r1 <= 0xff
+";
+
+#[test]
+fn branches_definitions_and_narrow_results() {
+    for rule in parse_rules(MORE).unwrap() {
+        let verdict = prove_rule(&rule, &limits());
+        assert!(matches!(verdict, RuleVerdict::Proved { .. }), "{}: {verdict}", rule.name);
+        assert!(!kiln_equiv::rule::rule_queries(&rule).unwrap().is_empty());
+    }
+    for broken in ["narrow r1", "where r1 <= 0xff"] {
+        let weaker = parse_rules(&MORE.replace(broken, "")).unwrap();
+        let refuted = |rule| matches!(prove_rule(rule, &limits()), RuleVerdict::Refuted { .. });
+        assert_eq!(weaker.iter().filter(|rule| refuted(rule)).count(), 1, "without {broken}");
+    }
+}
+
+#[test]
+fn hostile_text_is_refused_or_read() {
+    let deep =
+        |open: &str| format!("rule x\n  r1 += $a\n=>\n  r1 += $({}$a{})\n", open.repeat(50_000), ")".repeat(50_000));
+    for open in ["(", "-", "~", "-("] {
+        assert!(parse_rules(&deep(open)).is_err());
+    }
+    let long = format!("rule x\n  r1 += $a\n=>\n  r1 += $($a{})\n", " + 1".repeat(50_000));
+    assert!(parse_rules(&long).unwrap_err().to_string().contains("too long"));
+
+    // Pieces of rules in any order: read or refused, proved or not, but never a panic.
+    let pieces = [
+        "rule",
+        "rule x",
+        "r1",
+        "r2",
+        "r10",
+        "w1",
+        "=",
+        "+=",
+        "<<=",
+        "&=",
+        "$a",
+        "$b",
+        "$",
+        "@o",
+        "@o + 4",
+        "@o + 999",
+        "$(",
+        ")",
+        "(",
+        "$a + $b",
+        "-1",
+        "0x4b1e0000",
+        "99999999999999999999",
+        "ll",
+        "*(u32 *)(",
+        "*(u64 *)(r2 + @o)",
+        "=>",
+        "dead",
+        "narrow",
+        "distinct",
+        "where",
+        "fits",
+        "==",
+        "<",
+        "s>=",
+        "if r1 == $a",
+        "goto out",
+        "goto",
+        "#",
+        "be16",
+        "r77",
+        "\u{e9}",
+        "~",
+        "exit",
+        "call 1",
+    ];
+    let mut random = kiln_equiv::concrete::Random(11);
+    let mut read = 0;
+    for _ in 0..20_000 {
+        let mut text = String::from("rule x\n  r1 += $a\n");
+        for _ in 0..random.below(14) {
+            text.push_str(pieces[random.below(pieces.len() as u64) as usize]);
+            text.push_str(["\n", " ", "\n=>\n", "\nwhere "][random.below(4) as usize]);
+        }
+        if let Ok(rules) = parse_rules(&text) {
+            read += 1;
+            for rule in &rules {
+                let _ = rule.to_string();
+                if read % 50 == 0 {
+                    let _ = prove_rule(rule, &Limits { solver_ms: 10, tests: 8, ..Limits::default() });
+                }
+            }
+        }
+    }
+    assert!(read > 100, "{read}");
+}
+
+#[test]
+fn too_many_cases_are_not_gone_through() {
+    let sums: String = (2..9).map(|reg| format!("  r1 += r{reg}\n")).collect();
+    let text = format!("rule x\n{sums}  r1 <<= $a\n=>\n{sums}  r1 <<= $a\nwhere $a < 64\n");
+    let verdict = prove_rule(&parse_rules(&text).unwrap()[0], &limits());
+    assert!(matches!(verdict, RuleVerdict::Unknown(_)), "{verdict}");
+}

@@ -2,25 +2,10 @@
 
 mod common;
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
-use common::{nodes, pointer, regs, scalars};
+use common::{nodes, pointer, regs, scalars, solve};
 use kiln_equiv::{Window, literal_query};
 use kiln_program::{MapId, Object};
 use kiln_verifier::{Region, Scalar, StackSet, Value};
-
-/// What `z3 -in` answers; `None` where there is no such program.
-fn solve(query: &str) -> Option<String> {
-    let child = Command::new("z3").args(["-in", "-T:20"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-    let Ok(mut child) = child else {
-        eprintln!("skipped: there is no z3 command");
-        return None;
-    };
-    child.stdin.take()?.write_all(query.as_bytes()).ok()?;
-    let output = child.wait_with_output().ok()?;
-    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
 
 /// Evidence for windows with logged memory carries what the log took for granted.
 #[test]
@@ -55,11 +40,17 @@ fn logged_memory_has_a_query_too() {
             facts: Some(&facts),
             live_after: regs(live),
             stack_live_after: StackSet::ALL,
+            exits: &[],
             object: &object,
         };
         let verdict = kiln_equiv::check(&window, &kiln_equiv::Limits { keep_query: true, ..Default::default() });
         let kiln_equiv::Verdict::Equal(proof) = verdict else { panic!("{verdict:?}") };
-        let query = proof.query.expect("a query");
+        let record = proof.record.expect("a record");
+        // What is written down leads back to the same question.
+        let text = serde_json::to_string(&record).expect("plain data");
+        let again: kiln_equiv::WindowRecord = serde_json::from_str(&text).expect("its own text");
+        assert_eq!(again, *record);
+        let query = again.query(&object).expect("a query");
         assert!(query.contains("distinct"), "{query}");
         let Some(answer) = solve(&query) else { return };
         assert_eq!(answer, "unsat", "{query}");
@@ -99,6 +90,7 @@ fn z3_agrees_about_the_text() {
             facts: Some(&facts),
             live_after: regs(live),
             stack_live_after: StackSet::ALL,
+            exits: &[],
             object: &object,
         };
         let query = literal_query(&window).expect("a query");

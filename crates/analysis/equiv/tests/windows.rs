@@ -175,6 +175,7 @@ fn dead_stack_bytes_and_registers_do_not_count() {
         facts: Some(&facts),
         live_after: regs("0"),
         stack_live_after: live,
+        exits: &[],
         object: &object,
     };
     assert!(check(&window, &Limits::default()).is_equal());
@@ -279,6 +280,7 @@ fn hostile_windows_end_soon() {
             facts: Some(&facts),
             live_after: regs("1 2 3"),
             stack_live_after: StackSet::ALL,
+            exits: &[],
             object: &object,
         };
         let _ = check(&window, &Limits::default());

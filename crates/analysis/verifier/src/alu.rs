@@ -61,7 +61,7 @@ impl Explorer<'_> {
     }
 
     fn numbers(&mut self, op: AluOp, width: Width, first: &Register, second: &Register) -> Register {
-        if !self.any_load() && !is_tracked(op, width, &second.scalar) {
+        if !is_tracked(op, width, &second.scalar) && !self.any_load() {
             return Register::UNKNOWN;
         }
         let scalar = apply(op, width, &first.scalar, &second.scalar);

@@ -650,12 +650,13 @@ impl Explorer<'_> {
             ..Register::pointer(Kind::MapValue, argument.object)
         };
         let in_array = matches!(map_type, MapType::Array | MapType::PercpuArray)
-            && !self.any_load()
             && !self.options.unprivileged
             && !argument.inner
-            && call.key.is_some_and(|key| key < u64::from(entries));
+            && call.key.is_some_and(|key| key < u64::from(entries))
+            && helper.name == "map_lookup_elem"
+            && !self.any_load();
         let id = self.fresh_id();
-        if in_array && helper.name == "map_lookup_elem" {
+        if in_array {
             let locked = self.record_of(&value).is_some_and(|record| record.has_lock());
             return Ok(Register { id: if locked { id } else { 0 }, ..value });
         }

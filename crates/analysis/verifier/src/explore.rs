@@ -7,9 +7,9 @@
 //!         end of path                take the next pending state
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use kiln_isa::{CallTarget, Insn, Reg};
 use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
@@ -57,7 +57,7 @@ pub(crate) struct Explorer<'a> {
     /// Structures that registers point to.
     pub types: Types,
     /// Fields of the program's structures that are not plain memory.
-    pub object_records: RefCell<HashMap<u32, Option<Rc<Record>>>>,
+    pub object_records: RefCell<HashMap<u32, Option<Arc<Record>>>>,
     /// Signatures of global functions that are verified on their own.
     pub signatures: Vec<Option<Signature>>,
     /// Those of them that were called.
@@ -83,6 +83,8 @@ pub(crate) struct Explorer<'a> {
     pub exact_numbers: bool,
     /// The map of each tail call.
     pub tail_call_maps: HashMap<Position, u32>,
+    /// Whether anything was decided by what the loader may change.
+    pub depends_on_load: Cell<bool>,
     pub processed: u64,
     pub jumps: u64,
     /// The visit that last made an entry in its path's history.
@@ -118,6 +120,7 @@ impl<'a> Explorer<'a> {
             masks: HashMap::new(),
             exact_numbers: false,
             tail_call_maps: HashMap::new(),
+            depends_on_load: Cell::new(false),
             processed: 0,
             jumps: 0,
             history_noted: 0,
@@ -313,15 +316,17 @@ impl<'a> Explorer<'a> {
         self.origins.join(first, second)
     }
 
-    /// Whether values that the loader may change are unknown.
+    /// Whether values that the loader may change are unknown. Asked last, so that a verification where it does not
+    /// matter is known as such.
     pub(crate) fn any_load(&self) -> bool {
+        self.depends_on_load.set(true);
         self.options.assumptions == Assumptions::AnyLoad
     }
 
     /// Whether the current instruction's immediate or offset may be different on another kernel.
     pub(crate) fn relocated(&self) -> bool {
         let record = self.code.op(self.at).node.core.and_then(|id| self.code.object.core.get(id.index()));
-        self.any_load() && record.is_some_and(|record| record.kind != TYPE_ID_LOCAL)
+        record.is_some_and(|record| record.kind != TYPE_ID_LOCAL) && self.any_load()
     }
 
     /// The map a register points to or into.

@@ -12,7 +12,7 @@
 //! object that is added becomes a non-owning one. With a `bpf_refcount` in it an object may have several owners:
 //! `bpf_refcount_acquire` makes an owning pointer of a non-owning one.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use kiln_isa::Reg;
 use kiln_platform::Feature;
@@ -42,12 +42,12 @@ impl Register {
 
 impl Explorer<'_> {
     /// The special fields of a structure of the program.
-    pub(crate) fn object_record(&self, index: u32) -> Option<Rc<Record>> {
+    pub(crate) fn object_record(&self, index: u32) -> Option<Arc<Record>> {
         let pointed = self.types.pointed(index).filter(|pointed| !pointed.of_kernel)?;
         let mut known = self.object_records.borrow_mut();
         let found = known.entry(pointed.id.0).or_insert_with(|| {
             let tables = Tables { own: self.types.program.as_deref(), kernel: self.types.kernel.as_deref() };
-            Record::of_object(&tables, pointed.id).map(Rc::new)
+            Record::of_object(&tables, pointed.id).map(Arc::new)
         });
         found.clone()
     }

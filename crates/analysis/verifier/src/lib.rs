@@ -119,6 +119,8 @@ pub struct Verified {
     /// Some path may read stack bytes that it never wrote, which is allowed with privilege: whoever runs the program
     /// must clear its frames, or show it what was there.
     pub reads_uninitialized_stack: bool,
+    /// Whether the other [`Assumptions`] may lead to another answer; where not, they need not be tried.
+    pub depends_on_load: bool,
     /// Nobody else can build this value, so having one proves acceptance.
     _proof: (),
 }
@@ -176,7 +178,8 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
         Error::Rejected(Box::new(Rejection { kernel_message: Some(deep.kernel_message()), ..rejection }))
     })?;
     let reads_uninitialized_stack = explorer.reads_uninitialized_stack;
+    let depends_on_load = explorer.depends_on_load.get();
     let names = std::mem::take(&mut explorer.types);
     let facts = explorer.recorder.take().map_or_else(Facts::default, |recorder| recorder.finish(&code, &names));
-    Ok(Verified { facts, statistics, reads_uninitialized_stack, _proof: () })
+    Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, _proof: () })
 }

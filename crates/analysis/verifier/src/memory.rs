@@ -334,10 +334,13 @@ impl Explorer<'_> {
 
     /// The bytes of a frozen read-only map at a constant offset.
     fn frozen_value(&self, base: &Register, offset: i64, bytes: u32) -> Option<Register> {
-        if self.any_load() || base.inner {
+        if base.inner {
             return None;
         }
         let MapContents::ReadOnly(data) = &self.map_of(base)?.contents else { return None };
+        if self.any_load() {
+            return None;
+        }
         let start = usize::try_from(base.fixed_offset()? + offset).ok()?;
         let data = data.get(start..start + bytes as usize)?;
         let value = data.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));

@@ -8,7 +8,6 @@
 //! ```
 
 use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use kiln_platform::ProgramType;
@@ -34,9 +33,9 @@ pub struct Prepared<'a> {
     /// The same; none where the kernel would not take them.
     pub(crate) accepted_btf: Option<Arc<Btf>>,
     /// Fields of each map's value that are not plain memory.
-    pub(crate) records: Vec<Rc<Record>>,
+    pub(crate) records: Vec<Arc<Record>>,
     /// The same of the maps that maps of maps hold.
-    pub(crate) inner_records: Vec<Rc<Record>>,
+    pub(crate) inner_records: Vec<Arc<Record>>,
     /// The exception callbacks that functions name in their types.
     pub(crate) exception_callbacks: HashMap<TypeId, Vec<String>>,
 }
@@ -48,9 +47,9 @@ impl<'a> Prepared<'a> {
         let kernel = options.kernel_types.as_deref();
         let accepted_btf = btf.clone().filter(|btf| Tables { own: Some(btf), kernel }.accepted());
         let tables = Tables { own: accepted_btf.as_deref(), kernel };
-        let record = |map: &Map| Rc::new(Record::of_map(&tables, map));
-        let none = Rc::new(Record::default());
-        let inner = |map: &Map| map.inner.as_deref().map_or_else(|| Rc::clone(&none), record);
+        let record = |map: &Map| Arc::new(Record::of_map(&tables, map));
+        let none = Arc::new(Record::default());
+        let inner = |map: &Map| map.inner.as_deref().map_or_else(|| Arc::clone(&none), record);
         Prepared {
             object,
             well_formed: kiln_program::validate(object),
@@ -61,6 +60,29 @@ impl<'a> Prepared<'a> {
             btf,
             accepted_btf,
         }
+    }
+
+    /// The same for another version of the object, which differs in its functions' instructions only: what was prepared
+    /// from types and maps is shared.
+    pub fn for_version<'b>(&self, object: &'b Object) -> Prepared<'b> {
+        Prepared {
+            object,
+            well_formed: kiln_program::validate(object),
+            kernel_types: self.kernel_types.clone(),
+            btf: self.btf.clone(),
+            accepted_btf: self.accepted_btf.clone(),
+            records: self.records.clone(),
+            inner_records: self.inner_records.clone(),
+            exception_callbacks: self.exception_callbacks.clone(),
+        }
+    }
+
+    /// Whether the object is well formed.
+    ///
+    /// # Errors
+    /// What is not.
+    pub fn well_formed(&self) -> Result<(), &Invalid> {
+        self.well_formed.as_ref().copied()
     }
 
     /// The object.

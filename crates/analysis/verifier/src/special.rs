@@ -1,6 +1,6 @@
 //! Fields of map values that only helpers may touch (locks, timers, kptrs), and functions passed to helpers.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use kiln_isa::Reg;
 use kiln_platform::{Helper, ProgramType};
@@ -43,7 +43,7 @@ impl Later {
 
 impl Explorer<'_> {
     /// The special fields of what a register points to.
-    pub(crate) fn record_of(&self, register: &Register) -> Option<Rc<Record>> {
+    pub(crate) fn record_of(&self, register: &Register) -> Option<Arc<Record>> {
         match register.kind {
             Kind::MapValue if register.inner => self.code.prepared.inner_records.get(register.object as usize).cloned(),
             Kind::MapValue => self.code.prepared.records.get(register.object as usize).cloned(),

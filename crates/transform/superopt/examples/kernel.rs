@@ -3,12 +3,13 @@
 //! Loads each program that the kernel takes before and after optimizing it, compares processed instructions, and
 //! where it takes packets, runs both on the same ones: return values, packets and maps must be equal.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use kiln_elf::ElfObject;
 use kiln_linux::{LoadFailure, LoadedObject, ObjectFile, Prog, TestInput};
-use kiln_program::{ExternKind, Object, Program, Reference};
-use kiln_superopt::{Options, Rewrite, optimize_judged};
+use kiln_program::{ExternKind, Object, Program, ProgramId, Reference};
+use kiln_superopt::{Judge, Options, Unverified, optimize_judged};
 
 fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<(LoadedObject, Prog), LoadFailure> {
     let mut file = ObjectFile::open(&object.name, bytes)?;
@@ -99,6 +100,30 @@ fn trace(loaded: &LoadedObject, prog: &Prog, packets: &[Vec<u8>]) -> Trace {
     (runs, maps.filter_map(entries).collect())
 }
 
+fn cost(bytes: &[u8], object: &Object, program: &Program) -> Option<u32> {
+    load(bytes, object, program).ok().and_then(|(_, prog)| Some(prog.info().ok()?.verified_insns))
+}
+
+/// The kernel's word, while optimizing: refused, or harder to verify by more than 2% (or 8 instructions).
+struct Kernel<'a> {
+    elf: &'a ElfObject,
+    costs: Vec<Option<u32>>,
+}
+
+impl Judge for Kernel<'_> {
+    fn judge(&self, object: &Object, programs: &[ProgramId]) -> Vec<(ProgramId, String)> {
+        let Ok(bytes) = self.elf.write(object) else { return Vec::new() };
+        let complaint = |id: &ProgramId| {
+            let old = self.costs[id.index()]?;
+            match cost(&bytes, object, &object.programs[id.index()]) {
+                Some(new) if new <= old + (old / 50).max(8) => None,
+                new => Some((*id, format!("{new:?} processed instructions instead of {old}"))),
+            }
+        };
+        programs.iter().filter_map(complaint).collect()
+    }
+}
+
 fn main() {
     let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
     let budget = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
@@ -111,29 +136,13 @@ fn main() {
         let Ok(elf) = kiln_elf::read(path, &bytes) else { continue };
         let options = Options {
             budget: Duration::from_secs(budget),
-            unverified: flags.iter().any(|flag| flag == "-u"),
+            unverified: if flags.iter().any(|flag| flag == "-u") { Unverified::All } else { Unverified::None },
             without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
             ..Options::default()
         };
-        let cost = |bytes: &[u8], object: &Object, program: &Program| {
-            load(bytes, object, program).ok().and_then(|(_, prog)| Some(prog.info().ok()?.verified_insns))
-        };
         let costs: Vec<Option<u32>> = elf.object.programs.iter().map(|own| cost(&bytes, &elf.object, own)).collect();
-        // The kernel's word, while optimizing: refused, or harder to verify by more than 2% (or 8 instructions).
-        let mut judge = |rewrite: &Rewrite| {
-            let Ok(bytes) = elf.write(&rewrite.object) else { return BTreeSet::new() };
-            let mut blamed = BTreeSet::new();
-            for (program, old) in rewrite.object.programs.iter().zip(&costs) {
-                let Some(old) = *old else { continue };
-                if cost(&bytes, &rewrite.object, program).is_none_or(|new| new > old + (old / 50).max(8)) {
-                    let reached: BTreeSet<_> = rewrite.object.reachable_functions(program.entry).into_iter().collect();
-                    let changed = rewrite.evidence.iter().map(|one| one.function);
-                    blamed.extend(changed.filter(|function| reached.contains(function)));
-                }
-            }
-            blamed
-        };
-        let rewrite = optimize_judged(&elf.object, &options, &mut (), &mut judge);
+        let judge = Kernel { elf: &elf, costs };
+        let rewrite = optimize_judged(&elf.object, &options, &mut (), Some(&judge));
         for (who, function, why) in rewrite.refused.iter().filter(|(who, ..)| *who == "judge") {
             println!("{who} {path} {function}: {why}");
         }

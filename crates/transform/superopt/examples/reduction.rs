@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kiln_superopt::{Because, Options, optimize};
+use kiln_superopt::{Because, Options, Unverified, optimize};
 
 fn main() {
     let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
@@ -14,7 +14,8 @@ fn main() {
     let seconds = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
     let options = Options {
         budget: Duration::from_secs(seconds),
-        unverified: flags.iter().any(|flag| flag == "-u"),
+        simulate: flags.iter().any(|flag| flag == "--simulate"),
+        unverified: if flags.iter().any(|flag| flag == "-u") { Unverified::All } else { Unverified::None },
         without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
         ..Options::default()
     };

@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, MapContents, MapId, Node, Object, Reference};
 
+use crate::calls::Calls;
 use crate::control_flow::Change;
 use crate::demand::{only_computes, reads};
 use crate::edit;
@@ -262,7 +263,12 @@ fn end(
 ///   r1 = r6; call ...      -->    r1 = r7; call ...
 ///   r1 = r6; call ...             r1 = r7; call ...
 /// ```
-pub fn read_originals(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn read_originals(
+    object: &Object,
+    function: &mut Function,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+) -> Vec<Change> {
     let cfg = Cfg::new(function);
     let begins = at_block_begins(object, function, &cfg);
     let mut before: Vec<State> = Vec::with_capacity(function.nodes.len());
@@ -284,7 +290,7 @@ pub fn read_originals(object: &Object, function: &mut Function, banned: &dyn Fn(
         if dst == src || src == Reg::R10 || used || node.core.is_some() || banned(node.id) {
             continue;
         }
-        let Some(readers) = readers(function, &cfg, &before, at, dst, src) else { continue };
+        let Some(readers) = readers(function, &cfg, calls, &before, at, (dst, src)) else { continue };
         let (mut old, mut new) = (vec![node.clone()], Vec::new());
         for reader in readers {
             let own = &mut function.nodes[reader];
@@ -304,10 +310,10 @@ pub fn read_originals(object: &Object, function: &mut Function, banned: &dyn Fn(
 fn readers(
     function: &Function,
     cfg: &Cfg,
+    calls: &Calls,
     before: &[State],
     copy: usize,
-    dst: Reg,
-    src: Reg,
+    (dst, src): (Reg, Reg),
 ) -> Option<std::collections::BTreeSet<usize>> {
     let mut found = std::collections::BTreeSet::new();
     let mut seen = HashSet::new();
@@ -320,7 +326,7 @@ fn readers(
         let end = cfg.blocks[cfg.block_of[first].index()].range.end;
         loop {
             let node = &function.nodes[at];
-            if reads(node, dst) {
+            if reads(node, dst, calls) {
                 let state = &before[at];
                 let same = state[dst.index()].is_some() && state[dst.index()] == state[src.index()];
                 if !same || node.core.is_some() || reading(&node.insn, dst, src).is_none() {
@@ -341,4 +347,17 @@ fn readers(
         }
     }
     Some(found)
+}
+
+/// Which registers hold, before each instruction, what one held when the function began.
+pub(crate) fn held_since_entry(object: &Object, function: &Function, cfg: &Cfg, reg: Reg) -> Vec<RegSet> {
+    let mut held = Vec::with_capacity(function.nodes.len());
+    for (block, begin) in cfg.blocks.iter().zip(at_block_begins(object, function, cfg)) {
+        let mut state = begin.unwrap_or([None; Reg::COUNT]);
+        for node in &function.nodes[block.range.clone()] {
+            held.push(Reg::all().filter(|own| state[own.index()] == Some(Held::Entry(reg))).collect());
+            step(object, &mut state, node);
+        }
+    }
+    held
 }

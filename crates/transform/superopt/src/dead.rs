@@ -6,6 +6,7 @@ use kiln_isa::{Insn, Reg};
 use kiln_program::{Cfg, Function, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, Value};
 
+use crate::calls::Calls;
 use crate::control_flow::Change;
 use crate::demand;
 use crate::edit;
@@ -13,7 +14,7 @@ use crate::evidence::Law;
 use crate::filled;
 
 /// Removes writes that nobody reads: of registers by the demand on the graph, of stack bytes by the facts.
-pub fn remove_dead(function: &mut Function, facts: Option<&Facts>) -> Vec<Change> {
+pub fn remove_dead(function: &mut Function, facts: Option<&Facts>, calls: &Calls) -> Vec<Change> {
     let mut changes = Vec::new();
     let change = |law, node: &Node| Change { at: node.id, law, before: vec![node.clone()], after: Vec::new() };
     for node in &function.nodes {
@@ -29,11 +30,11 @@ pub fn remove_dead(function: &mut Function, facts: Option<&Facts>) -> Vec<Change
     }
     edit::delete(function, &changes.iter().map(|change| change.at).collect::<HashSet<_>>());
     let cfg = Cfg::new(function);
-    let ends = demand::at_block_ends(function, &cfg);
+    let ends = demand::at_block_ends(function, &cfg, calls);
     let mut doomed = HashSet::new();
     for (block, end) in cfg.blocks.iter().zip(ends) {
         let nodes = &function.nodes[block.range.clone()];
-        let kept: HashSet<_> = demand::without_dead(nodes, end).iter().map(|node| node.id).collect();
+        let kept: HashSet<_> = demand::without_dead(nodes, end, calls).iter().map(|node| node.id).collect();
         for node in nodes.iter().filter(|node| !kept.contains(&node.id)) {
             doomed.insert(node.id);
             changes.push(change(Law::DeadWrite, node));

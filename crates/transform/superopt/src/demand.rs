@@ -16,6 +16,8 @@ use kiln_isa::{AluOp, AtomicOp, CallTarget, Insn, JumpOp, Reg, RegSet, Source, W
 use kiln_platform::Helper;
 use kiln_program::{Cfg, Function, Node};
 
+use crate::calls::Calls;
+
 /// `bpf_trace_printk`, whose third to fifth arguments are what the format asks for.
 const TRACE_PRINTK: u32 = 6;
 
@@ -57,7 +59,7 @@ impl Demand {
     }
 
     /// From after an instruction to before it.
-    pub fn step_back(&mut self, node: &Node) {
+    pub fn step_back(&mut self, node: &Node, calls: &Calls) {
         match node.insn {
             Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src),
             Insn::Neg { width, dst } => {
@@ -72,7 +74,7 @@ impl Demand {
                 let bits = if self.take(dst) > 0 { size.bits() } else { 0 };
                 self.read(dst, bits);
             }
-            Insn::Call(target) => self.call(target),
+            Insn::Call(target) => self.call(target, node, calls),
             Insn::LoadPacket { .. } => {
                 for reg in RegSet::CALLER_SAVED.iter() {
                     self.take(reg);
@@ -153,7 +155,7 @@ impl Demand {
         }
     }
 
-    fn call(&mut self, target: CallTarget) {
+    fn call(&mut self, target: CallTarget, node: &Node, calls: &Calls) {
         for reg in RegSet::CALLER_SAVED.iter() {
             self.take(reg);
         }
@@ -164,14 +166,14 @@ impl Demand {
                 let variants = helper.variants.iter().map(|variant| variant.prototype.args.len());
                 variants.chain([helper.prototype.args.len()]).max().unwrap_or(5)
             }),
-            CallTarget::Subprogram(_) | CallTarget::Kfunc { .. } => 5,
+            CallTarget::Subprogram(_) | CallTarget::Kfunc { .. } => return calls.read(node, self),
         };
         self.read_all(RegSet::arguments(arguments));
     }
 }
 
 /// Demand after the last instruction of each block.
-pub fn at_block_ends(function: &Function, cfg: &Cfg) -> Vec<Demand> {
+pub fn at_block_ends(function: &Function, cfg: &Cfg, calls: &Calls) -> Vec<Demand> {
     let mut begin = vec![Demand::NONE; cfg.blocks.len()];
     let mut end = begin.clone();
     let mut pending: Vec<usize> = (0..cfg.blocks.len()).collect();
@@ -182,7 +184,7 @@ pub fn at_block_ends(function: &Function, cfg: &Cfg) -> Vec<Demand> {
         end[block] = successors.fold(Demand::NONE, |demand, next| demand.join(&begin[next.index()]));
         let mut demand = end[block];
         for node in function.nodes[cfg.blocks[block].range.clone()].iter().rev() {
-            demand.step_back(node);
+            demand.step_back(node, calls);
         }
         if demand != begin[block] {
             begin[block] = demand;
@@ -197,20 +199,20 @@ pub fn at_block_ends(function: &Function, cfg: &Cfg) -> Vec<Demand> {
 }
 
 /// Demand after each instruction of a straight run, given the demand after the last.
-pub fn after_each(nodes: &[Node], end: Demand) -> Vec<Demand> {
+pub fn after_each(nodes: &[Node], end: Demand, calls: &Calls) -> Vec<Demand> {
     let mut result = vec![Demand::NONE; nodes.len()];
     let mut demand = end;
     for (at, node) in nodes.iter().enumerate().rev() {
         result[at] = demand;
-        demand.step_back(node);
+        demand.step_back(node, calls);
     }
     result
 }
 
 /// Whether an instruction may read a register, as an argument of what it calls too.
-pub fn reads(node: &Node, reg: Reg) -> bool {
+pub fn reads(node: &Node, reg: Reg, calls: &Calls) -> bool {
     let mut demand = Demand::NONE;
-    demand.step_back(node);
+    demand.step_back(node, calls);
     demand.of(reg) > 0 || node.insn.read().contains(reg)
 }
 
@@ -229,14 +231,14 @@ pub fn only_computes(insn: &Insn) -> bool {
 }
 
 /// Takes out what computes only what nobody reads, from the last to the first.
-pub fn without_dead(nodes: &[Node], end: Demand) -> Vec<Node> {
+pub fn without_dead(nodes: &[Node], end: Demand, calls: &Calls) -> Vec<Node> {
     let mut kept = Vec::with_capacity(nodes.len());
     let mut demand = end;
     for node in nodes.iter().rev() {
         let dead =
             only_computes(&node.insn) && node.insn.written().is_some_and(|dst| dst != Reg::R10 && demand.of(dst) == 0);
         if !dead {
-            demand.step_back(node);
+            demand.step_back(node, calls);
             kept.push(node.clone());
         }
     }

@@ -17,6 +17,7 @@ use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, StackSet};
 
+use crate::calls::Calls;
 use crate::demand::{self, Demand};
 use crate::edit;
 use crate::possible::{self, Possible};
@@ -45,6 +46,7 @@ struct Diamond {
 pub fn rewrite(
     object: &Object,
     function: &mut Function,
+    calls: &Calls,
     facts: Option<&Facts>,
     limits: &Limits,
     fuel: usize,
@@ -52,7 +54,7 @@ pub fn rewrite(
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     while steps.len() < fuel {
-        let Some((range, step)) = find(object, function, facts, limits, allowed) else { break };
+        let Some((range, step)) = find(object, function, calls, facts, limits, allowed) else { break };
         edit::replace(function, range, step.after.clone());
         steps.push(step);
     }
@@ -62,11 +64,12 @@ pub fn rewrite(
 fn find(
     object: &Object,
     function: &Function,
+    calls: &Calls,
     facts: Option<&Facts>,
     limits: &Limits,
     allowed: &dyn Fn(&'static str, InsnId) -> bool,
 ) -> Option<(std::ops::Range<usize>, Step)> {
-    diamonds(function).into_iter().find_map(|diamond| {
+    diamonds(function, calls).into_iter().find_map(|diamond| {
         let branch = function.nodes[diamond.branch].id;
         proposals(function, &diamond).into_iter().filter(|(rule, _)| allowed(rule, branch)).find_map(|(rule, after)| {
             let range = diamond.taken..diamond.used + 1;
@@ -87,9 +90,9 @@ fn number(node: &Node) -> Option<(Reg, u64)> {
     }
 }
 
-fn diamonds(function: &Function) -> Vec<Diamond> {
+fn diamonds(function: &Function, calls: &Calls) -> Vec<Diamond> {
     let cfg = Cfg::new(function);
-    let ends = demand::at_block_ends(function, &cfg);
+    let ends = demand::at_block_ends(function, &cfg, calls);
     let begins = possible::at_block_begins(function, &cfg, false);
     let mut found = Vec::new();
     for (index, block) in cfg.blocks.iter().enumerate() {
@@ -111,10 +114,10 @@ fn diamonds(function: &Function) -> Vec<Diamond> {
         let used = rest.range.clone().find(|at| touches(at));
         let (Some(taken), Some(used)) = (taken, used) else { continue };
         let Some((own, first)) = number(&function.nodes[taken]).filter(|(own, _)| *own == reg) else { continue };
-        let after = demand::after_each(&function.nodes[rest.range.clone()], ends[jumps.index()]);
+        let after = demand::after_each(&function.nodes[rest.range.clone()], ends[jumps.index()], calls);
         let mut before =
-            demand::after_each(&function.nodes[block.range.clone()], ends[index])[taken - block.range.start];
-        before.step_back(&function.nodes[taken]);
+            demand::after_each(&function.nodes[block.range.clone()], ends[index], calls)[taken - block.range.start];
+        before.step_back(&function.nodes[taken], calls);
         let mut possible = begins[index];
         function.nodes[block.range.start..taken].iter().for_each(|node| possible::step(&mut possible, node, false));
         found.push(Diamond {
@@ -266,6 +269,7 @@ fn prove(
         facts: Some(&precondition),
         live_after: diamond.demand.live(),
         stack_live_after: StackSet::ALL,
+        exits: &[],
         object,
     };
     match kiln_equiv::check(&window, limits) {

@@ -1,5 +1,9 @@
 //! Why a rewritten program may stand for the original.
 
+use std::sync::Arc;
+
+use kiln_equiv::WindowRecord;
+use kiln_equiv::simulation::Simulation;
 use kiln_program::{FunctionId, InsnId};
 use serde::Serialize;
 
@@ -23,8 +27,18 @@ pub struct Evidence {
     pub before: Vec<String>,
     /// The listing that replaced it.
     pub after: Vec<String>,
+    /// The instructions that were replaced, in the order of the listing.
+    #[serde(skip)]
+    pub before_ids: Vec<InsnId>,
+    /// The instructions that replaced them. One that stays keeps its id.
+    #[serde(skip)]
+    pub after_ids: Vec<InsnId>,
     /// Slots saved; negative when the rewrite costs some.
     pub slots_saved: i64,
+    /// Of a law: the proof of the function that it changed, shared by all laws of one pass, where evidence is to carry
+    /// it.
+    #[serde(skip)]
+    pub simulation: Option<Arc<Simulation>>,
 }
 
 /// What justifies a rewrite.
@@ -37,17 +51,22 @@ pub enum Because {
     Window {
         /// The rule that proposed it, or `search`.
         proposed_by: &'static str,
-        /// How it was proved: `normal-form` or `smt`.
+        /// How it was proved: `normal-form`, `smt`, or `rule`, whose own proof holds for all operands.
         proved_by: &'static str,
-        /// The query in SMT-LIB2, where a solver was asked.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        query: Option<String>,
         /// Microseconds the proof took.
         micros: u64,
+        /// The question, from which its query is made, where evidence is to carry it.
+        #[serde(skip)]
+        record: Option<Box<WindowRecord>>,
     },
 }
 
 impl Because {
+    /// Whether it is a law.
+    pub const fn is_law(&self) -> bool {
+        matches!(self, Because::Law(_))
+    }
+
     /// The name of the law or rule.
     pub const fn name(&self) -> &'static str {
         match self {
@@ -109,10 +128,33 @@ laws! {
     AvailableValue = "available-value";
     /// A block that is only jumped to may stand where a jump to it stood.
     Layout = "layout";
+    /// A register may be given a constant where ways that give it the same one meet, if nobody reads it on the way.
+    LateConstant = "late-constant";
+    /// A static function that is called in one place may stand there, its stack bytes below its caller's.
+    InlinedCall = "inlined-call";
+    /// A branch on a mask may mask by itself, with its sides in each other's place.
+    TurnedBranch = "turned-branch";
+    /// Of two checks of a packet's length that leave for the same place, the larger may stand for both.
+    MergedChecks = "merged-checks";
+    /// A constant added to the offset of a classic packet load may be part of the load.
+    PacketOffset = "packet-offset";
+    /// The first element of an array is always found, so what is done where it is not may be anything that loads.
+    FoundElement = "found-element";
+    /// A load from a context that is plain memory may load only the half that is wanted.
+    NarrowLoad = "narrow-load";
+    /// The upper half of a register that is zero on every way here need not be cleared.
+    ClearedHalf = "cleared-half";
     /// A write of a register that nothing reads afterwards may go, if the instruction does nothing else.
     DeadWrite = "dead-write";
+    /// A store of numbers that its stack bytes hold on every way there may go.
+    RepeatedStore = "repeated-store";
+    /// A store of a number with zeros above it may write these too, where zeros are or nothing reads; what is then
+    /// overwritten unread may go.
+    CoveredStore = "covered-store";
     /// A store to stack bytes that nothing reads afterwards may go.
     DeadStore = "dead-store";
+    /// A load, an operation and a store of one place may be an atomic operation, if nothing reads what was loaded.
+    AtomicUpdate = "atomic-update";
 }
 
 fn function_number<S: serde::Serializer>(id: &FunctionId, serializer: S) -> Result<S::Ok, S::Error> {

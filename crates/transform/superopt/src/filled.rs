@@ -145,7 +145,7 @@ fn stores_to(function: &Function, facts: &Facts, range: std::ops::Range<usize>, 
 }
 
 /// What an instruction touches.
-enum Place {
+pub(crate) enum Place {
     /// Bytes of this frame: the first, and how many.
     Frame(i32, i32),
     /// No byte of it.
@@ -154,7 +154,7 @@ enum Place {
     Anywhere,
 }
 
-fn place(node: &Node, facts: &Facts) -> Place {
+pub(crate) fn place(node: &Node, facts: &Facts) -> Place {
     let (size, address) = match node.insn {
         Insn::Load { size, address, .. } | Insn::Store { size, address, .. } if node.core.is_none() => (size, address),
         Insn::Alu { .. }

@@ -18,6 +18,7 @@ use std::collections::HashSet;
 use kiln_isa::{AluOp, Insn, Reg, RegSet};
 use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Object, Reference};
 
+use crate::calls::Calls;
 use crate::control_flow::{Change, same};
 use crate::demand::{self, Demand, only_computes};
 use crate::edit;
@@ -87,12 +88,15 @@ fn retarget_except(function: &mut Function, from: InsnId, to: InsnId) {
 }
 
 /// Moves a short arm that only sets registers above its branch, which then goes where the arm went; one a call.
-pub fn hoist_arms(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn hoist_arms(function: &mut Function, calls: &Calls, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
     let cfg = Cfg::new(function);
-    let ends = demand::at_block_ends(function, &cfg);
+    let ends = demand::at_block_ends(function, &cfg, calls);
     let begin = |block: BlockId| {
         let mut demand: Demand = ends[block.index()];
-        function.nodes[cfg.blocks[block.index()].range.clone()].iter().rev().for_each(|node| demand.step_back(node));
+        function.nodes[cfg.blocks[block.index()].range.clone()]
+            .iter()
+            .rev()
+            .for_each(|node| demand.step_back(node, calls));
         demand
     };
     for fork in forks(function, &cfg) {

@@ -1,89 +1,139 @@
-//! The passes in order, and the decision about each of their results.
+//! An object, optimized: its parts in parallel, each within its share of the time.
 //!
-//! A round runs each pass over all functions at once and verifies the outcome once. Only a refusal costs more: it is
-//! halved, first by functions, then by steps, until the one step to blame is found, which is left out from then on.
+//! ```text
+//!   programs that share functions          part 0   verify, passes, verify, ... judge   \
+//!   are one part of the object      -->    part 1   verify, passes, ...                  -->  put together
+//!                                          part 2   ...                                 /
+//! ```
+//!
+//! Nothing of a part depends on another, so the result is the same however many are at work at once. Instructions
+//! that rewrites add get ids from a range of their part's own. Time is shared by slots, the largest part first: what a
+//! part leaves over goes to those that begin after it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kiln_equiv::{Limits, Method};
+use kiln_equiv::Answers;
 use kiln_isa::table::IsaVersion;
 use kiln_platform::Profile;
 use kiln_program::btf::Btf;
-use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId};
-use kiln_verifier::{Assumptions, Facts, Prepared};
+use kiln_program::{Function, FunctionId, Object, ProgramId};
+use kiln_verifier::Prepared;
 
-use crate::available;
-use crate::control_flow::{self, Change};
-use crate::dead;
-use crate::diamonds;
-use crate::evidence::{Because, Evidence, Law};
-use crate::hoist;
-use crate::region::Step;
-use crate::reuse;
-use crate::search::{Enumerate, Search};
-use crate::thread;
-use crate::windows::{self, Budget};
+use crate::cache::RuleSet;
+use crate::calls::Calls;
+use crate::cost::frequency::{self, Frequencies};
+use crate::cost::{CostModel, Goal};
+use crate::evidence::Evidence;
+use crate::judged::Judge;
+use crate::run::{Account, Done, Run};
+use crate::timings::Timings;
 
 /// How to optimize.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// What to optimize for.
+    pub goal: Goal,
+    /// What instructions cost, for the estimates of time.
+    pub model: Arc<CostModel>,
     /// Time to spend at most; what was found by then stands.
     pub budget: Duration,
     /// How much more a program may cost the verifier than before, in processed instructions, beside 1% of noise.
     pub extra_processed_insns: u64,
-    /// Functions to leave as they are, such as those whose rewrites the kernel refused.
+    /// Functions to leave as they are.
     pub frozen: BTreeSet<FunctionId>,
+    /// Rules as data: those that come with Kiln, or another file's, proved.
+    pub rules: Arc<RuleSet>,
     /// Rules and laws not to use, by name.
     pub without: BTreeSet<String>,
     /// The same, in one function each.
     pub without_in: BTreeSet<(FunctionId, &'static str)>,
     /// Whether to rewrite programs that our verifier does not support too, without facts: each window is then equal
     /// in every state. Only for callers who let the kernel decide whether the result loads.
-    pub unverified: bool,
+    pub unverified: Unverified,
     /// Milliseconds that the solver may take for one window.
     pub solver_ms: u32,
-    /// Time to search each function for what no rule knows, at most.
+    /// Time to search each function for what no rule knows, at most; a budget beyond the default one is shared out.
     pub search: Duration,
     /// LLVM's version of the instruction set (`-mcpu=vN`) that new instructions may be of: 3 is what kernels since 5.1
     /// have, 4 what those since 6.6 have. What the program has itself may stay.
     pub isa: IsaVersion,
-    /// Whether evidence carries the SMT-LIB query of each window.
+    /// Whether what laws changed is proved by a simulation before it is accepted.
+    pub simulate: bool,
+    /// Whether evidence carries what queries are made of.
     pub keep_queries: bool,
+    /// Where the answers to questions are kept and how they were found is written down; `None`: in a store of this
+    /// run's own.
+    pub answers: Option<Arc<Answers>>,
+    /// Whether every question is about a whole run of instructions, to measure what short windows are worth.
+    pub whole_windows: bool,
     /// The types of the kernel that programs are verified against, for those that use kernel structures.
     pub kernel_types: Option<Arc<Btf>>,
     /// The oldest kernel that the result is to load on: what is rewritten is accepted for it before and after.
     pub profile: Profile,
+    /// Parts of an object to work on at once at most.
+    pub threads: usize,
+}
+
+/// Programs that our verifier does not support, but somebody else can judge.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Unverified {
+    /// None: what is not supported stays as it is.
+    #[default]
+    None,
+    /// All.
+    All,
+    /// These.
+    Only(BTreeSet<ProgramId>),
+}
+
+impl Unverified {
+    /// Whether a program may be rewritten without our verifier's word.
+    pub fn has(&self, id: ProgramId) -> bool {
+        match self {
+            Unverified::None => false,
+            Unverified::All => true,
+            Unverified::Only(programs) => programs.contains(&id),
+        }
+    }
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
+            goal: Goal::default(),
+            model: Arc::default(),
             budget: Duration::from_secs(10),
             extra_processed_insns: 1,
             frozen: BTreeSet::new(),
+            rules: RuleSet::shipped(),
             without: BTreeSet::new(),
             without_in: BTreeSet::new(),
-            unverified: false,
+            unverified: Unverified::None,
             solver_ms: 20,
-            search: Duration::from_millis(500),
+            search: Duration::from_millis(100),
             isa: 3,
+            simulate: false,
             keep_queries: false,
+            answers: None,
+            whole_windows: false,
             kernel_types: None,
             profile: Profile::default(),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
 }
 
 impl Options {
-    fn is_without(&self, function: FunctionId, name: &'static str) -> bool {
+    pub(crate) fn is_without(&self, function: FunctionId, name: &'static str) -> bool {
         self.without.contains(name) || self.without_in.contains(&(function, name))
     }
 }
 
 /// Told between steps; answers whether to go on.
-pub trait Progress {
+pub trait Progress: Send {
     /// Called before each attempt with the pass at work, the slots of the whole object now, and the time spent.
     /// Returning `false` ends the run with what stands.
     fn step(&mut self, pass: &'static str, slots: u32, spent: Duration) -> bool;
@@ -104,594 +154,205 @@ pub struct Rewrite {
     pub evidence: Vec<Evidence>,
     /// Programs left as they are, with the reason.
     pub skipped: Vec<(ProgramId, String)>,
-    /// Attempts that the verifier refused: pass, function, reason. Each is something our model missed.
+    /// Attempts that the verifier or the judge refused: pass, function, reason. Each is something our model missed.
     pub refused: Vec<(&'static str, String, String)>,
+    /// What each program cost before and costs now, in the object's order.
+    pub programs: Vec<Account>,
+    /// Whether it ended because the time was up, or progress said so: more time may find more.
+    pub cut_short: bool,
     /// Time spent.
     pub spent: Duration,
+    /// Where it went.
+    pub timings: Timings,
 }
-
-/// What a pass works on: one function of an object, with facts that are true of it now.
-pub struct Work<'a> {
-    /// The object; a pass may change only the one function (and take fresh ids).
-    pub object: &'a mut Object,
-    /// Which function.
-    pub function: FunctionId,
-    /// Facts of the object as it is when the pass begins, where the verifier gave some.
-    pub facts: Option<&'a Facts>,
-    /// When to stop looking.
-    pub deadline: Instant,
-    /// How long to search.
-    pub search: Duration,
-    /// How hard to try at each window.
-    pub limits: &'a Limits,
-    /// Windows already refused.
-    pub refuted: &'a mut HashSet<u64>,
-    /// Steps to take at most.
-    pub fuel: usize,
-    /// What must not be done: a rule or law by its name, at an instruction.
-    pub banned: &'a BTreeSet<(&'static str, InsnId)>,
-    /// How to optimize.
-    pub options: &'a Options,
-}
-
-/// A pass: a name for reports and what it does.
-pub struct Pass {
-    /// Its name.
-    pub name: &'static str,
-    /// Rewrites one function.
-    pub run: fn(&mut Work<'_>) -> Vec<Evidence>,
-}
-
-/// The passes, in the order they are tried each round.
-pub const PASSES: &[Pass] = &[
-    Pass { name: "unreachable", run: |work| work.law_pass(control_flow::remove_unreachable) },
-    Pass {
-        name: "decided-branches",
-        run: |work| work.repeat(Law::ConstantBranch, |_, function, banned| thread::decide_branches(function, banned)),
-    },
-    Pass {
-        name: "threaded-branches",
-        run: |work| work.repeat(Law::ThreadedBranch, |_, function, banned| thread::thread_branches(function, banned)),
-    },
-    Pass { name: "windows", run: run_windows },
-    Pass {
-        name: "available-values",
-        run: |work| {
-            work.repeat(Law::AvailableValue, |object, function, banned| {
-                available::use_available(object, function, banned)
-            })
-        },
-    },
-    Pass {
-        name: "originals",
-        run: |work| {
-            work.repeat(Law::AvailableValue, |object, function, banned| {
-                available::read_originals(object, function, banned)
-            })
-        },
-    },
-    Pass { name: "diamonds", run: run_diamonds },
-    Pass { name: "dead", run: |work| work.law_pass(dead::remove_dead) },
-    Pass { name: "control-flow", run: control_flow_to_fixpoint },
-    Pass {
-        name: "shared-heads",
-        run: |work| {
-            work.repeat(Law::SharedHead, |object, function, banned| hoist::share_heads(object, function, banned))
-        },
-    },
-    Pass {
-        name: "hoisted-arms",
-        run: |work| work.repeat(Law::HoistedArm, |_, function, banned| hoist::hoist_arms(function, banned)),
-    },
-    Pass {
-        name: "kept-addresses",
-        run: |work| {
-            work.repeat(Law::KeptAddress, |object, function, banned| reuse::keep_addresses(object, function, banned))
-        },
-    },
-];
-
-/// One part in so many of a program's processed instructions counts as noise.
-const NOISE: u64 = 100;
-
-/// Times that a pass may be refused on one function before it is left out there: each costs several verifications.
-const MAX_REFUSALS: usize = 6;
-
-/// What is tried once the passes find no more.
-const SEARCH: Pass = Pass { name: "search", run: run_search };
-
-/// Rounds at most; each round shrinks the object, so this only bounds time.
-const MAX_ROUNDS: usize = 16;
 
 /// Optimizes every function of an object that only verified programs reach.
 pub fn optimize(object: &Object, options: &Options, progress: &mut dyn Progress) -> Rewrite {
-    let begun = Instant::now();
-    let mut run = Run::new(object, options, begun);
-    for _ in 0..MAX_ROUNDS {
-        let mut changed = false;
-        for pass in PASSES {
-            if !run.may_go_on(pass, progress) {
-                return run.finish();
-            }
-            let functions: Vec<FunctionId> = run.functions.iter().copied().collect();
-            changed |= run.attempt(pass, &functions, usize::MAX, progress);
+    optimize_judged(object, options, progress, None)
+}
+
+/// The same, when somebody else has the last word.
+pub fn optimize_judged(
+    object: &Object,
+    options: &Options,
+    progress: &mut dyn Progress,
+    judge: Option<&dyn Judge>,
+) -> Rewrite {
+    let shared = Shared::new(object, options, progress, judge);
+    let parts = parts(object);
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(part) = parts.get(next.fetch_add(1, Ordering::SeqCst)) {
+            let deadline = shared.deadline(part, options.threads);
+            let outcome = Run::new(&shared, part, deadline).finish();
+            done.lock().expect("no part panics").push((part.programs.clone(), outcome));
         }
-        if !changed {
-            let functions: Vec<FunctionId> = run.functions.iter().copied().collect();
-            if !run.may_go_on(&SEARCH, progress) || !run.attempt(&SEARCH, &functions, usize::MAX, progress) {
-                break;
-            }
+    };
+    match options.threads.min(parts.len()) {
+        0 | 1 => work(),
+        threads => std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work)))),
+    }
+    let mut done = done.into_inner().expect("no part panics");
+    done.sort_by(|one: &(Vec<ProgramId>, Done), other| one.0.cmp(&other.0));
+    shared.put_together(done)
+}
+
+/// What all parts see.
+pub(crate) struct Shared<'a> {
+    pub original: &'a Object,
+    pub options: &'a Options,
+    pub prepared: Prepared<'a>,
+    pub frequencies: Frequencies,
+    /// What calls read.
+    pub calls: Calls,
+    pub judge: Option<&'a dyn Judge>,
+    pub answers: Arc<Answers>,
+    pub begun: Instant,
+    progress: Mutex<&'a mut dyn Progress>,
+    stopped: AtomicBool,
+    /// Slots of the whole object now.
+    pub slots: AtomicI64,
+    /// Slots of parts not begun yet.
+    ahead: AtomicI64,
+}
+
+/// Programs that share functions, and their functions.
+pub(crate) struct Part {
+    pub programs: Vec<ProgramId>,
+    pub functions: BTreeSet<FunctionId>,
+    /// The first id for its new instructions, and the first that is not its own any more.
+    pub ids: (u32, u32),
+    slots: i64,
+}
+
+impl<'a> Shared<'a> {
+    fn new(
+        original: &'a Object,
+        options: &'a Options,
+        progress: &'a mut dyn Progress,
+        judge: Option<&'a dyn Judge>,
+    ) -> Shared<'a> {
+        let slots: u32 = original.functions.iter().map(Function::slots).sum();
+        let kernel_types = options.kernel_types.clone();
+        Shared {
+            original,
+            options,
+            prepared: Prepared::new(original, &kiln_verifier::Options { kernel_types, ..Default::default() }),
+            frequencies: Frequencies::of_original(original),
+            calls: Calls::of(original),
+            judge,
+            answers: options.answers.clone().unwrap_or_default(),
+            begun: Instant::now(),
+            progress: Mutex::new(progress),
+            stopped: AtomicBool::new(false),
+            slots: AtomicI64::new(slots.into()),
+            ahead: AtomicI64::new(slots.into()),
         }
     }
-    run.finish()
-}
 
-/// What is known of a program that may change.
-#[derive(Clone)]
-struct Judged {
-    /// Processed instructions it began with: as loaded here, and for every load where it verifies so.
-    processed: [u64; 2],
-    /// Under which assumptions it verifies.
-    assumptions: Assumptions,
-    /// Its facts, if they hold for every load.
-    facts: Option<Facts>,
-}
+    /// When a part that begins now must end: its share of the time of all threads, by slots.
+    fn deadline(&self, part: &Part, threads: usize) -> Instant {
+        let end = self.begun + self.options.budget;
+        let left = end.saturating_duration_since(Instant::now());
+        let ahead = self.ahead.fetch_sub(part.slots, Ordering::SeqCst).max(part.slots).max(1);
+        let share = threads.max(1) as f64 * part.slots as f64 / ahead as f64;
+        Instant::now() + left.mul_f64(share.clamp(0.0, 1.0))
+    }
 
-struct Run<'a> {
-    object: Object,
-    options: &'a Options,
-    begun: Instant,
-    /// Functions that may change.
-    functions: BTreeSet<FunctionId>,
-    /// Functions that some program without facts reaches.
-    blind: BTreeSet<FunctionId>,
-    /// Programs that may change.
-    programs: BTreeMap<ProgramId, Judged>,
-    /// All programs' facts, joined.
-    facts: Facts,
-    limits: Limits,
-    evidence: Vec<Evidence>,
-    skipped: Vec<(ProgramId, String)>,
-    refused: Vec<(&'static str, String, String)>,
-    banned: BTreeSet<(&'static str, InsnId)>,
-    refuted: HashSet<u64>,
-    /// How often a pass was refused on a function.
-    refusals: BTreeMap<(&'static str, FunctionId), usize>,
-    stopped: bool,
-}
+    /// Says what is being done; answers whether to go on.
+    pub fn step(&self, pass: &'static str) -> bool {
+        let slots = self.slots.load(Ordering::SeqCst).try_into().unwrap_or(0);
+        if !self.progress.lock().expect("progress does not panic").step(pass, slots, self.begun.elapsed()) {
+            self.stopped.store(true, Ordering::SeqCst);
+        }
+        !self.stopped()
+    }
 
-impl<'a> Run<'a> {
-    fn new(object: &Object, options: &'a Options, begun: Instant) -> Run<'a> {
-        let mut run = Run {
-            object: object.clone(),
-            options,
-            begun,
-            functions: BTreeSet::new(),
-            blind: BTreeSet::new(),
-            programs: BTreeMap::new(),
-            facts: Facts::default(),
-            limits: Limits { solver_ms: options.solver_ms, keep_query: options.keep_queries, ..Limits::default() },
+    /// Whether progress said to stop.
+    pub fn stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// The whole object with some functions as they are now.
+    pub fn whole<'f>(&self, functions: impl IntoIterator<Item = (FunctionId, &'f Function)>, next_insn: u32) -> Object {
+        let mut object = self.original.clone();
+        for (id, function) in functions {
+            object.functions[id.index()] = function.clone();
+        }
+        object.next_insn = object.next_insn.max(next_insn);
+        object
+    }
+
+    fn put_together(&self, done: Vec<(Vec<ProgramId>, Done)>) -> Rewrite {
+        let mut object = self.original.clone();
+        let mut rewrite = Rewrite {
             evidence: Vec::new(),
             skipped: Vec::new(),
             refused: Vec::new(),
-            banned: BTreeSet::new(),
-            refuted: HashSet::new(),
-            refusals: BTreeMap::new(),
-            stopped: false,
+            programs: Vec::new(),
+            cut_short: self.stopped(),
+            spent: Duration::ZERO,
+            timings: Timings::default(),
+            object: Object::default(),
         };
-        let mut fixed = BTreeSet::new();
-        let prepared = prepared(object, options);
-        for index in 0..object.programs.len() {
-            let (id, program) = (ProgramId(index as u32), &object.programs[index]);
-            let reached = object.reachable_functions(program.entry);
-            // Facts must hold for every load. A program that only verifies as it is loaded here gives none.
-            let judged = verify(&prepared, id, Assumptions::AnyLoad, options)
-                .or_else(|_| verify(&prepared, id, Assumptions::AsLoaded, options));
-            match judged {
-                Ok(judged) => {
-                    match &judged.facts {
-                        Some(facts) => run.facts.join(facts),
-                        None => run.blind.extend(&reached),
-                    }
-                    run.programs.insert(id, judged);
-                    run.functions.extend(reached);
-                }
-                Err(Unverified { unsupported: true, .. }) if options.unverified => {
-                    run.blind.extend(&reached);
-                    run.functions.extend(reached);
-                }
-                Err(Unverified { reason, .. }) => {
-                    run.skipped.push((id, reason));
-                    fixed.extend(reached);
-                }
+        let mut accounts = Vec::new();
+        for (_, part) in done {
+            for (id, function) in part.functions {
+                object.functions[id.index()] = function;
             }
+            object.next_insn = object.next_insn.max(part.next_insn);
+            rewrite.evidence.extend(part.evidence);
+            rewrite.skipped.extend(part.skipped);
+            rewrite.refused.extend(part.refused);
+            rewrite.cut_short |= part.cut_short;
+            rewrite.timings.add_all(&part.timings);
+            accounts.extend(part.programs);
         }
-        fixed.extend(&options.frozen);
-        run.functions.retain(|function| !fixed.contains(function));
-        run
+        accounts.sort_by_key(|(id, _)| *id);
+        rewrite.skipped.sort_by_key(|(id, _)| *id);
+        rewrite.programs = accounts.into_iter().map(|(_, account)| account).collect();
+        rewrite.object = object;
+        rewrite.spent = self.begun.elapsed();
+        rewrite
     }
 
-    fn may_go_on(&mut self, pass: &Pass, progress: &mut dyn Progress) -> bool {
-        let spent = self.begun.elapsed();
-        let slots = self.object.functions.iter().map(Function::slots).sum();
-        self.stopped |= spent >= self.options.budget || !progress.step(pass.name, slots, spent);
-        !self.stopped
-    }
-
-    /// Runs a pass on some functions and keeps the result if it is accepted; else what of it is.
-    fn attempt(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize, progress: &mut dyn Progress) -> bool {
-        let Some((candidate, evidence)) = self.propose(pass, functions, fuel, progress) else { return false };
-        let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
-        match self.accept(&candidate, &changed) {
-            Ok(judged) => {
-                self.take(candidate, evidence, judged);
-                true
-            }
-            Err(_) if changed.len() > 1 => {
-                let changed: Vec<_> = changed.into_iter().collect();
-                let (left, right) = changed.split_at(changed.len() / 2);
-                let left = self.attempt(pass, left, usize::MAX, progress);
-                self.attempt(pass, right, usize::MAX, progress) || left
-            }
-            Err(reason) => {
-                let function = changed.into_iter().next().expect("evidence names a function");
-                self.blame(pass, function, &evidence, reason, progress)
-            }
-        }
-    }
-
-    /// Runs a pass on a copy; `None` when it finds nothing, or when it is time to stop.
-    fn propose(
-        &mut self,
-        pass: &Pass,
-        functions: &[FunctionId],
-        fuel: usize,
-        progress: &mut dyn Progress,
-    ) -> Option<(Object, Vec<Evidence>)> {
-        let mut candidate = self.object.clone();
-        let mut evidence = Vec::new();
-        for function in functions {
-            if self.refusals.get(&(pass.name, *function)).is_some_and(|refusals| *refusals >= MAX_REFUSALS) {
-                continue;
-            }
-            if !self.may_go_on(pass, progress) {
-                break;
-            }
-            let mut work = Work {
-                object: &mut candidate,
-                function: *function,
-                facts: Some(&self.facts).filter(|_| !self.blind.contains(function)),
-                deadline: self.begun + self.options.budget,
-                search: self.options.search,
-                limits: &self.limits,
-                refuted: &mut self.refuted,
-                fuel,
-                banned: &self.banned,
-                options: self.options,
-            };
-            evidence.extend((pass.run)(&mut work));
-        }
-        (!evidence.is_empty()).then_some((candidate, evidence))
-    }
-
-    fn take(&mut self, candidate: Object, evidence: Vec<Evidence>, judged: BTreeMap<ProgramId, Judged>) {
-        self.object = candidate;
-        self.evidence.extend(evidence);
-        for (id, judged) in judged {
-            let began = self.programs[&id].processed;
-            self.programs.insert(id, Judged { processed: began, ..judged });
-        }
-        self.facts = Facts::default();
-        for judged in self.programs.values() {
-            if let Some(facts) = &judged.facts {
-                self.facts.join(facts);
-            }
-        }
-    }
-
-    /// Finds the first step of a refused attempt that is to blame, keeps those before it, and bans it.
-    fn blame(
-        &mut self,
-        pass: &Pass,
-        function: FunctionId,
-        evidence: &[Evidence],
-        mut reason: String,
-        progress: &mut dyn Progress,
-    ) -> bool {
-        *self.refusals.entry((pass.name, function)).or_default() += 1;
-        let (mut good, mut bad) = (0, evidence.len());
-        let mut best = None;
-        while bad - good > 1 && !self.stopped {
-            let middle = usize::midpoint(good, bad);
-            let Some((candidate, own)) = self.propose(pass, &[function], middle, progress) else { break };
-            // A pass may take more than one step for one unit of fuel.
-            if own.len() >= bad || own.len() <= good {
-                break;
-            }
-            match self.accept(&candidate, &[function].into()) {
-                Ok(judged) => {
-                    good = own.len();
-                    best = Some((candidate, own, judged));
-                }
-                Err(why) => {
-                    bad = own.len();
-                    reason = why;
-                }
-            }
-        }
-        for culprit in &evidence[good..bad] {
-            let name = self.object.function(function).name.clone();
-            let what = culprit.because.name();
-            let refusal = format!("{what} at {}: {reason}", culprit.before.first().map_or("", String::as_str));
-            self.refused.push((pass.name, name, refusal));
-            self.banned.insert((what, culprit.site));
-        }
-        match best {
-            Some((candidate, evidence, judged)) => {
-                self.take(candidate, evidence, judged);
-                true
-            }
-            // Without the culprits the rest may do.
-            None => bad - good < evidence.len(),
-        }
-    }
-
-    /// Whether every program that a change concerns still verifies, at no more cost, and is no larger.
-    fn accept(
-        &self,
-        candidate: &Object,
-        changed: &BTreeSet<FunctionId>,
-    ) -> Result<BTreeMap<ProgramId, Judged>, String> {
-        kiln_program::validate(candidate).map_err(|error| error.to_string())?;
-        let prepared = prepared(candidate, self.options);
-        let mut judged = BTreeMap::new();
-        for (id, before) in &self.programs {
-            let (old, new) = (&self.object.programs[id.index()], &candidate.programs[id.index()]);
-            if !candidate.reachable_functions(new.entry).iter().any(|function| changed.contains(function)) {
-                continue;
-            }
-            if candidate.program_slots(new) > self.object.program_slots(old) {
-                return Err(format!("program {} would grow", new.name));
-            }
-            let own = verify(&prepared, *id, before.assumptions, self.options).map_err(|refusal| refusal.reason)?;
-            for (own, before) in own.processed.into_iter().zip(before.processed) {
-                let allowed = before + before / NOISE + self.options.extra_processed_insns;
-                if own > allowed {
-                    let name = &new.name;
-                    return Err(format!("program {name} would take {own} processed instructions instead of {before}"));
-                }
-            }
-            judged.insert(*id, own);
-        }
-        Ok(judged)
-    }
-
-    fn finish(self) -> Rewrite {
-        Rewrite {
-            object: self.object,
-            evidence: self.evidence,
-            skipped: self.skipped,
-            refused: self.refused,
-            spent: self.begun.elapsed(),
-        }
+    /// The estimated time of a run of a program, in picoseconds.
+    pub fn estimate(&self, object: &Object, id: ProgramId) -> u64 {
+        frequency::estimate(object, &object.programs[id.index()], &self.frequencies, &self.options.model)
     }
 }
 
-/// Why a program did not verify.
-struct Unverified {
-    /// It was not rejected: our verifier lacks something, or it is too much for it.
-    unsupported: bool,
-    reason: String,
-}
-
-/// An object whose programs are about to be verified.
-fn prepared<'a>(object: &'a Object, options: &Options) -> Prepared<'a> {
-    let options = kiln_verifier::Options { kernel_types: options.kernel_types.clone(), ..Default::default() };
-    Prepared::new(object, &options)
-}
-
-fn verify(
-    object: &Prepared<'_>,
-    id: ProgramId,
-    assumptions: Assumptions,
-    options: &Options,
-) -> Result<Judged, Unverified> {
-    let verify = |assumptions, skip_facts| {
-        let options = kiln_verifier::Options {
-            assumptions,
-            skip_facts,
-            kernel_types: options.kernel_types.clone(),
-            profile: options.profile.clone(),
-            ..Default::default()
+/// The parts of an object, the largest first.
+fn parts(object: &Object) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (index, program) in object.programs.iter().enumerate() {
+        let mut own = Part {
+            programs: vec![ProgramId(index as u32)],
+            functions: object.reachable_functions(program.entry).into_iter().collect(),
+            ids: (0, 0),
+            slots: 0,
         };
-        object.verify(&object.object().programs[id.index()], &options).map_err(|error| {
-            let unsupported =
-                matches!(error, kiln_verifier::Error::Unsupported { .. } | kiln_verifier::Error::Limit { .. });
-            Unverified { unsupported, reason: error.to_string() }
-        })
-    };
-    let verified = verify(assumptions, false)?;
-    let anywhere = verified.statistics.processed_insns;
-    let here = match assumptions {
-        Assumptions::AsLoaded => anywhere,
-        Assumptions::AnyLoad => verify(Assumptions::AsLoaded, true)?.statistics.processed_insns,
-    };
-    let facts = (assumptions == Assumptions::AnyLoad).then_some(verified.facts);
-    Ok(Judged { processed: [here, anywhere], assumptions, facts })
-}
-
-impl Work<'_> {
-    fn is_banned(&self, law: Law, at: InsnId) -> bool {
-        self.options.is_without(self.function, law.name()) || self.banned.contains(&(law.name(), at))
-    }
-
-    /// Runs a pass that changes the function by laws, and writes down what it did.
-    fn law_pass(&mut self, pass: impl FnOnce(&mut Function, Option<&Facts>) -> Vec<Change>) -> Vec<Evidence> {
-        let id = self.function;
-        let mut function = self.object.function(id).clone();
-        let changes = pass(&mut function, self.facts);
-        let banned = changes.iter().any(|change| self.is_banned(change.law, change.at));
-        if banned || changes.len() > self.fuel {
-            return Vec::new();
-        }
-        let evidence = changes.into_iter().map(|change| describe(self.object, id, change)).collect();
-        self.object.functions[id.index()] = function;
-        evidence
-    }
-}
-
-impl Work<'_> {
-    /// Runs a pass that does one thing a call, as often as it finds something that is not banned.
-    fn repeat(
-        &mut self,
-        law: Law,
-        pass: impl Fn(&mut Object, &mut Function, &dyn Fn(InsnId) -> bool) -> Vec<Change>,
-    ) -> Vec<Evidence> {
-        let id = self.function;
-        let mut evidence = Vec::new();
-        while evidence.len() < self.fuel && Instant::now() < self.deadline {
-            let mut function = self.object.function(id).clone();
-            let (banned, without) = (self.banned, self.options.is_without(id, law.name()));
-            let changes = pass(self.object, &mut function, &|at| without || banned.contains(&(law.name(), at)));
-            if changes.is_empty() {
-                break;
+        parts = parts.into_iter().fold(Vec::new(), |mut apart, part| {
+            if part.functions.is_disjoint(&own.functions) {
+                apart.push(part);
+            } else {
+                own.programs.extend(part.programs);
+                own.functions.extend(part.functions);
             }
-            evidence.extend(changes.into_iter().map(|change| describe(self.object, id, change)));
-            self.object.functions[id.index()] = function;
-        }
-        evidence
+            apart
+        });
+        own.programs.sort_unstable();
+        parts.push(own);
     }
-}
-
-fn run_windows(work: &mut Work<'_>) -> Vec<Evidence> {
-    rewrite_windows(work, None, work.deadline)
-}
-
-/// Searches until nothing is found, or the function's share of the time is spent: a quarter of what is left at most.
-fn run_search(work: &mut Work<'_>) -> Vec<Evidence> {
-    let now = Instant::now();
-    let deadline = now + (work.deadline.saturating_duration_since(now) / 4).min(work.search);
-    rewrite_windows(work, Some(&mut Enumerate { length: 2 }), deadline)
-}
-
-fn rewrite_windows(work: &mut Work<'_>, search: Option<&mut dyn Search>, deadline: Instant) -> Vec<Evidence> {
-    let mut function = work.object.function(work.function).clone();
-    let (options, id) = (work.options, work.function);
-    let without = |name: &'static str| options.is_without(id, name);
-    let mut budget = Budget {
-        deadline,
-        limits: work.limits,
-        refuted: work.refuted,
-        fuel: work.fuel,
-        banned: work.banned,
-        isa: options.isa,
-        without: &without,
-    };
-    let steps = windows::rewrite(work.object, (work.function, &mut function), work.facts, &mut budget, search);
-    let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
-    work.object.functions[work.function.index()] = function;
-    evidence
-}
-
-fn run_diamonds(work: &mut Work<'_>) -> Vec<Evidence> {
-    let mut function = work.object.function(work.function).clone();
-    let (options, id) = (work.options, work.function);
-    let allowed = |name: &'static str, at| !options.is_without(id, name) && !work.banned.contains(&(name, at));
-    let steps = diamonds::rewrite(work.object, &mut function, work.facts, work.limits, work.fuel, &allowed);
-    let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
-    work.object.functions[work.function.index()] = function;
-    evidence
-}
-
-/// The passes that need only the graph, in turn, until none finds more.
-fn control_flow_to_fixpoint(work: &mut Work<'_>) -> Vec<Evidence> {
-    type Pass = (Law, fn(&Object, &mut Function) -> Vec<Change>);
-    const LAWS: &[Pass] = &[
-        (Law::ThreadedJump, |_, function| control_flow::thread_jumps(function)),
-        (Law::Unreachable, |_, function| control_flow::remove_unreachable_blocks(function)),
-        (Law::JumpToNext, |_, function| control_flow::remove_jumps_to_next(function)),
-        (Law::InvertedBranch, |_, function| control_flow::invert_branches(function)),
-        (Law::Layout, |_, function| control_flow::lay_out(function)),
-        (Law::JumpToExit, |_, function| control_flow::exit_early(function)),
-        (Law::SharedTail, control_flow::share_tails),
-    ];
-    let id = work.function;
-    let mut function = work.object.function(id).clone();
-    let mut evidence: Vec<Evidence> = Vec::new();
-    loop {
-        let mut found = false;
-        for (_, pass) in LAWS {
-            let mut candidate = function.clone();
-            let changes = pass(work.object, &mut candidate);
-            let banned = changes.iter().any(|change| work.is_banned(change.law, change.at));
-            if changes.is_empty() || banned {
-                continue;
-            }
-            if evidence.len() + changes.len() > work.fuel {
-                found = false;
-                break;
-            }
-            found = true;
-            function = candidate;
-            evidence.extend(changes.into_iter().map(|change| describe(work.object, id, change)));
-        }
-        if !found || Instant::now() >= work.deadline {
-            break;
-        }
+    let ids = (u32::MAX - object.next_insn) / (parts.len() as u32).max(1);
+    for part in &mut parts {
+        part.slots = part.functions.iter().map(|id| i64::from(object.function(*id).slots())).sum();
     }
-    work.object.functions[id.index()] = function;
-    evidence
-}
-
-fn slots(nodes: &[Node]) -> i64 {
-    nodes.iter().map(|node| i64::from(node.insn.slots())).sum()
-}
-
-fn describe(object: &Object, function: FunctionId, change: Change) -> Evidence {
-    evidence(object, function, change.at, Because::Law(change.law), &change.before, &change.after)
-}
-
-fn describe_step(object: &Object, function: FunctionId, step: Step) -> Evidence {
-    let because = Because::Window {
-        proposed_by: step.rule,
-        proved_by: match step.proof.method {
-            Method::Normalized => "normal-form",
-            Method::Smt { .. } => "smt",
-        },
-        query: step.proof.query,
-        micros: step.proof.micros,
-    };
-    evidence(object, function, step.at, because, &step.before, &step.after)
-}
-
-fn evidence(
-    object: &Object,
-    function: FunctionId,
-    site: InsnId,
-    because: Because,
-    before: &[Node],
-    after: &[Node],
-) -> Evidence {
-    let listing = |nodes: &[Node]| nodes.iter().map(|node| listed(object, node)).collect();
-    Evidence {
-        function,
-        function_name: object.function(function).name.clone(),
-        at: before.first().map_or(site, |node| node.id),
-        site,
-        because,
-        slots_saved: slots(before) - slots(after),
-        before: listing(before),
-        after: listing(after),
+    parts.sort_by_key(|part| (std::cmp::Reverse(part.slots), part.programs[0]));
+    for (index, part) in parts.iter_mut().enumerate() {
+        let first = object.next_insn + index as u32 * ids;
+        part.ids = (first, first + ids);
     }
-}
-
-/// An instruction with names for what it refers to; a branch's target by its id, which rewrites do not change.
-fn listed(object: &Object, node: &Node) -> String {
-    match node.target() {
-        Some(target) => {
-            let text = node.insn.to_string();
-            format!("{}@{}", text.strip_suffix("+0x0").unwrap_or(&text), target.0)
-        }
-        None => kiln_program::text::node_text(object, node, &kiln_program::text::Labels::default()),
-    }
+    parts
 }

@@ -21,6 +21,12 @@ use crate::demand::Demand;
 /// Bits of each register that may be one.
 pub type Possible = [u64; Reg::COUNT];
 
+/// What helpers answer, whoever asks: bits that may be one (`kernel/bpf/helpers.c`, `kernel/bpf/core.c`).
+const ANSWERS: &[(u32, u64)] = &[
+    (8, 0x7fff_ffff),            // get_smp_processor_id
+    (14, 0x7fff_ffff_7fff_ffff), // get_current_pid_tgid: two numbers below PID_MAX_LIMIT, which is 2^22 at most
+];
+
 /// Whether no program that runs a function has a context in which four bytes are an address.
 pub fn loads_numbers(object: &Object, function: FunctionId) -> bool {
     let mut runs =
@@ -34,6 +40,10 @@ pub fn step(bits: &mut Possible, node: &Node, numbers: bool) {
     if let Insn::Call(_) | Insn::LoadPacket { .. } = node.insn {
         for reg in RegSet::CALLER_SAVED.iter() {
             bits[reg.index()] = u64::MAX;
+        }
+        if let Some((_, answer)) = ANSWERS.iter().find(|(helper, _)| node.helper() == Some(*helper)) {
+            bits[Reg::R0.index()] = *answer;
+            return;
         }
     }
     let Some(dst) = node.insn.written() else { return };
@@ -77,9 +87,14 @@ pub fn sharpen(facts: &mut InsnFacts, bits: &Possible, demand: &Demand) {
         // Of a register that is read in part, the rest may be anything.
         let read = u64::MAX.checked_shr(64 - demand.of(reg)).unwrap_or(0);
         let (own, value) = (bits[reg.index()], &mut facts.registers[reg.index()]);
-        if *value == Value::Unknown && own & read != read {
-            let tnum = Tnum { value: 0, mask: own | !read };
-            *value = Value::Scalar(Scalar { tnum, ..Scalar::UNKNOWN });
+        let may_be = own | !read;
+        match value {
+            Value::Unknown if own & read != read => {
+                let tnum = Tnum { value: 0, mask: may_be };
+                *value = Value::Scalar(Scalar { tnum, ..Scalar::UNKNOWN });
+            }
+            Value::Scalar(scalar) if scalar.tnum.value & !may_be == 0 => scalar.tnum.mask &= may_be,
+            _ => {}
         }
     }
 }

@@ -18,18 +18,18 @@
 //! reads a register which nobody read makes it count as read everywhere ([`Staleness`]).
 
 use std::collections::HashSet;
-use std::time::Instant;
 
-use kiln_equiv::{Limits, Proof, Tester, Verdict, Window};
+use kiln_equiv::{Exit, Limits, Method, Proof, Verdict, Window, WindowRecord};
 use kiln_isa::forms::version_of;
 use kiln_isa::table::IsaVersion;
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
 
+use crate::calls::Calls;
+use crate::cost::{CostModel, Goal, Weight};
 use crate::demand::{self, Demand};
 use crate::possible::{self, Possible};
-use crate::search::{Question, Search};
 
 /// A proved change of a run.
 #[derive(Clone, Debug)]
@@ -81,6 +81,8 @@ pub struct Region<'a> {
     pub nodes: Vec<Node>,
     /// What is read after the last.
     pub end: Demand,
+    /// What calls read.
+    pub calls: &'a Calls,
     /// What of the facts no longer holds.
     pub stale: &'a mut Staleness,
     /// How hard to try.
@@ -95,79 +97,81 @@ pub struct Region<'a> {
     pub possible: (Possible, bool),
     /// The newest version of the instruction set that new instructions may be of.
     pub isa: IsaVersion,
+    /// What instructions cost.
+    pub model: &'a CostModel,
+    /// Which of two runs is the better one.
+    pub goal: Goal,
 }
-
-/// Concrete inputs that a candidate of a search must pass.
-const SEARCH_INPUTS: u32 = 24;
 
 /// Instructions that a window may take in before what changed.
 const CONTEXT: usize = 24;
 
-/// Weighs a run: slots first, then roughly what instructions cost.
-pub fn weight(nodes: &[Node]) -> u64 {
-    nodes.iter().map(|node| 1000 * u64::from(node.insn.slots()) + effort(&node.insn)).sum()
-}
-
-/// Rough cost of an instruction on current machines, in tenths of a cycle; an immediate is a little cheaper than a
-/// register that has to be kept free for it.
-fn effort(insn: &Insn) -> u64 {
-    let source = |src: &Source| u64::from(src.reg().is_some());
-    match insn {
-        Insn::Alu { op: AluOp::Mul, src, .. } => 30 + source(src),
-        Insn::Alu { op: AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod, src, .. } => 200 + source(src),
-        Insn::Alu { op: AluOp::Mov, src, .. } => 4 + source(src),
-        Insn::Alu { src, .. } => 8 + source(src),
-        Insn::Load { .. } => 20,
-        Insn::Store { src, .. } => 10 + source(src),
-        Insn::Branch { width, src, .. } => 10 + source(src) + u64::from(*width == Width::W64),
-        _ => 10,
-    }
+/// Who decides about a proposal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Judge {
+    /// Tests, the normal form, and then the solver.
+    Solver,
+    /// Tests and the normal form.
+    NormalForm,
+    /// Nobody any more: the rule that was matched has been proved for all operands.
+    Rule,
 }
 
 /// Instructions that no window may hold. A branch may be its last.
-pub fn is_barrier(node: &Node) -> bool {
+pub fn is_cut(node: &Node) -> bool {
     let compares = matches!(node.insn, Insn::Branch { .. }) && node.core.is_none();
-    matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. })
-        || node.insn.is_control() && !compares
+    matches!(node.insn, Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. }) || node.insn.is_control() && !compares
+}
+
+/// These and calls, which most windows do without.
+pub fn is_barrier(node: &Node) -> bool {
+    matches!(node.insn, Insn::Call(_)) || is_cut(node)
+}
+
+/// Whether the value of some of these registers does not get past an instruction, though it does not write them.
+pub fn ends(node: &Node, regs: &[Reg]) -> bool {
+    let clobbers = matches!(node.insn, Insn::Call(_)) && regs.iter().any(|reg| RegSet::CALLER_SAVED.contains(*reg));
+    clobbers || is_cut(node)
 }
 
 impl<'a> Region<'a> {
-    /// Takes a proposed run, without what nobody reads, if it weighs less and is proved equal.
+    /// Takes a proposed run, without what nobody reads, if the goal prefers it and it is proved equal.
     ///
     /// `context`: whether the proposal relies on what came before what it changes, which the window then includes.
     pub fn attempt(&mut self, rule: &'static str, at: InsnId, proposed: &[Node], context: bool) -> bool {
-        let after = demand::without_dead(proposed, self.end);
-        if weight(&after) >= weight(&self.nodes) {
-            return false;
-        }
-        self.replace(rule, at, after, context)
+        let better = self.better(proposed);
+        better.is_some_and(|after| self.replace(rule, at, after, context))
+    }
+
+    /// A proposed run without what nobody reads, if the goal prefers it.
+    fn better(&self, proposed: &[Node]) -> Option<Vec<Node>> {
+        let after = demand::without_dead(proposed, self.end, self.calls);
+        let weigh = |nodes: &[Node]| Weight::of(nodes, self.model);
+        self.goal.prefers(weigh(&after), weigh(&self.nodes)).then_some(after)
+    }
+
+    /// Takes a run that a proved rule proposes, if it weighs less: its normal form is asked first. `exact`: the rule's own
+    /// proof covers this use, so that it does where the normal form is not enough.
+    pub fn attempt_rule(&mut self, rule: &'static str, at: InsnId, proposed: &[Node], exact: bool) -> bool {
+        let Some(after) = self.better(proposed) else { return false };
+        self.replace_by(rule, at, after.clone(), true, Judge::NormalForm)
+            || exact && self.replace_by(rule, at, after, true, Judge::Rule)
     }
 
     /// Takes a proposed run if it is proved equal.
     pub fn replace(&mut self, rule: &'static str, at: InsnId, after: Vec<Node>, context: bool) -> bool {
-        let Some(pieces) = pieces(&self.nodes, &after) else { return false };
+        self.replace_by(rule, at, after, context, Judge::Solver)
+    }
+
+    fn replace_by(&mut self, rule: &'static str, at: InsnId, after: Vec<Node>, context: bool, judge: Judge) -> bool {
         if after.iter().any(|node| version_of(&node.insn) > self.isa && !self.nodes.contains(node)) {
             return false;
         }
-        let demand = demand::after_each(&after, self.end);
-        let mut steps = Vec::new();
-        for piece in &pieces {
-            let fine = split(&self.nodes, &after, piece);
-            let proved = fine.iter().map(|piece| Some((piece.clone(), self.prove(&after, &demand, piece)?)));
-            let proved: Vec<(Piece, Proof)> = match proved.collect::<Option<_>>() {
-                Some(proved) => proved,
-                None => {
-                    let larger = [(fine.len() > 1).then(|| piece.clone()), context.then(|| self.with_context(piece))];
-                    let mut larger = larger.into_iter().flatten();
-                    let found = larger.find_map(|piece| Some((piece.clone(), self.prove(&after, &demand, &piece)?)));
-                    match found {
-                        Some(proved) => vec![proved],
-                        None => return false,
-                    }
-                }
-            };
-            steps.extend(proved);
-        }
+        // Short windows first; those that reach across calls where these do not do.
+        let calls = self.nodes.iter().any(|node| matches!(node.insn, Insn::Call(_)));
+        let cuts: &[fn(&Node) -> bool] = if calls { &[is_barrier, is_cut] } else { &[is_cut] };
+        let Some(steps) = cuts.iter().find_map(|cut| self.proved(&after, context, judge, *cut)) else { return false };
+        let demand = demand::after_each(&after, self.end, self.calls);
         for (piece, proof) in steps {
             self.pin(&after, &piece);
             self.forget(&after, &demand, &piece);
@@ -178,22 +182,61 @@ impl<'a> Region<'a> {
         true
     }
 
-    /// The piece with instructions before it, which are the same in both runs, back to a barrier.
-    fn with_context(&self, piece: &Piece) -> Piece {
+    /// The pieces of a change, cut where `cut` says, each proved: by itself, at once where its parts depend on one
+    /// another, or with what comes before it.
+    fn proved(
+        &mut self,
+        after: &[Node],
+        context: bool,
+        judge: Judge,
+        cut: fn(&Node) -> bool,
+    ) -> Option<Vec<(Piece, Proof)>> {
+        let pieces = match self.limits.whole {
+            true => vec![Piece { before: 0..self.nodes.len(), after: 0..after.len() }],
+            false => pieces(&self.nodes, after, cut)?,
+        };
+        let demand = demand::after_each(after, self.end, self.calls);
+        let mut steps = Vec::new();
+        for piece in &pieces {
+            let fine = match judge {
+                _ if judge == Judge::Rule || self.limits.whole => vec![piece.clone()],
+                _ => split(&self.nodes, after, piece),
+            };
+            let proved = fine.iter().map(|piece| Some((piece.clone(), self.prove(after, &demand, piece, judge)?)));
+            let proved: Vec<(Piece, Proof)> = match proved.collect::<Option<_>>() {
+                Some(proved) => proved,
+                None => {
+                    let whole = (fine.len() > 1).then(|| piece.clone());
+                    let larger = [whole, context.then(|| self.with_context(piece, cut))];
+                    let found = larger.into_iter().flatten().find_map(|piece| {
+                        let proof = self.prove(after, &demand, &piece, judge)?;
+                        Some((piece, proof))
+                    });
+                    vec![found?]
+                }
+            };
+            steps.extend(proved);
+        }
+        Some(steps)
+    }
+
+    /// The piece with instructions before it, which are the same in both runs, back to a cut.
+    fn with_context(&self, piece: &Piece, cut: fn(&Node) -> bool) -> Piece {
         let earlier = self.nodes[..piece.before.start].iter().rev().take(CONTEXT);
-        let more = earlier.take_while(|node| !is_barrier(node)).count();
+        let more = earlier.take_while(|node| !cut(node)).count();
         Piece { before: piece.before.start - more..piece.before.end, after: piece.after.start - more..piece.after.end }
     }
 
     /// Proves one piece equal, given what the new program reads after it.
-    fn prove(&mut self, after: &[Node], demand: &[Demand], piece: &Piece) -> Option<Proof> {
+    fn prove(&mut self, after: &[Node], demand: &[Demand], piece: &Piece, judge: Judge) -> Option<Proof> {
         let end = match piece.after.end {
             0 => self.begin(after),
             end => demand[end - 1],
         };
         let (mut old, mut new) = (self.nodes[piece.before.clone()].to_vec(), after[piece.after.clone()].to_vec());
         let key = question(&old, &new, &end);
-        if self.refuted.contains(&key) {
+        if judge != Judge::Rule && self.refuted.contains(&key) {
+            self.limits.answers.iter().for_each(|answers| answers.remembered());
             return None;
         }
         let written: RegSet = old.iter().chain(&new).filter_map(|node| node.insn.written()).collect();
@@ -204,17 +247,29 @@ impl<'a> Region<'a> {
             }
         }
         let precondition = self.precondition(piece.before.start);
+        let stack_live = self.stack_after(piece.before.end);
+        let bits = std::array::from_fn(|index| Reg::new(index as u8).map_or(0, |reg| end.of(reg) as u8));
+        let exits: Vec<Exit> =
+            old.iter().filter_map(|node| Some(Exit { target: node.target()?, bits, stack_live })).collect();
         let window = Window {
             before: &old,
             after: &new,
             facts: Some(&precondition),
             live_after: end.live(),
-            stack_live_after: self.stack_after(piece.before.end),
+            stack_live_after: stack_live,
+            exits: &exits,
             object: self.object,
         };
+        if judge == Judge::Rule {
+            let record = self.limits.keep_query.then(|| Box::new(WindowRecord::of(&window)));
+            return Some(Proof { method: Method::Rule, record, micros: 0 });
+        }
         self.asked += 1;
-        match kiln_equiv::check(&window, self.limits) {
+        let solver_ms = if judge == Judge::Solver { self.limits.solver_ms } else { 0 };
+        match kiln_equiv::check(&window, &Limits { solver_ms, ..self.limits.clone() }) {
             Verdict::Equal(proof) => Some(proof),
+            // The solver may still say yes to another.
+            Verdict::Unknown(_) if judge == Judge::NormalForm => None,
             Verdict::Different(_) | Verdict::Unknown(_) => {
                 self.refuted.insert(key);
                 None
@@ -222,64 +277,11 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// Looks for something shorter in place of a few arithmetic instructions, and takes it if it is proved.
-    pub fn search(&mut self, window: std::ops::Range<usize>, search: &mut dyn Search, deadline: Instant) -> bool {
-        let nodes = self.nodes[window.clone()].to_vec();
-        let demand = demand::after_each(&self.nodes, self.end)[window.end - 1];
-        let mut inputs = RegSet::EMPTY;
-        let mut written = RegSet::EMPTY;
-        for node in &nodes {
-            inputs = inputs.union(node.insn.read().difference(written));
-            written = written.union(node.insn.written().into_iter().collect());
-        }
-        let results: Vec<Reg> = written.iter().filter(|reg| demand.of(*reg) > 0).collect();
-        let [result] = results[..] else { return false };
-        let key = question(&nodes, &[], &demand);
-        // Addresses are for the rules: the kernel follows them by the form of the code.
-        let is_pointer = |reg: Reg| matches!(self.value(window.start, reg), Some(Value::Pointer(_)) | None);
-        if inputs.contains(Reg::R10) || inputs.iter().any(is_pointer) || !self.refuted.insert(key) {
-            return false;
-        }
-        let precondition = self.precondition(window.start);
-        let question = Window {
-            before: &nodes,
-            after: &nodes,
-            facts: Some(&precondition),
-            live_after: RegSet::of(&[result]),
-            stack_live_after: StackSet::EMPTY,
-            object: self.object,
-        };
-        // Concrete runs compare whole registers: only where all of the result is read do they say the truth.
-        if demand.of(result) < 64 {
-            return false;
-        }
-        let Some(mut tester) = Tester::new(&question, SEARCH_INPUTS) else { return false };
-        let question = Question { window: &nodes, result, inputs, deadline };
-        let at = nodes.last().expect("a window has instructions").id;
-        let mut accept = |insns: &[Insn]| {
-            let mut proposed = self.nodes[..window.start].to_vec();
-            let kept = nodes.iter().rev().take(insns.len()).rev();
-            proposed.extend(kept.zip(insns).map(|(node, insn)| Node {
-                insn: *insn,
-                reference: Reference::None,
-                ..node.clone()
-            }));
-            proposed.extend_from_slice(&self.nodes[window.end..]);
-            self.attempt("search", at, &proposed, false)
-        };
-        let mut found = false;
-        search.find(&question, &mut tester, &mut |insns| {
-            found = accept(insns);
-            found
-        });
-        found
-    }
-
     /// What is read before the first instruction.
     fn begin(&self, nodes: &[Node]) -> Demand {
         let mut demand = self.end;
         for node in nodes.iter().rev() {
-            demand.step_back(node);
+            demand.step_back(node, self.calls);
         }
         demand
     }
@@ -288,7 +290,7 @@ impl<'a> Region<'a> {
     pub fn precondition(&self, at: usize) -> InsnFacts {
         let mut demand = self.end;
         for node in self.nodes[at..].iter().rev() {
-            demand.step_back(node);
+            demand.step_back(node, self.calls);
         }
         let known = self.known(at);
         let registers = std::array::from_fn(|index| {
@@ -339,7 +341,7 @@ impl<'a> Region<'a> {
     fn reads_before_write(&self, at: usize, reg: Reg) -> bool {
         let mut demand = self.end;
         for node in self.nodes[at..].iter().rev() {
-            demand.step_back(node);
+            demand.step_back(node, self.calls);
         }
         demand.of(reg) == 64
     }
@@ -353,7 +355,7 @@ impl<'a> Region<'a> {
     }
 
     /// Stack bytes that may be read after the instructions before a position.
-    fn stack_after(&self, end: usize) -> StackSet {
+    pub(crate) fn stack_after(&self, end: usize) -> StackSet {
         let last = end.checked_sub(1).map(|last| self.nodes[last].id);
         let known = last.filter(|id| !self.stale.after.contains(id)).and_then(|id| self.facts?.at(id));
         known.map_or(StackSet::ALL, |known| known.stack_live_after)
@@ -363,7 +365,7 @@ impl<'a> Region<'a> {
     fn pin(&mut self, after: &[Node], piece: &Piece) {
         let at = |nodes: &[Node], from: usize| {
             let mut demand = self.end;
-            nodes[from..].iter().rev().for_each(|node| demand.step_back(node));
+            nodes[from..].iter().rev().for_each(|node| demand.step_back(node, self.calls));
             demand
         };
         let (old, new) = (at(&self.nodes, piece.before.start), at(after, piece.after.start));
@@ -457,10 +459,10 @@ struct Piece {
     after: std::ops::Range<usize>,
 }
 
-/// The changed pieces between barriers, trimmed; `None` where a barrier changed.
-fn pieces(before: &[Node], after: &[Node]) -> Option<Vec<Piece>> {
+/// The changed pieces between cuts, trimmed; `None` where a cut changed.
+fn pieces(before: &[Node], after: &[Node], cut: fn(&Node) -> bool) -> Option<Vec<Piece>> {
     let barriers = |nodes: &[Node]| -> Vec<usize> {
-        nodes.iter().enumerate().filter(|(_, node)| is_barrier(node)).map(|(at, _)| at).collect()
+        nodes.iter().enumerate().filter(|(_, node)| cut(node)).map(|(at, _)| at).collect()
     };
     let (old, new) = (barriers(before), barriers(after));
     if old.len() != new.len() || old.iter().zip(&new).any(|(a, b)| before[*a] != after[*b]) {

@@ -18,6 +18,7 @@ use std::collections::{BTreeSet, HashSet};
 use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, MapId, Node, Object, Reference};
 
+use crate::calls::Calls;
 use crate::control_flow::Change;
 use crate::demand::{self, Demand};
 use crate::edit;
@@ -46,6 +47,8 @@ struct Place {
     block: usize,
     /// Accesses through it in its block.
     uses: Vec<usize>,
+    /// Whether something is added to it on the way.
+    indexed: bool,
     /// Whether it is used otherwise, or in other blocks.
     escapes: bool,
 }
@@ -58,7 +61,7 @@ impl Place {
             offset.is_some_and(|offset| i16::try_from(offset + self.offset - base).is_ok())
         };
         match self.made {
-            Made::Section(_) if !self.escapes && self.uses.iter().all(reaches) => Some(0),
+            Made::Section(_) if !self.escapes && self.uses.iter().all(reaches) => Some(i64::from(self.indexed)),
             _ if self.offset == base => Some(1),
             _ => None,
         }
@@ -76,20 +79,29 @@ struct Plan {
 }
 
 /// Keeps the address whose reuse saves most; one a call.
-pub fn keep_addresses(object: &mut Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn keep_addresses(
+    object: &mut Object,
+    function: &mut Function,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+) -> Vec<Change> {
     let cfg = Cfg::new(function);
-    let ends = demand::at_block_ends(function, &cfg);
-    let places = places(function, &cfg, &ends);
+    let ends = demand::at_block_ends(function, &cfg, calls);
+    let places = places(function, &cfg, &ends, calls);
     let places: Vec<Place> =
         places.into_iter().filter(|place| !banned(function.nodes[place.positions[0]].id)).collect();
     let dominators = Dominators::new(&cfg);
+    let keeper = Keeper { function, cfg: &cfg, ends: &ends, calls, dominators: &dominators, places: &places };
     let mut tried: HashSet<(Made, i64)> = HashSet::new();
+    let mut begun: HashSet<Made> = HashSet::new();
     let mut best: Option<Plan> = None;
     for place in &places {
-        if !tried.insert((place.made, place.offset)) {
+        // Who is only accessed through is served from any address nearby.
+        let fixed = place.escapes || begun.insert(place.made);
+        if !fixed || !tried.insert((place.made, place.offset)) {
             continue;
         }
-        let plan = plan(function, &cfg, &ends, &dominators, &places, (place.made, place.offset));
+        let plan = keeper.best_plan(place.made, place.offset);
         if let Some(plan) = plan.filter(|plan| best.as_ref().is_none_or(|best| plan.saved > best.saved)) {
             best = Some(plan);
         }
@@ -97,50 +109,97 @@ pub fn keep_addresses(object: &mut Object, function: &mut Function, banned: &dyn
     best.map(|plan| vec![keep(object, function, &places, &plan)]).unwrap_or_default()
 }
 
-fn plan(
-    function: &Function,
-    cfg: &Cfg,
-    ends: &[Demand],
-    dominators: &Dominators,
-    places: &[Place],
-    (made, base): (Made, i64),
-) -> Option<Plan> {
-    let helped = |place: &Place| place.made == made && place.cost(function, base).is_some();
-    let chosen: Vec<usize> = (0..places.len()).filter(|index| helped(&places[*index])).collect();
-    let kept = |index: &usize| 2 - places[*index].cost(function, base).unwrap_or(2);
-    let saved = chosen.iter().map(kept).sum::<i64>() - 2;
-    if saved <= 0 {
-        return None;
-    }
-    let home = chosen.iter().map(|index| places[*index].block).reduce(|a, b| dominators.common(a, b))?;
-    let range = cfg.blocks[home].range.clone();
-    let inside = chosen.iter().filter(|index| places[**index].block == home);
-    let first = inside.map(|index| places[*index].positions[0]).min();
-    let before_end = if function.nodes[range.end - 1].insn.is_control() { range.end - 1 } else { range.end };
-    let at = first.unwrap_or(before_end);
-    let spans = spans(cfg, places, &chosen, home, at);
-    let after = demand::after_each(&function.nodes[range.clone()], ends[home]);
-    let dead = |reg: Reg| {
-        let mut demand = match at.checked_sub(range.start + 1) {
-            Some(previous) => after[previous],
-            None => {
-                let mut demand = after[0];
-                demand.step_back(&function.nodes[range.start]);
-                demand
-            }
+/// Places in a row that one register is sought for at most, where none is free for all.
+const LONGEST_ROW: usize = 32;
+
+/// What plans are made from.
+struct Keeper<'a> {
+    function: &'a Function,
+    cfg: &'a Cfg,
+    ends: &'a [Demand],
+    calls: &'a Calls,
+    dominators: &'a Dominators,
+    places: &'a [Place],
+}
+
+impl Keeper<'_> {
+    /// The best plan for what is made with this base: for all places where a register is free from the first to the
+    /// last, else for those in a row for which one is.
+    fn best_plan(&self, made: Made, base: i64) -> Option<Plan> {
+        let helped = |place: &Place| place.made == made && place.cost(self.function, base).is_some();
+        let chosen: Vec<usize> = (0..self.places.len()).filter(|index| helped(&self.places[*index])).collect();
+        let saved = |row: &[usize]| row.iter().map(|index| self.gain(*index, base)).sum::<i64>() - 2;
+        let plan = |row: &[usize]| {
+            let (at, free) = self.room(row, base)?;
+            Some(Plan { saved: saved(row), base, at, free, places: row.to_vec() })
         };
-        demand.take(reg) == 0
-    };
-    let untouched = |reg: Reg| {
-        spans.iter().flat_map(|span| &function.nodes[span.clone()]).all(|node| {
-            let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
-            node.insn.written() != Some(reg)
-                && !demand::reads(node, reg)
-                && !(clobbers && RegSet::CALLER_SAVED.contains(reg))
-        })
-    };
-    let free = Reg::all().filter(|reg| *reg != Reg::R10).find(|reg| dead(*reg) && untouched(*reg))?;
-    Some(Plan { saved, base, at, free, places: chosen })
+        if saved(&chosen) <= 0 {
+            return None;
+        }
+        if let Some(all) = plan(&chosen) {
+            return Some(all);
+        }
+        let mut best: Option<Plan> = None;
+        let mut end = 0;
+        for start in 0..chosen.len() {
+            end = end.max(start + 1);
+            while end < chosen.len() && end - start < LONGEST_ROW && self.room(&chosen[start..end + 1], base).is_some()
+            {
+                end += 1;
+            }
+            let row = &chosen[start..end];
+            if saved(row) > best.as_ref().map_or(0, |best| best.saved) {
+                best = plan(row).or(best);
+            }
+        }
+        best
+    }
+
+    /// Slots that a place gets shorter by.
+    fn gain(&self, index: usize, base: i64) -> i64 {
+        2 - self.places[index].cost(self.function, base).unwrap_or(2)
+    }
+
+    /// Where an address for these places would be made, and in which register.
+    fn room(&self, chosen: &[usize], base: i64) -> Option<(usize, Reg)> {
+        let Keeper { function, cfg, ends, calls, dominators, places } = self;
+        let home = chosen.iter().map(|index| places[*index].block).reduce(|a, b| dominators.common(a, b))?;
+        let range = cfg.blocks[home].range.clone();
+        let inside = chosen.iter().filter(|index| places[**index].block == home);
+        let first = inside.map(|index| places[*index].positions[0]).min();
+        let before_end = if function.nodes[range.end - 1].insn.is_control() { range.end - 1 } else { range.end };
+        let at = first.unwrap_or(before_end);
+        let spans = spans(cfg, places, chosen, home, at);
+        let after = demand::after_each(&function.nodes[range.clone()], ends[home], calls);
+        let dead = |reg: Reg| {
+            let mut demand = match at.checked_sub(range.start + 1) {
+                Some(previous) => after[previous],
+                None => {
+                    let mut demand = after[0];
+                    demand.step_back(&function.nodes[range.start], calls);
+                    demand
+                }
+            };
+            demand.take(reg) == 0
+        };
+        // What makes it there now, and reads that, goes away.
+        let gone = |reg: Reg, read: bool, at: usize| {
+            let own = chosen.iter().map(|index| &places[*index]).filter(|place| place.dst == reg);
+            own.filter(|place| place.cost(function, base) == Some(0))
+                .any(|place| if read { place.uses.contains(&at) } else { place.positions.contains(&at) })
+        };
+        let untouched = |reg: Reg| {
+            spans.iter().flat_map(Clone::clone).all(|at| {
+                let node = &function.nodes[at];
+                let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
+                (node.insn.written() != Some(reg) || gone(reg, false, at))
+                    && (!demand::reads(node, reg, calls) || gone(reg, true, at))
+                    && !(clobbers && RegSet::CALLER_SAVED.contains(reg))
+            })
+        };
+        let free = Reg::all().filter(|reg| *reg != Reg::R10).find(|reg| dead(*reg) && untouched(*reg))?;
+        Some((at, free))
+    }
 }
 
 /// The runs of instructions during which the register is kept.
@@ -186,16 +245,19 @@ fn keep(object: &mut Object, function: &mut Function, places: &[Place], plan: &P
         before.extend(place.positions.iter().map(|at| function.nodes[*at].clone()));
         let (last, first) = place.positions.split_last().expect("it is made somewhere");
         gone.extend(first.iter().map(|at| function.nodes[*at].id));
-        if cost == Some(0) {
-            gone.insert(function.nodes[*last].id);
+        if place.offset != plan.base || cost == Some(0) {
             for at in &place.uses {
                 let node = &mut function.nodes[*at];
                 before.push(node.clone());
                 let own = node.insn.address().expect("it is an access");
                 let offset = (i64::from(own.offset) + place.offset - plan.base) as i16;
-                node.insn = with_address(&node.insn, Address { base: plan.free, offset }).expect("it is an access");
+                let base = if cost == Some(0) { plan.free } else { own.base };
+                node.insn = with_address(&node.insn, Address { base, offset }).expect("it is an access");
                 after.push(node.clone());
             }
+        }
+        if cost == Some(0) {
+            gone.insert(function.nodes[*last].id);
         } else {
             let node = &mut function.nodes[*last];
             (node.insn, node.reference) = (Insn::mov(place.dst, plan.free), Reference::None);
@@ -226,16 +288,16 @@ fn keep(object: &mut Object, function: &mut Function, places: &[Place], plan: &P
     Change::new(Law::KeptAddress, before, after)
 }
 
-fn places(function: &Function, cfg: &Cfg, ends: &[Demand]) -> Vec<Place> {
+fn places(function: &Function, cfg: &Cfg, ends: &[Demand], calls: &Calls) -> Vec<Place> {
     let mut places = Vec::new();
     for (number, (block, end)) in cfg.blocks.iter().zip(ends).enumerate() {
         let nodes = &function.nodes[block.range.clone()];
-        let demand = demand::after_each(nodes, *end);
+        let demand = demand::after_each(nodes, *end, calls);
         for (index, node) in nodes.iter().enumerate() {
             let at = block.range.start + index;
             let mut push = |made, offset, dst, positions| {
-                let (uses, escapes) = uses(function, at + 1..block.range.end, dst, *end);
-                places.push(Place { made, offset, dst, positions, block: number, uses, escapes });
+                let Uses { uses, indexed, escapes } = uses(function, at + 1..block.range.end, dst, *end, calls);
+                places.push(Place { made, offset, dst, positions, block: number, uses, indexed, escapes });
             };
             match (node.insn, node.reference) {
                 _ if node.core.is_some() => {}
@@ -257,9 +319,19 @@ fn places(function: &Function, cfg: &Cfg, ends: &[Demand]) -> Vec<Place> {
     places
 }
 
-/// The accesses through a register until it is written, and whether anything else may read it.
-fn uses(function: &Function, range: std::ops::Range<usize>, reg: Reg, end: Demand) -> (Vec<usize>, bool) {
-    let mut uses = Vec::new();
+/// What is done with an address that is made.
+struct Uses {
+    /// The accesses through it.
+    uses: Vec<usize>,
+    /// Whether a register is added to it.
+    indexed: bool,
+    /// Whether anything else may read it.
+    escapes: bool,
+}
+
+/// What is done with a register until it is written.
+fn uses(function: &Function, range: std::ops::Range<usize>, reg: Reg, end: Demand, calls: &Calls) -> Uses {
+    let (mut uses, mut indexed) = (Vec::new(), false);
     for at in range {
         let node = &function.nodes[at];
         let base = node.insn.address().is_some_and(|address| address.base == reg) && node.core.is_none();
@@ -268,19 +340,23 @@ fn uses(function: &Function, range: std::ops::Range<usize>, reg: Reg, end: Deman
             Insn::Atomic { src, .. } => src == reg,
             _ => false,
         };
-        match (demand::reads(node, reg), base && !stored) {
+        let added = matches!(node.insn, Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Reg(src) }
+            if dst == reg && src != reg);
+        if added && node.core.is_none() {
+            indexed = true;
+            continue;
+        }
+        match (demand::reads(node, reg, calls), base && !stored) {
             (true, true) if with_address(&node.insn, Address { base: reg, offset: 0 }).is_some() => uses.push(at),
-            (true, _) => return (uses, true),
+            (true, _) => return Uses { uses, indexed, escapes: true },
             _ => {}
         }
-        if node.insn.written() == Some(reg) {
-            return (uses, false);
-        }
-        if matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. }) && RegSet::CALLER_SAVED.contains(reg) {
-            return (uses, false);
+        let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
+        if node.insn.written() == Some(reg) || clobbers && RegSet::CALLER_SAVED.contains(reg) {
+            return Uses { uses, indexed, escapes: false };
         }
     }
-    (uses, end.of(reg) > 0)
+    Uses { uses, indexed, escapes: end.of(reg) > 0 }
 }
 
 /// Which blocks every way to a block passes.

@@ -25,6 +25,7 @@ use kiln_isa::semantics::{Bits, at_width, compare};
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{Block, BlockId, Cfg, Function, InsnId, Node, Reference};
 
+use crate::calls::Calls;
 use crate::control_flow::Change;
 use crate::demand::{self, Demand};
 use crate::evidence::Law;
@@ -34,13 +35,13 @@ const LONGEST_WAY: usize = 12;
 
 /// A known number: all 64 bits or the lower 32.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Known {
-    value: u64,
-    width: Width,
+pub(crate) struct Known {
+    pub(crate) value: u64,
+    pub(crate) width: Width,
 }
 
 /// What registers are known to hold.
-type State = [Option<Known>; Reg::COUNT];
+pub(crate) type State = [Option<Known>; Reg::COUNT];
 
 /// What both say.
 fn meet(one: &State, other: &State) -> State {
@@ -84,7 +85,7 @@ fn step(state: &mut State, node: &Node) {
 }
 
 /// What a branch's outcome adds.
-fn refine(state: &mut State, insn: &Insn, taken: bool) {
+pub(crate) fn refine(state: &mut State, insn: &Insn, taken: bool) {
     let Insn::Branch { op, width, dst, src: Source::Imm(imm), .. } = *insn else { return };
     let equal = matches!((op, taken), (JumpOp::Eq, true) | (JumpOp::Ne, false));
     if equal && state[dst.index()].is_none_or(|known| known.width == Width::W32) {
@@ -102,7 +103,7 @@ fn decided(state: &State, insn: &Insn) -> Option<bool> {
 }
 
 /// Known numbers at the end of each block; `None` where it is not reached.
-fn at_block_ends(function: &Function, cfg: &Cfg) -> Vec<Option<State>> {
+pub(crate) fn at_block_ends(function: &Function, cfg: &Cfg) -> Vec<Option<State>> {
     let mut begin: Vec<Option<State>> = vec![None; cfg.blocks.len()];
     let mut end = begin.clone();
     if cfg.blocks.is_empty() {
@@ -157,11 +158,12 @@ pub fn decide_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool)
 }
 
 /// Sends branches and jumps past the branches that their way decides; one a call.
-pub fn thread_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn thread_branches(function: &mut Function, calls: &Calls, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
     let cfg = Cfg::new(function);
     let states = at_block_ends(function, &cfg);
-    let ends = demand::at_block_ends(function, &cfg);
-    let begins: Vec<Demand> = cfg.blocks.iter().zip(&ends).map(|(block, end)| begin(function, block, *end)).collect();
+    let ends = demand::at_block_ends(function, &cfg, calls);
+    let begins: Vec<Demand> =
+        cfg.blocks.iter().zip(&ends).map(|(block, end)| begin(function, block, *end, calls)).collect();
     let mut changes = Vec::new();
     for (block, state) in cfg.blocks.iter().zip(states) {
         let at = block.range.end - 1;
@@ -183,9 +185,9 @@ pub fn thread_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool)
     changes
 }
 
-fn begin(function: &Function, block: &Block, end: Demand) -> Demand {
+fn begin(function: &Function, block: &Block, end: Demand, calls: &Calls) -> Demand {
     let mut demand = end;
-    function.nodes[block.range.clone()].iter().rev().for_each(|node| demand.step_back(node));
+    function.nodes[block.range.clone()].iter().rev().for_each(|node| demand.step_back(node, calls));
     demand
 }
 

@@ -140,13 +140,15 @@ pub struct Trace {
     pub words: Vec<[Word; Reg::COUNT]>,
     /// Plain loads and stores, in order.
     pub accesses: Vec<Access>,
+    /// Accesses before the last instruction that may change memory in ways not traced.
+    since: usize,
 }
 
 impl Trace {
     /// Traces a run.
     pub fn new(region: &Region<'_>) -> Trace {
         let first = std::array::from_fn(|index| Word::opaque(INITIAL - index));
-        let mut trace = Trace { words: vec![first], accesses: Vec::new() };
+        let mut trace = Trace { words: vec![first], accesses: Vec::new(), since: 0 };
         for at in 0..region.nodes.len() {
             let mut words = trace.words[at];
             for reg in Reg::all() {
@@ -197,6 +199,10 @@ impl Trace {
     fn step(&mut self, region: &Region<'_>, at: usize, words: &mut [Word; Reg::COUNT]) {
         let node = &region.nodes[at];
         let known = node.core.is_none();
+        let traced = matches!(node.insn, Insn::Store { .. }) && known;
+        if !traced && !crate::demand::only_computes(&node.insn) {
+            self.since = self.accesses.len();
+        }
         match node.insn {
             Insn::Alu { op, width, dst, src } if known => {
                 let source = match src {
@@ -231,6 +237,10 @@ impl Trace {
                 }
                 if known {
                     self.access_at(at, words, address, size, false, word.lanes);
+                    if let Some(earlier) = self.still_there().filter(|_| !signed) {
+                        word.lanes[..size.bytes() as usize].copy_from_slice(&earlier);
+                        self.accesses.last_mut().expect("it was just added").lanes = word.lanes;
+                    }
                 }
                 words[dst.index()] = word;
             }
@@ -252,6 +262,28 @@ impl Trace {
                 }
             }
         }
+    }
+
+    /// The bytes of the last access, a load, where an earlier one of memory that only the program changes shows them.
+    fn still_there(&self) -> Option<Vec<Lane>> {
+        let (load, earlier) = self.accesses.split_last()?;
+        if !matches!(load.class, Class::Stack | Class::Packet | Class::Context) {
+            return None;
+        }
+        let end = load.offset + i64::from(load.size.bytes());
+        for access in earlier[self.since.min(earlier.len())..].iter().rev() {
+            let covers = access.root == load.root
+                && access.offset <= load.offset
+                && end <= access.offset + i64::from(access.size.bytes());
+            if covers {
+                let from = (load.offset - access.offset) as usize;
+                return Some(access.lanes[from..from + load.size.bytes() as usize].to_vec());
+            }
+            if access.stores && access.may_touch(load) {
+                return None;
+            }
+        }
+        None
     }
 
     fn access_at(

@@ -10,22 +10,24 @@ use kiln_isa::table::IsaVersion;
 use kiln_program::{Cfg, Function, FunctionId, InsnId, Node, Object};
 use kiln_verifier::Facts;
 
+use crate::cache::{RuleSet, matched};
+use crate::calls::Calls;
+use crate::cost::{CostModel, Goal};
 use crate::demand::{self, Demand};
 use crate::possible;
 use crate::region::{Region, Staleness, Step};
 use crate::rules::RULES;
-use crate::search::{Search, is_arithmetic};
 use crate::trace::Trace;
 
 /// Instructions in a run at most: the cost of a proposal grows with its run.
 const LONGEST_RUN: usize = 96;
-/// Instructions in a searched window at most.
-const LONGEST_SEARCHED: usize = 5;
 /// Times the rules go over one run at most.
 const SWEEPS: usize = 4;
 
 /// What a pass over a function may spend, and what it learns.
 pub struct Budget<'a> {
+    /// What calls read.
+    pub calls: &'a Calls,
     /// When to stop.
     pub deadline: Instant,
     /// How hard to try at each question.
@@ -38,20 +40,25 @@ pub struct Budget<'a> {
     pub banned: &'a BTreeSet<(&'static str, InsnId)>,
     /// The newest version of the instruction set that new instructions may be of.
     pub isa: IsaVersion,
+    /// What instructions cost.
+    pub model: &'a CostModel,
+    /// Which of two runs is the better one.
+    pub goal: Goal,
+    /// Rules as data, tried before those in code.
+    pub rules: &'a RuleSet,
     /// Rules not to use.
     pub without: &'a dyn Fn(&'static str) -> bool,
 }
 
-/// Rewrites one function, by the rules or, where one is given, by a search; returns the steps.
+/// Rewrites one function by the rules; returns the steps.
 pub fn rewrite(
     object: &Object,
     (id, function): (FunctionId, &mut Function),
     facts: Option<&Facts>,
     budget: &mut Budget<'_>,
-    mut search: Option<&mut dyn Search>,
 ) -> Vec<Step> {
     let cfg = Cfg::new(function);
-    let ends = demand::at_block_ends(function, &cfg);
+    let ends = demand::at_block_ends(function, &cfg, budget.calls);
     let numbers = possible::loads_numbers(object, id);
     let begins = possible::at_block_begins(function, &cfg, numbers);
     let mut stale = Staleness::default();
@@ -65,10 +72,11 @@ pub fn rewrite(
         let compares = matches!(last.insn, Insn::Branch { .. }) && last.core.is_none();
         if last.insn.is_control() && !compares {
             end -= 1;
-            demand.step_back(&function.nodes[end]);
+            demand.step_back(&function.nodes[end], budget.calls);
         }
         for run in runs(block.range.start..end).into_iter().rev() {
-            let demand_here = stale.with_pinned(demand_at(&function.nodes[run.end..end], stale.with_pinned(demand)));
+            let demand_here = demand_at(&function.nodes[run.end..end], stale.with_pinned(demand), budget.calls);
+            let demand_here = stale.with_pinned(demand_here);
             if facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id))) {
                 continue;
             }
@@ -82,6 +90,7 @@ pub fn rewrite(
                 facts,
                 nodes: before,
                 end: demand_here,
+                calls: budget.calls,
                 stale: &mut stale,
                 limits: budget.limits,
                 refuted: budget.refuted,
@@ -89,14 +98,11 @@ pub fn rewrite(
                 asked: 0,
                 possible: (possible, numbers),
                 isa: budget.isa,
+                model: budget.model,
+                goal: budget.goal,
             };
-            match &mut search {
-                Some(search) => search_run(&mut region, *search, budget.deadline, &mut budget.fuel),
-                None => {
-                    let allowed = |rule, at| !(budget.without)(rule) && !budget.banned.contains(&(rule, at));
-                    sweep(&mut region, budget.deadline, &mut budget.fuel, &allowed);
-                }
-            }
+            let allowed = |rule, at| !(budget.without)(rule) && !budget.banned.contains(&(rule, at));
+            sweep(&mut region, budget.rules, budget.deadline, &mut budget.fuel, &allowed);
             let found = std::mem::take(&mut region.steps);
             if found.is_empty() {
                 continue;
@@ -119,9 +125,9 @@ pub fn rewrite(
     steps
 }
 
-fn demand_at(later: &[Node], mut demand: Demand) -> Demand {
+fn demand_at(later: &[Node], mut demand: Demand, calls: &Calls) -> Demand {
     for node in later.iter().rev() {
-        demand.step_back(node);
+        demand.step_back(node, calls);
     }
     demand
 }
@@ -131,7 +137,13 @@ fn runs(range: Range<usize>) -> Vec<Range<usize>> {
     starts.map(|start| start..(start + LONGEST_RUN).min(range.end)).collect()
 }
 
-fn sweep(region: &mut Region<'_>, deadline: Instant, fuel: &mut usize, allowed: &dyn Fn(&'static str, InsnId) -> bool) {
+fn sweep(
+    region: &mut Region<'_>,
+    rules: &RuleSet,
+    deadline: Instant,
+    fuel: &mut usize,
+    allowed: &dyn Fn(&'static str, InsnId) -> bool,
+) {
     for _ in 0..SWEEPS {
         let mut changed = false;
         let mut at = 0;
@@ -141,11 +153,12 @@ fn sweep(region: &mut Region<'_>, deadline: Instant, fuel: &mut usize, allowed: 
                 return;
             }
             let id = region.nodes[at].id;
-            let found = RULES.iter().filter(|rule| allowed(rule.name, id)).any(|rule| {
-                (rule.propose)(region, &trace, at)
-                    .iter()
-                    .any(|proposed| region.attempt(rule.name, id, proposed, rule.contextual))
-            });
+            let found = matched::apply(rules, region, &trace, at, &|name| allowed(name, id))
+                || RULES.iter().filter(|rule| allowed(rule.name, id)).any(|rule| {
+                    (rule.propose)(region, &trace, at)
+                        .iter()
+                        .any(|proposed| region.attempt(rule.name, id, proposed, rule.contextual))
+                });
             if found {
                 *fuel -= 1;
                 changed = true;
@@ -159,25 +172,5 @@ fn sweep(region: &mut Region<'_>, deadline: Instant, fuel: &mut usize, allowed: 
         if !changed {
             return;
         }
-    }
-}
-
-/// Searches every window of arithmetic, the longest first.
-fn search_run(region: &mut Region<'_>, search: &mut dyn Search, deadline: Instant, fuel: &mut usize) {
-    let mut from = 0;
-    while from < region.nodes.len() {
-        let run = region.nodes[from..].iter().take_while(|node| is_arithmetic(node)).count();
-        let mut found = false;
-        for length in (2..=run.min(LONGEST_SEARCHED)).rev() {
-            if *fuel == 0 || Instant::now() >= deadline {
-                return;
-            }
-            if region.search(from..from + length, search, deadline) {
-                *fuel -= 1;
-                found = true;
-                break;
-            }
-        }
-        from += usize::from(!found);
     }
 }

@@ -196,3 +196,66 @@ fn conditions_are_joined_without_numbers() {
     let rewrite = optimize(&parse(text).unwrap(), &Options::default(), &mut ());
     assert!(rewrite.evidence.iter().any(|one| one.because.name() == "chosen-operand"), "{:?}", rewrite.refused);
 }
+
+#[test]
+fn offsets_of_packet_loads_are_in_the_loads() {
+    let object = parse(
+        "; program socket_filter
+         r6 = r1
+         r0 = *(u8 *)skb[0x17]
+         r7 = r0
+         r1 = r7
+         r1 += 0x6
+         r0 = *(u16 *)skb[r1]
+         r8 = r0
+         w2 = w7
+         w2 += 0xc
+         w2 += 0x4
+         r0 = *(u32 *)skb[r2 + 0x8]
+         r0 += r8
+         exit",
+    )
+    .unwrap();
+    let rewrite = optimize(&object, &Options::default(), &mut ());
+    let text = listing(&rewrite.object);
+    assert!(text.contains("skb[r7 + 0x6]") && text.contains("skb[r7 + 0x18]"), "{text}");
+    assert!(!text.contains("+= 0x"), "{text}");
+}
+
+/// The register that the sum came from has changed meanwhile.
+#[test]
+fn offsets_of_another_value_stay() {
+    let object = parse(
+        "; program socket_filter
+         r6 = r1
+         r0 = *(u8 *)skb[0x17]
+         r7 = r0
+         r8 = r7
+         r8 += 0x6
+         r7 <<= 0x1
+         r0 = *(u16 *)skb[r8]
+         r0 += r7
+         exit",
+    )
+    .unwrap();
+    let text = listing(&optimize(&object, &Options::default(), &mut ()).object);
+    assert!(!text.contains("skb[r7"), "{text}");
+}
+
+#[test]
+fn a_check_of_the_first_element_leads_elsewhere() {
+    let lookup = |key: u32| {
+        format!(
+            "*(u32 *)(r10 - 4) = {key}\n r2 = r10\n r2 += -4\n r1 = map[counts]\n call map_lookup_elem\n\
+             if r0 == 0 goto missing\n r1 = *(u64 *)(r0 + 0)\n r1 += 1\n *(u64 *)(r0 + 0) = r1\n goto out\n\
+             missing:\n *(u32 *)(r10 - 8) = 3\n r2 = r10\n r2 += -8\n r1 = map[counts]\n\
+             call map_delete_elem\n out:\n w0 = 0\n exit\n"
+        )
+    };
+    let (lines, laws) = optimized(&lookup(0));
+    assert!(laws.contains(&Law::FoundElement.name()), "{laws:?}");
+    assert!(!lines.iter().any(|line| line.contains("map_delete_elem")), "{lines:?}");
+    let (lines, laws) = optimized(&lookup(3));
+    assert!(!laws.contains(&Law::FoundElement.name()), "{laws:?}");
+    assert!(lines.iter().any(|line| line.contains("map_delete_elem")), "{lines:?}");
+}

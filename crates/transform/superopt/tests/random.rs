@@ -8,7 +8,7 @@ use kiln_isa::Size;
 use kiln_program::interpret::{Fault, HelperResult};
 use kiln_program::text::{listing, parse};
 use kiln_program::{Environment, ExternId, FunctionId, Interpreter, MapId, Object};
-use kiln_superopt::{Options, optimize};
+use kiln_superopt::{Options, Unverified, optimize};
 
 const PACKET: u64 = 0x1_0000;
 const CONTEXT: u64 = 0x2_0000;
@@ -77,6 +77,44 @@ impl Environment for Memory {
     fn load_packet(&mut self, _: i64, _: Size) -> Result<Option<u64>, Fault> {
         Ok(None)
     }
+}
+
+/// A program that clears 32 bytes of stack, fills some of them in on one way or another, and looks at some.
+fn frame(random: &mut Random) -> String {
+    let mut text = String::from(
+        "; program xdp\n w6 = *(u32 *)(r1 + 0)\n w2 = *(u32 *)(r1 + 4)\n r3 = r6\n r3 += 64\n if r3 > r2 goto out\n",
+    );
+    for slot in 1..=4 {
+        let _ = writeln!(text, " *(u64 *)(r10 - {}) = {}", 8 * slot, random.pick(&["0", "0", "0", "7"]));
+    }
+    let place = |random: &mut Random, size: usize| 32 - size * random.below(32 / size);
+    let store = |random: &mut Random, text: &mut String| {
+        let (size, loaded) = (1 << random.below(4), random.pick(&["8", "8", "16", "32"]));
+        let at = place(random, size);
+        let _ = match random.below(3) {
+            0 => writeln!(text, " *(u{} *)(r10 - {at}) = {}", 8 * size, random.pick(&["0", "0", "2", "-1"])),
+            _ => {
+                writeln!(text, " w2 = *(u{loaded} *)(r6 + {})\n *(u{} *)(r10 - {at}) = r2", random.below(40), 8 * size)
+            }
+        };
+    };
+    let load = |random: &mut Random, text: &mut String| {
+        let size = 1 << random.below(4);
+        let at = place(random, size);
+        let _ = writeln!(text, " r3 = *(u{} *)(r10 - {at})\n r0 *= 31\n r0 ^= r3", 8 * size);
+    };
+    text.push_str(" r0 = 1\n");
+    for part in 0..1 + random.below(3) {
+        let _ = writeln!(text, " w4 = *(u8 *)(r6 + {part})\n if w4 > 100 goto else{part}");
+        (0..random.below(5)).for_each(|_| store(random, &mut text));
+        (0..random.below(2)).for_each(|_| load(random, &mut text));
+        let _ = writeln!(text, " goto end{part}\nelse{part}:");
+        (0..random.below(5)).for_each(|_| store(random, &mut text));
+        let _ = writeln!(text, "end{part}:\n r0 += 3");
+    }
+    (0..1 + random.below(6)).for_each(|_| load(random, &mut text));
+    text.push_str(" exit\nout:\n w0 = 0\n exit\n");
+    text
 }
 
 /// A program over scalars in r0 to r5 and r7 to r9, 64 packet bytes at r6, and 32 bytes of stack.
@@ -173,12 +211,23 @@ fn run(object: &Object, packet: &[u8]) -> (u64, Vec<u8>) {
 
 #[test]
 fn random_programs_keep_their_meaning() {
+    keep_their_meaning(120, 60, program);
+}
+
+#[test]
+fn random_frames_keep_their_meaning() {
+    keep_their_meaning(300, 150, frame);
+}
+
+/// Optimizes programs and runs both; at least so many must verify, and get smaller.
+fn keep_their_meaning(count: usize, at_least: usize, program: fn(&mut Random) -> String) {
     let mut random = Random(1);
     let (mut verified, mut smaller) = (0, 0);
-    for number in 0..120 {
+    for number in 0..count {
         let text = program(&mut random);
         let object = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
-        let options = Options { unverified: number % 4 == 0, search: Duration::from_millis(10), ..Options::default() };
+        let unverified = if number % 4 == 0 { Unverified::All } else { Unverified::None };
+        let options = Options { unverified, search: Duration::from_millis(10), ..Options::default() };
         let rewrite = optimize(&object, &options, &mut ());
         if !rewrite.skipped.is_empty() {
             continue;
@@ -195,6 +244,6 @@ fn random_programs_keep_their_meaning() {
             assert_eq!(run(&object, &packet), run(&rewrite.object, &packet));
         }
     }
-    assert!(verified > 60, "only {verified} programs verified");
-    assert!(smaller > 60, "only {smaller} programs got smaller");
+    assert!(verified > at_least, "only {verified} programs verified");
+    assert!(smaller > at_least, "only {smaller} programs got smaller");
 }

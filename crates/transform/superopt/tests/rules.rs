@@ -220,7 +220,7 @@ fn a_store_between_two_loads_keeps_them_apart() {
         &with_packet(
             "w1 = *(u8 *)(r6 + 0xc)
              w2 = *(u8 *)(r6 + 0x0)
-             *(u8 *)(r6 + 0xc) = w2
+             *(u8 *)(r6 + 0xd) = w2
              w0 = *(u8 *)(r6 + 0xd)
              r0 <<= 0x8
              r0 |= r1",
@@ -319,21 +319,6 @@ fn copies_are_read_through() {
          r2 *= 0x5
          r0 ^= r2
          *(u64 *)(r6 + 0x10) = r2",
-    );
-}
-
-/// No rule knows this one: a search finds it.
-#[test]
-fn short_arithmetic_is_searched() {
-    packet_becomes(
-        "r0 = *(u64 *)(r6 + 0x0)
-         r2 = r0
-         r2 += 0x5
-         r0 *= 0x3
-         r0 += r2",
-        "r0 = *(u64 *)(r6 + 0x0)
-         r0 <<= 0x2
-         r0 += 0x5",
     );
 }
 

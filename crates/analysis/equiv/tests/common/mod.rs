@@ -2,8 +2,10 @@
 #![allow(dead_code)]
 
 use std::collections::HashMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
 
-use kiln_equiv::{Limits, Verdict, Window, check};
+use kiln_equiv::{Limits, Verdict, Window, WindowRecord, check};
 use kiln_isa::{Reg, RegSet};
 use kiln_program::{InsnId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, StackSet, Value};
@@ -60,7 +62,15 @@ pub fn ask_in(
     before: &[Node],
     after: &[Node],
 ) -> Verdict {
-    let window = Window { before, after, facts: Some(facts), live_after: regs(live), stack_live_after: stack, object };
+    let window = Window {
+        before,
+        after,
+        facts: Some(facts),
+        live_after: regs(live),
+        stack_live_after: stack,
+        exits: &[],
+        object,
+    };
     check(&window, &Limits { solver_ms: 2000, ..Limits::default() })
 }
 
@@ -76,4 +86,28 @@ pub fn equal(facts: &InsnFacts, live: &str, before: &str, after: &str) {
 pub fn different(facts: &InsnFacts, live: &str, before: &str, after: &str) {
     let verdict = ask(facts, live, before, after);
     assert!(verdict.is_different(), "{before}\n=>\n{after}\n{verdict:?}");
+}
+
+/// What `z3 -in` answers; `None` where there is no such program.
+pub fn solve(query: &str) -> Option<String> {
+    let child = Command::new("z3").args(["-in", "-T:20"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = child else {
+        eprintln!("skipped: there is no z3 command");
+        return None;
+    };
+    child.stdin.take()?.write_all(query.as_bytes()).ok()?;
+    let output = child.wait_with_output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Asserts that a window, written down and read again, has a query that z3 finds no difference in.
+#[track_caller]
+pub fn query_holds(window: &Window<'_>) {
+    let record = WindowRecord::of(window);
+    let text = serde_json::to_string(&record).expect("plain data");
+    let again: WindowRecord = serde_json::from_str(&text).expect("its own text");
+    let query = again.query(window.object).expect("a query");
+    if let Some(answer) = solve(&query) {
+        assert_eq!(answer, "unsat", "{query}");
+    }
 }

@@ -81,11 +81,10 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
     let set = |after: &mut Doubt, reg: Reg, doubtful: bool| {
         after.registers = after.registers & !bit(reg) | if doubtful { bit(reg) } else { 0 };
     };
+    let read = recorder.reads[at as usize].iter().any(|byte| doubt.slots >> ((-1 - byte) / 8) & 1 != 0);
+    let loads_doubt = read || doubt.outer;
     match op.node.insn {
-        Insn::Load { dst, .. } | Insn::LoadAcquire { dst, .. } => {
-            let own = recorder.reads[at as usize].iter().any(|byte| doubt.slots >> ((-1 - byte) / 8) & 1 != 0);
-            set(&mut after, dst, own || doubt.outer);
-        }
+        Insn::Load { dst, .. } | Insn::LoadAcquire { dst, .. } => set(&mut after, dst, loads_doubt),
         Insn::Store { .. } | Insn::StoreRelease { .. } | Insn::Atomic { .. } => {
             let source = match op.node.insn {
                 Insn::Store { src: Source::Reg(src), .. } => in_doubt(src),
@@ -109,8 +108,9 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
                 }
                 Written::Perhaps => {}
             }
+            // An atomic operation that fetches loads what was there.
             if let Some(written) = op.node.insn.written() {
-                set(&mut after, written, false);
+                set(&mut after, written, loads_doubt);
             }
         }
         Insn::Call(CallTarget::Subprogram(_)) => {

@@ -3,7 +3,7 @@
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
 use kiln_program::Node;
 
-use crate::region::{Region, is_barrier};
+use crate::region::{Region, ends};
 use crate::rules::operands::constant;
 use crate::trace::Trace;
 
@@ -94,7 +94,7 @@ pub fn compared_directly(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<N
     let Some(compare @ Compare { src: Source::Imm(against), .. }) = compare_at(region, at) else {
         return Vec::new();
     };
-    let touches = |node: &Node| node.insn.written() == Some(compare.dst) || is_barrier(node);
+    let touches = |node: &Node| node.insn.written() == Some(compare.dst) || ends(node, &[compare.dst]);
     let Some(last) = region.nodes[..at].iter().rposition(touches) else { return Vec::new() };
     let amount = match region.nodes[last].insn {
         Insn::Alu { src: Source::Imm(amount), .. } => amount,

@@ -3,7 +3,7 @@
 use kiln_isa::{Address, AluOp, Insn, Reg, Source, Width};
 use kiln_program::Node;
 
-use crate::region::{Region, is_barrier};
+use crate::region::{Region, ends};
 use crate::trace::Trace;
 
 /// The instruction with every read of one register from another; `None` where it reads and writes it in one field.
@@ -63,7 +63,7 @@ pub fn copied_operand(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
     let mut nodes = region.nodes.clone();
     let mut changed = false;
     for node in &mut nodes[at + 1..] {
-        if is_barrier(node) {
+        if ends(node, &[dst, src]) {
             break;
         }
         if node.insn.read().contains(dst) {
@@ -111,7 +111,7 @@ pub fn final_register(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
     nodes.remove(at);
     for earlier in (0..at).rev() {
         let insn = region.nodes[earlier].insn;
-        if is_barrier(&region.nodes[earlier]) {
+        if ends(&region.nodes[earlier], &[dst, src]) {
             return Vec::new();
         }
         let begins = insn.written() == Some(src) && !insn.read().contains(src);

@@ -4,7 +4,7 @@ use kiln_isa::{Address, ByteOrder, Insn, Reg, Size, Source};
 use kiln_platform::MapType;
 use kiln_program::Node;
 
-use crate::region::{Region, is_barrier};
+use crate::region::{Region, ends, is_barrier, is_cut};
 use crate::rules::operands::{one_slot_move, with};
 use crate::trace::{Access, Lane, Root, Trace};
 
@@ -48,7 +48,9 @@ pub fn one_load(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>>
 /// At a store: with earlier ones beside or under it, one wider store.
 pub fn one_store(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Some(last) = trace.access(at).filter(|access| access.stores) else { return Vec::new() };
-    let begin = region.nodes[..at].iter().rposition(is_barrier).map_or(0, |barrier| barrier + 1);
+    // Only what no other program sees may wait for a call to be over.
+    let cut = if last.root == Root::Stack { is_cut } else { is_barrier };
+    let begin = region.nodes[..at].iter().rposition(cut).map_or(0, |barrier| barrier + 1);
     let before = |access: &&Access| access.stores && access.root == last.root && access.at >= begin && access.at <= at;
     let stores: Vec<&Access> = trace.accesses.iter().filter(before).collect();
     let mut proposed = Vec::new();
@@ -201,7 +203,7 @@ pub fn value_at_hand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<N
     let Insn::Load { size, signed: false, dst, .. } = region.nodes[at].insn else { return Vec::new() };
     let Some(load) = trace.access(at) else { return Vec::new() };
     let bytes = i64::from(size.bytes());
-    let begin = region.nodes[..at].iter().rposition(is_barrier).map_or(0, |barrier| barrier + 1);
+    let begin = region.nodes[..at].iter().rposition(is_cut).map_or(0, |barrier| barrier + 1);
     let same = |access: &&Access| {
         access.root == load.root
             && access.offset <= load.offset
@@ -272,7 +274,7 @@ pub fn direct_address(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<
             nodes[position].insn = insn;
             changed = true;
         }
-        if insn.written() == Some(dst) || is_barrier(&nodes[position]) {
+        if insn.written() == Some(dst) || ends(&nodes[position], &[dst]) {
             break;
         }
     }
@@ -295,7 +297,7 @@ pub fn folded_offset(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>
     };
     let mut nodes = region.nodes.clone();
     for node in &mut nodes[at + 1..] {
-        if is_barrier(node) {
+        if ends(node, &[dst]) {
             break;
         }
         if let Some(address) = node.insn.address().filter(|address| address.base == dst) {
@@ -323,6 +325,12 @@ pub fn folded_offset(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>
 ///   w1 = *(u16 *)(r6 + 4); *(u16 *)(r7 + 4) = w1
 /// ```
 pub fn copied_block(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let runs = copy_runs(region, at).into_iter();
+    runs.filter_map(|run| Copied::read(region, trace, run)?.written(region, trace)).collect()
+}
+
+/// Runs that may be copies and end with the store at a position.
+pub(super) fn copy_runs(region: &Region<'_>, at: usize) -> Vec<std::ops::Range<usize>> {
     let copies =
         |at: &usize| matches!(region.nodes[*at].insn, Insn::Load { .. } | Insn::Store { .. } | Insn::Alu { .. });
     let stores = |at: usize| matches!(region.nodes[at].insn, Insn::Store { .. });
@@ -332,10 +340,7 @@ pub fn copied_block(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<No
     let first = (0..=at).rev().take(LONGEST_COPY).take_while(copies).last().unwrap_or(at);
     // The shorter run may do where the longer begins with something else.
     let starts = (first..at).filter(|start| matches!(region.nodes[*start].insn, Insn::Load { .. }));
-    starts
-        .take(MAX_STARTS)
-        .filter_map(|start| Copied::read(region, trace, start..at + 1)?.written(region, trace))
-        .collect()
+    starts.take(MAX_STARTS).map(|start| start..at + 1).collect()
 }
 
 /// Instructions of a copy at most.
@@ -344,26 +349,26 @@ const LONGEST_COPY: usize = 40;
 const MAX_STARTS: usize = 12;
 
 /// What memory holds after a run: each byte that it stores, and where that byte was before the run.
-struct Copied {
-    run: std::ops::Range<usize>,
-    bytes: std::collections::BTreeMap<(u8, i64), (Root, Place)>,
-    roots: Vec<Root>,
+pub(super) struct Copied {
+    pub run: std::ops::Range<usize>,
+    pub bytes: std::collections::BTreeMap<(u8, i64), (Root, Origin)>,
+    pub roots: Vec<Root>,
     /// Registers that the run loads and nobody reads afterwards, then others that are free.
-    free: Vec<Reg>,
+    pub free: Vec<Reg>,
 }
 
 /// Where a byte comes from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+pub(super) enum Origin {
     Memory(Root, i64),
     Constant(u8),
 }
 
 impl Copied {
-    fn read(region: &Region<'_>, trace: &Trace, run: std::ops::Range<usize>) -> Option<Copied> {
+    pub fn read(region: &Region<'_>, trace: &Trace, run: std::ops::Range<usize>) -> Option<Copied> {
         use std::collections::BTreeMap;
-        let mut memory: BTreeMap<(u8, i64), (Root, Place)> = BTreeMap::new();
-        let mut loaded: BTreeMap<(usize, u8), Place> = BTreeMap::new();
+        let mut memory: BTreeMap<(u8, i64), (Root, Origin)> = BTreeMap::new();
+        let mut loaded: BTreeMap<(usize, u8), Origin> = BTreeMap::new();
         let mut roots: Vec<Root> = Vec::new();
         let mut written = kiln_isa::RegSet::EMPTY;
         for at in run.clone() {
@@ -381,18 +386,22 @@ impl Copied {
                 let place = (root as u8, access.offset.wrapping_add(byte));
                 if access.stores {
                     let from = match access.lanes[byte as usize] {
-                        Lane::Constant(value) => Place::Constant(value),
+                        Lane::Constant(value) => Origin::Constant(value),
                         Lane::Of { definition, byte } => *loaded.get(&(definition, byte))?,
                     };
                     memory.insert(place, (access.root, from));
                 } else {
-                    let own = Place::Memory(access.root, place.1);
-                    loaded.insert((at, byte as u8), memory.get(&place).map_or(own, |known| known.1));
+                    let own = Origin::Memory(access.root, place.1);
+                    let from = memory.get(&place).map_or(own, |known| known.1);
+                    loaded.insert((at, byte as u8), from);
+                    if let Lane::Of { definition, byte } = access.lanes[byte as usize] {
+                        loaded.entry((definition, byte)).or_insert(from);
+                    }
                 }
             }
         }
         // Nothing else may come of it.
-        let after = crate::demand::after_each(&region.nodes, region.end)[run.end - 1];
+        let after = crate::demand::after_each(&region.nodes, region.end, region.calls)[run.end - 1];
         if written.iter().any(|reg| after.of(reg) > 0) {
             return None;
         }
@@ -405,7 +414,7 @@ impl Copied {
     }
 
     /// The stores that are left to make: first byte, size and source.
-    fn chunks(&self) -> Vec<(Root, i64, Size, Place)> {
+    fn chunks(&self) -> Vec<(Root, i64, Size, Origin)> {
         let mut chunks = Vec::new();
         let mut left = self.bytes.clone();
         while let Some((&(root, offset), _)) = left.first_key_value() {
@@ -415,15 +424,15 @@ impl Copied {
                 let aligned = |root: Root, offset: i64| root != Root::Stack || offset.rem_euclid(bytes) == 0;
                 let Some((_, first)) = left.get(&(root, offset)) else { return false };
                 let follows = |byte: i64| match (left.get(&(root, offset + byte)), first) {
-                    (Some((_, Place::Memory(from, at))), Place::Memory(begin, start)) => {
+                    (Some((_, Origin::Memory(from, at))), Origin::Memory(begin, start)) => {
                         from == begin && *at == start + byte
                     }
-                    (Some((_, Place::Constant(_))), Place::Constant(_)) => true,
+                    (Some((_, Origin::Constant(_))), Origin::Constant(_)) => true,
                     _ => false,
                 };
                 let source = match first {
-                    Place::Memory(from, at) => aligned(*from, *at),
-                    Place::Constant(_) => true,
+                    Origin::Memory(from, at) => aligned(*from, *at),
+                    Origin::Constant(_) => true,
                 };
                 aligned(own, offset)
                     && source
@@ -443,15 +452,15 @@ impl Copied {
     /// The immediate that makes these bytes; 0 where they are not constants, `None` where no immediate does.
     fn constant(
         &self,
-        bytes: &std::collections::BTreeMap<(u8, i64), (Root, Place)>,
+        bytes: &std::collections::BTreeMap<(u8, i64), (Root, Origin)>,
         root: u8,
         offset: i64,
         size: Size,
     ) -> Option<i32> {
         let lanes: Option<Vec<Lane>> = (0..i64::from(size.bytes()))
             .map(|byte| match bytes.get(&(root, offset + byte))?.1 {
-                Place::Constant(value) => Some(Lane::Constant(value)),
-                Place::Memory(..) => None,
+                Origin::Constant(value) => Some(Lane::Constant(value)),
+                Origin::Memory(..) => None,
             })
             .collect();
         lanes.map_or(Some(0), |lanes| as_immediate(&lanes))
@@ -465,9 +474,9 @@ impl Copied {
         let begin = self.run.start;
         let bytes = |size: Size| i64::from(size.bytes());
         while !chunks.is_empty() {
-            let reads = |chunk: &(Root, i64, Size, Place), root: Root, offset: i64, size: Size| match chunk.3 {
-                Place::Memory(from, at) => from == root && at < offset + bytes(size) && offset < at + bytes(chunk.2),
-                Place::Constant(_) => false,
+            let reads = |chunk: &(Root, i64, Size, Origin), root: Root, offset: i64, size: Size| match chunk.3 {
+                Origin::Memory(from, at) => from == root && at < offset + bytes(size) && offset < at + bytes(chunk.2),
+                Origin::Constant(_) => false,
             };
             let free_of_readers = |index: usize| {
                 let (root, offset, size, _) = chunks[index];
@@ -477,12 +486,12 @@ impl Copied {
             let (root, offset, size, source) = chunks.remove(next.unwrap_or(0));
             let address = trace.address(begin, root, offset)?;
             match source {
-                Place::Constant(_) => {
+                Origin::Constant(_) => {
                     let number = self.roots.iter().position(|own| *own == root)? as u8;
                     let src = Source::Imm(self.constant(&self.bytes, number, offset, size)?);
                     made.push(Insn::Store { size, address, src });
                 }
-                Place::Memory(from, at) => {
+                Origin::Memory(from, at) => {
                     let reg = (!free.is_empty()).then(|| free.remove(0))?;
                     let load = trace.address(begin, from, at)?;
                     made.push(Insn::Load { size, signed: false, dst: reg, address: load });

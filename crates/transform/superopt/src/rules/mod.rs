@@ -8,17 +8,14 @@
 //! | rule | instead of | propose |
 //! |---|---|---|
 //! | `immediate-operand` | `r1 = 7; *(u32 *)(r10 - 4) = r1` | `*(u32 *)(r10 - 4) = 7` |
+//! | `same-operands` | `r1 = r2; r1 &= r2` | `r1 = r2` |
 //! | `known-result` | `r1 &= 1` where the facts leave one value | `r1 = 0` |
 //! | `no-effect` | `r1 &= 0xff` of a loaded byte | nothing |
-//! | `narrow-constant` | `r1 = 0xffffffff ll` | `w1 = -1` |
-//! | `mask-as-move` | `r2 = 0xffffffff ll; r1 &= r2` | `w1 = w1` |
-//! | `narrow-operation` | `r1 += r2; w1 = w1` | `w1 += w2` |
-//! | `shift-pair` | `r1 <<= 32; r1 >>= 32` | `w1 = w1` |
-//! | `merged-constants` | `r1 += 8; ...; r1 += 6` | `r1 += 14` |
 //! | `copied-operand` | `r2 = r1; ... r2 ...` | `... r1 ...` |
 //! | `same-value` | `r3 = r6; r3 += 14` where `r2` holds that | `r3 = r2` |
 //! | `relocated-operand` | `r1 = FIELD; r2 += r1` where the loader writes FIELD | `r2 += FIELD` |
 //! | `copied-block` | copies of two bytes each, from and to memory | copies of four and eight |
+//! | `exchanged-fields` | two addresses of six bytes exchanged in four and two | in eight, four and two, with a shift |
 //! | `repeated-copy` | `r6 = r1; ...; r1 = r6` | `r6 = r1; ...` |
 //! | `compared-constant` | `r1 = 5; if r2 == r1` | `if r2 == 5` |
 //! | `compared-directly` | `r1 = r2; r1 += -7; if r1 == 0` | `if r2 == 7` |
@@ -31,18 +28,21 @@
 //! | `two-stores` | `r1 = 0x123456789 ll; *(u64 *)(r10 - 8) = r1` | two stores of 32 bits |
 //! | `value-at-hand` | a load of what a register holds | that register |
 //!
+//! What needs no more than its own few instructions is a rule as data ([`crate::cache`]), tried before these.
+//!
 //! To add a rule: write its function, give it a row in [`RULES`], and a positive and a trap example in
 //! `tests/rules.rs`.
 
 mod bits;
 mod branches;
 mod copies;
+mod exchange;
 mod memory;
 mod operands;
 
 pub(crate) use copies::reading;
 pub(crate) use memory::with_address;
-pub(crate) use operands::one_slot_move;
+pub(crate) use operands::{constant, one_slot_move};
 
 use kiln_program::Node;
 
@@ -70,6 +70,12 @@ pub const RULES: &[Rule] = &[
         propose: bits::no_effect,
     },
     Rule {
+        name: "same-operands",
+        doc: "The and, or the or, of a value and itself is that value.",
+        contextual: true,
+        propose: bits::same_operands,
+    },
+    Rule {
         name: "known-result",
         doc: "A result that can only be one number may be that number.",
         contextual: true,
@@ -80,36 +86,6 @@ pub const RULES: &[Rule] = &[
         doc: "An operand that can only be one number may be an immediate.",
         contextual: true,
         propose: operands::immediate_operand,
-    },
-    Rule {
-        name: "narrow-constant",
-        doc: "A two-slot constant that a one-slot move can make may be that move.",
-        contextual: false,
-        propose: operands::narrow_constant,
-    },
-    Rule {
-        name: "mask-as-move",
-        doc: "A mask of the lower 32 bits may be a 32-bit operation, which clears the upper half anyway.",
-        contextual: false,
-        propose: bits::mask_as_move,
-    },
-    Rule {
-        name: "narrow-operation",
-        doc: "An operation of which only the lower half is kept may be a 32-bit one.",
-        contextual: false,
-        propose: bits::narrow_operation,
-    },
-    Rule {
-        name: "shift-pair",
-        doc: "Two opposite shifts may be one mask or move.",
-        contextual: false,
-        propose: bits::shift_pair,
-    },
-    Rule {
-        name: "merged-constants",
-        doc: "Two operations of one kind by constants may be one.",
-        contextual: false,
-        propose: operands::merged_constants,
     },
     Rule {
         name: "one-load",
@@ -170,6 +146,12 @@ pub const RULES: &[Rule] = &[
         doc: "Bytes copied from memory to memory may be copied in other pieces.",
         contextual: true,
         propose: memory::copied_block,
+    },
+    Rule {
+        name: "exchanged-fields",
+        doc: "Two fields of six bytes, side by side, that change places may do so in wider pieces.",
+        contextual: true,
+        propose: exchange::exchanged_fields,
     },
     Rule {
         name: "repeated-copy",

@@ -1,6 +1,6 @@
 //! Constants: as operands, as results, and merged with one another.
 
-use kiln_isa::{AluOp, Imm64, Insn, Reg, Source, Width};
+use kiln_isa::{AluOp, Insn, Reg, Source, Width};
 use kiln_program::{Node, Reference};
 use kiln_verifier::{Region as Kind, Value};
 
@@ -88,70 +88,6 @@ pub fn one_slot_move(dst: Reg, value: u64) -> Option<Insn> {
     }
     let imm = u32::try_from(value).ok()? as i32;
     Some(Insn::Alu { op: AluOp::Mov, width: Width::W32, dst, src: Source::Imm(imm) })
-}
-
-pub fn narrow_constant(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
-    let node = &region.nodes[at];
-    match node.insn {
-        Insn::LoadImm64 { dst, imm: Imm64::Value(value) }
-            if node.reference == Reference::None && node.core.is_none() =>
-        {
-            one_slot_move(dst, value).into_iter().map(|insn| with(region, at, insn)).collect()
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// Merges an operation by a constant with an earlier one on the same register that nothing reads in between.
-pub fn merged_constants(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
-    let node = &region.nodes[at];
-    let Insn::Alu { op, width, dst, src: Source::Imm(second) } = node.insn else { return Vec::new() };
-    if node.core.is_some() || op == AluOp::Mov {
-        return Vec::new();
-    }
-    let earlier = region.nodes[..at].iter().rposition(|earlier| {
-        earlier.insn.written() == Some(dst) || earlier.insn.read().contains(dst) || crate::region::is_barrier(earlier)
-    });
-    let Some(earlier) = earlier.filter(|earlier| region.nodes[*earlier].core.is_none()) else { return Vec::new() };
-    let Insn::Alu { op: before, width: same, dst: own, src } = region.nodes[earlier].insn else {
-        return Vec::new();
-    };
-    if own != dst {
-        return Vec::new();
-    }
-    let folded = match (before, src) {
-        (AluOp::Mov, Source::Imm(first)) => fold(op, width, first, second),
-        _ if before != op || same != width => None,
-        (_, Source::Imm(first)) => match op {
-            AluOp::Add | AluOp::Sub => first.checked_add(second),
-            AluOp::And => Some(first & second),
-            AluOp::Or => Some(first | second),
-            AluOp::Xor => Some(first ^ second),
-            AluOp::Mul => first.checked_mul(second),
-            AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => {
-                first.checked_add(second).filter(|sum| (0..width.bits() as i32).contains(sum))
-            }
-            _ => None,
-        },
-        _ => None,
-    };
-    let Some(folded) = folded else { return Vec::new() };
-    let op = if before == AluOp::Mov { AluOp::Mov } else { op };
-    let width = if before == AluOp::Mov { same } else { width };
-    let merged = Insn::Alu { op, width, dst, src: Source::Imm(folded) };
-    // At the place of either.
-    let mut late = with(region, at, merged);
-    late.remove(earlier);
-    let mut early = with(region, earlier, merged);
-    early.remove(at);
-    vec![late, early]
-}
-
-fn fold(op: AluOp, width: Width, first: i32, second: i32) -> Option<i32> {
-    use kiln_isa::semantics::{Bits, at_width};
-    let bits = |value: i32| Bits::new(64, i64::from(value) as u64);
-    let value = at_width(width, &bits(first), &bits(second), |a, b| op.apply(a, b)).value();
-    immediate(value, width)
 }
 
 /// At an operation with a register that holds what a loader relocates: that number as its immediate.

@@ -1,0 +1,228 @@
+//! Answers already given, and a journal of how questions were settled.
+//!
+//! The same question comes back: in the next round of passes, in another function, from another rule. What makes two
+//! questions the same is not where they are but what they say, so a question is kept without the ids of its
+//! instructions, and with only those facts and live registers that it depends on:
+//!
+//! ```text
+//!   @17 r1 = r2; @18 r1 <<= 32; @19 r1 >>= 32  =>  @19 w1 = w2      \  one question: instructions, facts of r1 and r2,
+//!   @61 r1 = r2; @62 r1 <<= 32; @63 r1 >>= 32  =>  @63 w1 = w2      /  whether r1 is read afterwards
+//! ```
+//!
+//! An answer is taken only where everything is equal, not where hashes are. Maps, functions and relocations count by
+//! their numbers, so a store of answers serves one object.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use kiln_isa::{Insn, Reg, RegSet};
+use kiln_program::{CoreId, Node, Reference};
+use kiln_verifier::{StackSet, Value};
+
+use crate::record::WindowRecord;
+use crate::window::{Limits, Verdict, Window};
+
+/// Who settled a question.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Settled {
+    /// It was answered before.
+    Before,
+    /// A concrete run shows a difference.
+    Tests,
+    /// What may be touched, called and ordered: the windows cannot be compared term by term.
+    Form,
+    /// Both have the same normal form.
+    NormalForm,
+    /// The solver found no difference.
+    SolverEqual,
+    /// The solver found one.
+    SolverDifferent,
+    /// Nobody: it counts as different.
+    Nobody,
+}
+
+impl Settled {
+    /// All of them.
+    pub const ALL: [Settled; 7] = [
+        Settled::Before,
+        Settled::Tests,
+        Settled::Form,
+        Settled::NormalForm,
+        Settled::SolverEqual,
+        Settled::SolverDifferent,
+        Settled::Nobody,
+    ];
+}
+
+/// A question that was asked.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Who settled it.
+    pub settled: Settled,
+    /// Nanoseconds that it took.
+    pub nanoseconds: u64,
+    /// The question, where the journal keeps them.
+    pub window: Option<Box<WindowRecord>>,
+}
+
+/// A store of answers with its journal.
+#[derive(Debug, Default)]
+pub struct Answers {
+    known: Mutex<HashMap<u64, Vec<(Question, Verdict)>>>,
+    journal: Mutex<Vec<Asked>>,
+    /// One question in so many is kept; 0: none.
+    keeps_every: usize,
+    forgets: bool,
+}
+
+/// Answers kept at most.
+const KEPT: usize = 1 << 16;
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Answers {
+    /// An empty store whose journal keeps one question in so many as well, for a benchmark to ask them again.
+    pub fn keeping_every(keeps_every: usize) -> Answers {
+        Answers { keeps_every, ..Answers::default() }
+    }
+
+    /// A journal alone: every question is settled anew.
+    pub fn forgetting() -> Answers {
+        Answers { forgets: true, ..Answers::default() }
+    }
+
+    /// The answer to a question, from the store or from `settle`.
+    pub(crate) fn answer(
+        &self,
+        window: &Window<'_>,
+        limits: &Limits,
+        settle: impl FnOnce() -> (Verdict, Settled),
+    ) -> Verdict {
+        let begin = Instant::now();
+        let question = Question::of(window, limits);
+        let key = question.key();
+        let known = (!self.forgets).then(|| {
+            let known = locked(&self.known);
+            let same = known.get(&key)?.iter().find(|(other, _)| *other == question)?;
+            Some(same.1.clone())
+        });
+        let known = known.flatten().map(|verdict| match verdict {
+            Verdict::Equal(proof) => {
+                let record = limits.keep_query.then(|| Box::new(WindowRecord::of(window)));
+                Verdict::Equal(crate::Proof { record, micros: begin.elapsed().as_micros() as u64, ..proof })
+            }
+            other => other,
+        });
+        let (verdict, settled) = match known {
+            Some(known) => (known, Settled::Before),
+            None => {
+                let (verdict, settled) = settle();
+                self.keep(key, question, &verdict);
+                (verdict, settled)
+            }
+        };
+        let nanoseconds = begin.elapsed().as_nanos() as u64;
+        let mut journal = locked(&self.journal);
+        let kept = settled != Settled::Before && journal.len().checked_rem(self.keeps_every) == Some(0);
+        let window = kept.then(|| Box::new(WindowRecord::of(window)));
+        journal.push(Asked { settled, nanoseconds, window });
+        verdict
+    }
+
+    fn keep(&self, key: u64, question: Question, verdict: &Verdict) {
+        let mut known = locked(&self.known);
+        if known.len() < KEPT && !self.forgets {
+            known.entry(key).or_default().push((question, verdict.clone()));
+        }
+    }
+
+    /// Writes down that a question was not even made, because the one who asks remembered the answer.
+    pub fn remembered(&self) {
+        locked(&self.journal).push(Asked { settled: Settled::Before, nanoseconds: 0, window: None });
+    }
+
+    /// Takes the journal out.
+    pub fn take_journal(&self) -> Vec<Asked> {
+        std::mem::take(&mut *locked(&self.journal))
+    }
+}
+
+/// An instruction without its id.
+type Step = (Insn, Reference, Option<CoreId>, Option<Place>);
+
+/// Where a branch leads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Place {
+    /// To a position of its own window.
+    Inside(usize),
+    /// Out of it: which of the targets outside, in the order that they are first named.
+    Outside(usize),
+}
+
+/// All that an answer depends on.
+#[derive(PartialEq, Debug)]
+struct Question {
+    before: Vec<Step>,
+    after: Vec<Step>,
+    facts: Option<([Option<Value>; Reg::COUNT], HashMap<i16, Value>, u32)>,
+    live: (RegSet, StackSet),
+    exits: Vec<([u8; Reg::COUNT], StackSet)>,
+    limits: (u32, u32),
+}
+
+impl Question {
+    fn of(window: &Window<'_>, limits: &Limits) -> Question {
+        let mut outside = Vec::new();
+        let mut steps =
+            |nodes: &[Node]| nodes.iter().map(|node| step(nodes, node, &mut outside)).collect::<Vec<Step>>();
+        let (before, after) = (steps(window.before), steps(window.after));
+        let nodes = || window.before.iter().chain(window.after);
+        let calls = nodes().any(|node| matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. }));
+        let touched: RegSet = nodes().fold(RegSet::EMPTY, |set, node| {
+            set.union(node.insn.read()).union(node.insn.written().into_iter().collect())
+        });
+        let depends = |index: usize| calls || Reg::new(index as u8).is_some_and(|reg| touched.contains(reg));
+        let plain = |insn: &Insn| insn.address().is_none() && !matches!(insn, Insn::Call(_) | Insn::LoadPacket { .. });
+        let memory = nodes().any(|node| !plain(&node.insn));
+        let facts = window.facts.map(|facts| {
+            let register = |index: usize| depends(index).then(|| facts.registers[index].clone());
+            let (stack, packet) = if memory { (facts.stack.clone(), facts.packet_bytes) } else { Default::default() };
+            (std::array::from_fn(register), stack, packet)
+        });
+        let changed = if calls { RegSet::ALL } else { touched };
+        let live = window.live_after.iter().filter(|reg| changed.contains(*reg)).collect();
+        let stack = if memory { window.stack_live_after } else { StackSet::EMPTY };
+        let exits = outside.iter().map(|target| match window.exits.iter().find(|exit| Some(exit.target) == *target) {
+            Some(exit) => (exit.bits, exit.stack_live),
+            None => ([u8::MAX; Reg::COUNT], StackSet::EMPTY),
+        });
+        let exits = exits.collect();
+        Question { before, after, facts, live: (live, stack), exits, limits: (limits.tests, limits.solver_ms) }
+    }
+
+    fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (&self.before, &self.after, self.limits).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+fn step(nodes: &[Node], node: &Node, outside: &mut Vec<Option<kiln_program::InsnId>>) -> Step {
+    let leads = node.insn.is_control() && !matches!(node.insn, Insn::Exit);
+    let place = leads.then(|| match nodes.iter().position(|other| Some(other.id) == node.target()) {
+        Some(inside) => Place::Inside(inside),
+        None => {
+            let known = outside.iter().position(|target| *target == node.target());
+            Place::Outside(known.unwrap_or_else(|| {
+                outside.push(node.target());
+                outside.len() - 1
+            }))
+        }
+    });
+    let reference = if leads { Reference::None } else { node.reference };
+    (node.insn, reference, node.core, place)
+}

@@ -1,0 +1,491 @@
+//! What a call in a window reads and writes.
+//!
+//! A call is an event: what it does is not known, but it does the same when it is made with the same arguments, in the
+//! same state of what it may read, after the same calls. So both windows must make the same calls in the same order
+//! with equal inputs, and then whatever the calls give back is equal too:
+//!
+//! ```text
+//!   *(u32 *)(r10 - 4) = r6            inputs:   r1 (the map), r2 (an address), the four bytes at r10 - 4
+//!   r1 = map ll                       unread:   everything else of the stack, so stores to it may move across
+//!   r2 = r10; r2 += -4                results:  r0 (named after the event), perhaps memory; r1 to r5 are gone
+//!   call map_lookup_elem
+//! ```
+//!
+//! What memory a helper reads and writes is told by its prototype ([`ArgKind`]), sizes by its map and by constants.
+//! Whatever the prototype does not tell counts as read and written: functions of the program, kernel functions,
+//! helpers that take callbacks or dynptrs, helpers that are not in the table.
+//!
+//! | call | reads | writes |
+//! |---|---|---|
+//! | `Effect::ResultOnly`, `Effect::ReadsMemory` | what its arguments point to; with the context, the packet | nothing |
+//! | `Effect::WritesArguments` | the same | what its arguments point to |
+//! | `Effect::Any`, confined to one map ([`CONFINED`]) | the same | that map's values |
+//! | `Effect::Any`, others | all memory but this frame, of which only what its arguments point to | the same |
+//! | anything else | everything | everything |
+//!
+//! **Same map, same key, same value?** A second lookup of a key in a hash may find another element or none, because
+//! user space and other CPUs update and delete at the same time: lookups there are events, never joined. An element of
+//! an array (or of this CPU's part of a per-CPU array: programs do not migrate) is never replaced, so its address is a
+//! function of map and key ([`is_stable`]): equal keys give one pointer, whatever happens between, and such a lookup
+//! may be made once instead of twice. What the pointer points *to* is memory that others share
+//! ([`crate::shared`]). Values of different maps never overlap; two pointers into one map may.
+
+use std::collections::BTreeSet;
+
+use kiln_isa::{CallTarget, Insn, Reg, RegSet};
+use kiln_platform::{ArgKind, DynptrUse, Effect, Helper, MapType, Prototype, ReturnKind};
+use kiln_program::{MapId, Object, Reference};
+
+use crate::machine::{Access, State, Stop};
+use crate::memory::{Class, Event, EventKind, Log};
+use crate::path::{Path, Slot, Written};
+use crate::term::{QuickMap, Symbol, Term, TermId};
+
+/// A call that a window makes, with all that went in.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What is called.
+    pub what: (Insn, Reference),
+    /// The truth value of making it; `None`: always.
+    pub condition: Option<TermId>,
+    /// Its arguments; `None`: not readable, and not looked at.
+    pub arguments: Vec<Option<TermId>>,
+    /// Bytes that it may read, as far as the window wrote them or they are of this frame.
+    pub bytes: QuickMap<(u16, i64), TermId>,
+    /// The histories of what it may read.
+    pub logs: QuickMap<Class, Log>,
+    /// The history that the rest of those bytes is at.
+    pub base: Log,
+}
+
+impl Call {
+    /// The history that a group of classes was at.
+    pub fn log(&self, group: Class) -> Log {
+        let base = if matches!(group, Class::Stack(0) | Class::Context) { 0 } else { self.base };
+        self.logs.get(&group).copied().unwrap_or(base)
+    }
+}
+
+/// What is written beside what the arguments point to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Beyond {
+    /// Nothing.
+    Nothing,
+    /// Values of the map in the first argument.
+    ItsMap,
+    /// All memory but this frame.
+    AllButFrame,
+}
+
+/// A call whose memory effects its prototype tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// The helper.
+    pub helper: &'static Helper,
+    /// Its prototype in the object's programs.
+    pub prototype: &'static Prototype,
+    /// What it writes beside its arguments.
+    pub beyond: Beyond,
+    /// Whether numbers among its arguments may be addresses that it reads from.
+    pub follows_numbers: bool,
+    /// Whether it writes all of each buffer, so that what was there does not matter.
+    pub fills: bool,
+}
+
+/// Helpers of [`Effect::Any`] that change less than anything, as far as the program sees (`kernel/bpf/helpers.c`,
+/// `kernel/bpf/ringbuf.c`, `kernel/trace/bpf_trace.c`, `net/core/filter.c`).
+const CONFINED: &[(u32, Beyond)] = &[
+    (2, Beyond::ItsMap),    // map_update_elem
+    (3, Beyond::ItsMap),    // map_delete_elem
+    (6, Beyond::Nothing),   // trace_printk
+    (23, Beyond::Nothing),  // redirect
+    (25, Beyond::Nothing),  // perf_event_output
+    (51, Beyond::Nothing),  // redirect_map
+    (69, Beyond::Nothing),  // fib_lookup
+    (87, Beyond::ItsMap),   // map_push_elem
+    (88, Beyond::ItsMap),   // map_pop_elem
+    (130, Beyond::Nothing), // ringbuf_output
+    (131, Beyond::Nothing), // ringbuf_reserve
+];
+
+/// Helpers that read kernel memory at an address that their prototype calls a number: probe_read, trace_printk,
+/// probe_read_str, probe_read_kernel, probe_read_kernel_str.
+const FOLLOWS_NUMBERS: &[u32] = &[4, 6, 45, 113, 115];
+
+/// Helpers that follow addresses which lie in the memory that they read: seq_printf, snprintf_btf, seq_printf_btf,
+/// snprintf, trace_vprintk.
+const FOLLOWS_MEMORY: &[u32] = &[126, 149, 150, 165, 177];
+
+/// Helpers that write all of their buffer, also when they fail: probe_read, get_current_comm, skb_load_bytes,
+/// skb_load_bytes_relative, probe_read_user, probe_read_kernel.
+const FILLS: &[u32] = &[4, 16, 26, 68, 112, 113];
+
+/// Bytes of a frame.
+const FRAME: i64 = 512;
+
+/// `bpf_map_lookup_elem`.
+const MAP_LOOKUP_ELEM: u32 = 1;
+/// Helpers whose result is the same as long as one program runs: get_smp_processor_id, get_current_pid_tgid,
+/// get_current_uid_gid, get_current_task, get_numa_node_id, per_cpu_ptr, this_cpu_ptr, get_current_task_btf.
+const SAME_ALL_ALONG: &[u32] = &[8, 14, 15, 35, 42, 153, 154, 158];
+
+/// The call's effects, where its prototype tells them.
+pub(crate) fn known(object: &Object, target: CallTarget) -> Option<Known> {
+    let CallTarget::Helper(id) = target else { return None };
+    let helper = Helper::by_id(id)?;
+    let prototype = prototype(object, helper)?;
+    let opaque = |kind: &ArgKind| {
+        let dynptr = matches!(kind, ArgKind::Dynptr(DynptrUse::Any | DynptrUse::ReleasesRingBuffer));
+        dynptr || matches!(kind, ArgKind::Callback | ArgKind::StackOrNull)
+    };
+    if prototype.args.iter().any(opaque) || FOLLOWS_MEMORY.contains(&id) {
+        return None;
+    }
+    let confined = CONFINED.iter().find(|(confined, _)| *confined == id).map(|(_, beyond)| *beyond);
+    let beyond = match helper.effect {
+        _ if helper.changes_packet_data => Beyond::AllButFrame,
+        Effect::Any => confined.unwrap_or(Beyond::AllButFrame),
+        _ => Beyond::Nothing,
+    };
+    let (follows_numbers, fills) = (FOLLOWS_NUMBERS.contains(&id), FILLS.contains(&id));
+    Some(Known { helper, prototype, beyond, follows_numbers, fills })
+}
+
+/// The prototype that holds in all programs of an object, if one does.
+fn prototype(object: &Object, helper: &'static Helper) -> Option<&'static Prototype> {
+    if helper.variants.is_empty() {
+        return Some(&helper.prototype);
+    }
+    let mut found = object.programs.iter().map(|program| Some(helper.prototype_for(program.program_type?)));
+    let first = found.next()??;
+    found.all(|other| other == Some(first)).then_some(first)
+}
+
+/// How many argument registers a call may read.
+pub(crate) fn arguments(known: Option<&Known>) -> usize {
+    match known {
+        // It reads more than its prototype says: what the format asks for.
+        Some(known) if known.helper.id == 6 => 5,
+        Some(known) => known.prototype.args.len(),
+        None => 5,
+    }
+}
+
+/// Whether a call gives the same result whenever it is made with the same arguments in one run of the program, and
+/// does nothing else.
+pub(crate) fn is_stable(object: &Object, known: &Known, map: Option<MapId>) -> bool {
+    let is_array = |map: MapId| {
+        let map = object.maps.get(map.index());
+        map.is_some_and(|map| matches!(map.map_type, MapType::Array | MapType::PercpuArray))
+    };
+    let id = known.helper.id;
+    SAME_ALL_ALONG.contains(&id) || id == MAP_LOOKUP_ELEM && map.is_some_and(is_array)
+}
+
+/// The size of what an argument points to, where its map or its kind says it.
+pub(crate) fn fixed_size(object: &Object, kind: ArgKind, map: Option<MapId>) -> Option<u32> {
+    let map = map.and_then(|map| object.maps.get(map.index()));
+    match kind {
+        ArgKind::MapKey => map.map(|map| map.key_size),
+        ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::UninitMapValue => map.map(|map| map.value_size),
+        ArgKind::FixedMemory { size, .. } => Some(size),
+        ArgKind::Dynptr(_) => Some(16),
+        _ => None,
+    }
+}
+
+/// How a helper uses what an argument points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Use {
+    pub reads: bool,
+    pub writes: bool,
+}
+
+/// Whether and how an argument of a kind points to memory that the helper touches.
+pub(crate) fn use_of(kind: ArgKind) -> Option<Use> {
+    let (reads, writes) = (kind.reads_memory(), kind.writes_memory());
+    (reads || writes).then_some(Use { reads, writes })
+}
+
+/// Memory that a call touches, by its classes; bytes of this frame by their places.
+#[derive(Default)]
+struct Touched {
+    /// All memory but this frame.
+    all: bool,
+    classes: BTreeSet<Class>,
+    /// All of this frame.
+    frame: bool,
+    /// Bytes of this frame: from where, and how many.
+    ranges: Vec<(i64, i64)>,
+    /// Whether there may be fewer bytes than the ranges say.
+    vague: bool,
+}
+
+impl Touched {
+    /// All of a class, and whatever may be the same memory.
+    fn class(&mut self, class: Class) {
+        match class {
+            Class::Stack(0) => self.frame = true,
+            // A pointer of unknown provenance may point anywhere.
+            Class::Unknown => (self.all, self.frame) = (true, true),
+            // Kernel memory may be what the context, the packet and maps stand for.
+            Class::Other => self.all = true,
+            class => {
+                self.classes.insert(class);
+            }
+        }
+    }
+
+    /// Whether it is nothing but known bytes of this frame.
+    fn are_bytes(&self) -> bool {
+        !self.all && self.classes.is_empty() && !self.frame && !self.vague
+    }
+
+    fn is_nothing(&self) -> bool {
+        !self.all && self.classes.is_empty() && !self.frame && self.ranges.is_empty()
+    }
+
+    /// Whether bytes of a class that the window knows of may be among them. Bytes of this frame are told by place.
+    fn contains(&self, class: Class) -> bool {
+        match class {
+            Class::Stack(0) => self.frame,
+            Class::Unknown => !self.is_nothing(),
+            Class::Other => self.all || !self.classes.is_empty(),
+            class => self.all || self.classes.contains(&class),
+        }
+    }
+}
+
+impl<'a> State<'_, 'a> {
+    /// Makes a call.
+    pub(crate) fn call(&mut self, target: CallTarget) -> Result<(), Stop> {
+        let node = self.node.expect("a call is an instruction");
+        if node.core.is_some() {
+            return Err(Stop::Unsupported("a call that the loader changes".to_owned()));
+        }
+        let known = known(self.world.object, target);
+        let needed = known.map_or(0, |known| known.prototype.args.len());
+        let arguments: Vec<Option<Term<'a>>> = RegSet::arguments(arguments(known.as_ref()))
+            .iter()
+            .enumerate()
+            .map(|(at, reg)| match self.path.register(self.world, reg) {
+                None if at < needed => Err(Stop::Uninitialised(reg)),
+                value => Ok(value),
+            })
+            .collect::<Result<_, _>>()?;
+        let map = self.map_argument(known.as_ref(), &arguments);
+        let (reads, writes) = self.touches(known.as_ref(), map, &arguments);
+        let seen = self.seen(&reads, &writes, known.is_some_and(|known| known.fills && !writes.vague));
+        let ids: Vec<Option<TermId>> = arguments.iter().map(|argument| argument.map(|term| term.id())).collect();
+        let stable = known.filter(|known| is_stable(self.world.object, known, map) && reads.are_bytes());
+        let log = if let Some(known) = stable {
+            // Where the key lies does not matter, only what it is.
+            let is_address = |at: &usize| use_of(known.prototype.args[*at]).is_some();
+            let mut operands: Vec<TermId> =
+                (0..ids.len()).filter(|at| !is_address(at)).filter_map(|at| ids[at]).collect();
+            for (from, size) in &reads.ranges {
+                operands.extend((*from..from + size).map(|at| self.path.byte(self.world, (self.frame(), at)).id()));
+            }
+            let kind = EventKind::Stable(known.helper.id);
+            let log = self.world.record(Event { before: 0, kind, place: (0, 0), operands });
+            self.stable_calls.push(log);
+            log
+        } else {
+            let number = self.calls.len() as i64;
+            let what = (node.insn, node.reference);
+            let condition = self.path.condition().map(|condition| condition.id());
+            self.calls.push(Call { what, condition, arguments: ids, ..seen });
+            let (kind, operands) = (EventKind::Call, Vec::new());
+            self.world.record(Event { before: 0, kind, place: (0, number), operands })
+        };
+        if known.is_none_or(|known| known.helper.changes_packet_data) {
+            self.path.packet = log;
+        }
+        self.overwrite(&writes, log);
+        for reg in RegSet::CALLER_SAVED.iter() {
+            self.path.registers[reg.index()] = Slot::Lost;
+        }
+        let result = Symbol::Result { log, register: 0 };
+        let returned = match known.map(|known| (known.prototype.returns, map)) {
+            None => Some(self.world.pointer_symbol(result, Class::Unknown, None)),
+            Some((ReturnKind::Void, _)) => None,
+            Some((ReturnKind::Integer, _)) => Some(self.world.arena.symbol(result, 64)),
+            Some((ReturnKind::MapValueOrNull | ReturnKind::MapValue, Some(map))) if self.holds_values(map) => {
+                Some(self.world.pointer_symbol(result, Class::MapValue(map), None))
+            }
+            Some(_) => Some(self.world.pointer_symbol(result, Class::Other, None)),
+        };
+        if let Some(returned) = returned {
+            self.path.registers[Reg::R0.index()] = Slot::Written(returned);
+        }
+        Ok(())
+    }
+
+    /// The map that a call names, if it is certain.
+    fn map_argument(&self, known: Option<&Known>, arguments: &[Option<Term<'a>>]) -> Option<MapId> {
+        let at = known?.prototype.args.iter().position(|kind| *kind == ArgKind::ConstMapPtr)?;
+        self.world.map_of((*arguments.get(at)?)?)
+    }
+
+    /// Whether looking a map's keys up gives values, and not sockets or maps.
+    fn holds_values(&self, map: MapId) -> bool {
+        let map_type = self.world.object.maps.get(map.index()).map(|map| map.map_type);
+        map_type.is_some_and(|map_type| {
+            !matches!(
+                map_type,
+                MapType::ArrayOfMaps | MapType::HashOfMaps | MapType::Sockmap | MapType::Sockhash | MapType::Xskmap
+            )
+        })
+    }
+
+    /// What a call reads and what it writes.
+    fn touches(&self, known: Option<&Known>, map: Option<MapId>, arguments: &[Option<Term<'a>>]) -> (Touched, Touched) {
+        let all = || Touched { all: true, frame: true, ..Touched::default() };
+        let Some(known) = known else { return (all(), all()) };
+        let (mut reads, mut writes) = (Touched::default(), Touched::default());
+        for (at, argument) in arguments.iter().enumerate() {
+            let (Some(argument), kind) = (argument, known.prototype.args.get(at).copied()) else { continue };
+            let map_type = map.and_then(|map| self.world.object.maps.get(map.index())).map(|map| map.map_type);
+            let kind = kind.unwrap_or(ArgKind::Anything);
+            let kind = map_type.map_or(kind, |map_type| kind.with_map(map_type));
+            match (kind, use_of(kind)) {
+                (ArgKind::ConstString, _) => {}
+                (ArgKind::Context, _) => {
+                    reads.class(Class::Context);
+                    reads.class(Class::Packet);
+                }
+                (_, Some(used)) => {
+                    let size = match kind {
+                        ArgKind::Memory(_) => self.size(arguments.get(at + 1).copied().flatten()),
+                        _ => fixed_size(self.world.object, kind, map).map(i64::from),
+                    };
+                    if self.world.constant_of(*argument) == Some(0) {
+                        continue;
+                    }
+                    if used.reads {
+                        self.touch(*argument, size, &mut reads);
+                    }
+                    if used.writes {
+                        self.touch(*argument, size, &mut writes);
+                    }
+                }
+                (ArgKind::Anything, None) => {
+                    let class = self.world.class_of_address(*argument);
+                    let followed = known.follows_numbers && class == Some(Class::Unknown);
+                    if followed || class == Some(Class::Stack(0)) {
+                        reads.frame = true;
+                    }
+                }
+                _ => {}
+            }
+        }
+        reads.all |= known.follows_numbers;
+        match known.beyond {
+            Beyond::Nothing => {}
+            Beyond::ItsMap => writes.class(map.map_or(Class::Other, Class::MapValue)),
+            Beyond::AllButFrame => (reads.all, writes.all) = (true, true),
+        }
+        (reads, writes)
+    }
+
+    /// The size that an argument gives.
+    fn size(&self, argument: Option<Term<'a>>) -> Option<i64> {
+        i64::try_from(self.world.constant_of(argument?)?).ok()
+    }
+
+    /// Writes down that what an argument points to is touched.
+    fn touch(&self, address: Term<'a>, size: Option<i64>, touched: &mut Touched) {
+        let (root, offset) = self.world.place(address);
+        let root = self.world.root(root);
+        match (root.class, root.region_offset) {
+            (Class::Stack(0), Some(0)) if (-FRAME..0).contains(&offset) => {
+                touched.vague |= size.is_none();
+                touched.ranges.push((offset, size.unwrap_or(FRAME).clamp(0, -offset)));
+            }
+            (class, _) => touched.class(class),
+        }
+    }
+
+    /// The state of what a call reads, and of what it writes in part.
+    fn seen(&mut self, reads: &Touched, writes: &Touched, fills: bool) -> Call {
+        let (world, mut bytes) = (self.world, QuickMap::default());
+        for (place, written) in &self.path.bytes {
+            let class = world.root(place.0).class;
+            if reads.contains(class) || writes.contains(class) {
+                bytes.insert(*place, written.value);
+            }
+        }
+        let kept = writes.ranges.iter().filter(|_| !fills);
+        let ranges: Vec<_> = reads.ranges.iter().chain(kept).copied().collect();
+        let touched: Vec<_> = reads.ranges.iter().map(|range| (*range, false)).collect();
+        let touched = touched.into_iter().chain(writes.ranges.iter().map(|range| (*range, true)));
+        if !reads.ranges.is_empty() || !writes.ranges.is_empty() {
+            let frame = self.frame();
+            for (from, size) in ranges {
+                for offset in from..from + size {
+                    bytes.insert((frame, offset), self.path.byte(world, (frame, offset)).id());
+                }
+            }
+            for ((from, size), write) in touched {
+                let access: Access = self.described((frame, from), size as u32, write);
+                self.touched.push(access);
+            }
+        }
+        // Whatever is logged is read through its history.
+        let Path { logs, base, .. } = &self.path;
+        let is_frame =
+            |class: Class| class == Class::Stack(0) && !(reads.ranges.is_empty() && writes.ranges.is_empty());
+        let groups =
+            logs.iter().filter(|(class, _)| reads.contains(**class) || writes.contains(**class) || is_frame(**class));
+        let logs = groups.map(|(class, log)| (*class, *log)).collect();
+        let base = if reads.is_nothing() && writes.is_nothing() { 0 } else { *base };
+        let what = (Insn::Exit, Reference::None);
+        Call { what, condition: None, arguments: Vec::new(), bytes, logs, base }
+    }
+
+    /// The number of the frame pointer as a root.
+    fn frame(&self) -> u16 {
+        let frame = self.world.register(Reg::R10).expect("it is always readable");
+        self.world.place(frame).0
+    }
+
+    /// Makes memory what a call left in it.
+    fn overwrite(&mut self, writes: &Touched, log: Log) {
+        if writes.is_nothing() {
+            return;
+        }
+        let world = self.world;
+        let modes = &world.modes;
+        let frame = self.frame();
+        if modes.is_logged(Class::Stack(0)) {
+            if writes.frame || !writes.ranges.is_empty() {
+                self.path.logs.insert(modes.group(Class::Stack(0)), log);
+            }
+        } else if !writes.frame {
+            for (from, size) in &writes.ranges {
+                for offset in *from..from + size {
+                    let value = world.byte(frame, offset, log).id();
+                    self.path.bytes.insert((frame, offset), Written { value, surely: true });
+                }
+            }
+        }
+        let frame_too = writes.frame;
+        self.path.bytes.retain(|place, _| match world.root(place.0).class {
+            Class::Stack(0) => !frame_too,
+            class => !writes.contains(class),
+        });
+        if frame_too {
+            self.path.logs.insert(modes.group(Class::Stack(0)), log);
+        }
+        if writes.all {
+            self.path.logs.retain(|group, _| *group == Class::Stack(0));
+            self.path.base = log;
+            self.path.logs.insert(Class::Context, log);
+        }
+        let mut classes: Vec<Class> = writes.classes.iter().copied().collect();
+        classes.extend([Class::Other, Class::Unknown].into_iter().filter(|class| writes.contains(*class)));
+        for class in classes {
+            self.path.logs.insert(modes.group(class), log);
+        }
+    }
+}

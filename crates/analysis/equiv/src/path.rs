@@ -1,0 +1,147 @@
+//! The state on one way through a window, and how two ways become one.
+//!
+//! ```text
+//!   if r1 == 0 goto L      two ways from here:  [r1 == 0] waits at L, [r1 != 0] goes on
+//!   r2 = 5                 on the second only
+//! L:                       both meet: r2 = (r1 == 0 ? r2 : 5), on the way that the two began as
+//! ```
+//!
+//! A way is the list of truth values that lead there. Where two ways meet, what they have in common stays, and what
+//! differs becomes a choice; histories that differ become a new one, numbered by the choice and the two.
+
+use std::collections::BTreeSet;
+
+use kiln_isa::Reg;
+use kiln_isa::semantics::BitVec;
+
+use crate::memory::{Class, Event, EventKind, Log, World};
+use crate::term::{QuickMap, Term, TermId};
+
+/// What a register holds.
+#[derive(Clone, Copy)]
+pub(crate) enum Slot<'a> {
+    /// What it held before the window.
+    Initial,
+    /// This.
+    Written(Term<'a>),
+    /// Not readable on some way.
+    Lost,
+}
+
+/// A byte that the window wrote.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Written {
+    /// Its value.
+    pub value: TermId,
+    /// Whether it was written on every way, so that reading it reads nothing else.
+    pub surely: bool,
+}
+
+/// The state on one way.
+#[derive(Clone)]
+pub(crate) struct Path<'a> {
+    pub registers: [Slot<'a>; Reg::COUNT],
+    /// Bytes written since the history that their class is at, where it is not logged.
+    pub bytes: QuickMap<(u16, i64), Written>,
+    /// The history of each group of classes, where it is another than `base`.
+    pub logs: QuickMap<Class, Log>,
+    /// The history of all memory but this frame and the context.
+    pub base: Log,
+    /// The last event that moved the packet.
+    pub packet: Log,
+    /// What is true on this way.
+    pub conditions: Vec<Term<'a>>,
+}
+
+impl<'a> Path<'a> {
+    /// The state before a window.
+    pub fn new() -> Path<'a> {
+        Path {
+            registers: [Slot::Initial; Reg::COUNT],
+            bytes: QuickMap::default(),
+            logs: QuickMap::default(),
+            base: 0,
+            packet: 0,
+            conditions: Vec::new(),
+        }
+    }
+
+    /// The history of a group.
+    pub fn log(&self, group: Class) -> Log {
+        let base = if matches!(group, Class::Stack(0) | Class::Context) { 0 } else { self.base };
+        self.logs.get(&group).copied().unwrap_or(base)
+    }
+
+    /// The byte at a place, as it is now.
+    pub fn byte(&self, world: &World<'a>, (root, offset): (u16, i64)) -> Term<'a> {
+        match self.bytes.get(&(root, offset)) {
+            Some(written) => world.arena.term(written.value),
+            None => world.byte(root, offset, self.log(world.modes.group(world.root(root).class))),
+        }
+    }
+
+    /// The register's value; `None` where it may not be read.
+    pub fn register(&self, world: &World<'a>, reg: Reg) -> Option<Term<'a>> {
+        match self.registers[reg.index()] {
+            Slot::Written(term) => Some(term),
+            Slot::Initial => world.register(reg),
+            Slot::Lost => None,
+        }
+    }
+
+    /// The truth value of being on this way; `None`: always.
+    pub fn condition(&self) -> Option<Term<'a>> {
+        all(&self.conditions)
+    }
+
+    /// This way and another that excludes it, as one.
+    #[must_use]
+    pub fn join(self, other: Path<'a>, world: &World<'a>) -> Path<'a> {
+        let common = self.conditions.iter().zip(&other.conditions).take_while(|(a, b)| a.id() == b.id()).count();
+        let (Some(own), Some(others)) = (all(&self.conditions[common..]), all(&other.conditions[common..])) else {
+            // One of them is the way that both began as: the other cannot be.
+            return if self.conditions.len() == common { self } else { other };
+        };
+        let mut conditions = self.conditions[..common].to_vec();
+        if Term::not(&own).id() != others.id() && Term::not(&others).id() != own.id() {
+            conditions.push(own.or(&others));
+        }
+        let choose = |a: &Term<'a>, b: &Term<'a>| Term::ite(&own, a, b);
+        let registers = std::array::from_fn(|index| {
+            let reg = Reg::new(index as u8).expect("there are eleven");
+            match (self.registers[index], other.registers[index]) {
+                (Slot::Initial, Slot::Initial) => Slot::Initial,
+                _ => match (self.register(world, reg), other.register(world, reg)) {
+                    (Some(a), Some(b)) if a.id() == b.id() => Slot::Written(a),
+                    (Some(a), Some(b)) => Slot::Written(choose(&a, &b)),
+                    _ => Slot::Lost,
+                },
+            }
+        });
+        let places: BTreeSet<_> = self.bytes.keys().chain(other.bytes.keys()).copied().collect();
+        let mut bytes = QuickMap::default();
+        for place in places {
+            let (a, b) = (self.byte(world, place), other.byte(world, place));
+            let surely = |path: &Path<'_>| path.bytes.get(&place).is_some_and(|written| written.surely);
+            let value = if a.id() == b.id() { a } else { choose(&a, &b) };
+            bytes.insert(place, Written { value: value.id(), surely: surely(&self) && surely(&other) });
+        }
+        let history = |a: Log, b: Log| match a == b {
+            true => a,
+            false => {
+                let (place, operands) = ((0, i64::from(b)), vec![own.id()]);
+                world.record(Event { before: a, kind: EventKind::Join, place, operands })
+            }
+        };
+        let groups: BTreeSet<_> = self.logs.keys().chain(other.logs.keys()).copied().collect();
+        let logs = groups.into_iter().map(|group| (group, history(self.log(group), other.log(group)))).collect();
+        let base = history(self.base, other.base);
+        let packet = history(self.packet, other.packet);
+        Path { registers, bytes, logs, base, packet, conditions }
+    }
+}
+
+/// Whether all hold; `None` of none.
+fn all<'a>(conditions: &[Term<'a>]) -> Option<Term<'a>> {
+    conditions.iter().copied().reduce(|a, b| a.and(&b))
+}

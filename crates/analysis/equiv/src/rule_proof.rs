@@ -1,0 +1,412 @@
+//! Proves a rule for all registers, immediates and offsets that its conditions allow.
+//!
+//! ```text
+//!   r1 += $a                random instances, run concretely    refuted, with an instance
+//!   r1 += $b          -->   each way to identify registers
+//!   =>                      each small value of $a < 64    -->  one window with symbolic immediates: same normal form,
+//!   r1 += $($a + $b)                                            or the solver finds no difference
+//! ```
+
+use std::fmt;
+
+use kiln_isa::semantics::{BitVec, Bits};
+use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_program::{InsnId, Node, Object, Reference};
+use kiln_verifier::{InsnFacts, Scalar, StackSet, Tnum, Value};
+
+use crate::check::compare as compare_windows;
+use crate::concrete::{Random, Tester};
+use crate::machine::Holes;
+use crate::rule::{
+    Binding, Condition, Expression, HOLES, Rule, as_expression_hole, as_immediate_hole, as_offset_hole,
+    expression_hole, immediate_hole,
+};
+use crate::smt;
+use crate::solver::{self, Answer};
+use crate::term::{Arena, Symbol, Term, TermId};
+use crate::window::{Counterexample, Limits, Method, Window};
+
+/// What became of a rule.
+#[derive(Clone, Debug)]
+pub enum RuleVerdict {
+    /// It holds for all registers and immediates that its conditions allow.
+    Proved {
+        /// Ways to identify its registers; each was proved.
+        cases: u32,
+        /// The most that one of them needed.
+        method: Method,
+    },
+    /// It does not hold: an instance, and an input that shows it.
+    Refuted {
+        /// The old window of the instance.
+        before: Vec<Insn>,
+        /// The new one.
+        after: Vec<Insn>,
+        /// The input.
+        counterexample: Box<Counterexample>,
+    },
+    /// Not settled, and why.
+    Unknown(String),
+}
+
+impl fmt::Display for RuleVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuleVerdict::Proved { cases, method } => write!(f, "proved in {cases} cases ({method:?})"),
+            RuleVerdict::Refuted { before, after, counterexample } => {
+                let list = |insns: &[Insn]| insns.iter().map(Insn::to_string).collect::<Vec<_>>().join("; ");
+                write!(f, "refuted: `{}` is not `{}`: {}", list(before), list(after), counterexample.difference)
+            }
+            RuleVerdict::Unknown(reason) => write!(f, "not settled: {reason}"),
+        }
+    }
+}
+
+/// Proves a rule for all registers and immediates that its conditions allow.
+pub fn prove_rule(rule: &Rule, limits: &Limits) -> RuleVerdict {
+    if let Some(refuted) = refute(rule, limits.tests) {
+        return refuted;
+    }
+    let placeholders: Vec<_> = rule.registers().iter().collect();
+    let mut cases = 0;
+    let mut most = Method::Normalized;
+    let all = identifications(&placeholders, rule.distinct);
+    if all.len() * fixed_immediates(rule).len() > CASES {
+        return RuleVerdict::Unknown(format!("more than {CASES} cases"));
+    }
+    for names in all {
+        let Some(case) = rule.renamed(&names) else {
+            return RuleVerdict::Unknown("an instruction that rules may not hold".to_owned());
+        };
+        // A register that must be dead but is also another, live one: the matcher sees that it is not dead.
+        for fixed in fixed_immediates(&case) {
+            match prove_case(&case, &fixed, limits) {
+                Ok(Method::Normalized) => {}
+                Ok(method) => most = method,
+                Err(reason) => {
+                    let same = describe(&placeholders, &names);
+                    return RuleVerdict::Unknown(format!("{reason}{same}"));
+                }
+            }
+            cases += 1;
+        }
+    }
+    RuleVerdict::Proved { cases, method: most }
+}
+
+/// Immediates below this bound are gone through one by one: shifts by a number have a normal form, others have not.
+const SMALL: i64 = 64;
+/// Cases of a rule at most.
+const CASES: usize = 1 << 15;
+/// Combinations of small immediates at most.
+const COMBINATIONS: usize = 4096;
+
+/// Every way to fix the immediates that conditions bound (`$a < 32`); one empty way where there are none.
+fn fixed_immediates(rule: &Rule) -> Vec<[Option<i64>; HOLES]> {
+    let mut all = vec![[None; HOLES]];
+    for condition in &rule.conditions {
+        let &Condition::Compare(JumpOp::Lt, Width::W64, Expression::Immediate(hole), Expression::Constant(bound)) =
+            condition
+        else {
+            continue;
+        };
+        let hole = usize::from(hole);
+        if !(1..=SMALL).contains(&bound) || all.len() * bound as usize > COMBINATIONS || all[0][hole].is_some() {
+            continue;
+        }
+        let with = |fixed: &[Option<i64>; HOLES], value: i64| {
+            let mut fixed = *fixed;
+            fixed[hole] = Some(value);
+            fixed
+        };
+        all = all.iter().flat_map(|fixed| (0..bound).map(move |value| with(fixed, value))).collect();
+    }
+    all
+}
+
+fn describe(placeholders: &[Reg], names: &[Reg; Reg::COUNT]) -> String {
+    let merged = placeholders.iter().filter(|reg| names[reg.index()] != **reg);
+    merged.map(|reg| format!(", where {reg} is {}", names[reg.index()])).collect()
+}
+
+/// Every way in which placeholders may bind equal registers: a name for each, the first of those that are equal.
+fn identifications(placeholders: &[Reg], distinct: RegSet) -> Vec<[Reg; Reg::COUNT]> {
+    let identity: [Reg; Reg::COUNT] = std::array::from_fn(|index| Reg::new(index as u8).unwrap_or(Reg::R10));
+    let mut all = vec![identity];
+    for (at, reg) in placeholders.iter().enumerate() {
+        let mut more = Vec::new();
+        for names in &all {
+            for earlier in &placeholders[..at] {
+                // Join the group of an earlier register that leads its group.
+                let leads = names[earlier.index()] == *earlier;
+                let group = placeholders[..at].iter().filter(|member| names[member.index()] == *earlier);
+                let clash = group.clone().any(|member| distinct.contains(*member)) && distinct.contains(*reg);
+                if leads && !clash {
+                    let mut joined = *names;
+                    joined[reg.index()] = *earlier;
+                    more.push(joined);
+                }
+            }
+        }
+        all.extend(more);
+    }
+    all
+}
+
+fn as_nodes(insns: &[Insn]) -> Vec<Node> {
+    let node = |(at, insn): (usize, &Insn)| Node {
+        id: InsnId(at as u32),
+        insn: *insn,
+        reference: Reference::None,
+        line: None,
+        core: None,
+    };
+    insns.iter().enumerate().map(node).collect()
+}
+
+/// Numbers of the holes that a rule uses as 64-bit immediates.
+fn wide_holes(rule: &Rule) -> Vec<usize> {
+    let wide = |insn: &Insn| match insn {
+        Insn::LoadImm64 { imm: Imm64::Value(value), .. } => as_immediate_hole(*value as i64),
+        _ => None,
+    };
+    rule.before.iter().filter_map(wide).collect()
+}
+
+/// What the conditions say of register values, as far as known bits can say it.
+fn facts(rule: &Rule, immediates: &dyn Fn(&Expression) -> Option<u64>) -> Option<InsnFacts> {
+    let mut registers: [Value; Reg::COUNT] = std::array::from_fn(|_| Value::Unknown);
+    for condition in &rule.conditions {
+        let Condition::Compare(op, Width::W64, Expression::Register(reg), bound) = condition else { continue };
+        let most = match (op, immediates(bound)) {
+            (JumpOp::Le, Some(bound)) => bound,
+            (JumpOp::Lt, Some(bound)) => bound.checked_sub(1)?,
+            _ => continue,
+        };
+        let mask = u64::MAX.checked_shr(most.leading_zeros()).unwrap_or(0);
+        registers[reg.index()] = Value::Scalar(Scalar { tnum: Tnum { value: 0, mask }, ..Scalar::UNKNOWN });
+    }
+    let (live_after, stack_live_after) = (RegSet::ALL, StackSet::ALL);
+    let facts = InsnFacts { registers, stack: Default::default(), packet_bytes: 0, live_after, stack_live_after };
+    facts.registers.iter().any(|value| *value != Value::Unknown).then_some(facts)
+}
+
+/// A window of the rule, with what is read of narrow registers cut out at the end.
+fn with_narrow(rule: &Rule, insns: &[Insn]) -> Vec<Node> {
+    let cut = |reg: Reg| Insn::Alu { op: AluOp::Mov, width: Width::W32, dst: reg, src: Source::Reg(reg) };
+    let mut insns = insns.to_vec();
+    insns.extend(rule.narrow.iter().map(cut));
+    as_nodes(&insns)
+}
+
+/// A rule over terms: what is assumed, and the pairs that must be equal.
+struct Symbolic {
+    assumptions: Vec<TermId>,
+    pairs: Vec<(TermId, TermId)>,
+}
+
+/// One way to identify registers and fix small immediates, over terms; `None` where the conditions exclude it.
+fn symbolic(arena: &Arena, rule: &Rule, fixed: &[Option<i64>; HOLES]) -> Result<Option<Symbolic>, String> {
+    let (before, after) = (with_narrow(rule, &rule.before), with_narrow(rule, &rule.after));
+    let object = Object::default();
+    let number = |bound: &Expression| match bound {
+        Expression::Constant(value) => Some(*value as u64),
+        Expression::Immediate(hole) => fixed[usize::from(*hole)].map(|value| value as u64),
+        _ => None,
+    };
+    // Memory has its own rules about what facts say.
+    let plain = rule.before.iter().chain(&rule.after).all(|insn| insn.address().is_none());
+    let facts = plain.then(|| facts(rule, &number)).flatten();
+    let window = Window {
+        before: &before,
+        after: &after,
+        facts: facts.as_ref(),
+        live_after: RegSet::ALL.difference(rule.dead),
+        stack_live_after: StackSet::ALL,
+        exits: &[],
+        object: &object,
+    };
+    let wide = wide_holes(rule);
+    let zero = arena.constant(64, 0);
+    let register = |reg: Reg| arena.symbol(Symbol::Register(reg), 64);
+    let mut immediates: Vec<_> = (0..HOLES)
+        .map(|hole| {
+            let symbol = Symbol::Hole(hole as u8);
+            if let Some(value) = fixed[hole] {
+                return arena.constant(64, value as u64);
+            }
+            if wide.contains(&hole) { arena.symbol(symbol, 64) } else { arena.symbol(symbol, 32).sign_extend(64) }
+        })
+        .collect();
+    let mut conditions: Vec<Term<'_>> = Vec::new();
+    for (hole, expression) in rule.definitions() {
+        let hole = usize::from(hole);
+        if fixed[hole].is_some() {
+            continue;
+        }
+        let value = expression.value(&zero, &immediates, &register);
+        if !wide.contains(&hole) {
+            conditions.push(BitVec::eq(&value.truncate(32).sign_extend(64), &value));
+        }
+        immediates[hole] = value;
+    }
+    conditions.extend(rule.conditions.iter().map(|condition| condition.holds(&zero, &immediates, &register)));
+    if conditions.iter().any(|condition| condition.as_constant() == Some(0)) {
+        return Ok(None);
+    }
+    let holes = holes(arena, rule, &immediates, &zero, &register);
+    let (world, pairs) = compare_windows(arena, &window, &holes)?;
+    let mut assumptions: Vec<_> = conditions.iter().map(Term::id).collect();
+    if facts.is_some() {
+        assumptions.extend(crate::check::relevant_assumptions(&world, &pairs));
+    }
+    Ok(Some(Symbolic { assumptions, pairs }))
+}
+
+fn prove_case(rule: &Rule, fixed: &[Option<i64>; HOLES], limits: &Limits) -> Result<Method, String> {
+    let arena = Arena::new();
+    // Where the conditions exclude it, nothing is claimed.
+    let Some(Symbolic { assumptions, pairs }) = symbolic(&arena, rule, fixed)? else { return Ok(Method::Normalized) };
+    let open: Vec<_> = pairs.into_iter().filter(|(a, b)| a != b).collect();
+    if open.is_empty() {
+        return Ok(Method::Normalized);
+    }
+    match solver::ask(&arena, &assumptions, &open, limits.solver_ms) {
+        Answer::Equal => Ok(Method::Smt { outputs: open.len() as u32 }),
+        Answer::Different(values) => {
+            let mut values: Vec<_> = values.iter().map(|(symbol, value)| format!("{symbol}={value:#x}")).collect();
+            values.sort();
+            Err(format!("the solver sees a difference at {}", values.join(" ")))
+        }
+        Answer::Unknown => {
+            Err(format!("the solver gave up after {} ms on {}", limits.solver_ms, smt::term_text(&arena, open[0].0)))
+        }
+    }
+}
+
+/// The SMT-LIB queries of a rule, from terms that were not normalized, one for each way in which its registers may be
+/// the same: `unsat` to all of them means that it holds.
+///
+/// # Errors
+/// Why its windows cannot be compared.
+pub fn rule_queries(rule: &Rule) -> Result<Vec<String>, String> {
+    let placeholders: Vec<_> = rule.registers().iter().collect();
+    let mut queries = Vec::new();
+    for names in identifications(&placeholders, rule.distinct) {
+        let case = rule.renamed(&names).ok_or("an instruction that rules may not hold")?;
+        let arena = Arena::literal();
+        if let Some(Symbolic { assumptions, pairs }) = symbolic(&arena, &case, &[None; HOLES])? {
+            queries.push(smt::query(&arena, &assumptions, &pairs));
+        }
+    }
+    Ok(queries)
+}
+
+fn holes<'a>(
+    arena: &'a Arena,
+    rule: &Rule,
+    immediates: &[Term<'a>],
+    zero: &Term<'a>,
+    register: &dyn Fn(Reg) -> Term<'a>,
+) -> Holes<'a> {
+    let mut holes = Holes::default();
+    for (hole, term) in immediates.iter().enumerate() {
+        holes.immediates.push((immediate_hole(hole as u8), *term));
+    }
+    for (at, expression) in rule.expressions.iter().enumerate().take(HOLES) {
+        // An immediate field holds 32 bits, a ld_imm64 all of them.
+        let value = expression.value(zero, immediates, register);
+        let wide = rule.after.iter().any(|insn| {
+            matches!(insn, Insn::LoadImm64 { imm: Imm64::Value(value), .. }
+                if as_expression_hole(*value as i64) == Some(at))
+        });
+        // What fits by a condition is what it is.
+        let fits = rule.conditions.contains(&Condition::Fits(expression.clone()));
+        let value = if wide || fits { value } else { value.truncate(32).sign_extend(64) };
+        holes.immediates.push((expression_hole(at as u8), value));
+    }
+    for insn in rule.before.iter().chain(&rule.after) {
+        let Some(address) = insn.address() else { continue };
+        let Some((hole, plus)) = as_offset_hole(address.offset) else { continue };
+        // Sixteen bits, and far enough from their ends that the constant fits: the matcher sees to it.
+        let symbol = arena.symbol(Symbol::Hole((HOLES + hole) as u8), 16).sign_extend(64);
+        holes.offsets.push((address.offset, symbol.add(&zero.like(plus as i64 as u64))));
+    }
+    holes
+}
+
+/// Random numbers for what a rule leaves open, such as its definitions and bounds allow.
+fn random_binding(rule: &Rule, names: &[Reg; Reg::COUNT], wide: &[usize], random: &mut Random) -> Binding {
+    let mut binding = Binding::default();
+    for reg in rule.registers().iter() {
+        binding.registers[reg.index()] = Some(names[reg.index()]);
+    }
+    let narrow = |hole: usize, value: u64| if wide.contains(&hole) { value as i64 } else { i64::from(value as i32) };
+    for (hole, place) in binding.immediates.iter_mut().enumerate() {
+        *place = Some(narrow(hole, random.corner()));
+    }
+    for condition in &rule.conditions {
+        if let Condition::Compare(JumpOp::Lt | JumpOp::Le, Width::W64, Expression::Immediate(hole), bound) = condition
+            && let Expression::Constant(bound) = bound
+            && *bound > 0
+        {
+            let hole = usize::from(*hole);
+            binding.immediates[hole] = Some(narrow(hole, random.below(*bound as u64)));
+        }
+    }
+    let zero = Bits::new(64, 0);
+    for (hole, expression) in rule.definitions() {
+        let value = expression.value(&zero, &binding.immediate_values(), &|_| zero).value();
+        binding.immediates[usize::from(hole)] = Some(narrow(usize::from(hole), value));
+    }
+    for place in &mut binding.offsets {
+        *place = Some(-8 * (1 + random.below(20) as i16));
+    }
+    binding
+}
+
+/// Tries random instances on random inputs.
+fn refute(rule: &Rule, tests: u32) -> Option<RuleVerdict> {
+    let mut random = Random(0x7275_6c65);
+    let placeholders: Vec<_> = rule.registers().iter().collect();
+    let all = identifications(&placeholders, rule.distinct);
+    let wide = wide_holes(rule);
+    for round in 0..tests {
+        let names = if round == 0 { all[0] } else { all[random.below(all.len() as u64) as usize] };
+        let binding = random_binding(rule, &names, &wide, &mut random);
+        let case = rule.renamed(&names)?;
+        // What cannot be said as known bits is not tried.
+        let number = |bound: &Expression| {
+            let zero = Bits::new(64, 0);
+            (!bound.needs_registers())
+                .then(|| bound.value(&zero, &binding.immediate_values(), &|_| zero).value())
+                .filter(|bound| bound.wrapping_add(1).is_power_of_two())
+        };
+        let said = case.conditions.iter().filter(|condition| condition.needs_registers()).all(|condition| {
+            matches!(condition, Condition::Compare(JumpOp::Le, Width::W64, Expression::Register(_), bound)
+                if number(bound).is_some())
+        });
+        let (true, true, Some(before), Some(after)) =
+            (said, rule.allows(&binding), rule.instantiate_before(&binding), rule.instantiate(&binding))
+        else {
+            continue;
+        };
+        let facts = facts(&case, &number);
+        let (old, new) = (with_narrow(&case, &before), with_narrow(&case, &after));
+        let object = Object::default();
+        let window = Window {
+            before: &old,
+            after: &new,
+            facts: facts.as_ref(),
+            live_after: RegSet::ALL.difference(case.dead),
+            stack_live_after: StackSet::ALL,
+            exits: &[],
+            object: &object,
+        };
+        let counterexample = Tester::new(&window, 8).and_then(|mut tester| tester.difference(&new));
+        if let Some(counterexample) = counterexample {
+            return Some(RuleVerdict::Refuted { before, after, counterexample: Box::new(counterexample) });
+        }
+    }
+    None
+}

@@ -1,0 +1,595 @@
+//! Proves that a function after a pass does what it did before.
+//!
+//! A window is a straight run of instructions; what a law of control flow does is none: it sends branches elsewhere,
+//! shares tails, moves blocks, keeps a value in a register over many blocks. Here the whole function is compared with the
+//! whole function, by a *simulation*: pairs of places, one in each function, that are reached together, and what holds of
+//! the registers of both when they are ([`relation`]).
+//!
+//! ```text
+//!   old                                  new                                       at each pair
+//!    1: r9 = r1                           1: r9 = r1
+//!    2: if r2 == 0 goto 7                 2: if r2 == 0 goto 5                     2-2: all registers equal
+//!    3: r1 = map[m]; call a               3: r1 = map[m]; r7 = r1; call a          after a: new r7 = map[m]
+//!    5: r1 = map[m]; call b               4: r1 = r7; call b                       b: same arguments
+//!    7: goto 9                            5: exit                                  exit: same R0
+//!    9: exit
+//! ```
+//!
+//! 1. *Cuts* are calls and exits, where both functions must do the same, and beginnings of blocks that both functions
+//!    have; instructions that stay keep their ids, by which they are found again.
+//! 2. From a pair of cuts, every way of the old function to its next cut is followed with symbols; the new function
+//!    follows under the same branch conditions until it comes to the same cut ([`segment`]).
+//! 3. What the first way brings to a cut suggests the relation there; each other way weakens it, until nothing changes.
+//! 4. Each segment is then proved: the same branches, the same stores in order, the same arguments and results, and the
+//!    relation at its end; by equal normal forms, or by the solver. Each is a query of its own, for other solvers too.
+//!
+//! Assumed are the verifier's facts: of registers at a cut, that places which no path reaches are not reached, and that
+//! stack bytes which nothing reads afterwards may differ. That functions end is the verifier's business as well: an
+//! endless loop is not told from another.
+
+pub mod relation;
+pub mod segment;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+
+use kiln_isa::{CallTarget, Insn, Reg, RegSet};
+use kiln_platform::Helper;
+use kiln_program::{Cfg, Function, InsnId, Node, Object};
+use kiln_verifier::{Facts, InsnFacts, StackSet};
+
+use crate::memory::without_registers;
+use crate::record::listed;
+use crate::term::Arena;
+use relation::{Arrival, Relation};
+use segment::{End, Known, Proved, Segment, SegmentRecord, Step, is_branch};
+
+/// A function before and after.
+#[derive(Clone, Copy)]
+pub struct Question<'f> {
+    /// The object; its functions are not looked at.
+    pub object: &'f Object,
+    /// The function as it was.
+    pub before: &'f Function,
+    /// The function as it is to be.
+    pub after: &'f Function,
+    /// Facts of the old function, where there are any.
+    pub facts: Option<&'f Facts>,
+    /// Low bits that a call may read of each register, such as [`whole_arguments`].
+    pub reads: &'f dyn Fn(&Node) -> [u8; Reg::COUNT],
+    /// Milliseconds for the solver at each segment.
+    pub solver_ms: u32,
+    /// Whether to keep the segments as data.
+    pub keep_segments: bool,
+}
+
+/// A proof that a function after a pass does what it did before.
+#[derive(Clone, Debug, Default)]
+pub struct Simulation {
+    /// Segments in which the functions differ, where they are kept.
+    pub segments: Vec<SegmentRecord>,
+    /// Segments that are the same instructions on the same values in both.
+    pub identical: usize,
+    /// Segments proved by equal normal forms.
+    pub normalized: usize,
+    /// Segments proved by the solver.
+    pub smt: usize,
+}
+
+/// Instructions on a way at most.
+const LONGEST_WAY: usize = 512;
+/// Times that a way may come by an instruction.
+const ROUNDS: usize = 2;
+/// Ways from one place at most.
+const MOST_WAYS: usize = 256;
+/// Pairs of ways looked at for one function at most, for each of its instructions.
+const EFFORT: usize = 64;
+/// Questions put to the solver on the way at most.
+const MAX_ASKED: usize = 16;
+/// The least effort for a function.
+const LEAST_EFFORT: usize = 4096;
+
+/// Proves that `after` does what `before` does.
+///
+/// # Errors
+/// What was not proved.
+pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
+    core_kept(question)?;
+    // The fewer places to meet at, the longer the ways, and the more is known at the end of each.
+    let mut reason = String::new();
+    for places in [Places::Joins, Places::Blocks, Places::SharedBlocks] {
+        match Explorer::new(question, places).simulate() {
+            Ok(simulation) => return Ok(simulation),
+            Err(why) => reason = if reason.is_empty() { why } else { reason },
+        }
+    }
+    Err(reason)
+}
+
+/// Where the functions may meet, beside events. Each instruction is one that both have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Places {
+    /// The first of a block in either.
+    Blocks,
+    /// Where ways join in either.
+    Joins,
+    /// The first of a block in both: an instruction that moved may be the first of one.
+    SharedBlocks,
+}
+
+/// What a loader relocates is relocated as before.
+fn core_kept(question: &Question<'_>) -> Result<(), String> {
+    let same = |old: &Node, new: &Node| {
+        old.core == new.core && old.reference == new.reference && without_registers(old) == without_registers(new)
+    };
+    let changed = |node: &&Node| node.core.is_some() && !question.before.nodes.iter().any(|old| same(old, node));
+    match question.after.nodes.iter().find(changed) {
+        Some(node) => Err(format!("a CO-RE instruction is changed: `{}`", node.insn)),
+        None => Ok(()),
+    }
+}
+
+/// A place in each function, by position.
+type Pair = (usize, usize);
+
+/// A way of the old function.
+#[derive(Clone)]
+struct Way<'f> {
+    steps: Vec<Step<'f>>,
+    stop: usize,
+    /// Whether it stops at what must happen in both functions.
+    is_event: bool,
+}
+
+/// A segment that was found.
+struct Edge<'f> {
+    ways: [Vec<Step<'f>>; 2],
+    to: To,
+}
+
+/// Where a segment ends.
+#[derive(Clone, Copy)]
+enum To {
+    /// At a beginning of a block that both have.
+    Cut(Pair),
+    /// At an instruction that both must run.
+    Event(Pair),
+    /// Nowhere: the two ways do not go together.
+    Nowhere,
+}
+
+/// A function, indexed.
+struct Indexed<'f> {
+    function: &'f Function,
+    cfg: Cfg,
+}
+
+impl<'f> Indexed<'f> {
+    fn new(function: &'f Function) -> Indexed<'f> {
+        Indexed { function, cfg: Cfg::new(function) }
+    }
+
+    fn node(&self, at: usize) -> Result<&'f Node, String> {
+        self.function.nodes.get(at).ok_or_else(|| "a way leaves the function".to_owned())
+    }
+
+    fn target(&self, node: &Node) -> Result<usize, String> {
+        let at = node.target().and_then(|id| self.cfg.position.get(&id));
+        at.copied().ok_or_else(|| "a branch leaves the function".to_owned())
+    }
+
+    /// First instructions of blocks that at least so many others lead to.
+    fn leaders(&self, ways: usize) -> HashSet<InsnId> {
+        let blocks = self.cfg.blocks.iter().filter(|block| block.predecessors.len() >= ways);
+        blocks.map(|block| self.function.nodes[block.range.start].id).collect()
+    }
+}
+
+fn is_event(insn: &Insn) -> bool {
+    matches!(
+        insn,
+        Insn::Call(_) | Insn::Exit | Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. } | Insn::MayGoto { .. }
+    )
+}
+
+/// Whether a way is too long, or has come by this instruction often enough.
+fn goes_round(steps: &[Step<'_>], node: &Node) -> bool {
+    steps.len() >= LONGEST_WAY || steps.iter().filter(|step| step.node.id == node.id).count() >= ROUNDS
+}
+
+struct Explorer<'q, 'f> {
+    question: &'q Question<'f>,
+    old: Indexed<'f>,
+    new: Indexed<'f>,
+    /// Instructions at which the functions may meet, beside events.
+    meeting: HashSet<InsnId>,
+    relations: BTreeMap<Pair, Relation>,
+    edges: BTreeMap<Pair, Vec<Edge<'f>>>,
+    effort: usize,
+    /// Questions put to the solver on the way.
+    asked: usize,
+}
+
+impl<'q, 'f> Explorer<'q, 'f> {
+    fn new(question: &'q Question<'f>, places: Places) -> Explorer<'q, 'f> {
+        let (old, new) = (Indexed::new(question.before), Indexed::new(question.after));
+        let ways = if places == Places::Joins { 2 } else { 0 };
+        let leaders = [old.leaders(ways), new.leaders(ways)];
+        let meet = |id: &InsnId| {
+            let [old, new] = [0, 1].map(|side: usize| leaders[side].contains(id));
+            if places == Places::SharedBlocks { old && new } else { old || new }
+        };
+        let both = question.before.nodes.iter().map(|node| node.id).filter(|id| new.cfg.position.contains_key(id));
+        let meeting = both.filter(meet).collect();
+        let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
+        Explorer { question, old, new, meeting, relations: BTreeMap::new(), edges: BTreeMap::new(), effort, asked: 0 }
+    }
+
+    fn simulate(mut self) -> Result<Simulation, String> {
+        if self.question.before.nodes.is_empty() || self.question.after.nodes.is_empty() {
+            return Err("a function without instructions".to_owned());
+        }
+        self.relations.insert((0, 0), Relation::entry());
+        let mut pending = VecDeque::from([(0, 0)]);
+        let mut waiting = BTreeSet::from([(0, 0)]);
+        while let Some(pair) = pending.pop_front() {
+            waiting.remove(&pair);
+            let edges = self.explore(pair)?;
+            for edge in &edges {
+                for (to, arrival) in self.arrivals(pair, edge)? {
+                    let changed = match self.relations.get_mut(&to) {
+                        Some(relation) => relation.meet(&arrival),
+                        None => {
+                            self.relations.insert(to, Relation::of(&arrival));
+                            true
+                        }
+                    };
+                    if changed && waiting.insert(to) {
+                        pending.push_back(to);
+                    }
+                }
+            }
+            self.edges.insert(pair, edges);
+        }
+        self.prove()
+    }
+
+    fn facts(&self, (old, _): Pair) -> Option<&'f InsnFacts> {
+        self.question.facts?.at(self.question.before.nodes[old].id)
+    }
+
+    fn spend(&mut self) -> Result<(), String> {
+        self.effort = self.effort.checked_sub(1).ok_or("there are too many ways to follow")?;
+        Ok(())
+    }
+
+    fn segment<'s>(&'s self, pair: Pair, old: &'s [Step<'f>], new: &'s [Step<'f>]) -> Segment<'s> {
+        Segment {
+            object: self.question.object,
+            facts: self.facts(pair),
+            start: &self.relations[&pair],
+            ways: [old, new],
+        }
+    }
+
+    /// All segments from a pair.
+    fn explore(&mut self, pair: Pair) -> Result<Vec<Edge<'f>>, String> {
+        let mut edges = Vec::new();
+        let mut ways = self.old_ways(Vec::new(), pair.0)?;
+        while let Some(way) = ways.pop() {
+            self.spend()?;
+            if self.contradicts_itself(pair, &way)? {
+                edges.push(Edge { ways: [way.steps, Vec::new()], to: To::Nowhere });
+                continue;
+            }
+            match self.follow(pair, &way)? {
+                Some(found) => edges.extend(found),
+                None if way.is_event => {
+                    let node = self.old.node(way.stop)?;
+                    return Err(format!("the new function does not come to {}", self.what(node)));
+                }
+                None => ways.extend(self.old_ways(way.steps, way.stop)?),
+            }
+        }
+        Ok(edges)
+    }
+
+    /// Ways of the old function from a place to the next ones where it may be met.
+    fn old_ways(&self, steps: Vec<Step<'f>>, from: usize) -> Result<Vec<Way<'f>>, String> {
+        let mut found = Vec::new();
+        let mut pending = vec![(steps, from, true)];
+        while let Some((mut steps, mut at, mut first)) = pending.pop() {
+            loop {
+                let node = self.old.node(at)?;
+                if self.question.facts.is_some_and(|facts| !facts.reached(node.id)) {
+                    break;
+                }
+                let is_event = is_event(&node.insn);
+                if is_event || !first && self.meeting.contains(&node.id) {
+                    found.push(Way { steps, stop: at, is_event });
+                    break;
+                }
+                first = false;
+                if goes_round(&steps, node) || found.len() + pending.len() >= MOST_WAYS {
+                    return Err("there are too many ways to follow".to_owned());
+                }
+                match node.insn {
+                    Insn::Jump { .. } => at = self.old.target(node)?,
+                    Insn::Branch { .. } => {
+                        let mut taken = steps.clone();
+                        taken.push(Step { node, taken: true, open: false, behind: None });
+                        pending.push((taken, self.old.target(node)?, false));
+                        steps.push(Step { node, taken: false, open: false, behind: None });
+                        at += 1;
+                    }
+                    _ => {
+                        at += 1;
+                        let next = self.question.before.nodes.get(at);
+                        let behind = next.and_then(|next| self.question.facts?.at(next.id));
+                        steps.push(Step { node, taken: false, open: false, behind });
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether the branches of a way contradict each other as they stand.
+    fn contradicts_itself(&self, pair: Pair, way: &Way<'f>) -> Result<bool, String> {
+        if !way.steps.iter().any(|step| is_branch(step.node)) {
+            return Ok(false);
+        }
+        let arena = Arena::new();
+        let ran = self.segment(pair, &way.steps, &[]).run(&arena, None)?;
+        let mut known = Known::default();
+        Ok(ran.conditions[0].iter().any(|condition| !known.add(&ran, *condition)))
+    }
+
+    /// The segments in which the new function goes along with an old way; none where it comes elsewhere.
+    fn follow(&mut self, pair: Pair, old: &Way<'f>) -> Result<Option<Vec<Edge<'f>>>, String> {
+        let goal = self.old.node(old.stop)?;
+        let mut edges = Vec::new();
+        let mut pending: Vec<(Vec<Step<'f>>, usize)> = vec![(Vec::new(), pair.1)];
+        while let Some((mut steps, mut at)) = pending.pop() {
+            loop {
+                self.spend()?;
+                let node = self.new.node(at)?;
+                // An old way round a loop is no standing still of the new function.
+                let stands_still = steps.is_empty() && at == pair.1 && old.stop == pair.0 && !old.steps.is_empty();
+                let met = if old.is_event { self.same_event(goal, node) } else { node.id == goal.id && !stands_still };
+                if met {
+                    let to = if old.is_event { To::Event((old.stop, at)) } else { To::Cut((old.stop, at)) };
+                    edges.push(Edge { ways: [old.steps.clone(), steps], to });
+                    break;
+                }
+                if is_event(&node.insn) || goes_round(&steps, node) {
+                    self.asked += usize::from(old.is_event);
+                    let segment = self.segment(pair, &old.steps, &steps);
+                    let asks = old.is_event && self.asked <= MAX_ASKED;
+                    if asks && segment.is_impossible(self.question.solver_ms) {
+                        edges.push(Edge { ways: [old.steps.clone(), steps], to: To::Nowhere });
+                        break;
+                    }
+                    return Ok(None);
+                }
+                match node.insn {
+                    Insn::Jump { .. } => {
+                        let next = self.new.target(node)?;
+                        if next == at {
+                            return Ok(None);
+                        }
+                        at = next;
+                    }
+                    Insn::Branch { .. } => {
+                        let decided = self.decided(pair, &old.steps, &steps, node)?;
+                        let target = self.new.target(node)?;
+                        if decided.is_none() {
+                            let mut other = steps.clone();
+                            other.push(Step { node, taken: true, open: true, behind: None });
+                            pending.push((other, target));
+                        }
+                        let taken = decided == Some(true);
+                        steps.push(Step { node, taken, open: decided.is_none(), behind: None });
+                        at = if taken { target } else { at + 1 };
+                    }
+                    _ => {
+                        steps.push(Step { node, taken: false, open: false, behind: None });
+                        at += 1;
+                    }
+                }
+            }
+        }
+        Ok(Some(edges))
+    }
+
+    /// Whether what is known on both ways decides a branch of the new function.
+    fn decided(
+        &self,
+        pair: Pair,
+        old: &[Step<'f>],
+        new: &[Step<'f>],
+        branch: &'f Node,
+    ) -> Result<Option<bool>, String> {
+        let mut with = new.to_vec();
+        with.push(Step { node: branch, taken: true, open: false, behind: None });
+        let arena = Arena::new();
+        let ran = self.segment(pair, old, &with).run(&arena, None)?;
+        let Some((last, earlier)) = ran.conditions[1].split_last() else { return Ok(None) };
+        let mut known = Known::default();
+        for condition in ran.conditions[0].iter().chain(earlier) {
+            known.add(&ran, *condition);
+        }
+        Ok(known.decides(&ran, *last))
+    }
+
+    fn same_event(&self, old: &Node, new: &Node) -> bool {
+        if let (Insn::MayGoto { .. }, Insn::MayGoto { .. }) = (old.insn, new.insn) {
+            return true;
+        }
+        let core = |node: &Node| node.core.map(|id| self.question.object.core.get(id.index()));
+        is_event(&old.insn) && old.insn == new.insn && old.reference == new.reference && core(old) == core(new)
+    }
+
+    fn what(&self, node: &Node) -> String {
+        format!("`{}` ({})", listed(self.question.object, node), node.id.0)
+    }
+
+    /// What a segment brings to the cuts behind it.
+    fn arrivals(&self, pair: Pair, edge: &Edge<'f>) -> Result<Vec<(Pair, Arrival)>, String> {
+        let places = match edge.to {
+            To::Nowhere => return Ok(Vec::new()),
+            To::Cut(to) => vec![to],
+            To::Event(at) => self.behind(at)?,
+        };
+        let arena = Arena::new();
+        let segment = self.segment(pair, &edge.ways[0], &edge.ways[1]);
+        let ran = segment.run(&arena, None)?;
+        let holds: Vec<_> = ran.conditions.iter().flatten().copied().collect();
+        let (overwrites, result) = match edge.to {
+            To::Event((at, _)) => effects(&self.old.node(at)?.insn),
+            _ => (RegSet::EMPTY, None),
+        };
+        let arrival = |to: Pair| {
+            let arrival = Arrival::of(&ran.world, &ran.ends, &holds, overwrites);
+            (to, arrival.with_result(&ran.world, result))
+        };
+        let arrivals: Vec<_> = places.into_iter().map(arrival).collect();
+        if let (To::Event((at, _)), Some((_, arrival))) = (edge.to, arrivals.first()) {
+            self.may_differ_at(at, arrival.differ())?;
+        }
+        Ok(arrivals)
+    }
+
+    /// Where both functions go on after an event.
+    fn behind(&self, (old, new): Pair) -> Result<Vec<Pair>, String> {
+        let (one, other) = (self.old.node(old)?, self.new.node(new)?);
+        let next = (old + 1, new + 1);
+        match one.insn {
+            Insn::Exit => Ok(Vec::new()),
+            Insn::MayGoto { .. } => Ok(vec![next, (self.old.target(one)?, self.new.target(other)?)]),
+            _ => Ok(vec![next]),
+        }
+    }
+
+    /// Whether what runs at a place of the old function reads none of these bytes of the frame.
+    fn may_differ_at(&self, at: usize, bytes: &BTreeSet<i32>) -> Result<(), String> {
+        let node = self.old.node(at)?;
+        if bytes.is_empty() || node.insn == Insn::Exit {
+            return Ok(());
+        }
+        let live = self.stack_read_from(at);
+        match bytes.iter().find(|byte| live.contains(**byte)) {
+            Some(byte) => Err(format!("stack byte {byte} differs before {}", self.what(node))),
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes of the frame that the old function may read from a place on.
+    fn stack_read_from(&self, at: usize) -> StackSet {
+        let Some(facts) = self.question.facts else { return StackSet::ALL };
+        let block = &self.old.cfg.blocks[self.old.cfg.block_of[at].index()];
+        let before: Vec<usize> = if at > block.range.start {
+            vec![at - 1]
+        } else {
+            block.predecessors.iter().map(|block| self.old.cfg.blocks[block.index()].range.end - 1).collect()
+        };
+        let known = before.iter().filter_map(|at| facts.at(self.question.before.nodes[*at].id));
+        known.fold(StackSet::EMPTY, |live, known| live.union(&known.stack_live_after))
+    }
+
+    /// Proves every segment.
+    fn prove(&self) -> Result<Simulation, String> {
+        let mut simulation = Simulation::default();
+        let mut alikes = Vec::new();
+        for (pair, edges) in &self.edges {
+            for edge in edges {
+                for end in self.ends(edge)? {
+                    let segment = self.segment(*pair, &edge.ways[0], &edge.ways[1]);
+                    let same =
+                        |(one, other): (&Step<'_>, &Step<'_>)| one.node == other.node && one.taken == other.taken;
+                    let alike = edge.ways[0].len() == edge.ways[1].len()
+                        && edge.ways[0].iter().zip(&edge.ways[1]).all(same)
+                        && self.relations[pair].is_identity();
+                    let proved = segment.prove(&end, self.question.solver_ms)?;
+                    match proved {
+                        _ if alike => simulation.identical += 1,
+                        Proved::Normalized => simulation.normalized += 1,
+                        Proved::Smt => simulation.smt += 1,
+                    }
+                    if self.question.keep_segments {
+                        let kept = if alike { &mut alikes } else { &mut simulation.segments };
+                        kept.push(segment.record(&end));
+                    }
+                }
+            }
+        }
+        // Where only unreachable instructions went, what stays is all there is to show.
+        if simulation.segments.is_empty() {
+            simulation.segments = alikes;
+        }
+        Ok(simulation)
+    }
+
+    /// What must hold at the end of a segment, for each place behind it.
+    fn ends(&self, edge: &Edge<'f>) -> Result<Vec<End>, String> {
+        Ok(match edge.to {
+            To::Nowhere => vec![End { never: true, what: "no way".to_owned(), ..End::default() }],
+            To::Cut(to) => {
+                let what = self.what(self.old.node(to.0)?);
+                vec![End { what, relation: Some(self.relations[&to].clone()), ..End::default() }]
+            }
+            To::Event(at) => {
+                let node = self.old.node(at.0)?;
+                let (overwrites, _) = effects(&node.insn);
+                let end = End { what: self.what(node), reads: self.read_by(node), overwrites, ..End::default() };
+                let behind = self.behind(at)?;
+                if behind.is_empty() {
+                    vec![end]
+                } else {
+                    let with = |to: &Pair| End { relation: Some(self.relations[to].clone()), ..end.clone() };
+                    behind.iter().map(with).collect()
+                }
+            }
+        })
+    }
+
+    /// Registers that an event reads: arguments that the verifier calls unreadable are none.
+    fn read_by(&self, node: &Node) -> BTreeMap<u8, u8> {
+        let bits = match node.insn {
+            Insn::Call(_) => (self.question.reads)(node),
+            _ => std::array::from_fn(|index| {
+                let reg = Reg::new(index as u8);
+                if reg.is_some_and(|reg| node.insn.read().contains(reg)) { 64 } else { 0 }
+            }),
+        };
+        let known = self.question.facts.and_then(|facts| facts.at(node.id));
+        let readable =
+            |reg: u8| known.is_none_or(|known| known.registers[usize::from(reg)] != kiln_verifier::Value::Uninit);
+        let read = (0u8..).zip(bits).filter(|(reg, bits)| *bits > 0 && readable(*reg));
+        read.collect()
+    }
+}
+
+/// `bpf_trace_printk`, whose third to fifth arguments are what the format asks for.
+const TRACE_PRINTK: u32 = 6;
+
+/// Every argument that a call may read, whole.
+pub fn whole_arguments(node: &Node) -> [u8; Reg::COUNT] {
+    let Insn::Call(target) = node.insn else { return [0; Reg::COUNT] };
+    let count = match target {
+        CallTarget::Helper(id) if id != TRACE_PRINTK => Helper::by_id(id).map_or(5, |helper| {
+            let variants = helper.variants.iter().map(|variant| variant.prototype.args.len());
+            variants.chain([helper.prototype.args.len()]).max().unwrap_or(5)
+        }),
+        _ => 5,
+    };
+    std::array::from_fn(|reg| if (1..=count).contains(&reg) { 64 } else { 0 })
+}
+
+/// Registers that an event overwrites, and the one that then holds its result.
+fn effects(insn: &Insn) -> (RegSet, Option<Reg>) {
+    match *insn {
+        Insn::Call(_) | Insn::LoadPacket { .. } => (RegSet::CALLER_SAVED, Some(Reg::R0)),
+        Insn::AddressSpaceCast { dst, .. } => (RegSet::of(&[dst]), Some(dst)),
+        _ => (RegSet::EMPTY, None),
+    }
+}

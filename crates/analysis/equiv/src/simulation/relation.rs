@@ -1,0 +1,418 @@
+//! What the registers of the old and of the new function have to do with one another at a cut.
+//!
+//! ```text
+//!   old r6 = old r7 = new r6          one class: whatever it is, it is the same
+//!   new r9 = map[counts]              a value that has a name of its own
+//!   old r3                            a class by itself: nothing is known
+//! ```
+//!
+//! Relations are found by running: the first way that leads to a cut suggests the strongest one, and every other way
+//! that comes there takes away what does not hold after it, until nothing changes any more.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use kiln_isa::semantics::BitVec;
+use kiln_isa::{Reg, RegSet};
+use kiln_program::{MapId, Reference};
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{Start, WayEnd};
+use crate::memory::{Class, World, is_frozen};
+use crate::record::ReferenceRecord;
+use crate::term::{QuickMap, Shape, Symbol, Term, TermId};
+
+/// Registers of both functions.
+const VARIABLES: usize = 2 * Reg::COUNT;
+
+/// What a register holds at a cut.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Name {
+    /// Nothing that may be read.
+    Unreadable,
+    /// What all registers of this class hold.
+    Class(u8),
+    /// A number.
+    Constant(u64),
+    /// The frame pointer and a constant.
+    Frame(i64),
+    /// An address that the loader puts there, and a constant.
+    Address(ReferenceRecord, i64),
+    /// What a section that nothing writes holds there.
+    Frozen {
+        /// The section.
+        map: u32,
+        /// Bytes into it.
+        offset: i64,
+        /// How many.
+        bytes: u8,
+        /// Whether it was sign-extended.
+        signed: bool,
+    },
+}
+
+/// The relation at a cut.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Relation {
+    /// The old function's registers, then the new one's.
+    names: [Name; VARIABLES],
+    /// Registers of which the lower halves are equal in both.
+    low: RegSet,
+    /// Bytes of the frame, by their offset, that may differ.
+    pub differ: BTreeSet<i32>,
+}
+
+/// What a way brings to a cut.
+pub struct Arrival {
+    labels: [Option<Label>; VARIABLES],
+    low: RegSet,
+    differ: BTreeSet<i32>,
+}
+
+/// What a register holds at the end of a way: something with a name of its own, or a term.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Label {
+    Named(Name),
+    Term(TermId),
+}
+
+fn old(reg: Reg) -> usize {
+    reg.index()
+}
+
+fn new(reg: Reg) -> usize {
+    Reg::COUNT + reg.index()
+}
+
+impl Relation {
+    /// At the beginning of a function: every register holds the same in both.
+    pub fn entry() -> Relation {
+        let names = std::array::from_fn(|variable| Name::Class((variable % Reg::COUNT) as u8));
+        Relation { names, low: RegSet::ALL, differ: BTreeSet::new() }
+    }
+
+    /// What a first way suggests.
+    pub fn of(arrival: &Arrival) -> Relation {
+        let mut numbers = HashMap::new();
+        let names = arrival.labels.map(|label| match label {
+            None => Name::Unreadable,
+            Some(Label::Named(name)) => name,
+            Some(Label::Term(term)) => numbered(&mut numbers, term),
+        });
+        Relation { names, low: arrival.low, differ: arrival.differ.clone() }
+    }
+
+    /// Takes away what does not hold after another way; whether there was anything.
+    pub fn meet(&mut self, arrival: &Arrival) -> bool {
+        let mut numbers = HashMap::new();
+        let names = std::array::from_fn(|variable| match (self.names[variable], arrival.labels[variable]) {
+            (Name::Unreadable, _) | (_, None) => Name::Unreadable,
+            (name, Some(Label::Named(same))) if name == same && !matches!(name, Name::Class(_)) => name,
+            (name, Some(label)) => numbered(&mut numbers, (name, label)),
+        });
+        let met = Relation {
+            names,
+            low: self.low.intersection(arrival.low),
+            differ: self.differ.union(&arrival.differ).copied().collect(),
+        };
+        let changed = met != *self;
+        *self = met;
+        changed
+    }
+
+    /// Whether every register that may be read holds the same in both, and memory too.
+    pub fn is_identity(&self) -> bool {
+        self.differ.is_empty() && Reg::all().all(|reg| self.names[old(reg)] == self.names[new(reg)])
+    }
+
+    /// The states in which both functions begin, as far as they differ from the world's.
+    pub fn start<'a>(&self, world: &World<'a>) -> [Start<'a>; 2] {
+        let mut classes: HashMap<u8, Term<'a>> = HashMap::new();
+        // What is known of an old register is known of all that hold the same.
+        for reg in Reg::all() {
+            if let (Name::Class(class), Some(term)) = (self.names[old(reg)], world.register(reg)) {
+                classes.entry(class).or_insert(term);
+            }
+        }
+        let mut term = |variable: usize| match self.names[variable] {
+            Name::Unreadable => None,
+            Name::Class(class) => Some(
+                *classes.entry(class).or_insert_with(|| world.pointer_symbol(Symbol::Own(class), Class::Unknown, None)),
+            ),
+            name => Some(named_term(world, name)),
+        };
+        let mut registers: [[Option<Term<'a>>; Reg::COUNT]; 2] =
+            std::array::from_fn(|side| std::array::from_fn(|reg| term(side * Reg::COUNT + reg)));
+        for reg in Reg::all() {
+            let [theirs, own] = [registers[0][reg.index()], registers[1][reg.index()]];
+            if let (Some(theirs), Some(own), true) = (theirs, own, self.low.contains(reg))
+                && theirs != own
+            {
+                let joined = world.arena.concat(&[theirs.extract(0, 32), own.extract(32, 32)]);
+                registers[1][reg.index()] = Some(joined);
+            }
+        }
+        registers.iter_mut().for_each(|side| side[Reg::R10.index()] = world.register(Reg::R10));
+        let frame = frame(world);
+        let byte = |offset: &i32| {
+            let offset = i64::from(*offset);
+            ((frame, offset), world.arena.symbol(Symbol::OwnByte(offset), 8).id())
+        };
+        let bytes = self.differ.iter().map(byte).collect();
+        let [first, second] = registers;
+        [Start { registers: first, bytes: Vec::new() }, Start { registers: second, bytes }]
+    }
+
+    /// What must be equal for the relation to hold at the end of a way, of all registers but these; the reason where it
+    /// cannot.
+    pub fn demands(
+        &self,
+        world: &World<'_>,
+        ends: &[WayEnd; 2],
+        ignored: RegSet,
+    ) -> Result<Vec<(TermId, TermId)>, String> {
+        let mut pairs = Vec::new();
+        let mut classes: HashMap<u8, TermId> = HashMap::new();
+        for reg in Reg::all().filter(|reg| *reg != Reg::R10 && !ignored.contains(*reg)) {
+            for (side, variable) in [old(reg), new(reg)].into_iter().enumerate() {
+                let unreadable = || format!("{reg} is not readable at the end of a way");
+                match self.names[variable] {
+                    Name::Unreadable => {}
+                    Name::Class(class) => {
+                        let term = ends[side].registers[reg.index()].ok_or_else(unreadable)?;
+                        let first = *classes.entry(class).or_insert(term);
+                        if first != term {
+                            pairs.push((first, term));
+                        }
+                    }
+                    name => {
+                        let term = ends[side].registers[reg.index()].ok_or_else(unreadable)?;
+                        pairs.push((named_term(world, name).id(), term));
+                    }
+                }
+            }
+            let [first, second] = [0, 1].map(|side: usize| ends[side].registers[reg.index()]);
+            if let (Some(first), Some(second), true) = (first, second, self.low.contains(reg))
+                && self.names[old(reg)] != self.names[new(reg)]
+            {
+                let low = |term| world.arena.term(term).extract(0, 32).id();
+                pairs.push((low(first), low(second)));
+            }
+        }
+        Ok(pairs)
+    }
+
+    /// In words: what is known of the registers of the new function.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut groups: BTreeMap<u8, Vec<String>> = BTreeMap::new();
+        for reg in Reg::all().filter(|reg| *reg != Reg::R10) {
+            for (side, variable) in [("old", old(reg)), ("new", new(reg))] {
+                match self.names[variable] {
+                    Name::Unreadable => {}
+                    Name::Class(class) => groups.entry(class).or_default().push(format!("{side} {reg}")),
+                    name => lines.push(format!("{side} {reg} = {name:?}")),
+                }
+            }
+            if self.low.contains(reg) && self.names[old(reg)] != self.names[new(reg)] {
+                lines.push(format!("old w{reg} = new w{reg}").replace("wr", "w"));
+            }
+        }
+        lines.extend(groups.into_values().filter(|group| group.len() > 1).map(|group| group.join(" = ")));
+        if !self.differ.is_empty() {
+            let bytes: Vec<_> = self.differ.iter().map(i32::to_string).collect();
+            lines.push(format!("may differ: stack bytes {}", bytes.join(" ")));
+        }
+        lines
+    }
+}
+
+fn numbered<K: std::hash::Hash + Eq>(numbers: &mut HashMap<K, u8>, key: K) -> Name {
+    let next = numbers.len() as u8;
+    Name::Class(*numbers.entry(key).or_insert(next))
+}
+
+/// The number of the root that the frame's bytes are kept under.
+pub fn frame(world: &World<'_>) -> u16 {
+    let start = world.pointer_symbol(Symbol::FramePointer(0), Class::Stack(0), Some(0));
+    world.place(start).0
+}
+
+/// The term that a name stands for. Not for classes.
+fn named_term<'a>(world: &World<'a>, name: Name) -> Term<'a> {
+    let plus = |term: Term<'a>, offset: i64| match offset {
+        0 => term,
+        offset => term.add(&term.like(offset as u64)),
+    };
+    match name {
+        Name::Constant(value) => world.arena.constant(64, value),
+        Name::Frame(offset) => plus(world.pointer_symbol(Symbol::FramePointer(0), Class::Stack(0), Some(0)), offset),
+        Name::Address(reference, offset) => plus(world.reference(reference.reference()), offset),
+        Name::Frozen { map, offset, bytes, signed } => {
+            let start = world.reference(Reference::MapValue { map: MapId(map), offset: 0 });
+            let (root, offset) = world.place(plus(start, offset));
+            let value = world.bytes(root, offset, bytes.into(), 0);
+            if signed { value.sign_extend(64) } else { value.zero_extend(64) }
+        }
+        Name::Unreadable | Name::Class(_) => unreachable!("a class has no term of its own"),
+    }
+}
+
+impl Arrival {
+    /// What the end of a way brings. `conditions` hold there: a register that they say is a number has its name.
+    pub fn of(world: &World<'_>, ends: &[WayEnd; 2], conditions: &[TermId], clobbered: RegSet) -> Arrival {
+        let frozen = frozen_loads(world, ends);
+        let numbers = decided_numbers(world, conditions);
+        let label = |term: TermId| match name_of(world, term, &frozen) {
+            Some(name) => Label::Named(name),
+            None => numbers.get(&term).map_or(Label::Term(term), |value| Label::Named(Name::Constant(*value))),
+        };
+        let held = |variable: usize| {
+            let reg = Reg::new((variable % Reg::COUNT) as u8)?;
+            let end = &ends[variable / Reg::COUNT];
+            end.registers[reg.index()].filter(|_| !clobbered.contains(reg))
+        };
+        let labels = std::array::from_fn(|variable| held(variable).map(label));
+        let low = |term| world.arena.term(term).extract(0, 32).id();
+        let low_equal = |reg: &Reg| match (held(old(*reg)), held(new(*reg))) {
+            (Some(first), Some(second)) => first == second || low(first) == low(second),
+            _ => false,
+        };
+        let low = Reg::all().filter(low_equal).collect();
+        Arrival { labels, low, differ: differing_bytes(world, ends) }
+    }
+
+    /// The same value, of which nothing is known, in this register of both functions.
+    pub fn with_result(mut self, world: &World<'_>, result: Option<Reg>) -> Arrival {
+        if let Some(reg) = result {
+            let term = world.arena.symbol(Symbol::Own(u8::MAX), 64).id();
+            self.labels[old(reg)] = Some(Label::Term(term));
+            self.labels[new(reg)] = Some(Label::Term(term));
+            self.low.insert(reg);
+        }
+        self
+    }
+
+    /// Bytes of the frame that differ.
+    pub fn differ(&self) -> &BTreeSet<i32> {
+        &self.differ
+    }
+}
+
+/// The name of a term that means the same wherever it is computed.
+fn name_of(world: &World<'_>, term: TermId, frozen: &QuickMap<TermId, Name>) -> Option<Name> {
+    let symbol = |id: TermId, offset: i64| match world.arena.shape(id).0 {
+        Shape::Symbol(Symbol::FramePointer(0)) => Some(Name::Frame(offset)),
+        Shape::Symbol(Symbol::Reference(reference)) => {
+            let reference = ReferenceRecord::of(reference)?;
+            Some(Name::Address(reference, offset))
+        }
+        _ => None,
+    };
+    match world.arena.shape(term).0 {
+        Shape::Constant(value) => Some(Name::Constant(value)),
+        Shape::Symbol(_) => symbol(term, 0),
+        Shape::Sum(offset, terms) => match *terms {
+            [(1, only)] => symbol(only, offset as i64),
+            _ => None,
+        },
+        _ => None,
+    }
+    .or_else(|| frozen.get(&term).copied())
+}
+
+/// What both functions loaded from sections that nothing writes, at places that are known.
+fn frozen_loads(world: &World<'_>, ends: &[WayEnd; 2]) -> QuickMap<TermId, Name> {
+    let mut found = QuickMap::default();
+    for access in ends.iter().flat_map(|end| &end.accesses) {
+        let Class::MapValue(map) = access.class else { continue };
+        let root = world.root(access.root);
+        let start = Symbol::Reference(Reference::MapValue { map, offset: 0 });
+        let at_start = world.arena.shape(root.term).0 == Shape::Symbol(start);
+        if access.writes || !at_start || !is_frozen(world.object, access.class) {
+            continue;
+        }
+        let bytes = world.bytes(access.root, access.offset, access.bytes, 0);
+        for signed in [false, true] {
+            let term = if signed { bytes.sign_extend(64) } else { bytes.zero_extend(64) };
+            let name = Name::Frozen { map: map.0, offset: access.offset, bytes: access.bytes as u8, signed };
+            found.entry(term.id()).or_insert(name);
+        }
+    }
+    found
+}
+
+/// Terms that a condition says are a number.
+fn decided_numbers(world: &World<'_>, conditions: &[TermId]) -> QuickMap<TermId, u64> {
+    let mut found = QuickMap::default();
+    for condition in conditions {
+        if let Shape::Binary(crate::term::Binary::Eq, one, other) = world.arena.shape(*condition).0 {
+            for (term, number) in [(one, other), (other, one)] {
+                if let (Shape::Constant(value), 64) = world.arena.shape(number) {
+                    found.insert(term, value);
+                }
+            }
+        }
+    }
+    found
+}
+
+/// Bytes of the frame that may differ at the end of a way.
+fn differing_bytes(world: &World<'_>, ends: &[WayEnd; 2]) -> BTreeSet<i32> {
+    let frame = frame(world);
+    let places = ends.iter().flat_map(|end| end.bytes.keys()).filter(|(root, _)| *root == frame);
+    let differs = |(_, offset): &&(u16, i64)| {
+        let byte = |end: &WayEnd| end.bytes.get(&(frame, *offset)).copied();
+        let byte = |end: &WayEnd| byte(end).unwrap_or_else(|| world.byte(frame, *offset, 0).id());
+        byte(&ends[0]) != byte(&ends[1])
+    };
+    places.filter(differs).filter_map(|(_, offset)| i32::try_from(*offset).ok()).collect()
+}
+
+/// The relation as data.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RelationRecord {
+    /// What R0 to R9 of the old function hold.
+    before: Vec<Name>,
+    /// What R0 to R9 of the new function hold.
+    after: Vec<Name>,
+    /// Registers of which the lower halves are equal.
+    low: Vec<u8>,
+    /// Bytes of the frame that may differ.
+    differ: Vec<i32>,
+}
+
+impl RelationRecord {
+    /// The record of a relation.
+    pub fn of(relation: &Relation) -> RelationRecord {
+        let side = |from: usize| relation.names[from..from + Reg::COUNT - 1].to_vec();
+        RelationRecord {
+            before: side(0),
+            after: side(Reg::COUNT),
+            low: relation.low.iter().map(|reg| reg.number()).collect(),
+            differ: relation.differ.iter().copied().collect(),
+        }
+    }
+
+    /// The relation; the reason where it is none.
+    pub fn relation(&self, maps: usize) -> Result<Relation, String> {
+        let mut names = [Name::Unreadable; VARIABLES];
+        for (from, side) in [(0, &self.before), (Reg::COUNT, &self.after)] {
+            if side.len() != Reg::COUNT - 1 {
+                return Err("a relation speaks of R0 to R9".to_owned());
+            }
+            names[from..from + Reg::COUNT - 1].copy_from_slice(side);
+        }
+        let sound = |name: &Name| match name {
+            Name::Frozen { map, bytes, .. } => (*map as usize) < maps && matches!(bytes, 1 | 2 | 4 | 8),
+            Name::Class(class) => usize::from(*class) < VARIABLES,
+            _ => true,
+        };
+        if !names.iter().all(sound) {
+            return Err("a relation names what there is not".to_owned());
+        }
+        let low: Option<Vec<Reg>> = self.low.iter().map(|number| Reg::new(*number)).collect();
+        let low = RegSet::of(&low.ok_or("there are registers 0 to 10")?);
+        Ok(Relation { names, low, differ: self.differ.iter().copied().filter(|at| (-512..0).contains(at)).collect() })
+    }
+}

@@ -1,0 +1,436 @@
+//! A way through the old function and the way through the new one that goes with it.
+//!
+//! Both begin at a cut where a [`Relation`] holds and end at the next one. What must be shown: whenever the old function
+//! goes its way, the new one goes its own, and leaves the same memory, the same arguments of what is called, and what
+//! the relation at the end asks for.
+
+use std::collections::{BTreeMap, HashMap};
+
+use kiln_isa::semantics::BitVec;
+use kiln_isa::{Reg, RegSet};
+use kiln_program::{Node, Object};
+use kiln_verifier::{InsnFacts, Value};
+use serde::{Deserialize, Serialize};
+
+use super::relation::{Relation, RelationRecord, frame};
+use crate::check::{modes_for, relevant_assumptions};
+use crate::machine::{Access, WayEnd, run_way};
+use crate::memory::{Class, Modes, World, is_frozen};
+use crate::record::{FactsRecord, NodeRecord, RecordError, ValueRecord, comment};
+use crate::shared::shared_memory_kept;
+use crate::smt;
+use crate::solver::{self, Answer};
+use crate::term::{Arena, Binary, Shape, Term, TermId};
+
+/// One instruction of a way.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'f> {
+    /// The instruction.
+    pub node: &'f Node,
+    /// Of a branch: whether the way takes it.
+    pub taken: bool,
+    /// Of a branch of the new function: the old function's way does not decide it, so both sides are ways of their own.
+    pub open: bool,
+    /// Of a load of the old function: what is known behind it.
+    pub behind: Option<&'f InsnFacts>,
+}
+
+/// What must be equal at the end, beside memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct End {
+    /// What comes there, in words.
+    pub what: String,
+    /// Registers that what comes there reads, by number, and how many of their low bits.
+    pub reads: BTreeMap<u8, u8>,
+    /// Registers of which nothing is asked: what comes there overwrites them.
+    pub overwrites: RegSet,
+    /// What holds afterwards; none at an exit.
+    pub relation: Option<Relation>,
+    /// Whether the two ways never go together: then nothing else is asked.
+    pub never: bool,
+}
+
+/// Two ways and what they have to do with one another.
+pub struct Segment<'f> {
+    /// The object.
+    pub object: &'f Object,
+    /// What is known where the old way begins.
+    pub facts: Option<&'f InsnFacts>,
+    /// What holds where both begin.
+    pub start: &'f Relation,
+    /// The old way and the new one.
+    pub ways: [&'f [Step<'f>]; 2],
+}
+
+/// Both ways run.
+pub struct Ran<'a> {
+    /// What they share.
+    pub world: World<'a>,
+    /// What they leave.
+    pub ends: [WayEnd; 2],
+    /// What the branches on each must be.
+    pub conditions: [Vec<TermId>; 2],
+}
+
+/// How a segment was proved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proved {
+    /// Both ways leave the same normal forms.
+    Normalized,
+    /// The solver found no difference.
+    Smt,
+}
+
+impl<'f> Segment<'f> {
+    /// Runs both ways.
+    ///
+    /// # Errors
+    /// Why one cannot be followed.
+    pub fn run<'a>(&self, arena: &'a Arena, follow: Option<&World<'_>>) -> Result<Ran<'a>, String>
+    where
+        'f: 'a,
+    {
+        let modes = follow.map(|world| world.modes.clone()).unwrap_or_default();
+        let ran = self.run_in(arena, modes, follow)?;
+        let accesses: Vec<_> = ran.ends.iter().flat_map(|end| &end.accesses).copied().collect();
+        let needed = modes_for(&ran.world, &accesses);
+        if needed == ran.world.modes || follow.is_some() {
+            return Ok(ran);
+        }
+        self.run_in(arena, needed, None)
+    }
+
+    fn run_in<'a>(&self, arena: &'a Arena, modes: Modes, follow: Option<&World<'_>>) -> Result<Ran<'a>, String>
+    where
+        'f: 'a,
+    {
+        let world = World::new(arena, self.object, self.facts, modes);
+        world.follow(follow);
+        let [old, new] = self.start.start(&world);
+        let steps = |side: usize| self.ways[side].iter().map(|step| (step.node, step.taken, step.behind));
+        let old = run_way(&world, &old, steps(0)).map_err(|stop| format!("the old way: {stop}"))?;
+        let new = run_way(&world, &new, steps(1)).map_err(|stop| format!("the new way: {stop}"))?;
+        let frame_logged = world.modes.is_logged(Class::Stack(0));
+        if frame_logged && !self.start.differ.is_empty() {
+            return Err("stack bytes differ where the frame may be accessed through any pointer".to_owned());
+        }
+        let conditions = [old.conditions.clone(), new.conditions.clone()];
+        Ok(Ran { world, ends: [old, new], conditions })
+    }
+
+    /// What holds on these ways: the old one's branches, and those of the new one that it does not decide.
+    fn holds(&self, ran: &Ran<'_>) -> Vec<TermId> {
+        let branches = self.ways[1].iter().filter(|step| is_branch(step.node));
+        let open = branches.zip(&ran.conditions[1]).filter(|(step, _)| step.open).map(|(_, condition)| *condition);
+        ran.conditions[0].iter().copied().chain(open).collect()
+    }
+
+    /// What must be equal.
+    fn pairs(&self, ran: &Ran<'_>, end: &End) -> Result<Vec<(TermId, TermId)>, String> {
+        let arena = ran.world.arena;
+        let truth = arena.constant(1, 1).id();
+        if end.never {
+            return Ok(vec![(arena.constant(1, 0).id(), truth)]);
+        }
+        let branches = self.ways[1].iter().filter(|step| is_branch(step.node));
+        let decided = branches.zip(&ran.conditions[1]).filter(|(step, _)| !step.open);
+        let mut pairs: Vec<_> = decided.map(|(_, condition)| (*condition, truth)).collect();
+        for (reg, bits) in &end.reads {
+            let low = |term: TermId| match *bits {
+                1..=63 => arena.term(term).extract(0, (*bits).into()).id(),
+                _ => term,
+            };
+            match [0, 1].map(|side: usize| ran.ends[side].registers[usize::from(*reg)]) {
+                [Some(old), Some(new)] => pairs.push((low(old), low(new))),
+                [Some(_), None] => return Err(format!("r{reg} is read and may differ")),
+                [None, _] => {}
+            }
+        }
+        pairs.extend(self.memory(ran, end)?);
+        if let Some(relation) = &end.relation {
+            pairs.extend(relation.demands(&ran.world, &ran.ends, end.overwrites)?);
+        }
+        Ok(pairs)
+    }
+
+    fn memory(&self, ran: &Ran<'_>, end: &End) -> Result<Vec<(TermId, TermId)>, String> {
+        let [old, new] = &ran.ends;
+        let changing = |accesses: &[Access]| -> Vec<Access> {
+            accesses.iter().filter(|access| !is_frozen(self.object, access.class)).copied().collect()
+        };
+        shared_memory_kept(&changing(&old.accesses), &changing(&new.accesses)).map_err(str::to_owned)?;
+        if old.logs != new.logs {
+            return Err("stores that may alias or are ordered differ".to_owned());
+        }
+        let frame = frame(&ran.world);
+        let mut places: Vec<_> = old.bytes.keys().chain(new.bytes.keys()).copied().collect();
+        places.sort_unstable();
+        places.dedup();
+        // At an exit the frame is gone.
+        let may_differ = |root: u16, offset: i64| match &end.relation {
+            _ if root != frame => false,
+            None => true,
+            Some(relation) => i32::try_from(offset).is_ok_and(|offset| relation.differ.contains(&offset)),
+        };
+        places.retain(|(root, offset)| !may_differ(*root, *offset));
+        let byte = |end: &WayEnd, (root, offset): (u16, i64)| match end.bytes.get(&(root, offset)) {
+            Some(term) => *term,
+            None => ran.world.byte(root, offset, 0).id(),
+        };
+        Ok(places.into_iter().map(|place| (byte(old, place), byte(new, place))).collect())
+    }
+
+    /// Proves that the segment ends as it should.
+    ///
+    /// # Errors
+    /// What was not proved.
+    pub fn prove(&self, end: &End, milliseconds: u32) -> Result<Proved, String> {
+        let arena = Arena::new();
+        let ran = self.run(&arena, None)?;
+        let pairs = self.pairs(&ran, end)?;
+        let mut known = Known::default();
+        let possible = self.holds(&ran).into_iter().all(|condition| known.add(&ran, condition));
+        let mut open: Vec<_> = pairs.into_iter().filter(|(one, other)| one != other).collect();
+        open.retain(|(one, other)| !known.says_equal(&ran, *one, *other));
+        if open.is_empty() || !possible {
+            return Ok(Proved::Normalized);
+        }
+        let assumptions = self.assumptions(&ran, &open);
+        match solver::ask(&arena, &assumptions, &open, milliseconds) {
+            Answer::Equal => Ok(Proved::Smt),
+            Answer::Different(_) => Err(format!("they differ before {}", end.what)),
+            Answer::Unknown => Err(format!("the solver gave up before {}", end.what)),
+        }
+    }
+
+    fn assumptions(&self, ran: &Ran<'_>, pairs: &[(TermId, TermId)]) -> Vec<TermId> {
+        let holds = self.holds(ran);
+        let roots = holds.iter().map(|id| (*id, *id)).chain(pairs.iter().copied()).collect::<Vec<_>>();
+        let mut assumptions = relevant_assumptions(&ran.world, &roots);
+        assumptions.extend(holds);
+        assumptions
+    }
+
+    /// Whether the ways cannot go together: what the branches must be contradicts itself.
+    pub fn is_impossible(&self, milliseconds: u32) -> bool {
+        let end = End { never: true, ..End::default() };
+        self.prove(&end, milliseconds).is_ok()
+    }
+
+    /// The query, from terms that were not normalized.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn query(&self, end: &End) -> Result<String, String> {
+        let (normal, literal) = (Arena::new(), Arena::literal());
+        let ran = self.run(&normal, None)?;
+        self.pairs(&ran, end)?;
+        let ran = self.run(&literal, Some(&ran.world))?;
+        let mut pairs = self.pairs(&ran, end)?;
+        pairs.extend(ran.world.obligations());
+        // What is the same term on both sides is only asked where there is nothing else.
+        if pairs.iter().any(|(one, other)| one != other) {
+            pairs.retain(|(one, other)| one != other);
+        }
+        let assumptions = self.assumptions(&ran, &pairs);
+        Ok(smt::query(&literal, &assumptions, &pairs))
+    }
+
+    /// The segment as data.
+    pub fn record(&self, end: &End) -> SegmentRecord {
+        let steps = |side: usize| {
+            let record = |step: &Step<'_>| StepRecord {
+                node: NodeRecord::of(self.object, step.node),
+                taken: step.taken,
+                open: step.open,
+                pointer: step.behind.and_then(|known| {
+                    let dst = step.node.insn.written()?;
+                    let value = &known.registers[dst.index()];
+                    matches!(value, Value::Pointer(_)).then(|| ValueRecord::of(value)).flatten()
+                }),
+            };
+            self.ways[side].iter().map(record).collect()
+        };
+        SegmentRecord {
+            before: steps(0),
+            after: steps(1),
+            facts: self.facts.map(|facts| FactsRecord::of(facts, RegSet::ALL, true)),
+            start: RelationRecord::of(self.start),
+            end: EndRecord {
+                what: end.what.clone(),
+                reads: end.reads.clone(),
+                overwrites: end.overwrites.iter().map(Reg::number).collect(),
+                relation: end.relation.as_ref().map(RelationRecord::of),
+                never: end.never,
+            },
+        }
+    }
+}
+
+/// Conditions that hold, by their terms, and what they say of other terms.
+#[derive(Default)]
+pub struct Known {
+    truths: HashMap<TermId, bool>,
+    numbers: HashMap<TermId, u64>,
+}
+
+impl Known {
+    /// Whether what is known decides a condition.
+    pub fn decides(&self, ran: &Ran<'_>, condition: TermId) -> Option<bool> {
+        match ran.world.arena.term(condition).as_constant() {
+            Some(value) => Some(value == 1),
+            None => self.truths.get(&condition).copied().or_else(|| {
+                let (term, value) = compared(ran, condition)?;
+                self.numbers.get(&term).map(|known| *known == value)
+            }),
+        }
+    }
+
+    /// Adds a condition; whether it does not contradict what is known.
+    pub fn add(&mut self, ran: &Ran<'_>, condition: TermId) -> bool {
+        let arena = ran.world.arena;
+        let fits = self.decides(ran, condition) != Some(false);
+        self.truths.insert(condition, true);
+        self.truths.insert(Term::not(&arena.term(condition)).id(), false);
+        self.numbers.extend(compared(ran, condition));
+        fits
+    }
+
+    fn says_equal(&self, ran: &Ran<'_>, one: TermId, other: TermId) -> bool {
+        let arena = ran.world.arena;
+        let number = |term: TermId| {
+            let bits = arena.shape(term).1;
+            let truth = self.decides(ran, term).filter(|_| bits == 1).map(u64::from);
+            truth.or_else(|| self.numbers.get(&term).copied()).or_else(|| arena.term(term).as_constant())
+        };
+        number(one).is_some_and(|value| number(other) == Some(value))
+    }
+}
+
+/// The term and the number that a condition says are equal.
+fn compared(ran: &Ran<'_>, condition: TermId) -> Option<(TermId, u64)> {
+    let Shape::Binary(Binary::Eq, one, other) = ran.world.arena.shape(condition).0 else { return None };
+    let number = |term: TermId| ran.world.arena.term(term).as_constant();
+    number(other).map(|value| (one, value)).or_else(|| number(one).map(|value| (other, value)))
+}
+
+/// Whether an instruction decides where to go on.
+pub fn is_branch(node: &Node) -> bool {
+    matches!(node.insn, kiln_isa::Insn::Branch { .. })
+}
+
+impl Default for End {
+    fn default() -> End {
+        End { what: String::new(), reads: BTreeMap::new(), overwrites: RegSet::EMPTY, relation: None, never: false }
+    }
+}
+
+/// An instruction of a way, as data.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// The instruction.
+    #[serde(flatten)]
+    node: NodeRecord,
+    /// Of a branch: whether it is taken.
+    taken: bool,
+    /// See [`Step::open`].
+    open: bool,
+    /// Of a load: the pointer that it gives, where the facts know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pointer: Option<ValueRecord>,
+}
+
+/// See [`End`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EndRecord {
+    what: String,
+    reads: BTreeMap<u8, u8>,
+    overwrites: Vec<u8>,
+    relation: Option<RelationRecord>,
+    never: bool,
+}
+
+/// A segment as data, from which its query can be made again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SegmentRecord {
+    before: Vec<StepRecord>,
+    after: Vec<StepRecord>,
+    facts: Option<FactsRecord>,
+    start: RelationRecord,
+    end: EndRecord,
+}
+
+fn way<'f>(nodes: &'f [Node], known: &'f [Option<InsnFacts>], steps: &[StepRecord]) -> Vec<Step<'f>> {
+    let nodes = nodes.iter().zip(known).zip(steps);
+    let step = |((node, known), step): ((&'f Node, &'f Option<InsnFacts>), &StepRecord)| Step {
+        node,
+        taken: step.taken,
+        open: step.open,
+        behind: known.as_ref(),
+    };
+    nodes.map(step).collect()
+}
+
+/// What is known behind each step.
+fn behind(nodes: &[Node], steps: &[StepRecord]) -> Vec<Option<InsnFacts>> {
+    let known = |(node, step): (&Node, &StepRecord)| {
+        let (pointer, dst) = (step.pointer.as_ref()?, node.insn.written()?);
+        let registers = [(dst.number(), pointer.clone())].into();
+        Some(FactsRecord { registers, ..FactsRecord::default() }.facts())
+    };
+    nodes.iter().zip(steps).map(known).collect()
+}
+
+impl SegmentRecord {
+    /// The query: `unsat` means that the segment is as it should be.
+    ///
+    /// # Errors
+    /// A record that is none of a segment of this object.
+    pub fn query(&self, object: &Object) -> Result<String, RecordError> {
+        let nodes = |steps: &[StepRecord]| -> Result<Vec<Node>, RecordError> {
+            steps.iter().map(|step| step.node.node(object)).collect()
+        };
+        let (old, new) = (nodes(&self.before)?, nodes(&self.after)?);
+        let (old_known, new_known) = (behind(&old, &self.before), behind(&new, &self.after));
+        let (old_way, new_way) = (way(&old, &old_known, &self.before), way(&new, &new_known, &self.after));
+        let facts = self.facts.as_ref().map(FactsRecord::facts);
+        let start = self.start.relation(object.maps.len()).map_err(RecordError::Number)?;
+        let segment = Segment { object, facts: facts.as_ref(), start: &start, ways: [&old_way, &new_way] };
+        let query = segment.query(&self.end(object)?).map_err(RecordError::NoQuery)?;
+        Ok(format!("{}{query}", self.heading(object, &start)))
+    }
+
+    fn end(&self, object: &Object) -> Result<End, RecordError> {
+        let set = |numbers: &[u8]| {
+            let regs: Option<Vec<Reg>> = numbers.iter().map(|number| Reg::new(*number)).collect();
+            regs.map(|regs| RegSet::of(&regs)).ok_or_else(|| RecordError::Number("no such register".to_owned()))
+        };
+        let relation = self.end.relation.as_ref().map(|record| record.relation(object.maps.len()));
+        Ok(End {
+            what: self.end.what.clone(),
+            reads: self.end.reads.iter().filter(|(reg, _)| **reg < 11).map(|(reg, bits)| (*reg, *bits)).collect(),
+            overwrites: set(&self.end.overwrites)?,
+            relation: relation.transpose().map_err(RecordError::Number)?,
+            never: self.end.never,
+        })
+    }
+
+    fn heading(&self, object: &Object, start: &Relation) -> String {
+        let texts = |steps: &[StepRecord]| -> Vec<String> {
+            let taken = |step: &StepRecord| if step.taken { " (taken)" } else { "" };
+            steps.iter().map(|step| format!("{}{}", step.node.text, taken(step))).collect()
+        };
+        let mut text = String::from("; The new function does as the old one does on this way. unsat: it does.\n");
+        comment(&mut text, "the old way", &texts(&self.before));
+        comment(&mut text, "the new way", &texts(&self.after));
+        comment(
+            &mut text,
+            "known of the old function",
+            &self.facts.as_ref().map(|f| f.lines(object)).unwrap_or_default(),
+        );
+        comment(&mut text, "what holds where both begin", &start.lines());
+        let end = if self.end.never { "they never go together".to_owned() } else { self.end.what.clone() };
+        comment(&mut text, "where they end", &[end]);
+        text
+    }
+}

@@ -1,0 +1,175 @@
+//! Whole functions before and after: what laws do is proved, and what only looks like it is not.
+
+use kiln_equiv::simulation::{Question, Simulation, simulate, whole_arguments};
+use kiln_program::{Object, text};
+use kiln_verifier::Facts;
+
+/// An object of one XDP program with a map; `; insn N` in front of an instruction gives its id.
+fn object(code: &str) -> Object {
+    let text = format!("; map m hash key 4 value 8 entries 4\n; program xdp name p\n{code}");
+    text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn facts(object: &Object) -> Facts {
+    kiln_verifier::verify(object, &object.programs[0], &kiln_verifier::Options::default()).expect("it is safe").facts
+}
+
+fn simulated(before: &str, after: &str) -> Result<Simulation, String> {
+    let (before, after) = (object(before), object(after));
+    let facts = facts(&before);
+    let question = Question {
+        object: &before,
+        before: &before.functions[0],
+        after: &after.functions[0],
+        facts: Some(&facts),
+        reads: &whole_arguments,
+        solver_ms: 100,
+        keep_segments: true,
+    };
+    simulate(&question)
+}
+
+/// A lookup whose key is stored at -4, and a second look at the value behind it.
+const LOOKUP: &str = "
+ w1 = 7
+ *(u32 *)(r10 - 4) = w1
+ r2 = r10
+ r2 += -4
+ r1 = map[m]
+ call map_lookup_elem
+ if r0 == 0 goto out
+ r1 = *(u64 *)(r0 + 0)
+ r1 += 1
+ *(u64 *)(r0 + 0) = r1
+ r1 = map[m]
+ r2 = r10
+ r2 += -4
+ call map_delete_elem
+ r0 = 2
+ exit
+out:
+ r0 = 1
+ exit
+";
+
+/// [`LOOKUP`] with one line for another; ids stay.
+fn changed(from: &str, to: &str) -> String {
+    assert_eq!(LOOKUP.matches(from).count(), 1, "{from}");
+    LOOKUP.replace(from, to)
+}
+
+#[test]
+fn a_function_is_as_itself() {
+    let simulation = simulated(LOOKUP, LOOKUP).expect("nothing is changed");
+    assert!(simulation.identical > 0 && simulation.normalized == 0 && simulation.smt == 0, "{simulation:?}");
+}
+
+#[test]
+fn laws_are_proved() {
+    let cases = [
+        // Inverted: the other side follows.
+        (
+            " r0 = 0\n r2 = *(u32 *)(r1 + 12)\n if r2 == 5 goto L1\n goto L2\nL1:\n r0 = 1\nL2:\n exit\n",
+            " r0 = 0\n r2 = *(u32 *)(r1 + 12)\n if r2 != 5 goto L2\n; insn 4\nL1:\n r0 = 1\nL2:\n exit\n",
+        ),
+        // Threaded: the second branch is decided on the way.
+        (
+            " r0 = 0\n r2 = *(u32 *)(r1 + 12)\n if r2 == 5 goto L1\n r0 = 2\nL1:\n if r2 == 6 goto L2\n r0 += 1\nL2:\n exit\n",
+            " r0 = 0\n r2 = *(u32 *)(r1 + 12)\n if r2 == 5 goto L3\n r0 = 2\nL1:\n if r2 == 6 goto L2\nL3:\n r0 += 1\nL2:\n exit\n",
+        ),
+        // A shared tail, of other instructions than before.
+        (
+            " r2 = *(u32 *)(r1 + 12)\n if r2 == 5 goto L1\n r2 += 3\n r0 = r2\n exit\nL1:\n r2 += 4\n r0 = r2\n exit\n",
+            " r2 = *(u32 *)(r1 + 12)\n if r2 == 5 goto L1\n r2 += 3\n goto L2\n; insn 5\nL1:\n r2 += 4\nL2:\n r0 = r2\n exit\n",
+        ),
+        // A hoisted arm.
+        (
+            " r2 = *(u32 *)(r1 + 12)\n if r2 == 5 goto L1\n r0 = 2\n goto L2\nL1:\n r0 = 1\nL2:\n exit\n",
+            " r2 = *(u32 *)(r1 + 12)\n; insn 4\n r0 = 1\n; insn 1\n if r2 == 5 goto L2\n; insn 2\n r0 = 2\n; insn 5\nL2:\n exit\n",
+        ),
+        // A value that is known on the only way here.
+        (
+            " r2 = *(u32 *)(r1 + 12)\n if r2 == 0 goto L1\n r0 = 2\n exit\nL1:\n r2 = 0\n r0 = r2\n exit\n",
+            " r2 = *(u32 *)(r1 + 12)\n if r2 == 0 goto L1\n r0 = 2\n exit\n; insn 5\nL1:\n r0 = r2\n exit\n",
+        ),
+        // A loop whose bound moves into a register.
+        (
+            " r0 = 0\n r3 = 0\nL1:\n r0 += 2\n r3 += 1\n if r3 < 9 goto L1\n exit\n",
+            " r0 = 0\n r3 = 0\n; insn 20\n r4 = 9\n; insn 2\nL1:\n r0 += 2\n r3 += 1\n if r3 < r4 goto L1\n exit\n",
+        ),
+        // A dead store.
+        (
+            " r0 = 2\n *(u64 *)(r10 - 8) = r0\n call get_prandom_u32\n r0 = 2\n exit\n",
+            " r0 = 2\n; insn 2\n call get_prandom_u32\n r0 = 2\n exit\n",
+        ),
+        // No path comes there.
+        (
+            " r2 = 1\n if r2 == 1 goto L1\n r0 = 7\n exit\nL1:\n r0 = 2\n exit\n",
+            " r2 = 1\n; insn 4\nL1:\n r0 = 2\n exit\n",
+        ),
+    ];
+    for (before, after) in cases {
+        let simulation = simulated(before, after).unwrap_or_else(|reason| panic!("{reason}\n{before}->\n{after}"));
+        assert!(!simulation.segments.is_empty(), "{simulation:?}");
+        for segment in &simulation.segments {
+            let query = segment.query(&object(before)).expect("a query");
+            assert!(query.contains("(check-sat)"), "{query}");
+            let text = serde_json::to_string(segment).expect("plain data");
+            let again: kiln_equiv::simulation::segment::SegmentRecord = serde_json::from_str(&text).expect("its text");
+            assert_eq!(again.query(&object(before)).expect("a query"), query);
+        }
+    }
+    // An address that is kept over a call.
+    let kept = changed(
+        " r1 = map[m]\n call map_lookup_elem",
+        "; insn 30\n r6 = map[m]\n; insn 4\n r1 = r6\n call map_lookup_elem",
+    );
+    let kept = kept.replace(" *(u64 *)(r0 + 0) = r1\n r1 = map[m]", " *(u64 *)(r0 + 0) = r1\n r1 = r6");
+    simulated(LOOKUP, &kept).expect("the map is the same");
+}
+
+#[test]
+fn what_only_looks_like_a_law_is_not_proved() {
+    let cases = [
+        changed("w1 = 7", "w1 = 8"),
+        changed("r2 += -4\n r1 = map[m]\n call map_lookup", "r2 += -8\n r1 = map[m]\n call map_lookup"),
+        changed("if r0 == 0 goto out", "if r0 != 0 goto out"),
+        changed("r1 += 1\n", "r1 += 2\n"),
+        changed(" *(u64 *)(r0 + 0) = r1\n", "; insn 10\n"),
+        changed(" r0 = 1\n", " r0 = 2\n"),
+        changed(" call map_delete_elem\n", "; insn 14\n"),
+        changed("call map_delete_elem", "call map_lookup_elem"),
+        // The value's register does not outlive the call.
+        changed(" *(u64 *)(r0 + 0) = r1\n r1 = map[m]\n r2 = r10", " *(u64 *)(r0 + 0) = r1\n r1 = map[m]\n r2 = r7"),
+        // The key is read by the call.
+        changed(" *(u32 *)(r10 - 4) = w1\n", "; insn 2\n"),
+    ];
+    for after in cases {
+        let reason = simulated(LOOKUP, &after).err();
+        assert!(reason.is_some(), "proved, although it is wrong:\n{after}");
+    }
+    let cases = [
+        // The branch is not decided on this way.
+        (
+            " r0 = 0\n r2 = *(u32 *)(r1 + 12)\n if r2 > 5 goto L1\n r0 = 2\nL1:\n if r2 == 6 goto L2\n r0 += 1\nL2:\n exit\n",
+            " r0 = 0\n r2 = *(u32 *)(r1 + 12)\n if r2 > 5 goto L3\n r0 = 2\nL1:\n if r2 == 6 goto L2\nL3:\n r0 += 1\nL2:\n exit\n",
+        ),
+        // A loop that goes round once more, and one that does not go round.
+        (
+            " r0 = 0\n r3 = 0\nL1:\n r0 += 2\n r3 += 1\n if r3 < 9 goto L1\n exit\n",
+            " r0 = 0\n r3 = 0\nL1:\n r0 += 2\n r3 += 1\n if r3 < 10 goto L1\n exit\n",
+        ),
+        (
+            " r0 = 0\n r3 = 0\nL1:\n r0 += 2\n r3 += 1\n if r3 < 9 goto L1\n exit\n",
+            " r0 = 0\n r3 = 0\nL1:\n r0 += 2\n r3 += 1\n; insn 5\n exit\n",
+        ),
+        // The hoisted number is read on the other side.
+        (
+            " r2 = *(u32 *)(r1 + 12)\n r0 = 3\n if r2 == 5 goto L1\n r0 += 2\n goto L2\nL1:\n r0 = 1\nL2:\n exit\n",
+            " r2 = *(u32 *)(r1 + 12)\n r0 = 3\n; insn 5\n r0 = 1\n; insn 2\n if r2 == 5 goto L2\n r0 += 2\n; insn 6\nL2:\n exit\n",
+        ),
+    ];
+    for (before, after) in cases {
+        assert!(simulated(before, after).is_err(), "proved, although it is wrong:\n{before}->\n{after}");
+    }
+}

@@ -1,0 +1,182 @@
+//! `kiln learn`: rules from the programs of objects, into a file that `kiln optimize --rules` takes.
+//!
+//! ```text
+//!   objects, folders --> windows of their programs --> search, generalize, prove --> FILE, sorted, with what it had
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kiln_equiv::rule::{RuleVerdict, prove_rule};
+use kiln_equiv::{Limits, Rule, parse_rules};
+use kiln_superopt::RuleSet;
+use kiln_superopt::cache::SHIPPED;
+use kiln_superopt::learn::{self, Harvest, LearnedRule, RuleFile, Watch};
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::input;
+
+/// How to learn.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Time to spend at most.
+    pub budget: Duration,
+    /// Threads; as many as there are processors when 0.
+    pub jobs: usize,
+    /// The file to grow.
+    pub file: RuleFile,
+}
+
+/// What was learned.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    /// The whole file: what it had, and the new rules.
+    #[serde(skip)]
+    pub text: String,
+    /// Names of the new rules.
+    pub rules: Vec<String>,
+    /// Objects read.
+    pub objects: usize,
+    /// Objects that could not be read, and why.
+    pub unread: Vec<String>,
+    /// Different windows in their programs.
+    pub windows: usize,
+    /// Windows gone through.
+    pub searched: usize,
+    /// Windows that something shorter was found for.
+    pub shortened: usize,
+    /// Rules dropped because others do the same.
+    pub subsumed: usize,
+    /// Rules dropped because fewer than two programs have a use for them.
+    pub rare: usize,
+    /// Time spent.
+    pub spent_ms: u64,
+}
+
+/// Bytes of a rule file at most.
+const MAX_RULE_FILE_BYTES: u64 = 16 << 20;
+/// Milliseconds that the solver may take for each case of a rule that others wrote.
+const PROOF_MS: u32 = 5000;
+
+/// Reads a rule file; one that is not there is empty.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when it cannot be read or is no rule file, with the line.
+pub fn rule_file(path: &Path) -> Result<RuleFile, Error> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(RuleFile::default()),
+        Err(error) => return Err(Error::file(path, &error)),
+        Ok(data) if data.len() > MAX_RULE_FILE_BYTES => {
+            return Err(Error::InvalidInput(format!("{}: too large for a rule file", path.display())));
+        }
+        Ok(_) => {}
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, &error))?;
+    RuleFile::parse(&text).map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))
+}
+
+/// The rules of a file that somebody else may have written: each is proved before any is used.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when there is no such file, it is no rule file, or a rule does not hold.
+pub fn proved_rules(path: &Path) -> Result<RuleSet, Error> {
+    std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
+    let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", path.display()));
+    let file = rule_file(path)?;
+    let limits = Limits { solver_ms: PROOF_MS, tests: 200, ..Limits::default() };
+    for rule in &file.rules {
+        match prove_rule(rule, &limits) {
+            RuleVerdict::Proved { .. } => {}
+            verdict => return Err(invalid(format!("rule {}: {verdict}", rule.name))),
+        }
+    }
+    RuleSet::new(file.rules).map_err(|error| invalid(error.to_string()))
+}
+
+/// Learns from objects and the objects in folders.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when there are no objects, or none can be read.
+pub fn learn(corpora: &[PathBuf], options: Options, watch: &mut dyn Watch) -> Result<Outcome, Error> {
+    let begun = Instant::now();
+    let paths = objects(corpora)?;
+    let mut harvest = Harvest::default();
+    let mut unread = Vec::new();
+    let mut stopped = false;
+    for (at, path) in paths.iter().enumerate() {
+        // Half of the time is for the search.
+        stopped |= !watch.learning(at, paths.len(), 0);
+        if stopped || begun.elapsed() > options.budget / 2 {
+            break;
+        }
+        match input::open(path, &[]) {
+            Ok(input) => learn::harvest(&mut harvest, &input.object, &input.verifier_options()),
+            Err(error) => unread.push(error.to_string()),
+        }
+    }
+    if unread.len() == paths.len() {
+        let first = unread.first().map_or(String::new(), |first| format!(": {first}"));
+        return Err(Error::InvalidInput(format!("nothing to learn from{first}")));
+    }
+    let jobs = match options.jobs {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        jobs => jobs,
+    };
+    let learning = learn::Options {
+        budget: if stopped { Duration::ZERO } else { options.budget.saturating_sub(begun.elapsed()) },
+        jobs,
+        ..learn::Options::default()
+    };
+    let learned = learn::learn(harvest, &known(&options.file), &learning, watch);
+    Ok(Outcome {
+        text: learn::merged(&options.file, &learned.rules),
+        rules: learned.rules.iter().map(|LearnedRule { rule, .. }| rule.name.clone()).collect(),
+        objects: paths.len() - unread.len(),
+        unread,
+        windows: learned.windows,
+        searched: learned.searched,
+        shortened: learned.shortened,
+        subsumed: learned.subsumed,
+        rare: learned.rare,
+        spent_ms: begun.elapsed().as_millis() as u64,
+    })
+}
+
+/// Rules that need not be learned: those written by hand, and those of the file.
+fn known(file: &RuleFile) -> Vec<Rule> {
+    let (_, written) = SHIPPED[0];
+    let written = parse_rules(written).expect("shipped rules parse");
+    let fresh = |rule: &&Rule| !file.rules.iter().any(|other| other.name == rule.name);
+    written.iter().filter(fresh).chain(&file.rules).cloned().collect()
+}
+
+/// The object files: those named, and those ending in `.o` or `.bpf` anywhere in folders, in order.
+fn objects(corpora: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+    let mut found = Vec::new();
+    let mut pending: Vec<(PathBuf, usize)> = Vec::new();
+    for path in corpora {
+        let data = std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
+        if data.is_dir() { pending.push((path.clone(), 0)) } else { found.push(path.clone()) }
+    }
+    while let Some((folder, depth)) = pending.pop() {
+        for entry in std::fs::read_dir(&folder).map_err(|error| Error::file(&folder, &error))? {
+            let path = entry.map_err(|error| Error::file(&folder, &error))?.path();
+            let object = path.extension().is_some_and(|extension| extension == "o" || extension == "bpf");
+            if path.is_file() && object {
+                found.push(path);
+            } else if path.is_dir() && !path.is_symlink() && depth < DEEPEST {
+                pending.push((path, depth + 1));
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    if found.is_empty() {
+        return Err(Error::InvalidInput("no object files (.o, .bpf) there".to_owned()));
+    }
+    Ok(found)
+}
+
+/// Folders in folders at most.
+const DEEPEST: usize = 16;

@@ -1,0 +1,93 @@
+//! The page about rules as data: `cargo run --release -p kiln-superopt --example rules -- FOLDER... > docs/rules.md`
+//!
+//! Proves every shipped rule, optimizes every object of the folders without search, and prints what each rule gave.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use kiln_equiv::rule::{RuleVerdict, prove_rule};
+use kiln_equiv::{Limits, Method, parse_rules};
+use kiln_program::btf::Btf;
+use kiln_superopt::cache::SHIPPED;
+use kiln_superopt::{Options, RuleSet, optimize};
+
+/// Seconds for one object.
+const BUDGET: Duration = Duration::from_secs(10);
+
+fn main() {
+    let folders: Vec<PathBuf> = std::env::args().skip(1).map(PathBuf::from).collect();
+    let kernel_types = std::fs::read("/sys/kernel/btf/vmlinux").ok();
+    let kernel_types = kernel_types.and_then(|bytes| Btf::parse(&bytes).ok()).map(Arc::new);
+    let begun = Instant::now();
+    let count = RuleSet::parse(&SHIPPED.map(|(_, text)| text).join("\n")).expect("shipped rules").rules().len();
+    let parsing = begun.elapsed();
+    let options = Options { budget: BUDGET, search: Duration::ZERO, kernel_types, ..Options::default() };
+    let names: Vec<String> = folders.iter().map(|folder| file_name(folder)).collect();
+    // Slots and uses of each rule, by folder.
+    let mut gains: BTreeMap<String, Vec<(i64, u64)>> = BTreeMap::new();
+    let mut proofs = (0, 0);
+    for (index, folder) in folders.iter().enumerate() {
+        for path in objects(folder) {
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            let Ok(elf) = kiln_elf::read(&file_name(&path), &bytes) else { continue };
+            for one in optimize(&elf.object, &options, &mut ()).evidence {
+                let name = one.because.name();
+                let Some(_) = RuleSet::shipped().rule(name) else { continue };
+                let gained = gains.entry(name.to_owned()).or_insert_with(|| vec![(0, 0); folders.len()]);
+                gained[index].0 += one.slots_saved;
+                gained[index].1 += 1;
+                match &one.because {
+                    kiln_superopt::Because::Window { proved_by: "rule", .. } => proofs.1 += 1,
+                    _ => proofs.0 += 1,
+                }
+            }
+        }
+    }
+    println!("{}", include_str!("../rules/README.md").trim_end());
+    println!("\n## The rules\n\nBoth files, {count} rules, are parsed in {:.1} ms. ", parsing.as_secs_f64() * 1000.0);
+    println!(
+        "Of their uses here, {} were confirmed by the normal form of the very window, {} rest on the rule's own proof.\n",
+        proofs.0, proofs.1
+    );
+    print!("| rule | file | proved by | cases | ms |");
+    names.iter().for_each(|name| print!(" {name} |"));
+    println!("\n|---|---|---|--:|--:|{}", "--:|".repeat(names.len()));
+    let limits = Limits { solver_ms: 5000, tests: 200, ..Limits::default() };
+    let mut sums = vec![(0, 0); folders.len()];
+    for (file, text) in SHIPPED {
+        for rule in parse_rules(text).expect("shipped rules") {
+            let begun = Instant::now();
+            let verdict = prove_rule(&rule, &limits);
+            let spent = begun.elapsed().as_secs_f64() * 1000.0;
+            let RuleVerdict::Proved { cases, method } = verdict else { panic!("{}: {verdict}", rule.name) };
+            let how = match method {
+                Method::Smt { .. } => "solver",
+                Method::Normalized | Method::Rule => "normal form",
+            };
+            print!("| `{}` | {file} | {how} | {cases} | {spent:.1} |", rule.name);
+            for (index, sum) in sums.iter_mut().enumerate() {
+                let (slots, times) = gains.get(&rule.name).map_or((0, 0), |gained| gained[index]);
+                *sum = (sum.0 + slots, sum.1 + times);
+                print!(" {slots} ({times}) |");
+            }
+            println!();
+        }
+    }
+    print!("| all | | | | |");
+    sums.iter().for_each(|(slots, times)| print!(" {slots} ({times}) |"));
+    println!();
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+fn objects(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.retain(|path| path.extension().is_some_and(|extension| extension == "o"));
+    found.sort();
+    found
+}

@@ -1,0 +1,52 @@
+//! Instructions of a run brought together at one place, as if nothing stood between them.
+//!
+//! ```text
+//!   3: r7 = r6                   4: r3 = *(u8 *)(r6 + 4)
+//!   4: r3 = *(u8 *)(r6 + 4)      3: r7 = r6
+//!   5: r7 <<= 32                 5: r7 <<= 32
+//!   6: r3 += 1                   7: r7 >>= 32
+//!   7: r7 >>= 32                 6: r3 += 1
+//! ```
+//!
+//! Each moves down or up to that place, past what is independent of it: neither computes what the other reads or writes,
+//! and at most one of them writes memory that both may touch. What memory is concerned this is only a proposal, for
+//! [`Trace`] may be wrong; registers it is sure of.
+
+use kiln_isa::{Insn, Reg};
+use kiln_program::Node;
+
+use crate::region::is_barrier;
+use crate::trace::Trace;
+
+/// Whether the instructions at these positions, in this order, may stand together where one of them is.
+pub fn may_gather(nodes: &[Node], trace: &Trace, body: &[usize], place: usize) -> bool {
+    let between = |from: usize, to: usize| (from + 1..to).filter(|other| !body.contains(other));
+    body.iter().enumerate().all(|(order, from)| {
+        let passed = between(*from, place).chain(between(place, *from));
+        let overtaken = body[..order].iter().copied().filter(|earlier| earlier > from);
+        let moves = *from != place || body[..order].iter().any(|earlier| earlier > from);
+        let branch = matches!(nodes[*from].insn, Insn::Branch { .. });
+        !(branch && moves) && passed.chain(overtaken).all(|other| independent(nodes, trace, *from, other))
+    })
+}
+
+/// Whether two instructions may change places.
+fn independent(nodes: &[Node], trace: &Trace, one: usize, other: usize) -> bool {
+    let (a, b) = (&nodes[one].insn, &nodes[other].insn);
+    if is_barrier(&nodes[one]) || is_barrier(&nodes[other]) || b.is_control() {
+        return false;
+    }
+    let touches =
+        |insn: &Insn, reg: Option<Reg>| reg.is_some_and(|reg| insn.read().contains(reg) || insn.written() == Some(reg));
+    if touches(a, b.written()) || touches(b, a.written()) {
+        return false;
+    }
+    match (a.address(), b.address()) {
+        (Some(_), Some(_)) => {
+            let loads = matches!((a, b), (Insn::Load { .. }, Insn::Load { .. }));
+            let accesses = (trace.access(one), trace.access(other));
+            loads || matches!(accesses, (Some(one), Some(other)) if !one.may_touch(other))
+        }
+        _ => true,
+    }
+}

@@ -1,0 +1,325 @@
+//! Static functions that are called in one place, put there.
+//!
+//! ```text
+//!   main                      twice (static)           main
+//!   r1 = r6                   *(u32 *)(r10 - 4) = w1   r1 = r6
+//!   call twice         and    r0 = *(u32 *)(r10 - 4)   *(u32 *)(r10 - 12) = w1
+//!   r0 += r7                  r0 <<= 1                 r0 = *(u32 *)(r10 - 12)
+//!   exit                      exit                     r0 <<= 1
+//!                                                      r0 += r7
+//!                                                      exit
+//! ```
+//!
+//! The call and the exit go, and what the callee saves for its caller, moves of arguments and more goes after them.
+//!
+//! - A call leaves R6 to R9 alone: what the callee keeps there is kept in those of them that the caller does not need
+//!   afterwards, if there are enough.
+//! - A callee has a stack frame of its own: its bytes come below all bytes of the caller's ([`lowest_byte`]), and both
+//!   fit in 512.
+//!   A callee that reads bytes of its frame before it writes them keeps it.
+//! - A tail call in a function ends that function alone, classic packet loads end it, and stack traces name it: who does
+//!   or takes one keeps its frame.
+//!
+//! Global functions are verified by themselves, may be replaced at run time, and stay.
+
+use std::collections::HashMap;
+
+use kiln_isa::{Address, AluOp, Insn, Reg, Source, Width};
+use kiln_program::{Cfg, Function, FunctionId, InsnId, Linkage, Node, Object, Reference};
+use kiln_verifier::{Facts, Region, Value};
+
+use crate::calls::Calls;
+use crate::control_flow::Change;
+use crate::demand;
+use crate::edit;
+use crate::evidence::Law;
+
+/// Bytes of a stack frame.
+const FRAME_BYTES: i32 = 512;
+/// Helpers whose meaning depends on the frame they are called in: `tail_call`, `get_stackid`, `get_stack`.
+const FRAME_HELPERS: [u32; 3] = [12, 27, 67];
+/// Registers that calls leave alone.
+const SAVED: [Reg; 4] = [Reg::R6, Reg::R7, Reg::R8, Reg::R9];
+
+/// Puts callees in place of their only calls in a function, as many as there is fuel for.
+pub fn inline_calls(
+    object: &mut Object,
+    id: FunctionId,
+    calls: &Calls,
+    facts: &Facts,
+    fuel: usize,
+    banned: &dyn Fn(InsnId) -> bool,
+) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let sites: Vec<InsnId> =
+        object.function(id).nodes.iter().filter(|node| node.callee().is_some()).map(|node| node.id).collect();
+    if sites.is_empty() || keeps_frame(object.function(id)) {
+        return changes;
+    }
+    let Some(own) = lowest_byte(object, id, facts) else { return changes };
+    for site in sites {
+        if changes.len() >= fuel {
+            break;
+        }
+        if !banned(site)
+            && let Some(change) = inline(object, id, site, own, calls, facts)
+        {
+            changes.push(change);
+        }
+    }
+    changes
+}
+
+/// Whether a function does what means another thing in another frame.
+fn keeps_frame(function: &Function) -> bool {
+    function.nodes.iter().any(|node| {
+        let helper = node.helper().is_some_and(|id| FRAME_HELPERS.contains(&id));
+        helper || matches!(node.insn, Insn::LoadPacket { .. })
+    })
+}
+
+/// Whether this is the only call of a function in every program that runs the caller, and nothing has its address.
+fn is_only_call(object: &Object, caller: FunctionId, callee: FunctionId) -> bool {
+    object.programs.iter().all(|program| {
+        let reached = object.reachable_functions(program.entry);
+        if !reached.contains(&caller) {
+            return true;
+        }
+        let nodes = reached.iter().flat_map(|id| &object.function(*id).nodes);
+        let mut uses = nodes.filter(|node| node.reference == Reference::Function(callee));
+        program.entry != callee && uses.next().is_some_and(|node| node.callee().is_some()) && uses.next().is_none()
+    })
+}
+
+fn inline(
+    object: &mut Object,
+    caller: FunctionId,
+    site: InsnId,
+    own: i32,
+    calls: &Calls,
+    facts: &Facts,
+) -> Option<Change> {
+    let function = object.function(caller).clone();
+    let at = function.position(site)?;
+    let callee = function.nodes[at].callee()?;
+    let body = object.function(callee).clone();
+    let fits = body.linkage == Linkage::Static && callee != caller && !keeps_frame(&body);
+    if !fits || !is_only_call(object, caller, callee) || reads_fresh_frame(&body, facts) {
+        return None;
+    }
+    let depth = lowest_byte(object, callee, facts)?;
+    // Frames begin at multiples of eight bytes.
+    let shift = own & !7;
+    if shift + depth < -FRAME_BYTES {
+        return None;
+    }
+    let registers = registers(&function, &body, at, calls)?;
+    let next = function.nodes.get(at + 1).map(|node| node.id)?;
+    let moved = moved(object, &body, shift, &registers, next)?;
+    let mut inlined = function.clone();
+    let (before, after) = (vec![inlined.nodes[at].clone()], moved.clone());
+    edit::replace(&mut inlined, at..at + 1, moved);
+    object.functions[caller.index()] = inlined;
+    Some(Change { at: site, law: Law::InlinedCall, before, after })
+}
+
+/// Whether a function may read bytes of its frame that it has not written: a frame of its own holds other bytes there.
+fn reads_fresh_frame(body: &Function, facts: &Facts) -> bool {
+    let Some((first, known)) = body.nodes.first().and_then(|node| Some((node, facts.at(node.id)?))) else {
+        return true;
+    };
+    let own = first.insn.address().filter(|address| address.base == Reg::R10);
+    let mut live = known.stack_live_after;
+    match (first.insn, own) {
+        (Insn::Store { size, .. }, Some(address)) => live.remove(address.offset.into(), size.bytes()),
+        (_, Some(_)) => return true,
+        _ => {}
+    }
+    !live.is_empty()
+}
+
+/// Where the callee's R6 to R9 are kept.
+fn registers(function: &Function, body: &Function, at: usize, calls: &Calls) -> Option<HashMap<Reg, Reg>> {
+    let cfg = Cfg::new(function);
+    let block = cfg.block_of[at].index();
+    let range = cfg.blocks[block].range.clone();
+    let end = demand::at_block_ends(function, &cfg, calls)[block];
+    let after = demand::after_each(&function.nodes[range.clone()], end, calls)[at - range.start];
+    let used =
+        |reg: Reg| body.nodes.iter().any(|node| node.insn.written() == Some(reg) || node.insn.read().contains(reg));
+    let is_free = |reg: &Reg| after.of(*reg) == 0;
+    let mut map: HashMap<Reg, Reg> =
+        SAVED.into_iter().filter(|reg| used(*reg) && is_free(reg)).map(|reg| (reg, reg)).collect();
+    let mut free = SAVED.into_iter().filter(|reg| is_free(reg) && !used(*reg)).collect::<Vec<_>>();
+    for reg in SAVED.into_iter().filter(|reg| used(*reg)) {
+        if !map.contains_key(&reg) {
+            map.insert(reg, free.pop()?);
+        }
+    }
+    Some(map)
+}
+
+/// The callee's instructions as they stand in the caller.
+fn moved(
+    object: &mut Object,
+    body: &Function,
+    shift: i32,
+    registers: &HashMap<Reg, Reg>,
+    next: InsnId,
+) -> Option<Vec<Node>> {
+    let targets = edit::targets(body);
+    let ids: HashMap<InsnId, InsnId> = body.nodes.iter().map(|node| (node.id, object.fresh_insn())).collect();
+    let mut nodes: Vec<Node> = Vec::with_capacity(body.nodes.len());
+    let mut pending: Option<Reg> = None;
+    for old in &body.nodes {
+        let mut node = Node { id: ids[&old.id], ..old.clone() };
+        if let Reference::Branch(target) = old.reference {
+            node.reference = Reference::Branch(*ids.get(&target)?);
+        }
+        // What was derived from the frame pointer is made lower: by the addition that follows, or by one more.
+        if let Some(reg) = pending.take() {
+            let lowered = match node.insn {
+                Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(imm) }
+                    if dst == reg && node.core.is_none() && !targets.contains(&old.id) =>
+                {
+                    Some(Insn::Alu {
+                        op: AluOp::Add,
+                        width: Width::W64,
+                        dst,
+                        src: Source::Imm(imm.checked_add(shift)?),
+                    })
+                }
+                _ => None,
+            };
+            match lowered {
+                Some(insn) => node.insn = insn,
+                None => {
+                    let insn = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: reg, src: Source::Imm(shift) };
+                    let line = nodes.last().and_then(|node| node.line);
+                    nodes.push(Node { line, ..object.new_node(insn, Reference::None) });
+                }
+            }
+        }
+        match node.insn {
+            Insn::Exit => {
+                node.insn = Insn::Jump { offset: 0, long: false };
+                node.reference = Reference::Branch(next);
+            }
+            Insn::Alu { op: AluOp::Mov, width: Width::W64, dst, src: Source::Reg(Reg::R10) } if shift != 0 => {
+                pending = Some(dst);
+            }
+            insn if shift != 0 && insn.read().contains(Reg::R10) => {
+                let address = insn.address().filter(|address| address.base == Reg::R10)?;
+                if node.core.is_some() || reads_besides(&insn, Reg::R10) {
+                    return None;
+                }
+                let offset = i16::try_from(i32::from(address.offset) + shift).ok()?;
+                node.insn = crate::rules::with_address(&insn, Address { base: Reg::R10, offset })?;
+            }
+            _ => {}
+        }
+        node.insn = renamed(&node.insn, &|reg| registers.get(&reg).copied().unwrap_or(reg))?;
+        pending = pending.map(|reg| registers.get(&reg).copied().unwrap_or(reg));
+        nodes.push(node);
+    }
+    Some(nodes)
+}
+
+/// Whether an access reads a register for more than its address.
+fn reads_besides(insn: &Insn, reg: Reg) -> bool {
+    match insn {
+        Insn::Store { src, .. } => src.reg() == Some(reg),
+        Insn::Atomic { src, .. } | Insn::StoreRelease { src, .. } => *src == reg,
+        _ => false,
+    }
+}
+
+/// An instruction with its registers renamed; calls and exits name none.
+pub(crate) fn renamed(insn: &Insn, reg: &dyn Fn(Reg) -> Reg) -> Option<Insn> {
+    let source = |src: Source| src.reg().map_or(src, |own| Source::Reg(reg(own)));
+    let place = |address: Address| Address { base: reg(address.base), ..address };
+    Some(match *insn {
+        Insn::Alu { op, width, dst, src } => Insn::Alu { op, width, dst: reg(dst), src: source(src) },
+        Insn::Neg { width, dst } => Insn::Neg { width, dst: reg(dst) },
+        Insn::MoveSignExtend { width, from, dst, src } => {
+            Insn::MoveSignExtend { width, from, dst: reg(dst), src: reg(src) }
+        }
+        Insn::Endian { order, size, dst } => Insn::Endian { order, size, dst: reg(dst) },
+        Insn::LoadImm64 { dst, imm } => Insn::LoadImm64 { dst: reg(dst), imm },
+        Insn::Load { size, signed, dst, address } => {
+            Insn::Load { size, signed, dst: reg(dst), address: place(address) }
+        }
+        Insn::Store { size, address, src } => Insn::Store { size, address: place(address), src: source(src) },
+        Insn::Atomic { op, fetch, size, address, src } => {
+            Insn::Atomic { op, fetch, size, address: place(address), src: reg(src) }
+        }
+        Insn::LoadAcquire { size, dst, address } => Insn::LoadAcquire { size, dst: reg(dst), address: place(address) },
+        Insn::StoreRelease { size, address, src } => {
+            Insn::StoreRelease { size, address: place(address), src: reg(src) }
+        }
+        Insn::AddressSpaceCast { dst, src, to, from } => {
+            Insn::AddressSpaceCast { dst: reg(dst), src: reg(src), to, from }
+        }
+        Insn::Branch { op, width, dst, src, offset } => {
+            Insn::Branch { op, width, dst: reg(dst), src: source(src), offset }
+        }
+        Insn::Jump { .. } | Insn::MayGoto { .. } | Insn::Call(_) | Insn::Exit => *insn,
+        Insn::LoadPacket { .. } => return None,
+    })
+}
+
+/// The lowest stack byte of its own frame that a function, or who it calls, may touch, relative to the frame pointer and
+/// at most zero; `None` where that is not sure.
+///
+/// Addresses in a frame are made of its frame pointer and constants. From there they may go up; where one may go down
+/// by a number or in a way that the facts do not follow, nothing is sure.
+fn lowest_byte(object: &Object, id: FunctionId, facts: &Facts) -> Option<i32> {
+    let mut lowest = 0;
+    for (depth, one) in object.reachable_functions(id).into_iter().enumerate() {
+        let own = depth == 0;
+        let nodes = &object.function(one).nodes;
+        for (at, node) in nodes.iter().enumerate() {
+            let known = facts.at(node.id)?;
+            // Of a callee's own frame nothing is counted; what it holds of ours counts as ours.
+            let ours = |region: &Region| matches!(region, Region::Stack { up } if own == (*up == 0));
+            if let Some(Address { base, offset }) = node.insn.address() {
+                match &known.registers[base.index()] {
+                    _ if base == Reg::R10 => lowest = if own { lowest.min(i32::from(offset)) } else { lowest },
+                    Value::Pointer(pointer) if ours(&pointer.region) => {
+                        let start = pointer.offset.smin.checked_add(i64::from(offset))?;
+                        lowest = lowest.min(i32::try_from(start).ok()?);
+                    }
+                    Value::Unknown if offset < 0 => return None,
+                    _ => {}
+                }
+            }
+            let Insn::Alu { op: op @ (AluOp::Add | AluOp::Sub | AluOp::And), width: Width::W64, dst, src } = node.insn
+            else {
+                continue;
+            };
+            let from_frame = at > 0 && nodes[at - 1].insn == Insn::mov(dst, Reg::R10);
+            let by = match (op, src) {
+                (AluOp::Add, Source::Imm(imm)) if node.core.is_none() => Some(i64::from(imm)),
+                (AluOp::Sub, Source::Imm(imm)) if node.core.is_none() => Some(-i64::from(imm)),
+                (AluOp::Add, Source::Reg(src)) => match &known.registers[src.index()] {
+                    Value::Scalar(scalar) if scalar.smin >= 0 => Some(0),
+                    _ => None,
+                },
+                _ => None,
+            };
+            match (&known.registers[dst.index()], by) {
+                (_, Some(imm)) if from_frame => lowest = if own { lowest.min(imm as i32) } else { lowest },
+                (Value::Scalar(_), _) => {}
+                (Value::Pointer(pointer), None) if ours(&pointer.region) => return None,
+                (Value::Pointer(pointer), Some(imm)) if ours(&pointer.region) => {
+                    let start = pointer.offset.smin.checked_add(imm)?;
+                    lowest = lowest.min(i32::try_from(start).ok()?);
+                }
+                (Value::Pointer(_), _) => {}
+                (_, Some(imm)) if imm >= 0 => {}
+                _ => return None,
+            }
+        }
+    }
+    (lowest >= -FRAME_BYTES).then_some(lowest)
+}

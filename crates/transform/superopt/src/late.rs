@@ -1,0 +1,211 @@
+//! Constants given where they are needed, not before the branch that may need them.
+//!
+//! ```text
+//!   r6 = 1                                    if r3 > r2 goto drop
+//!   if r3 > r2 goto out                       ...
+//!   r6 = 2                                    if r0 != 0 goto pass
+//!   ...                                       ...
+//!   if r0 != 0 goto out                -->    call redirect
+//!   ...                                       exit
+//!   call redirect                           drop:
+//!   r6 = r0                                   r0 = 1
+//! out:                                        exit
+//!   r0 = r6                                 pass:
+//!   exit                                      r0 = 2
+//!                                             exit
+//! ```
+//!
+//! A register that holds one known number on some of the ways into a block is given it on those ways alone, at their
+//! end; the writes before are then dead, and the register is often free for something else. Where the block is no more
+//! than a copy and an exit, each such way has one of its own.
+
+use kiln_isa::{AluOp, Insn, Reg, Source, Width};
+use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
+
+use crate::calls::Calls;
+use crate::control_flow::Change;
+use crate::demand;
+use crate::evidence::Law;
+use crate::rules::one_slot_move;
+use crate::thread::{self, Known};
+use crate::trial::{Size, Trial};
+
+/// Instructions of a function at most: trials cost its length each.
+const LONGEST: usize = 3000;
+
+/// A way into a block.
+struct Way {
+    /// The last instruction of the block that it leaves.
+    from: InsnId,
+    /// Whether it is a jump; else it falls through.
+    jumps: bool,
+    /// What is known of each register there.
+    known: [Option<Known>; Reg::COUNT],
+}
+
+/// A register that holds a number on some ways into a block.
+struct Late<'a> {
+    reg: Reg,
+    /// Position of the block's first instruction, and after its last.
+    block: std::ops::Range<usize>,
+    /// The number and its ways.
+    value: u64,
+    ways: Vec<&'a Way>,
+}
+
+/// Makes the constants of one block late, where that saves; one block a call.
+pub fn make_late(
+    object: &mut Object,
+    original: &mut Function,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+) -> Vec<Change> {
+    let function: &Function = original;
+    if function.nodes.len() > LONGEST {
+        return Vec::new();
+    }
+    let cfg = Cfg::new(function);
+    let states = thread::at_block_ends(function, &cfg);
+    let ends = demand::at_block_ends(function, &cfg, calls);
+    let mut trial = None;
+    let mut best: Option<(Size, Function, Change)> = None;
+    for (index, block) in cfg.blocks.iter().enumerate().skip(1) {
+        let first = function.nodes[block.range.start].id;
+        if block.predecessors.len() < 2 || banned(first) {
+            continue;
+        }
+        let Some(ways) = ways(function, &cfg, &states, index) else { continue };
+        let mut begin = ends[index];
+        function.nodes[block.range.clone()].iter().rev().for_each(|node| begin.step_back(node, calls));
+        for reg in Reg::all().filter(|reg| *reg != Reg::R10 && begin.of(*reg) > 0) {
+            let groups = groups(function, block.range.clone(), &ways, reg, begin.of(reg));
+            let alone = groups.iter().map(std::slice::from_ref);
+            let together = (groups.len() > 1).then_some(&groups[..]);
+            for chosen in together.into_iter().chain(alone) {
+                let mut candidate = function.clone();
+                for late in chosen {
+                    place(object, &mut candidate, late, first);
+                }
+                let trial = trial.get_or_insert_with(|| Trial::new(object, calls, function, Law::LateConstant));
+                let Some((candidate, change)) = trial.gain(object, first, candidate) else { continue };
+                let own = Size::of(&candidate);
+                if best.as_ref().is_none_or(|best| own < best.0) {
+                    best = Some((own, candidate, change));
+                }
+            }
+        }
+        // One block's gain is enough: the others are looked at again.
+        if best.is_some() {
+            break;
+        }
+    }
+    let Some((_, candidate, change)) = best else { return Vec::new() };
+    *original = candidate;
+    vec![change]
+}
+
+/// The ways into a block; `None` where one cannot be led elsewhere.
+fn ways(function: &Function, cfg: &Cfg, states: &[Option<thread::State>], index: usize) -> Option<Vec<Way>> {
+    let block = &cfg.blocks[index];
+    let first = function.nodes[block.range.start].id;
+    let mut ways = Vec::new();
+    for previous in &block.predecessors {
+        let own = &cfg.blocks[previous.index()];
+        let last = &function.nodes[own.range.end - 1];
+        let Some(mut state) = states[previous.index()] else { continue };
+        if matches!(last.insn, Insn::MayGoto { .. }) {
+            return None;
+        }
+        let jumps = last.target() == Some(first);
+        let branches = matches!(last.insn, Insn::Branch { .. });
+        // A branch both of whose sides are here tells nothing, and is another pass's business.
+        if branches && own.successors.len() == 2 {
+            thread::refine(&mut state, &last.insn, jumps);
+        } else if branches {
+            return None;
+        }
+        ways.push(Way { from: last.id, jumps, known: state });
+    }
+    Some(ways)
+}
+
+/// The numbers that a register holds on the ways into a block, where some instruction says so.
+fn groups<'a>(
+    function: &Function,
+    block: std::ops::Range<usize>,
+    ways: &'a [Way],
+    reg: Reg,
+    bits: u32,
+) -> Vec<Late<'a>> {
+    let mut groups: Vec<Late<'a>> = Vec::new();
+    for way in ways {
+        let Some(known) = way.known[reg.index()].filter(|known| known.width == Width::W64 || bits <= 32) else {
+            continue;
+        };
+        let value = if bits <= 32 { known.value & u64::from(u32::MAX) } else { known.value };
+        match groups.iter_mut().find(|late| late.value == value) {
+            Some(late) => late.ways.push(way),
+            None => groups.push(Late { reg, block: block.clone(), value, ways: vec![way] }),
+        }
+    }
+    let sets = |value: u64| {
+        let set = |node: &&Node| set(node).is_some_and(|(own, made)| own == reg && (made ^ value) as u32 == 0);
+        function.nodes.iter().filter(set).count()
+    };
+    groups.retain(|late| one_slot_move(reg, late.value).is_some() && sets(late.value) > 0);
+    groups
+}
+
+/// The register and number of a constant move.
+fn set(node: &Node) -> Option<(Reg, u64)> {
+    match node.insn {
+        Insn::Alu { op: AluOp::Mov, width, dst, src: Source::Imm(imm) } if node.core.is_none() => {
+            let value = i64::from(imm) as u64;
+            Some((dst, if width == Width::W32 { value & u64::from(u32::MAX) } else { value }))
+        }
+        _ => None,
+    }
+}
+
+/// Leads the ways over a place that sets the register.
+fn place(object: &mut Object, function: &mut Function, late: &Late<'_>, first: InsnId) {
+    let Some(at) = function.position(first) else { return };
+    let line = function.nodes.iter().find(|node| set(node) == Some((late.reg, late.value))).and_then(|node| node.line);
+    let made = one_slot_move(late.reg, late.value).expect("it was asked before");
+    let mut pad = vec![Node { line, ..object.new_node(made, Reference::None) }];
+    let falls = late.ways.iter().any(|way| !way.jumps);
+    let open = falls || matches!(function.nodes[at - 1].insn, Insn::Jump { .. } | Insn::Exit);
+    let body = function.nodes[at..at + late.block.len()].to_vec();
+    if is_end(&body) {
+        for node in &body {
+            pad.push(Node { line: node.line, ..object.new_node(node.insn, Reference::None) });
+        }
+        if let Insn::Alu { width, dst, src: Source::Reg(src), .. } = pad[1].insn
+            && src == late.reg
+        {
+            let value = if width == Width::W32 { late.value & u64::from(u32::MAX) } else { late.value };
+            pad[1].insn = one_slot_move(dst, value).unwrap_or(pad[1].insn);
+        }
+    } else if !open {
+        pad.push(object.new_node(Insn::Jump { offset: 0, long: false }, Reference::Branch(first)));
+    }
+    let head = pad[0].id;
+    let jumps = |node: &Node| late.ways.iter().any(|way| way.jumps && way.from == node.id);
+    for node in function.nodes.iter_mut().filter(|node| jumps(node)) {
+        node.reference = Reference::Branch(head);
+    }
+    let place = if open { at } else { function.nodes.len() };
+    function.nodes.splice(place..place, pad);
+}
+
+/// Whether a block is an exit, or a copy to R0 and an exit.
+fn is_end(body: &[Node]) -> bool {
+    match body {
+        [exit] => exit.insn == Insn::Exit,
+        [copy, exit] => {
+            let copies = matches!(copy.insn, Insn::Alu { op: AluOp::Mov, src: Source::Reg(_), .. });
+            copies && copy.core.is_none() && exit.insn == Insn::Exit
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,631 @@
+//! One part of an object through the passes, and the decision about each of their results.
+//!
+//! A round runs each pass over all functions at once and verifies the outcome once. Only a refusal costs more: it is
+//! halved, first by functions, then by steps, until the one step to blame is found, which is left out from then on.
+//!
+//! What stands after each accepted attempt is kept ([`Snapshot`]): when the judge refuses the end of it all, the last
+//! of them that it takes is the beginning of a second run, in which it is asked about each step (see [`crate::judged`]).
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use kiln_equiv::Limits;
+use kiln_equiv::simulation::{Question, simulate};
+use kiln_isa::Insn;
+use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId, Reference};
+use kiln_verifier::{Assumptions, Facts, Prepared, Verified};
+
+use crate::cost::Cost;
+use crate::evidence::Evidence;
+use crate::passes::{PASSES, Pass, SEARCHES, Work};
+use crate::pipeline::{Options, Part, Shared};
+use crate::search::Memory;
+use crate::timings::Timings;
+
+/// Times that a pass may be refused on one function before it is left out there: each costs several verifications.
+const MAX_REFUSALS: usize = 6;
+/// Rounds at most; each round shrinks the object, so this only bounds time.
+const MAX_ROUNDS: usize = 16;
+/// Time between two looks at whether to stop, while a search runs.
+const BETWEEN_STEPS: Duration = Duration::from_millis(50);
+/// Snapshots kept at most; beyond, every other one is dropped.
+const MAX_SNAPSHOTS: usize = 24;
+
+/// What a program cost and costs.
+#[derive(Clone, Debug)]
+pub struct Account {
+    /// Before, where our verifier accepts it; else why not.
+    pub before: Result<Standing, kiln_verifier::Error>,
+    /// Now; `None` where it was not accepted before.
+    pub after: Option<Standing>,
+    /// Estimated time of a run before and now, in picoseconds.
+    pub picoseconds: [u64; 2],
+}
+
+/// A program that our verifier accepts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Standing {
+    /// What it costs.
+    pub cost: Cost,
+    /// Stack bytes of the deepest chain of calls.
+    pub stack_bytes: u32,
+}
+
+/// What became of a part.
+pub(crate) struct Done {
+    pub functions: BTreeMap<FunctionId, Function>,
+    pub next_insn: u32,
+    pub evidence: Vec<Evidence>,
+    pub skipped: Vec<(ProgramId, String)>,
+    pub refused: Vec<(&'static str, String, String)>,
+    pub programs: Vec<(ProgramId, Account)>,
+    pub cut_short: bool,
+    pub timings: Timings,
+}
+
+/// What is known of a program that may change.
+#[derive(Clone)]
+struct Known {
+    began: Standing,
+    now: Standing,
+    /// Under which assumptions it verifies.
+    assumptions: Assumptions,
+    /// Its facts, if they hold for every load.
+    facts: Option<Arc<Facts>>,
+}
+
+/// What stood after an accepted attempt.
+struct Snapshot {
+    functions: BTreeMap<FunctionId, Function>,
+    next_insn: u32,
+    evidence: usize,
+}
+
+/// A result that is accepted, not yet taken.
+struct Accepted {
+    functions: BTreeMap<FunctionId, Function>,
+    next_insn: u32,
+    evidence: Vec<Evidence>,
+    programs: BTreeMap<ProgramId, Known>,
+}
+
+pub(crate) struct Run<'a> {
+    shared: &'a Shared<'a>,
+    options: &'a Options,
+    part: &'a Part,
+    deadline: Instant,
+    /// The object; functions of other parts are left out of it.
+    object: Object,
+    /// Functions that may change.
+    functions: BTreeSet<FunctionId>,
+    /// Functions that some program without facts reaches.
+    blind: BTreeSet<FunctionId>,
+    /// Programs that our verifier accepts.
+    programs: BTreeMap<ProgramId, Known>,
+    /// Why it does not accept the others.
+    unverified: BTreeMap<ProgramId, kiln_verifier::Error>,
+    /// All programs' facts, joined.
+    facts: Arc<Facts>,
+    limits: Limits,
+    evidence: Vec<Evidence>,
+    skipped: Vec<(ProgramId, String)>,
+    refused: Vec<(&'static str, String, String)>,
+    banned: BTreeSet<(&'static str, InsnId)>,
+    refuted: HashSet<u64>,
+    searched: Memory,
+    /// How often a pass was refused on a function.
+    refusals: BTreeMap<(&'static str, FunctionId), usize>,
+    /// Accepted attempts so far.
+    version: u64,
+    /// Passes that found nothing, and in which version.
+    idle: BTreeMap<&'static str, u64>,
+    trail: Vec<Snapshot>,
+    /// Whether the judge is asked about each step.
+    ask_judge: bool,
+    cut_short: bool,
+    timings: Timings,
+}
+
+impl<'a> Run<'a> {
+    /// Verifies a part's programs.
+    pub fn new(shared: &'a Shared<'a>, part: &'a Part, deadline: Instant) -> Run<'a> {
+        let options = shared.options;
+        let mut run = Run {
+            shared,
+            options,
+            part,
+            deadline,
+            object: only(shared.original, part),
+            functions: BTreeSet::new(),
+            blind: BTreeSet::new(),
+            programs: BTreeMap::new(),
+            unverified: BTreeMap::new(),
+            facts: Arc::default(),
+            limits: Limits {
+                solver_ms: options.solver_ms,
+                keep_query: options.keep_queries,
+                answers: Some(shared.answers.clone()),
+                whole: options.whole_windows,
+                ..Limits::default()
+            },
+            evidence: Vec::new(),
+            skipped: Vec::new(),
+            refused: Vec::new(),
+            banned: BTreeSet::new(),
+            refuted: HashSet::new(),
+            searched: Memory::default(),
+            refusals: BTreeMap::new(),
+            version: 0,
+            idle: BTreeMap::new(),
+            trail: Vec::new(),
+            ask_judge: false,
+            cut_short: false,
+            timings: Timings::default(),
+        };
+        run.verify_all();
+        run
+    }
+
+    fn verify_all(&mut self) {
+        let mut fixed = BTreeSet::new();
+        for id in &self.part.programs {
+            let entry = self.shared.original.programs[id.index()].entry;
+            let reached = self.shared.original.reachable_functions(entry);
+            // Facts must hold for every load. A program that only verifies as it is loaded here gives none.
+            let verify = |assumptions| self.shared.verify(&self.shared.prepared, *id, assumptions);
+            let begun = Instant::now();
+            let known = verify(Assumptions::AnyLoad).or_else(|_| verify(Assumptions::AsLoaded));
+            self.timings.add("verifier", begun.elapsed());
+            match known {
+                Ok(known) => {
+                    if known.facts.is_none() {
+                        self.blind.extend(&reached);
+                    }
+                    self.programs.insert(*id, known);
+                    self.functions.extend(reached);
+                }
+                Err(error) => {
+                    if is_unsupported(&error) && self.options.unverified.has(*id) {
+                        self.blind.extend(&reached);
+                        self.functions.extend(reached);
+                    } else {
+                        self.skipped.push((*id, error.to_string()));
+                        fixed.extend(reached);
+                    }
+                    self.unverified.insert(*id, error);
+                }
+            }
+        }
+        fixed.extend(&self.options.frozen);
+        self.functions.retain(|function| !fixed.contains(function));
+        self.join_facts();
+        self.keep_snapshot();
+    }
+
+    /// Runs the passes, and asks the judge.
+    pub fn finish(mut self) -> Done {
+        self.rounds();
+        self.settle();
+        let account = |run: &Run<'_>, id: ProgramId| {
+            let estimate = |object: &Object| run.shared.estimate(object, id);
+            let known = run.programs.get(&id);
+            Account {
+                before: known.map(|known| known.began).ok_or_else(|| run.unverified[&id].clone()),
+                after: known.map(|known| known.now),
+                picoseconds: [estimate(run.shared.original), estimate(&run.object)],
+            }
+        };
+        Done {
+            programs: self.part.programs.iter().map(|id| (*id, account(&self, *id))).collect(),
+            functions: self.own_functions(),
+            next_insn: self.object.next_insn,
+            evidence: self.evidence,
+            skipped: self.skipped,
+            refused: self.refused,
+            cut_short: self.cut_short,
+            timings: self.timings,
+        }
+    }
+
+    fn rounds(&mut self) {
+        for _ in 0..MAX_ROUNDS {
+            // What is no longer called costs nobody anything.
+            let entries = self.part.programs.iter().map(|id| self.object.programs[id.index()].entry);
+            let reached: BTreeSet<_> = entries.flat_map(|entry| self.object.reachable_functions(entry)).collect();
+            let functions: Vec<FunctionId> = self.functions.intersection(&reached).copied().collect();
+            let mut changed = false;
+            for pass in PASSES {
+                if !self.may_go_on(pass) {
+                    return;
+                }
+                changed |= self.attempt_unless_idle(pass, &functions);
+            }
+            let mut searches = SEARCHES.iter();
+            if !changed && !searches.any(|pass| self.may_go_on(pass) && self.attempt(pass, &functions, usize::MAX)) {
+                self.cut_short |= self.searched.cut_short;
+                return;
+            }
+        }
+    }
+
+    /// The judge has the last word on the end of it all. What it refuses is gone back from to what it takes, and from
+    /// there on it is asked about each step.
+    fn settle(&mut self) {
+        let Some(judge) = self.shared.judge else { return };
+        if self.evidence.is_empty() {
+            return;
+        }
+        let mut complaint = None;
+        let mut takes = |run: &mut Run<'_>, snapshot: &Snapshot| {
+            let whole = run.shared.whole(snapshot.functions.iter().map(|(id, own)| (*id, own)), snapshot.next_insn);
+            let complaints = run.timings.time("judge", || judge.judge(&whole, &run.part.programs));
+            complaint = complaints.first().map(|(_, why)| why.clone()).or(complaint.take());
+            complaints.is_empty()
+        };
+        let trail = std::mem::take(&mut self.trail);
+        let (mut good, mut bad) = (0, trail.len());
+        // The last one first: mostly it is taken.
+        let mut at = trail.len() - 1;
+        while bad - good > 1 {
+            if takes(self, &trail[at]) {
+                good = at;
+            } else {
+                bad = at;
+            }
+            at = usize::midpoint(good, bad);
+        }
+        if good == trail.len() - 1 {
+            return;
+        }
+        self.go_back(&trail[good]);
+        let name = self.object.function(*self.part.functions.first().expect("a part has functions")).name.clone();
+        self.refused.push(("judge", name, complaint.unwrap_or_default()));
+        self.ask_judge = true;
+        self.idle.clear();
+        self.rounds();
+    }
+
+    fn go_back(&mut self, snapshot: &Snapshot) {
+        self.restore(snapshot.functions.clone(), snapshot.next_insn);
+        self.evidence.truncate(snapshot.evidence);
+        let prepared = self.shared.prepared.for_version(&self.object);
+        let mut programs = BTreeMap::new();
+        for (id, known) in &self.programs {
+            let again = self.shared.verify(&prepared, *id, known.assumptions);
+            let again = again.unwrap_or_else(|error| panic!("it was accepted before: {error}"));
+            programs.insert(*id, Known { began: known.began, ..again });
+        }
+        self.programs = programs;
+        self.join_facts();
+    }
+
+    fn may_go_on(&mut self, pass: &Pass) -> bool {
+        let goes_on = Instant::now() < self.deadline && self.shared.step(pass.name);
+        self.cut_short |= !goes_on;
+        goes_on
+    }
+
+    fn attempt_unless_idle(&mut self, pass: &Pass, functions: &[FunctionId]) -> bool {
+        if self.idle.get(pass.name) == Some(&self.version) {
+            return false;
+        }
+        let version = self.version;
+        let changed = self.attempt(pass, functions, usize::MAX);
+        if !changed && self.version == version {
+            self.idle.insert(pass.name, version);
+        }
+        changed
+    }
+
+    /// Runs a pass on some functions and keeps the result if it is accepted; else what of it is.
+    fn attempt(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> bool {
+        let (before, next_insn) = (self.copies(functions), self.object.next_insn);
+        let Some(mut evidence) = self.propose(pass, functions, fuel) else { return false };
+        let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
+        let accepted = self.prove_laws(&before, &mut evidence).and_then(|()| self.accept(&changed));
+        match accepted {
+            Ok(programs) => {
+                self.take(evidence, programs);
+                true
+            }
+            Err(_) if changed.len() > 1 => {
+                self.restore(before, next_insn);
+                let changed: Vec<_> = changed.into_iter().collect();
+                let (left, right) = changed.split_at(changed.len() / 2);
+                let left = self.attempt(pass, left, usize::MAX);
+                self.attempt(pass, right, usize::MAX) || left
+            }
+            Err(reason) => {
+                self.restore(before, next_insn);
+                let function = changed.into_iter().next().expect("evidence names a function");
+                self.blame(pass, function, &evidence, reason)
+            }
+        }
+    }
+
+    /// Runs a pass; `None` when it finds nothing, or when it is time to stop.
+    fn propose(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> Option<Vec<Evidence>> {
+        let mut evidence = Vec::new();
+        let shared = self.shared;
+        let asked = Cell::new(Instant::now());
+        // Progress draws on a terminal: not more often than somebody can see.
+        let stopped = || {
+            let is_time = asked.get().elapsed() >= BETWEEN_STEPS;
+            if is_time {
+                asked.set(Instant::now());
+            }
+            shared.stopped() || is_time && !shared.step(pass.name)
+        };
+        for (index, function) in functions.iter().enumerate() {
+            if self.refusals.get(&(pass.name, *function)).is_some_and(|refusals| *refusals >= MAX_REFUSALS) {
+                continue;
+            }
+            if !self.may_go_on(pass) {
+                break;
+            }
+            let begun = Instant::now();
+            let search = self.share_of_search(functions.len() - index);
+            let mut work = Work {
+                object: &mut self.object,
+                function: *function,
+                calls: &self.shared.calls,
+                facts: Some(&*self.facts).filter(|_| !self.blind.contains(function)),
+                deadline: self.deadline,
+                search,
+                // Parts that run side by side leave no processors over.
+                threads: if self.part.programs.len() == shared.original.programs.len() {
+                    self.options.threads
+                } else {
+                    1
+                },
+                frequencies: &shared.frequencies,
+                memory: &mut self.searched,
+                stopped: &stopped,
+                limits: &self.limits,
+                refuted: &mut self.refuted,
+                fuel,
+                banned: &self.banned,
+                options: self.options,
+            };
+            evidence.extend((pass.run)(&mut work));
+            self.timings.add(pass.name, begun.elapsed());
+        }
+        (!evidence.is_empty()).then_some(evidence)
+    }
+
+    /// How long one of so many functions that are still to come may be searched: what [`Options::search`] says within
+    /// the default budget, and its part of what is left of a longer one.
+    fn share_of_search(&self, functions: usize) -> Duration {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let more = self.options.budget.saturating_sub(Options::default().budget);
+        (left / functions.max(1) as u32).min(self.options.search.max(more))
+    }
+
+    fn take(&mut self, evidence: Vec<Evidence>, programs: BTreeMap<ProgramId, Known>) {
+        let saved: i64 = evidence.iter().map(|one| one.slots_saved).sum();
+        self.shared.slots.fetch_sub(saved, Ordering::SeqCst);
+        self.evidence.extend(evidence);
+        self.programs.extend(programs);
+        self.version += 1;
+        self.join_facts();
+        self.keep_snapshot();
+    }
+
+    fn join_facts(&mut self) {
+        let mut all = self.programs.values().filter_map(|known| known.facts.as_ref());
+        self.facts = match (all.next(), all.next()) {
+            (None, _) => Arc::default(),
+            (Some(only), None) => Arc::clone(only),
+            (Some(first), Some(second)) => {
+                let mut joined = Facts::clone(first);
+                std::iter::once(second).chain(all).for_each(|facts| joined.join(facts));
+                Arc::new(joined)
+            }
+        };
+    }
+
+    fn keep_snapshot(&mut self) {
+        if self.shared.judge.is_none() {
+            return;
+        }
+        let (functions, next_insn) = (self.own_functions(), self.object.next_insn);
+        self.trail.push(Snapshot { functions, next_insn, evidence: self.evidence.len() });
+        if self.trail.len() > MAX_SNAPSHOTS {
+            let last = self.trail.len() - 1;
+            let mut at = 0;
+            self.trail.retain(|_| {
+                at += 1;
+                (at - 1) % 2 == 0 || at - 1 == last
+            });
+        }
+    }
+
+    fn own_functions(&self) -> BTreeMap<FunctionId, Function> {
+        self.part.functions.iter().map(|id| (*id, self.object.function(*id).clone())).collect()
+    }
+
+    fn copies(&self, functions: &[FunctionId]) -> BTreeMap<FunctionId, Function> {
+        functions.iter().map(|id| (*id, self.object.function(*id).clone())).collect()
+    }
+
+    fn restore(&mut self, functions: BTreeMap<FunctionId, Function>, next_insn: u32) {
+        for (id, function) in functions {
+            self.object.functions[id.index()] = function;
+        }
+        self.object.next_insn = next_insn;
+    }
+
+    /// Finds the first step of a refused attempt that is to blame, keeps those before it, and bans it.
+    fn blame(&mut self, pass: &Pass, function: FunctionId, evidence: &[Evidence], mut reason: String) -> bool {
+        *self.refusals.entry((pass.name, function)).or_default() += 1;
+        let (mut good, mut bad) = (0, evidence.len());
+        let mut best = None;
+        let (before, next_insn) = (self.copies(&[function]), self.object.next_insn);
+        while bad - good > 1 && !self.cut_short {
+            let middle = usize::midpoint(good, bad);
+            let own = self.propose(pass, &[function], middle);
+            // A pass may take more than one step for one unit of fuel.
+            let Some(mut own) = own.filter(|own| own.len() < bad && own.len() > good) else {
+                self.restore(before.clone(), next_insn);
+                break;
+            };
+            let accepted = self.prove_laws(&before, &mut own).and_then(|()| self.accept(&[function].into()));
+            match accepted {
+                Ok(programs) => {
+                    good = own.len();
+                    let functions = self.copies(&[function]);
+                    best = Some(Accepted { functions, next_insn: self.object.next_insn, evidence: own, programs });
+                }
+                Err(why) => {
+                    bad = own.len();
+                    reason = why;
+                }
+            }
+            self.restore(before.clone(), next_insn);
+        }
+        for culprit in &evidence[good..bad] {
+            let name = self.object.function(function).name.clone();
+            let what = culprit.because.name();
+            let refusal = format!("{what} at {}: {reason}", culprit.before.first().map_or("", String::as_str));
+            self.refused.push((pass.name, name, refusal));
+            self.banned.insert((what, culprit.site));
+        }
+        match best {
+            Some(best) => {
+                self.restore(best.functions, best.next_insn);
+                self.take(best.evidence, best.programs);
+                true
+            }
+            // Without the culprits the rest may do.
+            None => bad - good < evidence.len(),
+        }
+    }
+
+    /// Proves that the functions which laws changed do what they did before.
+    fn prove_laws(&mut self, before: &BTreeMap<FunctionId, Function>, evidence: &mut [Evidence]) -> Result<(), String> {
+        if !self.options.simulate {
+            return Ok(());
+        }
+        let begun = Instant::now();
+        let laws = evidence.iter().filter(|one| one.because.is_law()).map(|one| one.function);
+        let result = laws.collect::<BTreeSet<FunctionId>>().into_iter().try_for_each(|function| {
+            let question = Question {
+                object: &self.object,
+                before: &before[&function],
+                after: self.object.function(function),
+                facts: Some(&*self.facts).filter(|_| !self.blind.contains(&function)),
+                reads: &|node| self.shared.calls.bits(node),
+                solver_ms: self.options.solver_ms,
+                keep_segments: self.options.keep_queries,
+            };
+            let simulation = Arc::new(simulate(&question).map_err(|reason| format!("not proved: {reason}"))?);
+            let own = evidence.iter_mut().filter(|one| one.function == function && one.because.is_law());
+            own.for_each(|one| one.simulation = self.options.keep_queries.then(|| simulation.clone()));
+            Ok(())
+        });
+        self.timings.add("simulation", begun.elapsed());
+        result
+    }
+
+    /// Whether every program that a change concerns still verifies, at a cost that the goal allows.
+    fn accept(&mut self, changed: &BTreeSet<FunctionId>) -> Result<BTreeMap<ProgramId, Known>, String> {
+        let begun = Instant::now();
+        let result = self.verify_changed(changed);
+        self.timings.add("verifier", begun.elapsed());
+        let known = result?;
+        if let Some(judge) = self.shared.judge.filter(|_| self.ask_judge) {
+            let concerned: Vec<ProgramId> =
+                self.part.programs.iter().copied().filter(|id| self.concerns(*id, changed)).collect();
+            let own = self.part.functions.iter().map(|id| (*id, self.object.function(*id)));
+            let whole = self.shared.whole(own, self.object.next_insn);
+            let complaints = self.timings.time("judge", || judge.judge(&whole, &concerned));
+            if let Some((_, why)) = complaints.into_iter().next() {
+                return Err(why);
+            }
+        }
+        Ok(known)
+    }
+
+    fn concerns(&self, id: ProgramId, changed: &BTreeSet<FunctionId>) -> bool {
+        let entry = self.object.programs[id.index()].entry;
+        self.object.reachable_functions(entry).iter().any(|function| changed.contains(function))
+    }
+
+    fn verify_changed(&self, changed: &BTreeSet<FunctionId>) -> Result<BTreeMap<ProgramId, Known>, String> {
+        if self.object.next_insn >= self.part.ids.1 {
+            return Err("there are no more ids for instructions".to_owned());
+        }
+        let prepared = self.shared.prepared.for_version(&self.object);
+        prepared.well_formed().map_err(ToString::to_string)?;
+        let mut known = BTreeMap::new();
+        for (id, before) in self.programs.iter().filter(|(id, _)| self.concerns(**id, changed)) {
+            let program = &self.object.programs[id.index()];
+            let (goal, name) = (self.options.goal, &program.name);
+            if self.object.program_slots(program) > before.now.cost.slots && !goal.may_grow() {
+                return Err(format!("program {name} would grow"));
+            }
+            let own = self.shared.verify(&prepared, *id, before.assumptions).map_err(|error| error.to_string())?;
+            goal.allows(before.began.cost, before.now.cost, own.now.cost, self.options.extra_processed_insns)
+                .map_err(|worse| format!("program {name} {worse}"))?;
+            known.insert(*id, Known { began: before.began, ..own });
+        }
+        Ok(known)
+    }
+}
+
+impl Shared<'_> {
+    fn verify(
+        &self,
+        prepared: &Prepared<'_>,
+        id: ProgramId,
+        assumptions: Assumptions,
+    ) -> Result<Known, kiln_verifier::Error> {
+        let program = &prepared.object().programs[id.index()];
+        let verify = |assumptions, skip_facts| -> Result<Verified, kiln_verifier::Error> {
+            let options = kiln_verifier::Options {
+                assumptions,
+                skip_facts,
+                kernel_types: self.options.kernel_types.clone(),
+                profile: self.options.profile.clone(),
+                ..Default::default()
+            };
+            prepared.verify(program, &options)
+        };
+        let for_every_load = assumptions == Assumptions::AnyLoad;
+        let verified = verify(assumptions, !for_every_load)?;
+        let anywhere = verified.statistics;
+        let here = match for_every_load && verified.depends_on_load {
+            true => verify(Assumptions::AsLoaded, true)?.statistics,
+            false => anywhere,
+        };
+        let cost = Cost {
+            slots: prepared.object().program_slots(program),
+            picoseconds: self.estimate(prepared.object(), id),
+            processed: [here.processed_insns, anywhere.processed_insns],
+        };
+        let now = Standing { cost, stack_bytes: here.stack_bytes };
+        let facts = for_every_load.then(|| Arc::new(verified.facts));
+        Ok(Known { began: now, now, assumptions, facts })
+    }
+}
+
+/// Whether a program was not rejected: our verifier lacks something, or it is too much for it.
+fn is_unsupported(error: &kiln_verifier::Error) -> bool {
+    matches!(error, kiln_verifier::Error::Unsupported { .. } | kiln_verifier::Error::Limit { .. })
+}
+
+/// The object with the functions of other parts cut down to an exit, which nothing of this part looks at.
+fn only(object: &Object, part: &Part) -> Object {
+    let mut own = Object { next_insn: part.ids.0, ..object.clone() };
+    for (index, function) in own.functions.iter_mut().enumerate() {
+        if !part.functions.contains(&FunctionId(index as u32)) {
+            let id = function.nodes.first().map_or(InsnId(0), |node| node.id);
+            let exit = Node { id, insn: Insn::Exit, reference: Reference::None, line: None, core: None };
+            function.nodes = vec![exit];
+        }
+    }
+    own
+}

@@ -1,0 +1,357 @@
+//! Where to search, how hard, and for how long.
+//!
+//! A function is searched in rising [`EFFORTS`], each over all its windows, the hottest and largest first. What an
+//! effort finds is kept ([`Memory`]): when the verifier refuses a part of it, the rest is applied again without
+//! searching. Efforts end when there is no window left that was not searched with each of them.
+//!
+//! ```text
+//!   block   r1 = ...   *(u32 *)... = w1   call   r2 = r0   r2 += 8   if r2 > r3
+//!           [-------- window --------]           [--------- window ----------]
+//!                                                [-- window --]                   (efforts with short windows slide)
+//! ```
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use kiln_equiv::{Tester, Window};
+use kiln_isa::{Insn, Reg, RegSet};
+use kiln_program::{Cfg, Function, FunctionId, Node, Object, Reference};
+use kiln_verifier::Facts;
+
+use super::{Enumerate, Markov, Outcome, Question, Search};
+use crate::cost::frequency::Frequencies;
+use crate::cost::{CostModel, Goal, Weight};
+use crate::demand::{self, Demand};
+use crate::possible::{self, Possible};
+use crate::region::{Region, Staleness, Step, is_barrier};
+use crate::windows::Budget;
+
+/// The name under which finds are reported.
+pub const NAME: &str = "search";
+/// Concrete inputs that a candidate must pass.
+const INPUTS: u32 = 24;
+/// Counterexamples of earlier windows that a window begins with at most.
+const CARRIED: usize = 8;
+
+/// How windows are searched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    /// Instructions in a window.
+    pub lengths: (usize, usize),
+    /// Instructions in a candidate that are all tried; 0: a Markov chain walks instead.
+    pub enumerated: usize,
+    /// Steps of each chain.
+    pub steps: u64,
+}
+
+/// All efforts, the cheapest first.
+pub const EFFORTS: [Effort; 5] = [
+    Effort { lengths: (2, 5), enumerated: 2, steps: 0 },
+    Effort { lengths: (4, 12), enumerated: 0, steps: 20_000 },
+    Effort { lengths: (4, 7), enumerated: 3, steps: 0 },
+    Effort { lengths: (4, 16), enumerated: 0, steps: 200_000 },
+    Effort { lengths: (4, 24), enumerated: 0, steps: 2_000_000 },
+];
+
+/// What searches of an object have come to know.
+#[derive(Clone, Default, Debug)]
+pub struct Memory {
+    /// Windows by effort: what was found, if anything.
+    searched: HashMap<u64, Option<Vec<Node>>>,
+    /// Registers of inputs that refuted what the tests had let through, the newest first.
+    counterexamples: VecDeque<[u64; Reg::COUNT]>,
+    /// Time spent on each function.
+    spent: HashMap<FunctionId, Duration>,
+    /// All that was done.
+    pub total: Outcome,
+    /// Windows that were searched.
+    pub windows: u64,
+    /// Whether some window was left out because time was up.
+    pub cut_short: bool,
+}
+
+impl Memory {
+    /// What a function may still be given of its share.
+    pub fn left(&self, function: FunctionId, share: Duration) -> Duration {
+        share.saturating_sub(self.spent.get(&function).copied().unwrap_or_default())
+    }
+}
+
+/// What is searched, and what may end it.
+pub struct Place<'a> {
+    /// The object.
+    pub object: &'a Object,
+    /// Its facts.
+    pub facts: Option<&'a Facts>,
+    /// The effort's place in [`EFFORTS`].
+    pub effort: usize,
+    /// Threads to use at most.
+    pub threads: usize,
+    /// How often instructions run.
+    pub frequencies: &'a Frequencies,
+    /// What is known already.
+    pub memory: &'a mut Memory,
+    /// Whether to end now.
+    pub stopped: &'a dyn Fn() -> bool,
+}
+
+/// Searches one function with one effort; returns the steps taken.
+pub fn rewrite(
+    place: &mut Place<'_>,
+    (id, function): (FunctionId, &mut Function),
+    budget: &mut Budget<'_>,
+) -> Vec<Step> {
+    let begun = Instant::now();
+    let mut stale = Staleness::default();
+    let mut steps = Vec::new();
+    // Windows are counted anew after each find; those that were searched cost nothing the second time.
+    while let Some(found) = first_find(place, (id, function), budget, &mut stale) {
+        budget.fuel -= 1;
+        steps.extend(found);
+    }
+    *place.memory.spent.entry(id).or_default() += begun.elapsed();
+    steps
+}
+
+/// What is found in the first window in which something is.
+fn first_find(
+    place: &mut Place<'_>,
+    (id, function): (FunctionId, &mut Function),
+    budget: &mut Budget<'_>,
+    stale: &mut Staleness,
+) -> Option<Vec<Step>> {
+    let shape = Shape::new(place, (id, function), budget);
+    for (block, window) in shape.windows(function, place.frequencies, EFFORTS[place.effort]) {
+        if budget.fuel == 0 || Instant::now() >= budget.deadline || (place.stopped)() {
+            place.memory.cut_short |= budget.fuel > 0;
+            return None;
+        }
+        let found = rewrite_window(place, (function, &shape), (block, window), budget, stale);
+        if !found.is_empty() {
+            return Some(found);
+        }
+    }
+    None
+}
+
+/// What is known of a function as it is now.
+struct Shape {
+    cfg: Cfg,
+    ends: Vec<Demand>,
+    begins: Vec<Possible>,
+    numbers: bool,
+}
+
+impl Shape {
+    fn new(place: &Place<'_>, (id, function): (FunctionId, &Function), budget: &Budget<'_>) -> Shape {
+        let cfg = Cfg::new(function);
+        let ends = demand::at_block_ends(function, &cfg, budget.calls);
+        let numbers = possible::loads_numbers(place.object, id);
+        let begins = possible::at_block_begins(function, &cfg, numbers);
+        Shape { cfg, ends, begins, numbers }
+    }
+
+    /// All windows with their blocks: the hottest blocks first, in each the longest windows first.
+    fn windows(&self, function: &Function, heat: &Frequencies, effort: Effort) -> Vec<(usize, Range<usize>)> {
+        let heat = heat.of_nodes(function, &self.cfg);
+        let heat = |block: usize| heat[self.cfg.blocks[block].range.start];
+        let mut blocks: Vec<usize> = (0..self.cfg.blocks.len()).collect();
+        blocks.sort_by(|a, b| heat(*b).total_cmp(&heat(*a)).then(a.cmp(b)));
+        let windows = blocks.into_iter().flat_map(|block| {
+            let runs = runs(function, self.cfg.blocks[block].range.clone()).into_iter();
+            runs.flat_map(move |run| slide(run, effort)).map(move |window| (block, window))
+        });
+        windows.collect()
+    }
+}
+
+/// Runs of instructions that may be in a searched window.
+fn runs(function: &Function, block: Range<usize>) -> Vec<Range<usize>> {
+    let mut runs = Vec::new();
+    let mut from = block.start;
+    for at in block.clone() {
+        let node = &function.nodes[at];
+        let fits = !is_barrier(node) && node.core.is_none() && node.insn.written() != Some(Reg::R10);
+        // A branch is the last of a block.
+        let fits = fits && (!node.insn.is_control() || matches!(node.reference, Reference::Branch(_)));
+        if !fits {
+            runs.push(from..at);
+            from = at + 1;
+        }
+    }
+    runs.push(from..block.end);
+    runs.retain(|run| run.len() > 1);
+    runs
+}
+
+/// Windows of a run: all of it if it is short enough, else what slides over it.
+fn slide(run: Range<usize>, effort: Effort) -> Vec<Range<usize>> {
+    let (least, most) = effort.lengths;
+    if run.len() < least {
+        return Vec::new();
+    }
+    let windows = |length: usize, step: usize| {
+        let last = run.end - length;
+        let starts = (run.start..=last).step_by(step).chain([last]);
+        let mut windows: Vec<_> = starts.map(|start| start..start + length).collect();
+        windows.dedup();
+        windows
+    };
+    match effort.enumerated {
+        // Chains take out what they can wherever it is in their window.
+        0 => windows(most.min(run.len()), (most / 2).max(1)),
+        _ => (least..=most.min(run.len())).rev().flat_map(|length| windows(length, 1)).collect(),
+    }
+}
+
+/// Looks for something cheaper in place of a window, and takes the best that is proved.
+fn rewrite_window(
+    place: &mut Place<'_>,
+    (function, shape): (&mut Function, &Shape),
+    (block, window): (usize, Range<usize>),
+    budget: &mut Budget<'_>,
+    stale: &mut Staleness,
+) -> Vec<Step> {
+    let nodes = function.nodes[window.clone()].to_vec();
+    let at = nodes[0].id;
+    if budget.banned.contains(&(NAME, at)) || (budget.without)(NAME) {
+        return Vec::new();
+    }
+    if place.facts.is_some_and(|facts| nodes.iter().all(|node| !facts.reached(node.id))) {
+        return Vec::new();
+    }
+    let range = &shape.cfg.blocks[block].range;
+    let mut end = stale.with_pinned(shape.ends[block]);
+    for node in function.nodes[window.end..range.end].iter().rev() {
+        end.step_back(node, budget.calls);
+    }
+    let end = stale.with_pinned(end);
+    let mut bits = shape.begins[block];
+    let earlier = &function.nodes[range.start..window.start];
+    earlier.iter().for_each(|node| possible::step(&mut bits, node, shape.numbers));
+    let mut region = Region {
+        object: place.object,
+        facts: place.facts,
+        nodes,
+        end,
+        calls: budget.calls,
+        stale,
+        limits: budget.limits,
+        refuted: budget.refuted,
+        steps: Vec::new(),
+        asked: 0,
+        possible: (bits, shape.numbers),
+        isa: budget.isa,
+        model: budget.model,
+        goal: budget.goal,
+    };
+    let key = key(place.effort, &region);
+    let found = match place.memory.searched.get(&key) {
+        Some(found) => found.clone(),
+        None => {
+            let found = search(&region, place, budget.deadline);
+            if found.is_some() || Instant::now() < budget.deadline && !(place.stopped)() {
+                place.memory.searched.insert(key, found.clone());
+            }
+            found
+        }
+    };
+    let Some(found) = found else { return Vec::new() };
+    region.attempt(NAME, at, &found, false);
+    let steps = std::mem::take(&mut region.steps);
+    if !steps.is_empty() {
+        let after = std::mem::take(&mut region.nodes);
+        let next = function.nodes.get(window.end).map(|node| node.id);
+        let heir = after.first().map(|node| node.id).or(next);
+        function.nodes.splice(window, after);
+        if let Some(heir) = heir.filter(|heir| *heir != at) {
+            crate::edit::retarget(function, &HashMap::from([(at, heir)]));
+        }
+    }
+    steps
+}
+
+/// Searches a region, all of which is the window; the best that is proved.
+fn search(region: &Region<'_>, place: &mut Place<'_>, deadline: Instant) -> Option<Vec<Node>> {
+    let nodes = &region.nodes;
+    let demand = region.end;
+    let written: RegSet = nodes.iter().filter_map(|node| node.insn.written()).collect();
+    let dead = Reg::all().filter(|reg| *reg != Reg::R10 && demand.of(*reg) == 0);
+    let precondition = region.precondition(0);
+    let (goal, model) = (region.goal, region.model);
+    let question = Question {
+        window: Window {
+            before: nodes,
+            after: nodes,
+            facts: Some(&precondition),
+            live_after: written.iter().filter(|reg| demand.of(*reg) > 0).collect(),
+            stack_live_after: region.stack_after(nodes.len()),
+            exits: &[],
+            object: region.object,
+        },
+        demand,
+        writable: written.union(dead.collect()),
+        isa: region.isa,
+        cost: &|insn| packed(goal, model, insn),
+        deadline,
+        stopped: place.stopped,
+    };
+    let mut tester = question.tester(INPUTS)?;
+    for registers in &place.memory.counterexamples {
+        tester.add_registers(&question.window, registers);
+    }
+    let mut best = None;
+    let before = Weight::of(nodes, model);
+    let counterexamples = &mut place.memory.counterexamples;
+    let mut accept = |tester: &mut Tester, candidate: &[Node]| {
+        let inputs = tester.len();
+        let better = goal.prefers(Weight::of(candidate, model), before);
+        let proved = better && question.prove(tester, candidate, region.limits).is_some();
+        if proved {
+            best = Some(candidate.to_vec());
+        }
+        if tester.len() > inputs
+            && let Some(input) = tester.inputs().next()
+        {
+            counterexamples.push_front(input.registers);
+            counterexamples.truncate(CARRIED);
+        }
+        proved
+    };
+    let effort = EFFORTS[place.effort];
+    let outcome = match effort.enumerated {
+        0 => {
+            let mut markov = Markov { steps: effort.steps, threads: place.threads, ..Markov::default() };
+            markov.find(&question, &mut tester, &mut accept)
+        }
+        length => Enumerate { length }.find(&question, &mut tester, &mut accept),
+    };
+    let total = &mut place.memory.total;
+    total.tried += outcome.tried;
+    total.asked += outcome.asked;
+    place.memory.windows += 1;
+    best
+}
+
+/// What an instruction costs as one number, in which what the goal minds most weighs most.
+pub fn packed(goal: Goal, model: &CostModel, insn: &Insn) -> u64 {
+    let Weight { slots, insns, picoseconds, operands } = Weight::of_insn(insn, model);
+    let [first, second] = match goal {
+        Goal::Size | Goal::Balanced => [slots, picoseconds],
+        Goal::Speed => [picoseconds, slots],
+        Goal::Complexity => [insns, slots],
+    };
+    // A window's sums stay below 24, 24 and 16 bits.
+    first << 40 | second << 16 | operands
+}
+
+/// What tells one question from another.
+fn key(effort: usize, region: &Region<'_>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    effort.hash(&mut hasher);
+    region.nodes.iter().for_each(|node| (node.id, node.insn, node.reference).hash(&mut hasher));
+    Reg::all().for_each(|reg| region.end.of(reg).hash(&mut hasher));
+    hasher.finish()
+}

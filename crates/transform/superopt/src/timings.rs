@@ -1,0 +1,41 @@
+//! Where the time of an optimization went, by name of pass, and `verifier` and `judge`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Time and calls, by what was done. Parts of an object that are worked on at once count both.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Timings(BTreeMap<&'static str, (Duration, u64)>);
+
+impl Timings {
+    /// Counts what something takes.
+    pub fn time<T>(&mut self, what: &'static str, run: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let result = run();
+        self.add(what, begun.elapsed());
+        result
+    }
+
+    /// Counts a time.
+    pub fn add(&mut self, what: &'static str, time: Duration) {
+        let entry = self.0.entry(what).or_default();
+        entry.0 += time;
+        entry.1 += 1;
+    }
+
+    /// Counts what others counted.
+    pub fn add_all(&mut self, other: &Timings) {
+        for (what, (time, calls)) in &other.0 {
+            let entry = self.0.entry(what).or_default();
+            entry.0 += *time;
+            entry.1 += calls;
+        }
+    }
+
+    /// What was done, for how long and how often; the longest first.
+    pub fn rows(&self) -> Vec<(&'static str, Duration, u64)> {
+        let mut rows: Vec<_> = self.0.iter().map(|(what, (time, calls))| (*what, *time, *calls)).collect();
+        rows.sort_by_key(|(what, time, _)| (std::cmp::Reverse(*time), *what));
+        rows
+    }
+}

@@ -1,0 +1,104 @@
+//! Changes that only pay together with what they make possible.
+//!
+//! Moving a constant to where a block's end needs it costs a slot, and may leave three others without readers; turning
+//! a branch around costs a jump, which layout may then save. Such a change is made on a copy, the copy is tidied up, and
+//! what came of it is taken where it is smaller, as one change.
+
+use std::collections::{HashMap, HashSet};
+
+use kiln_isa::Reg;
+use kiln_program::{Cfg, Function, InsnId, Node, Object};
+
+use crate::calls::Calls;
+use crate::control_flow::{self, Change};
+use crate::demand;
+use crate::edit;
+use crate::evidence::Law;
+
+/// Rounds of tidying at most: each makes the function smaller or ends it.
+const MAX_ROUNDS: usize = 24;
+
+/// What is compared: slots, then how many of R6 to R9 a prologue has to save.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Size {
+    slots: u32,
+    saved_registers: usize,
+}
+
+impl Size {
+    /// Of a function.
+    pub fn of(function: &Function) -> Size {
+        let writes = |reg: Reg| function.nodes.iter().any(|node| node.insn.written() == Some(reg));
+        let saved = [Reg::R6, Reg::R7, Reg::R8, Reg::R9];
+        Size { slots: function.slots(), saved_registers: saved.into_iter().filter(|reg| writes(*reg)).count() }
+    }
+}
+
+/// Trials on one function.
+pub struct Trial<'a> {
+    calls: &'a Calls,
+    function: &'a Function,
+    law: Law,
+    /// Of the function tidied up itself: what that saves is not a trial's gain.
+    size: Size,
+}
+
+impl<'a> Trial<'a> {
+    /// Of changes by one law.
+    pub fn new(object: &Object, calls: &'a Calls, function: &'a Function, law: Law) -> Trial<'a> {
+        let mut tidied = function.clone();
+        tidy(object, calls, &mut tidied);
+        Trial { calls, function, law, size: Size::of(&tidied) }
+    }
+
+    /// Tidies a changed copy up; what changed, if that made it smaller than the original.
+    pub fn gain(&self, object: &Object, at: InsnId, mut candidate: Function) -> Option<(Function, Change)> {
+        tidy(object, self.calls, &mut candidate);
+        (Size::of(&candidate) < self.size).then(|| {
+            let change = difference(self.function, &candidate, self.law, at);
+            (candidate, change)
+        })
+    }
+}
+
+/// Removes what nobody reads and straightens the graph, until nothing is left to do.
+pub fn tidy(object: &Object, calls: &Calls, function: &mut Function) {
+    for _ in 0..MAX_ROUNDS {
+        let mut changed = bury(function, calls);
+        changed |= !control_flow::thread_jumps(function).is_empty();
+        changed |= !control_flow::remove_unreachable_blocks(function).is_empty();
+        changed |= !control_flow::remove_jumps_to_next(function).is_empty();
+        changed |= !control_flow::invert_branches(function).is_empty();
+        changed |= !control_flow::lay_out(function).is_empty();
+        changed |= !control_flow::exit_early(function).is_empty();
+        changed |= !control_flow::share_tails(object, function).is_empty();
+        if !changed {
+            return;
+        }
+    }
+}
+
+/// Removes computations of what nobody reads.
+fn bury(function: &mut Function, calls: &Calls) -> bool {
+    let cfg = Cfg::new(function);
+    let ends = demand::at_block_ends(function, &cfg, calls);
+    let kept: HashSet<InsnId> = cfg
+        .blocks
+        .iter()
+        .zip(ends)
+        .flat_map(|(block, end)| demand::without_dead(&function.nodes[block.range.clone()], end, calls))
+        .map(|node| node.id)
+        .collect();
+    let doomed: HashSet<InsnId> = function.nodes.iter().map(|node| node.id).filter(|id| !kept.contains(id)).collect();
+    edit::delete(function, &doomed);
+    !doomed.is_empty()
+}
+
+/// What one function has and the other has not, by the instructions' ids.
+fn difference(old: &Function, new: &Function, law: Law, at: InsnId) -> Change {
+    let only = |one: &Function, other: &Function| -> Vec<Node> {
+        let nodes: HashMap<InsnId, &Node> = other.nodes.iter().map(|node| (node.id, node)).collect();
+        one.nodes.iter().filter(|node| nodes.get(&node.id) != Some(node)).cloned().collect()
+    };
+    Change { at, law, before: only(old, new), after: only(new, old) }
+}
