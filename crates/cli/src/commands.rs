@@ -1,6 +1,5 @@
 //! One function a subcommand: calls the driver, prints, answers the exit code.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Goal, Input, Program, Reason, bench, check, doctor, dump, evidence, examples, input, learn,
+    Engine, Error, Goal, Input, Program, Reason, bench, check, doctor, dump, evidence, examples, file, input, learn,
     optimize, output, profile, profiles, recheck, report, run, sarif,
 };
 
@@ -187,12 +186,12 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     let program = input.single(&arguments.object.program)?;
     let packet = match (&arguments.packet, &arguments.packet_file) {
         (Some(text), _) => run::from_hex(text)?,
-        (None, Some(path)) => read_bytes(path)?,
+        (None, Some(path)) => file::read(path, input::MAX_FILE_BYTES)?,
         (None, None) => Vec::new(),
     };
     let stimulus = Stimulus {
         packet,
-        context: arguments.context_file.as_deref().map(read_bytes).transpose()?,
+        context: arguments.context_file.as_deref().map(|path| file::read(path, input::MAX_FILE_BYTES)).transpose()?,
         repeat: arguments.repeat,
         insn_budget: arguments.insn_budget,
     };
@@ -353,18 +352,4 @@ pub fn completions(shell: Shell) -> Code {
 
 fn seconds(value: f64) -> Result<Duration, Error> {
     Duration::try_from_secs_f64(value).map_err(|_| Error::InvalidInput(format!("{value} is no number of seconds")))
-}
-
-/// The bytes of a file, or of standard input for `-`.
-fn read_bytes(path: &Path) -> Result<Vec<u8>, Error> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    let limit = input::MAX_FILE_BYTES;
-    let result = if path == Path::new("-") {
-        std::io::stdin().lock().take(limit).read_to_end(&mut bytes)
-    } else {
-        std::fs::File::open(path).and_then(|file| file.take(limit).read_to_end(&mut bytes))
-    };
-    result.map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))?;
-    Ok(bytes)
 }

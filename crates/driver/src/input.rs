@@ -9,6 +9,7 @@ use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
 
 use crate::error::Error;
+use crate::file;
 
 /// Bytes of an object file at most: the largest in use are a few MiB.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -36,19 +37,7 @@ pub type Types = [(String, ProgramType)];
 /// # Errors
 /// [`Error::InvalidInput`] when the file cannot be read or is no BPF object, or a type names no program.
 pub fn open(path: &Path, types: &Types) -> Result<Input, Error> {
-    let data = std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
-    if data.is_dir() {
-        return Err(Error::InvalidInput(format!("{} is a folder, not an object file", path.display())));
-    }
-    if data.len() > MAX_FILE_BYTES {
-        return Err(Error::InvalidInput(format!(
-            "{}: {} bytes are more than the {MAX_FILE_BYTES} that Kiln reads",
-            path.display(),
-            data.len()
-        )));
-    }
-    let bytes = std::fs::read(path).map_err(|error| Error::file(path, &error))?;
-    parse(&path.display().to_string(), bytes, types)
+    parse(&path.display().to_string(), file::read(path, MAX_FILE_BYTES)?, types)
 }
 
 /// Reads an object from memory; see [`open`].
@@ -211,7 +200,7 @@ impl Input {
     /// # Errors
     /// [`Error::InvalidInput`] when the file cannot be read or is no BTF.
     pub fn resolve_core(&mut self, btf: &Path) -> Result<(), Error> {
-        let bytes = std::fs::read(btf).map_err(|error| Error::file(btf, &error))?;
+        let bytes = file::read(btf, MAX_FILE_BYTES)?;
         let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", btf.display()));
         let target = Btf::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
         kiln_elf::resolve_core(&mut self.object, &target).map_err(|error| invalid(error.to_string()))?;

@@ -15,7 +15,7 @@ use kiln_superopt::learn::{self, Harvest, LearnedRule, RuleFile, Watch};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::input;
+use crate::{file, input};
 
 /// How to learn.
 #[derive(Clone, Debug)]
@@ -64,16 +64,11 @@ const PROOF_MS: u32 = 5000;
 /// # Errors
 /// [`Error::InvalidInput`] when it cannot be read or is no rule file, with the line.
 pub fn rule_file(path: &Path) -> Result<RuleFile, Error> {
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(RuleFile::default()),
-        Err(error) => return Err(Error::file(path, &error)),
-        Ok(data) if data.len() > MAX_RULE_FILE_BYTES => {
-            return Err(Error::InvalidInput(format!("{}: too large for a rule file", path.display())));
-        }
-        Ok(_) => {}
+    if !path.exists() {
+        return Ok(RuleFile::default());
     }
-    let text = std::fs::read_to_string(path).map_err(|error| Error::file(path, &error))?;
-    RuleFile::parse(&text).map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))
+    RuleFile::parse(&file::text(path, MAX_RULE_FILE_BYTES)?)
+        .map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))
 }
 
 /// The rules of a file that somebody else may have written: each is proved before any is used.

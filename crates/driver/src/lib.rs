@@ -50,6 +50,7 @@ pub mod dump;
 pub mod error;
 pub mod evidence;
 pub mod examples;
+pub mod file;
 pub mod input;
 pub mod kernel;
 pub mod learn;

@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::check::{self, KernelVerdict, Verdict};
 use crate::error::Error;
+use crate::file;
 use crate::input::Input;
 
 /// How to optimize.
@@ -64,14 +65,8 @@ pub fn default_budget(object: &Object) -> Duration {
 /// # Errors
 /// [`Error::InvalidInput`] when the file cannot be read or is no cost model, with the line.
 pub fn read_model(path: &std::path::Path) -> Result<CostModel, Error> {
-    use std::io::Read as _;
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(|error| Error::file(path, &error))?;
-    let limit = CostModel::MAX_BYTES as u64 + 1;
-    file.take(limit).read_to_end(&mut bytes).map_err(|error| Error::file(path, &error))?;
-    let invalid = |what: String| Error::InvalidInput(format!("{}: {what}", path.display()));
-    let text = std::str::from_utf8(&bytes).map_err(|_| invalid("not text, so no cost model".to_owned()))?;
-    CostModel::parse(text).map_err(|bad| invalid(bad.to_string()))
+    let text = file::text(path, CostModel::MAX_BYTES as u64)?;
+    CostModel::parse(&text).map_err(|bad| Error::InvalidInput(format!("{}: {bad}", path.display())))
 }
 
 /// What became of one program.
@@ -257,7 +252,8 @@ fn tolerated(goal: Goal, before: u32) -> u32 {
     match goal {
         Goal::Size => u32::MAX,
         Goal::Complexity | Goal::Balanced => 0,
-        Goal::Speed => tolerated_insns(before),
+        // One in fifty, and eight in any case: eight take it less than a microsecond, which no load is measured to.
+        Goal::Speed => (before / 50).max(8),
     }
 }
 
@@ -266,12 +262,6 @@ fn left_alone(input: &Input, names: &[String]) -> Result<BTreeSet<FunctionId>, E
     let chosen: Vec<&str> = input.select(names)?.into_iter().map(|program| program.name.as_str()).collect();
     let others = input.object.programs.iter().filter(|program| !chosen.contains(&program.name.as_str()));
     Ok(others.flat_map(|program| input.object.reachable_functions(program.entry)).collect())
-}
-
-/// Processed instructions that a program may cost the kernel's verifier beyond what it did: one in fifty, and eight in
-/// any case. Eight take it less than a microsecond, which no load is measured to.
-fn tolerated_insns(before: u32) -> u32 {
-    (before / 50).max(8)
 }
 
 fn account(

@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::evidence::{Entry, FORMAT, INDEX, Index, Kind, OPTIMIZED, ORIGINAL, QUERIES, SegmentEntry, SimulationEntry};
+use crate::file;
 
 /// The greatest file that is read.
 const MAX_BYTES: u64 = 256 << 20;
@@ -203,13 +204,12 @@ pub fn verify(
     })
 }
 
-/// A file's text, of a size that can be read.
+/// A file's text. Nothing but a file is opened: a pipe that evidence brings would be waited for.
 fn text(path: &Path) -> Result<String, Error> {
-    let data = std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
-    if !data.is_file() || data.len() > MAX_BYTES {
-        return Err(Error::InvalidInput(format!("{} is no file of at most {MAX_BYTES} bytes", path.display())));
+    if !path.is_file() {
+        return Err(Error::InvalidInput(format!("{} is no file", path.display())));
     }
-    std::fs::read_to_string(path).map_err(|error| Error::file(path, &error))
+    file::text(path, MAX_BYTES)
 }
 
 fn read(folder: &Path) -> Result<(Index, Object, Object), Error> {
