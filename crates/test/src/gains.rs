@@ -11,11 +11,13 @@
 //! comparing use all jobs; timing has the machine for itself, as far as the machine is ours.
 //!
 //! - [`equality`]: both forms of a program on ten thousand inputs;
+//! - [`stimulus`]: the input on which most of a program runs;
 //! - [`timing`]: nanoseconds of two forms of a program, in turns, and how far noise reaches;
 //! - [`report`]: the tables, for a terminal and for `docs/superoptimizer-results.md`.
 
 pub mod equality;
 pub mod report;
+pub mod stimulus;
 pub mod timing;
 
 use std::sync::Mutex;

@@ -1,11 +1,12 @@
 //! The interpreter's view of the VM: every access is checked against [`crate::memory::Memory`].
 
-use kiln_isa::Size;
+use kiln_isa::{Reg, Size};
 use kiln_program::interpret::{Environment, Fault, HelperResult, MAX_FRAMES};
-use kiln_program::{ExternId, FunctionId, MapId};
+use kiln_program::{ExternId, FunctionId, MapId, Node};
 
 use crate::helper;
 use crate::memory::RegionId;
+use crate::observe::Observed;
 use crate::state::{Reply, State};
 use crate::symbols::Symbols;
 use crate::trampoline::load_packet;
@@ -26,6 +27,8 @@ pub(crate) struct View<'v> {
     pub(crate) stack: RegionId,
     /// What a frame holds when it is entered.
     pub(crate) stack_fill: u8,
+    /// Who watches, if somebody does.
+    pub(crate) observed: Option<&'v mut Observed>,
 }
 
 fn unknown(what: &str) -> Fault {
@@ -44,7 +47,12 @@ impl Environment for View<'_> {
     fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
         let function = helper::by_id(id).ok_or_else(|| Fault::Unsupported(helper::name(id)))?;
         Ok(match function(self.state, arguments)? {
-            Reply::Value(value) => HelperResult::Value(value),
+            Reply::Value(value) => {
+                if let Some(observed) = &mut self.observed {
+                    observed.called(self.state, id, arguments, value);
+                }
+                HelperResult::Value(value)
+            }
             Reply::TailCall(function) => HelperResult::TailCall(function),
             Reply::Call { function, arguments } => {
                 HelperResult::Callback { function: FunctionId(function as u32), arguments }
@@ -87,6 +95,12 @@ impl Environment for View<'_> {
         let bytes = FRAME_BYTES as usize;
         if let Some(frame) = self.state.memory.region_mut(self.stack).chunks_exact_mut(bytes).nth(depth) {
             frame.fill(self.stack_fill);
+        }
+    }
+
+    fn before(&mut self, node: &Node, _: usize, _: &mut [u64; Reg::COUNT]) {
+        if let Some(observed) = &mut self.observed {
+            observed.count(node.id);
         }
     }
 

@@ -13,7 +13,7 @@
 //! the packet, so that either can stand for the other.
 //!
 //! Reading order: [`memory`] (addresses and who may touch them), [`packet`] (contexts), [`map`], [`state`], [`helper`],
-//! [`vm`]; `admit` says what is refused although verified. `unsafe` is in four small modules: [`exec`] (running code), [`memory`] (owning it), `trampoline` (from
+//! [`vm`], [`observe`]; `admit` says what is refused although verified. `unsafe` is in four small modules: [`exec`] (running code), [`memory`] (owning it), `trampoline` (from
 //! compiled code into helpers) and `clock`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -26,6 +26,7 @@ pub mod helper;
 mod interpreter;
 pub mod map;
 pub mod memory;
+pub mod observe;
 pub mod packet;
 pub mod state;
 mod symbols;
@@ -34,5 +35,6 @@ pub mod vm;
 
 pub use errno::Errno;
 pub use map::{Definition, Entries, UpdateFlag};
+pub use observe::Observed;
 pub use state::{Clock, Device, Output, PerfEvent, Redirect, Route, Surroundings, Task};
 pub use vm::{Engine, Error, Input, Options, RunResult, Vm};

@@ -12,6 +12,7 @@ use crate::exec;
 use crate::interpreter::{STACK_BYTES, View};
 use crate::map::{CreateError, Definition, Entries, Map, Storage, UpdateFlag, handle};
 use crate::memory::{Access, Memory, Placement, RegionId};
+use crate::observe::Observed;
 use crate::packet::{InputError, Packet};
 use crate::state::{Entry, Output, State, Surroundings};
 use crate::symbols::Symbols;
@@ -357,6 +358,28 @@ impl Vm {
     /// # Errors
     /// [`Error::Input`] for an input the program type does not take, [`Error::Stopped`] when the budget is spent.
     pub fn run(&mut self, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
+        self.run_watched(name, input, |vm, at, repeat| match engine {
+            Engine::Interpreter => Ok(vm.interpret(at, repeat, None)),
+            Engine::Jit => vm.execute(at, repeat),
+        })
+    }
+
+    /// Runs a loaded program in the interpreter, and says what the run met.
+    ///
+    /// # Errors
+    /// As [`Vm::run`].
+    pub fn observe(&mut self, name: &str, input: &Input<'_>) -> Result<(RunResult, Observed), Error> {
+        let mut observed = Observed::default();
+        let ran = self.run_watched(name, input, |vm, at, repeat| Ok(vm.interpret(at, repeat, Some(&mut observed))))?;
+        Ok((ran, observed))
+    }
+
+    fn run_watched(
+        &mut self,
+        name: &str,
+        input: &Input<'_>,
+        engine: impl FnOnce(&mut Vm, usize, u32) -> Result<Result<(u64, u64), Trap>, Error>,
+    ) -> Result<RunResult, Error> {
         let at = self.loaded(name)?;
         let program_type = self.programs[at].program_type;
         let state = &mut *self.state;
@@ -366,10 +389,7 @@ impl Vm {
         state.packet.prepare(&mut state.memory, program_type, input.packet, input.context)?;
         let repeat = input.repeat.max(1);
         let begin = processor_time_ns();
-        let ran = match engine {
-            Engine::Interpreter => self.interpret(at, repeat),
-            Engine::Jit => self.execute(at, repeat)?,
-        };
+        let ran = engine(self, at, repeat)?;
         let elapsed = processor_time_ns().saturating_sub(begin);
         self.state.end();
         let (value, instructions) = ran.map_err(|trap| Error::Stopped { program: name.to_owned(), trap })?;
@@ -384,7 +404,7 @@ impl Vm {
         })
     }
 
-    fn interpret(&mut self, at: usize, repeat: u32) -> Result<(u64, u64), Trap> {
+    fn interpret(&mut self, at: usize, repeat: u32, mut observed: Option<&mut Observed>) -> Result<(u64, u64), Trap> {
         let entry = self.programs[at].entry;
         let interpreter = Interpreter::new(&self.object);
         let (mut value, mut instructions) = (0, 0);
@@ -396,6 +416,7 @@ impl Vm {
                 symbols: &self.symbols,
                 stack: self.stack,
                 stack_fill: self.options.stack_fill,
+                observed: observed.as_deref_mut(),
             };
             let outcome = interpreter.run(entry, context, &mut view, self.options.budget)?;
             (value, instructions) = (outcome.value, instructions + outcome.instructions);

@@ -160,3 +160,20 @@ fn unsafe_programs_are_not_loaded() {
     assert!(matches!(vm.load("endless"), Err(Error::Rejected { .. })));
     assert!(matches!(vm.run("endless", &Input::packet(&[0; 64]), Engine::Jit), Err(Error::Missing { .. })));
 }
+
+#[test]
+fn a_watched_run_tells_what_ran_and_what_was_missing() {
+    let text = "; map flows hash key 4 value 8 entries 4\n; program xdp name p\n *(u32 *)(r10 - 4) = 7\n r2 = r10\n r2 += -4\n \
+                r1 = map[flows]\n call map_lookup_elem\n if r0 == 0 goto out\n r0 = 1\n exit\nout:\n r0 = 2\n exit\n";
+    let mut vm = Vm::new(&kiln_program::text::parse(text).expect("it parses"), Options::default()).expect("a VM");
+    vm.load("p").expect("it loads");
+    let flows = vm.map("flows").expect("the map");
+    let packet = [0; 64];
+    let (ran, observed) = vm.observe("p", &Input::packet(&packet).repeated(3)).expect("it runs");
+    assert_eq!((ran.value, ran.instructions), (2, 24));
+    assert_eq!(observed.missed, [(flows, vec![7, 0, 0, 0])]);
+    assert_eq!((observed.runs.len(), observed.runs.values().sum::<u64>()), (8, 24));
+    vm.update(flows, &[7, 0, 0, 0], &[0; 8], UpdateFlag::Any).expect("there is room");
+    let (ran, observed) = vm.observe("p", &Input::packet(&packet)).expect("it runs");
+    assert_eq!((ran.value, observed.missed.len()), (1, 0));
+}

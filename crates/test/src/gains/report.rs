@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     fn row(group: &str, slots: [u32; 2], processed: Option<[u32; 2]>, after_ns: f64) -> Row {
-        let timed = Timed { before_ns: 100.0, after_ns, control_ns: 101.0, quartiles: [0.9, 1.0] };
+        let timed = Timed { before_ns: 100.0, after_ns, control_ns: 101.0, quartiles: [0.9, 1.0], path: None };
         Row {
             group: group.to_owned(),
             object: format!("{group}/a.o"),

@@ -1,49 +1,54 @@
 //! Nanoseconds of two forms of a program in the kernel, on a machine that others use too.
 //!
 //! A run takes tens of nanoseconds, and what disturbs it takes more: interrupts, other processes, a processor that
-//! changes its clock, and where in memory the kernel happened to put the machine code. So:
+//! changes its clock, and where in memory the kernel happened to put the machine code (at one of four places within a
+//! cache line, drawn anew at each load; that alone moves short programs by several per cent). So:
 //!
 //! ```text
 //!   block 1: load before, after, control;  round 1: before after control | round 2: after control before | ...
-//!   block 2: the same, loaded anew         -> a median a block and side
-//!   ...                                    -> the least of each side's medians is its time
+//!   block 2: the same, loaded anew         -> the least of a block's samples a side: what nobody disturbed
+//!   ...                                    -> the mean of the middle half of the blocks: no lucky place in memory
 //! ```
 //!
 //! - What is compared runs within a tenth of a second of each other, and nobody is always first.
 //! - A sample counts processor time of this thread, of so many repetitions that what a system call costs around them
-//!   (for XDP a fifth of a millisecond: the kernel patches its dispatcher) can be measured apart and taken off.
+//!   (for XDP a fifth of a millisecond: the kernel patches its dispatcher) can be measured apart and taken off. While it
+//!   samples, the thread asks for the highest priority that it may have.
 //! - Every block loads anew, which puts the code elsewhere.
 //! - The *control* is the original once more. How far its time is from the original's is what noise alone does; a
 //!   ratio within that distance, over all programs, says nothing.
 //!
 //! What is timed includes the kernel's own loop around the program (see [`loop_ns`]), which optimizing cannot change,
-//! and every program runs on the packet, of a fixed set of real protocols, on which it works most. A program whose
-//! instructions are the same is not timed: its ratio is 1.
+//! and every program runs on the input on which most of it runs (see [`stimulus`]). A program whose instructions are
+//! the same is not timed: its ratio is 1.
 
 use kiln_driver::kernel::{self, KernelProgram};
-use kiln_driver::{Engine, Input, Program, packets, run};
+use kiln_driver::{Input, Program, packets};
 use kiln_linux::{Error, TestInput};
+use kiln_superopt::CostModel;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use super::stimulus::{self, Stimulus};
+
 /// Times a program is loaded anew.
-const BLOCKS: usize = 4;
+const BLOCKS: usize = 16;
 /// Times each form is sampled in a block, first ones not counted.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 3;
 /// Nanoseconds that a sample should take.
-const SAMPLE_NS: f64 = 4_000_000.0;
-/// Packets to choose the one to time on from.
+const SAMPLE_NS: f64 = 3_000_000.0;
+/// Packets to choose the one to time on from, where the VM cannot say how much of the program runs.
 const CANDIDATES: usize = 64;
-/// Single runs of which the quickest says how long a packet takes, where the VM cannot say.
+/// Single runs of which the quickest says how long a packet takes.
 const TRIALS: usize = 7;
-/// Instructions that a packet may take in the VM.
-const MOST_INSNS: u64 = 1_000_000;
 /// Repetitions that tell how many fill a sample.
 const CALIBRATION_RUNS: u32 = 1000;
 /// Repetitions in a sample at most.
 const MOST_RUNS: u32 = 1_000_000;
 /// Repetitions that cost what the system call does: with fewer, the kernel does less around them.
 const EMPTY_RUNS: u32 = 2;
+/// The highest priority of an ordinary thread.
+const HIGHEST: i32 = -20;
 
 /// Nanoseconds of both forms.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -54,8 +59,22 @@ pub struct Timed {
     pub after_ns: f64,
     /// The original's, measured a second time as if it were another program.
     pub control_ns: f64,
-    /// Quartiles of the ratios of neighbouring samples, after over before.
+    /// Quartiles of the blocks' ratios, after over before.
     pub quartiles: [f64; 2],
+    /// What ran, and what the cost model says of it; `None` where the VM could not run it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Path>,
+}
+
+/// The way that a timed program goes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Path {
+    /// Different instructions of the original that run.
+    pub reached: usize,
+    /// Instructions of the original.
+    pub insns: usize,
+    /// Nanoseconds of the instructions that run, as the cost model says, before and after.
+    pub predicted_ns: [f64; 2],
 }
 
 impl Timed {
@@ -79,42 +98,75 @@ pub fn time(before: &Input, after: &Input, program: &Program) -> Result<Timed, S
     if !kernel::takes_packet(program_type) {
         return Err(format!("the kernel repeats no test runs of {} programs", program_type.name()));
     }
+    let _priority = Priority::raise();
     let load = |input: &Input| {
         let loaded = kernel::load(&input.bytes, &before.object, program);
         loaded.map_err(|failure| failure.reason().map_or(failure.to_string(), str::to_owned))
     };
-    let (packet, runs) =
-        busiest_packet(before, program, &load(before)?).map_err(|reason| format!("no packet suits: {reason}"))?;
-    let mut least = [f64::INFINITY; 3];
-    let mut ratios = Vec::new();
-    for _ in 0..BLOCKS {
+    let (stimulus, path) = stimulus(before, after, program, &load(before)?)?;
+    let loaded = || -> Result<[KernelProgram; 3], String> {
         let sides = [load(before)?, load(after)?, load(before)?];
-        let samples = block(&sides, &packet, runs).map_err(|error| error.to_string())?;
-        ratios.extend(samples[0].iter().zip(&samples[1]).map(|(before, after)| after / before));
-        for (least, own) in least.iter_mut().zip(samples) {
-            *least = least.min(median(own));
-        }
+        sides.iter().for_each(|side| stimulus.fill(side));
+        Ok(sides)
+    };
+    let runs = repetitions(&loaded()?[0], &stimulus.packet).map_err(|reason| format!("no packet suits: {reason}"))?;
+    let mut blocks: [Vec<f64>; 3] = Default::default();
+    for _ in 0..BLOCKS {
+        let least = block(&loaded()?, &stimulus.packet, runs).map_err(|error| error.to_string())?;
+        blocks.iter_mut().zip(least).for_each(|(side, least)| side.push(least));
     }
+    let mut ratios: Vec<f64> = blocks[0].iter().zip(&blocks[1]).map(|(before, after)| after / before).collect();
     ratios.sort_by(f64::total_cmp);
     let quartiles = [ratios[ratios.len() / 4], ratios[ratios.len() * 3 / 4]];
-    Ok(Timed { before_ns: least[0], after_ns: least[1], control_ns: least[2], quartiles })
+    let [before_ns, after_ns, control_ns] = blocks.map(middle_mean);
+    Ok(Timed { before_ns, after_ns, control_ns, quartiles, path })
 }
 
-/// Samples of three programs in turns, in nanoseconds a run.
-fn block(sides: &[KernelProgram; 3], packet: &[u8], runs: u32) -> Result<[Vec<f64>; 3], Error> {
-    let mut samples: [Vec<f64>; 3] = Default::default();
-    let empty: Result<Vec<f64>, Error> = sides.iter().map(|side| processor_ns(side, packet, EMPTY_RUNS)).collect();
-    let call_ns = median(empty?);
+/// What to time on, and what of the program runs on it.
+fn stimulus(
+    before: &Input,
+    after: &Input,
+    program: &Program,
+    loaded: &KernelProgram,
+) -> Result<(Stimulus, Option<Path>), String> {
+    let Ok(stimulus) = stimulus::search(&before.object, program) else {
+        let packet = slowest_packet(loaded).map_err(|reason| format!("no packet suits: {reason}"))?;
+        return Ok((Stimulus { packet, ..Stimulus::default() }, None));
+    };
+    let model = CostModel::default();
+    let predicted = |input: &Input| {
+        let program = input.object.program(&program.name)?;
+        let runs = stimulus::runs(&input.object, program, &stimulus).ok()?;
+        Some(stimulus::predicted_ns(&input.object, program, &runs, &model))
+    };
+    let path = predicted(before).zip(predicted(after)).map(|((old, reached), (new, _))| Path {
+        reached,
+        insns: before
+            .object
+            .reachable_functions(program.entry)
+            .iter()
+            .map(|id| before.object.function(*id).nodes.len())
+            .sum(),
+        predicted_ns: [old, new],
+    });
+    Ok((stimulus, path))
+}
+
+/// The least of the samples of three programs, taken in turns, in nanoseconds a run.
+fn block(sides: &[KernelProgram; 3], packet: &[u8], runs: u32) -> Result<[f64; 3], Error> {
+    let mut least = [f64::INFINITY; 3];
+    let mut call_ns = f64::INFINITY;
     for round in 0..=ROUNDS {
         for turn in 0..3 {
             let side = (round + turn) % 3;
-            let sample = (processor_ns(&sides[side], packet, runs)? - call_ns) / f64::from(runs);
+            call_ns = call_ns.min(processor_ns(&sides[side], packet, EMPTY_RUNS)?);
+            let sample = processor_ns(&sides[side], packet, runs)?;
             if round > 0 {
-                samples[side].push(sample.max(0.1));
+                least[side] = least[side].min(sample);
             }
         }
     }
-    Ok(samples)
+    Ok(least.map(|least| ((least - call_ns) / f64::from(runs)).max(0.1)))
 }
 
 /// Nanoseconds of processor time that a test run takes.
@@ -128,26 +180,25 @@ fn processor_ns(program: &KernelProgram, packet: &[u8], runs: u32) -> Result<f64
     Ok(now() - begun)
 }
 
-/// The packet on which a program works most, and the repetitions that fill a sample: most instructions in the VM, or
-/// longest in the kernel for what the VM lacks.
-fn busiest_packet(before: &Input, program: &Program, loaded: &KernelProgram) -> Result<(Vec<u8>, u32), String> {
-    let packets = packets::corpus(1, CANDIDATES);
-    let options = kiln_vm::Options { budget: MOST_INSNS, ..Default::default() };
-    let costs: Vec<Result<u64, String>> = match run::new_vm(&before.object, program, options) {
-        Ok(mut vm) => packets
-            .iter()
-            .map(|packet| match vm.run(&program.name, &kiln_vm::Input::packet(packet), Engine::Interpreter) {
-                Ok(ran) => Ok(ran.instructions),
-                Err(error) => Err(error.to_string()),
-            })
-            .collect(),
-        Err(_) => packets.iter().map(|packet| quickest_ns(loaded, packet).map_err(|error| error.to_string())).collect(),
-    };
-    let refused = costs.iter().find_map(|cost| cost.clone().err()).unwrap_or_default();
-    let known = packets.into_iter().zip(costs).filter_map(|(packet, cost)| Some((cost.ok()?, packet)));
-    let (_, packet) = known.max_by_key(|(cost, _)| *cost).ok_or(refused)?;
-    let calibration = loaded.run_packet(&packet, CALIBRATION_RUNS).map_err(|error| error.to_string())?;
-    Ok((packet, ((SAMPLE_NS / f64::from(calibration.duration_ns.max(1))) as u32).clamp(1, MOST_RUNS)))
+/// Repetitions that fill a sample.
+fn repetitions(loaded: &KernelProgram, packet: &[u8]) -> Result<u32, Error> {
+    let calibration = loaded.run_packet(packet, CALIBRATION_RUNS)?;
+    Ok(((SAMPLE_NS / f64::from(calibration.duration_ns.max(1))) as u32).clamp(1, MOST_RUNS))
+}
+
+/// The packet that takes longest in the kernel, for what the VM lacks.
+fn slowest_packet(loaded: &KernelProgram) -> Result<Vec<u8>, Error> {
+    let mut slowest = Err(Error::InvalidInput("there is no packet".to_owned()));
+    let mut most = None;
+    for packet in packets::corpus(1, CANDIDATES) {
+        match quickest_ns(loaded, &packet) {
+            Ok(time) if Some(time) > most => (slowest, most) = (Ok(packet), Some(time)),
+            Ok(_) => {}
+            Err(error) if most.is_none() => slowest = Err(error),
+            Err(_) => {}
+        }
+    }
+    slowest
 }
 
 /// Nanoseconds of the quickest of some single runs.
@@ -165,8 +216,43 @@ pub fn loop_ns() -> Option<f64> {
     times.reduce(f64::min)
 }
 
-/// The middle of some values; 0 without any.
-pub fn median(mut values: Vec<f64>) -> f64 {
+/// The mean of the middle half: code lies in one of a few places, so that times have several peaks and a median
+/// would jump between them.
+fn middle_mean(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
+    let middle = &values[values.len() / 4..values.len() - values.len() / 4];
+    middle.iter().sum::<f64>() / middle.len() as f64
+}
+
+/// The highest priority for this thread, as long as it lives; where that is not allowed, nothing.
+struct Priority {
+    before: Option<i32>,
+}
+
+impl Priority {
+    fn raise() -> Priority {
+        let before = rustix::process::getpriority_process(None).ok();
+        let raised = rustix::process::setpriority_process(None, HIGHEST).is_ok();
+        Priority { before: before.filter(|_| raised) }
+    }
+}
+
+impl Drop for Priority {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // Whoever may raise it may lower it.
+            let _ = rustix::process::setpriority_process(None, before);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_half_counts() {
+        assert_eq!(middle_mean(vec![9.0, 1.0, 2.0, 4.0, 100.0, 3.0, 5.0, 0.0]), 3.5);
+        assert_eq!(middle_mean(vec![7.0]), 7.0);
+    }
 }

@@ -1,0 +1,54 @@
+//! What one run met on its way: which instructions, and which keys it asked maps for in vain.
+//!
+//! Who wants a program to work hard, to time it or to test it, has to know where it turned back:
+//!
+//! ```text
+//!   r1 = map[flows]; r2 = r10; r2 += -8          observed   @4 ran once, key 0a000001 is not in `flows`
+//!   call map_lookup_elem
+//!   if r0 == 0 goto out                                     --> put it there, and look again
+//! ```
+//!
+//! Only the interpreter watches; compiled code stays as it is.
+
+use std::collections::BTreeMap;
+
+use kiln_program::{InsnId, MapId};
+
+use crate::state::State;
+
+/// What one run met.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Observed {
+    /// How often each instruction ran that ran at all.
+    pub runs: BTreeMap<InsnId, u64>,
+    /// Keys that maps were asked for and did not have, in the order of asking.
+    pub missed: Vec<(MapId, Vec<u8>)>,
+}
+
+/// `bpf_map_lookup_elem`, by address of its key.
+const LOOK_UP: u32 = 1;
+/// `bpf_redirect_map`, whose key is a number.
+const REDIRECT_MAP: u32 = 51;
+/// What `bpf_redirect_map` answers where there is an entry.
+const REDIRECTED: u64 = 4;
+/// Keys remembered at most: a program may ask in a loop.
+const MOST_KEYS: usize = 64;
+
+impl Observed {
+    pub(crate) fn count(&mut self, insn: InsnId) {
+        *self.runs.entry(insn).or_default() += 1;
+    }
+
+    /// Remembers the key where a helper found nothing.
+    pub(crate) fn called(&mut self, state: &State, helper: u32, [map, key, ..]: [u64; 5], answer: u64) {
+        let Ok(index) = state.map_index(map) else { return };
+        let key_bytes = state.maps[index].definition.key_size;
+        let key = match helper {
+            LOOK_UP if answer == 0 => state.bytes(key, key_bytes.into()).ok().map(<[u8]>::to_vec),
+            REDIRECT_MAP if answer != REDIRECTED => key.to_ne_bytes().get(..key_bytes as usize).map(<[u8]>::to_vec),
+            _ => None,
+        };
+        let entry = key.map(|key| (MapId(index as u32), key));
+        self.missed.extend(entry.filter(|entry| self.missed.len() < MOST_KEYS && !self.missed.contains(entry)));
+    }
+}
