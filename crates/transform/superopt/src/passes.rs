@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use kiln_equiv::{Limits, Method, listed};
+use kiln_isa::table::IsaVersion;
 use kiln_program::{Function, FunctionId, InsnId, Node, Object};
 use kiln_verifier::Facts;
 
@@ -74,132 +75,104 @@ pub struct Work<'a> {
 pub struct Pass {
     /// Its name.
     pub name: &'static str,
-    /// Rewrites one function.
-    pub run: fn(&mut Work<'_>) -> Vec<Evidence>,
+    /// What it does.
+    does: Does,
+}
+
+/// What a pass does with a function.
+enum Does {
+    /// One thing at a time by one law, again and again.
+    Repeat(Law, fn(On<'_>) -> Vec<Change>),
+    /// The same, by facts that its own changes leave true.
+    ByFacts(Law, fn(On<'_>, &Facts) -> Vec<Change>),
+    /// All at once, or in its own way.
+    Own(fn(&mut Work<'_>) -> Vec<Evidence>),
+}
+
+/// What a law's function works on.
+struct On<'a> {
+    object: &'a mut Object,
+    id: FunctionId,
+    /// A copy of the object's function, which will take its place.
+    function: &'a mut Function,
+    calls: &'a Calls,
+    isa: IsaVersion,
+    /// Where the law must not be used.
+    banned: &'a dyn Fn(InsnId) -> bool,
+}
+
+const fn repeat(name: &'static str, law: Law, change: fn(On<'_>) -> Vec<Change>) -> Pass {
+    Pass { name, does: Does::Repeat(law, change) }
+}
+
+const fn by_facts(name: &'static str, law: Law, change: fn(On<'_>, &Facts) -> Vec<Change>) -> Pass {
+    Pass { name, does: Does::ByFacts(law, change) }
+}
+
+const fn own(name: &'static str, run: fn(&mut Work<'_>) -> Vec<Evidence>) -> Pass {
+    Pass { name, does: Does::Own(run) }
 }
 
 /// The passes, in the order they are tried each round.
 pub const PASSES: &[Pass] = &[
-    Pass {
-        name: "unreachable",
-        run: |work| work.law_pass(|function, facts, _| control_flow::remove_unreachable(function, facts)),
-    },
-    Pass { name: "inlined-calls", run: run_inline },
-    Pass {
-        name: "decided-branches",
-        run: |work| work.repeat(Law::ConstantBranch, |_, function, banned| thread::decide_branches(function, banned)),
-    },
-    Pass {
-        name: "threaded-branches",
-        run: |work| {
-            let calls = work.calls;
-            work.repeat(Law::ThreadedBranch, |_, function, banned| thread::thread_branches(function, calls, banned))
-        },
-    },
-    Pass {
-        name: "narrow-loads",
-        run: |work| {
-            let (id, calls) = (work.function, work.calls);
-            work.repeat(Law::NarrowLoad, |object, function, banned| {
-                narrow::narrow_loads(object, (id, function), calls, banned)
-            })
-        },
-    },
-    Pass {
-        name: "cleared-halves",
-        run: |work| {
-            let id = work.function;
-            work.repeat(Law::ClearedHalf, |object, function, banned| narrow::clear_once(object, (id, function), banned))
-        },
-    },
-    Pass { name: "found-elements", run: run_found },
-    Pass { name: "windows", run: run_windows },
-    Pass {
-        name: "available-values",
-        run: |work| {
-            work.repeat(Law::AvailableValue, |object, function, banned| {
-                available::use_available(object, function, banned)
-            })
-        },
-    },
-    Pass {
-        name: "originals",
-        run: |work| {
-            let calls = work.calls;
-            work.repeat(Law::AvailableValue, |object, function, banned| {
-                available::read_originals(object, function, calls, banned)
-            })
-        },
-    },
-    Pass {
-        name: "packet-loads",
-        run: |work| work.repeat(Law::PacketOffset, |_, function, banned| packet_loads::fold_offsets(function, banned)),
-    },
-    Pass { name: "diamonds", run: run_diamonds },
-    Pass { name: "repeated-stores", run: |work| work.repeat_with_facts(Law::RepeatedStore, frame::repeated_stores) },
-    Pass { name: "covered-stores", run: |work| work.repeat_with_facts(Law::CoveredStore, frame::cover_stores) },
-    Pass {
-        name: "dead",
-        run: |work| work.law_pass(|function, facts, calls| dead::remove_dead(function, facts, calls)),
-    },
-    Pass { name: "control-flow", run: control_flow_to_fixpoint },
-    Pass {
-        name: "shared-heads",
-        run: |work| {
-            work.repeat(Law::SharedHead, |object, function, banned| hoist::share_heads(object, function, banned))
-        },
-    },
-    Pass {
-        name: "hoisted-arms",
-        run: |work| {
-            let calls = work.calls;
-            work.repeat(Law::HoistedArm, |_, function, banned| hoist::hoist_arms(function, calls, banned))
-        },
-    },
-    Pass {
-        name: "merged-checks",
-        run: |work| {
-            let Some(facts) = work.facts else { return Vec::new() };
-            let calls = work.calls;
-            work.repeat(Law::MergedChecks, |_, function, banned| bounds::merge_checks(function, facts, calls, banned))
-        },
-    },
-    Pass {
-        name: "turned-branches",
-        run: |work| {
-            let calls = work.calls;
-            work.repeat(Law::TurnedBranch, |object, function, banned| {
-                turned::turn_around(object, function, calls, banned)
-            })
-        },
-    },
-    Pass {
-        name: "late-constants",
-        run: |work| {
-            let calls = work.calls;
-            work.repeat(Law::LateConstant, |object, function, banned| late::make_late(object, function, calls, banned))
-        },
-    },
-    Pass { name: "atomic-updates", run: run_atomics },
-    Pass {
-        name: "kept-addresses",
-        run: |work| {
-            let calls = work.calls;
-            work.repeat(Law::KeptAddress, |object, function, banned| {
-                reuse::keep_addresses(object, function, calls, banned)
-            })
-        },
-    },
+    own("unreachable", |work| work.at_once(|function, facts, _| control_flow::remove_unreachable(function, facts))),
+    own("inlined-calls", run_inline),
+    repeat("decided-branches", Law::ConstantBranch, |on| thread::decide_branches(on.function, on.banned)),
+    repeat("threaded-branches", Law::ThreadedBranch, |on| thread::thread_branches(on.function, on.calls, on.banned)),
+    repeat("narrow-loads", Law::NarrowLoad, |on| {
+        narrow::narrow_loads(on.object, (on.id, on.function), on.calls, on.banned)
+    }),
+    repeat("cleared-halves", Law::ClearedHalf, |on| narrow::clear_once(on.object, (on.id, on.function), on.banned)),
+    // What the facts say of runs stays true: none takes the way that changes.
+    by_facts("found-elements", Law::FoundElement, |on, facts| {
+        found::skip_missing(on.object, on.function, facts, on.calls, on.banned)
+    }),
+    own("windows", run_windows),
+    repeat("available-values", Law::AvailableValue, |on| available::use_available(on.object, on.function, on.banned)),
+    repeat("originals", Law::AvailableValue, |on| {
+        available::read_originals(on.object, on.function, on.calls, on.banned)
+    }),
+    repeat("packet-loads", Law::PacketOffset, |on| packet_loads::fold_offsets(on.function, on.banned)),
+    own("diamonds", run_diamonds),
+    by_facts("repeated-stores", Law::RepeatedStore, |on, facts| frame::repeated_stores(on.function, facts, on.banned)),
+    by_facts("covered-stores", Law::CoveredStore, |on, facts| frame::cover_stores(on.function, facts, on.banned)),
+    own("dead", |work| work.at_once(dead::remove_dead)),
+    own("control-flow", control_flow_to_fixpoint),
+    repeat("shared-heads", Law::SharedHead, |on| hoist::share_heads(on.object, on.function, on.banned)),
+    repeat("hoisted-arms", Law::HoistedArm, |on| hoist::hoist_arms(on.function, on.calls, on.banned)),
+    by_facts("merged-checks", Law::MergedChecks, |on, facts| {
+        bounds::merge_checks(on.function, facts, on.calls, on.banned)
+    }),
+    repeat("turned-branches", Law::TurnedBranch, |on| {
+        turned::turn_around(on.object, on.function, on.calls, on.banned)
+    }),
+    repeat("late-constants", Law::LateConstant, |on| late::make_late(on.object, on.function, on.calls, on.banned)),
+    own("atomic-updates", run_atomics),
+    repeat("kept-addresses", Law::KeptAddress, |on| {
+        reuse::keep_addresses(on.object, on.function, on.calls, on.banned)
+    }),
 ];
 
 /// What is tried once the passes find no more, the cheapest first: [`search::EFFORTS`].
 pub const SEARCHES: [Pass; search::EFFORTS.len()] = [
-    Pass { name: search::NAME, run: |work| run_search(work, 0) },
-    Pass { name: search::NAME, run: |work| run_search(work, 1) },
-    Pass { name: search::NAME, run: |work| run_search(work, 2) },
-    Pass { name: search::NAME, run: |work| run_search(work, 3) },
-    Pass { name: search::NAME, run: |work| run_search(work, 4) },
+    own(search::NAME, |work| run_search(work, 0)),
+    own(search::NAME, |work| run_search(work, 1)),
+    own(search::NAME, |work| run_search(work, 2)),
+    own(search::NAME, |work| run_search(work, 3)),
+    own(search::NAME, |work| run_search(work, 4)),
 ];
+
+impl Pass {
+    /// Rewrites one function.
+    pub fn run(&self, work: &mut Work<'_>) -> Vec<Evidence> {
+        match (&self.does, work.facts) {
+            (Does::Repeat(law, change), _) => work.repeat(*law, change),
+            (Does::ByFacts(law, change), Some(facts)) => work.repeat(*law, |on| change(on, facts)),
+            (Does::ByFacts(..), None) => Vec::new(),
+            (Does::Own(run), _) => run(work),
+        }
+    }
+}
 
 impl Work<'_> {
     fn is_banned(&self, law: Law, at: InsnId) -> bool {
@@ -207,7 +180,7 @@ impl Work<'_> {
     }
 
     /// Runs a pass that changes the function by laws, and writes down what it did.
-    fn law_pass(&mut self, pass: impl FnOnce(&mut Function, Option<&Facts>, &Calls) -> Vec<Change>) -> Vec<Evidence> {
+    fn at_once(&mut self, pass: impl FnOnce(&mut Function, Option<&Facts>, &Calls) -> Vec<Change>) -> Vec<Evidence> {
         let id = self.function;
         let mut function = self.object.function(id).clone();
         let changes = pass(&mut function, self.facts, self.calls);
@@ -220,30 +193,17 @@ impl Work<'_> {
         evidence
     }
 
-    /// The same for a pass that needs facts, which its own changes leave true.
-    fn repeat_with_facts(
-        &mut self,
-        law: Law,
-        pass: impl Fn(&mut Function, &Facts, &dyn Fn(InsnId) -> bool) -> Vec<Change>,
-    ) -> Vec<Evidence> {
-        match self.facts {
-            Some(facts) => self.repeat(law, |_, function, banned| pass(function, facts, banned)),
-            None => Vec::new(),
-        }
-    }
-
-    /// Runs a pass that does one thing a call, as often as it finds something that is not banned.
-    fn repeat(
-        &mut self,
-        law: Law,
-        pass: impl Fn(&mut Object, &mut Function, &dyn Fn(InsnId) -> bool) -> Vec<Change>,
-    ) -> Vec<Evidence> {
+    /// Runs what does one thing a call, as often as it finds something that is not banned.
+    fn repeat(&mut self, law: Law, change: impl Fn(On<'_>) -> Vec<Change>) -> Vec<Evidence> {
         let id = self.function;
         let mut evidence = Vec::new();
+        let (banned, without) = (self.banned, self.options.is_without(id, law.name()));
+        let banned = |at| without || banned.contains(&(law.name(), at));
         while evidence.len() < self.fuel && Instant::now() < self.deadline {
             let mut function = self.object.function(id).clone();
-            let (banned, without) = (self.banned, self.options.is_without(id, law.name()));
-            let changes = pass(self.object, &mut function, &|at| without || banned.contains(&(law.name(), at)));
+            let (object, function_now) = (&mut *self.object, &mut function);
+            let (calls, isa) = (self.calls, self.options.isa);
+            let changes = change(On { object, id, function: function_now, calls, isa, banned: &banned });
             if changes.is_empty() {
                 break;
             }
@@ -252,15 +212,6 @@ impl Work<'_> {
         }
         evidence
     }
-}
-
-/// What the facts say of runs stays true: none takes the way that changes.
-fn run_found(work: &mut Work<'_>) -> Vec<Evidence> {
-    let Some(facts) = work.facts else { return Vec::new() };
-    let calls = work.calls;
-    work.repeat(Law::FoundElement, |object, function, banned| {
-        found::skip_missing(object, function, facts, calls, banned)
-    })
 }
 
 fn run_windows(work: &mut Work<'_>) -> Vec<Evidence> {
@@ -322,8 +273,8 @@ fn run_atomics(work: &mut Work<'_>) -> Vec<Evidence> {
     if work.options.goal != Goal::Size {
         return Vec::new();
     }
-    let (calls, facts, isa) = (work.calls, work.facts, work.options.isa);
-    work.repeat(Law::AtomicUpdate, |_, function, banned| atomics::make_atomic(function, calls, facts, isa, banned))
+    let facts = work.facts;
+    work.repeat(Law::AtomicUpdate, |on| atomics::make_atomic(on.function, on.calls, facts, on.isa, on.banned))
 }
 
 fn run_inline(work: &mut Work<'_>) -> Vec<Evidence> {

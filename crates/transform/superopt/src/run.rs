@@ -390,7 +390,7 @@ impl<'a> Run<'a> {
                 banned: &self.banned,
                 options: self.options,
             };
-            evidence.extend((pass.run)(&mut work));
+            evidence.extend(pass.run(&mut work));
             self.timings.add(pass.name, begun.elapsed());
         }
         (!evidence.is_empty()).then_some(evidence)
