@@ -313,12 +313,7 @@ fn search_with(sample: &Sample, facts: Option<InsnFacts>, options: &Options) -> 
         proved
     };
     offline::Fewer.find(&question, &mut tester, &mut accept);
-    Enumerate { length: 2 }.find(&question, &mut tester, &mut accept);
-    if matches!(nodes.last()?.insn, Insn::Branch { .. }) {
-        offline::Endings.find(&question, &mut tester, &mut accept);
-    } else if nodes.iter().any(|node| node.insn.address().is_some()) {
-        offline::Accesses.find(&question, &mut tester, &mut accept);
-    }
+    Enumerate { length: 2 }.find_in(&offline::pool(&question), &question, &mut tester, &mut accept);
     best.map(|best| best.iter().map(|node| node.insn).collect())
 }
 

@@ -20,7 +20,7 @@ use kiln_isa::{AluOp, Insn, Reg, Source, Width};
 use kiln_program::Reference;
 
 use super::pool::{Pool, is_legal};
-use super::{Accept, Outcome, Question, Search, Step};
+use super::{Accept, Best, Outcome, Question, Search, Step};
 
 /// Inputs on which states are told apart. What these let through is run on all of them.
 const LANES: usize = 8;
@@ -39,33 +39,43 @@ pub struct Enumerate {
 
 impl Search for Enumerate {
     fn find(&mut self, question: &Question<'_>, tester: &mut Tester, accept: &mut Accept<'_>) -> Outcome {
-        let pool = Pool::new(question);
-        let mut walk = Walk::new(question, &pool, tester, accept);
+        self.find_in(&Pool::new(question), question, tester, accept)
+    }
+}
+
+impl Enumerate {
+    /// The same with a pool of one's own.
+    pub fn find_in(
+        &self,
+        pool: &Pool,
+        question: &Question<'_>,
+        tester: &mut Tester,
+        accept: &mut Accept<'_>,
+    ) -> Outcome {
+        let mut walk = Walk::new(question, pool, tester, accept);
         for length in 1..=self.length.min(question.window.before.len()) {
             for _ in 0..MOST_AGAIN {
-                let inputs = walk.tester.len();
-                if walk.outcome.complete && walk.cheapest * length as u64 <= walk.bar {
+                let inputs = walk.best.tester.len();
+                if walk.best.outcome.complete && walk.cheapest * length as u64 <= walk.best.cost {
                     walk.seen.clear();
                     let registers = walk.begin.clone();
                     walk.extend(length, 0, &registers);
                 }
                 // What was learnt against candidates changes the numbers that are solved for.
-                if walk.tester.len() == inputs {
+                if walk.best.tester.len() == inputs {
                     break;
                 }
                 walk.take_lanes();
             }
         }
-        walk.outcome
+        walk.best.outcome
     }
 }
 
 type Lanes = Vec<Registers>;
 
 struct Walk<'w, 'q> {
-    question: &'w Question<'q>,
-    tester: &'w mut Tester,
-    accept: &'w mut Accept<'q>,
+    best: Best<'w, 'q>,
     pool: &'w Pool,
     ops: Vec<(Op, u64)>,
     branches: Vec<(Op, u64)>,
@@ -79,9 +89,8 @@ struct Walk<'w, 'q> {
     /// What leads to the state now.
     prefix: Vec<Step>,
     seen: HashMap<u64, u8>,
-    bar: u64,
+    /// What any instruction costs at least.
     cheapest: u64,
-    outcome: Outcome,
 }
 
 /// What is wrong with a state.
@@ -117,17 +126,13 @@ impl<'w, 'q> Walk<'w, 'q> {
             begin: Lanes::new(),
             compared: *tester.compared(),
             cheapest: ops.iter().chain(&branches).map(|(_, cost)| *cost).min().unwrap_or(0),
-            bar: question.window_cost(),
             ops,
             branches,
             cases: Vec::new(),
-            question,
-            tester,
-            accept,
+            best: Best::new(question, tester, accept),
             pool,
             prefix: Vec::new(),
             seen: HashMap::new(),
-            outcome: Outcome { complete: true, ..Outcome::default() },
         };
         walk.take_lanes();
         walk
@@ -135,7 +140,7 @@ impl<'w, 'q> Walk<'w, 'q> {
 
     /// The inputs that refute most, the newest first.
     fn take_lanes(&mut self) {
-        self.cases = self.tester.cases().take(LANES).map(|case| case.clone()).collect();
+        self.cases = self.best.tester.cases().take(LANES).map(|case| case.clone()).collect();
         self.begin = self.cases.iter().map(Case::begin).collect();
     }
 
@@ -146,16 +151,16 @@ impl<'w, 'q> Walk<'w, 'q> {
         }
         for index in 0..self.ops.len() {
             let (op, own) = self.ops[index];
-            if cost + own + self.cheapest * (left as u64 - 1) >= self.bar {
+            if cost + own + self.cheapest * (left as u64 - 1) >= self.best.cost {
                 continue;
             }
-            if self.outcome.tried % 1024 == 0 && self.question.is_over() {
-                self.outcome.complete = false;
+            if self.best.outcome.tried % 1024 == 0 && self.best.question.is_over() {
+                self.best.outcome.complete = false;
             }
-            if !self.outcome.complete {
+            if !self.best.outcome.complete {
                 return;
             }
-            self.outcome.tried += 1;
+            self.best.outcome.tried += 1;
             let marks: Vec<usize> = self.cases.iter_mut().map(|case| case.memory().undo.len()).collect();
             if let Some(after) = self.apply(&op, registers) {
                 // A branch is the last, so one instruction less can put things right.
@@ -240,7 +245,7 @@ impl<'w, 'q> Walk<'w, 'q> {
             (0, _) => {
                 // Nothing at all may be enough.
                 let steps = self.prefix.clone();
-                self.put(&steps, cost);
+                self.put(&steps);
             }
             _ => {}
         }
@@ -253,13 +258,13 @@ impl<'w, 'q> Walk<'w, 'q> {
         let Some(dst) = Reg::new(reg).filter(|dst| self.pool.writable.contains(dst)) else { return };
         for (op, width, imm) in self.solved(dst, registers) {
             let insn = Insn::Alu { op, width, dst, src: Source::Imm(imm) };
-            let decoded = self.tester.op(&insn, Reference::None);
-            let own = (self.question.cost)(&insn);
-            self.outcome.tried += 1;
-            if cost + own < self.bar && self.is_right_after(&decoded, reg, registers) {
+            let decoded = self.best.tester.op(&insn, Reference::None);
+            let own = (self.best.question.cost)(&insn);
+            self.best.outcome.tried += 1;
+            if cost + own < self.best.cost && self.is_right_after(&decoded, registers) {
                 let mut steps = self.prefix.clone();
                 steps.push(Step { insn, reference: Reference::None });
-                self.put(&steps, cost + own);
+                self.put(&steps);
             }
         }
     }
@@ -311,29 +316,13 @@ impl<'w, 'q> Walk<'w, 'q> {
         found
     }
 
-    fn is_right_after(&mut self, op: &Op, reg: u8, registers: &Lanes) -> bool {
-        let (at, compared) = (usize::from(reg), self.compared[usize::from(reg)]);
+    /// Whether one more instruction puts everything right on all lanes.
+    fn is_right_after(&mut self, op: &Op, registers: &Lanes) -> bool {
+        let compared = self.compared;
         self.cases.iter_mut().zip(registers).all(|(case, registers)| {
             let mut registers = *registers;
             let mark = case.memory().undo.len();
             let done = case.memory().step(op, &mut registers).is_ok();
-            case.memory().restore(mark);
-            let wanted = case.results().iter().find(|(own, _)| *own == reg);
-            done && wanted.is_some_and(|(_, value)| (registers.values[at] ^ value) & compared == 0)
-        })
-    }
-
-    fn try_op(&mut self, index: usize, cost: u64, registers: &Lanes) {
-        let (op, own) = self.ops[index];
-        self.outcome.tried += 1;
-        if cost + own >= self.bar {
-            return;
-        }
-        let compared = self.compared;
-        let right = self.cases.iter_mut().zip(registers).all(|(case, registers)| {
-            let mut registers = *registers;
-            let mark = case.memory().undo.len();
-            let done = case.memory().step(&op, &mut registers).is_ok();
             let same = |(reg, value): &(u8, u64)| {
                 let at = usize::from(*reg & 15);
                 registers.readable >> at & 1 == 1 && (registers.values[at] ^ value) & compared[at] == 0
@@ -341,18 +330,26 @@ impl<'w, 'q> Walk<'w, 'q> {
             let right = done && case.results().iter().all(same) && case.memory_agrees();
             case.memory().restore(mark);
             right
-        });
-        if right {
+        })
+    }
+
+    fn try_op(&mut self, index: usize, cost: u64, registers: &Lanes) {
+        let (op, own) = self.ops[index];
+        self.best.outcome.tried += 1;
+        if cost + own >= self.best.cost {
+            return;
+        }
+        if self.is_right_after(&op, registers) {
             let mut steps = self.prefix.clone();
             steps.push(self.pool.insns[index]);
-            self.put(&steps, cost + own);
+            self.put(&steps);
         }
     }
 
     fn try_branch(&mut self, index: usize, cost: u64, registers: &Lanes) {
         let (op, own) = self.branches[index];
-        self.outcome.tried += 1;
-        if cost + own >= self.bar {
+        self.best.outcome.tried += 1;
+        if cost + own >= self.best.cost {
             return;
         }
         let right = self.cases.iter_mut().zip(registers).all(|(case, registers)| {
@@ -363,21 +360,14 @@ impl<'w, 'q> Walk<'w, 'q> {
         if right {
             let mut steps = self.prefix.clone();
             steps.push(self.pool.branches[index]);
-            self.put(&steps, cost + own);
+            self.put(&steps);
         }
     }
 
     /// Puts a candidate that is right on the lanes to all inputs, and to the proof.
-    fn put(&mut self, steps: &[Step], cost: u64) {
-        if cost >= self.bar || !is_legal(self.question, steps) {
-            return;
-        }
-        let nodes = self.question.nodes(steps);
-        if self.tester.matches(&nodes) {
-            self.outcome.asked += 1;
-            if (self.accept)(self.tester, &nodes) {
-                self.bar = cost;
-            }
+    fn put(&mut self, steps: &[Step]) {
+        if is_legal(self.best.question, steps) {
+            self.best.attempt(steps);
         }
     }
 }

@@ -80,6 +80,42 @@ pub trait Search {
     fn find(&mut self, question: &Question<'_>, tester: &mut Tester, accept: &mut Accept<'_>) -> Outcome;
 }
 
+/// The cheapest candidate so far: others are put to all inputs and to the proof only if they cost less.
+pub struct Best<'b, 'q> {
+    /// What is looked for.
+    pub question: &'b Question<'q>,
+    /// The inputs.
+    pub tester: &'b mut Tester,
+    accept: &'b mut Accept<'q>,
+    /// What the cheapest costs.
+    pub cost: u64,
+    /// What was done.
+    pub outcome: Outcome,
+}
+
+impl<'b, 'q> Best<'b, 'q> {
+    /// Begins with the window itself.
+    pub fn new(question: &'b Question<'q>, tester: &'b mut Tester, accept: &'b mut Accept<'q>) -> Best<'b, 'q> {
+        let outcome = Outcome { complete: true, ..Outcome::default() };
+        Best { question, tester, accept, cost: question.window_cost(), outcome }
+    }
+
+    /// Takes a candidate if it is cheaper, passes all tests and is proved.
+    pub fn attempt(&mut self, steps: &[Step]) {
+        let cost = self.question.cost_of(steps.iter().copied());
+        if cost >= self.cost {
+            return;
+        }
+        let nodes = self.question.nodes(steps);
+        if self.tester.matches(&nodes) {
+            self.outcome.asked += 1;
+            if (self.accept)(self.tester, &nodes) {
+                self.cost = cost;
+            }
+        }
+    }
+}
+
 /// One instruction of a candidate, and what it refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Step {

@@ -37,8 +37,13 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pool of a question; with few numbers where each has to be tried, or with many.
+    /// The pool of a question.
     pub fn new(question: &Question<'_>) -> Pool {
+        Pool::with(question, &[], &[])
+    }
+
+    /// The same with other places than the window's, and other numbers to store.
+    pub fn with(question: &Question<'_>, places: &[Address], stored: &[i32]) -> Pool {
         let window = question.window.before;
         let mut readable = RegSet::EMPTY;
         let mut writable = RegSet::EMPTY;
@@ -61,7 +66,7 @@ impl Pool {
             branches: Vec::new(),
         };
         pool.arithmetic();
-        pool.memory(window);
+        pool.memory(window, places, stored);
         pool.originals(window);
         pool.branches(window);
         let known: Vec<Insn> = window.iter().map(|node| node.insn).collect();
@@ -106,7 +111,7 @@ impl Pool {
         }
     }
 
-    fn memory(&mut self, window: &[Node]) {
+    fn memory(&mut self, window: &[Node], more: &[Address], stored: &[i32]) {
         let mut places: Vec<(Address, bool)> = Vec::new();
         for node in window {
             if let Some(address) = node.insn.address() {
@@ -117,7 +122,11 @@ impl Pool {
                 }
             }
         }
-        let sources = self.sources();
+        let stores = places.iter().any(|(_, stored)| *stored);
+        let own: Vec<Address> = places.iter().map(|(address, _)| *address).collect();
+        places.extend(more.iter().filter(|address| !own.contains(address)).map(|address| (*address, stores)));
+        let mut sources = self.sources();
+        sources.extend(stored.iter().filter(|number| !self.numbers.contains(number)).map(|number| Source::Imm(*number)));
         for (address, stored) in places {
             for size in Size::ALL {
                 for dst in self.writable.clone() {
