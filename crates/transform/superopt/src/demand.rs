@@ -12,9 +12,11 @@
 //! so both shifts may go. It is a backward analysis over the graph of one function; a register's demand is the
 //! number of its low bits that some path may read before they are overwritten.
 
+use std::collections::BTreeMap;
+
 use kiln_isa::{AluOp, AtomicOp, CallTarget, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::Helper;
-use kiln_program::{Cfg, Function, Node};
+use kiln_program::{Cfg, Function, InsnId, Node};
 
 use crate::calls::Calls;
 
@@ -198,15 +200,90 @@ pub fn at_block_ends(function: &Function, cfg: &Cfg, calls: &Calls) -> Vec<Deman
     end
 }
 
+/// Demand where branches go, by the instruction there.
+pub type Exits = BTreeMap<InsnId, Demand>;
+
+/// No branch's target is known.
+pub static NOWHERE: Exits = Exits::new();
+
+/// What is read once a run of instructions is left.
+#[derive(Clone, Copy)]
+pub struct Afterwards<'a> {
+    /// After the last instruction; where a branch goes that `exits` does not name, too.
+    pub end: Demand,
+    /// Where branches go.
+    pub exits: &'a Exits,
+    /// Registers that count as read wherever it is left.
+    pub pinned: RegSet,
+    /// What calls read.
+    pub calls: &'a Calls,
+}
+
+impl<'a> Afterwards<'a> {
+    /// After a straight run.
+    pub fn straight(end: Demand, calls: &'a Calls) -> Afterwards<'a> {
+        Afterwards { end, exits: &NOWHERE, pinned: RegSet::EMPTY, calls }
+    }
+
+    /// What is read after the last instruction.
+    pub fn at_end(&self) -> Demand {
+        let mut demand = self.end;
+        self.pinned.iter().for_each(|reg| demand.read(reg, 64));
+        demand
+    }
+
+    /// What is read where a branch goes; `None` for what is no branch.
+    pub fn at_exit(&self, node: &Node) -> Option<Demand> {
+        let end = self.exits.get(&node.target()?).copied().unwrap_or(self.end);
+        Some(Afterwards { end, ..*self }.at_end())
+    }
+
+    /// From after an instruction to before it.
+    pub fn step_back(&self, demand: &mut Demand, node: &Node) {
+        if let Some(exit) = self.at_exit(node) {
+            *demand = demand.join(&exit);
+        }
+        demand.step_back(node, self.calls);
+    }
+
+    /// Demand before a run that nothing but the end follows.
+    pub fn before(&self, nodes: &[Node]) -> Demand {
+        let mut demand = self.at_end();
+        nodes.iter().rev().for_each(|node| self.step_back(&mut demand, node));
+        demand
+    }
+
+    /// Demand after each instruction of a run; of a branch, where it is not taken.
+    pub fn each(&self, nodes: &[Node]) -> Vec<Demand> {
+        let mut result = vec![Demand::NONE; nodes.len()];
+        let mut demand = self.at_end();
+        for (at, node) in nodes.iter().enumerate().rev() {
+            result[at] = demand;
+            self.step_back(&mut demand, node);
+        }
+        result
+    }
+
+    /// Takes out what computes only what nobody reads, from the last to the first.
+    pub fn without_dead(&self, nodes: &[Node]) -> Vec<Node> {
+        let mut kept = Vec::with_capacity(nodes.len());
+        let mut demand = self.at_end();
+        for node in nodes.iter().rev() {
+            let written = node.insn.written().filter(|dst| *dst != Reg::R10);
+            let dead = only_computes(&node.insn) && written.is_some_and(|dst| demand.of(dst) == 0);
+            if !dead {
+                self.step_back(&mut demand, node);
+                kept.push(node.clone());
+            }
+        }
+        kept.reverse();
+        kept
+    }
+}
+
 /// Demand after each instruction of a straight run, given the demand after the last.
 pub fn after_each(nodes: &[Node], end: Demand, calls: &Calls) -> Vec<Demand> {
-    let mut result = vec![Demand::NONE; nodes.len()];
-    let mut demand = end;
-    for (at, node) in nodes.iter().enumerate().rev() {
-        result[at] = demand;
-        demand.step_back(node, calls);
-    }
-    result
+    Afterwards::straight(end, calls).each(nodes)
 }
 
 /// Whether an instruction may read a register, as an argument of what it calls too.
@@ -230,18 +307,7 @@ pub fn only_computes(insn: &Insn) -> bool {
     )
 }
 
-/// Takes out what computes only what nobody reads, from the last to the first.
+/// Takes out of a straight run what computes only what nobody reads.
 pub fn without_dead(nodes: &[Node], end: Demand, calls: &Calls) -> Vec<Node> {
-    let mut kept = Vec::with_capacity(nodes.len());
-    let mut demand = end;
-    for node in nodes.iter().rev() {
-        let dead =
-            only_computes(&node.insn) && node.insn.written().is_some_and(|dst| dst != Reg::R10 && demand.of(dst) == 0);
-        if !dead {
-            demand.step_back(node, calls);
-            kept.push(node.clone());
-        }
-    }
-    kept.reverse();
-    kept
+    Afterwards::straight(end, calls).without_dead(nodes)
 }

@@ -28,7 +28,7 @@ use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
 
 use crate::calls::Calls;
 use crate::cost::{CostModel, Goal, Weight};
-use crate::demand::{self, Demand};
+use crate::demand::{Afterwards, Demand, Exits};
 use crate::possible::{self, Possible};
 
 /// A proved change of a run.
@@ -62,6 +62,11 @@ pub struct Staleness {
 }
 
 impl Staleness {
+    /// Registers that count as read everywhere.
+    pub fn pinned(&self) -> RegSet {
+        self.pinned
+    }
+
     /// The demand with what rewrites have come to read.
     pub fn with_pinned(&self, mut demand: Demand) -> Demand {
         for reg in self.pinned.iter() {
@@ -71,7 +76,7 @@ impl Staleness {
     }
 }
 
-/// A straight run of a block, its final branch included.
+/// A run of a block, or of blocks that each are entered from the one before only, their branches included.
 pub struct Region<'a> {
     /// The object, for what instructions refer to.
     pub object: &'a Object,
@@ -79,8 +84,10 @@ pub struct Region<'a> {
     pub facts: Option<&'a Facts>,
     /// The instructions now.
     pub nodes: Vec<Node>,
-    /// What is read after the last.
+    /// What is read after the last; where a branch goes that `exits` does not name, too.
     pub end: Demand,
+    /// What is read where branches go.
+    pub exits: &'a Exits,
     /// What calls read.
     pub calls: &'a Calls,
     /// What of the facts no longer holds.
@@ -128,6 +135,11 @@ pub fn is_barrier(node: &Node) -> bool {
     matches!(node.insn, Insn::Call(_)) || is_cut(node)
 }
 
+/// These and branches: what is between them is straight.
+fn is_end(node: &Node) -> bool {
+    matches!(node.insn, Insn::Branch { .. }) || is_barrier(node)
+}
+
 /// Whether the value of some of these registers does not get past an instruction, though it does not write them.
 pub fn ends(node: &Node, regs: &[Reg]) -> bool {
     let clobbers = matches!(node.insn, Insn::Call(_)) && regs.iter().any(|reg| RegSet::CALLER_SAVED.contains(*reg));
@@ -145,7 +157,7 @@ impl<'a> Region<'a> {
 
     /// A proposed run without what nobody reads, if the goal prefers it.
     fn better(&self, proposed: &[Node]) -> Option<Vec<Node>> {
-        let after = demand::without_dead(proposed, self.end, self.calls);
+        let after = self.afterwards().without_dead(proposed);
         let weigh = |nodes: &[Node]| Weight::of(nodes, self.model);
         self.goal.prefers(weigh(&after), weigh(&self.nodes)).then_some(after)
     }
@@ -167,13 +179,16 @@ impl<'a> Region<'a> {
         if after.iter().any(|node| version_of(&node.insn) > self.isa && !self.nodes.contains(node)) {
             return false;
         }
-        // Short windows first; those that reach across calls where these do not do.
-        let calls = self.nodes.iter().any(|node| matches!(node.insn, Insn::Call(_)));
-        let cuts: &[fn(&Node) -> bool] = if calls { &[is_barrier, is_cut] } else { &[is_cut] };
-        let Some(steps) = cuts.iter().find_map(|cut| self.proved(&after, context, judge, *cut)) else { return false };
-        let demand = demand::after_each(&after, self.end, self.calls);
+        // Short windows first; those that reach across branches and calls where these do not do.
+        let straight = self.nodes.iter().rev().skip(1);
+        let has = |insn: fn(&Insn) -> bool| straight.clone().any(|node| insn(&node.insn));
+        let branches = has(|insn| matches!(insn, Insn::Branch { .. }));
+        let calls = has(|insn| matches!(insn, Insn::Call(_)));
+        let cuts: [(bool, fn(&Node) -> bool); 3] = [(branches, is_end), (calls, is_barrier), (true, is_cut)];
+        let mut cuts = cuts.into_iter().filter(|(wanted, _)| *wanted).map(|(_, cut)| cut);
+        let Some(steps) = cuts.find_map(|cut| self.proved(&after, context, judge, cut)) else { return false };
+        let demand = self.afterwards().each(&after);
         for (piece, proof) in steps {
-            self.pin(&after, &piece);
             self.forget(&after, &demand, &piece);
             let before = self.nodes[piece.before.clone()].to_vec();
             self.steps.push(Step { rule, at, before, after: after[piece.after].to_vec(), proof });
@@ -182,9 +197,29 @@ impl<'a> Region<'a> {
         true
     }
 
+    /// The pieces of a change, each proved, also if what it has come to read before the run is read after it: the run may
+    /// be the body of a loop.
+    fn proved(
+        &mut self,
+        after: &[Node],
+        context: bool,
+        judge: Judge,
+        cut: fn(&Node) -> bool,
+    ) -> Option<Vec<(Piece, Proof)>> {
+        loop {
+            let steps = self.pieces_proved(after, context, judge, cut)?;
+            let newly = |set: RegSet, (piece, _): &(Piece, Proof)| set.union(self.newly_read(after, piece));
+            let more = steps.iter().fold(RegSet::EMPTY, newly).difference(self.stale.pinned);
+            if more == RegSet::EMPTY {
+                return Some(steps);
+            }
+            self.stale.pinned = self.stale.pinned.union(more);
+        }
+    }
+
     /// The pieces of a change, cut where `cut` says, each proved: by itself, at once where its parts depend on one
     /// another, or with what comes before it.
-    fn proved(
+    fn pieces_proved(
         &mut self,
         after: &[Node],
         context: bool,
@@ -195,7 +230,7 @@ impl<'a> Region<'a> {
             true => vec![Piece { before: 0..self.nodes.len(), after: 0..after.len() }],
             false => pieces(&self.nodes, after, cut)?,
         };
-        let demand = demand::after_each(after, self.end, self.calls);
+        let demand = self.afterwards().each(after);
         let mut steps = Vec::new();
         for piece in &pieces {
             let fine = match judge {
@@ -230,11 +265,17 @@ impl<'a> Region<'a> {
     /// Proves one piece equal, given what the new program reads after it.
     fn prove(&mut self, after: &[Node], demand: &[Demand], piece: &Piece, judge: Judge) -> Option<Proof> {
         let end = match piece.after.end {
-            0 => self.begin(after),
+            0 => self.afterwards().before(after),
             end => demand[end - 1],
         };
         let (mut old, mut new) = (self.nodes[piece.before.clone()].to_vec(), after[piece.after.clone()].to_vec());
-        let key = question(&old, &new, &end);
+        let bits = |demand: &Demand| std::array::from_fn(|at| Reg::new(at as u8).map_or(0, |reg| demand.of(reg) as u8));
+        let exit = |(at, node): (usize, &Node)| {
+            let stack_live = self.stack_after(piece.before.start + at + 1);
+            Some(Exit { target: node.target()?, bits: bits(&self.afterwards().at_exit(node)?), stack_live })
+        };
+        let exits: Vec<Exit> = old.iter().enumerate().filter_map(exit).collect();
+        let key = question(&old, &new, &end, &exits);
         if judge != Judge::Rule && self.refuted.contains(&key) {
             self.limits.answers.iter().for_each(|answers| answers.remembered());
             return None;
@@ -248,9 +289,6 @@ impl<'a> Region<'a> {
         }
         let precondition = self.precondition(piece.before.start);
         let stack_live = self.stack_after(piece.before.end);
-        let bits = std::array::from_fn(|index| Reg::new(index as u8).map_or(0, |reg| end.of(reg) as u8));
-        let exits: Vec<Exit> =
-            old.iter().filter_map(|node| Some(Exit { target: node.target()?, bits, stack_live })).collect();
         let window = Window {
             before: &old,
             after: &new,
@@ -277,21 +315,14 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// What is read before the first instruction.
-    fn begin(&self, nodes: &[Node]) -> Demand {
-        let mut demand = self.end;
-        for node in nodes.iter().rev() {
-            demand.step_back(node, self.calls);
-        }
-        demand
+    /// What is read once the run is left.
+    pub fn afterwards(&self) -> Afterwards<'a> {
+        Afterwards { end: self.end, exits: self.exits, pinned: self.stale.pinned, calls: self.calls }
     }
 
     /// What is known before the instruction at a position, as far as it still holds.
     pub fn precondition(&self, at: usize) -> InsnFacts {
-        let mut demand = self.end;
-        for node in self.nodes[at..].iter().rev() {
-            demand.step_back(node, self.calls);
-        }
+        let demand = self.afterwards().before(&self.nodes[at..]);
         let known = self.known(at);
         let registers = std::array::from_fn(|index| {
             let reg = Reg::new(index as u8).expect("there are eleven");
@@ -339,11 +370,7 @@ impl<'a> Region<'a> {
     }
 
     fn reads_before_write(&self, at: usize, reg: Reg) -> bool {
-        let mut demand = self.end;
-        for node in self.nodes[at..].iter().rev() {
-            demand.step_back(node, self.calls);
-        }
-        demand.of(reg) == 64
+        self.afterwards().before(&self.nodes[at..]).of(reg) == 64
     }
 
     /// A register's constant before the instruction at a position.
@@ -361,18 +388,12 @@ impl<'a> Region<'a> {
         known.map_or(StackSet::ALL, |known| known.stack_live_after)
     }
 
-    /// Pins what the new piece reads from before the run and nobody read there before.
-    fn pin(&mut self, after: &[Node], piece: &Piece) {
-        let at = |nodes: &[Node], from: usize| {
-            let mut demand = self.end;
-            nodes[from..].iter().rev().for_each(|node| demand.step_back(node, self.calls));
-            demand
-        };
-        let (old, new) = (at(&self.nodes, piece.before.start), at(after, piece.after.start));
-        let more = Reg::all().filter(|reg| new.of(*reg) > old.of(*reg));
+    /// Registers of which a new piece reads more from before the run than anybody did there.
+    fn newly_read(&self, after: &[Node], piece: &Piece) -> RegSet {
+        let at = |nodes: &[Node]| self.afterwards().before(nodes);
+        let (old, new) = (at(&self.nodes[piece.before.start..]), at(&after[piece.after.start..]));
         let own = |reg: &Reg| after[..piece.after.start].iter().any(|node| node.insn.written() == Some(*reg));
-        let more: Vec<Reg> = more.filter(|reg| !own(reg)).collect();
-        self.stale.pinned = self.stale.pinned.union(RegSet::of(&more));
+        Reg::all().filter(|reg| new.of(*reg) > old.of(*reg) && !own(reg)).collect()
     }
 
     /// Writes down which facts a proved piece makes stale.
@@ -384,8 +405,9 @@ impl<'a> Region<'a> {
         let last = ends(old).filter(|last| ends(new) == Some(*last));
         self.stale.after.extend(old.iter().chain(new).map(|node| node.id).filter(|id| Some(*id) != last));
         let end = piece.after.end.checked_sub(1).map_or(Demand::NONE, |last| demand[last]);
+        let exits: Vec<Demand> = old.iter().filter_map(|node| self.afterwards().at_exit(node)).collect();
         for reg in old.iter().chain(new).filter_map(|node| node.insn.written()) {
-            if end.of(reg) < 64 {
+            if exits.iter().chain([&end]).any(|demand| demand.of(reg) < 64) {
                 self.stale.registers.insert(reg);
             }
         }
@@ -442,13 +464,14 @@ pub(crate) fn mask_to(reg: Reg, bits: u32) -> Option<Node> {
     Some(Node { id: InsnId(u32::MAX), insn, reference: Reference::None, line: None, core: None })
 }
 
-fn question(old: &[Node], new: &[Node], end: &Demand) -> u64 {
+fn question(old: &[Node], new: &[Node], end: &Demand, exits: &[Exit]) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
     for node in old.iter().chain(new) {
         (node.id, node.insn, node.reference).hash(&mut hasher);
     }
     (old.len(), Reg::all().map(|reg| end.of(reg)).collect::<Vec<_>>()).hash(&mut hasher);
+    exits.iter().for_each(|exit| exit.bits.hash(&mut hasher));
     hasher.finish()
 }
 

@@ -13,7 +13,7 @@ use kiln_verifier::Facts;
 use crate::cache::{RuleSet, matched};
 use crate::calls::Calls;
 use crate::cost::{CostModel, Goal};
-use crate::demand::{self, Demand};
+use crate::demand::{self, Demand, NOWHERE};
 use crate::possible;
 use crate::region::{Region, Staleness, Step};
 use crate::rules::RULES;
@@ -90,6 +90,7 @@ pub fn rewrite(
                 facts,
                 nodes: before,
                 end: demand_here,
+                exits: &NOWHERE,
                 calls: budget.calls,
                 stale: &mut stale,
                 limits: budget.limits,

@@ -23,7 +23,6 @@ use kiln_verifier::{Scalar, Value};
 
 use crate::cache::gather::may_gather;
 use crate::cache::{DataRule, RuleSet};
-use crate::demand::Demand;
 use crate::region::{Region, is_barrier};
 use crate::rules::constant;
 use crate::trace::Trace;
@@ -217,8 +216,7 @@ impl Search<'_, '_> {
     /// Whether what must be dead or narrow afterwards is, given what follows.
     fn unread(&self, binding: &Binding, rest: &[Node]) -> bool {
         let rule = &self.data.rule;
-        let mut demand: Demand = self.region.end;
-        rest.iter().rev().for_each(|node| demand.step_back(node, self.region.calls));
+        let demand = self.region.afterwards().before(rest);
         let most = |reg: Reg, bits: u32| {
             binding.registers[reg.index()].is_some_and(|bound| bound != Reg::R10 && demand.of(bound) <= bits)
         };

@@ -21,7 +21,7 @@ use kiln_verifier::{Facts, Value};
 use crate::cache::gather::may_gather;
 use crate::calls::Calls;
 use crate::cost::{CostModel, Goal};
-use crate::demand::{self, Demand};
+use crate::demand::{self, Demand, NOWHERE};
 use crate::possible;
 use crate::region::{Region, Staleness, is_barrier};
 use crate::trace::Trace;
@@ -165,6 +165,7 @@ fn each_run(object: &Object, id: FunctionId, facts: &Facts, see: &mut dyn FnMut(
                 facts: Some(facts),
                 nodes,
                 end,
+                exits: &NOWHERE,
                 stale: &mut stale,
                 limits: &limits,
                 refuted: &mut refuted,

@@ -32,6 +32,7 @@ pub use harvest::{Harvest, Sample, Seen};
 use crate::cache::{RuleSet, matched};
 use crate::calls::Calls;
 use crate::cost::{CostModel, Goal, Weight};
+use crate::demand::NOWHERE;
 use crate::region::{Region, Staleness};
 use crate::search::{Enumerate, Question, Search};
 use crate::trace::Trace;
@@ -243,6 +244,7 @@ fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, &'static st
         facts: None,
         nodes: sample.nodes(),
         end: sample.demand(),
+        exits: &NOWHERE,
         stale: &mut stale,
         limits: &limits,
         refuted: &mut refuted,

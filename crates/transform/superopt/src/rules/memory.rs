@@ -401,7 +401,7 @@ impl Copied {
             }
         }
         // Nothing else may come of it.
-        let after = crate::demand::after_each(&region.nodes, region.end, region.calls)[run.end - 1];
+        let after = region.afterwards().each(&region.nodes)[run.end - 1];
         if written.iter().any(|reg| after.of(reg) > 0) {
             return None;
         }

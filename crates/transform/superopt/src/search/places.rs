@@ -23,7 +23,7 @@ use kiln_verifier::Facts;
 use super::{Enumerate, Markov, Outcome, Question, Search};
 use crate::cost::frequency::Frequencies;
 use crate::cost::{CostModel, Goal, Weight};
-use crate::demand::{self, Demand};
+use crate::demand::{self, Demand, NOWHERE};
 use crate::possible::{self, Possible};
 use crate::region::{Region, Staleness, Step, is_barrier};
 use crate::windows::Budget;
@@ -236,6 +236,7 @@ fn rewrite_window(
         facts: place.facts,
         nodes,
         end,
+        exits: &NOWHERE,
         calls: budget.calls,
         stale,
         limits: budget.limits,
