@@ -184,7 +184,9 @@ impl<'a> Region<'a> {
         let has = |insn: fn(&Insn) -> bool| straight.clone().any(|node| insn(&node.insn));
         let branches = has(|insn| matches!(insn, Insn::Branch { .. }));
         let calls = has(|insn| matches!(insn, Insn::Call(_)));
-        let cuts: [(bool, fn(&Node) -> bool); 3] = [(branches, is_end), (calls, is_barrier), (true, is_cut)];
+        // A use of a proved rule is one window.
+        let apart = branches && judge != Judge::Rule;
+        let cuts: [(bool, fn(&Node) -> bool); 3] = [(apart, is_end), (calls, is_barrier), (true, is_cut)];
         let mut cuts = cuts.into_iter().filter(|(wanted, _)| *wanted).map(|(_, cut)| cut);
         let Some(steps) = cuts.find_map(|cut| self.proved(&after, context, judge, cut)) else { return false };
         let demand = self.afterwards().each(&after);

@@ -1,4 +1,15 @@
 //! Runs every rule over every run of a function.
+//!
+//! A run is a block with those behind it that nothing else leads to, so what a branch stands between is seen at once:
+//!
+//! ```text
+//!   r7 <<= 32
+//!   if w8 == 0 goto out          out reads nothing of r7: the first shift may wait for the second
+//!   r7 >>= 32              -->   w7 = w7
+//! ```
+//!
+//! Where each branch goes, what is read there counts ([`Afterwards`]); a window that holds branches is proved for each
+//! of its exits.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -7,13 +18,13 @@ use std::time::Instant;
 use kiln_equiv::Limits;
 use kiln_isa::Insn;
 use kiln_isa::table::IsaVersion;
-use kiln_program::{Cfg, Function, FunctionId, InsnId, Node, Object};
+use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Object};
 use kiln_verifier::Facts;
 
 use crate::cache::{RuleSet, matched};
 use crate::calls::Calls;
 use crate::cost::{CostModel, Goal};
-use crate::demand::{self, Demand, NOWHERE};
+use crate::demand::{self, Afterwards, Demand, Exits};
 use crate::possible;
 use crate::region::{Region, Staleness, Step};
 use crate::rules::RULES;
@@ -59,38 +70,40 @@ pub fn rewrite(
 ) -> Vec<Step> {
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, budget.calls);
+    let mut exits = exits(function, &cfg, &ends, budget.calls);
     let numbers = possible::loads_numbers(object, id);
     let begins = possible::at_block_begins(function, &cfg, numbers);
     let mut stale = Staleness::default();
     let mut steps = Vec::new();
     // From the last to the first, so that positions of what is still to come stay.
-    for (index, block) in cfg.blocks.iter().enumerate().rev() {
-        let mut demand = ends[index];
-        let mut end = block.range.end;
-        let last = &function.nodes[end - 1];
+    for blocks in traces(function, &cfg).into_iter().rev() {
+        let (first, last) = (blocks.start, blocks.end - 1);
+        let start = cfg.blocks[first].range.start;
+        let mut end = cfg.blocks[last].range.end;
+        let (mut demand, node) = (ends[last], &function.nodes[end - 1]);
         // A branch is the last of a window: what it compares may be put in another way.
-        let compares = matches!(last.insn, Insn::Branch { .. }) && last.core.is_none();
-        if last.insn.is_control() && !compares {
+        let compares = matches!(node.insn, Insn::Branch { .. }) && node.core.is_none();
+        if node.insn.is_control() && !compares {
             end -= 1;
-            demand.step_back(&function.nodes[end], budget.calls);
+            demand.step_back(node, budget.calls);
         }
-        for run in runs(block.range.start..end).into_iter().rev() {
-            let demand_here = demand_at(&function.nodes[run.end..end], stale.with_pinned(demand), budget.calls);
-            let demand_here = stale.with_pinned(demand_here);
+        for run in runs(start..end).into_iter().rev() {
+            let afterwards = Afterwards { end: demand, exits: &exits, pinned: stale.pinned(), calls: budget.calls };
+            let demand_here = afterwards.before(&function.nodes[run.end..end]);
             if facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id))) {
                 continue;
             }
             let before = function.nodes[run.clone()].to_vec();
-            let first = before.first().map(|node| node.id);
-            let mut possible = begins[index];
-            let earlier = &function.nodes[block.range.start..run.start];
+            let head = before.first().map(|node| node.id);
+            let mut possible = begins[first];
+            let earlier = &function.nodes[start..run.start];
             earlier.iter().for_each(|node| possible::step(&mut possible, node, numbers));
             let mut region = Region {
                 object,
                 facts,
                 nodes: before,
                 end: demand_here,
-                exits: &NOWHERE,
+                exits: &exits,
                 calls: budget.calls,
                 stale: &mut stale,
                 limits: budget.limits,
@@ -112,10 +125,13 @@ pub fn rewrite(
             end = end + after.len() - run.len();
             let heir = after.first().map(|node| node.id).or_else(|| function.nodes.get(run.end).map(|node| node.id));
             function.nodes.splice(run, after);
-            if let (Some(first), Some(heir)) = (first, heir)
-                && first != heir
+            if let (Some(head), Some(heir)) = (head, heir)
+                && head != heir
             {
-                crate::edit::retarget(function, &[(first, heir)].into_iter().collect());
+                crate::edit::retarget(function, &[(head, heir)].into_iter().collect());
+                if let Some(known) = exits.get(&head).copied() {
+                    exits.entry(heir).and_modify(|own| *own = own.join(&known)).or_insert(known);
+                }
             }
             steps.extend(found);
         }
@@ -126,11 +142,35 @@ pub fn rewrite(
     steps
 }
 
-fn demand_at(later: &[Node], mut demand: Demand, calls: &Calls) -> Demand {
-    for node in later.iter().rev() {
-        demand.step_back(node, calls);
+/// What is read where blocks begin.
+fn exits(function: &Function, cfg: &Cfg, ends: &[Demand], calls: &Calls) -> Exits {
+    let begin = |(block, end): (&Block, &Demand)| {
+        let nodes = &function.nodes[block.range.clone()];
+        (nodes[0].id, Afterwards::straight(*end, calls).before(nodes))
+    };
+    cfg.blocks.iter().zip(ends).map(begin).collect()
+}
+
+/// Blocks of which each but the first is entered only from the one before, past its branch or without one.
+fn traces(function: &Function, cfg: &Cfg) -> Vec<Range<usize>> {
+    let goes_on = |block: usize| {
+        let Block { range, successors, .. } = &cfg.blocks[block];
+        let falls = successors.first().is_some_and(|next| next.index() == block + 1);
+        let last = &function.nodes[range.end - 1];
+        let plain = match last.insn {
+            Insn::Branch { .. } => last.core.is_none() && successors.len() == 2,
+            _ => !last.insn.is_control(),
+        };
+        falls && plain && cfg.blocks[block + 1].predecessors.len() == 1
+    };
+    let mut traces: Vec<Range<usize>> = Vec::new();
+    for block in 0..cfg.blocks.len() {
+        match traces.last_mut() {
+            Some(trace) if goes_on(block - 1) => trace.end = block + 1,
+            _ => traces.push(block..block + 1),
+        }
     }
-    demand
+    traces
 }
 
 fn runs(range: Range<usize>) -> Vec<Range<usize>> {

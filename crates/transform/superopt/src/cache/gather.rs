@@ -9,25 +9,39 @@
 //! ```
 //!
 //! Each moves down or up to that place, past what is independent of it: neither computes what the other reads or writes,
-//! and at most one of them writes memory that both may touch. What memory is concerned this is only a proposal, for
-//! [`Trace`] may be wrong; registers it is sure of.
+//! and at most one of them writes memory that both may touch; past a branch if nobody reads where it goes what it makes.
+//! What memory is concerned this is only a proposal, for [`Trace`] may be wrong; registers it is sure of.
 
 use kiln_isa::{Insn, Reg};
 use kiln_program::Node;
 
-use crate::region::is_barrier;
+use crate::demand::only_computes;
+use crate::region::{Region, is_barrier};
 use crate::trace::Trace;
 
 /// Whether the instructions at these positions, in this order, may stand together where one of them is.
-pub fn may_gather(nodes: &[Node], trace: &Trace, body: &[usize], place: usize) -> bool {
+pub fn may_gather(region: &Region<'_>, trace: &Trace, body: &[usize], place: usize) -> bool {
+    let nodes = &region.nodes;
     let between = |from: usize, to: usize| (from + 1..to).filter(|other| !body.contains(other));
     body.iter().enumerate().all(|(order, from)| {
         let passed = between(*from, place).chain(between(place, *from));
+        let down = *from < place;
         let overtaken = body[..order].iter().copied().filter(|earlier| earlier > from);
         let moves = *from != place || body[..order].iter().any(|earlier| earlier > from);
         let branch = matches!(nodes[*from].insn, Insn::Branch { .. });
-        !(branch && moves) && passed.chain(overtaken).all(|other| independent(nodes, trace, *from, other))
+        let free = |other: usize| {
+            independent(nodes, trace, *from, other) || may_pass(region, &nodes[*from].insn, &nodes[other], down)
+        };
+        !(branch && moves) && passed.chain(overtaken).all(free)
     })
+}
+
+/// Whether an instruction may stand on the other side of a branch: nobody reads what it makes there or where the branch
+/// goes, and nothing is loaded sooner than it was.
+fn may_pass(region: &Region<'_>, insn: &Insn, branch: &Node, down: bool) -> bool {
+    let Some(exit) = region.afterwards().at_exit(branch).filter(|_| !is_barrier(branch)) else { return false };
+    let unread = insn.written().is_some_and(|reg| exit.of(reg) == 0 && !branch.insn.read().contains(reg));
+    only_computes(insn) && unread && (down || !matches!(insn, Insn::Load { .. }))
 }
 
 /// Whether two instructions may change places.

@@ -179,7 +179,7 @@ impl Search<'_, '_> {
     /// The run with the body's instructions gathered at one of them and replaced, where that changes nothing else.
     fn gathered(&self, binding: &Binding, body: &[usize], place: usize, new: &[Insn]) -> Option<Vec<Node>> {
         let nodes = &self.region.nodes;
-        if !may_gather(nodes, self.trace, body, place) {
+        if !may_gather(self.region, self.trace, body, place) {
             return None;
         }
         let kept = self.sites[..self.data.kept].iter().enumerate();

@@ -265,7 +265,7 @@ const NEAR: usize = 12;
 /// The window of a slice under canonical names, if it may be gathered; with what is known of inputs and without.
 fn samples(region: &Region<'_>, trace: &Trace, slice: &[usize]) -> Vec<Sample> {
     let nodes = &region.nodes;
-    let place = slice.iter().rev().copied().find(|place| may_gather(nodes, trace, slice, *place));
+    let place = slice.iter().rev().copied().find(|place| may_gather(region, trace, slice, *place));
     let Some(place) = place else { return Vec::new() };
     let rest = (place + 1..nodes.len()).rev().filter(|at| !slice.contains(at));
     let mut demand = region.end;
