@@ -143,14 +143,10 @@ pub const PASSES: &[Pass] = &[
     by_facts("merged-checks", Law::MergedChecks, |on, facts| {
         bounds::merge_checks(on.function, facts, on.calls, on.banned)
     }),
-    repeat("turned-branches", Law::TurnedBranch, |on| {
-        turned::turn_around(on.object, on.function, on.calls, on.banned)
-    }),
+    repeat("turned-branches", Law::TurnedBranch, |on| turned::turn_around(on.object, on.function, on.calls, on.banned)),
     repeat("late-constants", Law::LateConstant, |on| late::make_late(on.object, on.function, on.calls, on.banned)),
     own("atomic-updates", run_atomics),
-    repeat("kept-addresses", Law::KeptAddress, |on| {
-        reuse::keep_addresses(on.object, on.function, on.calls, on.banned)
-    }),
+    repeat("kept-addresses", Law::KeptAddress, |on| reuse::keep_addresses(on.object, on.function, on.calls, on.banned)),
 ];
 
 /// What is tried once the passes find no more, the cheapest first: [`search::EFFORTS`].

@@ -126,7 +126,8 @@ impl Pool {
         let own: Vec<Address> = places.iter().map(|(address, _)| *address).collect();
         places.extend(more.iter().filter(|address| !own.contains(address)).map(|address| (*address, stores)));
         let mut sources = self.sources();
-        sources.extend(stored.iter().filter(|number| !self.numbers.contains(number)).map(|number| Source::Imm(*number)));
+        sources
+            .extend(stored.iter().filter(|number| !self.numbers.contains(number)).map(|number| Source::Imm(*number)));
         for (address, stored) in places {
             for size in Size::ALL {
                 for dst in self.writable.clone() {
