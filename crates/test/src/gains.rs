@@ -11,10 +11,12 @@
 //! comparing use all jobs; timing has the machine for itself, as far as the machine is ours.
 //!
 //! - [`equality`]: both forms of a program on ten thousand inputs;
+//! - [`attached`]: programs that the kernel does not test-run;
 //! - [`stimulus`]: the input on which most of a program runs;
 //! - [`timing`]: nanoseconds of two forms of a program, in turns, and how far noise reaches;
 //! - [`report`]: the tables, for a terminal and for `docs/superoptimizer-results.md`.
 
+pub mod attached;
 pub mod equality;
 pub mod report;
 pub mod stimulus;

@@ -3,7 +3,8 @@
 //! ```text
 //!   xdp, tcx, cgroup       BPF_LINK_CREATE on an interface or cgroup directory
 //!   raw tracepoint         BPF_RAW_TRACEPOINT_OPEN by name
-//!   tracepoint, cpu clock  perf_event_open(2), then BPF_LINK_CREATE on the event (Linux 5.15)
+//!   tracepoint, uprobe,    perf_event_open(2), then BPF_LINK_CREATE on the event (Linux 5.15)
+//!   cpu clock, page faults
 //! ```
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -109,8 +110,40 @@ impl Link {
         let attributes =
             libbpf_sys::perf_event_attr { type_: libbpf_sys::PERF_TYPE_TRACEPOINT, config: id, ..Default::default() };
         // The event is one CPU's, the program runs on all: the kernel keeps it with the tracepoint.
-        let event = open_event("opening a tracepoint", attributes, 0)?;
+        let event = open_event("opening a tracepoint", attributes, Whose::Cpu(0))?;
         Link::create("attaching a tracepoint program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
+    }
+
+    /// Attaches a kprobe program to an instruction of an executable or library, by its offset in the file (a uprobe).
+    ///
+    /// # Errors
+    /// [`Error::Os`]; [`Error::InvalidInput`] where the kernel has no uprobes.
+    pub fn uprobe(prog: &Prog, file: &Path, offset: u64) -> Result<Link, Error> {
+        const KIND: &str = "/sys/bus/event_source/devices/uprobe/type";
+        let kind = std::fs::read_to_string(KIND).ok().and_then(|text| text.trim().parse().ok());
+        let kind = kind.ok_or_else(|| Error::InvalidInput(format!("this kernel has no uprobes: no {KIND}")))?;
+        let file = crate::error::c_string(&file.to_string_lossy())?;
+        let mut attributes = libbpf_sys::perf_event_attr { type_: kind, ..Default::default() };
+        // The name is read before the call returns.
+        attributes.__bindgen_anon_3.uprobe_path = file.as_ptr() as u64;
+        attributes.__bindgen_anon_4.probe_offset = offset;
+        let event = open_event("opening a uprobe", attributes, Whose::ThisThread)?;
+        Link::create("attaching a kprobe program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
+    }
+
+    /// Runs a perf_event program at each page fault of the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn own_page_faults(prog: &Prog) -> Result<Link, Error> {
+        let mut attributes = libbpf_sys::perf_event_attr {
+            type_: libbpf_sys::PERF_TYPE_SOFTWARE,
+            config: libbpf_sys::PERF_COUNT_SW_PAGE_FAULTS.into(),
+            ..Default::default()
+        };
+        attributes.__bindgen_anon_1.sample_period = 1;
+        let event = open_event("opening page faults", attributes, Whose::ThisThread)?;
+        Link::create("attaching a perf_event program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
     }
 
     /// Runs a perf_event program on one CPU, this many times a second of that CPU's time.
@@ -125,7 +158,7 @@ impl Link {
         };
         attributes.__bindgen_anon_1.sample_freq = frequency_hz;
         attributes.set_freq(1);
-        let event = open_event("opening a CPU's clock", attributes, cpu)?;
+        let event = open_event("opening a CPU's clock", attributes, Whose::Cpu(cpu))?;
         Link::create("attaching a perf_event program", prog, event.as_raw_fd(), AttachType::PerfEvent, 0)
     }
 }
@@ -133,20 +166,25 @@ impl Link {
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
-/// An event of all processes on one CPU, counting from now on.
-fn open_event(what: &str, mut attributes: libbpf_sys::perf_event_attr, cpu: u32) -> Result<OwnedFd, Error> {
+/// Whose events count.
+enum Whose {
+    /// All processes' on one CPU.
+    Cpu(u32),
+    /// Those of the calling thread, on any.
+    ThisThread,
+}
+
+/// An event, counting from now on.
+fn open_event(what: &str, mut attributes: libbpf_sys::perf_event_attr, whose: Whose) -> Result<OwnedFd, Error> {
     attributes.size = size_of_val(&attributes) as u32;
-    let (any_process, no_group): (libc::pid_t, libc::c_int) = (-1, -1);
+    let no_group: libc::c_int = -1;
+    let (process, cpu): (libc::pid_t, libc::c_int) = match whose {
+        Whose::Cpu(cpu) => (-1, cpu as libc::c_int),
+        Whose::ThisThread => (0, -1),
+    };
     // SAFETY: the attributes state their size and outlive the call; the other arguments are numbers.
     let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            std::ptr::from_ref(&attributes),
-            any_process,
-            cpu as libc::c_int,
-            no_group,
-            CLOSE_ON_EXEC,
-        )
+        libc::syscall(libc::SYS_perf_event_open, std::ptr::from_ref(&attributes), process, cpu, no_group, CLOSE_ON_EXEC)
     };
     if fd < 0 {
         return Err(Error::last_os(what));

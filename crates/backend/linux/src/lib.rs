@@ -29,7 +29,7 @@ pub use error::Error;
 pub use image::{LoadedImage, Loader, load_image};
 pub use map::MapHandle;
 pub use privilege::without_privilege;
-pub use prog::{Prog, ProgInfo, TestInput, TestOutput};
+pub use prog::{Prog, ProgInfo, Statistics, TestInput, TestOutput};
 
 /// Whether this process may load programs: tries the smallest possible one (`r0 = 0; exit`, for XDP: socket filters
 /// need no privilege where `kernel.unprivileged_bpf_disabled` is 0).

@@ -1,6 +1,6 @@
 //! A loaded program: information and test runs.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::error::{Error, check};
 
@@ -23,6 +23,29 @@ pub struct ProgInfo {
     pub id: u32,
     /// Ids of its maps.
     pub map_ids: Vec<u32>,
+    /// Nanoseconds of its runs while statistics were kept; see [`Statistics`].
+    pub run_time_ns: u64,
+    /// How many runs those were.
+    pub run_count: u64,
+}
+
+/// The kernel keeps run times of all programs (`BPF_ENABLE_STATS`) as long as this lives.
+#[derive(Debug)]
+pub struct Statistics {
+    _fd: OwnedFd,
+}
+
+impl Statistics {
+    /// Begins to keep them.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn keep() -> Result<Statistics, Error> {
+        // SAFETY: only a number is passed.
+        let fd = check("keeping run times", unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })?;
+        // SAFETY: the kernel just gave us this descriptor.
+        Ok(Statistics { _fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
 }
 
 /// What a test run is given.
@@ -84,6 +107,8 @@ impl Prog {
             jited_bytes: info.jited_prog_len,
             id: info.id,
             map_ids,
+            run_time_ns: info.run_time_ns,
+            run_count: info.run_cnt,
         })
     }
 

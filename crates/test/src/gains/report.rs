@@ -40,19 +40,48 @@ fn geomean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// How far from 1 a ratio must be to say anything: nineteen controls in twenty are nearer.
-pub fn noise(rows: &[Row]) -> Option<f64> {
-    let timed = rows.iter().filter_map(|row| row.timed.as_ref().ok());
-    let mut distances: Vec<f64> = timed.map(|timed| timed.noise().ln().abs()).collect();
-    distances.sort_by(f64::total_cmp);
-    distances.get(distances.len() * 19 / 20).map(|distance| distance.exp())
+#[derive(Clone, Copy)]
+struct Noise {
+    /// Of test runs, and of attached programs.
+    kinds: [f64; 2],
 }
 
-/// Ratios of times without the loop around the programs, of those that take at least twice as long as it.
-fn net(rows: &[&Row], loop_ns: Option<f64>) -> impl Iterator<Item = f64> {
+impl Noise {
+    fn of(rows: &[Row]) -> Noise {
+        let kinds = [false, true].map(|attached| {
+            let timed =
+                rows.iter().filter_map(|row| row.timed.as_ref().ok()).filter(|timed| timed.attached == attached);
+            let mut distances: Vec<f64> = timed.map(|timed| timed.noise().ln().abs()).collect();
+            distances.sort_by(f64::total_cmp);
+            distances.get(distances.len() * 19 / 20).copied().unwrap_or(0.0).exp()
+        });
+        Noise { kinds }
+    }
+
+    fn is_slower(self, timed: &Timed) -> bool {
+        timed.ratio() > self.kinds[usize::from(timed.attached)]
+    }
+
+    fn is_faster(self, timed: &Timed) -> bool {
+        timed.ratio() < 1.0 / self.kinds[usize::from(timed.attached)]
+    }
+}
+
+/// Ratios of times without what is around the programs, of those that take at least twice as long as that.
+fn net(rows: &[&Row]) -> impl Iterator<Item = f64> {
     let timed = rows.iter().filter_map(|row| row.timed.as_ref().ok());
     timed.filter_map(move |timed| {
-        let [before, after] = [timed.before_ns - loop_ns?, timed.after_ns - loop_ns?];
-        (before >= loop_ns? && after > 0.0).then_some(after / before)
+        let [before, after] = [timed.before_ns - timed.around_ns, timed.after_ns - timed.around_ns];
+        (before >= timed.around_ns && after > 0.0).then_some(after / before)
+    })
+}
+
+/// What the cost model says of the instructions that the timed runs execute, after over before.
+fn predicted(rows: &[&Row]) -> impl Iterator<Item = f64> {
+    let paths = rows.iter().filter_map(|row| row.timed.as_ref().ok()?.path);
+    paths.filter_map(|path| {
+        let [before, after] = path.predicted_ns;
+        (before > 0.0 && after > 0.0).then_some(after / before)
     })
 }
 
@@ -67,7 +96,7 @@ fn ratio(ratio: Option<f64>) -> String {
 /// Everything, as Markdown.
 pub fn markdown(measured: &Measured) -> String {
     let mut text = String::new();
-    let noise = noise(&measured.rows).unwrap_or(1.0);
+    let noise = Noise::of(&measured.rows);
     let _ = writeln!(
         text,
         "Goal {}, budget {}, {} programs, kernel {}; the whole took {:.0} s.",
@@ -77,13 +106,16 @@ pub fn markdown(measured: &Measured) -> String {
         measured.kernel.as_deref().unwrap_or("not asked"),
         measured.elapsed_s,
     );
-    if let Some(loop_ns) = measured.loop_ns {
+    if measured.rows.iter().any(|row| row.timed.is_ok()) {
+        let [test_runs, attached] = noise.kinds.map(|kind| 100.0 * (kind - 1.0));
         let _ = writeln!(
             text,
-            "Noise: a ratio of times within {:.1} % of 1 says nothing (nineteen of twenty originals measured against \
-             themselves are nearer). Times include the kernel's loop around a program, {loop_ns:.0} ns; the net ratio leaves \
-             it out, over programs that take at least twice that.",
-            100.0 * (noise - 1.0),
+            "Noise: a ratio of times within {test_runs:.1} % of 1 says nothing (nineteen of twenty originals measured \
+             against themselves are nearer), and one within {attached:.1} % of attached programs. Times include the \
+             kernel's loop around a program ({:.0} ns for XDP) or its reading of the clock; the net ratio leaves that \
+             out, over programs that take at least twice that. Predicted is what the cost model says of the \
+             instructions that the timed runs execute.",
+            measured.loop_ns.unwrap_or(0.0),
         );
     }
     text.push('\n');
@@ -105,17 +137,17 @@ pub fn document(tables: &str) -> String {
     )
 }
 
-fn summary(text: &mut String, measured: &Measured, noise: f64) {
+fn summary(text: &mut String, measured: &Measured, noise: Noise) {
     let _ = writeln!(
         text,
         "| group | programs | slots saved, mean | of those that load | and have {LARGER} slots | slots | estimated time, geomean | run time, \
-         geomean | of those that changed | net | timed | slower | faster | processed, sum | ratio | mean ratio | up | slowest object |\n\
+         geomean | of those that changed | net | predicted | timed | slower | faster | processed, sum | ratio | mean ratio | up | slowest object |\n\
          |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     );
     for (name, rows) in groups(measured) {
         let loading = || rows.iter().filter(|row| row.loads());
         let all_ratios = || rows.iter().filter_map(|row| row.time_ratio());
-        let timed = || rows.iter().filter_map(|row| row.timed.as_ref().ok()).map(Timed::ratio);
+        let timed = || rows.iter().filter_map(|row| row.timed.as_ref().ok());
         let processed = || rows.iter().filter_map(|row| row.processed);
         let [before, after] =
             processed().fold([0u64; 2], |sum, own| [sum[0] + u64::from(own[0]), sum[1] + u64::from(own[1])]);
@@ -126,7 +158,7 @@ fn summary(text: &mut String, measured: &Measured, noise: f64) {
         let slowest = rows.iter().map(|row| row.optimizing_s).fold(0.0, f64::max);
         let _ = writeln!(
             text,
-            "| {name} | {} | {} | {} | {} | {} -> {} | {} | {} | {} | {} | {} | {} | {} | {before} -> {after} | {} | {} | {} | \
+            "| {name} | {} | {} | {} | {} | {} -> {} | {} | {} | {} | {} | {} | {} | {} | {} | {before} -> {after} | {} | {} | {} | \
              {slowest:.1} s |",
             rows.len(),
             percent(mean(rows.iter().map(|row| row.saved()))),
@@ -136,11 +168,12 @@ fn summary(text: &mut String, measured: &Measured, noise: f64) {
             slots[1],
             ratio(geomean(rows.iter().filter_map(|row| row.estimated_ratio()))),
             ratio(geomean(all_ratios())),
-            ratio(geomean(timed())),
-            ratio(geomean(net(&rows, measured.loop_ns))),
+            ratio(geomean(timed().map(Timed::ratio))),
+            ratio(geomean(net(&rows))),
+            ratio(geomean(predicted(&rows))),
             timed().count(),
-            timed().filter(|ratio| *ratio > noise).count(),
-            timed().filter(|ratio| *ratio < 1.0 / noise).count(),
+            timed().filter(|timed| noise.is_slower(timed)).count(),
+            timed().filter(|timed| noise.is_faster(timed)).count(),
             ratio((before > 0).then(|| after as f64 / before.max(1) as f64)),
             ratio(mean(processed().map(share))),
             processed().filter(|own| own[1] > own[0]).count(),
@@ -150,7 +183,7 @@ fn summary(text: &mut String, measured: &Measured, noise: f64) {
 }
 
 /// What the targets exclude, by name, and what could not be measured, by reason.
-fn exceptions(text: &mut String, measured: &Measured, noise: f64) {
+fn exceptions(text: &mut String, measured: &Measured, noise: Noise) {
     let mut list = |title: &str, lines: Vec<String>| {
         if !lines.is_empty() {
             let _ = writeln!(text, "{title} ({}):\n", lines.len());
@@ -160,7 +193,7 @@ fn exceptions(text: &mut String, measured: &Measured, noise: f64) {
     };
     let rows = &measured.rows;
     let slower = rows.iter().filter_map(|row| {
-        let timed = row.timed.as_ref().ok().filter(|timed| timed.ratio() > noise)?;
+        let timed = row.timed.as_ref().ok().filter(|timed| noise.is_slower(timed))?;
         Some(format!("`{}`: {:.1} -> {:.1} ns, {:.3}", row.name(), timed.before_ns, timed.after_ns, timed.ratio()))
     });
     list("Slower than noise explains", slower.collect());
@@ -289,7 +322,15 @@ mod tests {
     use super::*;
 
     fn row(group: &str, slots: [u32; 2], processed: Option<[u32; 2]>, after_ns: f64) -> Row {
-        let timed = Timed { before_ns: 100.0, after_ns, control_ns: 101.0, quartiles: [0.9, 1.0], path: None };
+        let timed = Timed {
+            before_ns: 100.0,
+            after_ns,
+            control_ns: 101.0,
+            quartiles: [0.9, 1.0],
+            attached: false,
+            around_ns: 0.0,
+            path: None,
+        };
         Row {
             group: group.to_owned(),
             object: format!("{group}/a.o"),
@@ -323,7 +364,7 @@ mod tests {
         // 10 % over both, 20 % over the one that loads; 0.9 times 1.2 is 1.08, whose root is 1.039.
         assert_eq!(
             summary,
-            "| a | 2 | 10.0 % | 20.0 % | 20.0 % | 110 -> 90 | 0.900 | 1.039 | 1.039 | - | 2 | 1 | 1 | 10 -> 12 | 1.200 | 1.200 | 1 | 0.5 s |"
+            "| a | 2 | 10.0 % | 20.0 % | 20.0 % | 110 -> 90 | 0.900 | 1.039 | 1.039 | 1.039 | - | 2 | 1 | 1 | 10 -> 12 | 1.200 | 1.200 | 1 | 0.5 s |"
         );
         assert!(text.contains("More instructions for the kernel's verifier (1)"), "{text}");
         assert!(text.contains("Slower than noise explains (1)"), "{text}");

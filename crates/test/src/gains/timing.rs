@@ -7,7 +7,8 @@
 //! ```text
 //!   block 1: load before, after, control;  round 1: before after control | round 2: after control before | ...
 //!   block 2: the same, loaded anew         -> the least of a block's samples a side: what nobody disturbed
-//!   ...                                    -> the mean of the middle half of the blocks: no lucky place in memory
+//!   ...                                    -> the mean of the middle half of those blocks that
+//!                                             nobody disturbed: no lucky place in memory
 //! ```
 //!
 //! - What is compared runs within a tenth of a second of each other, and nobody is always first.
@@ -19,8 +20,9 @@
 //!   ratio within that distance, over all programs, says nothing.
 //!
 //! What is timed includes the kernel's own loop around the program (see [`loop_ns`]), which optimizing cannot change,
-//! and every program runs on the input on which most of it runs (see [`stimulus`]). A program whose instructions are
-//! the same is not timed: its ratio is 1.
+//! and every program runs on the input on which most of it runs (see [`stimulus`]). What the kernel does not test-run is
+//! attached to what this thread does, and the kernel's statistics tell its time (see [`super::attached`]). A program
+//! whose instructions are the same is not timed: its ratio is 1.
 
 use kiln_driver::kernel::{self, KernelProgram};
 use kiln_driver::{Input, Program, packets};
@@ -29,10 +31,15 @@ use kiln_superopt::CostModel;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
+use super::attached::Cause;
 use super::stimulus::{self, Stimulus};
 
-/// Times a program is loaded anew.
-const BLOCKS: usize = 16;
+/// Times each form is loaded anew, not counting those where it was disturbed, and times at most in all.
+const BLOCKS: usize = 12;
+const MOST_BLOCKS: usize = 36;
+/// A block that took so much longer than the least was disturbed: a neighbour on the same core doubles times, where
+/// code lies moves them by a tenth.
+const DISTURBED: f64 = 1.3;
 /// Times each form is sampled in a block, first ones not counted.
 const ROUNDS: usize = 3;
 /// Nanoseconds that a sample should take.
@@ -59,8 +66,12 @@ pub struct Timed {
     pub after_ns: f64,
     /// The original's, measured a second time as if it were another program.
     pub control_ns: f64,
-    /// Quartiles of the blocks' ratios, after over before.
+    /// Quartiles of the optimized program's blocks, over the original's time.
     pub quartiles: [f64; 2],
+    /// Whether the program was attached, not test-run: noise is another then.
+    pub attached: bool,
+    /// What is in the times beside the program: the kernel's loop of test runs, or its reading of the clock.
+    pub around_ns: f64,
     /// What ran, and what the cost model says of it; `None` where the VM could not run it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
@@ -78,6 +89,20 @@ pub struct Path {
 }
 
 impl Timed {
+    /// What blocks of the three sides come to.
+    fn of(blocks: &[Vec<f64>; 3], attached: bool, around_ns: f64, path: Option<Path>) -> Timed {
+        let means = blocks.each_ref().map(|side| {
+            let mut times: Vec<f64> = undisturbed(side).collect();
+            times.sort_by(f64::total_cmp);
+            let middle = &times[times.len() / 4..times.len() - times.len() / 4];
+            middle.iter().sum::<f64>() / middle.len() as f64
+        });
+        let mut ratios: Vec<f64> = undisturbed(&blocks[1]).map(|after| after / means[0]).collect();
+        ratios.sort_by(f64::total_cmp);
+        let quartiles = [ratios[ratios.len() / 4], ratios[ratios.len() * 3 / 4]];
+        Timed { before_ns: means[0], after_ns: means[1], control_ns: means[2], quartiles, attached, around_ns, path }
+    }
+
     /// The optimized program's time over the original's.
     pub fn ratio(&self) -> f64 {
         self.after_ns / self.before_ns
@@ -92,17 +117,25 @@ impl Timed {
 /// Times a program of an object, before and after.
 ///
 /// # Errors
-/// Why it cannot be: the kernel cannot test-run its type with repetitions, or no packet suits it.
+/// Why it cannot be: nothing here makes its type run, or no packet suits it.
 pub fn time(before: &Input, after: &Input, program: &Program) -> Result<Timed, String> {
     let program_type = program.program_type.ok_or("it has no type")?;
-    if !kernel::takes_packet(program_type) {
-        return Err(format!("the kernel repeats no test runs of {} programs", program_type.name()));
-    }
     let _priority = Priority::raise();
-    let load = |input: &Input| {
-        let loaded = kernel::load(&input.bytes, &before.object, program);
-        loaded.map_err(|failure| failure.reason().map_or(failure.to_string(), str::to_owned))
-    };
+    if kernel::takes_packet(program_type) {
+        return time_on_packet(before, after, program);
+    }
+    let cause = Cause::of(program_type);
+    let cause = cause.ok_or_else(|| format!("nothing here makes {} programs run", program_type.name()))?;
+    time_attached(before, after, program, cause)
+}
+
+fn load(before: &Input, input: &Input, program: &Program) -> Result<KernelProgram, String> {
+    let loaded = kernel::load(&input.bytes, &before.object, program);
+    loaded.map_err(|failure| failure.reason().map_or(failure.to_string(), str::to_owned))
+}
+
+fn time_on_packet(before: &Input, after: &Input, program: &Program) -> Result<Timed, String> {
+    let load = |input: &Input| load(before, input, program);
     let (stimulus, path) = stimulus(before, after, program, &load(before)?)?;
     let loaded = || -> Result<[KernelProgram; 3], String> {
         let sides = [load(before)?, load(after)?, load(before)?];
@@ -110,16 +143,45 @@ pub fn time(before: &Input, after: &Input, program: &Program) -> Result<Timed, S
         Ok(sides)
     };
     let runs = repetitions(&loaded()?[0], &stimulus.packet).map_err(|reason| format!("no packet suits: {reason}"))?;
+    let around_ns = loop_ns().unwrap_or(0.0);
+    let blocks = undisturbed_blocks(|| block(&loaded()?, &stimulus.packet, runs).map_err(|error| error.to_string()))?;
+    Ok(Timed::of(&blocks, false, around_ns, path))
+}
+
+/// By the kernel's statistics, one form attached at a time.
+fn time_attached(before: &Input, after: &Input, program: &Program, cause: Cause) -> Result<Timed, String> {
+    let text = |error: Error| error.to_string();
+    let _statistics = kiln_linux::Statistics::keep().map_err(text)?;
+    let around_ns = cause.clock_ns().map_err(text)?;
+    let load = |input: &Input| load(before, input, program);
+    let turns = std::cell::Cell::new(0);
+    let blocks = undisturbed_blocks(|| {
+        let sides = [load(before)?, load(after)?, load(before)?];
+        let mut least = [f64::INFINITY; 3];
+        for turn in 0..3 {
+            let side = (turn + turns.get()) % 3;
+            least[side] = cause.least_ns(&sides[side].prog).map_err(text)?;
+        }
+        turns.set(turns.get() + 1);
+        Ok(least)
+    })?;
+    Ok(Timed::of(&blocks, true, around_ns, None))
+}
+
+/// Blocks until enough of each side's were undisturbed.
+fn undisturbed_blocks(block: impl Fn() -> Result<[f64; 3], String>) -> Result<[Vec<f64>; 3], String> {
     let mut blocks: [Vec<f64>; 3] = Default::default();
-    for _ in 0..BLOCKS {
-        let least = block(&loaded()?, &stimulus.packet, runs).map_err(|error| error.to_string())?;
+    while blocks.iter().any(|side| undisturbed(side).count() < BLOCKS) && blocks[0].len() < MOST_BLOCKS {
+        let least = block()?;
         blocks.iter_mut().zip(least).for_each(|(side, least)| side.push(least));
     }
-    let mut ratios: Vec<f64> = blocks[0].iter().zip(&blocks[1]).map(|(before, after)| after / before).collect();
-    ratios.sort_by(f64::total_cmp);
-    let quartiles = [ratios[ratios.len() / 4], ratios[ratios.len() * 3 / 4]];
-    let [before_ns, after_ns, control_ns] = blocks.map(middle_mean);
-    Ok(Timed { before_ns, after_ns, control_ns, quartiles, path })
+    Ok(blocks)
+}
+
+/// The times of those blocks in which nobody else had a part of the core.
+fn undisturbed(side: &[f64]) -> impl Iterator<Item = f64> {
+    let least = side.iter().copied().reduce(f64::min).unwrap_or(0.0);
+    side.iter().copied().filter(move |time| *time <= least * DISTURBED)
 }
 
 /// What to time on, and what of the program runs on it.
@@ -159,7 +221,9 @@ fn block(sides: &[KernelProgram; 3], packet: &[u8], runs: u32) -> Result<[f64; 3
     for round in 0..=ROUNDS {
         for turn in 0..3 {
             let side = (round + turn) % 3;
-            call_ns = call_ns.min(processor_ns(&sides[side], packet, EMPTY_RUNS)?);
+            if round == 0 {
+                call_ns = call_ns.min(processor_ns(&sides[side], packet, EMPTY_RUNS)?);
+            }
             let sample = processor_ns(&sides[side], packet, runs)?;
             if round > 0 {
                 least[side] = least[side].min(sample);
@@ -216,14 +280,6 @@ pub fn loop_ns() -> Option<f64> {
     times.reduce(f64::min)
 }
 
-/// The mean of the middle half: code lies in one of a few places, so that times have several peaks and a median
-/// would jump between them.
-fn middle_mean(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = &values[values.len() / 4..values.len() - values.len() / 4];
-    middle.iter().sum::<f64>() / middle.len() as f64
-}
-
 /// The highest priority for this thread, as long as it lives; where that is not allowed, nothing.
 struct Priority {
     before: Option<i32>,
@@ -251,8 +307,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_half_counts() {
-        assert_eq!(middle_mean(vec![9.0, 1.0, 2.0, 4.0, 100.0, 3.0, 5.0, 0.0]), 3.5);
-        assert_eq!(middle_mean(vec![7.0]), 7.0);
+    fn what_was_disturbed_does_not_count() {
+        let before = vec![20.0, 22.0, 21.0, 40.0, 21.0];
+        let after = vec![38.0, 20.0, 18.0, 19.0, 39.0];
+        let timed = Timed::of(&[before, after, vec![21.0; 5]], false, 0.0, None);
+        assert_eq!([timed.before_ns, timed.after_ns, timed.control_ns], [21.0, 19.0, 21.0]);
+        assert!(timed.quartiles[0] < timed.ratio() && timed.ratio() < timed.quartiles[1]);
     }
 }
