@@ -142,7 +142,7 @@ fn summary(text: &mut String, measured: &Measured, noise: Noise) {
         text,
         "| group | programs | slots saved, mean | of those that load | and have {LARGER} slots | slots | estimated time, geomean | run time, \
          geomean | of those that changed | net | predicted | timed | slower | faster | processed, sum | ratio | mean ratio | up | slowest object |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+         |---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
     );
     for (name, rows) in groups(measured) {
         let loading = || rows.iter().filter(|row| row.loads());

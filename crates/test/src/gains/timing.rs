@@ -37,6 +37,8 @@ use super::stimulus::{self, Stimulus};
 /// Times each form is loaded anew, not counting those where it was disturbed, and times at most in all.
 const BLOCKS: usize = 12;
 const MOST_BLOCKS: usize = 36;
+/// With fewer, nothing is said.
+const FEWEST_BLOCKS: usize = 4;
 /// A block that took so much longer than the least was disturbed: a neighbour on the same core doubles times, where
 /// code lies moves them by a tenth.
 const DISTURBED: f64 = 1.3;
@@ -89,18 +91,22 @@ pub struct Path {
 }
 
 impl Timed {
-    /// What blocks of the three sides come to.
+    /// What undisturbed blocks of the three sides come to, each side's in order.
     fn of(blocks: &[Vec<f64>; 3], attached: bool, around_ns: f64, path: Option<Path>) -> Timed {
         let means = blocks.each_ref().map(|side| {
-            let mut times: Vec<f64> = undisturbed(side).collect();
-            times.sort_by(f64::total_cmp);
-            let middle = &times[times.len() / 4..times.len() - times.len() / 4];
+            let middle = &side[side.len() / 4..side.len() - side.len() / 4];
             middle.iter().sum::<f64>() / middle.len() as f64
         });
-        let mut ratios: Vec<f64> = undisturbed(&blocks[1]).map(|after| after / means[0]).collect();
-        ratios.sort_by(f64::total_cmp);
-        let quartiles = [ratios[ratios.len() / 4], ratios[ratios.len() * 3 / 4]];
-        Timed { before_ns: means[0], after_ns: means[1], control_ns: means[2], quartiles, attached, around_ns, path }
+        let [low, .., high] = [1, 3].map(|part| blocks[1][(blocks[1].len() - 1) * part / 4] / means[0]);
+        Timed {
+            before_ns: means[0],
+            after_ns: means[1],
+            control_ns: means[2],
+            quartiles: [low, high],
+            attached,
+            around_ns,
+            path,
+        }
     }
 
     /// The optimized program's time over the original's.
@@ -168,20 +174,34 @@ fn time_attached(before: &Input, after: &Input, program: &Program, cause: Cause)
     Ok(Timed::of(&blocks, true, around_ns, None))
 }
 
-/// Blocks until enough of each side's were undisturbed.
+/// Blocks until enough of each side's were undisturbed: their times, in order.
 fn undisturbed_blocks(block: impl Fn() -> Result<[f64; 3], String>) -> Result<[Vec<f64>; 3], String> {
     let mut blocks: [Vec<f64>; 3] = Default::default();
-    while blocks.iter().any(|side| undisturbed(side).count() < BLOCKS) && blocks[0].len() < MOST_BLOCKS {
+    loop {
         let least = block()?;
         blocks.iter_mut().zip(least).for_each(|(side, least)| side.push(least));
+        let quiet = undisturbed(&blocks);
+        let fewest = quiet.iter().map(Vec::len).min().unwrap_or(0);
+        if fewest >= BLOCKS || blocks[0].len() >= MOST_BLOCKS && fewest >= FEWEST_BLOCKS {
+            return Ok(quiet);
+        }
+        if blocks[0].len() >= MOST_BLOCKS {
+            return Err("the machine was too busy".to_owned());
+        }
     }
-    Ok(blocks)
 }
 
-/// The times of those blocks in which nobody else had a part of the core.
-fn undisturbed(side: &[f64]) -> impl Iterator<Item = f64> {
-    let least = side.iter().copied().reduce(f64::min).unwrap_or(0.0);
-    side.iter().copied().filter(move |time| *time <= least * DISTURBED)
+/// The times of those blocks in which nobody else had a part of the core, in order. Whether it was so is judged by the
+/// least time of all: of the two forms one may be faster, but the original is as fast as its control.
+fn undisturbed(blocks: &[Vec<f64>; 3]) -> [Vec<f64>; 3] {
+    let least = |side: &[f64]| side.iter().copied().fold(f64::INFINITY, f64::min);
+    let original = least(&blocks[0]).min(least(&blocks[2]));
+    let limits = [original, original.min(least(&blocks[1])), original].map(|least| least * DISTURBED);
+    std::array::from_fn(|side| {
+        let mut times: Vec<f64> = blocks[side].iter().copied().filter(|time| *time <= limits[side]).collect();
+        times.sort_by(f64::total_cmp);
+        times
+    })
 }
 
 /// What to time on, and what of the program runs on it.
@@ -310,8 +330,19 @@ mod tests {
     fn what_was_disturbed_does_not_count() {
         let before = vec![20.0, 22.0, 21.0, 40.0, 21.0];
         let after = vec![38.0, 20.0, 18.0, 19.0, 39.0];
-        let timed = Timed::of(&[before, after, vec![21.0; 5]], false, 0.0, None);
+        let quiet = undisturbed(&[before, after, vec![21.0; 5]]);
+        let timed = Timed::of(&quiet, false, 0.0, None);
         assert_eq!([timed.before_ns, timed.after_ns, timed.control_ns], [21.0, 19.0, 21.0]);
-        assert!(timed.quartiles[0] < timed.ratio() && timed.ratio() < timed.quartiles[1]);
+        assert_eq!(timed.quartiles, [18.0 / 21.0, 19.0 / 21.0]);
+    }
+
+    #[test]
+    fn a_side_that_was_always_disturbed_is_not_compared() {
+        let blocks = [vec![40.0, 41.0], vec![20.0, 21.0], vec![20.0, 40.0]];
+        assert_eq!(undisturbed(&blocks).map(|side| side.len()), [0, 2, 1]);
+        let always = undisturbed_blocks(|| Ok([40.0, 20.0, 20.0]));
+        assert_eq!(always.err().as_deref(), Some("the machine was too busy"));
+        // Twice as fast is no disturbance of the other.
+        assert_eq!(undisturbed(&[vec![40.0], vec![20.0], vec![41.0]]).map(|side| side.len()), [1; 3]);
     }
 }
