@@ -192,16 +192,25 @@ pub fn load_vm(input: &Input, program: &Program, insn_budget: u64) -> Result<Vm,
     new_vm(&input.object, program, options)
 }
 
-/// A VM for an object with one program loaded, verified. Maps that leave their size to the loader get the same as in
-/// the kernel.
+/// The object with entries for maps that leave their number to the loader: the same as in the kernel, where the map's
+/// type allows them, a page for ring buffers, and none for what has no number of entries (storage of sockets and tasks).
+pub fn with_sized_maps(object: &Object) -> Object {
+    const PAGE_BYTES: u32 = 4096;
+    let mut object = object.clone();
+    for map in object.maps.iter_mut().filter(|map| map.max_entries == 0) {
+        let rule = map.map_type.rules().entries;
+        let sizes = [kernel::LOAD_TIME_ENTRIES, PAGE_BYTES];
+        map.max_entries = sizes.into_iter().find(|size| rule.allows(*size)).unwrap_or(0);
+    }
+    object
+}
+
+/// A VM for an object with one program loaded, verified. Maps without a size get one ([`with_sized_maps`]).
 ///
 /// # Errors
 /// As [`run`].
 pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
-    let mut object = object.clone();
-    for map in object.maps.iter_mut().filter(|map| map.max_entries == 0) {
-        map.max_entries = kernel::LOAD_TIME_ENTRIES;
-    }
+    let object = with_sized_maps(object);
     let mut vm = Vm::new(&object, options).map_err(vm_error)?;
     vm.load(&program.name).map_err(vm_error)?;
     Ok(vm)

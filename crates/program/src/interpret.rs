@@ -43,6 +43,10 @@ pub trait Environment {
     }
     /// A classic packet load in network order; `None` when out of bounds.
     fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault>;
+    /// Whether the budget of loops is spent, which a `may_goto` asks.
+    fn loops_end(&mut self) -> bool {
+        false
+    }
     /// Converts a pointer between address spaces.
     fn cast_address(&mut self, value: u64, to: u16, from: u16) -> Result<u64, Fault> {
         let _ = (value, to, from);
@@ -205,8 +209,9 @@ impl<'a> Interpreter<'a> {
             state.reference = node.reference;
             let fault = |fault| Trap::Fault { insn: node.id, fault };
             match execute(&node.insn, &mut state).map_err(fault)? {
-                Flow::Next | Flow::Branch(false) | Flow::MayGoto => frame.at += 1,
-                Flow::Jump | Flow::Branch(true) => {
+                Flow::Next | Flow::Branch(false) => frame.at += 1,
+                Flow::MayGoto if !state.environment.loops_end() => frame.at += 1,
+                Flow::Jump | Flow::Branch(true) | Flow::MayGoto => {
                     let target = node.target().ok_or(Trap::Malformed("a branch without target"))?;
                     let positions = &self.positions[frame.function.index()];
                     frame.at = *positions.get(&target).ok_or(Trap::Malformed("a branch leads nowhere"))?;

@@ -10,11 +10,12 @@
 //! ```
 //!
 //! What a run does to packet, context and maps is what `BPF_PROG_TEST_RUN` does, down to the room before and after
-//! the packet, so that either can stand for the other.
+//! the packet, so that either can stand for the other. What only a kernel has is refused; for comparing two forms of a
+//! program, and for nothing else, [`stand_in`] has something in its place.
 //!
 //! Reading order: [`memory`] (addresses and who may touch them), [`packet`] (contexts), [`map`], [`state`], [`helper`],
-//! [`vm`], [`observe`]; `admit` says what is refused although verified. `unsafe` is in four small modules: [`exec`] (running code), [`memory`] (owning it), `trampoline` (from
-//! compiled code into helpers) and `clock`.
+//! [`vm`], [`observe`]; `admit` says what is refused although verified; [`stand_in`]. `unsafe` is in four small modules:
+//! [`exec`] (running code), [`memory`] (owning it), `trampoline` (from compiled code into helpers) and `clock`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod admit;
@@ -28,6 +29,7 @@ pub mod map;
 pub mod memory;
 pub mod observe;
 pub mod packet;
+pub mod stand_in;
 pub mod state;
 mod symbols;
 mod trampoline;

@@ -65,12 +65,39 @@ pub struct Memory {
     windows: Vec<Window>,
     /// The native stack that compiled code runs on, while it runs.
     native_stack: Range<u64>,
+    /// Where the next regions go, [`Placement::Anywhere`] and [`Placement::Low`]; `None`: where there is room.
+    next: Option<[u64; 2]>,
 }
+
+/// The first place for regions at addresses of their own choice, anywhere and low, and from one place to the next.
+const PLACES: [u64; 2] = [1 << 45, 0x2000_0000];
+const PLACE_BYTES: [u64; 2] = [1 << 36, 0x0100_0000];
+/// Places there are.
+const PLACE_COUNT: u64 = 128;
 
 impl Memory {
     /// Nothing.
     pub fn new() -> Memory {
         Memory::default()
+    }
+
+    /// Nothing yet, with regions at the same addresses each time, as far as these are free: programs that keep addresses
+    /// in maps can then be compared byte by byte. Memory that lives at the same time wants another place.
+    pub fn at(place: u32) -> Memory {
+        let place = u64::from(place) % PLACE_COUNT;
+        let start = |kind: usize| PLACES[kind] + place * PLACE_BYTES[kind];
+        let mut memory = Memory::new();
+        memory.next = Some([start(0), start(1)]);
+        memory
+    }
+
+    /// Maps where the next region of its kind goes.
+    fn map_next(&mut self, bytes: usize, placement: Placement) -> Option<NonNull<u8>> {
+        let next = &mut self.next.as_mut()?[usize::from(placement == Placement::Low)];
+        let start = map(*next as usize, bytes, libc::MAP_FIXED_NOREPLACE).ok()?;
+        // A page between regions, so that none ends where another begins.
+        *next += bytes as u64 + 4096;
+        Some(start)
     }
 
     /// Adds a region of `bytes` zero bytes, all of them open. Untouched pages cost nothing.
@@ -80,9 +107,10 @@ impl Memory {
     pub fn allocate(&mut self, bytes: usize, placement: Placement, access: Access) -> io::Result<RegionId> {
         let open = bytes as u64;
         let bytes = bytes.max(1).checked_next_multiple_of(4096).ok_or_else(too_large)?;
-        let start = match placement {
-            Placement::Anywhere => map(0, bytes, 0)?,
-            Placement::Low => map_low(bytes)?,
+        let start = match (self.map_next(bytes, placement), placement) {
+            (Some(start), _) => start,
+            (None, Placement::Anywhere) => map(0, bytes, 0)?,
+            (None, Placement::Low) => map_low(bytes)?,
         };
         let region = self.mappings.len() as u32;
         self.mappings.push(Mapping { start, bytes });
@@ -285,6 +313,19 @@ mod tests {
         assert_eq!(memory.store(start + 100, Size::B1, 1), None);
         assert_eq!(memory.load(u64::MAX, Size::B8), None);
         assert_eq!(memory.load(0, Size::B1), None);
+    }
+
+    #[test]
+    fn the_same_place_has_the_same_addresses() {
+        let addresses = || {
+            let mut memory = Memory::at(PLACE_COUNT as u32 - 1);
+            let mut start = |bytes, placement| {
+                let region = memory.allocate(bytes, placement, Access::ReadWrite).expect("memory");
+                memory.start(region)
+            };
+            [start(8, Placement::Anywhere), start(5000, Placement::Low), start(8, Placement::Anywhere)]
+        };
+        assert_eq!(addresses(), addresses());
     }
 
     #[test]

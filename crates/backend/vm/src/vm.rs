@@ -32,12 +32,29 @@ pub struct Options {
     /// What the interpreter's stack frames hold at first. Programs that the kernel trusts may read what they never
     /// wrote; the kernel leaves there what was there, the VM's compiled code zeros.
     pub stack_fill: u8,
+    /// Addresses that are the same each time: those of this place, see [`Memory::at`]. `None`: any.
+    pub place: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { budget: 1 << 32, map_bytes: 1 << 30, surroundings: Surroundings::default(), stack_fill: 0 }
+        Options {
+            budget: 1 << 32,
+            map_bytes: 1 << 30,
+            surroundings: Surroundings::default(),
+            stack_fill: 0,
+            place: None,
+        }
     }
+}
+
+/// What becomes of maps and configuration values that the VM lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lacking {
+    /// An error.
+    Refused,
+    /// They are there and empty: [`crate::stand_in`] knows what to do with them.
+    Empty,
 }
 
 /// What runs the instructions.
@@ -161,11 +178,11 @@ struct Loaded {
 
 /// A VM.
 pub struct Vm {
-    object: Object,
-    options: Options,
-    state: Box<State>,
-    symbols: Symbols,
-    stack: RegionId,
+    pub(crate) object: Object,
+    pub(crate) options: Options,
+    pub(crate) state: Box<State>,
+    pub(crate) symbols: Symbols,
+    pub(crate) stack: RegionId,
     programs: Vec<Loaded>,
 }
 
@@ -175,14 +192,22 @@ impl Vm {
     /// # Errors
     /// A map the VM lacks or that is too large; memory.
     pub fn new(object: &Object, options: Options) -> Result<Vm, Error> {
-        let mut memory = Memory::new();
+        Vm::with(object, options, Lacking::Refused)
+    }
+
+    pub(crate) fn with(object: &Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
+        let mut memory = options.place.map_or_else(Memory::new, Memory::at);
         let packet = Packet::new(&mut memory)?;
         let stack = memory.allocate(STACK_BYTES, Placement::Anywhere, Access::ReadWrite)?;
         let scratch = memory.allocate(SCRATCH_BYTES, Placement::Anywhere, Access::ReadWrite)?;
         let mut maps = Vec::with_capacity(object.maps.len());
         for map in &object.maps {
             let definition = Definition::of(map, options.surroundings.cpus);
-            maps.push(Map::new(definition, &mut memory, options.surroundings.cpus, options.map_bytes)?);
+            let created = Map::new(definition.clone(), &mut memory, options.surroundings.cpus, options.map_bytes);
+            maps.push(match (created, lacking) {
+                (Err(error), Lacking::Empty) if !matches!(error, CreateError::Os { .. }) => Map::absent(definition),
+                (created, _) => created?,
+            });
         }
         let symbols = Symbols::new(object, &maps, &memory);
         let scratch = memory.start(scratch);
@@ -202,11 +227,11 @@ impl Vm {
         };
         let object = object.clone();
         let mut vm = Vm { object, options, state: Box::new(state), symbols, stack, programs: Vec::new() };
-        vm.fill_maps()?;
+        vm.fill_maps(lacking)?;
         Ok(vm)
     }
 
-    fn fill_maps(&mut self) -> Result<(), Error> {
+    fn fill_maps(&mut self, lacking: Lacking) -> Result<(), Error> {
         for (index, map) in self.object.maps.iter().enumerate() {
             let id = MapId(index as u32);
             match map.contents.clone() {
@@ -235,7 +260,7 @@ impl Vm {
                 }
             }
         }
-        self.fill_kconfig()?;
+        self.fill_kconfig(lacking)?;
         for (map, definition) in self.state.maps.iter_mut().zip(&self.object.maps) {
             if matches!(definition.contents, MapContents::Kconfig(_)) {
                 map.freeze();
@@ -253,7 +278,7 @@ impl Vm {
     }
 
     /// Fills in the kernel configuration values that the VM knows.
-    fn fill_kconfig(&mut self) -> Result<(), Error> {
+    fn fill_kconfig(&mut self, lacking: Lacking) -> Result<(), Error> {
         /// The kernel that the VM behaves like: 6.18.
         const VERSION: u32 = 6 << 16 | 18 << 8;
         for symbol in &self.object.externs {
@@ -262,7 +287,7 @@ impl Vm {
                 "LINUX_KERNEL_VERSION" => &VERSION.to_ne_bytes(),
                 "CONFIG_BPF" | "CONFIG_BPF_SYSCALL" | "CONFIG_NET" => b"y",
                 "CONFIG_HZ" => &250u32.to_ne_bytes(),
-                _ if symbol.weak || symbol.name.starts_with("LINUX_") => continue,
+                _ if symbol.weak || symbol.name.starts_with("LINUX_") || lacking == Lacking::Empty => continue,
                 other => return Err(Error::Missing { what: format!("kernel configuration value {other} in the VM") }),
             };
             let state = &mut *self.state;

@@ -7,9 +7,12 @@
 //!   optimized -- once: everything else is equal, byte for byte
 //! ```
 //!
-//! The kernel runs what it can test-run, the VM what it has the helpers for; where both can, both do. In the VM the
-//! clock stands still and random numbers come from one seed, so that there hardly anything is masked. What neither can
-//! run says why. A difference counts only if a dozen more runs of the original agree with the first one there.
+//! The kernel runs what it can test-run, the VM what it has the helpers for, and the VM with stand-ins
+//! ([`kiln_vm::stand_in`]) nearly everything; where several can, all do. In the VM the clock stands still and random
+//! numbers come from one seed, so that there hardly anything is masked. What none can run says why. A difference counts
+//! only if a dozen more runs of the original agree with the first one there.
+
+mod stand_in;
 
 use std::collections::BTreeMap;
 
@@ -46,6 +49,15 @@ pub struct Equality {
     pub kernel: Outcome,
     /// In the VM, compiled.
     pub vm: Outcome,
+    /// With stand-ins for what the VM lacks, interpreted.
+    pub stand_in: Outcome,
+}
+
+impl Equality {
+    /// The places and what came out there.
+    pub fn outcomes(&self) -> [(&'static str, &Outcome); 3] {
+        [("the kernel", &self.kernel), ("the VM", &self.vm), ("the VM with stand-ins", &self.stand_in)]
+    }
 }
 
 /// Inputs between two looks at the maps.
@@ -77,12 +89,16 @@ struct Trace {
 pub fn compare(before: &Input, after: &Input, program: &Program, count: usize) -> Equality {
     let Some(program_type) = program.program_type else {
         let outcome = Outcome::NotRun("it has no type".to_owned());
-        return Equality { kernel: outcome.clone(), vm: outcome };
+        return Equality { kernel: outcome.clone(), vm: outcome.clone(), stand_in: outcome };
     };
     let inputs = inputs(program_type, count);
     let in_kernel = |input: &Input| kernel_trace(before, input, program, &inputs);
     let in_vm = |input: &Input| vm_trace(&input.object, program, &inputs);
-    Equality { kernel: judge(|| in_kernel(before), || in_kernel(after)), vm: judge(|| in_vm(before), || in_vm(after)) }
+    Equality {
+        kernel: judge(|| in_kernel(before), || in_kernel(after)),
+        vm: judge(|| in_vm(before), || in_vm(after)),
+        stand_in: stand_in::compare(before, after, program, program_type, count),
+    }
 }
 
 /// Two runs of the original, one of the other, and more of the original where they differ.
@@ -296,12 +312,19 @@ fn shortened(reason: &str) -> String {
 }
 
 fn fill_vm_maps(vm: &mut Vm, object: &Object) {
+    fill_maps(object, |name, key, value| {
+        let id = vm.map(name)?;
+        vm.update(id, key, value, UpdateFlag::Any)
+    });
+}
+
+/// Fills the maps of an object that are plain.
+fn fill_maps(object: &Object, mut update: impl FnMut(&str, &[u8], &[u8]) -> Result<(), kiln_vm::Error>) {
     for map in &object.maps {
         let Some(map_type) = is_plain(object, &map.name) else { continue };
-        let Ok(id) = vm.map(&map.name) else { continue };
         for (key, value) in entries(map_type, map.key_size as usize, map.value_size as usize) {
             // As above.
-            let _ = vm.update(id, &key, &value, UpdateFlag::Any);
+            let _ = update(&map.name, &key, &value);
         }
     }
 }

@@ -233,8 +233,8 @@ fn comparisons(text: &mut String, rows: &[Row]) {
         _ => None,
     };
     let _ = writeln!(text, "Compared on the same inputs: {} programs that changed.\n", compared.len());
-    for (place, pick) in [("the kernel", (|own| &own.kernel) as fn(&Equality) -> &Outcome), ("the VM", |own| &own.vm)] {
-        let own: Vec<(usize, usize)> = compared.iter().filter_map(|(_, both)| equal(pick(both))).collect();
+    for (at, place) in ["the kernel", "the VM", "the VM with stand-ins"].into_iter().enumerate() {
+        let own: Vec<(usize, usize)> = compared.iter().filter_map(|(_, all)| equal(all.outcomes()[at].1)).collect();
         let _ = writeln!(
             text,
             "- in {place}: {} programs equal on {} inputs in sum, at least {} each; {} have something masked, which the \
@@ -245,30 +245,29 @@ fn comparisons(text: &mut String, rows: &[Row]) {
             own.iter().filter(|(_, masked)| *masked > 0).count(),
         );
     }
-    let nowhere = compared
+    let ran = |all: &Equality| all.outcomes().iter().any(|(_, outcome)| !matches!(outcome, Outcome::NotRun(_)));
+    let only = compared
         .iter()
-        .filter(|(_, both)| matches!((&both.kernel, &both.vm), (Outcome::NotRun(_), Outcome::NotRun(_))));
-    let mut reasons: std::collections::BTreeMap<String, usize> = Default::default();
-    for (_, both) in nowhere {
-        if let (Outcome::NotRun(kernel), Outcome::NotRun(vm)) = (&both.kernel, &both.vm) {
-            *reasons.entry(format!("{kernel}; the VM: {vm}")).or_default() += 1;
+        .filter(|(_, all)| matches!((&all.kernel, &all.vm), (Outcome::NotRun(_), Outcome::NotRun(_))) && ran(all));
+    let _ = writeln!(text, "- with stand-ins only: {} programs", only.count());
+    let mut reasons: std::collections::BTreeMap<&str, usize> = Default::default();
+    for (_, all) in compared.iter().filter(|(_, all)| !ran(all)) {
+        if let Outcome::NotRun(reason) = &all.stand_in {
+            *reasons.entry(reason).or_default() += 1;
         }
     }
-    let mut reasons: Vec<(String, usize)> = reasons.into_iter().collect();
+    let mut reasons: Vec<(&str, usize)> = reasons.into_iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let _ = writeln!(text, "- in neither: {} programs", reasons.iter().map(|(_, count)| count).sum::<usize>());
+    let _ = writeln!(text, "- nowhere: {} programs", reasons.iter().map(|(_, count)| count).sum::<usize>());
     for (reason, count) in &reasons {
         let _ = writeln!(text, "  - {count}: {reason}");
     }
     let mut differences = Vec::new();
-    for (row, both) in &compared {
-        for (place, outcome) in [("kernel", &both.kernel), ("VM", &both.vm)] {
+    for (row, all) in &compared {
+        for (place, outcome) in all.outcomes() {
             if let Outcome::Different(what) = outcome {
-                differences.push(format!(
-                    "  - `{}` in the {place}: {}",
-                    row.name(),
-                    what.chars().take(300).collect::<String>()
-                ));
+                let what: String = what.chars().take(300).collect();
+                differences.push(format!("  - `{}` in {place}: {what}", row.name()));
             }
         }
     }

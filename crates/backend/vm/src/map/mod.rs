@@ -194,6 +194,8 @@ pub(crate) enum Storage {
     Queue(Queue),
     Bloom(Bloom),
     Ring(Ring),
+    /// The VM lacks it: see [`crate::stand_in`].
+    Absent,
 }
 
 impl Map {
@@ -213,6 +215,11 @@ impl Map {
             map.protect(memory);
         }
         Ok(map)
+    }
+
+    /// A map that the VM lacks. Nothing can be done with it; calls that take it have stand-ins.
+    pub(crate) const fn absent(definition: Definition) -> Map {
+        Map { definition, storage: Storage::Absent, frozen: false }
     }
 
     /// Ends all changes by user space, as `BPF_MAP_FREEZE`: what the verifier took for constants stays.
@@ -300,7 +307,7 @@ impl Map {
                 }
                 None => 0,
             },
-            Storage::Programs(_) | Storage::Queue(_) | Storage::Bloom(_) | Storage::Ring(_) => 0,
+            Storage::Programs(_) | Storage::Queue(_) | Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => 0,
         })
     }
 
@@ -386,7 +393,7 @@ impl Map {
                 _ => Ok(()),
             },
             Storage::Queue(_) => Err(Errno::EINVAL),
-            Storage::Bloom(_) | Storage::Ring(_) => Err(Errno::EOPNOTSUPP),
+            Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => Err(Errno::EOPNOTSUPP),
         }
     }
 

@@ -41,7 +41,7 @@ impl Map {
                 .filter(|handle| *handle != 0)
                 .map(|handle| (handle as u32).to_ne_bytes().to_vec()),
             Storage::Queue(queue) => queue.peek().map(<[u8]>::to_vec),
-            Storage::Bloom(_) | Storage::Ring(_) => return Err(Errno::EOPNOTSUPP),
+            Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => return Err(Errno::EOPNOTSUPP),
         })
     }
 
@@ -128,7 +128,7 @@ impl Map {
             }
             Storage::Queue(queue) => numbered(queue.values().map(<[u8]>::to_vec).collect()),
             Storage::Ring(ring) => numbered(ring.peek(memory)),
-            Storage::Bloom(_) => Vec::new(),
+            Storage::Bloom(_) | Storage::Absent => Vec::new(),
         };
         entries.sort();
         entries

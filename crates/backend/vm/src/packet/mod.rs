@@ -150,10 +150,31 @@ impl Packet {
         region[..SOCKET_OFFSET].fill(0);
         region[..context.len()].copy_from_slice(context);
         self.context_bytes = context.len();
+        (self.meta, self.data, self.end) = (0, 0, 0);
         // Tracing programs may read behind what was given: the kernel's records are there, ours are zeros.
         memory.set_window(self.context, 0..SOCKET_OFFSET);
         memory.set_window(self.buffer, 0..0);
         Ok(())
+    }
+
+    /// Gives a program whose hook has no packet of the VM's kinds bytes to point to; `prepare` takes them back. Their
+    /// first address and the one behind the last.
+    pub(crate) fn open(&mut self, memory: &mut Memory, bytes: &[u8]) -> Range<u64> {
+        (self.data, self.end) = (0, bytes.len().min(BUFFER_BYTES));
+        self.meta = 0;
+        memory.region_mut(self.buffer)[..self.end].copy_from_slice(&bytes[..self.end]);
+        memory.set_window(self.buffer, 0..self.end);
+        self.buffer_address..self.buffer_address + self.end as u64
+    }
+
+    /// Sets bytes of the context.
+    pub(crate) fn put_in_context(&self, memory: &mut Memory, offset: usize, value: &[u8]) {
+        memory.region_mut(self.context)[offset..offset + value.len()].copy_from_slice(value);
+    }
+
+    /// Where the context is.
+    pub(crate) fn context_addresses(&self) -> Range<u64> {
+        self.context_address..self.context_address + SOCKET_OFFSET as u64
     }
 
     /// What R1 is at the start.

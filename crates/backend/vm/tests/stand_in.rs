@@ -1,0 +1,77 @@
+//! Stand-ins: the same for the same seed, and never against what the verifier says.
+
+use kiln_isa::Reg;
+use kiln_program::Object;
+use kiln_verifier::{Scalar, Value};
+use kiln_vm::stand_in::{Seen, Stray, World};
+use kiln_vm::{Input, Options};
+
+/// Calls what the VM lacks, and returns what it gave.
+const ASKS: &str = "; program kprobe name asks
+  call get_func_ip
+  exit
+";
+
+/// Follows a pointer into kernel memory, which no type vouches for.
+const FOLLOWS: &str = "; program raw_tracepoint name follows
+  r2 = *(u64 *)(r1 + 0)
+  r0 = *(u64 *)(r2 + 16)
+  if r2 == 0 goto out
+  *(u64 *)(r2 + 24) = r0
+out:
+  exit
+";
+
+fn object(text: &str) -> Object {
+    kiln_program::text::parse(text).expect("a program")
+}
+
+fn run(world: &mut World, name: &str, seed: u64) -> Result<Seen, Stray> {
+    let context = [0u8; 96];
+    world.runs(name, None).expect("a program").run(&Input::context(&context), seed)
+}
+
+#[test]
+fn a_seed_says_it_all() {
+    for (text, name) in [(ASKS, "asks"), (FOLLOWS, "follows")] {
+        let object = object(text);
+        let world = || World::new(&object, Options { place: Some(101), ..Options::default() }, None).expect("a world");
+        let all = |mut world: World| (0..64).map(|seed| run(&mut world, name, seed)).collect::<Vec<_>>();
+        let (first, second) = (all(world()), all(world()));
+        assert_eq!(first, second);
+        let values: std::collections::BTreeSet<u64> =
+            first.iter().map(|seen| seen.as_ref().expect("it ends").value).collect();
+        assert!(values.len() > 16, "{values:?}");
+    }
+}
+
+#[test]
+fn kernel_memory_that_is_written_is_seen() {
+    let mut world = World::new(&object(FOLLOWS), Options::default(), None).expect("a world");
+    let written = (0..64).filter(|seed| run(&mut world, "follows", *seed).is_ok_and(|seen| !seen.written.is_empty()));
+    assert!(written.count() > 32);
+}
+
+#[test]
+fn what_the_facts_exclude_is_no_run() {
+    let mut world = World::new(&object(ASKS), Options::default(), None).expect("a world");
+    let mut facts = world.facts("asks").expect("it is verified");
+    let exit = world.object().functions[0].nodes[1].id;
+    let mut known = facts.at(exit).expect("it is reached").clone();
+    known.registers[Reg::R0.index()] = Value::Scalar(Scalar::constant(0));
+    facts.set(exit, known);
+    let context = [0u8; 96];
+    let runs: Vec<_> = {
+        let mut runs = world.runs("asks", Some(&facts)).expect("a program");
+        (0..64).map(|seed| runs.run(&Input::context(&context), seed)).collect()
+    };
+    assert!(runs.contains(&Err(Stray::Excluded)));
+    assert!(runs.iter().flatten().count() > 8);
+    assert!(runs.iter().flatten().all(|seen| seen.value == 0));
+}
+
+#[test]
+fn the_vm_itself_has_none() {
+    let mut vm = kiln_vm::Vm::new(&object(ASKS), Options::default()).expect("a VM");
+    assert!(matches!(vm.load("asks"), Err(kiln_vm::Error::Unsupported { .. })));
+}
