@@ -34,15 +34,19 @@ pub struct Expectations {
     pub errors: Vec<(InsnId, String)>,
     /// `; run: packet ... => return ...`.
     pub runs: Vec<Run>,
-    /// `; optimized: LINE`: the optimized listing, a line each.
+    /// `; optimized: LINE`: the listing that the passes leave, without search, a line each.
     pub optimized: Vec<String>,
     /// Whether there are such lines, or an empty one that asks for them.
     pub wants_listing: bool,
-    /// `; not-rewritten: TEXT`: no line of the optimized listing contains this.
+    /// `; not-rewritten: TEXT`: no line of the optimized listing contains this, with and without search. Only text that no
+    /// right rewrite could print: what runs show, `run:` states.
     pub not_rewritten: Vec<String>,
+    /// `; keeps: N TEXT`: so many lines of the optimized listing at least contain this. No run shows that a value which
+    /// others may change meanwhile is still looked at twice.
+    pub keeps: Vec<(usize, String)>,
     /// `; goal: GOAL`: what the other expectations of the optimizer are about; balanced otherwise.
     pub goal: kiln_superopt::Goal,
-    /// `; saves: N`: the optimizer saves at least so many slots.
+    /// `; saves: N`: the passes save at least so many slots, without search.
     pub saves: Option<u32>,
     /// `; except: ENGINE: REASON`: this engine is left out.
     pub except: Vec<(String, String)>,
@@ -162,6 +166,11 @@ impl Expectations {
                 self.goal = kiln_superopt::Goal::from_name(&value).ok_or_else(|| format!("`{value}` is no goal"))?;
             }
             ("not-rewritten", _) if !value.is_empty() => self.not_rewritten.push(value),
+            ("keeps", _) => {
+                let (count, text) = value.split_once(' ').ok_or("expected `keeps: N TEXT`")?;
+                let count = count.parse().map_err(|_| format!("`{count}` is no number of lines"))?;
+                self.keeps.push((count, text.trim().to_owned()));
+            }
             ("saves", _) => {
                 self.saves = Some(value.parse().map_err(|_| format!("`{value}` is no number of slots"))?);
             }
@@ -175,7 +184,7 @@ impl Expectations {
     }
 }
 
-const KEYS: &str = "check, on, kernel, error, run, optimized, not-rewritten, saves, goal, except";
+const KEYS: &str = "check, on, kernel, error, run, optimized, not-rewritten, keeps, saves, goal, except";
 
 fn parse_check(value: &str) -> Result<Check, String> {
     match value.split_once(' ') {
