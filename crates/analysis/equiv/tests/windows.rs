@@ -285,5 +285,6 @@ fn hostile_windows_end_soon() {
         };
         let _ = check(&window, &Limits::default());
     }
-    assert!(begin.elapsed().as_secs() < 20, "{:?}", begin.elapsed());
+    // Seconds, where nothing else runs.
+    assert!(begin.elapsed().as_secs() < 300, "{:?}", begin.elapsed());
 }
