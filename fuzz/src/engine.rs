@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-use crate::random::Random;
+use kiln_driver::packets::Random;
 
 use crate::minimize::minimize;
 use crate::subject::Subject;

@@ -1,6 +1,6 @@
 //! Mutations of byte strings: what a damaged or hostile file looks like.
 
-use crate::random::Random;
+use kiln_driver::packets::Random;
 
 /// Longest input that mutations make, in bytes.
 pub const MAX_BYTES: usize = 1 << 18;

@@ -8,41 +8,10 @@
 //!   the same, cut at a random byte           the same, a few bytes changed            random bytes
 //! ```
 
+pub use kiln_equiv::concrete::Random;
+
 /// Bytes that the kernel's test run wants at least: an Ethernet header.
 pub const MIN_PACKET_BYTES: usize = 14;
-
-/// A small deterministic generator (SplitMix64), so that a packet number always means the same packet.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// From a seed.
-    pub const fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Less than `bound`, which is not zero.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn pick<T: Copy>(&mut self, items: &[T]) -> T {
-        items[self.below(items.len() as u64) as usize]
-    }
-
-    fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
-}
 
 /// `count` packets from a seed: five in eight well-formed, the others cut, damaged or noise.
 pub fn corpus(seed: u64, count: usize) -> Vec<Vec<u8>> {

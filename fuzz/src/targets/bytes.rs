@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::random::Random;
+use kiln_driver::packets::Random;
 use kiln_isa::text::parse as parse_insn;
 use kiln_isa::{Slot, encode, forms};
 use kiln_program::text::parse;

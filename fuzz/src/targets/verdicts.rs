@@ -17,8 +17,8 @@ use crate::change;
 use crate::choices::Choices;
 use crate::originals::originals;
 use crate::program::tame;
-use crate::random::Random;
 use crate::subject::{Subject, Verdict};
+use kiln_driver::packets::Random;
 
 /// Which of the two accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -132,7 +132,7 @@ fn busy_seconds(begin: Instant) -> f64 {
 
 /// Random candidates of the original's length: one instruction is another one.
 fn pool(before: &[Node]) -> Vec<Vec<Node>> {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut one = || {
         let mut candidate = before.to_vec();
         let at = random.below(candidate.len() as u64) as usize;

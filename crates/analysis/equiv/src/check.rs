@@ -491,7 +491,7 @@ fn confirm(
 }
 
 fn input_from(world: &World<'_>, window: &Window<'_>, values: &HashMap<Symbol, u64>) -> Option<Input> {
-    let mut random = Random(0x1ead);
+    let mut random = Random::new(0x1ead);
     let mut invented: HashMap<Symbol, u64> = HashMap::new();
     let mut evaluator = Evaluator::new(world.arena, |symbol, _| {
         let mut invent = |symbol: &Symbol| match symbol {

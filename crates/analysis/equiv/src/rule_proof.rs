@@ -367,7 +367,7 @@ fn random_binding(rule: &Rule, names: &[Reg; Reg::COUNT], wide: &[usize], random
 
 /// Tries random instances on random inputs.
 fn refute(rule: &Rule, tests: u32) -> Option<RuleVerdict> {
-    let mut random = Random(0x7275_6c65);
+    let mut random = Random::new(0x7275_6c65);
     let placeholders: Vec<_> = rule.registers().iter().collect();
     let all = identifications(&placeholders, rule.distinct);
     let wide = wide_holes(rule);

@@ -223,7 +223,7 @@ fn facts(random: &mut Random) -> InsnFacts {
 
 #[test]
 fn verdicts_hold_in_the_interpreter() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let (mut equal, mut different, mut unknown) = (0, 0, 0);
     for round in 0..4000 {
         let facts = facts(&mut random);

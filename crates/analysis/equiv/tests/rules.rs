@@ -279,7 +279,7 @@ fn hostile_text_is_refused_or_read() {
         "exit",
         "call 1",
     ];
-    let mut random = kiln_equiv::concrete::Random(11);
+    let mut random = kiln_equiv::concrete::Random::new(11);
     let mut read = 0;
     for _ in 0..20_000 {
         let mut text = String::from("rule x\n  r1 += $a\n");

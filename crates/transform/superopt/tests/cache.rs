@@ -304,7 +304,7 @@ fn random_body(random: &mut Random, rules: &[&DataRule]) -> String {
 /// What the rules make of random code does what it did, on concrete inputs.
 #[test]
 fn shipped_rules_on_random_code() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let set = RuleSet::shipped();
     // Shifts by more than the width are refused by verifiers, and branches and memory do not fit the harness.
     let straight =

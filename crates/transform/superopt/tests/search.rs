@@ -148,7 +148,7 @@ fn with_pool<T>(then: impl FnOnce(&Pool, Slots) -> T) -> T {
 
 /// How often each candidate comes out of one proposal.
 fn frequencies(kind: Kind, from: &Slots, pool: &Pool, times: usize) -> HashMap<Slots, usize> {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let mut found = HashMap::new();
     for _ in 0..times {
         let mut slots = from.clone();

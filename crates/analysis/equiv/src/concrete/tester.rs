@@ -178,7 +178,7 @@ impl Tester {
     /// Runs the original of a window (its `after` is not looked at) on `inputs` inputs. `None` when it holds
     /// instructions that have no concrete meaning here (calls), or when no input fits the facts.
     pub fn new(window: &Window<'_>, inputs: u32) -> Option<Tester> {
-        let mut random = Random(0x6b69_6c6e);
+        let mut random = Random::new(0x6b69_6c6e);
         let branches = window.before.iter().filter(|node| matches!(node.insn, Insn::Branch { .. }));
         let mut tester = Tester {
             cases: Vec::with_capacity(inputs as usize),
@@ -203,7 +203,7 @@ impl Tester {
 
     /// Adds an input, such as a counterexample of a solver. Whether it could be used.
     pub fn add(&mut self, window: &Window<'_>, input: &Input) -> bool {
-        match invent::run_original(window, input.clone(), &mut Random(1)) {
+        match invent::run_original(window, input.clone(), &mut Random::new(1)) {
             Some(done) => {
                 let case = self.case(window, done, &[]);
                 self.added.push(case.clone());

@@ -67,7 +67,7 @@ impl Search for Markov {
         let shared =
             Shared { cost: question.cost, pool: &pool, unit: unit(question), window_cost: question.window_cost() };
         let chain = |(index, parameters): (usize, &Parameters)| {
-            let random = Random(self.seed.wrapping_mul(0x9e37_79b9).wrapping_add(index as u64) ^ 0x5eed);
+            let random = Random::new(self.seed.wrapping_mul(0x9e37_79b9).wrapping_add(index as u64) ^ 0x5eed);
             let mut code = Code::default();
             tester.decode(question.window.before, &mut code);
             Chain::new(&shared, *parameters, tester.clone(), code, window.clone(), random)
