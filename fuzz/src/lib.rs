@@ -16,17 +16,18 @@
 //! The harness is ours and runs on stable Rust; docs/decisions/0001-fuzzing-in-process.md says why.
 //!
 //! Reading order: [`engine`] (the loop), [`targets`] (what is fuzzed), [`subject`] (Kiln, and Kiln with a canary bug in
-//! it), [`program`] (how programs grow).
+//! it), [`program`] and [`composed`] (how programs grow), [`coverage`] (what of them does what).
 #![forbid(unsafe_code)]
 
 pub mod change;
 pub mod choices;
+pub mod composed;
+pub mod coverage;
 pub mod engine;
 pub mod minimize;
 pub mod mutate;
 pub mod originals;
 pub mod program;
-pub mod random;
 pub mod seeds;
 pub mod subject;
 pub mod targets;

@@ -223,6 +223,7 @@ fn print_summary(target: &Target, summary: &Summary) {
         summary.executions,
         summary.failures.len()
     );
+    print!("{}", kiln_fuzz::coverage::report());
 }
 
 /// Tries one input.

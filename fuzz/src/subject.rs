@@ -16,11 +16,8 @@ use kiln_elf::ElfObject;
 use kiln_isa::{AluOp, DecodeError, Insn, Slot, Source, Width};
 use kiln_program::btf::{Btf, BtfError};
 use kiln_program::{Function, Image, LowerError, Object, Program};
-use kiln_superopt::pipeline;
+use kiln_superopt::{Rewrite, pipeline};
 use kiln_verifier::{Error, Facts, Options, Reason, Value};
-
-/// Time that the optimizer gets for one program.
-const OPTIMIZE: Duration = Duration::from_millis(40);
 
 /// How verification ended.
 #[derive(Clone, Debug)]
@@ -56,8 +53,8 @@ pub struct Subject {
     pub compiled: fn(&Object) -> Object,
     /// What the kernel is given for a program.
     pub in_kernel: fn(&Object) -> Object,
-    /// A smaller program.
-    pub optimize: fn(&Object) -> Object,
+    /// A better program.
+    pub optimize: fn(&Object, &pipeline::Options) -> Rewrite,
 }
 
 impl Default for Subject {
@@ -90,9 +87,8 @@ fn verify(object: &Object, program: &Program) -> Verdict {
     }
 }
 
-fn optimize(object: &Object) -> Object {
-    let options = pipeline::Options { budget: OPTIMIZE, ..pipeline::Options::default() };
-    kiln_superopt::optimize(object, &options, &mut ()).object
+fn optimize(object: &Object, options: &pipeline::Options) -> Rewrite {
+    kiln_superopt::optimize(object, options, &mut ())
 }
 
 /// A bug to be found.
@@ -192,6 +188,13 @@ pub const CANARIES: &[Canary] = &[
     Canary {
         name: "facts-too-narrow",
         target: "run",
+        what: "the greatest value of a range is left out of the facts",
+        subject: || Subject { verify: verify_narrows, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "facts-too-narrow-for-answers",
+        target: "answers",
         what: "the greatest value of a range is left out of the facts",
         subject: || Subject { verify: verify_narrows, ..Subject::default() },
         needs_kernel: false,
@@ -373,10 +376,12 @@ fn compares_wrong(object: &Object) -> Object {
     })
 }
 
-fn drops_zero_extension(object: &Object) -> Object {
-    with_each(&optimize(object), |insn| {
+fn drops_zero_extension(object: &Object, options: &pipeline::Options) -> Rewrite {
+    let rewrite = optimize(object, options);
+    let object = with_each(&rewrite.object, |insn| {
         if let Insn::Alu { op: AluOp::Mov, width, src: Source::Reg(_), .. } = insn {
             *width = Width::W64;
         }
-    })
+    });
+    Rewrite { object, ..rewrite }
 }

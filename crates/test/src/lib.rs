@@ -23,6 +23,7 @@
 //! - [`verdicts`]: `tests/verdicts.toml`, where Kiln and the kernel may disagree, with a reason;
 //! - [`agreement`]: verdicts beside those of kernels, and the report of them;
 //! - [`bare`]: the smallest environment for the reference interpreter;
+//! - [`havoc`]: the same with helpers and maps that answer by lot;
 //! - [`engine`]: one interface to everything that runs a program;
 //! - [`generate`]: random programs;
 //! - [`gains`]: what optimizing is worth over the corpora;
@@ -37,6 +38,7 @@ pub mod engine;
 pub mod filetest;
 pub mod gains;
 pub mod generate;
+pub mod havoc;
 pub mod mistakes;
 pub mod oracle;
 pub mod stack_objects;

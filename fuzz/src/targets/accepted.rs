@@ -1,15 +1,27 @@
 //! Tier "accepted": programs that the verifier accepts, run everywhere.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use kiln_driver::input::running_kernel_types;
+use kiln_driver::packets::Random;
+use kiln_program::text::listing;
 use kiln_program::{Interpreter, MapId, Object, Trap};
+use kiln_superopt::Goal;
+use kiln_superopt::pipeline::{Options, Unverified};
+use kiln_superopt::search::NAME;
 use kiln_test::bare::{Bare, CONTEXT};
+use kiln_test::havoc::{self, Tally};
 use kiln_test::oracle::{self, Canary, Finding};
 use kiln_verifier::Facts;
-use kiln_vm::{Engine, Input, Vm};
+use kiln_vm::{Engine, Entries, Input, Vm};
 
 use super::{Depth, ensure};
 use crate::choices::Choices;
+use crate::composed::composed;
+use crate::coverage;
 use crate::program::{PACKET_BYTES, tame};
-use crate::random::Random;
 use crate::subject::{Subject, Verdict};
 
 /// Instructions of one run at most; programs of this tier need a few hundred.
@@ -42,6 +54,18 @@ fn packets(bytes: &[u8]) -> Vec<Vec<u8>> {
     // Small numbers and all ones take other branches than random bytes.
     packets[1].fill(0xff);
     packets[2].iter_mut().for_each(|byte| *byte &= 3);
+    packets
+}
+
+/// Packets for all programs that are optimized, so that a failing one can be made smaller: of several lengths, with any
+/// bytes, small numbers, corners.
+fn different_packets() -> Vec<Vec<u8>> {
+    let mut random = Random::new(7);
+    let mut packets = packets(&[]);
+    packets.extend([vec![0; PACKET_BYTES], vec![1; 14], random.bytes(40), random.bytes(80)]);
+    for length in [65, 72, 100, 110] {
+        packets.push((0..length).map(|_| random.pick(&[0, 1, 2, 0x7f, 0x80, 0xff])).collect());
+    }
     packets
 }
 
@@ -100,18 +124,126 @@ pub fn run(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     Ok(Depth::Deep)
 }
 
-/// The optimized program does what the original does.
+/// Composed programs: states within the facts whatever helpers answer, what is dead is dead, and both engines of the VM
+/// agree.
+pub fn answers(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
+    let (object, _) = composed(&mut Choices::new(bytes));
+    let program = &object.programs[0];
+    let Verdict::Accepted(facts) = (subject.verify)(&object, program) else { return Ok(Depth::Shallow) };
+    let mut tally = Tally::default();
+    let packets = different_packets();
+    for (seed, packet) in packets.iter().enumerate() {
+        havoc::check(&object, program, &facts, packet, seed as u64 + 1, Canary::Absent, &mut tally)
+            .map_err(|what| format!("facts: {what}"))?;
+    }
+    let interpreted = in_vm(&(subject.interpreted)(&object), &packets, Engine::Interpreter);
+    let compiled = in_vm(&(subject.compiled)(&object), &packets, Engine::Jit);
+    ensure(interpreted == compiled, || format!("JIT disagrees: {compiled:x?} instead of {interpreted:x?}"))?;
+    Ok(if tally.to_the_end > 0 { Depth::Deep } else { Depth::Shallow })
+}
+
+/// What the optimizer is asked for, and of which program: the first choices of an input.
+struct Task {
+    object: Object,
+    options: Options,
+    in_kernel: bool,
+    fragments: Vec<&'static str>,
+}
+
+impl Task {
+    fn of(bytes: &[u8]) -> Task {
+        let mut choices = Choices::new(bytes);
+        let options = Options {
+            goal: choices.pick(&[Goal::Balanced, Goal::Size, Goal::Speed, Goal::Complexity]),
+            // Few programs are searched: it takes far longer than all passes, and is a judge of its own.
+            without: if choices.one_in(16) { BTreeSet::new() } else { BTreeSet::from([NAME.to_owned()]) },
+            isa: if choices.one_in(4) { 4 } else { 3 },
+            unverified: if choices.one_in(8) { Unverified::All } else { Unverified::None },
+            budget: Duration::from_secs(2),
+            kernel_types: running_kernel_types(),
+            threads: 1,
+            ..Options::default()
+        };
+        let in_kernel = choices.one_in(4) && kiln_test::engine::kernel_available().is_ok();
+        let (object, fragments) = match choices.below(5) {
+            4 => (tame(&mut choices), Vec::new()),
+            _ => composed(&mut choices),
+        };
+        Task { object, options, in_kernel, fragments }
+    }
+}
+
+/// The program of an input, the goal, what became of it, and why.
+pub fn show_optimized(subject: &Subject, bytes: &[u8]) -> String {
+    let task = Task::of(bytes);
+    let rewrite = (subject.optimize)(&task.object, &task.options);
+    let mut text = format!("; goal {}, without {:?}\n", task.options.goal.name(), task.options.without);
+    text.push_str(&listing(&task.object));
+    for one in &rewrite.evidence {
+        let _ = writeln!(text, "; {}: {:?} -> {:?}", one.because.name(), one.before, one.after);
+    }
+    text + &listing(&rewrite.object)
+}
+
+/// The optimized program does what the original does: what it returns, packets, maps.
 pub fn optimize(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
-    let Some((object, _)) = grown(subject, bytes) else { return Ok(Depth::Shallow) };
-    let optimized = (subject.optimize)(&object);
-    ensure(optimized.program_slots(&optimized.programs[0]) <= object.program_slots(&object.programs[0]), || {
+    let task = Task::of(bytes);
+    let object = &task.object;
+    if let Verdict::Refused(_) | Verdict::Unanswered(_) = (subject.verify)(object, &object.programs[0]) {
+        return Ok(Depth::Shallow);
+    }
+    task.fragments.iter().for_each(|fragment| coverage::count("fragments", fragment));
+    let packets = different_packets();
+    let Ok(expected) = in_vm(object, &packets, Engine::Jit) else { return Ok(Depth::Shallow) };
+    let rewrite = (subject.optimize)(object, &task.options);
+    for one in &rewrite.evidence {
+        coverage::count(if one.because.is_law() { "laws" } else { "rules" }, one.because.name());
+    }
+    let optimized = &rewrite.object;
+    let slots = |object: &Object| object.program_slots(&object.programs[0]);
+    ensure(task.options.goal.may_grow() || slots(optimized) <= slots(object), || {
         "the optimized program is larger".to_owned()
     })?;
-    for packet in packets(bytes) {
-        let expected = reference(&object, &packet)?;
-        agree("optimized", &expected, reference(&optimized, &packet))?;
+    let ran = in_vm(optimized, &packets, Engine::Jit).map_err(|error| format!("optimized, it fails: {error}"))?;
+    ensure(ran == expected, || format!("optimized, it differs: {ran:x?} instead of {expected:x?}"))?;
+    if task.in_kernel
+        && let Ok(expected) = in_kernel(object, &packets)
+    {
+        let ran = in_kernel(optimized, &packets).map_err(|error| format!("optimized, the kernel fails: {error}"))?;
+        ensure(ran == expected, || format!("optimized, it differs in the kernel: {ran:x?} instead of {expected:x?}"))?;
     }
     Ok(if optimized == object { Depth::Shallow } else { Depth::Deep })
+}
+
+/// What a program returns and leaves of packets, one after the other on the same maps.
+type Trace = Vec<(u32, Vec<u8>)>;
+
+/// What is in maps, by their names.
+type Maps = BTreeMap<String, Entries>;
+
+/// All runs in one VM, and the maps in the end.
+fn in_vm(object: &Object, packets: &[Vec<u8>], engine: Engine) -> Result<(Trace, Maps), String> {
+    let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
+    let mut vm = Vm::new(object, options).map_err(|error| error.to_string())?;
+    vm.load_unverified("entry").map_err(|error| error.to_string())?;
+    let mut run = |packet: &Vec<u8>| {
+        let ran = vm.run("entry", &Input::packet(packet), engine).map_err(|error| error.to_string())?;
+        Ok::<_, String>((ran.value as u32, ran.packet))
+    };
+    let trace = packets.iter().map(&mut run).collect::<Result<_, _>>()?;
+    Ok((trace, vm.snapshot()))
+}
+
+/// All runs in the kernel, loaded once.
+fn in_kernel(object: &Object, packets: &[Vec<u8>]) -> Result<Trace, String> {
+    let loaded = kiln_linux::load_image(object, &object.programs[0])
+        .map_err(|failure| failure.reason().map_or_else(|| failure.to_string(), str::to_owned))?;
+    let run = |packet: &Vec<u8>| {
+        let input = kiln_linux::TestInput { packet: packet.clone(), context: Vec::new(), repeat: 1 };
+        let ran = loaded.prog.test_run(&input).map_err(|error| error.to_string())?;
+        Ok((ran.value, ran.packet))
+    };
+    packets.iter().map(run).collect()
 }
 
 /// The kernel does what the reference interpreter does. What the kernel's verifier refuses says nothing.

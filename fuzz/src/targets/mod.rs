@@ -8,10 +8,11 @@ mod verdicts;
 use kiln_program::text::listing;
 
 use crate::choices::Choices;
+use crate::composed::composed;
 use crate::program::{tame, wild};
-use crate::random::Random;
 use crate::seeds;
 use crate::subject::Subject;
+use kiln_driver::packets::Random;
 
 /// How far an input got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,14 +107,24 @@ pub const TARGETS: &[Target] = &[
         show: Some(|_, bytes| listing(&tame(&mut Choices::new(bytes)))),
     },
     Target {
+        name: "answers",
+        tier: "accepted",
+        what: "states of composed programs lie within the Facts whatever helpers answer, and VM and JIT agree",
+        weight: 2,
+        seeds: Vec::new,
+        input: more_decisions,
+        check: accepted::answers,
+        show: Some(|_, bytes| listing(&composed(&mut Choices::new(bytes)).0)),
+    },
+    Target {
         name: "optimize",
         tier: "accepted",
-        what: "an optimized program does what the original does",
+        what: "an optimized program does what the original does, for every goal, in the VM and the kernel",
         weight: 3,
         seeds: Vec::new,
-        input: decisions,
+        input: more_decisions,
         check: accepted::optimize,
-        show: Some(|_, bytes| listing(&tame(&mut Choices::new(bytes)))),
+        show: Some(accepted::show_optimized),
     },
     Target {
         name: "kernel",
@@ -159,6 +170,13 @@ pub fn by_name(name: &str) -> Option<&'static Target> {
 fn decisions(random: &mut Random, _: &[Vec<u8>]) -> Vec<u8> {
     let most = 16 << random.below(6);
     let length = 8 + random.below(most);
+    random.bytes(length as usize)
+}
+
+/// The same for programs of idioms, each of which takes a dozen.
+fn more_decisions(random: &mut Random, _: &[Vec<u8>]) -> Vec<u8> {
+    let most = 128 << random.below(4);
+    let length = 96 + random.below(most);
     random.bytes(length as usize)
 }
 

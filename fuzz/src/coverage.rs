@@ -1,0 +1,48 @@
+//! What generated programs are of, and which laws and rules they made fire.
+//!
+//! A law that never fires on generated programs is not tested by them: a run of target `optimize` ends with the list.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use kiln_superopt::Law;
+use kiln_superopt::rules::RULES;
+
+use crate::composed;
+
+/// How often something was seen, by its kind and name.
+static SEEN: Mutex<BTreeMap<(&str, &str), u64>> = Mutex::new(BTreeMap::new());
+
+/// What is counted, and what there is of each kind.
+type Kind = (&'static str, fn() -> Vec<&'static str>);
+
+const KINDS: [Kind; 3] = [
+    ("fragments", || composed::fragments().collect()),
+    ("laws", || Law::ALL.iter().map(|law| law.name()).collect()),
+    ("rules", || RULES.iter().map(|rule| rule.name).collect()),
+];
+
+/// Counts one more of a kind.
+pub fn count(kind: &'static str, name: &'static str) {
+    *SEEN.lock().expect("counting does not panic").entry((kind, name)).or_default() += 1;
+}
+
+/// A line a kind: how often each was seen, the rarest first, and which never. Empty if nothing was counted.
+pub fn report() -> String {
+    let seen = SEEN.lock().expect("counting does not panic");
+    let line = |(kind, all): Kind| {
+        let mut counts: Vec<(u64, &str)> =
+            all().into_iter().map(|name| (seen.get(&(kind, name)).copied().unwrap_or(0), name)).collect();
+        counts.sort_unstable();
+        let (never, some): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(count, _)| *count == 0);
+        let words = |list: Vec<(u64, &str)>| {
+            let words = list.into_iter().map(|(count, name)| match count {
+                0 => name.to_owned(),
+                _ => format!("{name} {count}"),
+            });
+            words.collect::<Vec<_>>().join(", ")
+        };
+        format!("     {kind}: {}; never: {}\n", words(some), words(never))
+    };
+    if seen.is_empty() { String::new() } else { KINDS.into_iter().map(line).collect() }
+}
