@@ -164,8 +164,6 @@ fn view(bits: u8) -> char {
 }
 
 impl Composer<'_, '_> {
-    // ------------------------------------------------------------------------------------------------------- operands
-
     fn below(&mut self, bound: usize) -> usize {
         self.choices.below(bound)
     }
@@ -254,8 +252,6 @@ impl Composer<'_, '_> {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------ begin and end
-
     fn prologue(&mut self) {
         let zero = self.below(3);
         put!(self, "r0 = {zero}");
@@ -335,8 +331,6 @@ impl Composer<'_, '_> {
         text
     }
 
-    // ------------------------------------------------------------------------------------------------------ registers
-
     fn arithmetic(&mut self) {
         for _ in 0..1 + self.below(3) {
             let (dst, src, view) = (self.number(), self.number(), self.pick(&['r', 'w']));
@@ -381,8 +375,6 @@ impl Composer<'_, '_> {
             _ => put!(self, "r{n} = (s{})r{other}", self.pick(&[8, 16, 32])),
         }
     }
-
-    // --------------------------------------------------------------------------------------------------------- packet
 
     fn packet_access(&mut self) {
         let bits = self.pick(&SIZES);
@@ -492,8 +484,6 @@ impl Composer<'_, '_> {
         self.access("r7", at, bits);
     }
 
-    // ---------------------------------------------------------------------------------------------------------- stack
-
     fn stack_access(&mut self) {
         for _ in 0..1 + self.below(3) {
             let (n, bits) = (self.number(), self.pick(&SIZES));
@@ -559,8 +549,6 @@ impl Composer<'_, '_> {
             _ => put!(self, "{view}0 = cmpxchg{suffix}({place}, {view}0, {view}{n})"),
         }
     }
-
-    // ------------------------------------------------------------------------------------------------------- branches
 
     fn comparison(&mut self) -> String {
         let (n, view, op) = (self.number(), self.pick(&['r', 'w']), self.pick(&COMPARISONS));
@@ -640,8 +628,6 @@ impl Composer<'_, '_> {
         put!(self, "r{n} = {}", self.immediate());
         self.here(join);
     }
-
-    // ------------------------------------------------------------------------------------------ maps, data, and helpers
 
     fn context_field(&mut self) {
         let n = self.number();
@@ -861,8 +847,6 @@ impl Composer<'_, '_> {
             _ => put!(self, "r{n} = *(u64 *)(r9 - {})", 8 * (1 + self.below(8))),
         }
     }
-
-    // ---------------------------------------------------------------------------------------------- functions and loops
 
     /// A static function that is given the address of some slots and two numbers; an old one or a new one.
     fn called(&mut self) {
