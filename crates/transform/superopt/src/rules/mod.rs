@@ -8,7 +8,6 @@
 //! | rule | instead of | propose |
 //! |---|---|---|
 //! | `immediate-operand` | `r1 = 7; *(u32 *)(r10 - 4) = r1` | `*(u32 *)(r10 - 4) = 7` |
-//! | `same-operands` | `r1 = r2; r1 &= r2` | `r1 = r2` |
 //! | `known-result` | `r1 &= 1` where the facts leave one value | `r1 = 0` |
 //! | `no-effect` | `r1 &= 0xff` of a loaded byte | nothing |
 //! | `copied-operand` | `r2 = r1; ... r2 ...` | `... r1 ...` |
@@ -68,12 +67,6 @@ pub const RULES: &[Rule] = &[
         doc: "An instruction that leaves its register as it was may go.",
         contextual: false,
         propose: bits::no_effect,
-    },
-    Rule {
-        name: "same-operands",
-        doc: "The and, or the or, of a value and itself is that value.",
-        contextual: true,
-        propose: bits::same_operands,
     },
     Rule {
         name: "known-result",
