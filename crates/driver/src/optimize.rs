@@ -134,8 +134,6 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         budget: options.budget,
         search: options.budget / 10,
         frozen: left_alone(input, &options.programs)?,
-        // Evidence is to be proofs: a law that does not prove right is then not applied.
-        simulate: options.keep_queries,
         rules: options.rules.clone().unwrap_or_else(RuleSet::shipped),
         keep_queries: options.keep_queries,
         // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.

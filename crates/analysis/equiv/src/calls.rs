@@ -34,7 +34,7 @@ use std::collections::BTreeSet;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_platform::{ArgKind, DynptrUse, Effect, Helper, MapType, Prototype, ReturnKind};
-use kiln_program::{MapId, Object, Reference};
+use kiln_program::{MapId, Node, Object, Reference};
 
 use crate::machine::{Access, State, Stop};
 use crate::memory::{Class, Event, EventKind, Log};
@@ -119,6 +119,9 @@ const FOLLOWS_MEMORY: &[u32] = &[126, 149, 150, 165, 177];
 /// Helpers that write all of their buffer, also when they fail: probe_read, get_current_comm, skb_load_bytes,
 /// skb_load_bytes_relative, probe_read_user, probe_read_kernel.
 const FILLS: &[u32] = &[4, 16, 26, 68, 112, 113];
+
+/// Helpers that write all of their buffer if they return zero: xdp_load_bytes.
+const FILLS_ON_SUCCESS: &[u32] = &[189];
 
 /// Bytes of a frame.
 const FRAME: i64 = 512;
@@ -256,7 +259,77 @@ impl Touched {
     }
 }
 
+/// What an event does with the bytes of the frame, by their offsets.
+#[derive(Clone, Default, Debug)]
+pub struct EventUse {
+    /// Whether it may read any byte, and write any.
+    pub all: bool,
+    /// Bytes that it may read beside: from where, and how many.
+    pub reads: Vec<(i64, i64)>,
+    /// Bytes that it may write beside.
+    pub writes: Vec<(i64, i64)>,
+    /// Bytes that it writes whatever they were.
+    pub fills: Vec<(i64, i64)>,
+    /// Whether it does so only if it returns zero.
+    pub fills_on_success: bool,
+    /// Where the key of the array's element lies that it looks up.
+    pub key: Option<i64>,
+}
+
+impl EventUse {
+    /// Whether it may read a byte.
+    pub fn reads(&self, byte: i64) -> bool {
+        self.all || holds(&self.reads, byte)
+    }
+
+    /// Whether it may write a byte.
+    pub fn writes(&self, byte: i64) -> bool {
+        self.all || holds(&self.writes, byte)
+    }
+
+    /// Whether it certainly writes a byte, if it succeeds.
+    pub fn fills(&self, byte: i64) -> bool {
+        holds(&self.fills, byte)
+    }
+}
+
+fn holds(ranges: &[(i64, i64)], byte: i64) -> bool {
+    ranges.iter().any(|(from, size)| (*from..from + size).contains(&byte))
+}
+
 impl<'a> State<'_, 'a> {
+    /// What an event that comes next does with the frame. `numbers` are arguments that are known to be no addresses.
+    pub(crate) fn event_use(&self, node: &Node, numbers: RegSet) -> EventUse {
+        let all = EventUse { all: true, ..EventUse::default() };
+        let target = match node.insn {
+            Insn::Call(target) if node.core.is_none() => target,
+            Insn::Call(_) => return all,
+            _ => return EventUse::default(),
+        };
+        let Some(known) = known(self.world.object, target) else { return all };
+        let registers = RegSet::arguments(arguments(Some(&known)));
+        let own: Vec<Option<Term<'a>>> = registers.iter().map(|reg| self.path.register(self.world, reg)).collect();
+        for (reg, term) in registers.iter().zip(&own) {
+            if let (Some(term), true) = (term, numbers.contains(reg)) {
+                self.world.is_number(*term);
+            }
+        }
+        let map = self.map_argument(Some(&known), &own);
+        let (reads, writes) = self.touches(Some(&known), map, &own);
+        let id = known.helper.id;
+        let fills = FILLS.contains(&id) || FILLS_ON_SUCCESS.contains(&id);
+        let is_array = is_stable(self.world.object, &known, map) && id == MAP_LOOKUP_ELEM;
+        let key = reads.ranges.first().filter(|(_, size)| is_array && *size == 4).map(|(from, _)| *from);
+        EventUse {
+            all: reads.frame || writes.frame,
+            fills: if fills && !writes.vague && !writes.frame { writes.ranges.clone() } else { Vec::new() },
+            fills_on_success: FILLS_ON_SUCCESS.contains(&id),
+            key: key.filter(|_| reads.are_bytes()),
+            reads: reads.ranges,
+            writes: writes.ranges,
+        }
+    }
+
     /// Makes a call.
     pub(crate) fn call(&mut self, target: CallTarget) -> Result<(), Stop> {
         let node = self.node.expect("a call is an instruction");

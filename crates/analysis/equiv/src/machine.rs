@@ -5,11 +5,11 @@
 //! and so do exits to one place, so that the size of the result grows with the window and not with its ways.
 
 use kiln_isa::semantics::{BitVec, Flow, Machine, execute};
-use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source};
+use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, RegSet, Size, Source};
 use kiln_program::{InsnId, Node, Reference};
 use kiln_verifier::InsnFacts;
 
-use crate::calls::Call;
+use crate::calls::{Call, EventUse};
 use crate::memory::{Class, Event, EventKind, Log, World, is_frozen};
 use crate::path::{Path, Slot, Written};
 use crate::term::{QuickMap, Symbol, Term, TermId};
@@ -134,17 +134,7 @@ pub fn run<'a>(world: &World<'a>, nodes: &[Node], holes: &Holes<'a>) -> Result<F
     if nodes.len() > INSNS {
         return Err(Stop::Limit);
     }
-    let mut state = State {
-        world,
-        holes,
-        path: Path::new(),
-        accesses: Vec::new(),
-        touched: Vec::new(),
-        calls: Vec::new(),
-        stable_calls: Vec::new(),
-        node: None,
-        pointer_field: None,
-    };
+    let mut state = State::new(world, holes, Path::new());
     // Ways that wait: where, and the state they come with.
     let mut waiting: Vec<(Target, Path<'a>)> = Vec::new();
     let mut current = Some(Path::new());
@@ -219,10 +209,13 @@ pub struct WayEnd {
     pub accesses: Vec<Access>,
     /// What the branches must be for this to be the way.
     pub conditions: Vec<TermId>,
+    /// What the event at its end does with the frame.
+    pub uses: EventUse,
 }
 
 /// Runs instructions one after another on one way through a function, where each branch comes with whether the way
-/// takes it, and with what is known behind it, if anything.
+/// takes it, and with what is known behind it, if anything. `event` is what comes at the end, which is not run, with the
+/// arguments that are known to be numbers.
 ///
 /// # Errors
 /// A [`Stop`] where it cannot be followed.
@@ -230,21 +223,13 @@ pub fn run_way<'a, 'w>(
     world: &World<'a>,
     start: &Start<'a>,
     steps: impl Iterator<Item = (&'w Node, bool, Option<&'w InsnFacts>)>,
+    event: Option<(&'w Node, RegSet)>,
 ) -> Result<WayEnd, Stop> {
     let mut path = Path::new();
     path.registers = start.registers.map(|term| term.map_or(Slot::Lost, Slot::Written));
     path.bytes = start.bytes.iter().map(|(at, value)| (*at, Written { value: *value, surely: true })).collect();
-    let mut state = State {
-        world,
-        holes: &Holes::default(),
-        path,
-        accesses: Vec::new(),
-        touched: Vec::new(),
-        calls: Vec::new(),
-        stable_calls: Vec::new(),
-        node: None,
-        pointer_field: None,
-    };
+    let holes = Holes::default();
+    let mut state = State::new(world, &holes, path);
     let mut conditions = Vec::new();
     for (node, taken, behind) in steps {
         if world.arena.len() > TERMS {
@@ -264,13 +249,14 @@ pub fn run_way<'a, 'w>(
             world.learn(term.id(), &known.registers[dst.index()]);
         }
     }
+    let uses = event.map(|(node, numbers)| state.event_use(node, numbers)).unwrap_or_default();
     let State { path, accesses, .. } = state;
     let registers = path.registers.map(|slot| match slot {
         Slot::Written(term) => Some(term.id()),
         Slot::Initial | Slot::Lost => None,
     });
     let bytes = path.bytes.iter().map(|(place, written)| (*place, written.value)).collect();
-    Ok(WayEnd { registers, bytes, logs: path.logs, accesses, conditions })
+    Ok(WayEnd { registers, bytes, logs: path.logs, accesses, conditions, uses })
 }
 
 /// Where a branch of a window leads.
@@ -333,7 +319,21 @@ pub(crate) struct State<'w, 'a> {
     pointer_field: Option<Term<'a>>,
 }
 
-impl<'a> State<'_, 'a> {
+impl<'w, 'a> State<'w, 'a> {
+    fn new(world: &'w World<'a>, holes: &'w Holes<'a>, path: Path<'a>) -> State<'w, 'a> {
+        State {
+            world,
+            holes,
+            path,
+            accesses: Vec::new(),
+            touched: Vec::new(),
+            calls: Vec::new(),
+            stable_calls: Vec::new(),
+            node: None,
+            pointer_field: None,
+        }
+    }
+
     fn core(&self) -> Option<kiln_program::CoreId> {
         self.node.and_then(|node| node.core)
     }

@@ -489,6 +489,16 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Takes in that a value is a number: what it was made of is then no address.
+    pub fn is_number(&self, term: Term<'a>) {
+        let mut pointers = self.pointers.borrow_mut();
+        for (_, symbol) in crate::smt::symbols(self.arena, &[term.id()]) {
+            if pointers.get(&symbol).is_some_and(|known| known.0 == Class::Unknown) {
+                pointers.remove(&symbol);
+            }
+        }
+    }
+
     /// The address that a reference stands for.
     pub fn reference(&self, reference: Reference) -> Term<'a> {
         match reference {
@@ -543,6 +553,19 @@ impl<'a> World<'a> {
             (Some((1, class)), None) => (class, None),
             _ => (Class::Unknown, None),
         }
+    }
+
+    /// Whether a term is the address of a packet's byte, with nothing added to it.
+    pub fn is_packet_symbol(&self, term: TermId) -> bool {
+        let symbol = matches!(self.arena.shape(term).0, Shape::Symbol(_));
+        symbol && self.pointers.borrow().get(&term).is_some_and(|known| known.0 == Class::Packet)
+    }
+
+    /// No packet lies in the last 4 GiB of the address space, where errors are: of each address of one in these terms.
+    pub fn packets_end(&self, terms: &[TermId]) -> Vec<TermId> {
+        let symbols = crate::smt::symbols(self.arena, terms);
+        let packets = symbols.iter().map(|(_, id)| *id).filter(|id| self.is_packet_symbol(*id));
+        packets.map(|id| self.arena.term(id).ult(&self.arena.constant(64, 0xffff_ffff << 32)).id()).collect()
     }
 
     /// A root by its number.

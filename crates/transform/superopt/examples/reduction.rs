@@ -1,6 +1,7 @@
 //! How much smaller a corpus gets: `cargo run -p kiln-superopt --release --example reduction -- FILE.o...`
 //!
-//! Prints each program's slots before and after, and what each rule and law contributed. `-v` prints each rewrite.
+//! Prints each program's slots before and after, and what each rule and law contributed. `-v` prints each rewrite, `--no-search`
+//! leaves searches out, `--unproved` takes laws without their proof.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +15,8 @@ fn main() {
     let seconds = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
     let options = Options {
         budget: Duration::from_secs(seconds),
-        simulate: flags.iter().any(|flag| flag == "--simulate"),
+        simulate: !flags.iter().any(|flag| flag == "--unproved"),
+        search: if flags.iter().any(|flag| flag == "--no-search") { Duration::ZERO } else { Options::default().search },
         unverified: if flags.iter().any(|flag| flag == "-u") { Unverified::All } else { Unverified::None },
         without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
         ..Options::default()

@@ -115,7 +115,7 @@ impl Default for Options {
             solver_ms: 20,
             search: Duration::from_millis(100),
             isa: 3,
-            simulate: false,
+            simulate: true,
             keep_queries: false,
             answers: None,
             whole_windows: false,

@@ -32,7 +32,7 @@ pub mod segment;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-use kiln_isa::{CallTarget, Insn, Reg, RegSet};
+use kiln_isa::{CallTarget, Insn, PacketMode, Reg, RegSet};
 use kiln_platform::Helper;
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 use kiln_verifier::{Facts, InsnFacts, StackSet};
@@ -40,7 +40,7 @@ use kiln_verifier::{Facts, InsnFacts, StackSet};
 use crate::memory::without_registers;
 use crate::record::listed;
 use crate::term::Arena;
-use relation::{Arrival, Relation};
+use relation::{Arrival, Relation, differing_bytes};
 use segment::{End, Known, Proved, Segment, SegmentRecord, Step, is_branch};
 
 /// A function before and after.
@@ -96,7 +96,7 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
     core_kept(question)?;
     // The fewer places to meet at, the longer the ways, and the more is known at the end of each.
     let mut reason = String::new();
-    for places in [Places::Joins, Places::Blocks, Places::SharedBlocks] {
+    for places in [Places::Away, Places::Joins, Places::Blocks, Places::SharedBlocks] {
         match Explorer::new(question, places).simulate() {
             Ok(simulation) => return Ok(simulation),
             Err(why) => reason = if reason.is_empty() { why } else { reason },
@@ -108,6 +108,8 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
 /// Where the functions may meet, beside events. Each instruction is one that both have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Places {
+    /// The first of a block in either, but where only one way leads from one change to another.
+    Away,
     /// The first of a block in either.
     Blocks,
     /// Where ways join in either.
@@ -184,6 +186,52 @@ impl<'f> Indexed<'f> {
     }
 }
 
+/// Instructions of the old function on ways from one that the new one does not have so to another, with no join or event
+/// on the way: what moved from one to the other is on none of the registers in between.
+fn between_changes(old: &Indexed<'_>, new: &Indexed<'_>) -> HashSet<InsnId> {
+    let nodes = &old.function.nodes;
+    let follows = |side: &Indexed<'_>, at: usize| side.function.nodes.get(at + 1).map(|next| next.id);
+    let is_changed = |at: usize| {
+        let node = &nodes[at];
+        new.cfg.position.get(&node.id).is_none_or(|other| {
+            let same = &new.function.nodes[*other];
+            same.insn != node.insn || same.reference != node.reference || follows(old, at) != follows(new, *other)
+        })
+    };
+    let changed: Vec<bool> = (0..nodes.len()).map(is_changed).collect();
+    // Where a way begins anew.
+    let apart = |at: usize| {
+        let block = &old.cfg.blocks[old.cfg.block_of[at].index()];
+        at == block.range.start && block.predecessors.len() != 1 || is_event(&nodes[at].insn)
+    };
+    let before = |at: usize| -> Vec<usize> {
+        let block = &old.cfg.blocks[old.cfg.block_of[at].index()];
+        if at > block.range.start {
+            return vec![at - 1];
+        }
+        block.predecessors.iter().map(|block| old.cfg.blocks[block.index()].range.end - 1).collect()
+    };
+    let spread = |edges: &dyn Fn(usize) -> Vec<usize>| {
+        let mut reached = vec![false; nodes.len()];
+        let mut pending: Vec<usize> = (0..nodes.len()).filter(|at| changed[*at]).collect();
+        while let Some(at) = pending.pop() {
+            for next in edges(at) {
+                if !std::mem::replace(&mut reached[next], true) {
+                    pending.push(next);
+                }
+            }
+        }
+        reached
+    };
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for at in (0..nodes.len()).filter(|at| !apart(*at)) {
+        before(at).into_iter().for_each(|from| after[from].push(at));
+    }
+    let behind = spread(&|at| after[at].clone());
+    let ahead = spread(&|at| if apart(at) { Vec::new() } else { before(at) });
+    (0..nodes.len()).filter(|at| behind[*at] && (ahead[*at] || changed[*at])).map(|at| nodes[at].id).collect()
+}
+
 fn is_event(insn: &Insn) -> bool {
     matches!(
         insn,
@@ -218,8 +266,9 @@ impl<'q, 'f> Explorer<'q, 'f> {
             let [old, new] = [0, 1].map(|side: usize| leaders[side].contains(id));
             if places == Places::SharedBlocks { old && new } else { old || new }
         };
+        let between = if places == Places::Away { between_changes(&old, &new) } else { HashSet::new() };
         let both = question.before.nodes.iter().map(|node| node.id).filter(|id| new.cfg.position.contains_key(id));
-        let meeting = both.filter(meet).collect();
+        let meeting = both.filter(meet).filter(|id| !between.contains(id)).collect();
         let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
         Explorer { question, old, new, meeting, relations: BTreeMap::new(), edges: BTreeMap::new(), effort, asked: 0 }
     }
@@ -268,7 +317,20 @@ impl<'q, 'f> Explorer<'q, 'f> {
             facts: self.facts(pair),
             start: &self.relations[&pair],
             ways: [old, new],
+            event: None,
         }
+    }
+
+    /// The same, up to and with what comes at its end.
+    fn whole<'s>(&'s self, pair: Pair, edge: &'s Edge<'f>) -> Result<Segment<'s>, String> {
+        let segment = self.segment(pair, &edge.ways[0], &edge.ways[1]);
+        let To::Event((at, _)) = edge.to else { return Ok(segment) };
+        let node = self.old.node(at)?;
+        let known = self.question.facts.and_then(|facts| facts.at(node.id));
+        let is_number = |reg: &Reg| {
+            known.is_some_and(|known| matches!(known.registers[reg.index()], kiln_verifier::Value::Scalar(_)))
+        };
+        Ok(Segment { event: Some((node, Reg::all().filter(is_number).collect())), ..segment })
     }
 
     /// All segments from a pair.
@@ -341,7 +403,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let arena = Arena::new();
         let ran = self.segment(pair, &way.steps, &[]).run(&arena, None)?;
         let mut known = Known::default();
-        Ok(ran.conditions[0].iter().any(|condition| !known.add(&ran, *condition)))
+        Ok(ran.given.iter().chain(&ran.conditions[0]).any(|condition| !known.add(&ran.world, *condition)))
     }
 
     /// The segments in which the new function goes along with an old way; none where it comes elsewhere.
@@ -415,15 +477,19 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let ran = self.segment(pair, old, &with).run(&arena, None)?;
         let Some((last, earlier)) = ran.conditions[1].split_last() else { return Ok(None) };
         let mut known = Known::default();
-        for condition in ran.conditions[0].iter().chain(earlier) {
-            known.add(&ran, *condition);
+        for condition in ran.given.iter().chain(&ran.conditions[0]).chain(earlier) {
+            known.add(&ran.world, *condition);
         }
-        Ok(known.decides(&ran, *last))
+        Ok(known.decides(&ran.world, *last))
     }
 
     fn same_event(&self, old: &Node, new: &Node) -> bool {
         if let (Insn::MayGoto { .. }, Insn::MayGoto { .. }) = (old.insn, new.insn) {
             return true;
+        }
+        // Where they load from is compared.
+        if index(&old.insn, &new.insn).is_some() {
+            return old.core.is_none() && new.core.is_none();
         }
         let core = |node: &Node| node.core.map(|id| self.question.object.core.get(id.index()));
         is_event(&old.insn) && old.insn == new.insn && old.reference == new.reference && core(old) == core(new)
@@ -441,9 +507,9 @@ impl<'q, 'f> Explorer<'q, 'f> {
             To::Event(at) => self.behind(at)?,
         };
         let arena = Arena::new();
-        let segment = self.segment(pair, &edge.ways[0], &edge.ways[1]);
+        let segment = self.whole(pair, edge)?;
         let ran = segment.run(&arena, None)?;
-        let holds: Vec<_> = ran.conditions.iter().flatten().copied().collect();
+        let holds: Vec<_> = ran.given.iter().chain(ran.conditions.iter().flatten()).copied().collect();
         let (overwrites, result) = match edge.to {
             To::Event((at, _)) => effects(&self.old.node(at)?.insn),
             _ => (RegSet::EMPTY, None),
@@ -453,8 +519,10 @@ impl<'q, 'f> Explorer<'q, 'f> {
             (to, arrival.with_result(&ran.world, result))
         };
         let arrivals: Vec<_> = places.into_iter().map(arrival).collect();
-        if let (To::Event((at, _)), Some((_, arrival))) = (edge.to, arrivals.first()) {
-            self.may_differ_at(at, arrival.differ())?;
+        if let To::Event((at, _)) = edge.to {
+            let mut differ = differing_bytes(&ran.world, &ran.ends, &holds);
+            differ.retain(|byte| ran.ends[0].uses.reads(i64::from(*byte)));
+            self.may_differ_at(at, &differ)?;
         }
         Ok(arrivals)
     }
@@ -503,7 +571,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         for (pair, edges) in &self.edges {
             for edge in edges {
                 for end in self.ends(edge)? {
-                    let segment = self.segment(*pair, &edge.ways[0], &edge.ways[1]);
+                    let segment = self.whole(*pair, edge)?;
                     let same =
                         |(one, other): (&Step<'_>, &Step<'_>)| one.node == other.node && one.taken == other.taken;
                     let alike = edge.ways[0].len() == edge.ways[1].len()
@@ -540,12 +608,26 @@ impl<'q, 'f> Explorer<'q, 'f> {
             To::Event(at) => {
                 let node = self.old.node(at.0)?;
                 let (overwrites, _) = effects(&node.insn);
-                let end = End { what: self.what(node), reads: self.read_by(node), overwrites, ..End::default() };
+                let index = index(&node.insn, &self.new.node(at.1)?.insn);
+                let mut reads = self.read_by(node);
+                // The packet is R6's, always; what the index is made of is compared by itself.
+                if let Some([(old, _), _]) = index.filter(|[(old, _), _]| *old != Reg::R6.number()) {
+                    reads.remove(&old);
+                }
+                let end = End { what: self.what(node), reads, overwrites, index, ..End::default() };
                 let behind = self.behind(at)?;
                 if behind.is_empty() {
                     vec![end]
                 } else {
-                    let with = |to: &Pair| End { relation: Some(self.relations[to].clone()), ..end.clone() };
+                    let with = |to: &Pair| {
+                        let relation = self.relations[to].clone();
+                        let mut unread: BTreeSet<i32> = relation.differ.union(&relation.failed).copied().collect();
+                        if !unread.is_empty() {
+                            let live = self.stack_read_from(at.0);
+                            unread.retain(|byte| !live.contains(*byte));
+                        }
+                        End { relation: Some(relation), unread, ..end.clone() }
+                    };
                     behind.iter().map(with).collect()
                 }
             }
@@ -583,6 +665,16 @@ pub fn whole_arguments(node: &Node) -> [u8; Reg::COUNT] {
         _ => 5,
     };
     std::array::from_fn(|reg| if (1..=count).contains(&reg) { 64 } else { 0 })
+}
+
+/// The registers and constants that the indices of two classic packet loads are the sums of.
+fn index(old: &Insn, new: &Insn) -> Option<[(u8, i32); 2]> {
+    let sum = |insn: &Insn| match *insn {
+        Insn::LoadPacket { mode: PacketMode::Indirect(reg), size, offset } => Some((size, (reg.number(), offset))),
+        _ => None,
+    };
+    let ((size, old), (other, new)) = (sum(old)?, sum(new)?);
+    (size == other).then_some([old, new])
 }
 
 /// Registers that an event overwrites, and the one that then holds its result.

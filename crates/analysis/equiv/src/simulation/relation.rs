@@ -16,6 +16,7 @@ use kiln_isa::{Reg, RegSet};
 use kiln_program::{MapId, Reference};
 use serde::{Deserialize, Serialize};
 
+use super::segment::Known;
 use crate::machine::{Start, WayEnd};
 use crate::memory::{Class, World, is_frozen};
 use crate::record::ReferenceRecord;
@@ -60,6 +61,12 @@ pub struct Relation {
     low: RegSet,
     /// Bytes of the frame, by their offset, that may differ.
     pub differ: BTreeSet<i32>,
+    /// Bytes that may differ if R0 is not zero: what was called then did not write them.
+    pub failed: BTreeSet<i32>,
+    /// Bytes of the frame that hold a number: of the old function, and of the new one.
+    pub held: [BTreeMap<i32, u8>; 2],
+    /// Whether R0 is the first element of an array, which is always there.
+    pub found: bool,
 }
 
 /// What a way brings to a cut.
@@ -67,6 +74,9 @@ pub struct Arrival {
     labels: [Option<Label>; VARIABLES],
     low: RegSet,
     differ: BTreeSet<i32>,
+    failed: BTreeSet<i32>,
+    held: [BTreeMap<i32, u8>; 2],
+    found: bool,
 }
 
 /// What a register holds at the end of a way: something with a name of its own, or a term.
@@ -88,7 +98,8 @@ impl Relation {
     /// At the beginning of a function: every register holds the same in both.
     pub fn entry() -> Relation {
         let names = std::array::from_fn(|variable| Name::Class((variable % Reg::COUNT) as u8));
-        Relation { names, low: RegSet::ALL, differ: BTreeSet::new() }
+        let (differ, failed, held) = (BTreeSet::new(), BTreeSet::new(), Default::default());
+        Relation { names, low: RegSet::ALL, differ, failed, held, found: false }
     }
 
     /// What a first way suggests.
@@ -99,7 +110,9 @@ impl Relation {
             Some(Label::Named(name)) => name,
             Some(Label::Term(term)) => numbered(&mut numbers, term),
         });
-        Relation { names, low: arrival.low, differ: arrival.differ.clone() }
+        let Arrival { low, differ, failed, held, found, .. } = arrival;
+        let (differ, failed, held) = (differ.clone(), failed.clone(), held.clone());
+        Relation { names, low: *low, differ, failed, held, found: *found }
     }
 
     /// Takes away what does not hold after another way; whether there was anything.
@@ -110,10 +123,19 @@ impl Relation {
             (name, Some(Label::Named(same))) if name == same && !matches!(name, Name::Class(_)) => name,
             (name, Some(label)) => numbered(&mut numbers, (name, label)),
         });
+        let differ: BTreeSet<i32> = self.differ.union(&arrival.differ).copied().collect();
+        let failed = self.failed.union(&arrival.failed).filter(|byte| !differ.contains(byte)).copied().collect();
+        let held = |side: usize| {
+            let same = |(byte, value): &(&i32, &u8)| arrival.held[side].get(byte) == Some(value);
+            self.held[side].iter().filter(same).map(|(byte, value)| (*byte, *value)).collect()
+        };
         let met = Relation {
             names,
             low: self.low.intersection(arrival.low),
-            differ: self.differ.union(&arrival.differ).copied().collect(),
+            held: [held(0), held(1)],
+            found: self.found && arrival.found,
+            differ,
+            failed,
         };
         let changed = met != *self;
         *self = met;
@@ -122,7 +144,9 @@ impl Relation {
 
     /// Whether every register that may be read holds the same in both, and memory too.
     pub fn is_identity(&self) -> bool {
-        self.differ.is_empty() && Reg::all().all(|reg| self.names[old(reg)] == self.names[new(reg)])
+        self.differ.is_empty()
+            && self.failed.is_empty()
+            && Reg::all().all(|reg| self.names[old(reg)] == self.names[new(reg)])
     }
 
     /// The states in which both functions begin, as far as they differ from the world's.
@@ -158,9 +182,28 @@ impl Relation {
             let offset = i64::from(*offset);
             ((frame, offset), world.arena.symbol(Symbol::OwnByte(offset), 8).id())
         };
-        let bytes = self.differ.iter().map(byte).collect();
+        let mut bytes: Vec<((u16, i64), TermId)> = self.differ.iter().map(byte).collect();
+        bytes.extend(self.failed.iter().map(|offset| {
+            let (place, other) = byte(offset);
+            let succeeded = registers[0][Reg::R0.index()].map(|result| BitVec::eq(&result, &result.like(0)));
+            let same = world.byte(frame, place.1, 0);
+            (place, succeeded.map_or(other, |holds| Term::ite(&holds, &same, &world.arena.term(other)).id()))
+        }));
+        // Where any pointer may lead to the frame, its bytes have no names.
+        let named = !world.modes.is_logged(Class::Stack(0));
+        let held = |side: usize| -> Vec<_> {
+            let held = self.held[side].iter().filter(|_| named);
+            held.map(|(at, value)| ((frame, (*at).into()), world.arena.constant(8, (*value).into()).id())).collect()
+        };
+        bytes.extend(held(1));
         let [first, second] = registers;
-        [Start { registers: first, bytes: Vec::new() }, Start { registers: second, bytes }]
+        [Start { registers: first, bytes: held(0) }, Start { registers: second, bytes }]
+    }
+
+    /// What is true of R0 where both begin.
+    pub fn given(&self, start: &Start<'_>) -> Option<TermId> {
+        let result = start.registers[Reg::R0.index()].filter(|_| self.found)?;
+        Some(Term::not(&BitVec::eq(&result, &result.like(0))).id())
     }
 
     /// What must be equal for the relation to hold at the end of a way, of all registers but these; the reason where it
@@ -171,7 +214,7 @@ impl Relation {
         ends: &[WayEnd; 2],
         ignored: RegSet,
     ) -> Result<Vec<(TermId, TermId)>, String> {
-        let mut pairs = Vec::new();
+        let mut pairs = self.demands_of_memory(world, ends)?;
         let mut classes: HashMap<u8, TermId> = HashMap::new();
         for reg in Reg::all().filter(|reg| *reg != Reg::R10 && !ignored.contains(*reg)) {
             for (side, variable) in [old(reg), new(reg)].into_iter().enumerate() {
@@ -202,6 +245,26 @@ impl Relation {
         Ok(pairs)
     }
 
+    fn demands_of_memory(&self, world: &World<'_>, ends: &[WayEnd; 2]) -> Result<Vec<(TermId, TermId)>, String> {
+        let mut pairs = Vec::new();
+        let frame = frame(world);
+        for (held, end) in self.held.iter().zip(ends) {
+            for (at, value) in held {
+                if world.modes.is_logged(Class::Stack(0)) || ends[0].uses.writes(i64::from(*at)) {
+                    return Err(format!("stack byte {at} may be written"));
+                }
+                let number = world.arena.constant(8, (*value).into()).id();
+                pairs.push((byte_at(world, end, frame, (*at).into()), number));
+            }
+        }
+        if self.found {
+            let key = ends[0].uses.key.ok_or("this is no lookup of an array's first element")?;
+            let zero = world.arena.constant(8, 0).id();
+            pairs.extend((key..key + 4).map(|at| (byte_at(world, &ends[0], frame, at), zero)));
+        }
+        Ok(pairs)
+    }
+
     /// In words: what is known of the registers of the new function.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
@@ -223,6 +286,17 @@ impl Relation {
             let bytes: Vec<_> = self.differ.iter().map(i32::to_string).collect();
             lines.push(format!("may differ: stack bytes {}", bytes.join(" ")));
         }
+        if !self.failed.is_empty() {
+            let bytes: Vec<_> = self.failed.iter().map(i32::to_string).collect();
+            lines.push(format!("may differ if r0 is not zero: stack bytes {}", bytes.join(" ")));
+        }
+        for (side, held) in ["old", "new"].into_iter().zip(&self.held).filter(|(_, held)| !held.is_empty()) {
+            let bytes: Vec<_> = held.iter().map(|(at, value)| format!("{at}: {value:#x}")).collect();
+            lines.push(format!("{side} stack bytes: {}", bytes.join(", ")));
+        }
+        if self.found {
+            lines.push("r0 is the first element of an array, and not null".to_owned());
+        }
         lines
     }
 }
@@ -236,6 +310,11 @@ fn numbered<K: std::hash::Hash + Eq>(numbers: &mut HashMap<K, u8>, key: K) -> Na
 pub fn frame(world: &World<'_>) -> u16 {
     let start = world.pointer_symbol(Symbol::FramePointer(0), Class::Stack(0), Some(0));
     world.place(start).0
+}
+
+/// A byte of the frame at the end of a way.
+pub fn byte_at(world: &World<'_>, end: &WayEnd, frame: u16, offset: i64) -> TermId {
+    end.bytes.get(&(frame, offset)).copied().unwrap_or_else(|| world.byte(frame, offset, 0).id())
 }
 
 /// The term that a name stands for. Not for classes.
@@ -279,7 +358,14 @@ impl Arrival {
             _ => false,
         };
         let low = Reg::all().filter(low_equal).collect();
-        Arrival { labels, low, differ: differing_bytes(world, ends) }
+        let uses = &ends[0].uses;
+        let (mut differ, mut failed) = (differing_bytes(world, ends, conditions), BTreeSet::new());
+        let filled: BTreeSet<i32> = differ.iter().copied().filter(|byte| uses.fills(i64::from(*byte))).collect();
+        differ.retain(|byte| !filled.contains(byte));
+        if uses.fills_on_success {
+            failed = filled;
+        }
+        Arrival { labels, low, differ, failed, held: held_bytes(world, ends), found: finds_first(world, &ends[0]) }
     }
 
     /// The same value, of which nothing is known, in this register of both functions.
@@ -291,11 +377,6 @@ impl Arrival {
             self.low.insert(reg);
         }
         self
-    }
-
-    /// Bytes of the frame that differ.
-    pub fn differ(&self) -> &BTreeSet<i32> {
-        &self.differ
     }
 }
 
@@ -357,16 +438,39 @@ fn decided_numbers(world: &World<'_>, conditions: &[TermId]) -> QuickMap<TermId,
     found
 }
 
-/// Bytes of the frame that may differ at the end of a way.
-fn differing_bytes(world: &World<'_>, ends: &[WayEnd; 2]) -> BTreeSet<i32> {
+/// Bytes of the frame that may differ at the end of a way, where these conditions hold.
+pub fn differing_bytes(world: &World<'_>, ends: &[WayEnd; 2], conditions: &[TermId]) -> BTreeSet<i32> {
     let frame = frame(world);
+    let mut known = Known::default();
+    conditions.iter().for_each(|condition| {
+        known.add(world, *condition);
+    });
     let places = ends.iter().flat_map(|end| end.bytes.keys()).filter(|(root, _)| *root == frame);
     let differs = |(_, offset): &&(u16, i64)| {
-        let byte = |end: &WayEnd| end.bytes.get(&(frame, *offset)).copied();
-        let byte = |end: &WayEnd| byte(end).unwrap_or_else(|| world.byte(frame, *offset, 0).id());
-        byte(&ends[0]) != byte(&ends[1])
+        let [old, new] = [0, 1].map(|side: usize| byte_at(world, &ends[side], frame, *offset));
+        old != new && !known.says_equal(world, old, new)
     };
     places.filter(differs).filter_map(|(_, offset)| i32::try_from(*offset).ok()).collect()
+}
+
+/// Bytes of the frame that hold a number, whatever the event does.
+fn held_bytes(world: &World<'_>, ends: &[WayEnd; 2]) -> [BTreeMap<i32, u8>; 2] {
+    let frame = frame(world);
+    let named = !world.modes.is_logged(Class::Stack(0));
+    [0, 1].map(|side: usize| {
+        let places = ends[side].bytes.iter().filter(|((root, at), _)| *root == frame && !ends[0].uses.writes(*at));
+        let held = |((_, at), value): (&(u16, i64), &TermId)| {
+            Some((i32::try_from(*at).ok()?, world.arena.term(*value).as_constant()? as u8))
+        };
+        places.filter(|_| named).filter_map(held).collect()
+    })
+}
+
+/// Whether what comes looks up the first element of an array.
+fn finds_first(world: &World<'_>, end: &WayEnd) -> bool {
+    let frame = frame(world);
+    let is_zero = |at: i64| world.arena.term(byte_at(world, end, frame, at)).as_constant() == Some(0);
+    end.uses.key.is_some_and(|key| (key..key + 4).all(is_zero))
 }
 
 /// The relation as data.
@@ -380,6 +484,15 @@ pub struct RelationRecord {
     low: Vec<u8>,
     /// Bytes of the frame that may differ.
     differ: Vec<i32>,
+    /// Bytes of the frame that may differ if R0 is not zero.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    failed: Vec<i32>,
+    /// Bytes of the frame that hold a number, of each function.
+    #[serde(default)]
+    held: [Vec<(i32, u8)>; 2],
+    /// Whether R0 is the first element of an array.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    found: bool,
 }
 
 impl RelationRecord {
@@ -391,6 +504,9 @@ impl RelationRecord {
             after: side(Reg::COUNT),
             low: relation.low.iter().map(|reg| reg.number()).collect(),
             differ: relation.differ.iter().copied().collect(),
+            failed: relation.failed.iter().copied().collect(),
+            held: [0, 1].map(|side: usize| relation.held[side].iter().map(|(at, value)| (*at, *value)).collect()),
+            found: relation.found,
         }
     }
 
@@ -413,6 +529,10 @@ impl RelationRecord {
         }
         let low: Option<Vec<Reg>> = self.low.iter().map(|number| Reg::new(*number)).collect();
         let low = RegSet::of(&low.ok_or("there are registers 0 to 10")?);
-        Ok(Relation { names, low, differ: self.differ.iter().copied().filter(|at| (-512..0).contains(at)).collect() })
+        let bytes = |bytes: &[i32]| bytes.iter().copied().filter(|at| (-512..0).contains(at)).collect();
+        let (differ, failed): (BTreeSet<i32>, BTreeSet<i32>) = (bytes(&self.differ), bytes(&self.failed));
+        let held = [0, 1]
+            .map(|side: usize| self.held[side].iter().copied().filter(|(at, _)| (-512..0).contains(at)).collect());
+        Ok(Relation { names, low, differ, failed, held, found: self.found })
     }
 }

@@ -4,7 +4,7 @@
 //! goes its way, the new one goes its own, and leaves the same memory, the same arguments of what is called, and what
 //! the relation at the end asks for.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{Reg, RegSet};
@@ -48,6 +48,10 @@ pub struct End {
     pub relation: Option<Relation>,
     /// Whether the two ways never go together: then nothing else is asked.
     pub never: bool,
+    /// Of a classic packet load: the registers and constants that its index is the sum of.
+    pub index: Option<[(u8, i32); 2]>,
+    /// Bytes of the frame that nothing reads from here on, as far as it matters.
+    pub unread: BTreeSet<i32>,
 }
 
 /// Two ways and what they have to do with one another.
@@ -60,6 +64,8 @@ pub struct Segment<'f> {
     pub start: &'f Relation,
     /// The old way and the new one.
     pub ways: [&'f [Step<'f>]; 2],
+    /// What both must run at the end, if anything, and the arguments that are known to be numbers.
+    pub event: Option<(&'f Node, RegSet)>,
 }
 
 /// Both ways run.
@@ -70,6 +76,8 @@ pub struct Ran<'a> {
     pub ends: [WayEnd; 2],
     /// What the branches on each must be.
     pub conditions: [Vec<TermId>; 2],
+    /// What is true where both begin.
+    pub given: Option<TermId>,
 }
 
 /// How a segment was proved.
@@ -108,21 +116,22 @@ impl<'f> Segment<'f> {
         world.follow(follow);
         let [old, new] = self.start.start(&world);
         let steps = |side: usize| self.ways[side].iter().map(|step| (step.node, step.taken, step.behind));
-        let old = run_way(&world, &old, steps(0)).map_err(|stop| format!("the old way: {stop}"))?;
-        let new = run_way(&world, &new, steps(1)).map_err(|stop| format!("the new way: {stop}"))?;
+        let given = self.start.given(&old);
+        let old = run_way(&world, &old, steps(0), self.event).map_err(|stop| format!("the old way: {stop}"))?;
+        let new = run_way(&world, &new, steps(1), None).map_err(|stop| format!("the new way: {stop}"))?;
         let frame_logged = world.modes.is_logged(Class::Stack(0));
-        if frame_logged && !self.start.differ.is_empty() {
+        if frame_logged && !(self.start.differ.is_empty() && self.start.failed.is_empty()) {
             return Err("stack bytes differ where the frame may be accessed through any pointer".to_owned());
         }
         let conditions = [old.conditions.clone(), new.conditions.clone()];
-        Ok(Ran { world, ends: [old, new], conditions })
+        Ok(Ran { world, ends: [old, new], conditions, given })
     }
 
     /// What holds on these ways: the old one's branches, and those of the new one that it does not decide.
     fn holds(&self, ran: &Ran<'_>) -> Vec<TermId> {
         let branches = self.ways[1].iter().filter(|step| is_branch(step.node));
         let open = branches.zip(&ran.conditions[1]).filter(|(step, _)| step.open).map(|(_, condition)| *condition);
-        ran.conditions[0].iter().copied().chain(open).collect()
+        ran.given.into_iter().chain(ran.conditions[0].iter().copied()).chain(open).collect()
     }
 
     /// What must be equal.
@@ -146,6 +155,16 @@ impl<'f> Segment<'f> {
                 [None, _] => {}
             }
         }
+        if let Some(indices) = end.index {
+            let mut index = indices.iter().zip(&ran.ends).map(|((reg, offset), end)| {
+                let term = end.registers[usize::from(*reg)].ok_or_else(|| format!("r{reg} is not readable"))?;
+                let low = arena.term(term).extract(0, 32);
+                Ok::<TermId, String>(low.add(&low.like(u64::from(*offset as u32))).id())
+            });
+            if let (Some(old), Some(new)) = (index.next(), index.next()) {
+                pairs.push((old?, new?));
+            }
+        }
         pairs.extend(self.memory(ran, end)?);
         if let Some(relation) = &end.relation {
             pairs.extend(relation.demands(&ran.world, &ran.ends, end.overwrites)?);
@@ -166,11 +185,17 @@ impl<'f> Segment<'f> {
         let mut places: Vec<_> = old.bytes.keys().chain(new.bytes.keys()).copied().collect();
         places.sort_unstable();
         places.dedup();
-        // At an exit the frame is gone.
         let may_differ = |root: u16, offset: i64| match &end.relation {
             _ if root != frame => false,
+            // At an exit the frame is gone.
             None => true,
-            Some(relation) => i32::try_from(offset).is_ok_and(|offset| relation.differ.contains(&offset)),
+            Some(relation) => i32::try_from(offset).is_ok_and(|byte| {
+                let filled = old.uses.fills(offset)
+                    && (!old.uses.fills_on_success
+                        || relation.failed.contains(&byte)
+                        || relation.differ.contains(&byte));
+                (filled || relation.differ.contains(&byte)) && (end.unread.contains(&byte) || !old.uses.reads(offset))
+            }),
         };
         places.retain(|(root, offset)| !may_differ(*root, *offset));
         let byte = |end: &WayEnd, (root, offset): (u16, i64)| match end.bytes.get(&(root, offset)) {
@@ -189,9 +214,9 @@ impl<'f> Segment<'f> {
         let ran = self.run(&arena, None)?;
         let pairs = self.pairs(&ran, end)?;
         let mut known = Known::default();
-        let possible = self.holds(&ran).into_iter().all(|condition| known.add(&ran, condition));
+        let possible = self.holds(&ran).into_iter().all(|condition| known.add(&ran.world, condition));
         let mut open: Vec<_> = pairs.into_iter().filter(|(one, other)| one != other).collect();
-        open.retain(|(one, other)| !known.says_equal(&ran, *one, *other));
+        open.retain(|(one, other)| !known.says_equal(&ran.world, *one, *other));
         if open.is_empty() || !possible {
             return Ok(Proved::Normalized);
         }
@@ -207,6 +232,7 @@ impl<'f> Segment<'f> {
         let holds = self.holds(ran);
         let roots = holds.iter().map(|id| (*id, *id)).chain(pairs.iter().copied()).collect::<Vec<_>>();
         let mut assumptions = relevant_assumptions(&ran.world, &roots);
+        assumptions.extend(ran.world.packets_end(&roots.iter().flat_map(|(a, b)| [*a, *b]).collect::<Vec<_>>()));
         assumptions.extend(holds);
         assumptions
     }
@@ -262,6 +288,10 @@ impl<'f> Segment<'f> {
                 overwrites: end.overwrites.iter().map(Reg::number).collect(),
                 relation: end.relation.as_ref().map(RelationRecord::of),
                 never: end.never,
+                index: end.index,
+                unread: end.unread.iter().copied().collect(),
+                event: self.event.map(|(node, _)| NodeRecord::of(self.object, node)),
+                numbers: self.event.iter().flat_map(|(_, numbers)| numbers.iter()).map(Reg::number).collect(),
             },
         }
     }
@@ -272,45 +302,99 @@ impl<'f> Segment<'f> {
 pub struct Known {
     truths: HashMap<TermId, bool>,
     numbers: HashMap<TermId, u64>,
+    lengths: HashMap<(TermId, TermId), Length>,
 }
+
+/// What is known of an end of a packet and an address in it.
+#[derive(Clone, Copy, Default)]
+struct Length {
+    /// Bytes behind the address that are there.
+    there: Option<u64>,
+    /// Bytes of which not all are there.
+    missing: Option<u64>,
+}
+
+/// Bytes from an address in a packet that a check may ask for.
+const LONGEST_PACKET: u64 = 0xffff;
 
 impl Known {
     /// Whether what is known decides a condition.
-    pub fn decides(&self, ran: &Ran<'_>, condition: TermId) -> Option<bool> {
-        match ran.world.arena.term(condition).as_constant() {
+    pub fn decides(&self, world: &World<'_>, condition: TermId) -> Option<bool> {
+        match world.arena.term(condition).as_constant() {
             Some(value) => Some(value == 1),
             None => self.truths.get(&condition).copied().or_else(|| {
-                let (term, value) = compared(ran, condition)?;
+                if let Some((key, bytes, past)) = checked_length(world, condition) {
+                    let known = self.lengths.get(&key)?;
+                    let missing = known.missing.is_some_and(|missing| missing <= bytes);
+                    let there = known.there.is_some_and(|there| there >= bytes);
+                    return (missing || there).then_some(missing == past);
+                }
+                let (term, value) = compared(world, condition)?;
                 self.numbers.get(&term).map(|known| *known == value)
             }),
         }
     }
 
     /// Adds a condition; whether it does not contradict what is known.
-    pub fn add(&mut self, ran: &Ran<'_>, condition: TermId) -> bool {
-        let arena = ran.world.arena;
-        let fits = self.decides(ran, condition) != Some(false);
+    pub fn add(&mut self, world: &World<'_>, condition: TermId) -> bool {
+        let arena = world.arena;
+        let fits = self.decides(world, condition) != Some(false);
         self.truths.insert(condition, true);
         self.truths.insert(Term::not(&arena.term(condition)).id(), false);
-        self.numbers.extend(compared(ran, condition));
+        self.numbers.extend(compared(world, condition));
+        if let Some((key, bytes, past)) = checked_length(world, condition) {
+            let known = self.lengths.entry(key).or_default();
+            match past {
+                true => known.missing = Some(known.missing.map_or(bytes, |least| least.min(bytes))),
+                false => known.there = Some(known.there.map_or(bytes, |most| most.max(bytes))),
+            }
+        }
         fits
     }
 
-    fn says_equal(&self, ran: &Ran<'_>, one: TermId, other: TermId) -> bool {
-        let arena = ran.world.arena;
+    /// Whether what is known makes two terms one number, or one term.
+    pub fn says_equal(&self, world: &World<'_>, one: TermId, other: TermId) -> bool {
+        let arena = world.arena;
         let number = |term: TermId| {
             let bits = arena.shape(term).1;
-            let truth = self.decides(ran, term).filter(|_| bits == 1).map(u64::from);
+            let truth = self.decides(world, term).filter(|_| bits == 1).map(u64::from);
             truth.or_else(|| self.numbers.get(&term).copied()).or_else(|| arena.term(term).as_constant())
         };
-        number(one).is_some_and(|value| number(other) == Some(value))
+        let chosen = |term: TermId| match arena.shape(term).0 {
+            Shape::Ite(condition, yes, no) => match self.decides(world, condition) {
+                Some(true) => yes,
+                Some(false) => no,
+                None => term,
+            },
+            _ => term,
+        };
+        chosen(one) == chosen(other) || number(one).is_some_and(|value| number(other) == Some(value))
     }
 }
 
+/// Of a check whether a packet has so many bytes behind an address: its end and the address, the bytes, and whether the
+/// condition says that they are too many.
+fn checked_length(world: &World<'_>, condition: TermId) -> Option<((TermId, TermId), u64, bool)> {
+    let (comparison, past) = match world.arena.shape(condition).0 {
+        Shape::Not(inner) => (inner, false),
+        _ => (condition, true),
+    };
+    let Shape::Binary(Binary::Ult, end, address) = world.arena.shape(comparison).0 else { return None };
+    let (start, bytes) = match world.arena.shape(address).0 {
+        Shape::Sum(constant, terms) => match *terms {
+            [(1, only)] => (only, constant),
+            _ => return None,
+        },
+        _ => (address, 0),
+    };
+    let sound = bytes <= LONGEST_PACKET && world.is_packet_symbol(start);
+    sound.then_some(((end, start), bytes, past))
+}
+
 /// The term and the number that a condition says are equal.
-fn compared(ran: &Ran<'_>, condition: TermId) -> Option<(TermId, u64)> {
-    let Shape::Binary(Binary::Eq, one, other) = ran.world.arena.shape(condition).0 else { return None };
-    let number = |term: TermId| ran.world.arena.term(term).as_constant();
+fn compared(world: &World<'_>, condition: TermId) -> Option<(TermId, u64)> {
+    let Shape::Binary(Binary::Eq, one, other) = world.arena.shape(condition).0 else { return None };
+    let number = |term: TermId| world.arena.term(term).as_constant();
     number(other).map(|value| (one, value)).or_else(|| number(one).map(|value| (other, value)))
 }
 
@@ -321,7 +405,15 @@ pub fn is_branch(node: &Node) -> bool {
 
 impl Default for End {
     fn default() -> End {
-        End { what: String::new(), reads: BTreeMap::new(), overwrites: RegSet::EMPTY, relation: None, never: false }
+        End {
+            what: String::new(),
+            reads: BTreeMap::new(),
+            overwrites: RegSet::EMPTY,
+            relation: None,
+            never: false,
+            index: None,
+            unread: BTreeSet::new(),
+        }
     }
 }
 
@@ -348,6 +440,14 @@ pub struct EndRecord {
     overwrites: Vec<u8>,
     relation: Option<RelationRecord>,
     never: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    index: Option<[(u8, i32); 2]>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    event: Option<NodeRecord>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    numbers: Vec<u8>,
 }
 
 /// A segment as data, from which its query can be made again.
@@ -369,6 +469,11 @@ fn way<'f>(nodes: &'f [Node], known: &'f [Option<InsnFacts>], steps: &[StepRecor
         behind: known.as_ref(),
     };
     nodes.map(step).collect()
+}
+
+fn set(numbers: &[u8]) -> Result<RegSet, RecordError> {
+    let regs: Option<Vec<Reg>> = numbers.iter().map(|number| Reg::new(*number)).collect();
+    regs.map(|regs| RegSet::of(&regs)).ok_or_else(|| RecordError::Number("no such register".to_owned()))
 }
 
 /// What is known behind each step.
@@ -395,16 +500,14 @@ impl SegmentRecord {
         let (old_way, new_way) = (way(&old, &old_known, &self.before), way(&new, &new_known, &self.after));
         let facts = self.facts.as_ref().map(FactsRecord::facts);
         let start = self.start.relation(object.maps.len()).map_err(RecordError::Number)?;
-        let segment = Segment { object, facts: facts.as_ref(), start: &start, ways: [&old_way, &new_way] };
+        let event = self.end.event.as_ref().map(|event| event.node(object)).transpose()?;
+        let event = event.as_ref().map(|event| Ok((event, set(&self.end.numbers)?))).transpose()?;
+        let segment = Segment { object, facts: facts.as_ref(), start: &start, ways: [&old_way, &new_way], event };
         let query = segment.query(&self.end(object)?).map_err(RecordError::NoQuery)?;
         Ok(format!("{}{query}", self.heading(object, &start)))
     }
 
     fn end(&self, object: &Object) -> Result<End, RecordError> {
-        let set = |numbers: &[u8]| {
-            let regs: Option<Vec<Reg>> = numbers.iter().map(|number| Reg::new(*number)).collect();
-            regs.map(|regs| RegSet::of(&regs)).ok_or_else(|| RecordError::Number("no such register".to_owned()))
-        };
         let relation = self.end.relation.as_ref().map(|record| record.relation(object.maps.len()));
         Ok(End {
             what: self.end.what.clone(),
@@ -412,6 +515,8 @@ impl SegmentRecord {
             overwrites: set(&self.end.overwrites)?,
             relation: relation.transpose().map_err(RecordError::Number)?,
             never: self.end.never,
+            index: self.end.index.filter(|index| index.iter().all(|(reg, _)| *reg < 11)),
+            unread: self.end.unread.iter().copied().collect(),
         })
     }
 
