@@ -279,12 +279,13 @@ pub struct EventUse {
 impl EventUse {
     /// Whether it may read a byte.
     pub fn reads(&self, byte: i64) -> bool {
-        self.all || holds(&self.reads, byte)
+        // No frame has bytes below: there is what a call keeps for its caller (see [`crate::simulation::inlined`]).
+        byte >= -FRAME && (self.all || holds(&self.reads, byte))
     }
 
     /// Whether it may write a byte.
     pub fn writes(&self, byte: i64) -> bool {
-        self.all || holds(&self.writes, byte)
+        byte >= -FRAME && (self.all || holds(&self.writes, byte))
     }
 
     /// Whether it certainly writes a byte, if it succeeds.

@@ -437,9 +437,10 @@ impl<'a> Machine for State<'_, 'a> {
         let log = if is_frozen(self.world.object, class) { 0 } else { self.log(class) };
         let (root, offset) = place;
         // The loader may change the width of a CO-RE load; the kernel that of a context access.
-        if class == Class::Context || self.core().is_some() {
+        let rewritten = class == Class::Context && !self.world.has_plain_context();
+        if rewritten || self.core().is_some() {
             let symbol = Symbol::Field { root, offset, bytes: size.bytes() as u8, log };
-            if class == Class::Context && size == Size::B4 && self.world.loads_pointer(root, offset) {
+            if rewritten && size == Size::B4 && self.world.loads_pointer(root, offset) {
                 let known = self.world.packet_pointer(root, offset, self.path.packet);
                 let field = known.unwrap_or_else(|| self.world.pointer_symbol(symbol, Class::Unknown, None));
                 self.pointer_field = Some(field);

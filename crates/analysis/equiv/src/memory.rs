@@ -333,6 +333,12 @@ impl<'a> World<'a> {
         Some(self.pointer_symbol(symbol, Class::Packet, Some(0)))
     }
 
+    /// Whether the context is memory that the kernel leaves as it is, in all programs of the object.
+    pub fn has_plain_context(&self) -> bool {
+        let mut programs = self.object.programs.iter().map(|program| program.program_type);
+        !self.object.programs.is_empty() && programs.all(|own| own.is_some_and(|own| PLAIN_CONTEXTS.contains(&own)))
+    }
+
     /// Whether a load of four bytes from the context gives a pointer: the kernel makes it eight bytes wide.
     pub fn loads_pointer(&self, root: u16, offset: i64) -> bool {
         let root = self.root(root);
@@ -622,6 +628,16 @@ impl<'a> World<'a> {
         self.arena.concat(&parts)
     }
 }
+
+/// Program types whose context is memory of its own, which the kernel writes before the program runs; loads of any size
+/// stay as they are. Contexts of others stand for kernel structures, and each access is rewritten.
+pub const PLAIN_CONTEXTS: [ProgramType; 5] = [
+    ProgramType::Kprobe,
+    ProgramType::Tracepoint,
+    ProgramType::RawTracepoint,
+    ProgramType::RawTracepointWritable,
+    ProgramType::Tracing,
+];
 
 /// Whether a map is a data section: the loader may resize others.
 pub(crate) fn has_one_value(object: &Object, map: MapId) -> bool {

@@ -15,13 +15,26 @@ fn facts(object: &Object) -> Facts {
 }
 
 fn simulated(before: &str, after: &str) -> Result<Simulation, String> {
-    let (before, after) = (object(before), object(after));
-    let facts = facts(&before);
+    compared(&object(before), &object(after))
+}
+
+/// The same of programs of a type, with an array of eight elements.
+fn simulated_as(program: &str, before: &str, after: &str) -> Result<Simulation, String> {
+    let object = |code: &str| {
+        let text = format!("; map m array key 4 value 8 entries 8\n; program {program} p\n{code}");
+        text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    };
+    compared(&object(before), &object(after))
+}
+
+fn compared(before: &Object, after: &Object) -> Result<Simulation, String> {
+    let facts = facts(before);
     let question = Question {
-        object: &before,
+        object: before,
         before: &before.functions[0],
         after: &after.functions[0],
         facts: Some(&facts),
+        inlined: None,
         reads: &whole_arguments,
         solver_ms: 100,
         keep_segments: true,
@@ -171,5 +184,247 @@ fn what_only_looks_like_a_law_is_not_proved() {
     ];
     for (before, after) in cases {
         assert!(simulated(before, after).is_err(), "proved, although it is wrong:\n{before}->\n{after}");
+    }
+}
+
+/// A law's result and the same result spoiled: the law as it is proved, and each spoiled one refused.
+struct Trap {
+    law: &'static str,
+    program: &'static str,
+    before: &'static str,
+    /// What the law makes of it: a piece of the text and what takes its place, one after another.
+    right: &'static [(&'static str, &'static str)],
+    /// The same, and then wrong.
+    wrong: &'static [(&'static str, &'static str)],
+}
+
+/// A buffer that is cleared and then filled; the second slot is not filled.
+const FILLED: &str = "
+ *(u64 *)(r10 - 16) = 0
+ *(u64 *)(r10 - 8) = 0
+ *(u64 *)(r10 - 24) = 0
+ r3 = r10
+ r3 += -16
+ r2 = 0
+ r4 = 16
+ call xdp_load_bytes
+ if r0 != 0 goto failed
+ r0 = *(u64 *)(r10 - 16)
+ r1 = *(u64 *)(r10 - 24)
+ r0 += r1
+ exit
+failed:
+ r0 = 1
+ exit
+";
+
+const FAILED_AND_READ: &str = "
+ *(u64 *)(r10 - 8) = 0
+ r3 = r10
+ r3 += -8
+ r2 = 0
+ r4 = 8
+ call xdp_load_bytes
+ if r0 == 0 goto done
+ r0 = *(u64 *)(r10 - 8)
+ exit
+done:
+ r0 = *(u64 *)(r10 - 8)
+ exit
+";
+
+const FIRST: &str = "
+ *(u32 *)(r10 - 4) = 0
+ r2 = r10
+ r2 += -4
+ r1 = map[m]
+ call map_lookup_elem
+ if r0 == 0 goto missing
+ r0 = *(u64 *)(r0 + 0)
+ exit
+missing:
+ r0 = 7
+ exit
+";
+
+const SECOND: &str = "
+ *(u32 *)(r10 - 4) = 1
+ r2 = r10
+ r2 += -4
+ r1 = map[m]
+ call map_lookup_elem
+ if r0 == 0 goto missing
+ r0 = *(u64 *)(r0 + 0)
+ exit
+missing:
+ r0 = 7
+ exit
+";
+
+const PACKET: &str = "
+ r6 = r1
+ r0 = *(u8 *)skb[23]
+ r7 = r0
+ r1 = r7
+ r1 += 6
+ r0 = *(u16 *)skb[r1]
+ r0 += r7
+ exit
+";
+
+const CHECKS: &str = "
+ r7 = *(u32 *)(r1 + 0)
+ r1 = *(u32 *)(r1 + 4)
+ r0 = 1
+ r2 = r7
+ r2 += 14
+ if r2 > r1 goto out
+ w3 = *(u16 *)(r7 + 12)
+ if w3 != 1 goto out
+ r2 = r7
+ r2 += 34
+ if r2 > r1 goto out
+ r0 = *(u8 *)(r7 + 33)
+ r0 += 2
+out:
+ exit
+";
+
+const HALF: &str = "
+ r6 = *(u64 *)(r1 + 8)
+ call get_prandom_u32
+ w6 = w6
+ r0 += r6
+ exit
+";
+
+const COVERED: &str = "
+ r6 = *(u32 *)(r1 + 0)
+ r2 = *(u32 *)(r1 + 4)
+ r0 = 1
+ r3 = r6
+ r3 += 8
+ if r3 > r2 goto out
+ *(u64 *)(r10 - 8) = 0
+ call get_prandom_u32
+ w2 = *(u8 *)(r6 + 0)
+ *(u8 *)(r10 - 8) = w2
+ r0 = *(u64 *)(r10 - 8)
+out:
+ exit
+";
+
+const TRAPS: &[Trap] = &[
+    Trap {
+        law: "dead-store: all of it is filled",
+        program: "xdp",
+        before: FILLED,
+        right: &[(" *(u64 *)(r10 - 16) = 0\n *(u64 *)(r10 - 8) = 0\n", "; insn 2\n")],
+        wrong: &[(" *(u64 *)(r10 - 24) = 0\n", "; insn 3\n")],
+    },
+    Trap {
+        law: "dead-store: fewer bytes are filled",
+        program: "xdp",
+        before: FILLED,
+        right: &[(" *(u64 *)(r10 - 16) = 0\n", "; insn 1\n")],
+        wrong: &[(" r4 = 16\n", " r4 = 8\n")],
+    },
+    Trap {
+        law: "dead-store: read where it was not filled",
+        program: "xdp",
+        before: FAILED_AND_READ,
+        right: &[],
+        wrong: &[(" *(u64 *)(r10 - 8) = 0\n", "; insn 1\n")],
+    },
+    Trap {
+        law: "found-element: the first",
+        program: "xdp",
+        before: FIRST,
+        right: &[(" r0 = 7\n", " r0 = 8\n")],
+        wrong: &[("if r0 == 0", "if r0 != 0")],
+    },
+    Trap {
+        law: "found-element: the second",
+        program: "xdp",
+        before: SECOND,
+        right: &[],
+        wrong: &[(" r0 = 7\n", " r0 = 8\n")],
+    },
+    Trap {
+        law: "packet-offset",
+        program: "socket_filter",
+        before: PACKET,
+        right: &[("r0 = *(u16 *)skb[r1]", "r0 = *(u16 *)skb[r7 + 6]")],
+        wrong: &[("skb[r7 + 6]", "skb[r7 + 8]")],
+    },
+    Trap {
+        law: "packet-offset: of another size",
+        program: "socket_filter",
+        before: PACKET,
+        right: &[],
+        wrong: &[("r0 = *(u16 *)skb[r1]", "r0 = *(u8 *)skb[r1]")],
+    },
+    Trap {
+        law: "merged-checks",
+        program: "xdp",
+        before: CHECKS,
+        right: &[
+            ("r2 += 14", "r2 += 34"),
+            (" r2 = r7\n r2 += 34\n if r2 > r1 goto out\n r0 = *(u8", "; insn 11\n r0 = *(u8"),
+        ],
+        wrong: &[("r2 += 34", "r2 += 36")],
+    },
+    Trap {
+        law: "merged-checks: the smaller one stays",
+        program: "xdp",
+        before: CHECKS,
+        right: &[],
+        wrong: &[(" r2 = r7\n r2 += 34\n if r2 > r1 goto out\n r0 = *(u8", "; insn 11\n r0 = *(u8")],
+    },
+    Trap {
+        law: "narrow-load",
+        program: "raw_tracepoint",
+        before: HALF,
+        right: &[
+            ("r6 = *(u64 *)(r1 + 8)", "w6 = *(u32 *)(r1 + 8)"),
+            (" w6 = w6\n", "; insn 3\n"),
+        ],
+        wrong: &[("(u32 *)(r1 + 8)", "(u32 *)(r1 + 12)")],
+    },
+    Trap {
+        law: "cleared-half",
+        program: "raw_tracepoint",
+        before: HALF,
+        right: &[],
+        wrong: &[(" w6 = w6\n", "; insn 3\n")],
+    },
+    Trap {
+        law: "covered-store",
+        program: "xdp",
+        before: COVERED,
+        right: &[
+            (" *(u64 *)(r10 - 8) = 0\n", "; insn 7\n"),
+            ("*(u8 *)(r10 - 8) = w2", "*(u64 *)(r10 - 8) = r2"),
+        ],
+        wrong: &[("*(u64 *)(r10 - 8) = r2", "*(u32 *)(r10 - 8) = w2")],
+    },
+];
+
+#[test]
+fn results_of_laws_are_proved_and_spoiled_ones_refused() {
+    for Trap { law, program, before, right, wrong } in TRAPS {
+        let replaced = |text: String, changes: &[(&str, &str)]| {
+            changes.iter().fold(text, |text, (from, to)| {
+                assert_eq!(text.matches(from).count(), 1, "{law}: {from:?} in {text}");
+                text.replace(from, to)
+            })
+        };
+        let right = replaced((*before).to_owned(), right);
+        let simulation = simulated_as(program, before, &right);
+        let simulation = simulation.unwrap_or_else(|reason| panic!("{law}: {reason}\n{before}->\n{right}"));
+        assert!(!simulation.segments.is_empty(), "{law}: {simulation:?}");
+        let wrong = replaced(right, wrong);
+        let refused = simulated_as(program, before, &wrong).is_err();
+        assert!(refused, "{law}: proved, although it is wrong:\n{before}->\n{wrong}");
     }
 }

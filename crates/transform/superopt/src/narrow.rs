@@ -14,8 +14,8 @@
 
 use std::collections::HashSet;
 
+use kiln_equiv::memory::PLAIN_CONTEXTS;
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Size, Source, Width};
-use kiln_platform::ProgramType;
 use kiln_program::{Cfg, Function, FunctionId, InsnId, Object, Reference};
 
 use crate::available::held_since_entry;
@@ -25,15 +25,6 @@ use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
 use crate::possible;
-
-/// Program types whose context is memory of its own, read by loads of any size.
-const PLAIN: [ProgramType; 5] = [
-    ProgramType::Kprobe,
-    ProgramType::Tracepoint,
-    ProgramType::RawTracepoint,
-    ProgramType::RawTracepointWritable,
-    ProgramType::Tracing,
-];
 
 /// Narrows loads from such a context whose upper half is cleared later and read by nobody before.
 pub fn narrow_loads(
@@ -106,7 +97,7 @@ fn clears_upper_half(insn: &Insn) -> Option<Reg> {
 fn begins_with_plain_context(object: &Object, id: FunctionId) -> bool {
     let mut programs = object.programs.iter().filter(|program| program.entry == id).peekable();
     let plain = programs.peek().is_some()
-        && programs.all(|program| program.program_type.is_some_and(|own| PLAIN.contains(&own)));
+        && programs.all(|program| program.program_type.is_some_and(|own| PLAIN_CONTEXTS.contains(&own)));
     let mut nodes = object.functions.iter().flat_map(|function| &function.nodes);
     plain && nodes.all(|node| node.reference != Reference::Function(id))
 }

@@ -60,7 +60,7 @@ pub struct Options {
     /// LLVM's version of the instruction set (`-mcpu=vN`) that new instructions may be of: 3 is what kernels since 5.1
     /// have, 4 what those since 6.6 have. What the program has itself may stay.
     pub isa: IsaVersion,
-    /// Whether what laws changed is proved by a simulation before it is accepted.
+    /// Whether what laws changed is proved by a simulation before it is accepted: but for measurements, always.
     pub simulate: bool,
     /// Whether evidence carries what queries are made of.
     pub keep_queries: bool,

@@ -13,13 +13,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use kiln_equiv::Limits;
+use kiln_equiv::simulation::inlined::{Inlined, Placed};
 use kiln_equiv::simulation::{Question, simulate};
 use kiln_isa::Insn;
 use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId, Reference};
 use kiln_verifier::{Assumptions, Facts, Prepared, Verified};
 
 use crate::cost::Cost;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, Law};
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
 use crate::pipeline::{Options, Part, Shared};
 use crate::search::Memory;
@@ -512,11 +513,15 @@ impl<'a> Run<'a> {
         let begun = Instant::now();
         let laws = evidence.iter().filter(|one| one.because.is_law()).map(|one| one.function);
         let result = laws.collect::<BTreeSet<FunctionId>>().into_iter().try_for_each(|function| {
+            let facts = Some(&*self.facts).filter(|_| !self.blind.contains(&function));
+            let after = self.object.function(function);
+            let inlined = self.inlined(before, function, evidence, facts)?;
             let question = Question {
                 object: &self.object,
-                before: &before[&function],
-                after: self.object.function(function),
-                facts: Some(&*self.facts).filter(|_| !self.blind.contains(&function)),
+                before: inlined.as_ref().map_or(&before[&function], |inlined| &inlined.function),
+                after,
+                facts,
+                inlined: inlined.as_ref(),
                 reads: &|node| self.shared.calls.bits(node),
                 solver_ms: self.options.solver_ms,
                 keep_segments: self.options.keep_queries,
@@ -528,6 +533,34 @@ impl<'a> Run<'a> {
         });
         self.timings.add("simulation", begun.elapsed());
         result
+    }
+
+    /// The function as it was, with what was put in place of calls there as the calls mean it.
+    fn inlined(
+        &self,
+        before: &BTreeMap<FunctionId, Function>,
+        function: FunctionId,
+        evidence: &[Evidence],
+        facts: Option<&Facts>,
+    ) -> Result<Option<Inlined>, String> {
+        let own = &before[&function];
+        let is_inlined = |one: &&Evidence| one.function == function && one.because.name() == Law::InlinedCall.name();
+        let placed = |one: &Evidence| {
+            let callee = own.nodes[own.position(one.site)?].callee()?;
+            let callee = before.get(&callee).unwrap_or_else(|| self.object.function(callee));
+            // The callee's instructions get their ids one after another.
+            let first = one.after_ids.first()?.0;
+            let ids = (first..).map(InsnId).take(callee.nodes.len()).collect();
+            Some(Placed { call: one.site, callee, ids })
+        };
+        let calls: Option<Vec<_>> = evidence.iter().filter(is_inlined).map(placed).collect();
+        match calls {
+            Some(calls) if calls.is_empty() => Ok(None),
+            calls => {
+                let inlined = calls.and_then(|calls| Inlined::new(own, self.object.function(function), &calls, facts));
+                inlined.map(Some).ok_or_else(|| "not proved: the callee's frame cannot be told".to_owned())
+            }
+        }
     }
 
     /// Whether every program that a change concerns still verifies, at a cost that the goal allows.

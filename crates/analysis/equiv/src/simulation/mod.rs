@@ -27,6 +27,7 @@
 //! stack bytes which nothing reads afterwards may differ. That functions end is the verifier's business as well: an
 //! endless loop is not told from another.
 
+pub mod inlined;
 pub mod relation;
 pub mod segment;
 
@@ -40,6 +41,7 @@ use kiln_verifier::{Facts, InsnFacts, StackSet};
 use crate::memory::without_registers;
 use crate::record::listed;
 use crate::term::Arena;
+use inlined::Inlined;
 use relation::{Arrival, Relation, differing_bytes};
 use segment::{End, Known, Proved, Segment, SegmentRecord, Step, is_branch};
 
@@ -54,12 +56,36 @@ pub struct Question<'f> {
     pub after: &'f Function,
     /// Facts of the old function, where there are any.
     pub facts: Option<&'f Facts>,
+    /// Where `before` is a function with its callees in place: what is known of them there.
+    pub inlined: Option<&'f Inlined>,
     /// Low bits that a call may read of each register, such as [`whole_arguments`].
     pub reads: &'f dyn Fn(&Node) -> [u8; Reg::COUNT],
     /// Milliseconds for the solver at each segment.
     pub solver_ms: u32,
     /// Whether to keep the segments as data.
     pub keep_segments: bool,
+}
+
+impl<'f> Question<'f> {
+    /// What is known before an instruction of the old function.
+    fn known(&self, insn: InsnId) -> Option<&'f InsnFacts> {
+        match self.inlined.and_then(|inlined| inlined.known.get(&insn)) {
+            Some(known) => known.as_ref(),
+            None => self.facts?.at(insn),
+        }
+    }
+
+    fn reached(&self, insn: InsnId) -> bool {
+        let is_inlined = self.inlined.is_some_and(|inlined| inlined.known.contains_key(&insn));
+        is_inlined || self.facts.is_none_or(|facts| facts.reached(insn))
+    }
+
+    fn live_after(&self, insn: InsnId) -> Option<StackSet> {
+        match self.inlined.is_some_and(|inlined| inlined.known.contains_key(&insn)) {
+            true => Some(StackSet::ALL),
+            false => Some(self.facts?.at(insn)?.stack_live_after),
+        }
+    }
 }
 
 /// A proof that a function after a pass does what it did before.
@@ -303,7 +329,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     fn facts(&self, (old, _): Pair) -> Option<&'f InsnFacts> {
-        self.question.facts?.at(self.question.before.nodes[old].id)
+        self.question.known(self.question.before.nodes[old].id)
     }
 
     fn spend(&mut self) -> Result<(), String> {
@@ -326,7 +352,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let segment = self.segment(pair, &edge.ways[0], &edge.ways[1]);
         let To::Event((at, _)) = edge.to else { return Ok(segment) };
         let node = self.old.node(at)?;
-        let known = self.question.facts.and_then(|facts| facts.at(node.id));
+        let known = self.question.known(node.id);
         let is_number = |reg: &Reg| {
             known.is_some_and(|known| matches!(known.registers[reg.index()], kiln_verifier::Value::Scalar(_)))
         };
@@ -362,7 +388,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         while let Some((mut steps, mut at, mut first)) = pending.pop() {
             loop {
                 let node = self.old.node(at)?;
-                if self.question.facts.is_some_and(|facts| !facts.reached(node.id)) {
+                if !self.question.reached(node.id) {
                     break;
                 }
                 let is_event = is_event(&node.insn);
@@ -386,7 +412,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
                     _ => {
                         at += 1;
                         let next = self.question.before.nodes.get(at);
-                        let behind = next.and_then(|next| self.question.facts?.at(next.id));
+                        let behind = next.and_then(|next| self.question.known(next.id));
                         steps.push(Step { node, taken: false, open: false, behind });
                     }
                 }
@@ -553,15 +579,17 @@ impl<'q, 'f> Explorer<'q, 'f> {
 
     /// Bytes of the frame that the old function may read from a place on.
     fn stack_read_from(&self, at: usize) -> StackSet {
-        let Some(facts) = self.question.facts else { return StackSet::ALL };
+        if self.question.facts.is_none() {
+            return StackSet::ALL;
+        }
         let block = &self.old.cfg.blocks[self.old.cfg.block_of[at].index()];
         let before: Vec<usize> = if at > block.range.start {
             vec![at - 1]
         } else {
             block.predecessors.iter().map(|block| self.old.cfg.blocks[block.index()].range.end - 1).collect()
         };
-        let known = before.iter().filter_map(|at| facts.at(self.question.before.nodes[*at].id));
-        known.fold(StackSet::EMPTY, |live, known| live.union(&known.stack_live_after))
+        let known = before.iter().filter_map(|at| self.question.live_after(self.question.before.nodes[*at].id));
+        known.fold(StackSet::EMPTY, |live, known| live.union(&known))
     }
 
     /// Proves every segment.
@@ -643,7 +671,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
                 if reg.is_some_and(|reg| node.insn.read().contains(reg)) { 64 } else { 0 }
             }),
         };
-        let known = self.question.facts.and_then(|facts| facts.at(node.id));
+        let known = self.question.known(node.id);
         let readable =
             |reg: u8| known.is_none_or(|known| known.registers[usize::from(reg)] != kiln_verifier::Value::Uninit);
         let read = (0u8..).zip(bits).filter(|(reg, bits)| *bits > 0 && readable(*reg));

@@ -22,6 +22,8 @@ use crate::memory::{Class, World, is_frozen};
 use crate::record::ReferenceRecord;
 use crate::term::{QuickMap, Shape, Symbol, Term, TermId};
 
+/// Bytes of a frame, and below it what [`super::inlined`] keeps there.
+const FRAMES: std::ops::Range<i32> = -2048..0;
 /// Registers of both functions.
 const VARIABLES: usize = 2 * Reg::COUNT;
 
@@ -529,10 +531,10 @@ impl RelationRecord {
         }
         let low: Option<Vec<Reg>> = self.low.iter().map(|number| Reg::new(*number)).collect();
         let low = RegSet::of(&low.ok_or("there are registers 0 to 10")?);
-        let bytes = |bytes: &[i32]| bytes.iter().copied().filter(|at| (-512..0).contains(at)).collect();
+        let bytes = |bytes: &[i32]| bytes.iter().copied().filter(|at| FRAMES.contains(at)).collect();
         let (differ, failed): (BTreeSet<i32>, BTreeSet<i32>) = (bytes(&self.differ), bytes(&self.failed));
-        let held = [0, 1]
-            .map(|side: usize| self.held[side].iter().copied().filter(|(at, _)| (-512..0).contains(at)).collect());
+        let held =
+            [0, 1].map(|side: usize| self.held[side].iter().copied().filter(|(at, _)| FRAMES.contains(at)).collect());
         Ok(Relation { names, low, differ, failed, held, found: self.found })
     }
 }
