@@ -21,7 +21,7 @@ fn simulated(before: &str, after: &str) -> Result<Simulation, String> {
 /// The same of programs of a type, with an array of eight elements.
 fn simulated_as(program: &str, before: &str, after: &str) -> Result<Simulation, String> {
     let object = |code: &str| {
-        let text = format!("; map m array key 4 value 8 entries 8\n; program {program} p\n{code}");
+        let text = format!("; map m array key 4 value 8 entries 8\n; program {program} name p\n{code}");
         text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     };
     compared(&object(before), &object(after))
@@ -385,10 +385,7 @@ const TRAPS: &[Trap] = &[
         law: "narrow-load",
         program: "raw_tracepoint",
         before: HALF,
-        right: &[
-            ("r6 = *(u64 *)(r1 + 8)", "w6 = *(u32 *)(r1 + 8)"),
-            (" w6 = w6\n", "; insn 3\n"),
-        ],
+        right: &[("r6 = *(u64 *)(r1 + 8)", "w6 = *(u32 *)(r1 + 8)")],
         wrong: &[("(u32 *)(r1 + 8)", "(u32 *)(r1 + 12)")],
     },
     Trap {
@@ -402,10 +399,7 @@ const TRAPS: &[Trap] = &[
         law: "covered-store",
         program: "xdp",
         before: COVERED,
-        right: &[
-            (" *(u64 *)(r10 - 8) = 0\n", "; insn 7\n"),
-            ("*(u8 *)(r10 - 8) = w2", "*(u64 *)(r10 - 8) = r2"),
-        ],
+        right: &[(" *(u64 *)(r10 - 8) = 0\n", "; insn 7\n"), ("*(u8 *)(r10 - 8) = w2", "*(u64 *)(r10 - 8) = r2")],
         wrong: &[("*(u64 *)(r10 - 8) = r2", "*(u32 *)(r10 - 8) = w2")],
     },
 ];

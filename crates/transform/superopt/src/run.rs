@@ -511,7 +511,10 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         let begun = Instant::now();
-        let laws = evidence.iter().filter(|one| one.because.is_law()).map(|one| one.function);
+        // Of memory that others use too, the simulation does not tell that an atomic operation does no more than a load
+        // and a store; asked for by nobody but `--goal size`, it stays a law, and is left out where evidence is to be proofs.
+        let trusted = |one: &Evidence| !self.options.keep_queries && one.because.name() == Law::AtomicUpdate.name();
+        let laws = evidence.iter().filter(|one| one.because.is_law() && !trusted(one)).map(|one| one.function);
         let result = laws.collect::<BTreeSet<FunctionId>>().into_iter().try_for_each(|function| {
             let facts = Some(&*self.facts).filter(|_| !self.blind.contains(&function));
             let after = self.object.function(function);
