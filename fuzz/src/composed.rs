@@ -667,7 +667,6 @@ impl Composer<'_, '_> {
         self.numbers_again(1);
         put!(self, "if r9 == 0 goto {}", if self.below(3) == 0 { "out".to_owned() } else { format!("L{missing}") });
         if self.below(3) == 0 {
-            // A counter.
             put!(self, "r1 = *(u64 *)(r9 + 0)");
             put!(self, "r1 {} {}", self.pick(&["+=", "|=", "&=", "^="]), self.immediate());
             put!(self, "*(u64 *)(r9 + 0) = r1");
@@ -677,7 +676,16 @@ impl Composer<'_, '_> {
             let at = self.place(bits, bytes);
             self.access("r9", at, bits);
         }
-        self.here(missing);
+        if self.below(3) == 0 {
+            let found = self.label();
+            put!(self, "goto L{found}");
+            self.here(missing);
+            put!(self, "*(u64 *)(r10 - 88) = {}", self.immediate());
+            put!(self, "r0 = {}", self.immediate());
+            self.open.push((found, 0));
+        } else {
+            self.here(missing);
+        }
     }
 
     /// The same key again, with something between.

@@ -9,7 +9,7 @@ use kiln_fuzz::subject::{CANARIES, Canary, Subject};
 use kiln_fuzz::targets::{TARGETS, by_name};
 
 /// Time for each canary at most, on a busy machine; most are found in milliseconds.
-const TIME: Duration = Duration::from_secs(120);
+const TIME: Duration = Duration::from_secs(600);
 
 fn skipped(canary: &Canary) -> bool {
     let reason = if canary.needs_kernel { kiln_test::engine::kernel_available().err() } else { None };
