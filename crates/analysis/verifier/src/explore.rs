@@ -34,6 +34,8 @@ use crate::{Assumptions, Options, Statistics};
 /// The kind of CO-RE record (`BPF_CORE_TYPE_ID_LOCAL`) that says the number of a type in the object's own BTF, which is
 /// the same on every kernel.
 const TYPE_ID_LOCAL: u32 = 6;
+/// The kind (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
+const TYPE_ID_TARGET: u32 = 7;
 
 /// Where a path goes after an instruction.
 pub(crate) enum Next {
@@ -327,6 +329,14 @@ impl<'a> Explorer<'a> {
     pub(crate) fn relocated(&self) -> bool {
         let record = self.code.op(self.at).node.core.and_then(|id| self.code.object.core.get(id.index()));
         record.is_some_and(|record| record.kind != TYPE_ID_LOCAL) && self.any_load()
+    }
+
+    /// Whether some number of a kernel's type is still that of the object's own: it would be taken for another type.
+    pub(crate) fn awaits_type_numbers(&self) -> bool {
+        let object = self.code.object;
+        let nodes = object.functions.iter().flat_map(|function| &function.nodes);
+        let mut records = nodes.filter_map(|node| object.core.get(node.core?.index()));
+        records.any(|record| record.kind == TYPE_ID_TARGET)
     }
 
     /// The map a register points to or into.

@@ -702,6 +702,9 @@ impl Explorer<'_> {
             let function = self.state.frames[source.object as usize].function;
             recorder.alias(function, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
         }
+        if self.awaits_type_numbers() {
+            return unsupported("the number that a kernel gives a structure, which the loader has yet to write");
+        }
         let id = TypeId(call.constant.and_then(|id| u32::try_from(id).ok()).unwrap_or(u32::MAX));
         let plain = types.resolve(id).unwrap_or(TypeId::VOID);
         match types.kind(plain) {

@@ -29,7 +29,7 @@ use crate::rules::reading;
 
 /// A name for a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
+pub(crate) enum Held {
     /// What the register held when the function began.
     Entry(Reg),
     /// What the register held when this block was last entered.
@@ -54,12 +54,13 @@ enum Held {
 
 impl Held {
     /// Whether it is, or was found through, what this instruction last made.
-    fn depends_on(&self, made: InsnId) -> bool {
+    pub(crate) fn depends_on(&self, made: InsnId) -> bool {
         matches!(self, Held::Made(own) | Held::FrozenPlace(own) | Held::FrozenAt(own, ..) if *own == made)
     }
 }
 
-type State = [Option<Held>; Reg::COUNT];
+/// What registers hold.
+pub(crate) type State = [Option<Held>; Reg::COUNT];
 
 /// Removes what makes a value that its register holds, and copies what another register holds where that is shorter.
 pub fn use_available(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
@@ -109,7 +110,7 @@ fn shortens(insn: &Insn, value: Held) -> bool {
 }
 
 /// What an instruction makes; `None` where it has no name yet.
-fn result(object: &Object, state: &State, node: &Node) -> Option<Held> {
+pub(crate) fn result(object: &Object, state: &State, node: &Node) -> Option<Held> {
     if node.core.is_some() {
         return None;
     }
@@ -270,15 +271,7 @@ pub fn read_originals(
     banned: &dyn Fn(InsnId) -> bool,
 ) -> Vec<Change> {
     let cfg = Cfg::new(function);
-    let begins = at_block_begins(object, function, &cfg);
-    let mut before: Vec<State> = Vec::with_capacity(function.nodes.len());
-    for (block, begin) in cfg.blocks.iter().zip(begins) {
-        let mut state = begin.unwrap_or([None; Reg::COUNT]);
-        for node in &function.nodes[block.range.clone()] {
-            before.push(state);
-            step(object, &mut state, node);
-        }
-    }
+    let before = before_each(object, function, &cfg);
     // Each register takes part in one change: what is known of it is then of the past.
     let mut touched = RegSet::EMPTY;
     let mut changes = Vec::new();
@@ -349,15 +342,21 @@ fn readers(
     Some(found)
 }
 
-/// Which registers hold, before each instruction, what one held when the function began.
-pub(crate) fn held_since_entry(object: &Object, function: &Function, cfg: &Cfg, reg: Reg) -> Vec<RegSet> {
-    let mut held = Vec::with_capacity(function.nodes.len());
+/// What registers hold before each instruction.
+pub(crate) fn before_each(object: &Object, function: &Function, cfg: &Cfg) -> Vec<State> {
+    let mut before = Vec::with_capacity(function.nodes.len());
     for (block, begin) in cfg.blocks.iter().zip(at_block_begins(object, function, cfg)) {
         let mut state = begin.unwrap_or([None; Reg::COUNT]);
         for node in &function.nodes[block.range.clone()] {
-            held.push(Reg::all().filter(|own| state[own.index()] == Some(Held::Entry(reg))).collect());
+            before.push(state);
             step(object, &mut state, node);
         }
     }
-    held
+    before
+}
+
+/// Which registers hold, before each instruction, what one held when the function began.
+pub(crate) fn held_since_entry(object: &Object, function: &Function, cfg: &Cfg, reg: Reg) -> Vec<RegSet> {
+    let holds = |state: &State| Reg::all().filter(|own| state[own.index()] == Some(Held::Entry(reg))).collect();
+    before_each(object, function, cfg).iter().map(holds).collect()
 }

@@ -126,6 +126,9 @@ laws! {
     KeptAddress = "kept-address";
     /// A register that holds a value on every way here need not be given it again, and may be copied instead of making it.
     AvailableValue = "available-value";
+    /// A value may be in another register if nothing else is needed there meanwhile, so that a copy, or what makes the same
+    /// value again, may go.
+    SharedRegister = "shared-register";
     /// A block that is only jumped to may stand where a jump to it stood.
     Layout = "layout";
     /// A register may be given a constant where ways that give it the same one meet, if nobody reads it on the way.

@@ -35,6 +35,7 @@ use crate::reuse;
 use crate::search::{self, Place};
 use crate::thread;
 use crate::turned;
+use crate::webs;
 use crate::windows::{self, Budget};
 
 /// What a pass works on: one function of an object, with facts that are true of it now.
@@ -131,6 +132,12 @@ pub const PASSES: &[Pass] = &[
     repeat("available-values", Law::AvailableValue, |on| available::use_available(on.object, on.function, on.banned)),
     repeat("originals", Law::AvailableValue, |on| {
         available::read_originals(on.object, on.function, on.calls, on.banned)
+    }),
+    repeat("shared-registers", Law::SharedRegister, |on| {
+        webs::share_registers(on.object, on.function, on.calls, on.banned)
+    }),
+    repeat("spared-registers", Law::SharedRegister, |on| {
+        webs::spare_registers(on.object, on.function, on.calls, on.banned)
     }),
     repeat("packet-loads", Law::PacketOffset, |on| packet_loads::fold_offsets(on.function, on.banned)),
     own("diamonds", run_diamonds),

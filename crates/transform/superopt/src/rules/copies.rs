@@ -121,7 +121,7 @@ pub fn final_register(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
         }
         if begins {
             // It may still read the register that it will now write.
-            let Some(insn) = renamed_target(&insn, dst) else { return Vec::new() };
+            let Some(insn) = writing(&insn, dst) else { return Vec::new() };
             nodes[earlier].insn = insn;
             return vec![nodes];
         }
@@ -133,8 +133,8 @@ pub fn final_register(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
     Vec::new()
 }
 
-/// The instruction with another destination.
-fn renamed_target(insn: &Insn, dst: Reg) -> Option<Insn> {
+/// The instruction with another destination; `None` where it reads that in the same field.
+pub fn writing(insn: &Insn, dst: Reg) -> Option<Insn> {
     Some(match *insn {
         Insn::Alu { op: AluOp::Mov, width, src, .. } => Insn::Alu { op: AluOp::Mov, width, dst, src },
         Insn::MoveSignExtend { width, from, src, .. } => Insn::MoveSignExtend { width, from, dst, src },

@@ -39,7 +39,7 @@ mod exchange;
 mod memory;
 mod operands;
 
-pub(crate) use copies::reading;
+pub(crate) use copies::{reading, writing};
 pub(crate) use memory::with_address;
 pub(crate) use operands::{constant, one_slot_move};
 

@@ -1,0 +1,372 @@
+//! Values in other registers, where that spares instructions.
+//!
+//! ```text
+//!   call foo                   call foo                  r6 = r1                      r6 = r1
+//!   w1 = w0                    r0 <<= 32                 r1 = map_value[.bss] + 0     r2 = map_value[.bss] + 0
+//!   r1 <<= 32           -->    r0 s>>= 32                w2 = *(u32 *)(r1 + 0)   -->  w2 = *(u32 *)(r2 + 0)
+//!   r1 s>>= 32                 *(u64 *)(r6 + 0) = r0     call get with r6 in r1       call get
+//!   *(u64 *)(r6 + 0) = r1                                (r1 = r6 before it)          (r1 is what it was)
+//! ```
+//!
+//! What belongs together is a *web*: writes of one register, and the reads that any of them may reach. A web may be kept
+//! in another register if nothing else is in that one as long as the web is needed, or only what a copy between the two
+//! put there, which is the same. Then the copy may go ([`share_registers`]). Or what was in the web's register stays
+//! there, so that it need not be made again ([`spare_registers`]). Arguments and results of calls, of the function itself
+//! and of what else names its registers stay where they are.
+
+use std::collections::HashSet;
+
+use kiln_isa::{AluOp, AtomicOp, Insn, Reg, RegSet, Source, Width};
+use kiln_program::{Cfg, Function, InsnId, Node, Object};
+
+use crate::available::{self, Held};
+use crate::calls::Calls;
+use crate::control_flow::Change;
+use crate::demand::{self, Demand, only_computes, reads};
+use crate::edit;
+use crate::evidence::Law;
+use crate::inline::renamed;
+use crate::rules::{reading, writing};
+use crate::trial::Trial;
+
+/// Instructions of a function at most: each round of changes costs its length.
+const LONGEST: usize = 6000;
+/// The same where each trial does.
+const LONGEST_TRIED: usize = 1000;
+/// Trials for one change at most.
+const MAX_TRIALS: usize = 64;
+
+/// The number of a write, or of what a register holds when a block begins.
+type Number = usize;
+
+/// A function with its webs.
+struct Webs<'a> {
+    function: &'a Function,
+    calls: &'a Calls,
+    /// What holds the same web's number, up to the one that names it.
+    parent: Vec<Number>,
+    /// Number of the first write; before them come those of block beginnings.
+    first_write: Number,
+    /// What each register holds before and after each instruction.
+    before: Vec<[Number; Reg::COUNT]>,
+    after: Vec<[Number; Reg::COUNT]>,
+    /// What is demanded after each instruction.
+    demand: Vec<Demand>,
+    /// Webs that stay in their register.
+    fixed: HashSet<Number>,
+}
+
+impl<'a> Webs<'a> {
+    fn new(function: &'a Function, cfg: &Cfg, calls: &'a Calls) -> Webs<'a> {
+        let count = function.nodes.len();
+        let first_write = cfg.blocks.len() * Reg::COUNT;
+        let mut webs = Webs {
+            function,
+            calls,
+            parent: (0..first_write + count).collect(),
+            first_write,
+            before: Vec::with_capacity(count),
+            after: Vec::with_capacity(count),
+            demand: Vec::with_capacity(count),
+            fixed: HashSet::new(),
+        };
+        let ends = demand::at_block_ends(function, cfg, calls);
+        for (index, (block, end)) in cfg.blocks.iter().zip(ends).enumerate() {
+            let mut state = std::array::from_fn(|reg| index * Reg::COUNT + reg);
+            for at in block.range.clone() {
+                webs.before.push(state);
+                let node = &function.nodes[at];
+                if let Some(written) = webs.written(at) {
+                    if node.insn.read().contains(written) && changes(&node.insn, written) {
+                        webs.join(state[written.index()], first_write + at);
+                    }
+                    state[written.index()] = first_write + at;
+                }
+                webs.after.push(state);
+            }
+            webs.demand.extend(demand::after_each(&function.nodes[block.range.clone()], end, calls));
+        }
+        for (index, block) in cfg.blocks.iter().enumerate() {
+            let Some(begin) = webs.begin(block.range.start) else { continue };
+            for (reg, last) in Reg::all().flat_map(|reg| block.predecessors.iter().map(move |last| (reg, last))) {
+                let last = cfg.blocks[last.index()].range.end - 1;
+                if begin.of(reg) > 0 {
+                    webs.join(webs.after[last][reg.index()], index * Reg::COUNT + reg.index());
+                }
+            }
+        }
+        webs.fix();
+        webs
+    }
+
+    /// What is demanded before an instruction.
+    fn begin(&self, at: usize) -> Option<Demand> {
+        let mut demand = *self.demand.get(at)?;
+        demand.step_back(&self.function.nodes[at], self.calls);
+        Some(demand)
+    }
+
+    /// The register that an instruction writes, calls' results included.
+    fn written(&self, at: usize) -> Option<Reg> {
+        let insn = &self.function.nodes[at].insn;
+        if matches!(insn, Insn::Call(_)) { Some(Reg::R0) } else { insn.written() }
+    }
+
+    fn web(&self, mut number: Number) -> Number {
+        while self.parent[number] != number {
+            number = self.parent[number];
+        }
+        number
+    }
+
+    fn join(&mut self, one: Number, other: Number) {
+        let (one, other) = (self.web(one), self.web(other));
+        self.parent[one.max(other)] = one.min(other);
+    }
+
+    fn fix(&mut self) {
+        let mut fixed: HashSet<Number> = (0..Reg::COUNT).map(|reg| self.web(reg)).collect();
+        for (at, node) in self.function.nodes.iter().enumerate() {
+            let named = matches!(
+                node.insn,
+                Insn::Call(_)
+                    | Insn::Exit
+                    | Insn::LoadPacket { .. }
+                    | Insn::AddressSpaceCast { .. }
+                    | Insn::Atomic { op: AtomicOp::CompareExchange, .. }
+            );
+            if named {
+                fixed.insert(self.web(self.first_write + at));
+                let read = Reg::all().filter(|reg| reads(node, *reg, self.calls));
+                fixed.extend(read.map(|reg| self.web(self.before[at][reg.index()])));
+            }
+        }
+        self.fixed = fixed;
+    }
+
+    /// Whether an instruction writes a web.
+    fn writes(&self, at: usize, web: Number) -> bool {
+        self.written(at).is_some() && self.web(self.first_write + at) == web
+    }
+
+    /// Whether a web in this register may be read after an instruction.
+    fn lives(&self, at: usize, web: Number, reg: Reg) -> bool {
+        self.demand[at].of(reg) > 0 && self.web(self.after[at][reg.index()]) == web
+    }
+
+    /// The registers of a copy, of which no more is read than it copies.
+    fn copy(&self, at: usize) -> Option<(Reg, Reg)> {
+        let node = &self.function.nodes[at];
+        match node.insn {
+            Insn::Alu { op: AluOp::Mov, width, dst, src: Source::Reg(src) } if node.core.is_none() => {
+                let whole = width == Width::W64 || self.demand[at].of(dst) <= 32;
+                (whole && src != Reg::R10).then_some((dst, src))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a web has another register for itself, copies between the two aside. `same` is an instruction that makes
+    /// what the other register holds.
+    fn may_be_in(&self, web: Number, from: Reg, to: Reg, same: Option<usize>) -> bool {
+        !self.fixed.contains(&web)
+            && (0..self.function.nodes.len()).all(|at| {
+                let insn = &self.function.nodes[at].insn;
+                if self.writes(at, web) {
+                    let same = same == Some(at) || self.copy(at) == Some((from, to));
+                    return same || self.demand[at].of(to) == 0;
+                }
+                let clobbers = matches!(insn, Insn::Call(_) | Insn::LoadPacket { .. });
+                let overwrites = insn.written() == Some(to) && self.copy(at) != Some((to, from))
+                    || clobbers && RegSet::CALLER_SAVED.contains(to);
+                !overwrites || !self.lives(at, web, from)
+            })
+    }
+
+    /// What becomes of the instructions that name a web when it is in another register; nothing of copies that then copy
+    /// a register to itself, and of the one that is `gone`. Other webs may have been moved to and from other registers.
+    fn moved(&self, web: Number, from: Reg, to: Reg, gone: Option<usize>, now: &Function) -> Option<Vec<Edit>> {
+        let mut edits = Vec::new();
+        for (at, Node { insn, .. }) in now.nodes.iter().enumerate() {
+            let writes = self.writes(at, web);
+            let reads = insn.read().contains(from) && self.web(self.before[at][from.index()]) == web;
+            let insn = match (reads, writes) {
+                (false, false) => continue,
+                _ if gone == Some(at) => None,
+                (true, true) => Some(renamed(insn, &|reg| if reg == from { to } else { reg })?),
+                (true, false) => Some(reading(insn, from, to)?),
+                (false, true) => Some(writing(insn, to)?),
+            };
+            let idle = |insn: &Insn| {
+                let itself = matches!(insn, Insn::Alu { op: AluOp::Mov, dst, src: Source::Reg(src), .. } if dst == src);
+                itself && self.copy(at).is_some()
+            };
+            edits.push((at, insn.filter(|insn| !idle(insn))));
+        }
+        Some(edits)
+    }
+}
+
+/// What becomes of the instruction at a position, if anything is left of it.
+type Edit = (usize, Option<Insn>);
+
+/// Whether an instruction changes what it reads, in one field.
+fn changes(insn: &Insn, reg: Reg) -> bool {
+    match *insn {
+        Insn::Alu { op, dst, .. } => op != AluOp::Mov && dst == reg,
+        Insn::Neg { .. } | Insn::Endian { .. } => true,
+        Insn::Atomic { src, .. } => src == reg,
+        _ => false,
+    }
+}
+
+/// Has webs share a register with others, so that copies between them may go; each register in one change a call.
+pub fn share_registers(
+    object: &Object,
+    function: &mut Function,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+) -> Vec<Change> {
+    if function.nodes.len() > LONGEST {
+        return Vec::new();
+    }
+    let cfg = Cfg::new(function);
+    let original = function.clone();
+    let webs = Webs::new(&original, &cfg, calls);
+    let held = available::before_each(object, &original, &cfg);
+    let (mut changes, mut doomed, mut touched) = (Vec::new(), HashSet::new(), RegSet::EMPTY);
+    for (at, node) in original.nodes.iter().enumerate().filter(|(_, node)| !banned(node.id)) {
+        let own = webs.first_write + at;
+        let ways = match webs.copy(at) {
+            Some((dst, src)) if dst != src => {
+                vec![(own, dst, src, None), (webs.before[at][src.index()], src, dst, None)]
+            }
+            Some(_) => continue,
+            None => match held_elsewhere(object, node, &held[at]) {
+                Some((dst, holder)) => vec![(own, dst, holder, Some(at))],
+                None => continue,
+            },
+        };
+        for (number, from, to, same) in ways {
+            let (web, used) = (webs.web(number), touched.contains(from) || touched.contains(to));
+            if used || !webs.may_be_in(web, from, to, same) {
+                continue;
+            }
+            let Some(edits) = webs.moved(web, from, to, same, function) else { continue };
+            touched = touched.union(RegSet::of(&[from, to]));
+            changes.push(apply(function, node.id, edits, &mut doomed));
+            break;
+        }
+    }
+    edit::delete(function, &doomed);
+    changes
+}
+
+/// Makes edits, but for deletions, which are added to those to come.
+fn apply(function: &mut Function, at: InsnId, edits: Vec<Edit>, doomed: &mut HashSet<InsnId>) -> Change {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    for (position, insn) in edits {
+        let node = &mut function.nodes[position];
+        before.push(node.clone());
+        match insn {
+            Some(insn) => {
+                node.insn = insn;
+                after.push(node.clone());
+            }
+            None => drop(doomed.insert(node.id)),
+        }
+    }
+    Change { at, law: Law::SharedRegister, before, after }
+}
+
+/// The register that an instruction writes, and another that holds what it makes.
+fn held_elsewhere(object: &Object, node: &Node, held: &available::State) -> Option<(Reg, Reg)> {
+    let dst = node.insn.written().filter(|_| only_computes(&node.insn) && node.core.is_none())?;
+    let value = available::result(object, held, node).filter(|value| !value.depends_on(node.id))?;
+    let holder = Reg::all().find(|reg| ![dst, Reg::R10].contains(reg) && held[reg.index()] == Some(value))?;
+    Some((dst, holder))
+}
+
+/// Keeps a web out of a register, so that what is there need not be made again; one web a call.
+pub fn spare_registers(
+    object: &Object,
+    function: &mut Function,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+) -> Vec<Change> {
+    if function.nodes.len() > LONGEST_TRIED {
+        return Vec::new();
+    }
+    let cfg = Cfg::new(function);
+    let lost = lost(object, function, &cfg);
+    if lost.is_empty() {
+        return Vec::new();
+    }
+    let webs = Webs::new(function, &cfg, calls);
+    let trial = Trial::new(object, calls, function, Law::SharedRegister);
+    for Lost { reg, by, again } in lost.into_iter().take(MAX_TRIALS) {
+        let web = webs.web(webs.first_write + by);
+        let at = function.nodes[again].id;
+        if banned(at) {
+            continue;
+        }
+        let known = |reg: &Reg| RegSet::CALLER_SAVED.contains(*reg) || writes(function, *reg);
+        let mut others = Reg::all().filter(|other| ![reg, Reg::R10].contains(other)).filter(known);
+        let Some(other) = others.find(|other| webs.may_be_in(web, reg, *other, None)) else { continue };
+        let Some(edits) = webs.moved(web, reg, other, None, function) else { continue };
+        let (mut candidate, mut doomed) = (function.clone(), HashSet::new());
+        apply(&mut candidate, at, edits, &mut doomed);
+        edit::delete(&mut candidate, &doomed);
+        available::use_available(object, &mut candidate, &|_| false);
+        share_registers(object, &mut candidate, calls, &|_| false);
+        if let Some((candidate, change)) = trial.gain(object, at, candidate) {
+            *function = candidate;
+            return vec![change];
+        }
+    }
+    Vec::new()
+}
+
+fn writes(function: &Function, reg: Reg) -> bool {
+    function.nodes.iter().any(|node| node.insn.written() == Some(reg))
+}
+
+/// A value that is made again, for its register was given something else meanwhile.
+struct Lost {
+    reg: Reg,
+    /// The instruction that overwrote it.
+    by: usize,
+    /// The instruction that makes it again.
+    again: usize,
+}
+
+/// What is made again in a block, or in blocks that only one way leads through.
+fn lost(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Lost> {
+    let held = available::before_each(object, function, cfg);
+    let mut found = Vec::new();
+    let mut at_ends: Vec<Vec<(Held, Reg, usize)>> = vec![Vec::new(); cfg.blocks.len()];
+    for (index, block) in cfg.blocks.iter().enumerate() {
+        let mut gone = match block.predecessors[..] {
+            [only] if only.index() < index => at_ends[only.index()].clone(),
+            _ => Vec::new(),
+        };
+        for again in block.range.clone() {
+            let node = &function.nodes[again];
+            let value = available::result(object, &held[again], node).filter(|_| node.core.is_none());
+            if let Some(value) = value.filter(|_| only_computes(&node.insn)) {
+                let same = gone.iter().filter(|(lost, ..)| *lost == value);
+                found.extend(same.map(|(_, reg, by)| Lost { reg: *reg, by: *by, again }));
+            }
+            if let Some(dst) = node.insn.written() {
+                if let Some(old) = held[again][dst.index()].filter(|old| Some(*old) != value) {
+                    gone.push((old, dst, again));
+                }
+                gone.retain(|(old, ..)| !old.depends_on(node.id));
+            } else if matches!(node.insn, Insn::Call(_)) {
+                gone.retain(|(_, reg, _)| !RegSet::CALLER_SAVED.contains(*reg));
+            }
+        }
+        at_ends[index] = gone;
+    }
+    found
+}
