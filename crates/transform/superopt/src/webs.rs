@@ -95,6 +95,10 @@ impl<'a> Webs<'a> {
                 }
             }
         }
+        // From now on each number is one step from its web's name, which is the least.
+        for number in 0..webs.parent.len() {
+            webs.parent[number] = webs.web(number);
+        }
         webs.fix();
         webs
     }
