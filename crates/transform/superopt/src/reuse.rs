@@ -24,6 +24,12 @@ use crate::demand::{self, Demand};
 use crate::edit;
 use crate::evidence::Law;
 use crate::rules::with_address;
+use crate::trial::Trial;
+use crate::webs;
+
+/// Instructions of a function at most where plans are tried, and plans tried at most.
+const LONGEST_TRIED: usize = 1000;
+const MAX_TRIALS: usize = 16;
 
 /// What is made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -94,19 +100,46 @@ pub fn keep_addresses(
     let keeper = Keeper { function, cfg: &cfg, ends: &ends, calls, dominators: &dominators, places: &places };
     let mut tried: HashSet<(Made, i64)> = HashSet::new();
     let mut begun: HashSet<Made> = HashSet::new();
-    let mut best: Option<Plan> = None;
+    let mut plans: Vec<Plan> = Vec::new();
     for place in &places {
         // Who is only accessed through is served from any address nearby.
         let fixed = place.escapes || begun.insert(place.made);
-        if !fixed || !tried.insert((place.made, place.offset)) {
-            continue;
-        }
-        let plan = keeper.best_plan(place.made, place.offset);
-        if let Some(plan) = plan.filter(|plan| best.as_ref().is_none_or(|best| plan.saved > best.saved)) {
-            best = Some(plan);
+        if fixed && tried.insert((place.made, place.offset)) {
+            plans.extend(keeper.best_plan(place.made, place.offset));
         }
     }
-    best.map(|plan| vec![keep(object, function, &places, &plan)]).unwrap_or_default()
+    // The first of those that save most.
+    plans.sort_by_key(|plan| std::cmp::Reverse(plan.saved));
+    match plans.first() {
+        Some(best) if best.saved > 0 => vec![keep(object, function, &places, best)],
+        _ => try_plans(object, function, calls, &places, &plans),
+    }
+}
+
+/// What saves nothing itself may leave a copy that is not needed: a place's own register is as good as another.
+fn try_plans(
+    object: &mut Object,
+    function: &mut Function,
+    calls: &Calls,
+    places: &[Place],
+    plans: &[Plan],
+) -> Vec<Change> {
+    if plans.is_empty() || function.nodes.len() > LONGEST_TRIED {
+        return Vec::new();
+    }
+    let original = function.clone();
+    let trial = Trial::new(object, calls, &original, Law::KeptAddress);
+    for plan in plans.iter().take(MAX_TRIALS) {
+        let mut candidate = original.clone();
+        let at = original.nodes[places[plan.places[0]].positions[0]].id;
+        keep(object, &mut candidate, places, plan);
+        webs::share_registers(object, &mut candidate, calls, &|_| false);
+        if let Some((candidate, change)) = trial.gain(object, at, candidate) {
+            *function = candidate;
+            return vec![change];
+        }
+    }
+    Vec::new()
 }
 
 /// Places in a row that one register is sought for at most, where none is free for all.
@@ -133,7 +166,7 @@ impl Keeper<'_> {
             let (at, free) = self.room(row, base)?;
             Some(Plan { saved: saved(row), base, at, free, places: row.to_vec() })
         };
-        if saved(&chosen) <= 0 {
+        if chosen.len() < 2 || saved(&chosen) < 0 {
             return None;
         }
         if let Some(all) = plan(&chosen) {
@@ -148,7 +181,7 @@ impl Keeper<'_> {
                 end += 1;
             }
             let row = &chosen[start..end];
-            if saved(row) > best.as_ref().map_or(0, |best| best.saved) {
+            if row.len() > 1 && saved(row) > best.as_ref().map_or(-1, |best| best.saved) {
                 best = plan(row).or(best);
             }
         }
