@@ -189,7 +189,8 @@ pub struct OptimizeArguments {
     /// table that Kiln has for this kind of machine.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cost_model: Option<PathBuf>,
-    /// Seconds to spend at most. By default 10 for objects up to 200 slots, and up to 60 for larger ones.
+    /// Seconds to spend at most. By default 10 for objects up to 200 slots, and up to 60 for larger ones, which what is
+    /// tried then seldom takes; with more, search goes on.
     #[arg(long, value_name = "SECONDS")]
     pub budget: Option<f64>,
     /// The kernels the result is to load on: instructions that the oldest lacks do not appear. As for `kiln check`.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use kiln_platform::{Feature, Profile};
 use kiln_program::{FunctionId, Object, ProgramId};
+use kiln_superopt::search::{DEFAULT_EFFORTS, EFFORTS};
 use kiln_superopt::{CostModel, Evidence, Goal, Judge, Progress, Rewrite, RuleSet, Standing, Timings, Unverified};
 use kiln_verifier::Prepared;
 use serde::Serialize;
@@ -52,7 +53,8 @@ const SMALL_SECONDS: f64 = 10.0;
 const LARGE_SECONDS: f64 = 60.0;
 
 /// The time to spend on an object at most, unless told otherwise: ten seconds for a small one, up to sixty for a large
-/// one. Most are done in a fraction of it.
+/// one. Most are done in a fraction of it, for what is tried within it is bounded by work; a longer time lets search
+/// go on, through all [`EFFORTS`], until it is up or nothing is left to try.
 pub fn default_budget(object: &Object) -> Duration {
     let slots = object.functions.iter().map(kiln_program::Function::slots).sum::<u32>();
     let beyond = f64::from(slots.clamp(SMALL_SLOTS, LARGE_SLOTS) - SMALL_SLOTS);
@@ -132,7 +134,7 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         goal: options.goal,
         model: options.model.clone().unwrap_or_default(),
         budget: options.budget,
-        search: options.budget / 10,
+        search: if options.budget > default_budget(&input.object) { EFFORTS.len() } else { DEFAULT_EFFORTS },
         frozen: left_alone(input, &options.programs)?,
         rules: options.rules.clone().unwrap_or_else(RuleSet::shipped),
         keep_queries: options.keep_queries,

@@ -197,6 +197,7 @@ pub fn optimizes(file: &Filetest, bless: bool) -> Outcome {
     let optimized = |goal, budget, without: &[&str]| {
         let options = kiln_superopt::Options {
             budget,
+            search: EFFORTS,
             without: without.iter().map(|name| (*name).to_owned()).collect(),
             kernel_types: running_kernel_types(),
             goal,
@@ -296,6 +297,8 @@ const PACKET_SEED: u64 = 11;
 const PASSES_BUDGET: Duration = Duration::from_secs(120);
 /// Time for a rewrite with search. Only what every right rewrite has is asked of it, so it may end anywhere.
 const SEARCH_BUDGET: Duration = Duration::from_secs(2);
+/// How hard filetests are searched: the least, which takes a fraction of a second.
+const EFFORTS: usize = 1;
 
 /// A listing's labels and instructions.
 fn code_lines(object: &Object) -> Vec<String> {

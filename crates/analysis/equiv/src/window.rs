@@ -46,7 +46,7 @@ pub struct Exit {
 pub struct Limits {
     /// Concrete inputs to try first.
     pub tests: u32,
-    /// Milliseconds for the solver; 0: it is not asked.
+    /// Milliseconds for the solver, counted in its own steps: so many on an idle machine; 0: it is not asked.
     pub solver_ms: u32,
     /// Whether the proof carries its question as data, from which its query can be made.
     pub keep_query: bool,

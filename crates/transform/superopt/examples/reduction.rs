@@ -1,7 +1,7 @@
 //! How much smaller a corpus gets: `cargo run -p kiln-superopt --release --example reduction -- FILE.o...`
 //!
-//! Prints each program's slots before and after, and what each rule and law contributed. `-v` prints each rewrite, `--no-search`
-//! leaves searches out, `--unproved` takes laws without their proof.
+//! Prints each program's slots before and after, and what each rule and law contributed. `-v` prints each rewrite, `-l` both
+//! listings, `--efforts=N` searches with so many efforts (0: not at all), `--unproved` takes laws without their proof.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ fn main() {
     let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
     let verbose = flags.iter().any(|flag| flag == "-v");
     let listings = flags.iter().any(|flag| flag == "-l");
-    let seconds = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
+    let number = |name: &str| flags.iter().find_map(|flag| flag.strip_prefix(name)?.parse::<u64>().ok());
     let options = Options {
-        budget: Duration::from_secs(seconds),
+        budget: Duration::from_secs(number("--budget=").unwrap_or(10)),
         simulate: !flags.iter().any(|flag| flag == "--unproved"),
-        search: if flags.iter().any(|flag| flag == "--no-search") { Duration::ZERO } else { Options::default().search },
+        search: number("--efforts=").map_or(Options::default().search, |efforts| efforts as usize),
         unverified: if flags.iter().any(|flag| flag == "-u") { Unverified::All } else { Unverified::None },
         without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
         ..Options::default()

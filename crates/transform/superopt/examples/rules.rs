@@ -23,7 +23,7 @@ fn main() {
     let begun = Instant::now();
     let count = RuleSet::parse(&SHIPPED.map(|(_, text)| text).join("\n")).expect("shipped rules").rules().len();
     let parsing = begun.elapsed();
-    let options = Options { budget: BUDGET, search: Duration::ZERO, kernel_types, ..Options::default() };
+    let options = Options { budget: BUDGET, search: 0, kernel_types, ..Options::default() };
     let names: Vec<String> = folders.iter().map(|folder| file_name(folder)).collect();
     // Slots and uses of each rule, by folder.
     let mut gains: BTreeMap<String, Vec<(i64, u64)>> = BTreeMap::new();

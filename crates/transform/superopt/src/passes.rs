@@ -5,7 +5,7 @@
 //! verifies it, and runs the pass again with less fuel, or with steps banned, when it was refused.
 
 use std::collections::{BTreeSet, HashSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kiln_equiv::{Limits, Method, listed};
 use kiln_isa::table::IsaVersion;
@@ -50,8 +50,8 @@ pub struct Work<'a> {
     pub facts: Option<&'a Facts>,
     /// When to stop looking.
     pub deadline: Instant,
-    /// How long this function may be searched, in all.
-    pub search: Duration,
+    /// The same, for what only time ends: this function's part of what is left.
+    pub share: Instant,
     /// Threads that a search may use.
     pub threads: usize,
     /// How often instructions run.
@@ -158,11 +158,12 @@ pub const PASSES: &[Pass] = &[
 
 /// What is tried once the passes find no more, the cheapest first: [`search::EFFORTS`].
 pub const SEARCHES: [Pass; search::EFFORTS.len()] = [
-    own(search::NAME, |work| run_search(work, 0)),
-    own(search::NAME, |work| run_search(work, 1)),
-    own(search::NAME, |work| run_search(work, 2)),
-    own(search::NAME, |work| run_search(work, 3)),
-    own(search::NAME, |work| run_search(work, 4)),
+    own("search, effort 0", |work| run_search(work, 0)),
+    own("search, effort 1", |work| run_search(work, 1)),
+    own("search, effort 2", |work| run_search(work, 2)),
+    own("search, effort 3", |work| run_search(work, 3)),
+    own("search, effort 4", |work| run_search(work, 4)),
+    own("search, effort 5", |work| run_search(work, 5)),
 ];
 
 impl Pass {
@@ -225,8 +226,7 @@ fn run_windows(work: &mut Work<'_>) -> Vec<Evidence> {
 
 /// Searches with one effort until nothing is found, or the function's share of the time is spent.
 fn run_search(work: &mut Work<'_>, effort: usize) -> Vec<Evidence> {
-    let left = work.memory.left(work.function, work.search);
-    let deadline = work.deadline.min(Instant::now() + left);
+    let deadline = if search::EFFORTS[effort].is_bounded() { work.deadline } else { work.share };
     rewrite_windows(work, deadline, |work, function, budget| {
         let mut place = Place {
             object: work.object,

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Nothing of a part depends on another, so the result is the same however many are at work at once. Instructions
-//! that rewrites add get ids from a range of their part's own. Time is shared by slots, the largest part first: what a
-//! part leaves over goes to those that begin after it.
+//! that rewrites add get ids from a range of their part's own. What ends a part is work that is counted; time is shared out
+//! only so that no part is left without any, the largest part first: half of what is left, or more by slots.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -29,6 +29,7 @@ use crate::cost::{CostModel, Goal};
 use crate::evidence::Evidence;
 use crate::judged::Judge;
 use crate::run::{Account, Done, Run};
+use crate::search;
 use crate::timings::Timings;
 
 /// How to optimize.
@@ -55,8 +56,9 @@ pub struct Options {
     pub unverified: Unverified,
     /// Milliseconds that the solver may take for one window.
     pub solver_ms: u32,
-    /// Time to search each function for what no rule knows, at most; a budget beyond the default one is shared out.
-    pub search: Duration,
+    /// How many of [`search::EFFORTS`] look for what no rule knows; 0: none does. Beyond the default ones only time ends
+    /// them, or that nothing is left to try.
+    pub search: usize,
     /// LLVM's version of the instruction set (`-mcpu=vN`) that new instructions may be of: 3 is what kernels since 5.1
     /// have, 4 what those since 6.6 have. What the program has itself may stay.
     pub isa: IsaVersion,
@@ -113,7 +115,7 @@ impl Default for Options {
             without_in: BTreeSet::new(),
             unverified: Unverified::None,
             solver_ms: 20,
-            search: Duration::from_millis(100),
+            search: search::DEFAULT_EFFORTS,
             isa: 3,
             simulate: true,
             keep_queries: false,
@@ -251,13 +253,14 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// When a part that begins now must end: its share of the time of all threads, by slots.
+    /// When a part that begins now must end: its share of the time of all threads by slots, but half of what is left at
+    /// least, for it mostly needs a fraction of that.
     fn deadline(&self, part: &Part, threads: usize) -> Instant {
         let end = self.begun + self.options.budget;
         let left = end.saturating_duration_since(Instant::now());
         let ahead = self.ahead.fetch_sub(part.slots, Ordering::SeqCst).max(part.slots).max(1);
         let share = threads.max(1) as f64 * part.slots as f64 / ahead as f64;
-        Instant::now() + left.mul_f64(share.clamp(0.0, 1.0))
+        Instant::now() + left.mul_f64(share.clamp(0.5, 1.0))
     }
 
     /// Says what is being done; answers whether to go on.

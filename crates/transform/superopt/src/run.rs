@@ -28,8 +28,8 @@ use crate::timings::Timings;
 
 /// Times that a pass may be refused on one function before it is left out there: each costs several verifications.
 const MAX_REFUSALS: usize = 6;
-/// Rounds at most; each round shrinks the object, so this only bounds time.
-const MAX_ROUNDS: usize = 16;
+/// Rounds in a row that may change something and yet save nothing.
+const IDLE_ROUNDS: usize = 4;
 /// Time between two looks at whether to stop, while a search runs.
 const BETWEEN_STEPS: Duration = Duration::from_millis(50);
 /// Snapshots kept at most; beyond, every other one is dropped.
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
             refused: Vec::new(),
             banned: BTreeSet::new(),
             refuted: HashSet::new(),
-            searched: Memory::default(),
+            searched: Memory::new(shared.original.functions.iter().map(|function| u64::from(function.slots())).sum()),
             refusals: BTreeMap::new(),
             version: 0,
             idle: BTreeMap::new(),
@@ -232,7 +232,9 @@ impl<'a> Run<'a> {
     }
 
     fn rounds(&mut self) {
-        for _ in 0..MAX_ROUNDS {
+        let (mut least, mut idle) = ([u64::MAX; 3], 0);
+        while idle < IDLE_ROUNDS {
+            idle = if self.lowers(&mut least) { 0 } else { idle + 1 };
             // What is no longer called costs nobody anything.
             let entries = self.part.programs.iter().map(|id| self.object.programs[id.index()].entry);
             let reached: BTreeSet<_> = entries.flat_map(|entry| self.object.reachable_functions(entry)).collect();
@@ -244,12 +246,27 @@ impl<'a> Run<'a> {
                 }
                 changed |= self.attempt_unless_idle(pass, &functions);
             }
-            let mut searches = SEARCHES.iter();
+            let mut searches = SEARCHES.iter().take(self.options.search);
             if !changed && !searches.any(|pass| self.may_go_on(pass) && self.attempt(pass, &functions, usize::MAX)) {
                 self.cut_short |= self.searched.cut_short;
                 return;
             }
         }
+    }
+
+    /// Whether all programs together are cheaper than ever in some way: in slots, estimated time or processed
+    /// instructions. None of them can go down for ever.
+    fn lowers(&self, least: &mut [u64; 3]) -> bool {
+        let programs = self.part.programs.iter().map(|id| (*id, &self.object.programs[id.index()]));
+        let mut now = [0; 3];
+        for (id, program) in programs {
+            now[0] += u64::from(self.object.program_slots(program));
+            now[1] += self.shared.estimate(&self.object, id);
+            now[2] += self.programs.get(&id).map_or(0, |known| known.now.cost.processed.iter().sum());
+        }
+        let lower = now.iter().zip(&*least).any(|(now, least)| now < least);
+        least.iter_mut().zip(now).for_each(|(least, now)| *least = now.min(*least));
+        lower
     }
 
     /// The judge has the last word on the end of it all. What it refuses is gone back from to what it takes, and from
@@ -368,14 +385,14 @@ impl<'a> Run<'a> {
                 break;
             }
             let begun = Instant::now();
-            let search = self.share_of_search(functions.len() - index);
+            let left = self.deadline.saturating_duration_since(begun);
             let mut work = Work {
                 object: &mut self.object,
                 function: *function,
                 calls: &self.shared.calls,
                 facts: Some(&*self.facts).filter(|_| !self.blind.contains(function)),
                 deadline: self.deadline,
-                search,
+                share: begun + left / (functions.len() - index) as u32,
                 // Parts that run side by side leave no processors over.
                 threads: if self.part.programs.len() == shared.original.programs.len() {
                     self.options.threads
@@ -395,14 +412,6 @@ impl<'a> Run<'a> {
             self.timings.add(pass.name, begun.elapsed());
         }
         (!evidence.is_empty()).then_some(evidence)
-    }
-
-    /// How long one of so many functions that are still to come may be searched: what [`Options::search`] says within
-    /// the default budget, and its part of what is left of a longer one.
-    fn share_of_search(&self, functions: usize) -> Duration {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        let more = self.options.budget.saturating_sub(Options::default().budget);
-        (left / functions.max(1) as u32).min(self.options.search.max(more))
     }
 
     fn take(&mut self, evidence: Vec<Evidence>, programs: BTreeMap<ProgramId, Known>) {

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use kiln_isa::Size;
 use kiln_program::interpret::{Fault, HelperResult};
@@ -227,7 +226,7 @@ fn keep_their_meaning(count: usize, at_least: usize, program: fn(&mut Random) ->
         let text = program(&mut random);
         let object = parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
         let unverified = if number % 4 == 0 { Unverified::All } else { Unverified::None };
-        let options = Options { unverified, search: Duration::from_millis(10), ..Options::default() };
+        let options = Options { unverified, search: 1, ..Options::default() };
         let rewrite = optimize(&object, &options, &mut ());
         if !rewrite.skipped.is_empty() {
             continue;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Windows are gone through in batches, in one order whatever the number of threads, and rules are taken in that order:
-//! the same programs, rules and time give the same file (as far as limits in milliseconds do not bite). At the end what
+//! the same programs, rules and time give the same file (as far as limits of time do not bite). At the end what
 //! other rules do as well goes, and what no two programs need.
 
 mod file;
@@ -34,7 +34,7 @@ use crate::calls::Calls;
 use crate::cost::{CostModel, Goal, Weight};
 use crate::demand::NOWHERE;
 use crate::region::{Region, Staleness};
-use crate::search::{Enumerate, Question, Search};
+use crate::search::{Bound, Enumerate, Question, Search};
 use crate::trace::Trace;
 
 /// How to learn.
@@ -120,7 +120,7 @@ pub fn harvest(into: &mut Harvest, object: &Object, options: &kiln_verifier::Opt
     harvest_one(into, object, options);
     let without_search = crate::pipeline::Options {
         budget: OPTIMIZING,
-        search: Duration::ZERO,
+        search: 0,
         kernel_types: options.kernel_types.clone(),
         ..Default::default()
     };
@@ -300,6 +300,7 @@ fn search_with(sample: &Sample, facts: Option<InsnFacts>, options: &Options) -> 
             let weight = Weight::of_insn(insn, &model);
             weight.slots << 40 | weight.picoseconds << 16 | weight.operands
         },
+        bound: Bound::NONE,
         deadline: Instant::now() + WINDOW,
         stopped: &|| false,
     };

@@ -27,6 +27,8 @@ const LANES: usize = 8;
 /// States remembered at most: 16 bytes each.
 const MOST_STATES: usize = 1 << 21;
 
+/// Prefixes between two looks at the clock.
+const LOOKS: u32 = 32;
 /// Times that one length is tried again with new counterexamples.
 const MOST_AGAIN: usize = 8;
 
@@ -91,6 +93,8 @@ struct Walk<'w, 'q> {
     seen: HashMap<u64, u8>,
     /// What any instruction costs at least.
     cheapest: u64,
+    /// Times that it was asked whether to go on.
+    looks: u32,
 }
 
 /// What is wrong with a state.
@@ -133,6 +137,7 @@ impl<'w, 'q> Walk<'w, 'q> {
             pool,
             prefix: Vec::new(),
             seen: HashMap::new(),
+            looks: 0,
         };
         walk.take_lanes();
         walk
@@ -154,10 +159,7 @@ impl<'w, 'q> Walk<'w, 'q> {
             if cost + own + self.cheapest * (left as u64 - 1) >= self.best.cost {
                 continue;
             }
-            if self.best.outcome.tried % 1024 == 0 && self.best.question.is_over() {
-                self.best.outcome.complete = false;
-            }
-            if !self.best.outcome.complete {
+            if !self.goes_on() {
                 return;
             }
             self.best.outcome.tried += 1;
@@ -175,6 +177,15 @@ impl<'w, 'q> Walk<'w, 'q> {
                 case.memory().restore(mark);
             }
         }
+    }
+
+    /// Whether there is work left to do, and, looked at now and then, time.
+    fn goes_on(&mut self) -> bool {
+        self.looks += 1;
+        let best = &mut self.best;
+        let over = best.outcome.is_at(best.question.bound) || self.looks % LOOKS == 0 && best.question.is_over();
+        best.outcome.complete &= !over;
+        best.outcome.complete
     }
 
     fn apply(&mut self, op: &Op, registers: &Lanes) -> Option<Lanes> {

@@ -13,7 +13,7 @@
 //!
 //! Several chains run side by side, each with its own setting and its own copy of the inputs. They meet after a fixed
 //! number of steps to have their finds proved, one after the other, and to share counterexamples; so the outcome
-//! depends on the seed and not on the number of processors (unless time runs out).
+//! depends on the seed and the bound, and not on the number of processors (unless time runs out).
 
 use std::collections::HashSet;
 use std::time::Instant;
@@ -76,8 +76,9 @@ impl Search for Markov {
         let (mut best, mut bar) = (window, shared.window_cost);
         let mut refused: HashSet<Slots> = HashSet::new();
         let (mut done, mut quiet, deadline) = (0, 0, question.deadline);
-        while done < self.steps && !question.is_over() {
-            let round = ROUND.min(self.steps - done);
+        let steps = self.steps.min(question.bound.candidates / chains.len() as u64);
+        while done < steps && outcome.asked < question.bound.questions && !question.is_over() {
+            let round = ROUND.min(steps - done);
             run_all(&mut chains, self.threads, &|chain| chain.run(&shared, round, bar, &refused, deadline));
             done += round;
             quiet += 1;

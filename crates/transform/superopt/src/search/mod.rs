@@ -12,7 +12,9 @@
 //! ```
 //!
 //! [`Search`] is the seam between what is asked and how it is looked for; [`Enumerate`] and [`Markov`] are the two ways,
-//! and [`rewrite`] chooses windows and shares out the time. `docs/search.md` has the tables and what it brings.
+//! and [`rewrite`] chooses windows and shares out the work. How far a search goes is told in candidates ([`Bound`]), so
+//! that it ends at the same place on every machine; the clock is only what may end it sooner. `docs/search.md` has the
+//! tables and what it brings.
 
 mod enumerate;
 pub mod markov;
@@ -34,7 +36,7 @@ use crate::region::mask_to;
 
 pub use enumerate::Enumerate;
 pub use markov::Markov;
-pub use places::{EFFORTS, Effort, Memory, NAME, Place, packed, rewrite};
+pub use places::{DEFAULT_EFFORTS, EFFORTS, Effort, Memory, NAME, Place, packed, rewrite};
 
 /// What is looked for: a cheaper run that does the same.
 ///
@@ -50,10 +52,26 @@ pub struct Question<'q> {
     pub isa: IsaVersion,
     /// What an instruction costs; a run costs the sum. Thousands are slots where size is the goal.
     pub cost: &'q (dyn Fn(&Insn) -> u64 + Sync),
-    /// When to give up.
+    /// How far to go.
+    pub bound: Bound,
+    /// When to give up in any case.
     pub deadline: Instant,
     /// Asked now and then: whether to give up sooner.
     pub stopped: &'q dyn Fn() -> bool,
+}
+
+/// What one search may do at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// Candidates tried: those of all chains, where chains walk.
+    pub candidates: u64,
+    /// Candidates put to the proof.
+    pub questions: u64,
+}
+
+impl Bound {
+    /// Until nothing is left to try.
+    pub const NONE: Bound = Bound { candidates: u64::MAX, questions: u64::MAX };
 }
 
 /// What a search did.
@@ -63,7 +81,7 @@ pub struct Outcome {
     pub tried: u64,
     /// Candidates that passed all tests, and were put to the proof.
     pub asked: u64,
-    /// Whether it would find nothing more with more time.
+    /// Whether it would find nothing more with more work and time.
     pub complete: bool,
 }
 
@@ -103,7 +121,7 @@ impl<'b, 'q> Best<'b, 'q> {
     /// Takes a candidate if it is cheaper, passes all tests and is proved.
     pub fn attempt(&mut self, steps: &[Step]) {
         let cost = self.question.cost_of(steps.iter().copied());
-        if cost >= self.cost {
+        if cost >= self.cost || self.outcome.asked >= self.question.bound.questions {
             return;
         }
         let nodes = self.question.nodes(steps);
@@ -131,6 +149,13 @@ impl From<&Node> for Step {
     }
 }
 
+impl Outcome {
+    /// Whether a search has done all that it may.
+    pub fn is_at(&self, bound: Bound) -> bool {
+        self.tried >= bound.candidates || self.asked >= bound.questions
+    }
+}
+
 impl Question<'_> {
     /// What a run costs.
     pub fn cost_of(&self, steps: impl IntoIterator<Item = Step>) -> u64 {
@@ -142,7 +167,7 @@ impl Question<'_> {
         self.cost_of(self.window.before.iter().map(Step::from))
     }
 
-    /// Whether it is time to give up.
+    /// Whether the clock, or somebody, says to give up.
     pub fn is_over(&self) -> bool {
         Instant::now() >= self.deadline || (self.stopped)()
     }

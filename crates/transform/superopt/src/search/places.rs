@@ -1,8 +1,10 @@
-//! Where to search, how hard, and for how long.
+//! Where to search, how hard, and how far.
 //!
 //! A function is searched in rising [`EFFORTS`], each over all its windows, the hottest and largest first. What an
 //! effort finds is kept ([`Memory`]): when the verifier refuses a part of it, the rest is applied again without
-//! searching. Efforts end when there is no window left that was not searched with each of them.
+//! searching. An effort ends when there is no window left that was not searched with it, or when its windows have cost
+//! as many candidates as the function may have ([`Effort::per_slot`]): work and not time, so that what is found does not
+//! depend on the machine.
 //!
 //! ```text
 //!   block   r1 = ...   *(u32 *)... = w1   call   r2 = r0   r2 += 8   if r2 > r3
@@ -13,14 +15,14 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use kiln_equiv::{Tester, Window};
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Cfg, Function, FunctionId, Node, Object, Reference};
 use kiln_verifier::Facts;
 
-use super::{Enumerate, Markov, Outcome, Question, Search};
+use super::{Bound, Enumerate, Markov, Outcome, Question, Search};
 use crate::cost::frequency::Frequencies;
 use crate::cost::{CostModel, Goal, Weight};
 use crate::demand::{self, Demand, NOWHERE};
@@ -44,16 +46,46 @@ pub struct Effort {
     pub enumerated: usize,
     /// Steps of each chain.
     pub steps: u64,
+    /// What one window may cost.
+    pub window: Bound,
+    /// Candidates that a function's windows may cost in all, for each of its slots.
+    pub per_slot: u64,
+}
+
+impl Effort {
+    /// Whether it ends by itself soon, and not only when nothing is left to try.
+    pub fn is_bounded(&self) -> bool {
+        self.per_slot < u64::MAX
+    }
+}
+
+const fn effort(lengths: (usize, usize), enumerated: usize, steps: u64, window: Bound, per_slot: u64) -> Effort {
+    Effort { lengths, enumerated, steps, window, per_slot }
+}
+
+const fn bound(candidates: u64, questions: u64) -> Bound {
+    Bound { candidates, questions }
 }
 
 /// All efforts, the cheapest first.
-pub const EFFORTS: [Effort; 5] = [
-    Effort { lengths: (2, 5), enumerated: 2, steps: 0 },
-    Effort { lengths: (4, 12), enumerated: 0, steps: 20_000 },
-    Effort { lengths: (4, 7), enumerated: 3, steps: 0 },
-    Effort { lengths: (4, 16), enumerated: 0, steps: 200_000 },
-    Effort { lengths: (4, 24), enumerated: 0, steps: 2_000_000 },
+pub const EFFORTS: [Effort; 6] = [
+    //     window   all of  steps      candidates, questions   candidates a slot
+    effort((2, 5), 2, 0, bound(100_000, 40), 20_000),
+    effort((4, 12), 0, 4_000, bound(20_000, 40), 4_000),
+    effort((4, 7), 3, 0, bound(20_000, 40), 4_000),
+    effort((4, 7), 3, 0, Bound::NONE, u64::MAX),
+    effort((4, 16), 0, 200_000, Bound::NONE, u64::MAX),
+    effort((4, 24), 0, 2_000_000, Bound::NONE, u64::MAX),
 ];
+
+/// Efforts that [`Options::search`](crate::Options::search) goes through by default.
+pub const DEFAULT_EFFORTS: usize = 3;
+
+/// What a window costs beside its candidates, in candidates: its inputs have to be made and run.
+const WINDOW: u64 = 500;
+/// Slots of the largest object that is searched as far as [`EFFORTS`] say. What a larger one may cost is what this one may,
+/// shared out by slots.
+const LARGE: u64 = 4_000;
 
 /// What searches of an object have come to know.
 #[derive(Clone, Default, Debug)]
@@ -62,8 +94,10 @@ pub struct Memory {
     searched: HashMap<u64, Option<Vec<Node>>>,
     /// Registers of inputs that refuted what the tests had let through, the newest first.
     counterexamples: VecDeque<[u64; Reg::COUNT]>,
-    /// Time spent on each function.
-    spent: HashMap<FunctionId, Duration>,
+    /// Slots of the whole object.
+    slots: u64,
+    /// What each effort's windows in a function have cost, in candidates.
+    spent: HashMap<(FunctionId, usize), u64>,
     /// All that was done.
     pub total: Outcome,
     /// Windows that were searched.
@@ -73,9 +107,18 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// What a function may still be given of its share.
-    pub fn left(&self, function: FunctionId, share: Duration) -> Duration {
-        share.saturating_sub(self.spent.get(&function).copied().unwrap_or_default())
+    /// For an object that has so many slots.
+    pub fn new(slots: u64) -> Memory {
+        Memory { slots, ..Memory::default() }
+    }
+
+    /// Candidates that a function of so many slots may still cost with an effort.
+    fn left(&self, (id, slots): (FunctionId, u32), effort: usize) -> u64 {
+        if !EFFORTS[effort].is_bounded() {
+            return u64::MAX;
+        }
+        let most = EFFORTS[effort].per_slot * u64::from(slots) * LARGE / self.slots.max(LARGE);
+        most.saturating_sub(self.spent.get(&(id, effort)).copied().unwrap_or_default())
     }
 }
 
@@ -103,7 +146,6 @@ pub fn rewrite(
     (id, function): (FunctionId, &mut Function),
     budget: &mut Budget<'_>,
 ) -> Vec<Step> {
-    let begun = Instant::now();
     let mut stale = Staleness::default();
     let mut steps = Vec::new();
     // Windows are counted anew after each find; those that were searched cost nothing the second time.
@@ -111,7 +153,6 @@ pub fn rewrite(
         budget.fuel -= 1;
         steps.extend(found);
     }
-    *place.memory.spent.entry(id).or_default() += begun.elapsed();
     steps
 }
 
@@ -128,7 +169,7 @@ fn first_find(
             place.memory.cut_short |= budget.fuel > 0;
             return None;
         }
-        let found = rewrite_window(place, (function, &shape), (block, window), budget, stale);
+        let found = rewrite_window(place, (id, function, &shape), (block, window), budget, stale);
         if !found.is_empty() {
             return Some(found);
         }
@@ -209,7 +250,7 @@ fn slide(run: Range<usize>, effort: Effort) -> Vec<Range<usize>> {
 /// Looks for something cheaper in place of a window, and takes the best that is proved.
 fn rewrite_window(
     place: &mut Place<'_>,
-    (function, shape): (&mut Function, &Shape),
+    (id, function, shape): (FunctionId, &mut Function, &Shape),
     (block, window): (usize, Range<usize>),
     budget: &mut Budget<'_>,
     stale: &mut Staleness,
@@ -252,7 +293,14 @@ fn rewrite_window(
     let found = match place.memory.searched.get(&key) {
         Some(found) => found.clone(),
         None => {
-            let found = search(&region, place, budget.deadline);
+            let left = place.memory.left((id, function.slots()), place.effort);
+            if left == 0 {
+                return Vec::new();
+            }
+            let before = (place.memory.total.tried, place.memory.windows);
+            let found = search(&region, place, left, budget.deadline);
+            let spent = place.memory.total.tried - before.0 + WINDOW * (place.memory.windows - before.1);
+            *place.memory.spent.entry((id, place.effort)).or_default() += spent;
             if found.is_some() || Instant::now() < budget.deadline && !(place.stopped)() {
                 place.memory.searched.insert(key, found.clone());
             }
@@ -274,14 +322,15 @@ fn rewrite_window(
     steps
 }
 
-/// Searches a region, all of which is the window; the best that is proved.
-fn search(region: &Region<'_>, place: &mut Place<'_>, deadline: Instant) -> Option<Vec<Node>> {
+/// Searches a region, all of which is the window, with so many candidates at most; the best that is proved.
+fn search(region: &Region<'_>, place: &mut Place<'_>, left: u64, deadline: Instant) -> Option<Vec<Node>> {
     let nodes = &region.nodes;
     let demand = region.end;
     let written: RegSet = nodes.iter().filter_map(|node| node.insn.written()).collect();
     let dead = Reg::all().filter(|reg| *reg != Reg::R10 && demand.of(*reg) == 0);
     let precondition = region.precondition(0);
     let (goal, model) = (region.goal, region.model);
+    let effort = EFFORTS[place.effort];
     let question = Question {
         window: Window {
             before: nodes,
@@ -296,9 +345,16 @@ fn search(region: &Region<'_>, place: &mut Place<'_>, deadline: Instant) -> Opti
         writable: written.union(dead.collect()),
         isa: region.isa,
         cost: &|insn| packed(goal, model, insn),
+        bound: Bound { candidates: effort.window.candidates.min(left), ..effort.window },
         deadline,
         stopped: place.stopped,
     };
+    // Each instruction of a candidate writes one register at most.
+    let results = question.window.live_after.iter().count();
+    let cheapest = packed(goal, model, &Insn::mov_imm(Reg::R0, 0));
+    if effort.enumerated > 0 && results > effort.enumerated || results as u64 * cheapest >= question.window_cost() {
+        return None;
+    }
     let mut tester = question.tester(INPUTS)?;
     for registers in &place.memory.counterexamples {
         tester.add_registers(&question.window, registers);
@@ -321,7 +377,6 @@ fn search(region: &Region<'_>, place: &mut Place<'_>, deadline: Instant) -> Opti
         }
         proved
     };
-    let effort = EFFORTS[place.effort];
     let outcome = match effort.enumerated {
         0 => {
             let mut markov = Markov { steps: effort.steps, threads: place.threads, ..Markov::default() };
