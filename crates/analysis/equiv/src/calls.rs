@@ -35,6 +35,7 @@ use std::collections::BTreeSet;
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_platform::{ArgKind, DynptrUse, Effect, Helper, MapType, Prototype, ReturnKind};
 use kiln_program::{MapId, Node, Object, Reference};
+use kiln_verifier::{InsnFacts, Pointer, Region, Value};
 
 use crate::machine::{Access, State, Stop};
 use crate::memory::{Class, Event, EventKind, Log};
@@ -184,6 +185,44 @@ pub(crate) fn is_stable(object: &Object, known: &Known, map: Option<MapId>) -> b
     let id = known.helper.id;
     SAME_ALL_ALONG.contains(&id) || id == MAP_LOOKUP_ELEM && map.is_some_and(is_array)
 }
+
+/// `bpf_get_prandom_u32`: each call moves on what the next one answers.
+const GET_PRANDOM_U32: u32 = 7;
+
+/// Whether a call does nothing but answer: without a reader of R0 nobody can tell whether it was made.
+///
+/// Lookups count where a map keeps no books about them: an LRU map remembers what was looked up, and a lookup in a map
+/// of sockets takes hold of one.
+pub fn only_answers(object: &Object, node: &Node, known: Option<&InsnFacts>) -> bool {
+    let Some(helper) = node.helper().and_then(Helper::by_id) else { return false };
+    if helper.acquires || helper.changes_packet_data {
+        return false;
+    }
+    match helper.id {
+        GET_PRANDOM_U32 => false,
+        MAP_LOOKUP_ELEM => {
+            let map = known.and_then(|known| match &known.registers[Reg::R1.index()] {
+                Value::Pointer(Pointer { region: Region::Map(map), nullable: false, .. }) => {
+                    object.maps.get(map.index())
+                }
+                _ => None,
+            });
+            map.is_some_and(|map| FORGETFUL.contains(&map.map_type))
+        }
+        _ => helper.effect == Effect::ResultOnly,
+    }
+}
+
+/// Maps that are after a lookup as they were before.
+const FORGETFUL: [MapType; 7] = [
+    MapType::Hash,
+    MapType::Array,
+    MapType::PercpuHash,
+    MapType::PercpuArray,
+    MapType::LpmTrie,
+    MapType::ArrayOfMaps,
+    MapType::HashOfMaps,
+];
 
 /// The size of what an argument points to, where its map or its kind says it.
 pub(crate) fn fixed_size(object: &Object, kind: ArgKind, map: Option<MapId>) -> Option<u32> {

@@ -58,6 +58,7 @@ pub mod term;
 pub mod window;
 
 pub use answers::{Answers, Settled};
+pub use calls::only_answers;
 pub use check::{check, check_with, literal_query};
 pub use concrete::{Input, Tester};
 

@@ -236,6 +236,11 @@ pub fn run_way<'a, 'w>(
             return Err(Stop::Limit);
         }
         state.node = Some(node);
+        // What a way calls is at its end, but for calls that only answer and whose answer is not read.
+        if let Insn::Call(_) = node.insn {
+            RegSet::CALLER_SAVED.iter().for_each(|reg| state.path.registers[reg.index()] = Slot::Lost);
+            continue;
+        }
         match execute(&node.insn, &mut state)? {
             Flow::Next => {}
             Flow::Branch(condition) if node.core.is_none() => {

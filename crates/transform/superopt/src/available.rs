@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Each register is given a name for what it holds, forward over the graph: a number, an address, the result of an
-//! instruction, or "what this register held when its block began" where ways with different names meet. Registers with
-//! one name hold the same value. The result of an instruction in a loop is only named once at a time: when it is made
+//! instruction, or "what this register held when its block began" where ways with different names meet; registers that
+//! agree on each of these ways share that name too. Registers with one name hold the same value. The result of an instruction in a loop is only named once at a time: when it is made
 //! anew, whoever held the old one is left without a name.
 
 use std::collections::HashSet;
@@ -197,6 +197,8 @@ fn refine(state: &mut State, node: &Node, taken: bool) {
 fn at_block_begins(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Option<State>> {
     let mut begin: Vec<Option<State>> = vec![None; cfg.blocks.len()];
     let mut merged = vec![RegSet::EMPTY; cfg.blocks.len()];
+    // At each block, the first of the registers that hold the same as one.
+    let mut alike = vec![[0; Reg::COUNT]; cfg.blocks.len()];
     let order = cfg.reverse_postorder();
     let mut changed = true;
     while changed {
@@ -213,6 +215,13 @@ fn at_block_begins(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Optio
                 ways.extend(end(object, function, cfg, &begin, previous.index(), index));
             }
             let Some(first) = ways.first() else { continue };
+            // Who held the same on every way so far and does on these. Classes only ever fall apart.
+            let known = alike[index];
+            let same = |one: usize, other: usize| {
+                let held = |way: &State| way[one].is_some() && way[one] == way[other];
+                one == other || known[one] == known[other] && ways.iter().all(held)
+            };
+            alike[index] = std::array::from_fn(|reg| (0..reg).find(|first| same(*first, reg)).unwrap_or(reg));
             let mut joined = *first;
             for reg in Reg::all() {
                 let held = first[reg.index()];
@@ -220,7 +229,8 @@ fn at_block_begins(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Optio
                 let differs = old || held.is_none() || ways.iter().any(|way| way[reg.index()] != held);
                 if differs || merged[index].contains(reg) {
                     merged[index].insert(reg);
-                    joined[reg.index()] = Some(Held::Merged(index, reg));
+                    let first = Reg::new(alike[index][reg.index()] as u8).unwrap_or(reg);
+                    joined[reg.index()] = Some(Held::Merged(index, first));
                 }
             }
             if begin[index] != Some(joined) {
@@ -246,12 +256,6 @@ fn end(
     nodes.iter().for_each(|node| step(object, &mut state, node));
     if let ([falls, jumps], Some(last)) = (&cfg.blocks[from].successors[..], nodes.last()) {
         refine(&mut state, last, jumps.index() == to && falls.index() != to);
-    }
-    // What this block's registers held when it was entered before is not what they hold now.
-    for held in &mut state {
-        if matches!(held, Some(Held::Merged(at, _)) if *at == to) {
-            *held = None;
-        }
     }
     Some(state)
 }

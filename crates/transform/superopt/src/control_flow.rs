@@ -210,6 +210,19 @@ pub fn share_tails(object: &Object, function: &mut Function) -> Vec<Change> {
     vec![Change::new(Law::SharedTail, before, after)]
 }
 
+/// Leads who jumps to an exit that nobody falls into to another exit.
+pub fn share_exits(function: &mut Function) -> Vec<Change> {
+    let exits: Vec<usize> = (0..function.nodes.len()).filter(|at| function.nodes[*at].insn == Insn::Exit).collect();
+    let alone = |at: &usize| *at > 0 && matches!(function.nodes[*at - 1].insn, Insn::Jump { .. } | Insn::Exit);
+    let Some(kept) = exits.iter().find(|at| !alone(at)).or(exits.first()).copied() else { return Vec::new() };
+    let heir = function.nodes[kept].id;
+    let doomed: Vec<Node> =
+        exits.into_iter().filter(|at| *at != kept && alone(at)).map(|at| function.nodes[at].clone()).collect();
+    edit::retarget(function, &doomed.iter().map(|node| (node.id, heir)).collect());
+    edit::delete(function, &doomed.iter().map(|node| node.id).collect());
+    doomed.into_iter().map(|node| Change::new(Law::SharedTail, vec![node], Vec::new())).collect()
+}
+
 /// The end of a block that does not fall through.
 struct End {
     /// The block without a final jump.

@@ -1,9 +1,19 @@
-//! Dead writes: registers and stack bytes that nothing reads before they are overwritten.
+//! Dead writes: registers and stack bytes that nothing reads before they are overwritten, and questions that nobody
+//! wants answered.
+//!
+//! ```text
+//!   r1 = map[counts]
+//!   r2 = r7
+//!   call map_lookup_elem      (nothing)
+//!   r1 = map[counts]     -->  r1 = map[counts]
+//!   r2 = r7                   r2 = r7
+//!   call map_delete_elem      call map_delete_elem
+//! ```
 
 use std::collections::HashSet;
 
 use kiln_isa::{Insn, Reg};
-use kiln_program::{Cfg, Function, Node};
+use kiln_program::{Cfg, Function, InsnId, Node, Object};
 use kiln_verifier::{Facts, InsnFacts, Region, Value};
 
 use crate::calls::Calls;
@@ -13,10 +23,37 @@ use crate::edit;
 use crate::evidence::Law;
 use crate::filled;
 
+fn change(law: Law, node: &Node) -> Change {
+    Change { at: node.id, law, before: vec![node.clone()], after: Vec::new() }
+}
+
+/// Removes calls that do nothing but answer, where nobody reads the answer.
+pub fn remove_unread_calls(
+    object: &Object,
+    function: &mut Function,
+    facts: &Facts,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    let ends = demand::at_block_ends(function, &cfg, calls);
+    let mut changes = Vec::new();
+    for (block, end) in cfg.blocks.iter().zip(ends) {
+        let nodes = &function.nodes[block.range.clone()];
+        for (node, after) in nodes.iter().zip(demand::after_each(nodes, end, calls)) {
+            let known = facts.at(node.id);
+            if after.of(Reg::R0) == 0 && !banned(node.id) && kiln_equiv::only_answers(object, node, known) {
+                changes.push(change(Law::UnreadAnswer, node));
+            }
+        }
+    }
+    edit::delete(function, &changes.iter().map(|change| change.at).collect());
+    changes
+}
+
 /// Removes writes that nobody reads: of registers by the demand on the graph, of stack bytes by the facts.
 pub fn remove_dead(function: &mut Function, facts: Option<&Facts>, calls: &Calls) -> Vec<Change> {
     let mut changes = Vec::new();
-    let change = |law, node: &Node| Change { at: node.id, law, before: vec![node.clone()], after: Vec::new() };
     for node in &function.nodes {
         if facts.and_then(|facts| facts.at(node.id)).is_some_and(|known| is_dead_store(node, known)) {
             changes.push(change(Law::DeadStore, node));

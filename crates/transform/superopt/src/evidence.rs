@@ -137,6 +137,9 @@ laws! {
     InlinedCall = "inlined-call";
     /// A branch on a mask may mask by itself, with its sides in each other's place.
     TurnedBranch = "turned-branch";
+    /// Two chains of comparisons that give up at the same place may follow one another, if the comparison that chooses
+    /// between them says which of them each number is in.
+    JoinedChains = "joined-chains";
     /// Of two checks of a packet's length that leave for the same place, the larger may stand for both.
     MergedChecks = "merged-checks";
     /// A constant added to the offset of a classic packet load may be part of the load.
@@ -149,6 +152,8 @@ laws! {
     ClearedHalf = "cleared-half";
     /// A write of a register that nothing reads afterwards may go, if the instruction does nothing else.
     DeadWrite = "dead-write";
+    /// A call of a helper that does nothing but answer may go, if nobody reads the answer.
+    UnreadAnswer = "unread-answer";
     /// A store of numbers that its stack bytes hold on every way there may go.
     RepeatedStore = "repeated-store";
     /// A store of a number with zeros above it may write these too, where zeros are or nothing reads; what is then

@@ -185,6 +185,11 @@ fn place(object: &mut Object, function: &mut Function, late: &Late<'_>, first: I
         {
             let value = if width == Width::W32 { late.value & u64::from(u32::MAX) } else { late.value };
             pad[1].insn = one_slot_move(dst, value).unwrap_or(pad[1].insn);
+            // Who comes from `if r0 == 0` brings the zero along.
+            let held = Some(Known { value, width: Width::W64 });
+            if late.ways.iter().all(|way| way.known[dst.index()] == held) {
+                pad.remove(1);
+            }
         }
     } else if !open {
         pad.push(object.new_node(Insn::Jump { offset: 0, long: false }, Reference::Branch(first)));

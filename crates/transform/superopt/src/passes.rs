@@ -16,6 +16,7 @@ use crate::atomics;
 use crate::available;
 use crate::bounds;
 use crate::calls::Calls;
+use crate::chains;
 use crate::control_flow::{self, Change};
 use crate::cost::Goal;
 use crate::cost::frequency::Frequencies;
@@ -117,6 +118,9 @@ const fn own(name: &'static str, run: fn(&mut Work<'_>) -> Vec<Evidence>) -> Pas
 /// The passes, in the order they are tried each round.
 pub const PASSES: &[Pass] = &[
     own("unreachable", |work| work.at_once(|function, facts, _| control_flow::remove_unreachable(function, facts))),
+    by_facts("unread-answers", Law::UnreadAnswer, |on, facts| {
+        dead::remove_unread_calls(on.object, on.function, facts, on.calls, on.banned)
+    }),
     own("inlined-calls", run_inline),
     repeat("decided-branches", Law::ConstantBranch, |on| thread::decide_branches(on.function, on.banned)),
     repeat("threaded-branches", Law::ThreadedBranch, |on| thread::thread_branches(on.function, on.calls, on.banned)),
@@ -151,6 +155,7 @@ pub const PASSES: &[Pass] = &[
         bounds::merge_checks(on.function, facts, on.calls, on.banned)
     }),
     repeat("turned-branches", Law::TurnedBranch, |on| turned::turn_around(on.object, on.function, on.calls, on.banned)),
+    repeat("joined-chains", Law::JoinedChains, |on| chains::join_chains(on.object, on.function, on.calls, on.banned)),
     repeat("late-constants", Law::LateConstant, |on| late::make_late(on.object, on.function, on.calls, on.banned)),
     own("atomic-updates", run_atomics),
     repeat("kept-addresses", Law::KeptAddress, |on| reuse::keep_addresses(on.object, on.function, on.calls, on.banned)),
@@ -308,6 +313,7 @@ fn control_flow_to_fixpoint(work: &mut Work<'_>) -> Vec<Evidence> {
         (Law::InvertedBranch, |_, function| control_flow::invert_branches(function)),
         (Law::Layout, |_, function| control_flow::lay_out(function)),
         (Law::JumpToExit, |_, function| control_flow::exit_early(function)),
+        (Law::SharedTail, |_, function| control_flow::share_exits(function)),
         (Law::SharedTail, control_flow::share_tails),
     ];
     let id = work.function;

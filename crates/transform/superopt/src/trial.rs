@@ -71,6 +71,7 @@ pub fn tidy(object: &Object, calls: &Calls, function: &mut Function) {
         changed |= !control_flow::invert_branches(function).is_empty();
         changed |= !control_flow::lay_out(function).is_empty();
         changed |= !control_flow::exit_early(function).is_empty();
+        changed |= !control_flow::share_exits(function).is_empty();
         changed |= !control_flow::share_tails(object, function).is_empty();
         if !changed {
             return;

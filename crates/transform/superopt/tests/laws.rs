@@ -259,3 +259,26 @@ fn a_check_of_the_first_element_leads_elsewhere() {
     assert!(!laws.contains(&Law::FoundElement.name()), "{laws:?}");
     assert!(lines.iter().any(|line| line.contains("map_delete_elem")), "{lines:?}");
 }
+
+/// A lookup goes with the last reader of its answer, but where the map remembers that it was made.
+#[test]
+fn lookups_for_nobody_go() {
+    let lookup = |map_type: &str, reader: &str| {
+        let object = parse(&format!(
+            "; map counts {map_type} key 4 value 16 entries 4\n; program xdp\n*(u32 *)(r10 - 4) = 1\n r2 = r10\n\
+             r2 += -4\n r1 = map[counts]\n call map_lookup_elem\n {reader}\n w0 = 2\n exit\n"
+        ));
+        let rewrite = optimize(&object.unwrap(), &Options::default(), &mut ());
+        assert!(rewrite.skipped.is_empty(), "not verified: {:?}", rewrite.skipped);
+        let made = listing(&rewrite.object).contains("call map_lookup_elem");
+        assert_eq!(made, rewrite.evidence.iter().all(|one| one.because.name() != Law::UnreadAnswer.name()));
+        made
+    };
+    for map_type in ["hash", "array", "percpu_hash", "percpu_array"] {
+        assert!(!lookup(map_type, ""), "{map_type}");
+        let reader = "if r0 == 0 goto out\n *(u64 *)(r0 + 0) = 7\n out:";
+        assert!(lookup(map_type, reader), "{map_type}");
+    }
+    assert!(lookup("lru_hash", ""));
+    assert!(lookup("lru_percpu_hash", ""));
+}

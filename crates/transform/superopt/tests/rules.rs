@@ -91,14 +91,14 @@ fn a_key_is_stored_directly() {
          r2 = r10
          r2 += -0x4
          r1 = map[counts]
-         call map_lookup_elem
+         call map_delete_elem
          w0 = 0x1
          exit",
         "*(u32 *)(r10 - 0x4) = 0x1
          r2 = r10
          r2 += -0x4
          r1 = map[counts]
-         call map_lookup_elem
+         call map_delete_elem
          w0 = 0x1
          exit",
     );

@@ -23,6 +23,8 @@
 //! 4. Each segment is then proved: the same branches, the same stores in order, the same arguments and results, and the
 //!    relation at its end; by equal normal forms, or by the solver. Each is a query of its own, for other solvers too.
 //!
+//! A call that only answers, and is not made any more, is no cut: what it left in R0 to R5 cannot be read then.
+//!
 //! Assumed are the verifier's facts: of registers at a cut, that places which no path reaches are not reached, and that
 //! stack bytes which nothing reads afterwards may differ. That functions end is the verifier's business as well: an
 //! endless loop is not told from another.
@@ -38,6 +40,7 @@ use kiln_platform::Helper;
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 use kiln_verifier::{Facts, InsnFacts, StackSet};
 
+use crate::calls::only_answers;
 use crate::memory::without_registers;
 use crate::record::listed;
 use crate::term::Arena;
@@ -391,7 +394,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
                 if !self.question.reached(node.id) {
                     break;
                 }
-                let is_event = is_event(&node.insn);
+                let is_event = is_event(&node.insn) && !self.is_left_out(node);
                 if is_event || !first && self.meeting.contains(&node.id) {
                     found.push(Way { steps, stop: at, is_event });
                     break;
@@ -419,6 +422,14 @@ impl<'q, 'f> Explorer<'q, 'f> {
             }
         }
         Ok(found)
+    }
+
+    /// Whether a call of the old function that the new one does not make does nothing but answer. Its way then goes
+    /// on without the answer: whoever reads it cannot be followed.
+    fn is_left_out(&self, node: &Node) -> bool {
+        let gone = !self.new.cfg.position.contains_key(&node.id);
+        let known = self.question.facts.and_then(|facts| facts.at(node.id));
+        gone && only_answers(self.question.object, node, known)
     }
 
     /// Whether the branches of a way contradict each other as they stand.
