@@ -137,9 +137,6 @@ laws! {
     InlinedCall = "inlined-call";
     /// A branch on a mask may mask by itself, with its sides in each other's place.
     TurnedBranch = "turned-branch";
-    /// Two chains of comparisons that give up at the same place may follow one another, if the comparison that chooses
-    /// between them says which of them each number is in.
-    JoinedChains = "joined-chains";
     /// Of two checks of a packet's length that leave for the same place, the larger may stand for both.
     MergedChecks = "merged-checks";
     /// A constant added to the offset of a classic packet load may be part of the load.

@@ -11,7 +11,7 @@
 //! not support are left as they are.
 //!
 //! Reading order: [`evidence`], [`pipeline`], the table of [`passes`], then they themselves: [`control_flow`], [`thread`], [`hoist`],
-//! [`available`], [`webs`], [`reuse`], [`diamonds`], [`chains`], [`narrow`], [`found`], [`dead`] with [`demand`], [`filled`] and [`frame`], and
+//! [`available`], [`webs`], [`reuse`], [`diamonds`], [`narrow`], [`found`], [`dead`] with [`demand`], [`filled`] and [`frame`], and
 //! [`windows`] with [`rules`], rules as data ([`cache`]), [`trace`] and [`region`]; [`search`] finds
 //! what the rules lack, [`learn`] makes rules of it, and [`judged`] gives the kernel the last word.
 #![forbid(unsafe_code)]
@@ -21,7 +21,6 @@ pub mod available;
 pub mod bounds;
 pub mod cache;
 pub mod calls;
-pub mod chains;
 pub mod control_flow;
 pub mod cost;
 pub mod dead;

@@ -16,7 +16,6 @@ use crate::atomics;
 use crate::available;
 use crate::bounds;
 use crate::calls::Calls;
-use crate::chains;
 use crate::control_flow::{self, Change};
 use crate::cost::Goal;
 use crate::cost::frequency::Frequencies;
@@ -155,7 +154,6 @@ pub const PASSES: &[Pass] = &[
         bounds::merge_checks(on.function, facts, on.calls, on.banned)
     }),
     repeat("turned-branches", Law::TurnedBranch, |on| turned::turn_around(on.object, on.function, on.calls, on.banned)),
-    repeat("joined-chains", Law::JoinedChains, |on| chains::join_chains(on.object, on.function, on.calls, on.banned)),
     repeat("late-constants", Law::LateConstant, |on| late::make_late(on.object, on.function, on.calls, on.banned)),
     own("atomic-updates", run_atomics),
     repeat("kept-addresses", Law::KeptAddress, |on| reuse::keep_addresses(on.object, on.function, on.calls, on.banned)),
