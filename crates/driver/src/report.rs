@@ -234,7 +234,7 @@ impl Page<'_> {
             section id="rules" {
                 h2 { "Rules and laws" }
                 p { "A " em { "rule" } " replaces a run of instructions, and each use is proved equal. A " em { "law" }
-                    " speaks of control flow or of what is read later; its condition is checked where it is used." }
+                    " speaks of control flow or of what is read later; the function is proved equal before and after." }
                 div.scroll { table {
                     thead { tr {
                         th scope="col" { "name" } th scope="col" { "times" } th scope="col" { "slots saved" }
