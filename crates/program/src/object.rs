@@ -292,7 +292,7 @@ impl Object {
 
     /// A new node with a fresh id, without debug info.
     pub fn new_node(&mut self, insn: Insn, reference: Reference) -> Node {
-        Node { id: self.fresh_insn(), insn, reference, line: None, core: None }
+        Node::new(self.fresh_insn(), insn, reference)
     }
 
     /// The function.
@@ -354,6 +354,11 @@ impl Function {
 }
 
 impl Node {
+    /// An instruction of no source line, without a relocation of its offset or immediate.
+    pub fn new(id: InsnId, insn: Insn, reference: Reference) -> Node {
+        Node { id, insn, reference, line: None, core: None }
+    }
+
     /// The branch target, if it is a branch.
     pub fn target(&self) -> Option<InsnId> {
         match self.reference {

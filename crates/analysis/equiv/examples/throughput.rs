@@ -62,7 +62,7 @@ fn nodes(text: &str) -> Vec<Node> {
 }
 
 fn node(insn: Insn) -> Node {
-    Node { id: InsnId(0), insn, reference: Reference::None, line: None, core: None }
+    Node::new(InsnId(0), insn, Reference::None)
 }
 
 /// Numbers in all registers but R2, which points to the packet, and R10.

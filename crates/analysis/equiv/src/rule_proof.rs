@@ -154,13 +154,7 @@ fn identifications(placeholders: &[Reg], distinct: RegSet) -> Vec<[Reg; Reg::COU
 }
 
 fn as_nodes(insns: &[Insn]) -> Vec<Node> {
-    let node = |(at, insn): (usize, &Insn)| Node {
-        id: InsnId(at as u32),
-        insn: *insn,
-        reference: Reference::None,
-        line: None,
-        core: None,
-    };
+    let node = |(at, insn): (usize, &Insn)| Node::new(InsnId(at as u32), *insn, Reference::None);
     insns.iter().enumerate().map(node).collect()
 }
 

@@ -63,7 +63,7 @@ impl Environment for Memory {
 }
 
 fn node(insn: Insn) -> Node {
-    Node { id: InsnId(0), insn, reference: Reference::None, line: None, core: None }
+    Node::new(InsnId(0), insn, Reference::None)
 }
 
 /// Registers and memory after a window, run as a program of its own; `None` when it faults.

@@ -17,13 +17,7 @@ fn allowed() -> bool {
 
 /// An XDP program of these instructions, without references.
 fn xdp(insns: &[Insn]) -> Object {
-    let node = |(id, insn): (usize, &Insn)| Node {
-        id: InsnId(id as u32),
-        insn: *insn,
-        reference: Reference::None,
-        line: None,
-        core: None,
-    };
+    let node = |(id, insn): (usize, &Insn)| Node::new(InsnId(id as u32), *insn, Reference::None);
     Object {
         license: "GPL".to_owned(),
         functions: vec![Function {

@@ -121,7 +121,7 @@ fn impossible_maps_are_refused() {
 
 /// `r0 = 0; goto -1`.
 fn endless() -> Object {
-    let node = |id, insn, reference| Node { id: InsnId(id), insn, reference, line: None, core: None };
+    let node = |id, insn, reference| Node::new(InsnId(id), insn, reference);
     let nodes = vec![
         node(0, Insn::mov_imm(Reg::R0, 0), Reference::None),
         node(1, Insn::Jump { offset: 0, long: false }, Reference::Branch(InsnId(1))),

@@ -207,7 +207,7 @@ impl CodeReader<'_> {
             self.origins.insert(id, Origin { reference, relocation, imm, src });
         }
         let insn = if reference == Reference::None { insn } else { without_encoded_reference(insn) };
-        Ok(Node { id, insn, reference, line: None, core: None })
+        Ok(Node::new(id, insn, reference))
     }
 
     fn call(

@@ -10,48 +10,25 @@
 //! processed instructions than before, and no program grew. Functions of a program that the verifier rejects or does
 //! not support are left as they are.
 //!
-//! Reading order: [`evidence`], [`pipeline`], the table of [`passes`], then they themselves: [`control_flow`], [`thread`], [`hoist`],
-//! [`available`], [`webs`], [`reuse`], [`diamonds`], [`narrow`], [`found`], [`dead`] with [`demand`], [`filled`] and [`frame`], and
-//! [`windows`] with [`rules`], rules as data ([`cache`]), [`trace`] and [`region`]; [`search`] finds
-//! what the rules lack, [`learn`] makes rules of it, and [`judged`] gives the kernel the last word.
+//! Reading order: [`evidence`], [`pipeline`], the table of [`passes`], then what it names: [`laws`], which see the graph
+//! ([`flow`]), and [`windows`] with [`rules`] and rules as data ([`cache`]); [`search`] finds what the rules lack, [`learn`]
+//! makes rules of it, [`cost`] says what is better, and [`judged`] gives the kernel the last word.
 #![forbid(unsafe_code)]
 
-pub mod atomics;
-pub mod available;
-pub mod bounds;
 pub mod cache;
-pub mod calls;
-pub mod control_flow;
 pub mod cost;
-pub mod dead;
-pub mod demand;
-pub mod diamonds;
 pub mod edit;
 pub mod evidence;
-pub mod filled;
-pub mod found;
-pub mod frame;
-pub mod hoist;
-pub mod inline;
+pub mod flow;
 pub mod judged;
-pub mod late;
+pub mod laws;
 pub mod learn;
-pub mod narrow;
-pub mod packet_loads;
 pub mod passes;
 pub mod pipeline;
-pub mod possible;
-pub mod region;
-pub mod reuse;
 pub mod rules;
 pub mod run;
 pub mod search;
-pub mod thread;
 pub mod timings;
-pub mod trace;
-pub mod trial;
-pub mod turned;
-pub mod webs;
 pub mod windows;
 
 pub use cache::{RuleSet, RuleSetError};

@@ -12,30 +12,30 @@ use kiln_isa::table::IsaVersion;
 use kiln_program::{Function, FunctionId, InsnId, Node, Object};
 use kiln_verifier::Facts;
 
-use crate::atomics;
-use crate::available;
-use crate::bounds;
-use crate::calls::Calls;
-use crate::control_flow::{self, Change};
 use crate::cost::Goal;
 use crate::cost::frequency::Frequencies;
-use crate::dead;
-use crate::diamonds;
 use crate::evidence::{Because, Evidence, Law};
-use crate::found;
-use crate::frame;
-use crate::hoist;
-use crate::inline;
-use crate::late;
-use crate::narrow;
-use crate::packet_loads;
+use crate::flow::calls::Calls;
+use crate::laws::atomics;
+use crate::laws::available;
+use crate::laws::bounds;
+use crate::laws::control_flow::{self, Change};
+use crate::laws::dead;
+use crate::laws::found;
+use crate::laws::frame;
+use crate::laws::hoist;
+use crate::laws::inline;
+use crate::laws::late;
+use crate::laws::narrow;
+use crate::laws::packet_loads;
+use crate::laws::reuse;
+use crate::laws::thread;
+use crate::laws::turned;
+use crate::laws::webs;
 use crate::pipeline::Options;
-use crate::region::Step;
-use crate::reuse;
 use crate::search::{self, Place};
-use crate::thread;
-use crate::turned;
-use crate::webs;
+use crate::windows::diamonds;
+use crate::windows::region::Step;
 use crate::windows::{self, Budget};
 
 /// What a pass works on: one function of an object, with facts that are true of it now.
@@ -303,23 +303,23 @@ fn run_diamonds(work: &mut Work<'_>) -> Vec<Evidence> {
 
 /// The passes that need only the graph, in turn, until none finds more.
 fn control_flow_to_fixpoint(work: &mut Work<'_>) -> Vec<Evidence> {
-    type Pass = (Law, fn(&Object, &mut Function) -> Vec<Change>);
+    type Pass = fn(&Object, &mut Function) -> Vec<Change>;
     const LAWS: &[Pass] = &[
-        (Law::ThreadedJump, |_, function| control_flow::thread_jumps(function)),
-        (Law::Unreachable, |_, function| control_flow::remove_unreachable_blocks(function)),
-        (Law::JumpToNext, |_, function| control_flow::remove_jumps_to_next(function)),
-        (Law::InvertedBranch, |_, function| control_flow::invert_branches(function)),
-        (Law::Layout, |_, function| control_flow::lay_out(function)),
-        (Law::JumpToExit, |_, function| control_flow::exit_early(function)),
-        (Law::SharedTail, |_, function| control_flow::share_exits(function)),
-        (Law::SharedTail, control_flow::share_tails),
+        |_, function| control_flow::thread_jumps(function),
+        |_, function| control_flow::remove_unreachable_blocks(function),
+        |_, function| control_flow::remove_jumps_to_next(function),
+        |_, function| control_flow::invert_branches(function),
+        |_, function| control_flow::lay_out(function),
+        |_, function| control_flow::exit_early(function),
+        |_, function| control_flow::share_exits(function),
+        control_flow::share_tails,
     ];
     let id = work.function;
     let mut function = work.object.function(id).clone();
     let mut evidence: Vec<Evidence> = Vec::new();
     loop {
         let mut found = false;
-        for (_, pass) in LAWS {
+        for pass in LAWS {
             let mut candidate = function.clone();
             let changes = pass(work.object, &mut candidate);
             let banned = changes.iter().any(|change| work.is_banned(change.law, change.at));

@@ -23,10 +23,10 @@ use kiln_program::{Function, FunctionId, Object, ProgramId};
 use kiln_verifier::Prepared;
 
 use crate::cache::RuleSet;
-use crate::calls::Calls;
 use crate::cost::frequency::{self, Frequencies};
 use crate::cost::{CostModel, Goal};
 use crate::evidence::Evidence;
+use crate::flow::calls::Calls;
 use crate::judged::Judge;
 use crate::run::{Account, Done, Run};
 use crate::search;

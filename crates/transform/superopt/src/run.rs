@@ -20,7 +20,7 @@ use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId, Refere
 use kiln_verifier::{Assumptions, Facts, Prepared, Verified};
 
 use crate::cost::Cost;
-use crate::evidence::{Evidence, Law};
+use crate::evidence::{Because, Evidence, Law};
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
 use crate::pipeline::{Options, Part, Shared};
 use crate::search::Memory;
@@ -522,7 +522,8 @@ impl<'a> Run<'a> {
         let begun = Instant::now();
         // Of memory that others use too, the simulation does not tell that an atomic operation does no more than a load
         // and a store; asked for by nobody but `--goal size`, it stays a law, and is left out where evidence is to be proofs.
-        let trusted = |one: &Evidence| !self.options.keep_queries && one.because.name() == Law::AtomicUpdate.name();
+        let trusted =
+            |one: &Evidence| !self.options.keep_queries && matches!(one.because, Because::Law(Law::AtomicUpdate));
         let laws = evidence.iter().filter(|one| one.because.is_law() && !trusted(one)).map(|one| one.function);
         let result = laws.collect::<BTreeSet<FunctionId>>().into_iter().try_for_each(|function| {
             let facts = Some(&*self.facts).filter(|_| !self.blind.contains(&function));
@@ -556,7 +557,8 @@ impl<'a> Run<'a> {
         facts: Option<&Facts>,
     ) -> Result<Option<Inlined>, String> {
         let own = &before[&function];
-        let is_inlined = |one: &&Evidence| one.function == function && one.because.name() == Law::InlinedCall.name();
+        let is_inlined =
+            |one: &&Evidence| one.function == function && matches!(one.because, Because::Law(Law::InlinedCall));
         let placed = |one: &Evidence| {
             let callee = own.nodes[own.position(one.site)?].callee()?;
             let callee = before.get(&callee).unwrap_or_else(|| self.object.function(callee));
@@ -668,7 +670,7 @@ fn only(object: &Object, part: &Part) -> Object {
     for (index, function) in own.functions.iter_mut().enumerate() {
         if !part.functions.contains(&FunctionId(index as u32)) {
             let id = function.nodes.first().map_or(InsnId(0), |node| node.id);
-            let exit = Node { id, insn: Insn::Exit, reference: Reference::None, line: None, core: None };
+            let exit = Node::new(id, Insn::Exit, Reference::None);
             function.nodes = vec![exit];
         }
     }

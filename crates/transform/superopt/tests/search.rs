@@ -7,7 +7,7 @@ use kiln_equiv::concrete::Random;
 use kiln_equiv::{Limits, Tester, Window};
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{InsnId, Node, Object, Reference};
-use kiln_superopt::demand::Demand;
+use kiln_superopt::flow::demand::Demand;
 use kiln_superopt::search::parameters::{Kind, PARAMETERS};
 use kiln_superopt::search::pool::Pool;
 use kiln_superopt::search::proposals::{Slots, propose, undo};

@@ -70,7 +70,7 @@ impl Inlined {
         facts: Option<&Facts>,
         fresh: &mut dyn FnMut() -> Option<InsnId>,
     ) -> Option<Vec<Node>> {
-        let node = |id: InsnId, insn: Insn, reference: Reference| Node { id, insn, reference, line: None, core: None };
+        let node = |id: InsnId, insn: Insn, reference: Reference| Node::new(id, insn, reference);
         let kept = |index: usize| Address { base: Reg::R10, offset: KEPT - 8 * index as i16 };
         let mut nodes = Vec::new();
         let mut restored = Vec::new();

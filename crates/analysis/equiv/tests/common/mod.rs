@@ -15,12 +15,9 @@ pub fn nodes(text: &str) -> Vec<Node> {
     let lines = text.split([';', '\n']).map(str::trim).filter(|line| !line.is_empty());
     lines
         .enumerate()
-        .map(|(at, line)| Node {
-            id: InsnId(at as u32),
-            insn: kiln_isa::text::parse(line).unwrap_or_else(|error| panic!("{line}: {error}")),
-            reference: Reference::None,
-            line: None,
-            core: None,
+        .map(|(at, line)| {
+            let insn = kiln_isa::text::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+            Node::new(InsnId(at as u32), insn, Reference::None)
         })
         .collect()
 }

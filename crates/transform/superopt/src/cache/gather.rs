@@ -15,9 +15,9 @@
 use kiln_isa::{Insn, Reg};
 use kiln_program::Node;
 
-use crate::demand::only_computes;
-use crate::region::{Region, is_barrier};
-use crate::trace::Trace;
+use crate::flow::demand::only_computes;
+use crate::windows::region::{Region, is_barrier};
+use crate::windows::trace::Trace;
 
 /// Whether the instructions at these positions, in this order, may stand together where one of them is.
 pub fn may_gather(region: &Region<'_>, trace: &Trace, body: &[usize], place: usize) -> bool {

@@ -23,9 +23,9 @@ use kiln_verifier::{Scalar, Value};
 
 use crate::cache::gather::may_gather;
 use crate::cache::{DataRule, RuleSet};
-use crate::region::{Region, is_barrier};
 use crate::rules::constant;
-use crate::trace::Trace;
+use crate::windows::region::{Region, is_barrier};
+use crate::windows::trace::Trace;
 
 /// How far back an instruction of the rule may be.
 const REACH: usize = 32;

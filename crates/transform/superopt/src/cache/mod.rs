@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`matched`] finds where a rule's old window is, whatever stands between its instructions, and proposes the run with
-//! the new one. [`crate::region`] then asks for the normal form of the very window it changes, as of any proposal; where
+//! the new one. [`crate::windows::region`] then asks for the normal form of the very window it changes, as of any proposal; where
 //! that does not settle it, the rule's own proof does, for rules that do not touch memory: there, what else touches it
 //! in the same run must be seen too.
 //!

@@ -19,12 +19,12 @@ use kiln_program::{Cfg, FunctionId, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Value};
 
 use crate::cache::gather::may_gather;
-use crate::calls::Calls;
 use crate::cost::{CostModel, Goal};
-use crate::demand::{self, Demand, NOWHERE};
-use crate::possible;
-use crate::region::{Region, Staleness, is_barrier};
-use crate::trace::Trace;
+use crate::flow::calls::Calls;
+use crate::flow::demand::{self, Demand, NOWHERE};
+use crate::flow::possible;
+use crate::windows::region::{Region, Staleness, is_barrier};
+use crate::windows::trace::Trace;
 
 /// Instructions in a slice at most.
 const LONGEST: usize = 5;
@@ -69,20 +69,9 @@ impl Sample {
 
     /// Its instructions as nodes of no program.
     pub fn nodes(&self) -> Vec<Node> {
-        as_nodes(&self.insns)
+        let node = |(at, insn): (usize, &Insn)| Node::new(InsnId(at as u32), *insn, Reference::None);
+        self.insns.iter().enumerate().map(node).collect()
     }
-}
-
-/// Instructions as nodes of no program.
-pub fn as_nodes(insns: &[Insn]) -> Vec<Node> {
-    let node = |(at, insn): (usize, &Insn)| Node {
-        id: InsnId(at as u32),
-        insn: *insn,
-        reference: Reference::None,
-        line: None,
-        core: None,
-    };
-    insns.iter().enumerate().map(node).collect()
 }
 
 /// Where windows were seen.

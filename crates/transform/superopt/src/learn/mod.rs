@@ -30,12 +30,12 @@ pub use file::{RuleFile, merged};
 pub use harvest::{Harvest, Sample, Seen};
 
 use crate::cache::{RuleSet, matched};
-use crate::calls::Calls;
 use crate::cost::{CostModel, Goal, Weight};
-use crate::demand::NOWHERE;
-use crate::region::{Region, Staleness};
+use crate::flow::calls::Calls;
+use crate::flow::demand::NOWHERE;
 use crate::search::{Bound, Enumerate, Question, Search};
-use crate::trace::Trace;
+use crate::windows::region::{Region, Staleness};
+use crate::windows::trace::Trace;
 
 /// How to learn.
 #[derive(Clone, Debug)]

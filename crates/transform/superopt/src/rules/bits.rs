@@ -3,8 +3,8 @@
 use kiln_isa::Insn;
 use kiln_program::Node;
 
-use crate::region::Region;
-use crate::trace::Trace;
+use crate::windows::region::Region;
+use crate::windows::trace::Trace;
 
 pub fn no_effect(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     let node = &region.nodes[at];

@@ -3,9 +3,9 @@
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
 use kiln_program::Node;
 
-use crate::region::{Region, ends};
 use crate::rules::operands::constant;
-use crate::trace::Trace;
+use crate::windows::region::{Region, ends};
+use crate::windows::trace::Trace;
 
 /// A comparison being rewritten.
 #[derive(Clone, Copy)]

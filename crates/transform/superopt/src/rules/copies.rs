@@ -3,8 +3,8 @@
 use kiln_isa::{Address, AluOp, Insn, Reg, Source, Width};
 use kiln_program::Node;
 
-use crate::region::{Region, ends};
-use crate::trace::Trace;
+use crate::windows::region::{Region, ends};
+use crate::windows::trace::Trace;
 
 /// The instruction with every read of one register from another; `None` where it reads and writes it in one field.
 pub fn reading(insn: &Insn, from: Reg, to: Reg) -> Option<Insn> {
@@ -167,7 +167,7 @@ pub fn same_value(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node
         }
         Insn::Alu { op, dst, .. } if op != AluOp::Mov => {
             let word = trace.word(at + 1, dst);
-            let own_root = word.root == crate::trace::Root::Value(at);
+            let own_root = word.root == crate::windows::trace::Root::Value(at);
             Reg::all().filter(|reg| *reg != Reg::R10).find(|reg| {
                 let other = trace.word(at, *reg);
                 let same_address = !own_root && (other.root, other.offset) == (word.root, word.offset);

@@ -17,9 +17,9 @@
 use kiln_isa::{AluOp, Insn, Reg, Size, Source, Width};
 use kiln_program::{Node, Reference};
 
-use crate::region::Region;
 use crate::rules::memory::{Copied, Origin, copy_runs};
-use crate::trace::{Root, Trace};
+use crate::windows::region::Region;
+use crate::windows::trace::{Root, Trace};
 
 /// Bytes of each field.
 const FIELD: i64 = 6;

@@ -4,9 +4,9 @@ use kiln_isa::{Address, ByteOrder, Insn, Reg, Size, Source};
 use kiln_platform::MapType;
 use kiln_program::Node;
 
-use crate::region::{Region, ends, is_barrier, is_cut};
 use crate::rules::operands::{one_slot_move, with};
-use crate::trace::{Access, Lane, Root, Trace};
+use crate::windows::region::{Region, ends, is_barrier, is_cut};
+use crate::windows::trace::{Access, Lane, Root, Trace};
 
 /// At a computation whose result is bytes that lie together in memory: one load, with a swap where they descend.
 pub fn one_load(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
@@ -224,7 +224,7 @@ pub fn value_at_hand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<N
         let from = (load.offset - access.offset) as usize;
         let mut wanted = [Lane::Constant(0); 8];
         wanted[..bytes as usize].copy_from_slice(&access.lanes[from..from + bytes as usize]);
-        let constant = crate::trace::Word { lanes: wanted, ..*trace.word(at, dst) }.as_constant();
+        let constant = crate::windows::trace::Word { lanes: wanted, ..*trace.word(at, dst) }.as_constant();
         if let Some(insn) = constant.and_then(|value| one_slot_move(dst, value)) {
             return vec![with(region, at, insn)];
         }

@@ -1,4 +1,4 @@
-//! What to try: rules propose, [`crate::region`] proves.
+//! What to try: rules propose, [`crate::windows::region`] proves.
 //!
 //! A rule looks at one instruction of a run, its facts and where its operands come from ([`Trace`]), and proposes
 //! whole new runs. It need not be right: a proposal that is not proved equal is dropped, so a rule holds no side
@@ -45,8 +45,8 @@ pub(crate) use operands::{constant, one_slot_move};
 
 use kiln_program::Node;
 
-use crate::region::Region;
-use crate::trace::Trace;
+use crate::windows::region::Region;
+use crate::windows::trace::Trace;
 
 /// A rule.
 pub struct Rule {

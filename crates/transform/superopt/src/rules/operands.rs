@@ -4,8 +4,8 @@ use kiln_isa::{AluOp, Insn, Reg, Source, Width};
 use kiln_program::{Node, Reference};
 use kiln_verifier::{Region as Kind, Value};
 
-use crate::region::Region;
-use crate::trace::Trace;
+use crate::windows::region::Region;
+use crate::windows::trace::Trace;
 
 /// The run with the instruction at a position changed.
 pub fn with(region: &Region<'_>, at: usize, insn: Insn) -> Vec<Node> {

@@ -31,8 +31,8 @@ use kiln_isa::table::IsaVersion;
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Node, Reference};
 
-use crate::demand::Demand;
-use crate::region::mask_to;
+use crate::flow::demand::Demand;
+use crate::windows::region::mask_to;
 
 pub use enumerate::Enumerate;
 pub use markov::Markov;

@@ -25,10 +25,10 @@ use kiln_verifier::Facts;
 use super::{Bound, Enumerate, Markov, Outcome, Question, Search};
 use crate::cost::frequency::Frequencies;
 use crate::cost::{CostModel, Goal, Weight};
-use crate::demand::{self, Demand, NOWHERE};
-use crate::possible::{self, Possible};
-use crate::region::{Region, Staleness, Step, is_barrier};
+use crate::flow::demand::{self, Demand, NOWHERE};
+use crate::flow::possible::{self, Possible};
 use crate::windows::Budget;
+use crate::windows::region::{Region, Staleness, Step, is_barrier};
 
 /// The name under which finds are reported.
 pub const NAME: &str = "search";

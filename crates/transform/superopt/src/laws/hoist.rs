@@ -18,11 +18,11 @@ use std::collections::HashSet;
 use kiln_isa::{AluOp, Insn, Reg, RegSet};
 use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Object, Reference};
 
-use crate::calls::Calls;
-use crate::control_flow::{Change, same};
-use crate::demand::{self, Demand, only_computes};
 use crate::edit;
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand::{self, Demand, only_computes};
+use crate::laws::control_flow::{Change, same};
 
 /// Instructions of an arm that may be hoisted at most: each costs the other path.
 const LONGEST_ARM: usize = 2;

@@ -16,16 +16,12 @@ use kiln_isa::{Insn, Reg};
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 use kiln_verifier::{Facts, InsnFacts, Region, Value};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
-use crate::filled;
-
-fn change(law: Law, node: &Node) -> Change {
-    Change { at: node.id, law, before: vec![node.clone()], after: Vec::new() }
-}
+use crate::flow::calls::Calls;
+use crate::flow::demand;
+use crate::laws::control_flow::Change;
+use crate::laws::filled;
 
 /// Removes calls that do nothing but answer, where nobody reads the answer.
 pub fn remove_unread_calls(
@@ -43,7 +39,7 @@ pub fn remove_unread_calls(
         for (node, after) in nodes.iter().zip(demand::after_each(nodes, end, calls)) {
             let known = facts.at(node.id);
             if after.of(Reg::R0) == 0 && !banned(node.id) && kiln_equiv::only_answers(object, node, known) {
-                changes.push(change(Law::UnreadAnswer, node));
+                changes.push(Change::new(Law::UnreadAnswer, vec![node.clone()], Vec::new()));
             }
         }
     }
@@ -56,13 +52,13 @@ pub fn remove_dead(function: &mut Function, facts: Option<&Facts>, calls: &Calls
     let mut changes = Vec::new();
     for node in &function.nodes {
         if facts.and_then(|facts| facts.at(node.id)).is_some_and(|known| is_dead_store(node, known)) {
-            changes.push(change(Law::DeadStore, node));
+            changes.push(Change::new(Law::DeadStore, vec![node.clone()], Vec::new()));
         }
     }
     let buried = facts.map(|facts| filled::overwritten(function, &Cfg::new(function), facts)).unwrap_or_default();
     for node in function.nodes.iter().filter(|node| buried.contains(&node.id)) {
         if changes.iter().all(|one| one.at != node.id) {
-            changes.push(change(Law::DeadStore, node));
+            changes.push(Change::new(Law::DeadStore, vec![node.clone()], Vec::new()));
         }
     }
     edit::delete(function, &changes.iter().map(|change| change.at).collect::<HashSet<_>>());
@@ -74,7 +70,7 @@ pub fn remove_dead(function: &mut Function, facts: Option<&Facts>, calls: &Calls
         let kept: HashSet<_> = demand::without_dead(nodes, end, calls).iter().map(|node| node.id).collect();
         for node in nodes.iter().filter(|node| !kept.contains(&node.id)) {
             doomed.insert(node.id);
-            changes.push(change(Law::DeadWrite, node));
+            changes.push(Change::new(Law::DeadWrite, vec![node.clone()], Vec::new()));
         }
     }
     edit::delete(function, &doomed);

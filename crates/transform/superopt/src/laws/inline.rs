@@ -28,11 +28,11 @@ use kiln_isa::{Address, AluOp, Insn, Reg, Source, Width};
 use kiln_program::{Cfg, Function, FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand;
+use crate::laws::control_flow::Change;
 
 /// Bytes of a stack frame.
 const FRAME_BYTES: i32 = 512;

@@ -18,7 +18,7 @@ use kiln_isa::{AluOp, AtomicOp, CallTarget, Insn, JumpOp, Reg, RegSet, Source, W
 use kiln_platform::Helper;
 use kiln_program::{Cfg, Function, InsnId, Node};
 
-use crate::calls::Calls;
+use crate::flow::calls::Calls;
 
 /// `bpf_trace_printk`, whose third to fifth arguments are what the format asks for.
 const TRACE_PRINTK: u32 = 6;

@@ -14,7 +14,7 @@ use kiln_platform::MapType;
 use kiln_program::{MapId, Reference};
 use kiln_verifier::{Region as Kind, Value};
 
-use crate::region::Region;
+use crate::windows::region::Region;
 
 /// One byte of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -200,7 +200,7 @@ impl Trace {
         let node = &region.nodes[at];
         let known = node.core.is_none();
         let traced = matches!(node.insn, Insn::Store { .. }) && known;
-        if !traced && !crate::demand::only_computes(&node.insn) {
+        if !traced && !crate::flow::demand::only_computes(&node.insn) {
             self.since = self.accesses.len();
         }
         match node.insn {

@@ -25,10 +25,10 @@ use kiln_isa::semantics::{Bits, at_width, compare};
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{Block, BlockId, Cfg, Function, InsnId, Node, Reference};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand::{self, Demand};
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand::{self, Demand};
+use crate::laws::control_flow::Change;
 
 /// Blocks that a way leads through at most.
 const LONGEST_WAY: usize = 12;

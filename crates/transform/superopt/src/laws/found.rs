@@ -25,12 +25,12 @@ use kiln_platform::MapType;
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Value};
 
-use crate::calls::Calls;
-use crate::control_flow::{Change, remove_unreachable_blocks};
-use crate::dead::own_stack_offset;
-use crate::demand;
 use crate::evidence::Law;
-use crate::frame::holds_zeros;
+use crate::flow::calls::Calls;
+use crate::flow::demand;
+use crate::laws::control_flow::{Change, remove_unreachable_blocks};
+use crate::laws::dead::own_stack_offset;
+use crate::laws::frame::holds_zeros;
 
 /// `bpf_map_lookup_elem`.
 const MAP_LOOKUP_ELEM: u32 = 1;

@@ -22,10 +22,10 @@ use kiln_platform::{ArgKind, Helper};
 use kiln_program::{Cfg, Function, InsnId, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, StackSet, Value};
 
-use crate::control_flow::Change;
 use crate::edit;
 use crate::evidence::Law;
-use crate::filled::{Place, place};
+use crate::laws::control_flow::Change;
+use crate::laws::filled::{Place, place};
 
 /// Bytes of a frame.
 const BYTES: usize = 512;

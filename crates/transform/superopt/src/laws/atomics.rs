@@ -19,11 +19,11 @@ use kiln_isa::{AluOp, AtomicOp, Insn, Reg, Size, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand;
+use crate::laws::control_flow::Change;
 
 /// Makes one update atomic; one a call.
 pub fn make_atomic(

@@ -15,7 +15,7 @@ use kiln_isa::{Insn, JumpOp, Reg, Source};
 use kiln_program::{Cfg, Function, InsnId, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, StackSet, Value};
 
-use crate::dead::own_stack_offset;
+use crate::laws::dead::own_stack_offset;
 
 /// A helper that writes all of a buffer.
 struct Fill {

@@ -26,10 +26,10 @@ use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
 
-use crate::calls::Calls;
 use crate::cost::{CostModel, Goal, Weight};
-use crate::demand::{Afterwards, Demand, Exits};
-use crate::possible::{self, Possible};
+use crate::flow::calls::Calls;
+use crate::flow::demand::{Afterwards, Demand, Exits};
+use crate::flow::possible::{self, Possible};
 
 /// A proved change of a run.
 #[derive(Clone, Debug)]
@@ -463,7 +463,7 @@ pub(crate) fn mask_to(reg: Reg, bits: u32) -> Option<Node> {
         32 => Insn::Alu { op: AluOp::Mov, width: Width::W32, dst: reg, src: Source::Reg(reg) },
         _ => return None,
     };
-    Some(Node { id: InsnId(u32::MAX), insn, reference: Reference::None, line: None, core: None })
+    Some(Node::new(InsnId(u32::MAX), insn, Reference::None))
 }
 
 fn question(old: &[Node], new: &[Node], end: &Demand, exits: &[Exit]) -> u64 {

@@ -19,11 +19,11 @@ use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{BlockId, Cfg, Function, InsnId, Node};
 use kiln_verifier::{Facts, Region, Value};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand::{self, Demand, only_computes};
 use crate::edit;
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand::{self, Demand, only_computes};
+use crate::laws::control_flow::Change;
 
 /// Blocks between two checks at most.
 const FARTHEST: usize = 8;

@@ -13,8 +13,8 @@
 use kiln_isa::{AluOp, Insn, PacketMode, Reg, RegSet, Source};
 use kiln_program::{Cfg, Function, InsnId, Node};
 
-use crate::control_flow::Change;
 use crate::evidence::Law;
+use crate::laws::control_flow::Change;
 
 /// A value that nothing is known of, by its number, and a constant.
 #[derive(Clone, Copy)]

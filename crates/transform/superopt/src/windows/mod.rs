@@ -11,6 +11,10 @@
 //! Where each branch goes, what is read there counts ([`Afterwards`]); a window that holds branches is proved for each
 //! of its exits.
 
+pub mod diamonds;
+pub mod region;
+pub mod trace;
+
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::time::Instant;
@@ -22,13 +26,13 @@ use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Object};
 use kiln_verifier::Facts;
 
 use crate::cache::{RuleSet, matched};
-use crate::calls::Calls;
 use crate::cost::{CostModel, Goal};
-use crate::demand::{self, Afterwards, Demand, Exits};
-use crate::possible;
-use crate::region::{Region, Staleness, Step};
+use crate::flow::calls::Calls;
+use crate::flow::demand::{self, Afterwards, Demand, Exits};
+use crate::flow::possible;
 use crate::rules::RULES;
-use crate::trace::Trace;
+use crate::windows::region::{Region, Staleness, Step};
+use crate::windows::trace::Trace;
 
 /// Instructions in a run at most: the cost of a proposal grows with its run.
 const LONGEST_RUN: usize = 96;

@@ -20,11 +20,11 @@ use std::collections::HashSet;
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, MapContents, MapId, Node, Object, Reference};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand::{only_computes, reads};
 use crate::edit;
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand::{only_computes, reads};
+use crate::laws::control_flow::Change;
 use crate::rules::reading;
 
 /// A name for a value.

@@ -18,13 +18,13 @@ use kiln_equiv::memory::PLAIN_CONTEXTS;
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_program::{Cfg, Function, FunctionId, InsnId, Object, Reference};
 
-use crate::available::held_since_entry;
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
-use crate::possible;
+use crate::flow::calls::Calls;
+use crate::flow::demand;
+use crate::flow::possible;
+use crate::laws::available::held_since_entry;
+use crate::laws::control_flow::Change;
 
 /// Narrows loads from such a context whose upper half is cleared later and read by nobody before.
 pub fn narrow_loads(

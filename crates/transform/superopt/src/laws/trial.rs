@@ -9,11 +9,11 @@ use std::collections::{HashMap, HashSet};
 use kiln_isa::Reg;
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 
-use crate::calls::Calls;
-use crate::control_flow::{self, Change};
-use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand;
+use crate::laws::control_flow::{self, Change};
 
 /// Rounds of tidying at most: each makes the function smaller or ends it.
 const MAX_ROUNDS: usize = 24;

@@ -16,7 +16,7 @@ use kiln_platform::{Field, FieldValue};
 use kiln_program::{Cfg, Function, FunctionId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Scalar, Tnum, Value};
 
-use crate::demand::Demand;
+use crate::flow::demand::Demand;
 
 /// Bits of each register that may be one.
 pub type Possible = [u64; Reg::COUNT];

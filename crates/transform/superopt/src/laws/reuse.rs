@@ -18,14 +18,14 @@ use std::collections::{BTreeSet, HashSet};
 use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, MapId, Node, Object, Reference};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand::{self, Demand};
 use crate::edit;
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand::{self, Demand};
+use crate::laws::control_flow::Change;
+use crate::laws::trial::Trial;
+use crate::laws::webs;
 use crate::rules::with_address;
-use crate::trial::Trial;
-use crate::webs;
 
 /// Instructions of a function at most where plans are tried, and plans tried at most.
 const LONGEST_TRIED: usize = 1000;

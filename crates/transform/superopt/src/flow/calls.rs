@@ -15,7 +15,7 @@ use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{Cfg, Function, Linkage, Node, Object, Reference};
 
-use crate::demand::{self, Demand};
+use crate::flow::demand::{self, Demand};
 
 /// Low bits that may be read of each of the five arguments.
 type Arguments = [u8; 5];

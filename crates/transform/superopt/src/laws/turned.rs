@@ -13,12 +13,12 @@
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand;
 use crate::edit;
 use crate::evidence::Law;
-use crate::trial::Trial;
+use crate::flow::calls::Calls;
+use crate::flow::demand;
+use crate::laws::control_flow::Change;
+use crate::laws::trial::Trial;
 
 /// Turns the first branch around for which that saves slots.
 pub fn turn_around(

@@ -19,15 +19,15 @@ use std::collections::HashSet;
 use kiln_isa::{AluOp, AtomicOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 
-use crate::available::{self, Held};
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand::{self, Demand, only_computes, reads};
 use crate::edit;
 use crate::evidence::Law;
-use crate::inline::renamed;
+use crate::flow::calls::Calls;
+use crate::flow::demand::{self, Demand, only_computes, reads};
+use crate::laws::available::{self, Held};
+use crate::laws::control_flow::Change;
+use crate::laws::inline::renamed;
+use crate::laws::trial::Trial;
 use crate::rules::{reading, writing};
-use crate::trial::Trial;
 
 /// Instructions of a function at most: each round of changes costs its length.
 const LONGEST: usize = 6000;

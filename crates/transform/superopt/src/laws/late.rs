@@ -22,13 +22,13 @@
 use kiln_isa::{AluOp, Insn, Reg, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 
-use crate::calls::Calls;
-use crate::control_flow::Change;
-use crate::demand;
 use crate::evidence::Law;
+use crate::flow::calls::Calls;
+use crate::flow::demand;
+use crate::laws::control_flow::Change;
+use crate::laws::thread::{self, Known};
+use crate::laws::trial::{Size, Trial};
 use crate::rules::one_slot_move;
-use crate::thread::{self, Known};
-use crate::trial::{Size, Trial};
 
 /// Instructions of a function at most: trials cost its length each.
 const LONGEST: usize = 3000;

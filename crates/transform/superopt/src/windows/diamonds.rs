@@ -17,12 +17,12 @@ use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, StackSet};
 
-use crate::calls::Calls;
-use crate::demand::{self, Demand};
 use crate::edit;
-use crate::possible::{self, Possible};
-use crate::region::{Step, demanded_facts, mask_to};
+use crate::flow::calls::Calls;
+use crate::flow::demand::{self, Demand};
+use crate::flow::possible::{self, Possible};
 use crate::rules::one_slot_move;
+use crate::windows::region::{Step, demanded_facts, mask_to};
 
 /// A branch over one instruction, and the use of what they choose.
 struct Diamond {
@@ -250,7 +250,7 @@ fn prove(
     // What follows is where a branch over the last instruction leads.
     let next = function.nodes.get(diamond.used + 1)?.id;
     let any = new.iter().rev().find_map(|node| node.insn.written())?;
-    let end = Node { id: next, insn: Insn::mov(any, any), reference: Reference::None, line: None, core: None };
+    let end = Node::new(next, Insn::mov(any, any), Reference::None);
     old.push(end.clone());
     new.push(end);
     let written: RegSet = old.iter().chain(&new).filter_map(|node| node.insn.written()).collect();
