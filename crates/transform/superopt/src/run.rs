@@ -538,6 +538,7 @@ impl<'a> Run<'a> {
                 reads: &|node| self.shared.calls.bits(node),
                 solver_ms: self.options.solver_ms,
                 keep_segments: self.options.keep_queries,
+                stop: &|| Instant::now() >= self.deadline || self.shared.stopped(),
             };
             let simulation = Arc::new(simulate(&question).map_err(|reason| format!("not proved: {reason}"))?);
             let own = evidence.iter_mut().filter(|one| one.function == function && one.because.is_law());
@@ -545,6 +546,7 @@ impl<'a> Run<'a> {
             Ok(())
         });
         self.timings.add("simulation", begun.elapsed());
+        self.cut_short |= result.is_err() && (Instant::now() >= self.deadline || self.shared.stopped());
         result
     }
 

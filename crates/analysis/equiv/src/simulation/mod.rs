@@ -67,6 +67,8 @@ pub struct Question<'f> {
     pub solver_ms: u32,
     /// Whether to keep the segments as data.
     pub keep_segments: bool,
+    /// Whether to end without an answer; asked before each segment.
+    pub stop: &'f dyn Fn() -> bool,
 }
 
 impl<'f> Question<'f> {
@@ -128,6 +130,7 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
     for places in [Places::Away, Places::Joins, Places::Blocks, Places::SharedBlocks] {
         match Explorer::new(question, places).simulate() {
             Ok(simulation) => return Ok(simulation),
+            Err(why) if (question.stop)() => return Err(why),
             Err(why) => reason = if reason.is_empty() { why } else { reason },
         }
     }
@@ -149,10 +152,9 @@ enum Places {
 
 /// What a loader relocates is relocated as before.
 fn core_kept(question: &Question<'_>) -> Result<(), String> {
-    let same = |old: &Node, new: &Node| {
-        old.core == new.core && old.reference == new.reference && without_registers(old) == without_registers(new)
-    };
-    let changed = |node: &&Node| node.core.is_some() && !question.before.nodes.iter().any(|old| same(old, node));
+    let what = |node: &Node| (node.core, node.reference, without_registers(node));
+    let before: HashSet<_> = question.before.nodes.iter().filter(|node| node.core.is_some()).map(what).collect();
+    let changed = |node: &&Node| node.core.is_some() && !before.contains(&what(node));
     match question.after.nodes.iter().find(changed) {
         Some(node) => Err(format!("a CO-RE instruction is changed: `{}`", node.insn)),
         None => Ok(()),
@@ -311,6 +313,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let mut waiting = BTreeSet::from([(0, 0)]);
         while let Some(pair) = pending.pop_front() {
             waiting.remove(&pair);
+            self.go_on()?;
             let edges = self.explore(pair)?;
             for edge in &edges {
                 for (to, arrival) in self.arrivals(pair, edge)? {
@@ -333,6 +336,10 @@ impl<'q, 'f> Explorer<'q, 'f> {
 
     fn facts(&self, (old, _): Pair) -> Option<&'f InsnFacts> {
         self.question.known(self.question.before.nodes[old].id)
+    }
+
+    fn go_on(&self) -> Result<(), String> {
+        if (self.question.stop)() { Err("it was to end".to_owned()) } else { Ok(()) }
     }
 
     fn spend(&mut self) -> Result<(), String> {
@@ -609,6 +616,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let mut alikes = Vec::new();
         for (pair, edges) in &self.edges {
             for edge in edges {
+                self.go_on()?;
                 for end in self.ends(edge)? {
                     let segment = self.whole(*pair, edge)?;
                     let same =
