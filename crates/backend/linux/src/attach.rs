@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   xdp, tcx, cgroup       BPF_LINK_CREATE on an interface or cgroup directory
-//!   raw tracepoint         BPF_RAW_TRACEPOINT_OPEN by name
+//!   raw tracepoint         BPF_RAW_TRACEPOINT_OPEN by name; of a tracing program, by what it was loaded for
 //!   tracepoint, uprobe,    perf_event_open(2), then BPF_LINK_CREATE on the event (Linux 5.15)
 //!   cpu clock, page faults
 //! ```
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -74,10 +75,7 @@ impl Link {
     /// # Errors
     /// [`Error::Os`], also when the directory cannot be opened.
     pub fn cgroup(prog: &Prog, directory: &Path, attach_type: AttachType) -> Result<Link, Error> {
-        let cgroup = std::fs::File::open(directory).map_err(|error| Error::Os {
-            call: format!("opening {}", directory.display()),
-            errno: error.raw_os_error().unwrap_or(0),
-        })?;
+        let cgroup = std::fs::File::open(directory).map_err(|error| Error::file("opening", directory, &error))?;
         Link::create("attaching a cgroup program", prog, cgroup.as_raw_fd(), attach_type, 0)
     }
 
@@ -86,10 +84,22 @@ impl Link {
     /// # Errors
     /// [`Error::Os`].
     pub fn raw_tracepoint(prog: &Prog, name: &str) -> Result<Link, Error> {
-        let name = crate::error::c_string(name)?;
-        // SAFETY: the name is a C string that outlives the call.
-        let result = unsafe { libbpf_sys::bpf_raw_tracepoint_open(name.as_ptr(), prog.fd().as_raw_fd()) };
-        let fd = check("attaching a raw tracepoint program", result)?;
+        Link::open_raw_tracepoint(prog, Some(&crate::error::c_string(name)?))
+    }
+
+    /// Attaches a tracing program to the tracepoint that it was loaded for (`tp_btf/xdp_redirect`).
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn typed_tracepoint(prog: &Prog) -> Result<Link, Error> {
+        Link::open_raw_tracepoint(prog, None)
+    }
+
+    fn open_raw_tracepoint(prog: &Prog, name: Option<&CStr>) -> Result<Link, Error> {
+        let name = name.map_or(std::ptr::null(), CStr::as_ptr);
+        // SAFETY: the name is null or a C string that outlives the call.
+        let result = unsafe { libbpf_sys::bpf_raw_tracepoint_open(name, prog.fd().as_raw_fd()) };
+        let fd = check("attaching to a raw tracepoint", result)?;
         // SAFETY: the kernel just gave us this descriptor.
         Ok(Link { _fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }

@@ -23,6 +23,14 @@ impl Error {
         Error::Os { call: call.to_owned(), errno }
     }
 
+    /// What a file operation failed with.
+    pub(crate) fn file(what: &str, path: &std::path::Path, error: &std::io::Error) -> Error {
+        Error::Os {
+            call: format!("{what} {}", path.display()),
+            errno: error.raw_os_error().unwrap_or(libc_errno::EINVAL),
+        }
+    }
+
     /// The `errno`, if a system call failed.
     pub fn errno(&self) -> Option<i32> {
         match self {

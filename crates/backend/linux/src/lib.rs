@@ -19,6 +19,7 @@ pub mod error;
 pub mod image;
 pub mod log;
 pub mod map;
+pub mod own;
 pub mod privilege;
 pub mod probe;
 pub mod prog;
@@ -28,6 +29,7 @@ pub use elf::{LoadFailure, LoadedObject, ObjectFile, ProgramLog};
 pub use error::Error;
 pub use image::{LoadedImage, Loader, load_image};
 pub use map::MapHandle;
+pub use own::{OwnCgroup, OwnNetwork};
 pub use privilege::without_privilege;
 pub use prog::{Prog, ProgInfo, Statistics, TestInput, TestOutput};
 

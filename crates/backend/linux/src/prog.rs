@@ -72,6 +72,9 @@ pub struct TestOutput {
     pub duration_ns: u32,
 }
 
+/// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+const LIVE_FRAMES: u32 = 1 << 1;
+
 /// Room for packets that grow, in bytes beyond the input.
 const GROWTH_BYTES: usize = 4096;
 
@@ -128,6 +131,25 @@ impl Prog {
         let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.fd.as_raw_fd(), &mut options) };
         check("test-running a program (BPF_PROG_TEST_RUN)", result)?;
         Ok(options.retval)
+    }
+
+    /// Runs an XDP program on so many copies of a packet, and lets the kernel do with each what the program says
+    /// (Linux 5.18): redirect it, or pass it on as received by the loopback interface of this thread's namespace.
+    ///
+    /// # Errors
+    /// [`Error::Os`].
+    pub fn send_frames(&self, packet: &[u8], count: u32) -> Result<(), Error> {
+        let mut options = libbpf_sys::bpf_test_run_opts {
+            sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+            data_in: packet.as_ptr().cast(),
+            data_size_in: packet.len() as u32,
+            repeat: count as i32,
+            flags: LIVE_FRAMES,
+            ..Default::default()
+        };
+        // SAFETY: the packet is valid for the size beside it and outlives the call; all other pointers are null.
+        let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.fd.as_raw_fd(), &mut options) };
+        check("sending frames (BPF_PROG_TEST_RUN)", result).map(drop)
     }
 
     /// Runs it with `BPF_PROG_TEST_RUN`.

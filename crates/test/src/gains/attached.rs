@@ -5,16 +5,24 @@
 //!   tracepoint   the entry of a system call with six arguments, which is made
 //!   perf_event   page faults of this thread, of pages touched for the first time
 //!   raw_tp       no attachment: test runs, one at a time
+//!   tp_btf       the tracepoints of XDP: frames that are redirected in a network of our own     see [`surroundings`]
+//!   sock_ops     TCP connections of this process, in a cgroup and a network of our own
+//!   cgroup_sock  sockets of this process, likewise
 //! ```
 //!
 //! The kernel keeps count and time of all runs of a program while somebody asks for it (`BPF_ENABLE_STATS`); a sample is
 //! what some hundred events add to both. The two readings of the clock are in it: an empty program says how much. One
 //! program is attached at a time, for as long as its samples take.
 
+mod surroundings;
+
 use std::os::fd::AsFd;
 
-use kiln_driver::{Object, ProgramType};
-use kiln_linux::{Error, Link, Prog};
+use kiln_driver::{Program, ProgramType};
+use kiln_linux::{Error, Link, LoadedImage, Prog};
+use kiln_platform::AttachType;
+
+use surroundings::{Destination, Frames, Sockets};
 
 /// Events of a sample.
 const EVENTS: u32 = 500;
@@ -40,51 +48,112 @@ pub enum Cause {
     PageFaults,
     /// Test runs without repetitions.
     TestRuns,
+    /// Frames sent somewhere, which makes a tracepoint happen.
+    Frames(&'static str, Destination),
+    /// TCP connections.
+    Connections,
+    /// Sockets that are opened.
+    Sockets,
 }
 
 impl Cause {
-    /// How programs of a type are made to run, where that is known.
-    pub fn of(program_type: ProgramType) -> Option<Cause> {
+    /// How a program is made to run.
+    ///
+    /// # Errors
+    /// That nothing here does it.
+    pub fn of(program: &Program) -> Result<Cause, String> {
+        let program_type = program.program_type.ok_or("it has no type")?;
         match program_type {
-            ProgramType::Kprobe => Some(Cause::Calls),
-            ProgramType::Tracepoint => Some(Cause::SystemCalls),
-            ProgramType::PerfEvent => Some(Cause::PageFaults),
-            ProgramType::RawTracepoint => Some(Cause::TestRuns),
-            _ => None,
-        }
-    }
-
-    /// A program of the same type that only returns.
-    fn empty(self) -> &'static str {
-        match self {
-            Cause::Calls => "; program kprobe\n r0 = 0\n exit\n",
-            Cause::SystemCalls => "; program tracepoint\n r0 = 0\n exit\n",
-            Cause::PageFaults => "; program perf_event\n r0 = 0\n exit\n",
-            Cause::TestRuns => "; program raw_tracepoint\n r0 = 0\n exit\n",
-        }
-    }
-
-    fn attach(self, prog: &Prog) -> Result<Option<Link>, Error> {
-        match self {
-            Cause::Calls => {
-                let (file, offset) = place_of_probed()?;
-                Link::uprobe(prog, &file, offset).map(Some)
+            ProgramType::Kprobe => Ok(Cause::Calls),
+            ProgramType::Tracepoint => Ok(Cause::SystemCalls),
+            ProgramType::PerfEvent => Ok(Cause::PageFaults),
+            ProgramType::RawTracepoint => Ok(Cause::TestRuns),
+            ProgramType::SockOps => Ok(Cause::Connections),
+            ProgramType::CgroupSock if program.attach_type.is_none_or(|own| own == SOCKET_CREATION) => {
+                Ok(Cause::Sockets)
             }
-            Cause::SystemCalls => Link::tracepoint(prog, "syscalls", "sys_enter_copy_file_range").map(Some),
-            Cause::PageFaults => Link::own_page_faults(prog).map(Some),
-            Cause::TestRuns => Ok(None),
+            ProgramType::Tracing if program.attach_type == Some(AttachType::TraceRawTp) => {
+                let tracepoint = program.section.rsplit('/').next().unwrap_or_default();
+                let known = Destination::of(tracepoint).ok_or_else(|| format!("nothing here causes {tracepoint}"))?;
+                Ok(Cause::Frames(known.0, known.1))
+            }
+            _ => Err(format!("nothing here makes {} programs run", program_type.name())),
         }
+    }
+
+    /// The type of a program that only returns, and may be attached where the others are.
+    fn empty_type(self) -> ProgramType {
+        match self {
+            Cause::Calls => ProgramType::Kprobe,
+            Cause::SystemCalls => ProgramType::Tracepoint,
+            Cause::PageFaults => ProgramType::PerfEvent,
+            Cause::TestRuns | Cause::Frames(..) => ProgramType::RawTracepoint,
+            Cause::Connections => ProgramType::SockOps,
+            Cause::Sockets => ProgramType::CgroupSock,
+        }
+    }
+}
+
+/// Where cgroup_sock programs go that do not say.
+const SOCKET_CREATION: AttachType = AttachType::CgroupInetSockCreate;
+
+/// A cause with what it needs. What had to be made for it is gone when this is dropped.
+pub struct Events {
+    cause: Cause,
+    surroundings: Surroundings,
+}
+
+enum Surroundings {
+    /// What is there anyway.
+    Given,
+    Frames(Frames),
+    Sockets(Sockets),
+}
+
+impl Events {
+    /// Makes what a cause needs.
+    ///
+    /// # Errors
+    /// What the kernel lacks, or does not allow.
+    pub fn prepare(cause: Cause) -> Result<Events, Error> {
+        let surroundings = match cause {
+            Cause::Frames(_, destination) => Surroundings::Frames(Frames::to(destination)?),
+            Cause::Connections | Cause::Sockets => Surroundings::Sockets(Sockets::make()?),
+            _ => Surroundings::Given,
+        };
+        Ok(Events { cause, surroundings })
+    }
+
+    fn attach(&self, prog: &Prog, typed: bool) -> Result<Option<Link>, Error> {
+        let link = match (self.cause, &self.surroundings) {
+            (Cause::TestRuns, _) => return Ok(None),
+            (Cause::Calls, _) => {
+                let (file, offset) = place_of_probed()?;
+                Link::uprobe(prog, &file, offset)
+            }
+            (Cause::SystemCalls, _) => Link::tracepoint(prog, "syscalls", "sys_enter_copy_file_range"),
+            (Cause::PageFaults, _) => Link::own_page_faults(prog),
+            (Cause::Frames(..), _) if typed => Link::typed_tracepoint(prog),
+            (Cause::Frames(tracepoint, _), _) => Link::raw_tracepoint(prog, tracepoint),
+            (Cause::Connections, Surroundings::Sockets(own)) => own.attach(prog, AttachType::CgroupSockOps),
+            (_, Surroundings::Sockets(own)) => own.attach(prog, SOCKET_CREATION),
+            _ => return Ok(None),
+        };
+        link.map(Some)
     }
 
     /// Makes events happen.
-    fn happen(self, prog: &Prog) -> Result<(), Error> {
-        match self {
-            Cause::Calls => {
+    fn happen(&self, prog: &Prog) -> Result<(), Error> {
+        match (self.cause, &self.surroundings) {
+            (_, Surroundings::Frames(own)) => own.send()?,
+            (Cause::Connections, Surroundings::Sockets(own)) => own.connect()?,
+            (_, Surroundings::Sockets(own)) => own.open(),
+            (Cause::Calls, _) => {
                 for number in 0..u64::from(EVENTS) {
                     std::hint::black_box(probed(number, 1, 2, 3, 4));
                 }
             }
-            Cause::SystemCalls => {
+            (Cause::SystemCalls, _) => {
                 let nothing =
                     std::fs::File::open("/dev/null").map_err(|error| Error::InvalidInput(error.to_string()))?;
                 for _ in 0..EVENTS {
@@ -92,14 +161,14 @@ impl Cause {
                     let _ = rustix::fs::copy_file_range(nothing.as_fd(), None, nothing.as_fd(), None, 0);
                 }
             }
-            Cause::PageFaults => {
+            (Cause::PageFaults, _) => {
                 let mut pages = vec![0u8; FRESH_BYTES];
                 for page in pages.chunks_mut(PAGE_BYTES).take(EVENTS as usize) {
                     page[0] = 1;
                 }
                 std::hint::black_box(pages);
             }
-            Cause::TestRuns => {
+            _ => {
                 for _ in 0..EVENTS {
                     prog.test_run_arguments(&[0; ARGUMENT_BYTES])?;
                 }
@@ -112,8 +181,21 @@ impl Cause {
     ///
     /// # Errors
     /// Why it cannot be attached, or that it did not run.
-    pub fn least_ns(self, prog: &Prog) -> Result<f64, Error> {
-        let _link = self.attach(prog)?;
+    pub fn least_ns(&self, prog: &Prog) -> Result<f64, Error> {
+        self.least_of_attached(prog, true)
+    }
+
+    /// Nanoseconds that an empty program takes: reading the clock.
+    ///
+    /// # Errors
+    /// As [`Events::least_ns`].
+    pub fn clock_ns(&self) -> Result<f64, Error> {
+        let text = format!("; program {}\n r0 = 0\n exit\n", self.cause.empty_type().name());
+        self.least_of_attached(&loaded(&text)?.prog, false)
+    }
+
+    fn least_of_attached(&self, prog: &Prog, typed: bool) -> Result<f64, Error> {
+        let _link = self.attach(prog, typed)?;
         let mut least = f64::INFINITY;
         for _ in 0..SAMPLES {
             let before = prog.info()?;
@@ -121,24 +203,20 @@ impl Cause {
             let after = prog.info()?;
             let runs = after.run_count - before.run_count;
             if runs < LEAST_RUNS {
-                return Err(Error::InvalidInput(format!("{EVENTS} events made it run {runs} times")));
+                return Err(Error::InvalidInput(format!("{:?} made it run {runs} times", self.cause)));
             }
             least = least.min((after.run_time_ns - before.run_time_ns) as f64 / runs as f64);
         }
         Ok(least)
     }
+}
 
-    /// Nanoseconds that an empty program takes: reading the clock.
-    ///
-    /// # Errors
-    /// As [`Cause::least_ns`].
-    pub fn clock_ns(self) -> Result<f64, Error> {
-        let missing = || Error::InvalidInput("the empty program does not load".to_owned());
-        let input = kiln_driver::input::parse("empty.bpf", self.empty().as_bytes().to_vec(), &[]);
-        let object: Object = input.map_err(|_| missing())?.object;
-        let loaded = kiln_linux::load_image(&object, &object.programs[0]).map_err(|_| missing())?;
-        self.least_ns(&loaded.prog)
-    }
+/// The first program of a text, in the kernel.
+fn loaded(text: &str) -> Result<LoadedImage, Error> {
+    let failed = |why: String| Error::InvalidInput(format!("a program of our own: {why}"));
+    let input = kiln_driver::input::parse("own.bpf", text.as_bytes().to_vec(), &[]);
+    let object = input.map_err(|error| failed(error.to_string()))?.object;
+    kiln_linux::load_image(&object, &object.programs[0]).map_err(|failure| failed(failure.to_string()))
 }
 
 /// What kprobe programs are attached to.
@@ -164,4 +242,39 @@ fn place_of_probed() -> Result<(std::path::PathBuf, u64), Error> {
         }
     }
     Err(missing())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where this thread and this process are.
+    fn whereabouts() -> [String; 2] {
+        let network = std::fs::read_link("/proc/thread-self/ns/net").map(|link| link.display().to_string());
+        [network.unwrap_or_default(), std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default()]
+    }
+
+    #[test]
+    fn events_happen_and_leave_nothing_behind() {
+        if let Err(reason) = kiln_linux::available() {
+            return eprintln!("skipped: {reason}");
+        }
+        let _statistics = kiln_linux::Statistics::keep().expect("statistics are kept");
+        let home = whereabouts();
+        let tracepoints = Destination::all().map(|(tracepoint, destination)| Cause::Frames(tracepoint, destination));
+        for cause in tracepoints.chain([Cause::Connections, Cause::Sockets]) {
+            let events = match Events::prepare(cause) {
+                Ok(events) => events,
+                Err(reason) => {
+                    eprintln!("skipped: {cause:?}: {reason}");
+                    continue;
+                }
+            };
+            assert_ne!(whereabouts(), home, "{cause:?} is not among ourselves");
+            let clock_ns = events.clock_ns().expect("an empty program is attached and runs");
+            assert!(clock_ns > 0.0, "{cause:?}");
+            drop(events);
+            assert_eq!(whereabouts(), home, "{cause:?}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ use kiln_superopt::CostModel;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::attached::Cause;
+use super::attached::{Cause, Events};
 use super::stimulus::{self, Stimulus};
 
 /// Times each form is loaded anew, not counting those where it was disturbed, and times at most in all.
@@ -130,9 +130,7 @@ pub fn time(before: &Input, after: &Input, program: &Program) -> Result<Timed, S
     if kernel::takes_packet(program_type) {
         return time_on_packet(before, after, program);
     }
-    let cause = Cause::of(program_type);
-    let cause = cause.ok_or_else(|| format!("nothing here makes {} programs run", program_type.name()))?;
-    time_attached(before, after, program, cause)
+    time_attached(before, after, program, Cause::of(program)?)
 }
 
 fn load(before: &Input, input: &Input, program: &Program) -> Result<KernelProgram, String> {
@@ -158,7 +156,8 @@ fn time_on_packet(before: &Input, after: &Input, program: &Program) -> Result<Ti
 fn time_attached(before: &Input, after: &Input, program: &Program, cause: Cause) -> Result<Timed, String> {
     let text = |error: Error| error.to_string();
     let _statistics = kiln_linux::Statistics::keep().map_err(text)?;
-    let around_ns = cause.clock_ns().map_err(text)?;
+    let events = Events::prepare(cause).map_err(text)?;
+    let around_ns = events.clock_ns().map_err(text)?;
     let load = |input: &Input| load(before, input, program);
     let turns = std::cell::Cell::new(0);
     let blocks = undisturbed_blocks(|| {
@@ -166,7 +165,7 @@ fn time_attached(before: &Input, after: &Input, program: &Program, cause: Cause)
         let mut least = [f64::INFINITY; 3];
         for turn in 0..3 {
             let side = (turn + turns.get()) % 3;
-            least[side] = cause.least_ns(&sides[side].prog).map_err(text)?;
+            least[side] = events.least_ns(&sides[side].prog).map_err(text)?;
         }
         turns.set(turns.get() + 1);
         Ok(least)
