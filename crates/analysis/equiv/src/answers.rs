@@ -10,11 +10,12 @@
 //! ```
 //!
 //! An answer is taken only where everything is equal, not where hashes are. Maps, functions and relocations count by
-//! their numbers, so a store of answers serves one object.
+//! their numbers, so a store of answers serves one object. Whoever takes an answer learns no counterexample from it, so
+//! those who ask side by side have a store each ([`Answers::beside`]): else what they find depended on who asked first.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use kiln_isa::{Insn, Reg, RegSet};
@@ -71,7 +72,7 @@ pub struct Asked {
 #[derive(Debug, Default)]
 pub struct Answers {
     known: Mutex<HashMap<u64, Vec<(Question, Verdict)>>>,
-    journal: Mutex<Vec<Asked>>,
+    journal: Arc<Mutex<Vec<Asked>>>,
     /// One question in so many is kept; 0: none.
     keeps_every: usize,
     forgets: bool,
@@ -93,6 +94,12 @@ impl Answers {
     /// A journal alone: every question is settled anew.
     pub fn forgetting() -> Answers {
         Answers { forgets: true, ..Answers::default() }
+    }
+
+    /// An empty store of its own that writes in the same journal.
+    pub fn beside(&self) -> Answers {
+        let (journal, keeps_every, forgets) = (self.journal.clone(), self.keeps_every, self.forgets);
+        Answers { known: Mutex::default(), journal, keeps_every, forgets }
     }
 
     /// The answer to a question, from the store or from `settle`.

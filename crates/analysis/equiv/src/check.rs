@@ -462,12 +462,7 @@ fn state_pairs(
 }
 
 /// Makes the solver's valuation an input and runs it: only what the concrete run shows is a difference.
-fn confirm(
-    world: &World<'_>,
-    window: &Window<'_>,
-    values: &HashMap<Symbol, u64>,
-    tester: Option<&mut Tester>,
-) -> Verdict {
+fn confirm(world: &World<'_>, window: &Window<'_>, values: &[(Symbol, u64)], tester: Option<&mut Tester>) -> Verdict {
     let Some(input) = input_from(world, window, values) else {
         return Verdict::Unknown("the solver sees a difference that could not be made an input".to_owned());
     };
@@ -490,15 +485,16 @@ fn confirm(
     Verdict::Unknown("the solver sees a difference that the concrete run does not".to_owned())
 }
 
-fn input_from(world: &World<'_>, window: &Window<'_>, values: &HashMap<Symbol, u64>) -> Option<Input> {
+fn input_from(world: &World<'_>, window: &Window<'_>, values: &[(Symbol, u64)]) -> Option<Input> {
     let mut random = Random::new(0x1ead);
-    let mut invented: HashMap<Symbol, u64> = HashMap::new();
+    // Where the solver says nothing of a variable, something is invented.
+    let mut known: HashMap<Symbol, u64> = values.iter().copied().collect();
     let mut evaluator = Evaluator::new(world.arena, |symbol, _| {
         let mut invent = |symbol: &Symbol| match symbol {
             Symbol::Word { .. } | Symbol::Field { .. } => random.next(),
             _ => 0xffff_8800_0000_0000 | random.next() >> 30 << 9,
         };
-        values.get(&symbol).copied().unwrap_or_else(|| *invented.entry(symbol).or_insert_with(|| invent(&symbol)))
+        *known.entry(symbol).or_insert_with(|| invent(&symbol))
     });
     let mut input = Input::default();
     for reg in Reg::all() {
@@ -512,14 +508,14 @@ fn input_from(world: &World<'_>, window: &Window<'_>, values: &HashMap<Symbol, u
             input.references.push((node.reference, evaluator.value(world.reference(node.reference).id())));
         }
     }
-    for symbol in values.keys() {
+    for (symbol, value) in values {
         let (root, offset, bytes) = match *symbol {
             Symbol::Word { root, offset, log: 0 } => (root, offset, 8),
             Symbol::Field { root, offset, bytes, log: 0 } => (root, offset, bytes),
             _ => continue,
         };
         let address = evaluator.value(world.root(root).term).wrapping_add(offset as u64);
-        for (byte, value) in values[symbol].to_le_bytes().into_iter().take(bytes.into()).enumerate() {
+        for (byte, value) in value.to_le_bytes().into_iter().take(bytes.into()).enumerate() {
             input.memory.insert(address.wrapping_add(byte as u64), value);
         }
     }

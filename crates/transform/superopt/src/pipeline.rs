@@ -6,9 +6,10 @@
 //!                                          part 2   ...                                 /
 //! ```
 //!
-//! Nothing of a part depends on another, so the result is the same however many are at work at once. Instructions
-//! that rewrites add get ids from a range of their part's own. What ends a part is work that is counted; time is shared out
-//! only so that no part is left without any, the largest part first: half of what is left, or more by slots.
+//! Nothing of a part depends on another, so the result is the same however many are at work at once: instructions that
+//! rewrites add get ids from a range of their part's own, and answers are kept part by part. What ends a part is work that
+//! is counted; time is shared out only so that no part is left without any, the largest part first: half of what is left,
+//! or more by slots.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -66,8 +67,8 @@ pub struct Options {
     pub simulate: bool,
     /// Whether evidence carries what queries are made of.
     pub keep_queries: bool,
-    /// Where the answers to questions are kept and how they were found is written down; `None`: in a store of this
-    /// run's own.
+    /// Where it is written down how questions were answered; `None`: in a journal of this run's own. Each part of an
+    /// object keeps its answers to itself.
     pub answers: Option<Arc<Answers>>,
     /// Whether every question is about a whole run of instructions, to measure what short windows are worth.
     pub whole_windows: bool,

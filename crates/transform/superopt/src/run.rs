@@ -148,7 +148,7 @@ impl<'a> Run<'a> {
             limits: Limits {
                 solver_ms: options.solver_ms,
                 keep_query: options.keep_queries,
-                answers: Some(shared.answers.clone()),
+                answers: Some(Arc::new(shared.answers.beside())),
                 whole: options.whole_windows,
                 ..Limits::default()
             },
@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
             }
             let mut searches = SEARCHES.iter().take(self.options.search);
             if !changed && !searches.any(|pass| self.may_go_on(pass) && self.attempt(pass, &functions, usize::MAX)) {
-                self.cut_short |= self.searched.cut_short;
+                self.cut_short |= self.searched.cut_short || Instant::now() >= self.deadline;
                 return;
             }
         }
