@@ -5,15 +5,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use kiln_superopt::Goal;
-use kiln_test::gains::{self, Options, report};
+use kiln_test::gains::{self, Options, proofs, report};
 
-const USAGE: &str = "usage: cargo xtask bench optimizer [--only GROUP] [--goal G] [--budget S] [--jobs N] [--format json|table] [--no-time] [--inputs N [--canary]] [--write] [NAME...]
+const USAGE: &str = "usage: cargo xtask bench optimizer [--only GROUP] [--goal G] [--budget S] [--jobs N] [--format json|table] [--no-time] [--evidence] [--inputs N [--canary]] [--write] [NAME...]
   --only GROUP   k2, xdp-tools, samples-6.1, selftests or cpuv4; repeatable, all by default
   --goal G       size, speed, complexity or balanced (default)
   --budget S     seconds to optimize one object at most (default: that of kiln optimize)
   --jobs N       threads that optimize (default 2); timing always has one
   --format F     a table (default), or JSON
   --no-time      leave run times out
+  --evidence     have a second solver (cvc5) prove every rewrite again; fails where one is refuted
   --inputs N     run both forms of every program that changed on N inputs, in the kernel and the VM
   --canary       run programs that are wrong on purpose instead: the differences are what is found
   --write        write docs/superoptimizer-results.md too
@@ -44,6 +45,7 @@ fn arguments() -> Option<Arguments> {
                 }
             }
             "--inputs" => parsed.options.inputs = rest.next()?.parse().ok()?,
+            "--evidence" => parsed.options.evidence = true,
             "--canary" => parsed.options.canary = true,
             "--no-time" => parsed.options.time = false,
             "--write" => parsed.write = true,
@@ -79,5 +81,5 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    ExitCode::SUCCESS
+    ExitCode::from(u8::from(proofs::is_refuted(&measured.evidence)))
 }

@@ -6,18 +6,22 @@
 //!                                               +--compare (10,000 inputs each, a thread a job)--> verdicts
 //! ```
 //!
+//! With evidence asked for, a second solver goes over every rewrite of each object as soon as it is optimized.
+//!
 //! Told of a program are slots, nanoseconds of a run, estimated and in the kernel, instructions that the kernel's
 //! verifier processes, and how long optimizing its object took. What could not be told says why. Optimizing and
 //! comparing use all jobs; timing has the machine for itself, as far as the machine is ours.
 //!
 //! - [`equality`]: both forms of a program on ten thousand inputs;
 //! - [`attached`]: programs that the kernel does not test-run;
+//! - [`proofs`]: every rewrite, proved again by a second solver;
 //! - [`stimulus`]: the input on which most of a program runs;
 //! - [`timing`]: nanoseconds of two forms of a program, in turns, and how far noise reaches;
 //! - [`report`]: the tables, for a terminal and for `docs/superoptimizer-results.md`.
 
 pub mod attached;
 pub mod equality;
+pub mod proofs;
 pub mod report;
 pub mod stimulus;
 pub mod timing;
@@ -34,6 +38,7 @@ use serde::Serialize;
 
 use crate::corpus::{self, CorpusObject, PublishedProgram};
 use equality::Equality;
+use proofs::Rechecked;
 use timing::Timed;
 
 /// Why a program is not timed that optimizing left as it is. Its ratio is 1.
@@ -54,6 +59,8 @@ pub struct Options {
     pub jobs: usize,
     /// Whether to time programs.
     pub time: bool,
+    /// Whether a second solver proves every rewrite again.
+    pub evidence: bool,
     /// Inputs on which both forms of each program are compared; 0 leaves that out.
     pub inputs: usize,
     /// Compare with programs that are wrong on purpose instead.
@@ -100,6 +107,9 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// Objects that could not be read or optimized, and why.
     pub failed: Vec<(String, String)>,
+    /// What a second solver says of each object's evidence, where it was asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Rechecked>,
     /// What was optimized for.
     pub goal: Goal,
     /// Seconds given to an object at most, where that is not the default of `kiln optimize`.
@@ -124,6 +134,26 @@ pub struct Pair {
     programs: Vec<Optimized>,
     /// What optimizing it took.
     took: Duration,
+    /// What a second solver says of it, where it was asked.
+    rechecked: Option<Rechecked>,
+}
+
+/// Tells whoever waits what is done, on standard error.
+struct Progress {
+    what: &'static str,
+    all: usize,
+    done: AtomicUsize,
+}
+
+impl Progress {
+    fn new(what: &'static str, all: usize) -> Progress {
+        Progress { what, all, done: AtomicUsize::new(0) }
+    }
+
+    fn done(&self, entry: &CorpusObject, how: &str) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        eprintln!("{} {done}/{}: {}{how}", self.what, self.all, entry.path.display());
+    }
 }
 
 /// Whole programs, not the verifier's own selftests of a few instructions each, nor what nobody can load.
@@ -142,7 +172,13 @@ fn object_part(name: &str) -> &str {
 /// Optimizes all objects that take part; objects that cannot be read or optimized are told apart.
 pub fn optimize_all(options: &Options) -> (Vec<Pair>, Vec<(String, String)>) {
     let entries: Vec<CorpusObject> = corpus::objects().into_iter().filter(|entry| takes_part(entry, options)).collect();
-    let results = in_parallel(options.jobs, &entries, |entry| optimize_one(entry, options));
+    let progress = Progress::new("optimized", entries.len());
+    let results = in_parallel(options.jobs, &entries, |entry| {
+        let result = optimize_one(entry, options);
+        let rechecked = result.as_ref().ok().and_then(|pair| pair.rechecked.as_ref());
+        progress.done(entry, &rechecked.map_or(String::new(), |own| format!(": {}", own.line())));
+        result
+    });
     let (mut pairs, mut failed) = (Vec::new(), Vec::new());
     for (entry, result) in entries.iter().zip(results) {
         match result {
@@ -157,10 +193,14 @@ fn optimize_one(entry: &CorpusObject, options: &Options) -> Result<Pair, Error> 
     let before = entry.read()?;
     let budget = options.budget.unwrap_or_else(|| optimize::default_budget(&before.object));
     let search = optimize::Options { budget, goal: options.goal, ask_kernel: true, ..Default::default() };
+    let search = optimize::Options { keep_queries: options.evidence, ..search };
     let begun = Instant::now();
-    let Outcome { bytes, object, programs, .. } = optimize::optimize(&before, &search, &mut ())?;
+    let outcome = optimize::optimize(&before, &search, &mut ())?;
+    let took = begun.elapsed();
+    let rechecked = options.evidence.then(|| proofs::recheck(entry, &before.object, &outcome));
+    let Outcome { bytes, object, programs, .. } = outcome;
     let after = Input { bytes, object, elf: None, kernel_types: None, unprivileged: false };
-    Ok(Pair { entry: entry.clone(), before, after, programs, took: begun.elapsed() })
+    Ok(Pair { entry: entry.clone(), before, after, programs, took, rechecked })
 }
 
 /// Keeps this thread on one CPU: test runs happen on the caller's, and programs count by CPU.
@@ -200,9 +240,22 @@ pub fn measure(options: &Options) -> Measured {
     let begun = Instant::now();
     let (pairs, failed) = optimize_all(options);
     let published = corpus::published();
-    let mut rows: Vec<Row> = pairs.iter().flat_map(|pair| pair.rows(options, &published)).collect();
+    let timed = Progress::new("timed", pairs.len());
+    let rows_of = |pair: &Pair| {
+        let rows = pair.rows(options, &published);
+        if options.time {
+            timed.done(&pair.entry, "");
+        }
+        rows
+    };
+    let mut rows: Vec<Row> = pairs.iter().flat_map(rows_of).collect();
     if options.inputs > 0 {
-        let compared = in_parallel(options.jobs, &pairs, |pair| pair.compare(options));
+        let progress = Progress::new("compared", pairs.len());
+        let compared = in_parallel(options.jobs, &pairs, |pair| {
+            let compared = pair.compare(options);
+            progress.done(&pair.entry, "");
+            compared
+        });
         for (pair, compared) in pairs.iter().zip(compared) {
             let path = pair.entry.path.display().to_string();
             for (program, equality) in compared {
@@ -216,6 +269,7 @@ pub fn measure(options: &Options) -> Measured {
     Measured {
         rows,
         failed,
+        evidence: pairs.iter().filter_map(|pair| pair.rechecked.clone()).collect(),
         goal: options.goal,
         budget_s: options.budget.map(|budget| budget.as_secs_f64()),
         elapsed_s: begun.elapsed().as_secs_f64(),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use super::equality::{Equality, Outcome};
 use super::timing::Timed;
-use super::{Measured, Row};
+use super::{Measured, Row, proofs};
 
 /// Programs of so many slots and more have a mean of their own: in the smallest, one slot is many per cent.
 const LARGER: u32 = 20;
@@ -122,6 +122,7 @@ pub fn markdown(measured: &Measured) -> String {
     summary(&mut text, measured, noise);
     exceptions(&mut text, measured, noise);
     comparisons(&mut text, &measured.rows);
+    proofs::write(&mut text, &measured.evidence);
     let groups = groups(measured);
     for (name, rows) in groups.iter().filter(|(name, _)| name != "all") {
         table(&mut text, name, rows);
@@ -352,6 +353,7 @@ mod tests {
         let measured = Measured {
             rows,
             failed: Vec::new(),
+            evidence: Vec::new(),
             goal: Goal::Size,
             budget_s: None,
             elapsed_s: 2.0,
