@@ -1,12 +1,12 @@
 //! How much smaller a corpus gets: `cargo run -p kiln-superopt --release --example reduction -- FILE.o...`
 //!
-//! Prints each program's slots before and after, and what each rule and law contributed. `-v` prints each rewrite, `-l` both
+//! Prints each program's slots before and after, what each rule and law contributed, and where the time went. `-v` prints each rewrite, `-l` both
 //! listings, `--efforts=N` searches with so many efforts (0: not at all), `--unproved` takes laws without their proof.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kiln_superopt::{Because, Options, Unverified, optimize};
+use kiln_superopt::{Because, Options, Timings, Unverified, optimize};
 
 fn main() {
     let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
@@ -24,6 +24,7 @@ fn main() {
     let mut rules: BTreeMap<&str, (i64, usize)> = BTreeMap::new();
     let (mut before, mut after, mut ratios, mut skipped, mut slowest) = (0, 0, Vec::new(), Vec::new(), Duration::ZERO);
     let mut total = Duration::ZERO;
+    let mut timings = Timings::default();
     let mut proofs: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for path in &files {
         let bytes = std::fs::read(path).expect("a readable file");
@@ -37,6 +38,7 @@ fn main() {
         let rewrite = optimize(&object, &options, &mut ());
         slowest = slowest.max(rewrite.spent);
         total += rewrite.spent;
+        timings.add_all(&rewrite.timings);
         for (index, program) in object.programs.iter().enumerate() {
             let old = object.program_slots(program);
             let new = rewrite.object.program_slots(&rewrite.object.programs[index]);
@@ -81,6 +83,10 @@ fn main() {
         micros.sort_unstable();
         let at = |part: usize| micros[(micros.len() - 1) * part / 100];
         println!("proved by {method}: {}, median {} us, 95% {} us", micros.len(), at(50), at(95));
+    }
+    println!();
+    for (what, time, calls) in timings.rows() {
+        println!("{what:22} {:9.1} ms  {calls} times", 1000.0 * time.as_secs_f64());
     }
     let mean = 100.0 * ratios.iter().sum::<f64>() / ratios.len().max(1) as f64;
     println!(
