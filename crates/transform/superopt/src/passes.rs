@@ -82,7 +82,7 @@ pub struct Pass {
 
 /// What a pass does with a function.
 enum Does {
-    /// One thing at a time by one law, again and again.
+    /// One thing at a time by one law, or some, again and again.
     Repeat(Law, fn(On<'_>) -> Vec<Change>),
     /// The same, by facts that its own changes leave true.
     ByFacts(Law, fn(On<'_>, &Facts) -> Vec<Change>),
@@ -100,6 +100,8 @@ struct On<'a> {
     isa: IsaVersion,
     /// Where the law must not be used.
     banned: &'a dyn Fn(InsnId) -> bool,
+    /// Changes to make at most, where more than one is made at once.
+    most: usize,
 }
 
 const fn repeat(name: &'static str, law: Law, change: fn(On<'_>) -> Vec<Change>) -> Pass {
@@ -122,7 +124,9 @@ pub const PASSES: &[Pass] = &[
     }),
     own("inlined-calls", run_inline),
     repeat("decided-branches", Law::ConstantBranch, |on| thread::decide_branches(on.function, on.banned)),
-    repeat("threaded-branches", Law::ThreadedBranch, |on| thread::thread_branches(on.function, on.calls, on.banned)),
+    repeat("threaded-branches", Law::ThreadedBranch, |on| {
+        thread::thread_branches(on.function, on.calls, on.banned, on.most)
+    }),
     repeat("narrow-loads", Law::NarrowLoad, |on| {
         narrow::narrow_loads(on.object, (on.id, on.function), on.calls, on.banned)
     }),
@@ -200,7 +204,7 @@ impl Work<'_> {
         evidence
     }
 
-    /// Runs what does one thing a call, as often as it finds something that is not banned.
+    /// Runs what does one thing a call, or some, as often as it finds something that is not banned.
     fn repeat(&mut self, law: Law, change: impl Fn(On<'_>) -> Vec<Change>) -> Vec<Evidence> {
         let id = self.function;
         let mut evidence = Vec::new();
@@ -210,7 +214,8 @@ impl Work<'_> {
             let mut function = self.object.function(id).clone();
             let (object, function_now) = (&mut *self.object, &mut function);
             let (calls, isa) = (self.calls, self.options.isa);
-            let changes = change(On { object, id, function: function_now, calls, isa, banned: &banned });
+            let most = self.fuel - evidence.len();
+            let changes = change(On { object, id, function: function_now, calls, isa, banned: &banned, most });
             if changes.is_empty() {
                 break;
             }

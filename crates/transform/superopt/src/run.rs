@@ -496,7 +496,9 @@ impl<'a> Run<'a> {
             }
             self.restore(before.clone(), next_insn);
         }
-        for culprit in &evidence[good..bad] {
+        // Where time ended the search for it, nobody is found guilty.
+        let culprits = if self.cut_short { &[] } else { &evidence[good..bad] };
+        for culprit in culprits {
             let name = self.object.function(function).name.clone();
             let what = culprit.because.name();
             let refusal = format!("{what} at {}: {reason}", culprit.before.first().map_or("", String::as_str));

@@ -157,8 +157,16 @@ pub fn decide_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool)
     Vec::new()
 }
 
-/// Sends branches and jumps past the branches that their way decides; one a call.
-pub fn thread_branches(function: &mut Function, calls: &Calls, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+/// Sends branches and jumps past the branches that their way decides, so many a call at most.
+///
+/// A branch that goes elsewhere makes more known and less wanted in what follows, never the other way round, so what was
+/// found out before the first one stays good enough for the others.
+pub fn thread_branches(
+    function: &mut Function,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+    most: usize,
+) -> Vec<Change> {
     let cfg = Cfg::new(function);
     let states = at_block_ends(function, &cfg);
     let ends = demand::at_block_ends(function, &cfg, calls);
@@ -166,6 +174,9 @@ pub fn thread_branches(function: &mut Function, calls: &Calls, banned: &dyn Fn(I
         cfg.blocks.iter().zip(&ends).map(|(block, end)| begin(function, block, *end, calls)).collect();
     let mut changes = Vec::new();
     for (block, state) in cfg.blocks.iter().zip(states) {
+        if changes.len() == most {
+            break;
+        }
         let at = block.range.end - 1;
         let node = &function.nodes[at];
         let (Some(mut state), Some(target)) = (state, node.target()) else { continue };
@@ -179,8 +190,6 @@ pub fn thread_branches(function: &mut Function, calls: &Calls, banned: &dyn Fn(I
         let node = &mut function.nodes[at];
         node.reference = Reference::Branch(end);
         changes.push(Change::new(Law::ThreadedBranch, vec![before], vec![node.clone()]));
-        // Fewer ways lead elsewhere now: what is known there has changed.
-        break;
     }
     changes
 }
