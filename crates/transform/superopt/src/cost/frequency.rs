@@ -21,12 +21,21 @@
 //!   7/8  goto next                       7/8  goto next
 //! ```
 //!
-//! Where runs of equal instructions were made one, or one was copied, the ways that lead there say how often it runs.
+//! Where runs of equal instructions were made one, or one was copied, the ways that lead there say how often it runs: a
+//! branch sends as large a share of its runs to where it jumps as it did in the original. So they do of a block that was
+//! joined with one that ran more often:
+//!
+//! ```text
+//!   1    if r3 > r2 goto out             1    if r3 > r2 goto drop
+//!   7/8  call redirect                   7/8  call redirect
+//!   7/8  r6 = r0                  -->    7/8  r0 = r6; exit            not 1: the eighth leaves by a copy
+//!   1    out: r0 = r6; exit              1/8  drop: r0 = 1; exit
+//! ```
 
 use std::collections::{HashMap, HashSet};
 
-use kiln_isa::{CallTarget, Insn};
-use kiln_program::{Cfg, Function, FunctionId, InsnId, Object, Program, Reference};
+use kiln_isa::{CallTarget, Insn, JumpOp};
+use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Node, Object, Program, Reference};
 
 use super::CostModel;
 
@@ -35,7 +44,9 @@ use super::CostModel;
 pub struct Frequencies {
     of: HashMap<InsnId, f64>,
     /// Which of them are branches or jumps.
-    branches: HashSet<InsnId>,
+    jumps: HashSet<InsnId>,
+    /// Branches with two sides: what each asked, and the share of its runs that jump.
+    branches: HashMap<InsnId, (JumpOp, f64)>,
 }
 
 /// Turns of a loop, and of a function that a helper calls back.
@@ -50,20 +61,26 @@ const SETTLED: f64 = 1e-3;
 impl Frequencies {
     /// Those of an object's functions as they are before anything is rewritten.
     pub fn of_original(object: &Object) -> Frequencies {
-        let mut of = HashMap::new();
+        let (mut of, mut branches) = (HashMap::new(), HashMap::new());
         for function in &object.functions {
             let cfg = Cfg::new(function);
             let blocks = flow(&cfg, |from| shares_by_shape(function, &cfg, from));
             for (block, frequency) in cfg.blocks.iter().zip(blocks) {
                 of.extend(function.nodes[block.range.clone()].iter().map(|node| (node.id, frequency)));
             }
+            for (from, block) in cfg.blocks.iter().enumerate() {
+                let last = &function.nodes[block.range.end - 1];
+                if let (Insn::Branch { op, .. }, [_, jumps]) = (last.insn, &shares_by_shape(function, &cfg, from)[..]) {
+                    branches.insert(last.id, (op, *jumps));
+                }
+            }
         }
         let nodes = object.functions.iter().flat_map(|function| &function.nodes);
-        let branches = nodes
+        let jumps = nodes
             .filter(|node| matches!(node.insn, Insn::Branch { .. } | Insn::Jump { .. }))
             .map(|node| node.id)
             .collect();
-        Frequencies { of, branches }
+        Frequencies { of, jumps, branches }
     }
 
     /// How often each instruction of a function, perhaps rewritten, runs for one run of the function.
@@ -86,26 +103,41 @@ impl Frequencies {
         for index in order.into_iter().map(|block| block.index()) {
             let block = &cfg.blocks[index];
             let entry = if index == 0 { 1.0 } else { 0.0 };
-            let (mut more, mut most, mut shared) = (0.0, entry, entry);
+            let (mut more, mut most, mut likely, mut shared) = (0.0, entry, entry, entry);
             for from in block.predecessors.iter().map(|from| &cfg.blocks[from.index()]) {
-                let there = nodes[from.range.end - 1];
                 let last = &function.nodes[from.range.end - 1];
+                let there = nodes[from.range.end - 1];
+                let share = self.share(last, from, index);
                 // Only a jump that is new brings runs that came another way before. What a branch brings stays: if it
                 // is decided now, or goes elsewhere, it was estimated wrongly and not made to go there more often.
-                let new = matches!(last.insn, Insn::Jump { .. }) && !self.branches.contains(&last.id);
+                let new = matches!(last.insn, Insn::Jump { .. }) && !self.jumps.contains(&last.id);
                 more += if new { there } else { 0.0 };
-                shared += there / from.successors.len() as f64;
                 most += there;
+                likely += there * share.unwrap_or(1.0);
+                shared += there * share.unwrap_or(1.0 / from.successors.len() as f64);
             }
             let now = nodes[block.range.start];
             if now == 0.0 {
                 nodes[block.range.clone()].fill(shared);
             } else {
+                // Joined with what ran more often, or begun by what was moved up: the ways that lead there tell.
+                let first = self.of.get(&function.nodes[block.range.start].id).copied().unwrap_or(now);
+                let most = if first < now { most.min(likely.max(first)) } else { most };
                 let factor = (now + more).min(most) / now;
                 nodes[block.range.clone()].iter_mut().for_each(|own| *own *= factor);
             }
         }
         nodes
+    }
+
+    /// The share of a block's runs that go on in another, where its branch is one of the original, though it may ask the
+    /// opposite by now.
+    fn share(&self, last: &Node, from: &Block, to: usize) -> Option<f64> {
+        let (Insn::Branch { op, .. }, [falls, _]) = (last.insn, &from.successors[..]) else { return None };
+        let (asked, jumping) = self.branches.get(&last.id)?;
+        let jumps = falls.index() != to;
+        let opposite = asked.row().negated == Some(op);
+        Some(if jumps != opposite { *jumping } else { 1.0 - *jumping })
     }
 }
 
@@ -260,6 +292,27 @@ mod tests {
         let jump = shared.new_node(Insn::Jump { offset: 0, long: false }, Reference::Branch(target));
         shared.functions[0].nodes.push(jump);
         assert_eq!(of(&shared), [1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5]);
+    }
+
+    #[test]
+    fn a_copy_for_those_that_leave_takes_them_away() {
+        let original = object(
+            "w6 = 1\nif r1 s> 5 goto out\nr0 = 2\nw6 = 2\nif r1 s> 6 goto out\ncall ktime_get_ns\nr6 = r0\nout:\nw0 = w6\nexit\n",
+        );
+        let frequencies = Frequencies::of_original(&original);
+        let mut copied = original.clone();
+        let made = [Insn::mov_imm(kiln_isa::Reg::R0, 1), Insn::Exit].map(|insn| copied.new_node(insn, Reference::None));
+        let nodes = &mut copied.functions[0].nodes;
+        nodes[1].reference = Reference::Branch(made[0].id);
+        nodes[4].reference = Reference::Branch(made[0].id);
+        nodes.extend(made);
+        let function = &copied.functions[0];
+        let now = frequencies.of_nodes(function, &Cfg::new(function));
+        let through = 0.875 * 0.875;
+        assert_eq!(
+            now,
+            [1.0, 1.0, 0.875, 0.875, 0.875, through, through, through, through, 1.0 - through, 1.0 - through]
+        );
     }
 
     #[test]
