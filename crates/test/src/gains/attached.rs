@@ -17,6 +17,7 @@
 mod surroundings;
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use kiln_driver::{Program, ProgramType};
 use kiln_linux::{Error, Link, LoadedImage, Prog};
@@ -30,6 +31,8 @@ const EVENTS: u32 = 500;
 const SAMPLES: u32 = 6;
 /// A sample with fewer runs says nothing.
 const LEAST_RUNS: u64 = 100;
+/// How long events may be on their way.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
 /// Bytes of an allocation that is never memory used before: the C library maps what is larger than 32 MiB.
@@ -200,7 +203,13 @@ impl Events {
         for _ in 0..SAMPLES {
             let before = prog.info()?;
             self.happen(prog)?;
-            let after = prog.info()?;
+            let mut after = prog.info()?;
+            // What another thread does for us may still be to come.
+            let patience = Instant::now() + PATIENCE;
+            while after.run_count - before.run_count < LEAST_RUNS && Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(1));
+                after = prog.info()?;
+            }
             let runs = after.run_count - before.run_count;
             if runs < LEAST_RUNS {
                 return Err(Error::InvalidInput(format!("{:?} made it run {runs} times", self.cause)));

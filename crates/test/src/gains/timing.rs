@@ -15,7 +15,8 @@
 //! - A sample counts processor time of this thread, of so many repetitions that what a system call costs around them
 //!   (for XDP a fifth of a millisecond: the kernel patches its dispatcher) can be measured apart and taken off. While it
 //!   samples, the thread asks for the highest priority that it may have.
-//! - Every block loads anew, which puts the code elsewhere.
+//! - Every block loads anew, which puts the code elsewhere. Where a ratio seems to say something, faster or slower, three
+//!   times as many blocks have to agree: a dozen places in memory can be luck.
 //! - The *control* is the original once more. How far its time is from the original's is what noise alone does; a
 //!   ratio within that distance, over all programs, says nothing.
 //!
@@ -37,6 +38,9 @@ use super::stimulus::{self, Stimulus};
 /// Times each form is loaded anew, not counting those where it was disturbed, and times at most in all.
 const BLOCKS: usize = 12;
 const MOST_BLOCKS: usize = 36;
+/// Where the forms seem to differ by so much, there are so many times more.
+const SEEMS: f64 = 0.015;
+const TO_BE_SURE: usize = 3;
 /// With fewer, nothing is said.
 const FEWEST_BLOCKS: usize = 4;
 /// A block that took so much longer than the least was disturbed: a neighbour on the same core doubles times, where
@@ -93,10 +97,7 @@ pub struct Path {
 impl Timed {
     /// What undisturbed blocks of the three sides come to, each side's in order.
     fn of(blocks: &[Vec<f64>; 3], attached: bool, around_ns: f64, path: Option<Path>) -> Timed {
-        let means = blocks.each_ref().map(|side| {
-            let middle = &side[side.len() / 4..side.len() - side.len() / 4];
-            middle.iter().sum::<f64>() / middle.len() as f64
-        });
+        let means = blocks.each_ref().map(|side| mean_of_middle(side));
         let [low, .., high] = [1, 3].map(|part| blocks[1][(blocks[1].len() - 1) * part / 4] / means[0]);
         Timed {
             before_ns: means[0],
@@ -176,18 +177,31 @@ fn time_attached(before: &Input, after: &Input, program: &Program, cause: Cause)
 /// Blocks until enough of each side's were undisturbed: their times, in order.
 fn undisturbed_blocks(block: impl Fn() -> Result<[f64; 3], String>) -> Result<[Vec<f64>; 3], String> {
     let mut blocks: [Vec<f64>; 3] = Default::default();
+    let mut times = 1;
     loop {
         let least = block()?;
         blocks.iter_mut().zip(least).for_each(|(side, least)| side.push(least));
         let quiet = undisturbed(&blocks);
         let fewest = quiet.iter().map(Vec::len).min().unwrap_or(0);
-        if fewest >= BLOCKS || blocks[0].len() >= MOST_BLOCKS && fewest >= FEWEST_BLOCKS {
-            return Ok(quiet);
+        let (wanted, most) = (times * BLOCKS, times * MOST_BLOCKS);
+        if fewest < wanted && blocks[0].len() < most {
+            continue;
         }
-        if blocks[0].len() >= MOST_BLOCKS {
+        if fewest < FEWEST_BLOCKS {
             return Err("the machine was too busy".to_owned());
         }
+        let [original, optimized, _] = quiet.each_ref().map(|side| mean_of_middle(side));
+        if times == TO_BE_SURE || (optimized / original).ln().abs() < SEEMS {
+            return Ok(quiet);
+        }
+        times = TO_BE_SURE;
     }
+}
+
+/// The mean of the middle half of times in order.
+fn mean_of_middle(times: &[f64]) -> f64 {
+    let middle = &times[times.len() / 4..times.len() - times.len() / 4];
+    middle.iter().sum::<f64>() / middle.len() as f64
 }
 
 /// The times of those blocks in which nobody else had a part of the core, in order. Whether it was so is judged by the
@@ -333,6 +347,16 @@ mod tests {
         let timed = Timed::of(&quiet, false, 0.0, None);
         assert_eq!([timed.before_ns, timed.after_ns, timed.control_ns], [21.0, 19.0, 21.0]);
         assert_eq!(timed.quartiles, [18.0 / 21.0, 19.0 / 21.0]);
+    }
+
+    #[test]
+    fn what_seems_to_differ_is_measured_longer() {
+        let blocks = |after: f64| {
+            undisturbed_blocks(|| Ok([20.0, after, 20.0])).expect("nothing disturbs").map(|side| side.len())
+        };
+        assert_eq!(blocks(20.1), [BLOCKS; 3]);
+        assert_eq!(blocks(19.0), [BLOCKS * TO_BE_SURE; 3]);
+        assert_eq!(blocks(21.0), [BLOCKS * TO_BE_SURE; 3]);
     }
 
     #[test]

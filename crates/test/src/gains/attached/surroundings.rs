@@ -31,8 +31,6 @@ const FRAMES: u32 = 4096;
 const FRAME: [u8; 64] = [0; 64];
 /// What a CPU's queue holds; a multiple of what is passed to it at a time.
 const QUEUE: u32 = 2048;
-/// Until a CPU has emptied its queue.
-const WORK_OFF: Duration = Duration::from_millis(5);
 /// The port that the sock_ops programs of the kernel's samples watch.
 const PORT: u16 = 55601;
 /// Connections of a sample: each is some ten events.
@@ -116,16 +114,12 @@ impl Frames {
         Ok(Frames { sender, _refusal: refusal, _network: network })
     }
 
-    /// Sends frames, and waits until they are gone.
+    /// Sends frames. What is in a CPU's queue may still be there afterwards.
     ///
     /// # Errors
     /// [`Error::Os`].
     pub fn send(&self) -> Result<(), Error> {
-        self.sender.prog.send_frames(&FRAME, FRAMES)?;
-        if !self.sender.maps.is_empty() {
-            std::thread::sleep(WORK_OFF);
-        }
-        Ok(())
+        self.sender.prog.send_frames(&FRAME, FRAMES)
     }
 }
 
