@@ -9,7 +9,7 @@ use predicates::prelude::*;
 use predicates::str::contains;
 
 /// What "at once" is, on a machine that is very busy with other things.
-const SOON: Duration = Duration::from_secs(120);
+const SOON: Duration = Duration::from_secs(600);
 
 /// Twelve instructions, some of which can go.
 const PASS: &str = "\
@@ -337,13 +337,13 @@ fn evidence(folder: &Folder) -> Option<PathBuf> {
         return None;
     }
     let proofs = folder.path("proofs");
-    let (output, budget) = (folder.path("out.o"), ["--offline", "--budget", "5"]);
+    let output = folder.path("out.o");
     kiln()
         .arg("optimize")
         .arg(object)
         .arg("-o")
         .arg(output)
-        .args(budget)
+        .arg("--offline")
         .arg("--evidence")
         .arg(&proofs)
         .assert()
@@ -447,7 +447,7 @@ mod interrupted {
             .arg(object)
             .arg("-o")
             .arg(folder.path("out.o"))
-            .args(["--offline", "--budget", "60"])
+            .args(["--offline", "--budget", "3600"])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -469,7 +469,7 @@ mod interrupted {
     fn once_keeps_the_best_so_far() {
         let Some(object) = busy_object() else { return };
         // A search may end by itself before the signal, and on a busy machine the signal may come before anybody listens.
-        for delay_ms in [300, 150, 80, 40, 600, 1200, 2400, 4800, 9600] {
+        for delay_ms in [300, 150, 80, 40, 600, 1200, 2400, 4800, 9600, 19200, 38400] {
             let folder = Folder::with(&[]);
             let child = start(&folder, &object);
             std::thread::sleep(Duration::from_millis(delay_ms));
@@ -493,9 +493,10 @@ mod interrupted {
 
     #[test]
     fn a_search_ends_with_what_it_has() {
-        // The passes are through with it in a second or two, on a machine that has nothing else to do.
+        // The passes are through with it in a second or two, on a machine that has nothing else to do; on another one, the
+        // signal comes later.
         let Some(object) = corpus_object("samples-6.1/xdp_fwd_kern.o") else { return };
-        for delay_s in [4, 8, 16, 32] {
+        for delay_s in [4, 8, 16, 32, 64, 128, 256] {
             let folder = Folder::with(&[]);
             let child = start(&folder, &object);
             std::thread::sleep(Duration::from_secs(delay_s));
@@ -578,7 +579,7 @@ fn what_does_not_load_on_a_kernel_is_not_optimized_for_it() {
     let optimize = |file: &str| {
         let mut command = kiln();
         command.arg("optimize").arg(folder.path(file)).arg("-o").arg(folder.path("out.bpf"));
-        command.args(["--budget", "1", "--offline", "--kernel", "5.15"]);
+        command.args(["--offline", "--kernel", "5.15"]);
         command
     };
     optimize("newer.bpf").assert().code(0).stdout(contains("left as it is: main"));

@@ -27,7 +27,7 @@ fn solver_is_missing() -> bool {
 }
 
 fn options() -> recheck::Options {
-    recheck::Options { solver: Some(SOLVER.to_owned()), timeout: Duration::from_secs(60), jobs: 2 }
+    recheck::Options { solver: Some(SOLVER.to_owned()), timeout: Duration::from_secs(600), jobs: 2 }
 }
 
 #[test]
@@ -44,7 +44,8 @@ fn another_solver_proves_every_rewrite() {
     let (mut rewrites, mut queries) = (0, 0);
     for object in objects {
         let input = object.read().expect("a sound object");
-        let options_ = optimize::Options { budget: Duration::from_secs(3), keep_queries: true, ..Default::default() };
+        let budget = optimize::default_budget(&input.object);
+        let options_ = optimize::Options { budget, keep_queries: true, ..Default::default() };
         let outcome = optimize::optimize(&input, &options_, &mut ()).expect("it is optimized");
         let folder = tempfile::tempdir().expect("a temporary folder");
         evidence::write(folder.path(), &input.object, &outcome.object, &outcome.evidence).expect("it is written");

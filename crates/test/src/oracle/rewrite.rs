@@ -37,7 +37,9 @@ pub fn same(before: &Object, after: &Object, program: &Program, packets: &[Vec<u
 /// The object optimized; the canary adds what rule-based tools are known to get wrong: a 32-bit constant stored as 64
 /// bits loses its zero-extension.
 pub fn optimized(object: &Object, canary: Canary) -> Object {
-    let options = kiln_superopt::Options { budget: std::time::Duration::from_secs(2), ..Default::default() };
+    // Work ends it, and not time.
+    let budget = std::time::Duration::from_secs(600);
+    let options = kiln_superopt::Options { budget, search: 1, ..Default::default() };
     let mut after = kiln_superopt::optimize(object, &options, &mut ()).object;
     if canary.is_present() {
         after = object.clone();
