@@ -282,6 +282,16 @@ pub struct CoreRelocation {
     pub kind: u32,
 }
 
+impl CoreRelocation {
+    /// `BPF_CORE_TYPE_ID_LOCAL`.
+    const TYPE_ID_LOCAL: u32 = 6;
+
+    /// Whether it says the number of a type in the object's own BTF, which is the same in every kernel.
+    pub const fn is_own_type(&self) -> bool {
+        self.kind == CoreRelocation::TYPE_ID_LOCAL
+    }
+}
+
 impl Object {
     /// A fresh instruction id.
     pub fn fresh_insn(&mut self) -> InsnId {

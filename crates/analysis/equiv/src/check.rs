@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use kiln_isa::semantics::BitVec;
-use kiln_isa::{Insn, Reg, RegSet, Source, Width};
+use kiln_isa::{AluOp, Imm64, Insn, Reg, RegSet, Source, Width};
+use kiln_program::{CoreRelocation, Node, Object};
 use kiln_verifier::{StackSet, Value};
 
 use crate::answers::Settled;
@@ -189,19 +190,46 @@ pub(crate) fn modes_for(world: &World<'_>, all: &[Access]) -> Modes {
     modes
 }
 
-/// CO-RE instructions of the new window are instructions of the original, registers aside.
+/// CO-RE instructions of the new window are instructions of the original, registers aside, or hold the same number in
+/// another form that a loader relocates the same way.
 fn core_kept(window: &Window<'_>) -> Result<(), Failure> {
     for node in window.after.iter().filter(|node| node.core.is_some()) {
         let kept = window.before.iter().any(|old| {
             old.core == node.core
                 && old.reference == node.reference
-                && (without_registers(old) == without_registers(node) || same_immediate(&old.insn, &node.insn))
+                && (without_registers(old) == without_registers(node)
+                    || same_immediate(&old.insn, &node.insn)
+                    || same_target(&old.insn, &node.insn)
+                    || is_own_type(window.object, node) && type_number(&old.insn) == type_number(&node.insn))
         });
         if !kept {
             return Err(Failure::Reason("a CO-RE instruction is changed".to_owned()));
         }
     }
     Ok(())
+}
+
+/// Whether both store to the same field. What they store is compared with all else.
+fn same_target(one: &Insn, other: &Insn) -> bool {
+    match (one, other) {
+        (Insn::Store { size, address, .. }, Insn::Store { size: other_size, address: other_address, .. }) => {
+            size == other_size && address.offset == other_address.offset
+        }
+        _ => false,
+    }
+}
+
+fn is_own_type(object: &Object, node: &Node) -> bool {
+    node.core.and_then(|core| object.core.get(core.index())).is_some_and(CoreRelocation::is_own_type)
+}
+
+/// The number of a type, where an instruction moves one to a register.
+fn type_number(insn: &Insn) -> Option<i32> {
+    match *insn {
+        Insn::Alu { op: AluOp::Mov, width: Width::W64, src: Source::Imm(imm), .. } => Some(imm),
+        Insn::LoadImm64 { imm: Imm64::Value(value), .. } => i32::try_from(value).ok(),
+        _ => None,
+    }
 }
 
 /// Whether both are whole-register arithmetic with one immediate, which a loader relocates the same way in each.

@@ -6,7 +6,7 @@
 
 use kiln_isa::semantics::{BitVec, Flow, Machine, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, RegSet, Size, Source};
-use kiln_program::{InsnId, Node, Reference};
+use kiln_program::{CoreId, CoreRelocation, InsnId, Node, Reference};
 use kiln_verifier::InsnFacts;
 
 use crate::calls::{Call, EventUse};
@@ -264,6 +264,9 @@ pub fn run_way<'a, 'w>(
     Ok(WayEnd { registers, bytes, logs: path.logs, accesses, conditions, uses })
 }
 
+/// Bits of the number of a type in BTF (`BTF_MAX_TYPE`).
+const OWN_TYPE_BITS: u32 = 20;
+
 /// Where a branch of a window leads.
 pub(crate) fn target(nodes: &[Node], at: usize, node: &Node) -> Result<Target, Stop> {
     if node.core.is_some() {
@@ -339,7 +342,7 @@ impl<'w, 'a> State<'w, 'a> {
         }
     }
 
-    fn core(&self) -> Option<kiln_program::CoreId> {
+    fn core(&self) -> Option<CoreId> {
         self.node.and_then(|node| node.core)
     }
 
@@ -363,6 +366,25 @@ impl<'w, 'a> State<'w, 'a> {
         let own = !writes && (0..i64::from(size.bytes())).all(written);
         self.accesses.push(Access { ordered, own, ..access });
         access.class
+    }
+
+    /// All of what a CO-RE store is given: the loader may change how many bytes of it are stored.
+    fn stored_whole(&mut self) -> Result<Option<Term<'a>>, Stop> {
+        match (self.core(), self.node.map(|node| node.insn)) {
+            (Some(_), Some(Insn::Store { src: Source::Reg(src), .. })) => self.register(src).map(Some),
+            (Some(_), Some(Insn::Store { src: Source::Imm(imm), .. })) => {
+                Ok(Some(self.world.arena.constant(64, i64::from(imm) as u64)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The number that a loader writes into the current instruction, in so many of its bits.
+    fn relocated(&self, core: CoreId, bits: u32) -> Term<'a> {
+        let symbol = |bits| self.world.arena.symbol(Symbol::Core(core), bits);
+        // There are fewer types in an object's own BTF than an immediate counts.
+        let own = self.world.object.core.get(core.index()).is_some_and(CoreRelocation::is_own_type);
+        if own { symbol(OWN_TYPE_BITS).zero_extend(64) } else { symbol(bits).sign_extend(64) }
     }
 
     /// An access that is made here.
@@ -414,7 +436,7 @@ impl<'a> Machine for State<'_, 'a> {
         if let (Some(core), Some(Insn::Alu { src: Source::Imm(_), .. })) =
             (self.core(), self.node.map(|node| node.insn))
         {
-            return self.world.arena.symbol(Symbol::Core(core), 32).sign_extend(64);
+            return self.relocated(core, 32);
         }
         let hole = self.holes.immediates.iter().find(|(reserved, _)| i64::from(*reserved) as u64 == value);
         hole.map_or_else(|| self.world.arena.constant(64, value), |(_, term)| *term)
@@ -422,7 +444,7 @@ impl<'a> Machine for State<'_, 'a> {
 
     fn load_imm64(&mut self, imm: Imm64) -> Result<Term<'a>, Stop> {
         if let Some(core) = self.core() {
-            return Ok(self.world.arena.symbol(Symbol::Core(core), 64));
+            return Ok(self.relocated(core, 64));
         }
         match (self.node.map_or(Reference::None, |node| node.reference), imm) {
             (Reference::None, Imm64::Value(value)) => Ok(self.constant(value)),
@@ -465,10 +487,14 @@ impl<'a> Machine for State<'_, 'a> {
         let place = self.place(address)?;
         let releases = matches!(self.node.map(|node| node.insn), Some(Insn::StoreRelease { .. }));
         let class = self.access(place, size, true, releases);
-        if self.world.modes.is_logged(class) {
+        let logged = self.world.modes.is_logged(class);
+        if logged || self.core().is_some() {
             let bytes = size.bytes() as u8;
             let kind = if releases { EventKind::StoreRelease(bytes) } else { EventKind::Store(bytes, self.core()) };
-            self.record(class, kind, place, &[value]);
+            let stored = self.stored_whole()?.unwrap_or(value);
+            self.record(class, kind, place, &[stored]);
+        }
+        if logged {
             return Ok(());
         }
         for byte in 0..size.bytes() {

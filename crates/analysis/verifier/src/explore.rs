@@ -31,10 +31,7 @@ use crate::types::Types;
 use crate::unprivileged::Mask;
 use crate::{Assumptions, Options, Statistics};
 
-/// The kind of CO-RE record (`BPF_CORE_TYPE_ID_LOCAL`) that says the number of a type in the object's own BTF, which is
-/// the same on every kernel.
-const TYPE_ID_LOCAL: u32 = 6;
-/// The kind (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
+/// The kind of CO-RE record (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
 const TYPE_ID_TARGET: u32 = 7;
 
 /// Where a path goes after an instruction.
@@ -328,7 +325,7 @@ impl<'a> Explorer<'a> {
     /// Whether the current instruction's immediate or offset may be different on another kernel.
     pub(crate) fn relocated(&self) -> bool {
         let record = self.code.op(self.at).node.core.and_then(|id| self.code.object.core.get(id.index()));
-        record.is_some_and(|record| record.kind != TYPE_ID_LOCAL) && self.any_load()
+        record.is_some_and(|record| !record.is_own_type()) && self.any_load()
     }
 
     /// Whether some number of a kernel's type is still that of the object's own: it would be taken for another type.

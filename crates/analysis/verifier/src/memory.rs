@@ -1,6 +1,6 @@
 //! Loads, stores and atomics: what each kind of pointer allows, and what a load gives.
 
-use kiln_isa::{Address, AtomicOp, PacketMode, Reg, Size, Source};
+use kiln_isa::{Address, AtomicOp, Insn, PacketMode, Reg, Size, Source};
 use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{
     FLOW_KEYS, Feature, FieldValue, MapType, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET,
@@ -259,6 +259,9 @@ impl Explorer<'_> {
 
     fn store_context(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<()> {
         let at = self.context_offset(reg, base, offset)?;
+        if matches!(self.code.op(self.at).node.insn, Insn::Store { src: Source::Imm(_), .. }) {
+            self.check_feature_in_profile(Feature::ContextImmediates)?;
+        }
         let layout = self.program_type.context();
         match layout.access_at(self.code.program.attach_type, at, size.bytes(), true) {
             Ok(access) => {

@@ -133,6 +133,10 @@ impl Explorer<'_> {
         not_lacking(Kfunc::by_name(name).and_then(|kfunc| self.options.profile.lacks_kfunc(kfunc)))
     }
 
+    pub(crate) fn check_feature_in_profile(&self, feature: Feature) -> Step<()> {
+        not_lacking(self.options.profile.lacks(feature))
+    }
+
     pub(crate) fn check_field_in_profile(&self, field: &Field) -> Step<()> {
         not_lacking(self.options.profile.lacks_field(field, self.program_type))
     }

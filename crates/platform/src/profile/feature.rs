@@ -47,6 +47,9 @@ features! {
     /// Load-acquire and store-release.
     AcquireRelease: (6, 15), "load-acquire and store-release";
 
+    /// Immediates stored to a context. Before, only registers were.
+    ContextImmediates: (6, 4), "an immediate stored to a context";
+
     // How programs are loaded.
     /// XDP programs that take frames in fragments (`BPF_F_XDP_HAS_FRAGS`).
     XdpFragments: (5, 18), "XDP on frames in fragments (xdp.frags)";

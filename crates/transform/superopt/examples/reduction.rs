@@ -1,11 +1,15 @@
 //! How much smaller a corpus gets: `cargo run -p kiln-superopt --release --example reduction -- FILE.o...`
 //!
-//! Prints each program's slots before and after, what each rule and law contributed, and where the time went. `-v` prints each rewrite, `-l` both
-//! listings, `--efforts=N` searches with so many efforts (0: not at all), `--unproved` takes laws without their proof.
+//! Prints each program's slots before and after, what each rule and law contributed, and where the time went. `-v` prints
+//! each rewrite, `-l` both listings, `--efforts=N` searches with so many efforts (0: not at all), `--unproved` takes laws
+//! without their proof, `-u` rewrites what our verifier does not support too. Programs are verified against the running
+//! kernel's types, where they can be read.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use kiln_program::btf::Btf;
 use kiln_superopt::{Because, Options, Timings, Unverified, optimize};
 
 fn main() {
@@ -13,7 +17,9 @@ fn main() {
     let verbose = flags.iter().any(|flag| flag == "-v");
     let listings = flags.iter().any(|flag| flag == "-l");
     let number = |name: &str| flags.iter().find_map(|flag| flag.strip_prefix(name)?.parse::<u64>().ok());
+    let types = std::fs::read("/sys/kernel/btf/vmlinux").ok().and_then(|bytes| Btf::parse(&bytes).ok());
     let options = Options {
+        kernel_types: types.map(Arc::new),
         budget: Duration::from_secs(number("--budget=").unwrap_or(10)),
         simulate: !flags.iter().any(|flag| flag == "--unproved"),
         search: number("--efforts=").map_or(Options::default().search, |efforts| efforts as usize),

@@ -110,6 +110,8 @@ laws! {
     ThreadedJump = "threaded-jump";
     /// A branch may go past branches that are decided on its way, if nothing computed on the way is needed there.
     ThreadedBranch = "threaded-branch";
+    /// A way on which one operand makes a conjunction zero may lead behind it, if what it skips only computes the other.
+    SkippedOperand = "skipped-operand";
     /// A branch to the instruction that follows it anyway does nothing; nor does an exit before an exit.
     JumpToNext = "jump-to-next";
     /// A branch over an unconditional jump may be the opposite branch to where the jump goes.
@@ -124,6 +126,8 @@ laws! {
     HoistedArm = "hoisted-arm";
     /// Addresses that are made several times, or lie in one data section, may be made once, in a register that is free.
     KeptAddress = "kept-address";
+    /// An address that a register's own is near to may be made by an addition.
+    SteppedAddress = "stepped-address";
     /// A register that holds a value on every way here need not be given it again, and may be copied instead of making it.
     AvailableValue = "available-value";
     /// A value may be in another register if nothing else is needed there meanwhile, so that a copy, or what makes the same

@@ -30,6 +30,7 @@ use crate::laws::narrow;
 use crate::laws::packet_loads;
 use crate::laws::reuse;
 use crate::laws::thread;
+use crate::laws::truths;
 use crate::laws::turned;
 use crate::laws::webs;
 use crate::pipeline::Options;
@@ -148,6 +149,9 @@ pub const PASSES: &[Pass] = &[
     }),
     repeat("packet-loads", Law::PacketOffset, |on| packet_loads::fold_offsets(on.function, on.banned)),
     own("diamonds", run_diamonds),
+    repeat("skipped-operands", Law::SkippedOperand, |on| {
+        truths::lead_past_conjunctions(on.object, on.function, on.calls, on.banned)
+    }),
     by_facts("repeated-stores", Law::RepeatedStore, |on, facts| frame::repeated_stores(on.function, facts, on.banned)),
     by_facts("covered-stores", Law::CoveredStore, |on, facts| frame::cover_stores(on.function, facts, on.banned)),
     own("dead", |work| work.at_once(dead::remove_dead)),
@@ -161,6 +165,7 @@ pub const PASSES: &[Pass] = &[
     repeat("late-constants", Law::LateConstant, |on| late::make_late(on.object, on.function, on.calls, on.banned)),
     own("atomic-updates", run_atomics),
     repeat("kept-addresses", Law::KeptAddress, |on| reuse::keep_addresses(on.object, on.function, on.calls, on.banned)),
+    repeat("stepped-addresses", Law::SteppedAddress, |on| reuse::step_addresses(on.object, on.function, on.banned)),
 ];
 
 /// What is tried once the passes find no more, the cheapest first: [`search::EFFORTS`].

@@ -25,6 +25,7 @@ use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand;
+use crate::laws::available;
 use crate::laws::control_flow::Change;
 use crate::laws::thread::{self, Known};
 use crate::laws::trial::{Size, Trial};
@@ -67,18 +68,24 @@ pub fn make_late(
     let cfg = Cfg::new(function);
     let states = thread::at_block_ends(function, &cfg);
     let ends = demand::at_block_ends(function, &cfg, calls);
+    let held = available::before_each(object, function, &cfg);
     let mut trial = None;
     let mut best: Option<(Size, Function, Change)> = None;
-    for (index, block) in cfg.blocks.iter().enumerate().skip(1) {
-        let first = function.nodes[block.range.start].id;
-        if block.predecessors.len() < 2 || banned(first) {
-            continue;
+    let blocks = cfg.blocks.iter().enumerate().skip(1).filter(|(_, block)| block.predecessors.len() > 1);
+    let blocks: Vec<_> = blocks.filter(|(_, block)| !banned(function.nodes[block.range.start].id)).collect();
+    // What pays at once comes first; one block's gain is enough: the others are looked at again.
+    let tries = [false, true].into_iter().flat_map(|shared| blocks.iter().map(move |(index, _)| (shared, *index)));
+    for (shared, index) in tries {
+        if best.is_some() {
+            break;
         }
-        let Some(ways) = ways(function, &cfg, &states, index) else { continue };
+        let block = cfg.blocks[index].range.clone();
+        let first = function.nodes[block.start].id;
+        let Some(ways) = ways(function, &cfg, &states, &held, index) else { continue };
         let mut begin = ends[index];
-        function.nodes[block.range.clone()].iter().rev().for_each(|node| begin.step_back(node, calls));
+        function.nodes[block.clone()].iter().rev().for_each(|node| begin.step_back(node, calls));
         for reg in Reg::all().filter(|reg| *reg != Reg::R10 && begin.of(*reg) > 0) {
-            let groups = groups(function, block.range.clone(), &ways, reg, begin.of(reg));
+            let groups = groups(function, block.clone(), &ways, reg, begin.of(reg));
             let alone = groups.iter().map(std::slice::from_ref);
             let together = (groups.len() > 1).then_some(&groups[..]);
             for chosen in together.into_iter().chain(alone) {
@@ -87,16 +94,16 @@ pub fn make_late(
                     place(object, &mut candidate, late, first);
                 }
                 let trial = trial.get_or_insert_with(|| Trial::new(object, calls, function, Law::LateConstant));
-                let Some((candidate, change)) = trial.gain(object, first, candidate) else { continue };
+                let gained = match shared {
+                    true => trial.gain_shared(object, first, candidate),
+                    false => trial.gain(object, first, candidate),
+                };
+                let Some((candidate, change)) = gained else { continue };
                 let own = Size::of(&candidate);
                 if best.as_ref().is_none_or(|best| own < best.0) {
                     best = Some((own, candidate, change));
                 }
             }
-        }
-        // One block's gain is enough: the others are looked at again.
-        if best.is_some() {
-            break;
         }
     }
     let Some((_, candidate, change)) = best else { return Vec::new() };
@@ -105,7 +112,13 @@ pub fn make_late(
 }
 
 /// The ways into a block; `None` where one cannot be led elsewhere.
-fn ways(function: &Function, cfg: &Cfg, states: &[Option<thread::State>], index: usize) -> Option<Vec<Way>> {
+fn ways(
+    function: &Function,
+    cfg: &Cfg,
+    states: &[Option<thread::State>],
+    held: &[available::State],
+    index: usize,
+) -> Option<Vec<Way>> {
     let block = &cfg.blocks[index];
     let first = function.nodes[block.range.start].id;
     let mut ways = Vec::new();
@@ -121,6 +134,12 @@ fn ways(function: &Function, cfg: &Cfg, states: &[Option<thread::State>], index:
         // A branch both of whose sides are here tells nothing, and is another pass's business.
         if branches && own.successors.len() == 2 {
             thread::refine(&mut state, &last.insn, jumps);
+            if let Insn::Branch { width: Width::W64, dst, .. } = last.insn {
+                let held = &held[own.range.end - 1];
+                let alike =
+                    Reg::all().filter(|reg| held[dst.index()].is_some() && held[reg.index()] == held[dst.index()]);
+                alike.for_each(|reg| state[reg.index()] = state[reg.index()].or(state[dst.index()]));
+            }
         } else if branches {
             return None;
         }

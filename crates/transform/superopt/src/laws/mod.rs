@@ -5,7 +5,7 @@
 //! the table of [`crate::passes`] names them. A law's own conditions only have to be good enough to propose: that the
 //! function still does what it did is proved afterwards, by [`kiln_equiv::simulation`].
 //!
-//! - branches and layout: [`control_flow`], [`thread`], [`turned`], [`hoist`], [`bounds`]
+//! - branches and layout: [`control_flow`], [`thread`], [`truths`], [`turned`], [`hoist`], [`bounds`]
 //! - values and registers: [`available`], [`webs`], [`reuse`], [`late`], [`narrow`], [`packet_loads`]
 //! - what nobody reads: [`dead`], with [`frame`] and [`filled`]
 //! - calls: [`inline`], [`found`], [`atomics`]
@@ -28,5 +28,6 @@ pub mod packet_loads;
 pub mod reuse;
 pub mod thread;
 pub mod trial;
+pub mod truths;
 pub mod turned;
 pub mod webs;

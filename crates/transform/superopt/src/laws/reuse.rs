@@ -9,6 +9,8 @@
 //!   call ...                           r1 = r9; call ...
 //! ```
 //!
+//! Where none is free, the next address in the same register may still be the last one and a constant.
+//!
 //! What is kept depends on nothing: an address that the loader puts there, a constant, or the frame pointer and a
 //! constant. So it may be made once, at a place that every way to its uses passes, in a register that nobody reads or
 //! writes from there to the last use. Addresses in one data section differ by constants, which go into the accesses.
@@ -22,6 +24,7 @@ use crate::edit;
 use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand};
+use crate::laws::available::{self, Held};
 use crate::laws::control_flow::Change;
 use crate::laws::trial::Trial;
 use crate::laws::webs;
@@ -114,6 +117,29 @@ pub fn keep_addresses(
         Some(best) if best.saved > 0 => vec![keep(object, function, &places, best)],
         _ => try_plans(object, function, calls, &places, &plans),
     }
+}
+
+/// Adds to an address, or to a number of two slots, what the next one in the same register is away from it.
+pub fn step_addresses(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    // What registers hold stays as it is.
+    let held = available::before_each(object, function, &cfg);
+    let mut changes = Vec::new();
+    for (node, held) in function.nodes.iter_mut().zip(held) {
+        let (Insn::LoadImm64 { dst, .. }, None) = (node.insn, node.core) else { continue };
+        let distance = match (held[dst.index()], available::result(object, &held, node)) {
+            (Some(Held::Section(own, from)), Some(Held::Section(map, to))) if own == map => to.checked_sub(from),
+            (Some(Held::Number(from)), Some(Held::Number(to))) => Some(to.wrapping_sub(from) as i64),
+            _ => None,
+        };
+        let distance = distance.and_then(|distance| i32::try_from(distance).ok());
+        let Some(distance) = distance.filter(|distance| *distance != 0 && !banned(node.id)) else { continue };
+        let before = node.clone();
+        node.insn = Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(distance) };
+        node.reference = Reference::None;
+        changes.push(Change::new(Law::SteppedAddress, vec![before], vec![node.clone()]));
+    }
+    changes
 }
 
 /// What saves nothing itself may leave a copy that is not needed: a place's own register is as good as another.

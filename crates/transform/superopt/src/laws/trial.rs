@@ -14,9 +14,13 @@ use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand;
 use crate::laws::control_flow::{self, Change};
+use crate::laws::webs;
 
 /// Rounds of tidying at most: each makes the function smaller or ends it.
 const MAX_ROUNDS: usize = 24;
+
+/// Instructions of a function at most whose registers are shared in a trial.
+const LONGEST_SHARED: usize = 1000;
 
 /// What is compared: slots, then how many of R6 to R9 a prologue has to save.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -58,6 +62,18 @@ impl<'a> Trial<'a> {
             let change = difference(self.function, &candidate, self.law, at);
             (candidate, change)
         })
+    }
+}
+
+impl Trial<'_> {
+    /// The same, with what is left of registers shared: a value that is made elsewhere may spare a copy.
+    pub fn gain_shared(&self, object: &Object, at: InsnId, mut candidate: Function) -> Option<(Function, Change)> {
+        tidy(object, self.calls, &mut candidate);
+        let size = Size::of(&candidate);
+        if size.slots == self.size.slots && candidate.nodes.len() <= LONGEST_SHARED {
+            webs::share_registers(object, &mut candidate, self.calls, &|_| false);
+        }
+        self.gain(object, at, candidate)
     }
 }
 

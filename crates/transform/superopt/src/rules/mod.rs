@@ -13,6 +13,7 @@
 //! | `copied-operand` | `r2 = r1; ... r2 ...` | `... r1 ...` |
 //! | `same-value` | `r3 = r6; r3 += 14` where `r2` holds that | `r3 = r2` |
 //! | `relocated-operand` | `r1 = FIELD; r2 += r1` where the loader writes FIELD | `r2 += FIELD` |
+//! | `type-number` | `r1 = 17 ll` where that is the number of a type | `r1 = 17` |
 //! | `copied-block` | copies of two bytes each, from and to memory | copies of four and eight |
 //! | `exchanged-fields` | two addresses of six bytes exchanged in four and two | in eight, four and two, with a shift |
 //! | `repeated-copy` | `r6 = r1; ...; r1 = r6` | `r6 = r1; ...` |
@@ -133,6 +134,12 @@ pub const RULES: &[Rule] = &[
         doc: "A number that the loader writes may be the immediate of the operation that uses it.",
         contextual: true,
         propose: operands::relocated_operand,
+    },
+    Rule {
+        name: "type-number",
+        doc: "The number of a type of the object's own fits a move of one slot.",
+        contextual: false,
+        propose: operands::type_number,
     },
     Rule {
         name: "copied-block",

@@ -1,8 +1,7 @@
 //! Constants: as operands, as results, and merged with one another.
 
-use kiln_isa::{AluOp, Insn, Reg, Source, Width};
+use kiln_isa::{AluOp, Imm64, Insn, Reg, Source, Width};
 use kiln_program::{Node, Reference};
-use kiln_verifier::{Region as Kind, Value};
 
 use crate::windows::region::Region;
 use crate::windows::trace::Trace;
@@ -32,19 +31,20 @@ pub fn constant(region: &Region<'_>, trace: &Trace, at: usize, reg: Reg) -> Opti
 
 pub fn immediate_operand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let node = &region.nodes[at];
-    if node.core.is_some() {
-        return Vec::new();
-    }
     let proposed = match node.insn {
+        Insn::Store { size, address, src: Source::Reg(src) } if node.core.is_some() => {
+            // The loader may change how much of it is stored.
+            let value = constant(region, trace, at, src).filter(|_| address.base != src);
+            let imm = value.and_then(|value| immediate(value, Width::W64));
+            imm.map(|imm| Insn::Store { size, address, src: Source::Imm(imm) })
+        }
+        _ if node.core.is_some() => None,
         Insn::Alu { op, width, dst, src: Source::Reg(src) } if src != dst || op == AluOp::Mov => {
             let imm = constant(region, trace, at, src).and_then(|value| immediate(value, width));
             imm.map(|imm| Insn::Alu { op, width, dst, src: Source::Imm(imm) })
         }
         Insn::Store { size, address, src: Source::Reg(src) } => {
-            // Kernels before 6.4 refuse immediates stored to a context.
-            let base = region.value(at, address.base);
-            let context = matches!(base, Some(Value::Pointer(pointer)) if pointer.region == Kind::Context);
-            let value = constant(region, trace, at, src).filter(|_| !context && address.base != src);
+            let value = constant(region, trace, at, src).filter(|_| address.base != src);
             let imm = value.and_then(|value| match size.bits() {
                 64 => immediate(value, Width::W64),
                 bits => Some((value & (u64::MAX >> (64 - bits))) as u32 as i32),
@@ -88,6 +88,16 @@ pub fn one_slot_move(dst: Reg, value: u64) -> Option<Insn> {
     }
     let imm = u32::try_from(value).ok()? as i32;
     Some(Insn::Alu { op: AluOp::Mov, width: Width::W32, dst, src: Source::Imm(imm) })
+}
+
+/// At a move of the number of one of the object's own types: the same in one slot.
+pub fn type_number(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
+    let node = &region.nodes[at];
+    let (Insn::LoadImm64 { dst, imm: Imm64::Value(number) }, Some(_)) = (node.insn, node.core) else {
+        return Vec::new();
+    };
+    let imm = i32::try_from(number).ok();
+    imm.map(|imm| with(region, at, Insn::mov_imm(dst, imm))).into_iter().collect()
 }
 
 /// At an operation with a register that holds what a loader relocates: that number as its immediate.
