@@ -91,9 +91,7 @@ impl Frequencies {
             // No instruction runs less often than a later one of its block.
             let mut most = 0.0f64;
             for at in block.range.clone().rev() {
-                // An exit runs as often as what comes before it, whoever else came there in the original.
-                let own = self.of.get(&function.nodes[at].id).filter(|_| function.nodes[at].insn != Insn::Exit);
-                most = most.max(own.copied().unwrap_or(0.0));
+                most = most.max(self.of.get(&function.nodes[at].id).copied().unwrap_or(0.0));
                 nodes[at] = most;
             }
             let mut last = 0.0;
