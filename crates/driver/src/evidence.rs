@@ -57,7 +57,7 @@ pub struct Index {
 pub struct SimulationEntry {
     /// Its number, from 1.
     pub number: usize,
-    /// Segments that are the same instructions on the same values in both; they have no query.
+    /// Segments that are the same instructions on the same values in both, and must end so; they have no query.
     pub identical: usize,
     /// The others.
     pub segments: Vec<SegmentEntry>,

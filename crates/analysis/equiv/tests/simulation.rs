@@ -79,7 +79,8 @@ fn changed(from: &str, to: &str) -> String {
 #[test]
 fn a_function_is_as_itself() {
     let simulation = simulated(LOOKUP, LOOKUP).expect("nothing is changed");
-    assert!(simulation.identical > 0 && simulation.normalized == 0 && simulation.smt == 0, "{simulation:?}");
+    // To the first call, for the evidence; what comes then is not followed.
+    assert!(simulation.smt == 0 && simulation.segments.len() == 1, "{simulation:?}");
 }
 
 #[test]

@@ -235,17 +235,14 @@ impl<'a> Run<'a> {
         let (mut least, mut idle) = ([u64::MAX; 3], 0);
         while idle < IDLE_ROUNDS {
             idle = if self.lowers(&mut least) { 0 } else { idle + 1 };
-            // What is no longer called costs nobody anything.
-            let entries = self.part.programs.iter().map(|id| self.object.programs[id.index()].entry);
-            let reached: BTreeSet<_> = entries.flat_map(|entry| self.object.reachable_functions(entry)).collect();
-            let functions: Vec<FunctionId> = self.functions.intersection(&reached).copied().collect();
             let mut changed = false;
             for pass in PASSES {
                 if !self.may_go_on(pass) {
                     return;
                 }
-                changed |= self.attempt_unless_idle(pass, &functions);
+                changed |= self.attempt_unless_idle(pass);
             }
+            let functions = self.called();
             let mut searches = SEARCHES.iter().take(self.options.search);
             if !changed && !searches.any(|pass| self.may_go_on(pass) && self.attempt(pass, &functions, usize::MAX)) {
                 self.cut_short |= self.searched.cut_short || Instant::now() >= self.deadline;
@@ -326,12 +323,19 @@ impl<'a> Run<'a> {
         goes_on
     }
 
-    fn attempt_unless_idle(&mut self, pass: &Pass, functions: &[FunctionId]) -> bool {
+    /// Functions that may change and run: one that is no longer called costs nobody anything, and nothing can be shown of it.
+    fn called(&self) -> Vec<FunctionId> {
+        let entries = self.part.programs.iter().map(|id| self.object.programs[id.index()].entry);
+        let reached: BTreeSet<_> = entries.flat_map(|entry| self.object.reachable_functions(entry)).collect();
+        self.functions.intersection(&reached).copied().collect()
+    }
+
+    fn attempt_unless_idle(&mut self, pass: &Pass) -> bool {
         if self.idle.get(pass.name) == Some(&self.version) {
             return false;
         }
         let version = self.version;
-        let changed = self.attempt(pass, functions, usize::MAX);
+        let changed = self.attempt(pass, &self.called(), usize::MAX);
         if !changed && self.version == version {
             self.idle.insert(pass.name, version);
         }

@@ -23,12 +23,16 @@
 //! 4. Each segment is then proved: the same branches, the same stores in order, the same arguments and results, and the
 //!    relation at its end; by equal normal forms, or by the solver. Each is a query of its own, for other solvers too.
 //!
+//! What no change has come before yet is not followed, nor what no change comes after any more, once all that is read from
+//! there on is the same: there both run the same instructions in the same state ([`alike`]).
+//!
 //! A call that only answers, and is not made any more, is no cut: what it left in R0 to R5 cannot be read then.
 //!
 //! Assumed are the verifier's facts: of registers at a cut, that places which no path reaches are not reached, and that
 //! stack bytes which nothing reads afterwards may differ. That functions end is the verifier's business as well: an
 //! endless loop is not told from another.
 
+pub mod alike;
 pub mod inlined;
 pub mod relation;
 pub mod segment;
@@ -44,6 +48,7 @@ use crate::calls::only_answers;
 use crate::memory::without_registers;
 use crate::record::listed;
 use crate::term::Arena;
+use alike::{Alike, is_same};
 use inlined::Inlined;
 use relation::{Arrival, Relation, differing_bytes};
 use segment::{End, Known, Proved, Segment, SegmentRecord, Step, is_branch};
@@ -125,13 +130,21 @@ const LEAST_EFFORT: usize = 4096;
 /// What was not proved.
 pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
     core_kept(question)?;
-    // The fewer places to meet at, the longer the ways, and the more is known at the end of each.
+    let entry = question.before.nodes.first().ok_or("a function without instructions")?;
+    if !question.reached(entry.id) {
+        return Err("no path reaches the function, so there is nothing to show of it".to_owned());
+    }
+    // What is near the changes is mostly enough. The fewer places to meet at, the longer the ways, and the more is known
+    // at the end of each.
     let mut reason = String::new();
-    for places in [Places::Away, Places::Joins, Places::Blocks, Places::SharedBlocks] {
-        match Explorer::new(question, places).simulate() {
+    let whole = [Places::Away, Places::Joins, Places::Blocks, Places::SharedBlocks].map(|places| (places, false));
+    for (places, near) in [(Places::Away, true)].into_iter().chain(whole) {
+        match Explorer::new(question, places, near).simulate() {
+            // Where only unreachable instructions went, evidence shows what stays.
+            Ok(simulation) if near && question.keep_segments && simulation.segments.is_empty() => {}
             Ok(simulation) => return Ok(simulation),
             Err(why) if (question.stop)() => return Err(why),
-            Err(why) => reason = if reason.is_empty() { why } else { reason },
+            Err(why) => reason = if reason.is_empty() && !near { why } else { reason },
         }
     }
     Err(reason)
@@ -210,6 +223,18 @@ impl<'f> Indexed<'f> {
         at.copied().ok_or_else(|| "a branch leaves the function".to_owned())
     }
 
+    /// The place where unconditional jumps lead to, unless it is come by on the way.
+    fn past_jumps(&self, mut at: usize, place: InsnId) -> Result<usize, String> {
+        for _ in 0..self.function.nodes.len() {
+            let node = self.node(at)?;
+            if node.id == place || !matches!(node.insn, Insn::Jump { .. }) {
+                break;
+            }
+            at = self.target(node)?;
+        }
+        Ok(at)
+    }
+
     /// First instructions of blocks that at least so many others lead to.
     fn leaders(&self, ways: usize) -> HashSet<InsnId> {
         let blocks = self.cfg.blocks.iter().filter(|block| block.predecessors.len() >= ways);
@@ -224,10 +249,10 @@ fn between_changes(old: &Indexed<'_>, new: &Indexed<'_>) -> HashSet<InsnId> {
     let follows = |side: &Indexed<'_>, at: usize| side.function.nodes.get(at + 1).map(|next| next.id);
     let is_changed = |at: usize| {
         let node = &nodes[at];
-        new.cfg.position.get(&node.id).is_none_or(|other| {
-            let same = &new.function.nodes[*other];
-            same.insn != node.insn || same.reference != node.reference || follows(old, at) != follows(new, *other)
-        })
+        new.cfg
+            .position
+            .get(&node.id)
+            .is_none_or(|other| !is_same(node, &new.function.nodes[*other]) || follows(old, at) != follows(new, *other))
     };
     let changed: Vec<bool> = (0..nodes.len()).map(is_changed).collect();
     // Where a way begins anew.
@@ -281,6 +306,10 @@ struct Explorer<'q, 'f> {
     new: Indexed<'f>,
     /// Instructions at which the functions may meet, beside events.
     meeting: HashSet<InsnId>,
+    /// Where they are the same.
+    alike: Alike,
+    /// Whether only what is behind a change is followed.
+    near: bool,
     relations: BTreeMap<Pair, Relation>,
     edges: BTreeMap<Pair, Vec<Edge<'f>>>,
     effort: usize,
@@ -289,7 +318,7 @@ struct Explorer<'q, 'f> {
 }
 
 impl<'q, 'f> Explorer<'q, 'f> {
-    fn new(question: &'q Question<'f>, places: Places) -> Explorer<'q, 'f> {
+    fn new(question: &'q Question<'f>, places: Places, near: bool) -> Explorer<'q, 'f> {
         let (old, new) = (Indexed::new(question.before), Indexed::new(question.after));
         let ways = if places == Places::Joins { 2 } else { 0 };
         let leaders = [old.leaders(ways), new.leaders(ways)];
@@ -300,20 +329,71 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let between = if places == Places::Away { between_changes(&old, &new) } else { HashSet::new() };
         let both = question.before.nodes.iter().map(|node| node.id).filter(|id| new.cfg.position.contains_key(id));
         let meeting = both.filter(meet).filter(|id| !between.contains(id)).collect();
+        let uses = |node: &Node| {
+            let (overwrites, _) = effects(&node.insn);
+            let writes = overwrites.union(node.insn.written().into_iter().collect());
+            (read_by(question, node).into_keys().filter_map(Reg::new).collect(), writes)
+        };
+        let alike = Alike::new((old.function, &old.cfg), (new.function, &new.cfg), uses);
         let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
-        Explorer { question, old, new, meeting, relations: BTreeMap::new(), edges: BTreeMap::new(), effort, asked: 0 }
+        let (relations, edges) = (BTreeMap::new(), BTreeMap::new());
+        Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asked: 0 }
+    }
+
+    /// The pairs to begin with, and what holds there: the entry, or where both are in one state and a change may come.
+    fn begin(&mut self) -> Result<(), String> {
+        self.relations.insert((0, 0), Relation::entry());
+        if !self.near {
+            return Ok(());
+        }
+        let nodes = &self.question.before.nodes;
+        let is_behind_event = |at: usize| {
+            let event = at.checked_sub(1).map(|before| &nodes[before].insn);
+            event.is_some_and(|insn| is_event(insn) && *insn != Insn::Exit)
+        };
+        let is_place = |at: usize| at == 0 || self.meeting.contains(&nodes[at].id) || is_behind_event(at);
+        let frontier = self.alike.frontier(is_place);
+        let begins_behind = self.alike.behind.first() == Some(&true);
+        if !frontier.is_empty() && !frontier.contains(&0) && !begins_behind {
+            self.relations.clear();
+        }
+        for at in frontier.into_iter().filter(|at| *at != 0 && self.question.reached(nodes[*at].id)) {
+            let facts = self.question.known(nodes[at].id).ok_or("nothing is known near a change")?;
+            let other = self.new.cfg.position.get(&nodes[at].id).ok_or("a change is not in the new function")?;
+            self.relations.insert((at, *other), Relation::same(facts));
+        }
+        Ok(())
+    }
+
+    /// Whether both functions go on alike from a pair, whatever comes: the same instructions follow, and what they read is
+    /// the same. Before the changes that is so until one comes, and is not followed where what is near is enough.
+    fn is_settled(&self, (old, new): Pair) -> bool {
+        let nodes = [&self.question.before.nodes, &self.question.after.nodes];
+        let [Some(one), Some(other)] = [nodes[0].get(old), nodes[1].get(new)] else { return false };
+        let settled = !self.alike.ahead[old] && self.relations[&(old, new)].is_same_in(self.alike.live[old]);
+        settled && one.id == other.id && (old, new) != (0, 0)
+    }
+
+    /// Whether both come to a pair in one state, since no way to it comes by a change.
+    fn is_before_changes(&self, (old, new): Pair) -> bool {
+        let same = |node: &Node| self.new.cfg.position.get(&node.id) == Some(&new);
+        self.near && self.question.before.nodes.get(old).is_some_and(same) && !self.alike.behind[old]
     }
 
     fn simulate(mut self) -> Result<Simulation, String> {
-        if self.question.before.nodes.is_empty() || self.question.after.nodes.is_empty() {
+        if self.question.after.nodes.is_empty() {
             return Err("a function without instructions".to_owned());
         }
-        self.relations.insert((0, 0), Relation::entry());
-        let mut pending = VecDeque::from([(0, 0)]);
-        let mut waiting = BTreeSet::from([(0, 0)]);
+        self.begin()?;
+        let mut pending: VecDeque<Pair> = self.relations.keys().copied().collect();
+        let mut waiting: BTreeSet<Pair> = self.relations.keys().copied().collect();
         while let Some(pair) = pending.pop_front() {
             waiting.remove(&pair);
             self.go_on()?;
+            if self.is_settled(pair) {
+                self.edges.remove(&pair);
+                continue;
+            }
             let edges = self.explore(pair)?;
             for edge in &edges {
                 for (to, arrival) in self.arrivals(pair, edge)? {
@@ -375,6 +455,13 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let mut ways = self.old_ways(Vec::new(), pair.0)?;
         while let Some(way) = ways.pop() {
             self.spend()?;
+            if self.comes_to_no_change(pair, &way) {
+                continue;
+            }
+            if let Some(edge) = self.same_way(pair, &way)? {
+                edges.push(edge);
+                continue;
+            }
             if self.contradicts_itself(pair, &way)? {
                 edges.push(Edge { ways: [way.steps, Vec::new()], to: To::Nowhere });
                 continue;
@@ -389,6 +476,37 @@ impl<'q, 'f> Explorer<'q, 'f> {
             }
         }
         Ok(edges)
+    }
+
+    /// Whether a way and all that comes right behind it is before every change: then both are in one state there.
+    fn comes_to_no_change(&self, pair: Pair, way: &Way<'f>) -> bool {
+        let free = |at: &usize| !self.alike.behind[*at];
+        let goes_on = !way.is_event || !self.alike.changed[way.stop] && self.alike.after[way.stop].iter().all(free);
+        free(&way.stop) && goes_on && self.is_before_changes(pair)
+    }
+
+    /// The new function's way where it has the same instructions as the old one's, and all that they read is the same.
+    fn same_way(&self, pair: Pair, old: &Way<'f>) -> Result<Option<Edge<'f>>, String> {
+        if !self.relations[&pair].is_same_in(self.alike.live[pair.0]) {
+            return Ok(None);
+        }
+        let goal = self.old.node(old.stop)?;
+        let (mut at, mut steps) = (pair.1, Vec::with_capacity(old.steps.len()));
+        for step in &old.steps {
+            at = self.new.past_jumps(at, step.node.id)?;
+            let node = self.new.node(at)?;
+            if !is_same(step.node, node) {
+                return Ok(None);
+            }
+            steps.push(Step { node, taken: step.taken, open: false, behind: None });
+            at = if step.taken { self.new.target(node)? } else { at + 1 };
+        }
+        at = self.new.past_jumps(at, goal.id)?;
+        if !is_same(goal, self.new.node(at)?) {
+            return Ok(None);
+        }
+        let to = if old.is_event { To::Event((old.stop, at)) } else { To::Cut((old.stop, at)) };
+        Ok(Some(Edge { ways: [old.steps.clone(), steps], to }))
     }
 
     /// Ways of the old function from a place to the next ones where it may be met.
@@ -445,7 +563,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
             return Ok(false);
         }
         let arena = Arena::new();
-        let ran = self.segment(pair, &way.steps, &[]).run(&arena, None)?;
+        let ran = self.segment(pair, &way.steps, &[]).run(&arena)?;
         let mut known = Known::default();
         Ok(ran.given.iter().chain(&ran.conditions[0]).any(|condition| !known.add(&ran.world, *condition)))
     }
@@ -518,7 +636,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let mut with = new.to_vec();
         with.push(Step { node: branch, taken: true, open: false, behind: None });
         let arena = Arena::new();
-        let ran = self.segment(pair, old, &with).run(&arena, None)?;
+        let ran = self.segment(pair, old, &with).run(&arena)?;
         let Some((last, earlier)) = ran.conditions[1].split_last() else { return Ok(None) };
         let mut known = Known::default();
         for condition in ran.given.iter().chain(&ran.conditions[0]).chain(earlier) {
@@ -552,7 +670,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         };
         let arena = Arena::new();
         let segment = self.whole(pair, edge)?;
-        let ran = segment.run(&arena, None)?;
+        let ran = segment.run(&arena)?;
         let holds: Vec<_> = ran.given.iter().chain(ran.conditions.iter().flatten()).copied().collect();
         let (overwrites, result) = match edge.to {
             To::Event((at, _)) => effects(&self.old.node(at)?.insn),
@@ -562,7 +680,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
             let arrival = Arrival::of(&ran.world, &ran.ends, &holds, overwrites);
             (to, arrival.with_result(&ran.world, result))
         };
-        let arrivals: Vec<_> = places.into_iter().map(arrival).collect();
+        let arrivals: Vec<_> = places.into_iter().filter(|to| !self.is_before_changes(*to)).map(arrival).collect();
         if let To::Event((at, _)) = edge.to {
             let mut differ = differing_bytes(&ran.world, &ran.ends, &holds);
             differ.retain(|byte| ran.ends[0].uses.reads(i64::from(*byte)));
@@ -619,17 +737,15 @@ impl<'q, 'f> Explorer<'q, 'f> {
                 self.go_on()?;
                 for end in self.ends(edge)? {
                     let segment = self.whole(*pair, edge)?;
-                    let same =
-                        |(one, other): (&Step<'_>, &Step<'_>)| one.node == other.node && one.taken == other.taken;
-                    let alike = edge.ways[0].len() == edge.ways[1].len()
-                        && edge.ways[0].iter().zip(&edge.ways[1]).all(same)
-                        && self.relations[pair].is_identity();
-                    let proved = segment.prove(&end, self.question.solver_ms)?;
-                    match proved {
-                        _ if alike => simulation.identical += 1,
-                        Proved::Normalized => simulation.normalized += 1,
-                        Proved::Smt => simulation.smt += 1,
-                    }
+                    let alike = segment.is_alike() && end.asks_identity();
+                    let count = match alike {
+                        true => &mut simulation.identical,
+                        false => match segment.prove(&end, self.question.solver_ms)? {
+                            Proved::Normalized => &mut simulation.normalized,
+                            Proved::Smt => &mut simulation.smt,
+                        },
+                    };
+                    *count += 1;
                     if self.question.keep_segments {
                         let kept = if alike { &mut alikes } else { &mut simulation.segments };
                         kept.push(segment.record(&end));
@@ -656,13 +772,13 @@ impl<'q, 'f> Explorer<'q, 'f> {
                 let node = self.old.node(at.0)?;
                 let (overwrites, _) = effects(&node.insn);
                 let index = index(&node.insn, &self.new.node(at.1)?.insn);
-                let mut reads = self.read_by(node);
+                let mut reads = read_by(self.question, node);
                 // The packet is R6's, always; what the index is made of is compared by itself.
                 if let Some([(old, _), _]) = index.filter(|[(old, _), _]| *old != Reg::R6.number()) {
                     reads.remove(&old);
                 }
                 let end = End { what: self.what(node), reads, overwrites, index, ..End::default() };
-                let behind = self.behind(at)?;
+                let mut behind = self.behind(at)?;
                 if behind.is_empty() {
                     vec![end]
                 } else {
@@ -675,27 +791,28 @@ impl<'q, 'f> Explorer<'q, 'f> {
                         }
                         End { relation: Some(relation), unread, ..end.clone() }
                     };
+                    behind.retain(|to| !self.is_before_changes(*to));
                     behind.iter().map(with).collect()
                 }
             }
         })
     }
+}
 
-    /// Registers that an event reads: arguments that the verifier calls unreadable are none.
-    fn read_by(&self, node: &Node) -> BTreeMap<u8, u8> {
-        let bits = match node.insn {
-            Insn::Call(_) => (self.question.reads)(node),
-            _ => std::array::from_fn(|index| {
-                let reg = Reg::new(index as u8);
-                if reg.is_some_and(|reg| node.insn.read().contains(reg)) { 64 } else { 0 }
-            }),
-        };
-        let known = self.question.known(node.id);
-        let readable =
-            |reg: u8| known.is_none_or(|known| known.registers[usize::from(reg)] != kiln_verifier::Value::Uninit);
-        let read = (0u8..).zip(bits).filter(|(reg, bits)| *bits > 0 && readable(*reg));
-        read.collect()
-    }
+/// Registers that an instruction reads: arguments that the verifier calls unreadable are none.
+fn read_by(question: &Question<'_>, node: &Node) -> BTreeMap<u8, u8> {
+    let bits = match node.insn {
+        Insn::Call(_) => (question.reads)(node),
+        _ => std::array::from_fn(|index| {
+            let reg = Reg::new(index as u8);
+            if reg.is_some_and(|reg| node.insn.read().contains(reg)) { 64 } else { 0 }
+        }),
+    };
+    let known = question.known(node.id);
+    let readable =
+        |reg: u8| known.is_none_or(|known| known.registers[usize::from(reg)] != kiln_verifier::Value::Uninit);
+    let read = (0u8..).zip(bits).filter(|(reg, bits)| *bits > 0 && readable(*reg));
+    read.collect()
 }
 
 /// `bpf_trace_printk`, whose third to fifth arguments are what the format asks for.

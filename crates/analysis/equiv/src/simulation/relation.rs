@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{Reg, RegSet};
 use kiln_program::{MapId, Reference};
+use kiln_verifier::{InsnFacts, Value};
 use serde::{Deserialize, Serialize};
 
 use super::segment::Known;
@@ -104,6 +105,17 @@ impl Relation {
         Relation { names, low: RegSet::ALL, differ, failed, held, found: false }
     }
 
+    /// At a place that both functions reach in one state: of registers that may not be read there nothing is known.
+    pub fn same(facts: &InsnFacts) -> Relation {
+        let mut relation = Relation::entry();
+        for reg in Reg::all().filter(|reg| facts.registers[reg.index()] == Value::Uninit) {
+            relation.names[old(reg)] = Name::Unreadable;
+            relation.names[new(reg)] = Name::Unreadable;
+            relation.low.remove(reg);
+        }
+        relation
+    }
+
     /// What a first way suggests.
     pub fn of(arrival: &Arrival) -> Relation {
         let mut numbers = HashMap::new();
@@ -149,6 +161,26 @@ impl Relation {
         self.differ.is_empty()
             && self.failed.is_empty()
             && Reg::all().all(|reg| self.names[old(reg)] == self.names[new(reg)])
+    }
+
+    /// Whether these registers hold the same in both, and memory.
+    pub fn is_same_in(&self, registers: RegSet) -> bool {
+        let same = |reg: Reg| {
+            let name = self.names[old(reg)];
+            name == self.names[new(reg)] && name != Name::Unreadable
+        };
+        self.differ.is_empty() && self.failed.is_empty() && registers.iter().all(same)
+    }
+
+    /// Whether it asks for no more than that every register holds the same in both.
+    pub fn asks_identity(&self) -> bool {
+        let classes = Reg::all().filter(|reg| *reg != Reg::R10).map(|reg| (self.names[old(reg)], self.names[new(reg)]));
+        let mut seen = BTreeSet::new();
+        let plain = classes.into_iter().all(|(one, other)| match one {
+            Name::Class(class) => one == other && seen.insert(class),
+            _ => one == other && one == Name::Unreadable,
+        });
+        plain && !self.found && self.held.iter().all(BTreeMap::is_empty)
     }
 
     /// The states in which both functions begin, as far as they differ from the world's.

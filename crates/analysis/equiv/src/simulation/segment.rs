@@ -12,7 +12,9 @@ use kiln_program::{Node, Object};
 use kiln_verifier::{InsnFacts, Value};
 use serde::{Deserialize, Serialize};
 
+use super::alike::is_same;
 use super::relation::{Relation, RelationRecord, frame};
+use crate::calls::EventUse;
 use crate::check::{modes_for, relevant_assumptions};
 use crate::machine::{Access, WayEnd, run_way};
 use crate::memory::{Class, Modes, World, is_frozen};
@@ -52,6 +54,15 @@ pub struct End {
     pub index: Option<[(u8, i32); 2]>,
     /// Bytes of the frame that nothing reads from here on, as far as it matters.
     pub unread: BTreeSet<i32>,
+}
+
+impl End {
+    /// Whether nothing is asked but that all is the same in both.
+    pub fn asks_identity(&self) -> bool {
+        !self.never
+            && self.index.is_none_or(|[old, new]| old == new)
+            && self.relation.as_ref().is_none_or(Relation::asks_identity)
+    }
 }
 
 /// Two ways and what they have to do with one another.
@@ -94,21 +105,34 @@ impl<'f> Segment<'f> {
     ///
     /// # Errors
     /// Why one cannot be followed.
-    pub fn run<'a>(&self, arena: &'a Arena, follow: Option<&World<'_>>) -> Result<Ran<'a>, String>
+    pub fn run<'a>(&self, arena: &'a Arena) -> Result<Ran<'a>, String>
     where
         'f: 'a,
     {
-        let modes = follow.map(|world| world.modes.clone()).unwrap_or_default();
-        let ran = self.run_in(arena, modes, follow)?;
-        let accesses: Vec<_> = ran.ends.iter().flat_map(|end| &end.accesses).copied().collect();
-        let needed = modes_for(&ran.world, &accesses);
-        if needed == ran.world.modes || follow.is_some() {
-            return Ok(ran);
-        }
-        self.run_in(arena, needed, None)
+        self.run_as(arena, self.is_alike())
     }
 
-    fn run_in<'a>(&self, arena: &'a Arena, modes: Modes, follow: Option<&World<'_>>) -> Result<Ran<'a>, String>
+    /// The same; what is `alike` is run once.
+    fn run_as<'a>(&self, arena: &'a Arena, alike: bool) -> Result<Ran<'a>, String>
+    where
+        'f: 'a,
+    {
+        let ran = self.run_in(arena, Modes::default(), None, alike)?;
+        let accesses: Vec<_> = ran.ends.iter().flat_map(|end| &end.accesses).copied().collect();
+        let needed = modes_for(&ran.world, &accesses);
+        if needed == ran.world.modes {
+            return Ok(ran);
+        }
+        self.run_in(arena, needed, None, alike)
+    }
+
+    fn run_in<'a>(
+        &self,
+        arena: &'a Arena,
+        modes: Modes,
+        follow: Option<&World<'_>>,
+        alike: bool,
+    ) -> Result<Ran<'a>, String>
     where
         'f: 'a,
     {
@@ -118,13 +142,24 @@ impl<'f> Segment<'f> {
         let steps = |side: usize| self.ways[side].iter().map(|step| (step.node, step.taken, step.behind));
         let given = self.start.given(&old);
         let old = run_way(&world, &old, steps(0), self.event).map_err(|stop| format!("the old way: {stop}"))?;
-        let new = run_way(&world, &new, steps(1), None).map_err(|stop| format!("the new way: {stop}"))?;
+        let new = match alike {
+            true => WayEnd { uses: EventUse::default(), ..old.clone() },
+            false => run_way(&world, &new, steps(1), None).map_err(|stop| format!("the new way: {stop}"))?,
+        };
         let frame_logged = world.modes.is_logged(Class::Stack(0));
         if frame_logged && !(self.start.differ.is_empty() && self.start.failed.is_empty()) {
             return Err("stack bytes differ where the frame may be accessed through any pointer".to_owned());
         }
         let conditions = [old.conditions.clone(), new.conditions.clone()];
         Ok(Ran { world, ends: [old, new], conditions, given })
+    }
+
+    /// Whether both ways are the same instructions on the same values.
+    pub fn is_alike(&self) -> bool {
+        let [old, new] = self.ways;
+        let same = |(one, other): (&Step<'_>, &Step<'_>)| is_same(one.node, other.node) && one.taken == other.taken;
+        let steps = old.len() == new.len() && old.iter().zip(new).all(same);
+        steps && self.start.is_identity() && self.start.held[0] == self.start.held[1]
     }
 
     /// What holds on these ways: the old one's branches, and those of the new one that it does not decide.
@@ -211,7 +246,7 @@ impl<'f> Segment<'f> {
     /// What was not proved.
     pub fn prove(&self, end: &End, milliseconds: u32) -> Result<Proved, String> {
         let arena = Arena::new();
-        let ran = self.run(&arena, None)?;
+        let ran = self.run(&arena)?;
         let pairs = self.pairs(&ran, end)?;
         let mut known = Known::default();
         let possible = self.holds(&ran).into_iter().all(|condition| known.add(&ran.world, condition));
@@ -249,9 +284,10 @@ impl<'f> Segment<'f> {
     /// Why there is none.
     pub fn query(&self, end: &End) -> Result<String, String> {
         let (normal, literal) = (Arena::new(), Arena::literal());
-        let ran = self.run(&normal, None)?;
+        // Both ways, since the second run goes by each place that the first came to.
+        let ran = self.run_as(&normal, false)?;
         self.pairs(&ran, end)?;
-        let ran = self.run(&literal, Some(&ran.world))?;
+        let ran = self.run_in(&literal, ran.world.modes.clone(), Some(&ran.world), false)?;
         let mut pairs = self.pairs(&ran, end)?;
         pairs.extend(ran.world.obligations());
         // What is the same term on both sides is only asked where there is nothing else.

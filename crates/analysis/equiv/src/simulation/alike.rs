@@ -1,0 +1,116 @@
+//! Where two functions are the same, instruction for instruction.
+//!
+//! ```text
+//!   entry --- same ---> a change --- behind a change ---> no change ahead --- same ---> exit
+//! ```
+//!
+//! Whoever has not come by a change is at one place in both, in one state. Whoever has no change ahead ends as the
+//! other does, once all that is read from there on is the same. Neither has to be followed.
+
+use kiln_isa::{Insn, Reg, RegSet};
+use kiln_program::{Cfg, Function, InsnId, Node};
+
+/// What the old function has in common with the new one, by position.
+pub struct Alike {
+    /// Whether the new function does not have the instruction, or goes on elsewhere after it.
+    pub changed: Vec<bool>,
+    /// Whether some way there comes by a change.
+    pub behind: Vec<bool>,
+    /// Whether a change may come, the instruction itself included.
+    pub ahead: Vec<bool>,
+    /// Registers that are read from there on before they are written.
+    pub live: Vec<RegSet>,
+    /// Where each goes on.
+    pub after: Vec<Vec<usize>>,
+    before: Vec<Vec<usize>>,
+}
+
+impl Alike {
+    /// Compares two functions. `uses` tells of an instruction the registers that it reads and writes.
+    pub fn new(old: (&Function, &Cfg), new: (&Function, &Cfg), uses: impl Fn(&Node) -> (RegSet, RegSet)) -> Alike {
+        let nodes = &old.0.nodes;
+        let next = |function: &Function, at: usize| -> Option<InsnId> {
+            let falls = !matches!(function.nodes[at].insn, Insn::Jump { .. } | Insn::Exit);
+            falls.then(|| function.nodes.get(at + 1).map(|next| next.id)).flatten()
+        };
+        let is_changed = |at: usize| {
+            let node = &nodes[at];
+            new.1
+                .position
+                .get(&node.id)
+                .is_none_or(|other| !is_same(node, &new.0.nodes[*other]) || next(old.0, at) != next(new.0, *other))
+        };
+        let after: Vec<Vec<usize>> = (0..nodes.len()).map(|at| successors(old.0, old.1, at)).collect();
+        let mut before = vec![Vec::new(); nodes.len()];
+        for (at, successors) in after.iter().enumerate() {
+            successors.iter().for_each(|next| before[*next].push(at));
+        }
+        let changed: Vec<bool> = (0..nodes.len()).map(is_changed).collect();
+        let beyond = (0..nodes.len()).filter(|at| changed[*at]).flat_map(|at| after[at].clone());
+        let behind = reached(beyond.collect(), &after);
+        let ahead = reached((0..nodes.len()).filter(|at| changed[*at]).collect(), &before);
+        let live = live(nodes, &before, &after, uses);
+        Alike { changed, behind, ahead, live, before, after }
+    }
+
+    /// Places that are reached together in one state and from which, before the next such place, a change may come.
+    pub fn frontier(&self, is_place: impl Fn(usize) -> bool) -> Vec<usize> {
+        let leads_on = |at: usize| self.changed[at] || self.after[at].iter().any(|next| self.behind[*next]);
+        let mut pending: Vec<usize> = (0..self.changed.len()).filter(|at| !self.behind[*at] && leads_on(*at)).collect();
+        let (mut seen, mut found) = (vec![false; self.changed.len()], Vec::new());
+        while let Some(at) = pending.pop() {
+            if std::mem::replace(&mut seen[at], true) {
+                continue;
+            }
+            match is_place(at) {
+                true => found.push(at),
+                false => pending.extend(&self.before[at]),
+            }
+        }
+        found
+    }
+}
+
+/// Whether two instructions are one.
+pub fn is_same(old: &Node, new: &Node) -> bool {
+    old.id == new.id && old.insn == new.insn && old.reference == new.reference && old.core == new.core
+}
+
+fn successors(function: &Function, cfg: &Cfg, at: usize) -> Vec<usize> {
+    let node = &function.nodes[at];
+    let falls = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit) && at + 1 < function.nodes.len();
+    let target = node.target().and_then(|id| cfg.position.get(&id)).copied();
+    falls.then_some(at + 1).into_iter().chain(target).collect()
+}
+
+/// What is reached from these along edges, these included.
+fn reached(from: Vec<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
+    let (mut reached, mut pending) = (vec![false; edges.len()], from);
+    while let Some(at) = pending.pop() {
+        if !std::mem::replace(&mut reached[at], true) {
+            pending.extend(&edges[at]);
+        }
+    }
+    reached
+}
+
+fn live(
+    nodes: &[Node],
+    before: &[Vec<usize>],
+    after: &[Vec<usize>],
+    uses: impl Fn(&Node) -> (RegSet, RegSet),
+) -> Vec<RegSet> {
+    let uses: Vec<(RegSet, RegSet)> = nodes.iter().map(uses).collect();
+    let mut live: Vec<RegSet> = uses.iter().map(|(reads, _)| *reads).collect();
+    let mut pending: Vec<usize> = (0..nodes.len()).collect();
+    while let Some(at) = pending.pop() {
+        let needed = after[at].iter().fold(RegSet::EMPTY, |set, next| set.union(live[*next]));
+        let (reads, writes) = uses[at];
+        let own = reads.union(needed.difference(writes)).difference(RegSet::of(&[Reg::R10]));
+        if own != live[at] {
+            live[at] = own;
+            pending.extend(&before[at]);
+        }
+    }
+    live
+}
