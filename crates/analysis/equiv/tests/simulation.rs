@@ -329,7 +329,48 @@ out:
  exit
 ";
 
+/// What is set first is read behind all calls.
+const FAR: &str = "
+ r6 = 1
+ r7 = 2
+ call get_prandom_u32
+ if r0 == 0 goto out
+ call get_prandom_u32
+ r0 = r6
+ exit
+out:
+ r0 = r7
+ exit
+";
+
+/// The change is behind what it concerns: the loop goes round.
+const ROUND: &str = "
+ r6 = 0
+ r7 = 5
+L1:
+ call get_prandom_u32
+ r6 += 1
+ r7 = 5
+ if r6 < 4 goto L1
+ r0 = r7
+ exit
+";
+
 const TRAPS: &[Trap] = &[
+    Trap {
+        law: "far from the change",
+        program: "xdp",
+        before: FAR,
+        right: &[(" r6 = 1\n r7 = 2\n", "; insn 1\n r7 = 2\n; insn 0\n r6 = 1\n; insn 2\n")],
+        wrong: &[(" r7 = 2\n", " r7 = 3\n")],
+    },
+    Trap {
+        law: "round a loop",
+        program: "xdp",
+        before: ROUND,
+        right: &[(" r7 = 5\n if", "; insn 5\n if")],
+        wrong: &[(" r7 = 5\nL1", " r7 = 6\nL1")],
+    },
     Trap {
         law: "dead-store: all of it is filled",
         program: "xdp",
