@@ -33,6 +33,8 @@ use crate::rules::one_slot_move;
 
 /// Instructions of a function at most: trials cost its length each.
 const LONGEST: usize = 3000;
+/// The same where each trial shares registers as well.
+const LONGEST_SHARED: usize = 150;
 
 /// A way into a block.
 struct Way {
@@ -74,7 +76,8 @@ pub fn make_late(
     let blocks = cfg.blocks.iter().enumerate().skip(1).filter(|(_, block)| block.predecessors.len() > 1);
     let blocks: Vec<_> = blocks.filter(|(_, block)| !banned(function.nodes[block.range.start].id)).collect();
     // What pays at once comes first; one block's gain is enough: the others are looked at again.
-    let tries = [false, true].into_iter().flat_map(|shared| blocks.iter().map(move |(index, _)| (shared, *index)));
+    let sharing = if function.nodes.len() <= LONGEST_SHARED { &[false, true][..] } else { &[false] };
+    let tries = sharing.iter().copied().flat_map(|shared| blocks.iter().map(move |(index, _)| (shared, *index)));
     for (shared, index) in tries {
         if best.is_some() {
             break;

@@ -19,9 +19,6 @@ use crate::laws::webs;
 /// Rounds of tidying at most: each makes the function smaller or ends it.
 const MAX_ROUNDS: usize = 24;
 
-/// Instructions of a function at most whose registers are shared in a trial.
-const LONGEST_SHARED: usize = 1000;
-
 /// What is compared: slots, then how many of R6 to R9 a prologue has to save.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size {
@@ -70,7 +67,7 @@ impl Trial<'_> {
     pub fn gain_shared(&self, object: &Object, at: InsnId, mut candidate: Function) -> Option<(Function, Change)> {
         tidy(object, self.calls, &mut candidate);
         let size = Size::of(&candidate);
-        if size.slots == self.size.slots && candidate.nodes.len() <= LONGEST_SHARED {
+        if size.slots == self.size.slots {
             webs::share_registers(object, &mut candidate, self.calls, &|_| false);
         }
         self.gain(object, at, candidate)
