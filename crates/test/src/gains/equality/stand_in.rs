@@ -63,11 +63,10 @@ pub(super) fn compare(
     if let Err(reason) = comparison.settle(before, count) {
         return Outcome::NotRun(reason);
     }
-    let trace = |input: &Input, budget| {
+    judge([(before, MOST_INSNS), (after, 2 * MOST_INSNS)], |(input, budget)| {
         let (trace, _) = comparison.trace(before, &input.object, budget)?;
         Ok(trace)
-    };
-    judge(|| trace(before, MOST_INSNS), || trace(after, 2 * MOST_INSNS))
+    })
 }
 
 /// A world for a program, at the addresses of this thread.
