@@ -267,7 +267,7 @@ impl<'a> Code<'a> {
             Insn::Call(target) => {
                 live = live.difference(RegSet::CALLER_SAVED);
                 let read = match target {
-                    CallTarget::Helper(_) => RegSet::arguments(op.helper.map_or(5, most_arguments)),
+                    CallTarget::Helper(_) => RegSet::arguments(op.helper.map_or(5, Helper::most_arguments)),
                     CallTarget::Subprogram(_) => op.callee.map_or(RegSet::arguments(5), |callee| {
                         let entry = self.functions[callee].start as usize;
                         self.ops[entry].live.intersection(RegSet::arguments(5))
@@ -300,15 +300,6 @@ fn kfunc_arguments(types: &Btf, name: &str) -> Option<usize> {
     let id = types.find(name, |kind| matches!(kind, Kind::Function { .. }))?;
     let Kind::Function { prototype, .. } = *types.kind(id) else { return None };
     Some(types.parameters(prototype).len().min(5))
-}
-
-fn most_arguments(helper: &Helper) -> usize {
-    let variants = helper.variants.iter().map(|variant| variant.prototype.args.len());
-    // printk's values are read though its prototype does not name them.
-    if matches!(helper.name, "trace_printk") {
-        return 5;
-    }
-    variants.chain([helper.prototype.args.len()]).max().unwrap_or(5)
 }
 
 /// Whether a helper runs a function of the program before it returns.

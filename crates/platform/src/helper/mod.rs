@@ -103,6 +103,16 @@ impl Helper {
         BY_ID.get(usize::try_from(id).ok()?).copied().flatten()
     }
 
+    /// How many arguments a call of it may read, whatever program makes the call. Of `bpf_trace_printk` that is all five: the
+    /// format asks for those that its prototype does not name.
+    pub fn most_arguments(&self) -> usize {
+        if self.name == "trace_printk" {
+            return 5;
+        }
+        let variants = self.variants.iter().map(|variant| variant.prototype.args.len());
+        variants.fold(self.prototype.args.len(), usize::max)
+    }
+
     /// The helper with this name, with or without `bpf_`.
     pub fn by_name(name: &str) -> Option<&'static Helper> {
         let bare = name.strip_prefix("bpf_").unwrap_or(name);

@@ -84,7 +84,7 @@ fn successors(function: &Function, cfg: &Cfg, at: usize) -> Vec<usize> {
 }
 
 /// What is reached from these along edges, these included.
-fn reached(from: Vec<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
+pub fn reached(from: Vec<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
     let (mut reached, mut pending) = (vec![false; edges.len()], from);
     while let Some(at) = pending.pop() {
         if !std::mem::replace(&mut reached[at], true) {

@@ -48,7 +48,7 @@ use crate::calls::only_answers;
 use crate::memory::without_registers;
 use crate::record::listed;
 use crate::term::Arena;
-use alike::{Alike, is_same};
+use alike::{Alike, is_same, reached};
 use inlined::Inlined;
 use relation::{Arrival, Relation, differing_bytes};
 use segment::{End, Known, Proved, Segment, SegmentRecord, Step, is_branch};
@@ -138,8 +138,10 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
     // at the end of each.
     let mut reason = String::new();
     let whole = [Places::Away, Places::Joins, Places::Blocks, Places::SharedBlocks].map(|places| (places, false));
+    let (old, new) = (Indexed::new(question.before), Indexed::new(question.after));
+    let alike = alike_for(question, &old, &new);
     for (places, near) in [(Places::Away, true)].into_iter().chain(whole) {
-        match Explorer::new(question, places, near).simulate() {
+        match Explorer::new(question, (&old, &new), &alike, places, near).simulate() {
             // Where only unreachable instructions went, evidence shows what stays.
             Ok(simulation) if near && question.keep_segments && simulation.segments.is_empty() => {}
             Ok(simulation) => return Ok(simulation),
@@ -260,32 +262,37 @@ fn between_changes(old: &Indexed<'_>, new: &Indexed<'_>) -> HashSet<InsnId> {
         let block = &old.cfg.blocks[old.cfg.block_of[at].index()];
         at == block.range.start && block.predecessors.len() != 1 || is_event(&nodes[at].insn)
     };
-    let before = |at: usize| -> Vec<usize> {
+    let leading = |at: usize| -> Vec<usize> {
         let block = &old.cfg.blocks[old.cfg.block_of[at].index()];
+        if apart(at) {
+            return Vec::new();
+        }
         if at > block.range.start {
             return vec![at - 1];
         }
         block.predecessors.iter().map(|block| old.cfg.blocks[block.index()].range.end - 1).collect()
     };
-    let spread = |edges: &dyn Fn(usize) -> Vec<usize>| {
-        let mut reached = vec![false; nodes.len()];
-        let mut pending: Vec<usize> = (0..nodes.len()).filter(|at| changed[*at]).collect();
-        while let Some(at) = pending.pop() {
-            for next in edges(at) {
-                if !std::mem::replace(&mut reached[next], true) {
-                    pending.push(next);
-                }
-            }
-        }
-        reached
-    };
+    let before: Vec<Vec<usize>> = (0..nodes.len()).map(leading).collect();
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    for at in (0..nodes.len()).filter(|at| !apart(*at)) {
-        before(at).into_iter().for_each(|from| after[from].push(at));
+    for (at, leading) in before.iter().enumerate() {
+        leading.iter().for_each(|from| after[*from].push(at));
     }
-    let behind = spread(&|at| after[at].clone());
-    let ahead = spread(&|at| if apart(at) { Vec::new() } else { before(at) });
+    let spread = |edges: &[Vec<usize>]| {
+        let next = (0..nodes.len()).filter(|at| changed[*at]).flat_map(|at| edges[at].iter().copied());
+        reached(next.collect(), edges)
+    };
+    let (behind, ahead) = (spread(&after), spread(&before));
     (0..nodes.len()).filter(|at| behind[*at] && (ahead[*at] || changed[*at])).map(|at| nodes[at].id).collect()
+}
+
+/// What two functions have in common, by what the question says that calls read.
+fn alike_for(question: &Question<'_>, old: &Indexed<'_>, new: &Indexed<'_>) -> Alike {
+    let uses = |node: &Node| {
+        let (overwrites, _) = effects(&node.insn);
+        let writes = overwrites.union(node.insn.written().into_iter().collect());
+        (read_by(question, node).into_keys().filter_map(Reg::new).collect(), writes)
+    };
+    Alike::new((old.function, &old.cfg), (new.function, &new.cfg), uses)
 }
 
 fn is_event(insn: &Insn) -> bool {
@@ -302,12 +309,12 @@ fn goes_round(steps: &[Step<'_>], node: &Node) -> bool {
 
 struct Explorer<'q, 'f> {
     question: &'q Question<'f>,
-    old: Indexed<'f>,
-    new: Indexed<'f>,
+    old: &'q Indexed<'f>,
+    new: &'q Indexed<'f>,
     /// Instructions at which the functions may meet, beside events.
     meeting: HashSet<InsnId>,
     /// Where they are the same.
-    alike: Alike,
+    alike: &'q Alike,
     /// Whether only what is behind a change is followed.
     near: bool,
     relations: BTreeMap<Pair, Relation>,
@@ -318,23 +325,22 @@ struct Explorer<'q, 'f> {
 }
 
 impl<'q, 'f> Explorer<'q, 'f> {
-    fn new(question: &'q Question<'f>, places: Places, near: bool) -> Explorer<'q, 'f> {
-        let (old, new) = (Indexed::new(question.before), Indexed::new(question.after));
+    fn new(
+        question: &'q Question<'f>,
+        (old, new): (&'q Indexed<'f>, &'q Indexed<'f>),
+        alike: &'q Alike,
+        places: Places,
+        near: bool,
+    ) -> Explorer<'q, 'f> {
         let ways = if places == Places::Joins { 2 } else { 0 };
         let leaders = [old.leaders(ways), new.leaders(ways)];
         let meet = |id: &InsnId| {
             let [old, new] = [0, 1].map(|side: usize| leaders[side].contains(id));
             if places == Places::SharedBlocks { old && new } else { old || new }
         };
-        let between = if places == Places::Away { between_changes(&old, &new) } else { HashSet::new() };
+        let between = if places == Places::Away { between_changes(old, new) } else { HashSet::new() };
         let both = question.before.nodes.iter().map(|node| node.id).filter(|id| new.cfg.position.contains_key(id));
         let meeting = both.filter(meet).filter(|id| !between.contains(id)).collect();
-        let uses = |node: &Node| {
-            let (overwrites, _) = effects(&node.insn);
-            let writes = overwrites.union(node.insn.written().into_iter().collect());
-            (read_by(question, node).into_keys().filter_map(Reg::new).collect(), writes)
-        };
-        let alike = Alike::new((old.function, &old.cfg), (new.function, &new.cfg), uses);
         let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
         let (relations, edges) = (BTreeMap::new(), BTreeMap::new());
         Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asked: 0 }
@@ -815,17 +821,12 @@ fn read_by(question: &Question<'_>, node: &Node) -> BTreeMap<u8, u8> {
     read.collect()
 }
 
-/// `bpf_trace_printk`, whose third to fifth arguments are what the format asks for.
-const TRACE_PRINTK: u32 = 6;
-
 /// Every argument that a call may read, whole.
 pub fn whole_arguments(node: &Node) -> [u8; Reg::COUNT] {
     let Insn::Call(target) = node.insn else { return [0; Reg::COUNT] };
     let count = match target {
-        CallTarget::Helper(id) if id != TRACE_PRINTK => Helper::by_id(id).map_or(5, |helper| {
-            let variants = helper.variants.iter().map(|variant| variant.prototype.args.len());
-            variants.chain([helper.prototype.args.len()]).max().unwrap_or(5)
-        }),
+        // One that is not in the table may read anything.
+        CallTarget::Helper(id) => Helper::by_id(id).map_or(5, Helper::most_arguments),
         _ => 5,
     };
     std::array::from_fn(|reg| if (1..=count).contains(&reg) { 64 } else { 0 })

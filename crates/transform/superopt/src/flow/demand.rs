@@ -20,9 +20,6 @@ use kiln_program::{Cfg, Function, InsnId, Node};
 
 use crate::flow::calls::Calls;
 
-/// `bpf_trace_printk`, whose third to fifth arguments are what the format asks for.
-const TRACE_PRINTK: u32 = 6;
-
 /// Demanded low bits of each register, 0 to 64.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Demand([u8; Reg::COUNT]);
@@ -162,12 +159,8 @@ impl Demand {
             self.take(reg);
         }
         let arguments = match target {
-            // A helper that is not in the table may read anything, and trace_printk reads more than its prototype says.
-            CallTarget::Helper(TRACE_PRINTK) => 5,
-            CallTarget::Helper(id) => Helper::by_id(id).map_or(5, |helper| {
-                let variants = helper.variants.iter().map(|variant| variant.prototype.args.len());
-                variants.chain([helper.prototype.args.len()]).max().unwrap_or(5)
-            }),
+            // One that is not in the table may read anything.
+            CallTarget::Helper(id) => Helper::by_id(id).map_or(5, Helper::most_arguments),
             CallTarget::Subprogram(_) | CallTarget::Kfunc { .. } => return calls.read(node, self),
         };
         self.read_all(RegSet::arguments(arguments));
