@@ -32,6 +32,7 @@ pub use interpret::{Environment, Interpreter, Outcome, Trap};
 pub use lower::{Image, LowerError, Relocation, lower_function, lower_program};
 pub use object::{
     CoreId, CoreRelocation, Extern, ExternId, ExternKind, Function, FunctionId, InsnId, LineId, Linkage, Map,
-    MapContents, MapId, MapSlot, Node, Object, Program, ProgramId, Reference, SourceLine,
+    MapContents, MapId, MapSlot, Node, Object, Program, ProgramId, READ_ONLY_FLAG, Reference, SourceLine,
+    WRITE_ONLY_FLAG,
 };
 pub use validate::{Invalid, validate};

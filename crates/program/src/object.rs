@@ -194,6 +194,24 @@ pub struct Map {
     pub contents: MapContents,
 }
 
+/// `BPF_F_RDONLY_PROG`: programs may not write the map.
+pub const READ_ONLY_FLAG: u32 = 1 << 7;
+/// `BPF_F_WRONLY_PROG`: programs may not read the map.
+pub const WRITE_ONLY_FLAG: u32 = 1 << 8;
+
+impl Map {
+    /// Whether programs may not write the map's values: it has `BPF_F_RDONLY_PROG`. [`crate::validate()`] demands the
+    /// flag of every map whose contents are constants, so nothing else has to be asked.
+    pub const fn is_read_only(&self) -> bool {
+        self.flags & READ_ONLY_FLAG != 0
+    }
+
+    /// Whether nothing writes the map's value once it is loaded: programs may not, and the loader freezes it.
+    pub const fn is_constant(&self) -> bool {
+        matches!(self.contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_))
+    }
+}
+
 /// What a map holds at load time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MapContents {

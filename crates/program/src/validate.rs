@@ -2,7 +2,9 @@
 
 use kiln_isa::{CallTarget, Insn};
 
-use crate::object::{FunctionId, InsnId, Object, Reference};
+use kiln_platform::MapType;
+
+use crate::object::{FunctionId, InsnId, Map, MapContents, Object, Reference, WRITE_ONLY_FLAG};
 
 /// What is wrong with an object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -41,6 +43,14 @@ pub enum Invalid {
         /// Its name.
         function: String,
     },
+    /// A map's contents that do not suit the map.
+    #[error("map {map}: {what}")]
+    Contents {
+        /// Its name.
+        map: String,
+        /// What does not suit.
+        what: &'static str,
+    },
     /// A program whose entry does not exist.
     #[error("program {program} has no entry function")]
     Entry {
@@ -54,6 +64,9 @@ pub enum Invalid {
 /// # Errors
 /// The first thing that is not.
 pub fn validate(object: &Object) -> Result<(), Invalid> {
+    if let Some((map, what)) = object.maps.iter().find_map(|map| contents_fit(map).err().map(|what| (map, what))) {
+        return Err(Invalid::Contents { map: map.name.clone(), what });
+    }
     let mut ids = Vec::new();
     for function in &object.functions {
         let name = || function.name.clone();
@@ -85,6 +98,38 @@ pub fn validate(object: &Object) -> Result<(), Invalid> {
         Some(program) => Err(Invalid::Entry { program: program.name.clone() }),
         None => Ok(()),
     }
+}
+
+/// Whether a map's contents suit its definition. Loads of constants are folded to numbers, so nothing may write a
+/// constant, and the bytes folded must be those that the load reads: the map has one value, and programs cannot change it.
+fn contents_fit(map: &Map) -> Result<(), &'static str> {
+    let bytes = match &map.contents {
+        MapContents::ReadOnly(bytes) => bytes.len() as u64,
+        MapContents::Kconfig(bytes) => u64::from(*bytes),
+        _ => return template_is_empty(map),
+    };
+    if !map.is_read_only() || map.flags & WRITE_ONLY_FLAG != 0 {
+        return Err("constants need a map that programs cannot write (flags 0x80, BPF_F_RDONLY_PROG)");
+    }
+    if map.map_type != MapType::Array || map.max_entries != 1 || map.key_size != 4 {
+        return Err("constants need an array with 4-byte keys and one entry");
+    }
+    if bytes > u64::from(map.value_size) {
+        return Err("its contents are longer than its value");
+    }
+    template_is_empty(map)
+}
+
+/// The maps that stand for a template hold what they hold: nothing of the template's contents.
+fn template_is_empty(map: &Map) -> Result<(), &'static str> {
+    let mut outer = map;
+    while let Some(inner) = &outer.inner {
+        if inner.is_constant() || matches!(inner.contents, MapContents::Data(_)) {
+            return Err("the template of inner maps has contents");
+        }
+        outer = inner;
+    }
+    Ok(())
 }
 
 fn reference_fits(object: &Object, insn: &Insn, reference: Reference) -> bool {

@@ -9,12 +9,12 @@ const EVERYTHING: &str = r#"
 ; license "Dual BSD/GPL"
 ; version 0x60c00
 ; map counters array key 4 value 8 entries 16 flags 0x80 extra 3 pinned key_btf 4 value_btf 5
-; map .rodata array key 4 value 4 entries 1 rodata 01020304
+; map .rodata array key 4 value 4 entries 1 flags 0x80 rodata 01020304
 ; map empty array key 4 value 4 entries 1 data -
 ; map jumps prog_array key 4 value 4 entries 3 slot 0=fn:main slot 2=fn:"odd name"
 ; map outer array_of_maps key 4 value 4 entries 2 slot 1=map:counters
 ; inner template hash key 4 value 8 entries 1
-; map config array key 4 value 8 entries 1 kconfig 8
+; map config array key 4 value 8 entries 1 flags 0x80 kconfig 8
 ; extern bpf_rdonly_cast kfunc weak btf 9
 ; extern jiffies typed_ksym
 ; extern CONFIG_HZ kconfig map config offset 4

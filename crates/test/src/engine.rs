@@ -82,13 +82,16 @@ fn reference(object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, N
 fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRun> {
     let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
     let outcome = kiln_vm::Vm::new(object, options).and_then(|mut vm| {
-        vm.load_unverified(&program.name)?;
+        vm.load(&program.name)?;
         vm.run(&program.name, &kiln_vm::Input::packet(packet), engine)
     });
     match outcome {
         Ok(result) => Ok(Ran { value: result.value as u32, packet: result.packet }),
         Err(kiln_vm::Error::Unsupported { what, .. }) => Err(NoRun::Skipped(format!("VM: it lacks {what}"))),
-        Err(error @ kiln_vm::Error::Input(_)) => Err(NoRun::Skipped(format!("VM: {error}"))),
+        // Where the kernel accepts what our verifier refuses: the VM runs nothing that was not verified.
+        Err(error @ (kiln_vm::Error::Input(_) | kiln_vm::Error::Rejected { .. })) => {
+            Err(NoRun::Skipped(format!("VM: {error}")))
+        }
         Err(error) => Err(NoRun::Failed(error.to_string())),
     }
 }

@@ -92,8 +92,7 @@ fn held(what: &str, finding: Finding) -> Result<(), String> {
 fn vm(object: &Object, engine: Engine, packet: &[u8]) -> Result<Ran, String> {
     let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
     let mut vm = Vm::new(object, options).map_err(|error| error.to_string())?;
-    // The caller holds the verdict, or a canary's; a program that faults has been found before it gets here.
-    vm.load_unverified("entry").map_err(|error| error.to_string())?;
+    vm.load("entry").map_err(|error| error.to_string())?;
     let ran = vm.run("entry", &Input::packet(packet), engine).map_err(|error| error.to_string())?;
     let entries = vm.entries(MapId(0)).map_err(|error| error.to_string())?;
     let map = entries.into_iter().flat_map(|(_, value)| value).collect();
@@ -225,7 +224,7 @@ type Maps = BTreeMap<String, Entries>;
 fn in_vm(object: &Object, packets: &[Vec<u8>], engine: Engine) -> Result<(Trace, Maps), String> {
     let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
     let mut vm = Vm::new(object, options).map_err(|error| error.to_string())?;
-    vm.load_unverified("entry").map_err(|error| error.to_string())?;
+    vm.load("entry").map_err(|error| error.to_string())?;
     let mut run = |packet: &Vec<u8>| {
         let ran = vm.run("entry", &Input::packet(packet), engine).map_err(|error| error.to_string())?;
         Ok::<_, String>((ran.value as u32, ran.packet))

@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kiln_isa::semantics::{BitVec, mask};
 use kiln_isa::{Insn, Reg};
 use kiln_platform::{FieldValue, MapType, ProgramType};
-use kiln_program::{CoreId, MapContents, MapId, Node, Object, Reference};
+use kiln_program::{CoreId, MapId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, Value};
 
 use crate::term::{Arena, QuickMap, RegionStart, Shape, Symbol, Term, TermId};
@@ -648,8 +648,7 @@ pub(crate) fn has_one_value(object: &Object, map: MapId) -> bool {
 /// Whether nothing writes what a class holds once the program is loaded: the loader freezes `.rodata` and `.kconfig`.
 pub(crate) fn is_frozen(object: &Object, class: Class) -> bool {
     let Class::MapValue(map) = class else { return false };
-    let frozen = |map: &kiln_program::Map| matches!(map.contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_));
-    has_one_value(object, map) && object.maps.get(map.index()).is_some_and(frozen)
+    has_one_value(object, map) && object.maps.get(map.index()).is_some_and(kiln_program::Map::is_constant)
 }
 
 /// The instruction with its registers zeroed: two CO-RE instructions must agree in everything else.

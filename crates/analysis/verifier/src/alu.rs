@@ -4,7 +4,7 @@ use kiln_isa::semantics::BitVec;
 use kiln_isa::{AluOp, ByteOrder, Imm64, Reg, Size, Source, Width};
 use kiln_platform::MapType;
 use kiln_platform::limits::MAX_POINTER_OFFSET;
-use kiln_program::{Extern, ExternKind, MapContents, Reference};
+use kiln_program::{Extern, ExternKind, Reference};
 
 use crate::domain::{Abstract, Scalar, apply};
 use crate::error::{Step, reject};
@@ -313,10 +313,6 @@ impl Explorer<'_> {
         let Some(definition) = self.code.object.maps.get(map as usize) else {
             return reject(Reason::BadInstruction, "a map that does not exist");
         };
-        let size = match &definition.contents {
-            MapContents::Kconfig(size) => *size,
-            _ => definition.value_size,
-        };
         if definition.map_type == kiln_platform::MapType::Arena {
             return Ok(Register::UNKNOWN);
         }
@@ -330,13 +326,20 @@ impl Explorer<'_> {
                 ),
             );
         }
+        let size = definition.value_size;
         if offset >= size {
             return reject(Reason::MapValueBounds, format!("offset {offset} of a value of {size} bytes"));
         }
-        let read_only = matches!(definition.contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_));
-        Ok(Register { offset: offset as i32, read_only, ..Register::pointer(Kind::MapValue, map) })
+        let Some(fixed) = i32::try_from(offset).ok().filter(|fixed| *fixed < MAX_DIRECT_OFFSET) else {
+            return reject(Reason::MapValueBounds, format!("direct value offset of {offset} is not allowed"));
+        };
+        let read_only = definition.is_read_only();
+        Ok(Register { offset: fixed, read_only, ..Register::pointer(Kind::MapValue, map) })
     }
 }
+
+/// Offsets of direct value addresses are below this one (kernel `BPF_MAX_VAR_OFF`).
+const MAX_DIRECT_OFFSET: i32 = 1 << 29;
 
 /// Whether the kernel's verifier follows the operation. A verdict is worth nothing where it rests on knowing more than
 /// the kernel does; facts may know more.

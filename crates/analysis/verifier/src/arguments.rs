@@ -15,6 +15,9 @@ use crate::special::{Later, check_same_map};
 use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register, Trust};
 use crate::types::Wanted;
 
+/// Helpers that write a map, which `BPF_F_RDONLY_PROG` forbids (kernel `record_func_map`).
+const WRITE_MAPS: [&str; 4] = ["map_update_elem", "map_delete_elem", "map_push_elem", "map_pop_elem"];
+
 /// What the arguments of one call said.
 #[derive(Default)]
 pub(crate) struct Call {
@@ -131,6 +134,9 @@ impl Explorer<'_> {
         let Some(map) = call.map.as_ref().and_then(|register| self.map_of(register)) else { return Ok(()) };
         let sockets = matches!(map.map_type, MapType::Sockmap | MapType::Sockhash);
         let refused = sockets && !self.may_change_socket_maps(helper);
+        if map.is_read_only() && WRITE_MAPS.contains(&helper.name) {
+            return reject(Reason::ReadOnlyMemory, format!("map {} is read-only: {} writes it", map.name, helper.name));
+        }
         if map.map_type.allows_helper(helper) && !refused {
             return Ok(());
         }
@@ -450,7 +456,8 @@ impl Explorer<'_> {
     pub(crate) fn check_constant_string(&self, reg: Reg, register: &Register, message: String) -> Step<()> {
         let number = reg.number();
         let data = match (register.kind, self.map_of(register)) {
-            (Kind::MapValue, Some(map)) => match &map.contents {
+            // An inner map holds what it holds, not its template's contents.
+            (Kind::MapValue, Some(map)) if !register.inner => match &map.contents {
                 kiln_program::MapContents::ReadOnly(data) => data,
                 _ => return reject(Reason::ArgumentType, format!("{message}: map {} is not read-only", map.name)),
             },

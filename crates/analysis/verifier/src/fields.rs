@@ -169,7 +169,8 @@ impl Record {
         let sized = btf.size_of(id).is_some_and(|size| size == u64::from(map.value_size) || size == 0);
         let found = types.record(id, Place::MapValue).filter(|_| sized).unwrap_or_default();
         // Read-only and write-only maps (`BPF_F_RDONLY_PROG`, `BPF_F_WRONLY_PROG`) take none.
-        let fits = map.flags & 0x180 == 0 && found.fields.iter().all(|field| field.kind.fits(map.map_type));
+        let fits = map.flags & (kiln_program::READ_ONLY_FLAG | kiln_program::WRITE_ONLY_FLAG) == 0
+            && found.fields.iter().all(|field| field.kind.fits(map.map_type));
         if fits { found } else { Record::default() }
     }
 

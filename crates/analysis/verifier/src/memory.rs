@@ -284,21 +284,16 @@ impl Explorer<'_> {
 
     pub(crate) fn check_map_range(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
         let Some(map) = self.map_of(base) else { return unsupported("a value of an unknown map") };
-        let read_only_to_programs = map.flags & 0x80 != 0;
-        if how == Use::Write && (base.read_only || read_only_to_programs) {
+        if how == Use::Write && (base.read_only || map.is_read_only()) {
             return reject(
                 Reason::ReadOnlyMemory,
                 format!("r{}: the value of map {} is read-only", reg.number(), map.name),
             );
         }
-        if how == Use::Read && map.flags & 0x100 != 0 {
+        if how == Use::Read && map.flags & kiln_program::WRITE_ONLY_FLAG != 0 {
             return reject(Reason::ReadOnlyMemory, format!("map {} is write-only for programs", map.name));
         }
-        let size = match &map.contents {
-            MapContents::Kconfig(size) => u64::from(*size),
-            _ => u64::from(map.value_size),
-        };
-        self.check_range(reg, base, offset, bytes, size, Reason::MapValueBounds)
+        self.check_range(reg, base, offset, bytes, map.value_size.into(), Reason::MapValueBounds)
     }
 
     /// An access of `bytes` at base + offset stays within `size` bytes.

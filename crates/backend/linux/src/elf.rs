@@ -301,6 +301,9 @@ impl ObjectFile {
             // copied before the object is closed.
             let bytes = unsafe {
                 let first = libbpf_sys::bpf_program__insns(pointer).cast::<u8>();
+                if first.is_null() {
+                    return Err(Error::InvalidInput(format!("program {name} has no instructions")).into());
+                }
                 std::slice::from_raw_parts(first, 8 * libbpf_sys::bpf_program__insn_cnt(pointer) as usize).to_vec()
             };
             programs.push(kiln_isa::Slot::parse_all(&bytes).unwrap_or_default());

@@ -203,10 +203,9 @@ fn resolve(
 pub fn create_map(map: &Map, types: Option<&OwnedFd>) -> Result<MapHandle, Error> {
     let inner = map.inner.as_deref().map(|inner| create_map(inner, types)).transpose()?;
     let types = types.filter(|_| map.value_btf != 0);
-    let read_only = matches!(map.contents, MapContents::ReadOnly(_));
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as _,
-        map_flags: map.flags | if read_only { BPF_F_RDONLY_PROG } else { 0 },
+        map_flags: map.flags,
         map_extra: map.extra,
         btf_fd: types.map_or(0, |types| types.as_raw_fd() as u32),
         btf_key_type_id: types.map_or(0, |_| map.key_btf),
@@ -232,9 +231,9 @@ pub fn create_map(map: &Map, types: Option<&OwnedFd>) -> Result<MapHandle, Error
         MapContents::Empty | MapContents::Kconfig(_) => {}
         MapContents::Data(bytes) | MapContents::ReadOnly(bytes) => {
             let mut value = bytes.clone();
-            value.resize(handle.value_bytes as usize, 0);
+            value.resize(handle.value_bytes() as usize, 0);
             handle.update(&0u32.to_le_bytes(), &value, 0)?;
-            if read_only {
+            if map.is_constant() {
                 handle.freeze()?;
             }
         }
@@ -247,9 +246,6 @@ pub fn create_map(map: &Map, types: Option<&OwnedFd>) -> Result<MapHandle, Error
 
 /// `BPF_PSEUDO_BTF_ID`: a `ld_imm64` of the address of a kernel variable.
 const BPF_PSEUDO_BTF_ID: u8 = 3;
-
-/// `BPF_F_RDONLY_PROG`.
-const BPF_F_RDONLY_PROG: u32 = 1 << 7;
 
 /// The kernel's object names: 15 characters of letters, digits, `_` and `.`.
 fn kernel_name(name: &str) -> String {

@@ -4,18 +4,21 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::error::{Error, check, libc_errno};
 
-/// A map in the kernel.
+/// A map in the kernel. The kernel reads and writes keys and values by the sizes that it gave, which nobody can change:
+///
+/// ```compile_fail,E0616
+/// fn grow(map: &mut kiln_linux::MapHandle) {
+///     map.value_bytes = 8;
+/// }
+/// ```
 #[derive(Debug)]
 pub struct MapHandle {
     fd: OwnedFd,
-    /// `BPF_MAP_TYPE_*`.
-    pub map_type: u32,
-    /// Bytes in a key.
-    pub key_bytes: u32,
-    /// Bytes in a value as user space sees it: for per-CPU maps, all CPUs' values, each rounded up to eight.
-    pub value_bytes: u32,
-    /// Entries at most.
-    pub max_entries: u32,
+    // The kernel reads and writes buffers of these sizes, so only the kernel's answer may set them.
+    map_type: u32,
+    key_bytes: u32,
+    value_bytes: u32,
+    max_entries: u32,
 }
 
 /// Per-CPU map types (`BPF_MAP_TYPE_PERCPU_HASH`, `_PERCPU_ARRAY`, `_LRU_PERCPU_HASH`, `_PERCPU_CGROUP_STORAGE`).
@@ -36,6 +39,26 @@ impl MapHandle {
             info.value_size
         };
         Ok(MapHandle { fd, map_type: info.type_, key_bytes: info.key_size, value_bytes, max_entries: info.max_entries })
+    }
+
+    /// `BPF_MAP_TYPE_*`.
+    pub fn map_type(&self) -> u32 {
+        self.map_type
+    }
+
+    /// Bytes in a key.
+    pub fn key_bytes(&self) -> u32 {
+        self.key_bytes
+    }
+
+    /// Bytes in a value as user space sees it: for per-CPU maps, all CPUs' values, each rounded up to eight.
+    pub fn value_bytes(&self) -> u32 {
+        self.value_bytes
+    }
+
+    /// Entries at most.
+    pub fn max_entries(&self) -> u32 {
+        self.max_entries
     }
 
     /// The descriptor.

@@ -6,6 +6,22 @@
 //!   mmap(read+write) --copy code--> mprotect(read+execute) --call--> ... --drop--> munmap
 //! ```
 //!
+//! Only `unsafe` code calls it: bytes are whatever somebody made of them.
+//!
+//! ```compile_fail,E0133
+//! // lea rax, [rdi + 1]; ret
+//! let program = kiln_vm::exec::Program::new(&[0x48, 0x8d, 0x47, 0x01, 0xc3]).unwrap();
+//! program.call(41, &mut 0u64);
+//! ```
+//!
+//! [`crate::Vm::load`] is the safe way: what it calls is the compiled form of a program that it verified.
+//!
+//! ```compile_fail,E0133
+//! let object = kiln_program::Object::default();
+//! let mut vm = kiln_vm::Vm::new(&object, Default::default()).unwrap();
+//! vm.load_unverified("main").unwrap();
+//! ```
+//!
 //! The processor enters the code as `extern "sysv64" fn(context: u64, runtime: *mut Runtime) -> u64`.
 
 use std::io;
@@ -80,11 +96,14 @@ impl Program {
     /// Runs the code from its entry with R1 = `context`; returns R0. `runtime` is what the code was compiled
     /// against: its first field is the JIT's runtime block.
     ///
-    /// The code must come from the JIT and its program from the verifier: this is the one place where that matters.
+    /// # Safety
+    /// The code is what the JIT made of a program that the verifier accepted, the symbols that it was compiled with are
+    /// live, `context` is the address of a context of the program's type, and `R` begins with a [`kiln_jit::Runtime`] and
+    /// is what the helpers behind the symbols take it for. Any other code does what it likes with the process.
     #[cfg(target_arch = "x86_64")]
-    pub fn call<R>(&self, context: u64, runtime: &mut R) -> u64 {
-        // SAFETY: the mapping is executable and lives as long as `self`; the JIT's entry has this signature, keeps
-        // the callee-saved registers of the System V convention, and touches only what the verified program may.
+    pub unsafe fn call<R>(&self, context: u64, runtime: &mut R) -> u64 {
+        // SAFETY: the mapping is executable and lives as long as `self`; the JIT's entry has this signature and keeps
+        // the callee-saved registers of the System V convention; the caller vouches for what it touches.
         unsafe {
             let entry: extern "sysv64" fn(u64, *mut R) -> u64 = std::mem::transmute(self.address() as usize);
             entry(context, runtime)
@@ -127,7 +146,8 @@ mod tests {
         let code = [0x48, 0x8d, 0x47, 0x01, 0x48, 0x83, 0x06, 0x05, 0xc3];
         let program = Program::new(&code).expect("executable memory");
         let mut runtime = 7u64;
-        assert_eq!(program.call(41, &mut runtime), 42);
+        // SAFETY: the code above adds to its arguments and returns.
+        assert_eq!(unsafe { program.call(41, &mut runtime) }, 42);
         assert_eq!(runtime, 12);
         assert_eq!(program.len(), code.len());
     }

@@ -14,7 +14,7 @@
 //! program, and for nothing else, [`stand_in`] has something in its place.
 //!
 //! Reading order: [`memory`] (addresses and who may touch them), [`packet`] (contexts), [`map`], [`state`], [`helper`],
-//! [`vm`], [`observe`]; `admit` says what is refused although verified; [`stand_in`]. `unsafe` is in four small modules:
+//! [`vm`], [`observe`]; `admit` says what is refused although verified; [`stand_in`]. `unsafe` is in a few small modules:
 //! [`exec`] (running code), [`memory`] (owning it), `trampoline` (from compiled code into helpers) and `clock`.
 #![deny(unsafe_op_in_unsafe_fn)]
 

@@ -72,6 +72,11 @@ pub struct Memory {
 /// The first place for regions at addresses of their own choice, anywhere and low, and from one place to the next.
 const PLACES: [u64; 2] = [1 << 45, 0x2000_0000];
 const PLACE_BYTES: [u64; 2] = [1 << 36, 0x0100_0000];
+const PAGE_BYTES: u64 = 4096;
+/// Regions that are low end below this address.
+const LOW_END: u64 = 1 << 32;
+/// All regions end below this address.
+const ADDRESS_END: u64 = 1 << 47;
 /// Places there are.
 const PLACE_COUNT: u64 = 128;
 
@@ -93,10 +98,20 @@ impl Memory {
 
     /// Maps where the next region of its kind goes.
     fn map_next(&mut self, bytes: usize, placement: Placement) -> Option<NonNull<u8>> {
-        let next = &mut self.next.as_mut()?[usize::from(placement == Placement::Low)];
-        let start = map(*next as usize, bytes, libc::MAP_FIXED_NOREPLACE).ok()?;
+        let low = placement == Placement::Low;
+        let next = &mut self.next.as_mut()?[usize::from(low)];
         // A page between regions, so that none ends where another begins.
-        *next += bytes as u64 + 4096;
+        let after = next.checked_add(bytes as u64)?.checked_add(PAGE_BYTES)?;
+        if after > if low { LOW_END } else { ADDRESS_END } {
+            return None;
+        }
+        let start = map(*next as usize, bytes, libc::MAP_FIXED_NOREPLACE).ok()?;
+        if start.as_ptr() as u64 != *next {
+            // Kernels before 4.17 take the address for a hint.
+            unmap(start, bytes);
+            return None;
+        }
+        *next = after;
         Some(start)
     }
 
@@ -247,10 +262,15 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         for mapping in &self.mappings {
-            // SAFETY: the range is a mapping that `allocate` made; no borrow of `self` is left.
-            unsafe { libc::munmap(mapping.start.as_ptr().cast(), mapping.bytes) };
+            unmap(mapping.start, mapping.bytes);
         }
     }
+}
+
+/// Gives back what [`map`] gave, to which nothing refers any more.
+fn unmap(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: the range is a mapping that `map` made, and its owner, who calls this, keeps no reference into it.
+    unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
 }
 
 fn too_large() -> io::Error {
@@ -282,10 +302,7 @@ fn map_low(bytes: usize) -> io::Result<NonNull<u8>> {
     for hint in (FIRST..LAST.saturating_sub(bytes)).step_by(STEP) {
         match map(hint, bytes, libc::MAP_FIXED_NOREPLACE) {
             Ok(start) if (start.as_ptr() as usize).saturating_add(bytes) <= LAST => return Ok(start),
-            Ok(start) => {
-                // SAFETY: the mapping was just made and nothing refers to it.
-                unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
-            }
+            Ok(start) => unmap(start, bytes),
             Err(error) => failure = error,
         }
     }
@@ -326,6 +343,19 @@ mod tests {
             [start(8, Placement::Anywhere), start(5000, Placement::Low), start(8, Placement::Anywhere)]
         };
         assert_eq!(addresses(), addresses());
+    }
+
+    #[test]
+    fn low_regions_stay_below_4_gib() {
+        let mut memory = Memory::at(PLACE_COUNT as u32 - 1);
+        // Five times a quarter of what is there; the fifth does not fit, wherever the kernel would put it.
+        let ends = (0..5).map_while(|_| {
+            let region = memory.allocate(1 << 30, Placement::Low, Access::ReadWrite).ok()?;
+            Some(memory.start(region) + (1 << 30))
+        });
+        let ends: Vec<u64> = ends.collect();
+        assert!(ends.len() < 5, "{ends:x?}");
+        assert!(ends.iter().all(|end| *end <= LOW_END), "{ends:x?}");
     }
 
     #[test]

@@ -156,7 +156,23 @@ impl Default for Surroundings {
     }
 }
 
+/// CPUs at most: each has memory of its own in every per-CPU map.
+pub const MAX_CPUS: u32 = 4096;
+
 impl Surroundings {
+    /// Whether the numbers of CPUs can be.
+    ///
+    /// # Errors
+    /// What is wrong: no CPU, more than [`MAX_CPUS`], or programs on one that there is not.
+    pub fn check(&self) -> Result<(), &'static str> {
+        match self.cpus {
+            0 => Err("there is no CPU"),
+            count if count > MAX_CPUS => Err("there are more than 4096 CPUs"),
+            count if self.cpu >= count => Err("programs run on a CPU that there is not"),
+            _ => Ok(()),
+        }
+    }
+
     /// A clock of the operating system (`CLOCK_MONOTONIC`, `CLOCK_BOOTTIME`, `CLOCK_TAI`), in nanoseconds.
     pub fn time_ns(&self, clock: libc::clockid_t) -> u64 {
         match self.clock {

@@ -16,6 +16,27 @@ use crate::state::{Reply, State};
 /// What [`Runtime::trap`] says when a helper stopped the run.
 pub(crate) const TRAP_FAULT: u64 = 1;
 
+/// Where the native stack ends now. The address of a local says nothing: sanitizers keep locals elsewhere.
+#[inline(always)]
+pub(crate) fn stack_pointer() -> u64 {
+    let address: u64;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads a register and nothing else.
+    unsafe {
+        std::arch::asm!("mov {}, rsp", out(reg) address, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads a register and nothing else.
+    unsafe {
+        std::arch::asm!("mov {}, sp", out(reg) address, options(nomem, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        address = 0;
+    }
+    address
+}
+
 /// Runs a helper for compiled code.
 #[inline(always)]
 fn enter(
@@ -23,7 +44,6 @@ fn enter(
     arguments: [u64; 5],
     runtime: *mut Runtime,
 ) -> u64 {
-    let here = 0u8;
     let runtime: *mut State = runtime.cast();
     loop {
         // SAFETY: compiled code passes on the pointer it was entered with: to the `runtime` field, the first of a
@@ -31,7 +51,7 @@ fn enter(
         // reference made here ends before compiled code runs again.
         let state = unsafe { &mut *runtime };
         // Frames of compiled code lie above this function's.
-        state.memory.set_native_stack_end(&raw const here as u64);
+        state.memory.set_native_stack_end(stack_pointer());
         match helper(state, arguments) {
             Ok(Reply::Value(value)) => return value,
             Ok(Reply::TailCall(function)) => match state.entries[function.index()].address {

@@ -120,6 +120,12 @@ pub enum Error {
     /// A map that cannot be.
     #[error(transparent)]
     Map(#[from] CreateError),
+    /// An object that is not well formed.
+    #[error("invalid object: {0}")]
+    Invalid(#[from] kiln_program::Invalid),
+    /// What programs see of the world cannot be.
+    #[error("invalid surroundings: {0}")]
+    Surroundings(&'static str),
     /// No such program, map or entry.
     #[error("there is no {what}")]
     Missing {
@@ -196,6 +202,8 @@ impl Vm {
     }
 
     pub(crate) fn with(object: &Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
+        kiln_program::validate(object)?;
+        options.surroundings.check().map_err(Error::Surroundings)?;
         let mut memory = options.place.map_or_else(Memory::new, Memory::at);
         let packet = Packet::new(&mut memory)?;
         let stack = memory.allocate(STACK_BYTES, Placement::Anywhere, Access::ReadWrite)?;
@@ -319,12 +327,16 @@ impl Vm {
     }
 
     /// Checks and compiles a program, by name, without verifying it: for tests of programs that the kernel's verifier
-    /// has accepted. Running another program that way is as safe as running foreign machine code.
+    /// has accepted.
+    ///
+    /// # Safety
+    /// Another verifier accepted the program, or only [`Engine::Interpreter`] runs it. Running another program's compiled
+    /// code is running foreign machine code.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for helpers, kfuncs and types the VM lacks.
     #[doc(hidden)]
-    pub fn load_unverified(&mut self, name: &str) -> Result<(), Error> {
+    pub unsafe fn load_unverified(&mut self, name: &str) -> Result<(), Error> {
         let program = self.find(name)?;
         self.prepare(&program, kiln_verifier::facts::STACK_BYTES as u32)
     }
@@ -457,14 +469,15 @@ impl Vm {
             what: what.clone(),
         })?;
         let budget = self.options.budget;
-        let top = 0u8;
-        self.state.memory.set_native_stack(&raw const top as u64);
+        self.state.memory.set_native_stack(crate::trampoline::stack_pointer());
         let context = self.state.packet.context_address();
         let (mut value, mut instructions) = (0, 0);
         let mut trap = None;
         for _ in 0..repeat {
             self.state.begin(budget);
-            value = code.call(context, &mut *self.state);
+            // SAFETY: `prepare` compiled a program of `self.object` that the verifier accepted (or whose caller vouches for
+            // it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
+            value = unsafe { code.call(context, &mut *self.state) };
             if self.state.runtime.stopped() {
                 trap = Some(self.trap());
                 break;

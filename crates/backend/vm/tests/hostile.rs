@@ -129,7 +129,7 @@ fn tail_calls_stay_within_a_program_type() {
 
 #[test]
 fn frozen_maps_stay_as_they_were_verified() {
-    let mut vm = vm("; map .rodata array key 4 value 8 entries 1 rodata 0500000000000000
+    let mut vm = vm("; map .rodata array key 4 value 8 entries 1 flags 0x80 rodata 0500000000000000
          ; program xdp name main
          r1 = map_value[.rodata] + 0
          r0 = *(u64 *)(r1 + 0)
@@ -141,6 +141,69 @@ fn frozen_maps_stay_as_they_were_verified() {
     for engine in [Engine::Interpreter, Engine::Jit] {
         assert_eq!(vm.run("main", &Input::packet(&[0; 64]), engine).expect("a run").value, 5);
     }
+}
+
+/// Loads of `.rodata` are folded to numbers. Were it writable through a lookup, what is behind the branch would run
+/// although it was never verified.
+const WRITES_CONSTANTS: &str = "
+; map .rodata array key 4 value 8 entries 1 rodata 0000000000000000
+; program xdp name p
+  *(u32 *)(r10 - 4) = 0
+  r1 = map[.rodata]
+  r2 = r10
+  r2 += -4
+  call map_lookup_elem
+  if r0 == 0 goto out
+  *(u64 *)(r0 + 0) = 1
+  r1 = map_value[.rodata] + 0
+  r1 = *(u64 *)(r1 + 0)
+  r0 = 77
+  if r1 == 0 goto out
+  r1 = 0x41414141 ll
+  *(u64 *)(r1 + 0) = r1
+out:
+  exit
+";
+
+#[test]
+fn constants_that_programs_may_write_are_refused() {
+    let refused = |text: &str| {
+        let object = kiln_program::text::parse(text).expect("it parses");
+        assert!(kiln_program::validate(&object).is_err(), "{text}");
+        assert!(matches!(Vm::new(&object, Options::default()), Err(Error::Invalid(_))), "{text}");
+        let verified = kiln_verifier::verify(&object, &object.programs[0], &kiln_verifier::Options::default());
+        assert!(verified.is_err(), "{text}");
+    };
+    refused(WRITES_CONSTANTS);
+    let rest = "; program xdp name p\nr0 = 2\nexit";
+    for map in [
+        // Two values: the bytes of the first would be taken for the second's.
+        "array key 4 value 8 entries 2 flags 0x80 rodata 0100000000000000",
+        "array key 4 value 4 entries 1 flags 0x80 rodata 0100000000000000",
+        "hash key 4 value 8 entries 1 flags 0x80 rodata 0100000000000000",
+        "array key 4 value 8 entries 1 flags 0x180 rodata 0100000000000000",
+        // The verifier would allow what the value does not have.
+        "array key 4 value 4 entries 1 flags 0x80 kconfig 4096",
+        "array key 4 value 8 entries 1 kconfig 8",
+        "array_of_maps key 4 value 4 entries 1\n; inner template array key 4 value 4 entries 1 flags 0x80 rodata 61620000",
+    ] {
+        refused(&format!("; map constants {map}\n{rest}"));
+    }
+    let flagged = WRITES_CONSTANTS.replace("entries 1 rodata", "entries 1 flags 0x80 rodata");
+    assert!(matches!(vm(&flagged).load("p"), Err(Error::Rejected { .. })));
+}
+
+/// A verifier of 32-bit offsets would take 2 GiB for -2 GiB.
+#[test]
+fn values_have_addresses_only_as_far_as_the_verifier_counts() {
+    let text = "; map huge array key 4 value 0xfffffff0 entries 1
+         ; program xdp name p
+         r1 = map_value[huge] + 0x80000000
+         r0 = *(u64 *)(r1 + 0)
+         exit";
+    let object = kiln_program::text::parse(text).expect("it parses");
+    let verified = kiln_verifier::verify(&object, &object.programs[0], &kiln_verifier::Options::default());
+    assert!(verified.expect_err("refused").to_string().contains("not allowed"));
 }
 
 /// The object fills a map of maps with a map that is not like the template.

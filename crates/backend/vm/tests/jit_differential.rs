@@ -317,7 +317,8 @@ fn agree(object: &Object, entry: FunctionId) {
         let compiled = Program::new(&code.bytes).expect("executable memory");
         *memory = initial;
         let mut runtime = Runtime::new(BUDGET);
-        let value = compiled.call(base, &mut runtime);
+        // SAFETY: the generator makes programs that stay inside the memory at `base`.
+        let value = unsafe { compiled.call(base, &mut runtime) };
         assert!(!runtime.stopped(), "{options:?}: stopped");
         assert_eq!(value, outcome.value, "R0, {options:?}\n{}", listing(object, &code));
         let registers = |memory: &Memory| {

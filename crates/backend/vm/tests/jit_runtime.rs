@@ -162,7 +162,8 @@ fn compile_with(object: &Object, entry: u32, options: &Options) -> Program {
 fn run(object: &Object, budget: u64) -> (u64, [u64; 8], Runtime) {
     let mut memory = [0u64; 8];
     let mut runtime = Runtime::new(budget);
-    let value = compile(object, 0).call(memory.as_mut_ptr() as u64, &mut runtime);
+    // SAFETY: the test's program stays inside `memory`, and its helpers take the runtime for what it is.
+    let value = unsafe { compile(object, 0).call(memory.as_mut_ptr() as u64, &mut runtime) };
     (value, memory, runtime)
 }
 
@@ -203,7 +204,8 @@ fn cleared_frames_show_nothing_of_what_was_there() {
     let object = object(vec![vec![subprogram(1), subprogram(2), exit()], fill, read]);
     let sum = |cleared_bytes| {
         let program = compile_with(&object, 0, &Options { cleared_bytes, ..Options::default() });
-        program.call(0, &mut Runtime::new(1000))
+        // SAFETY: the program touches no memory but its stack.
+        unsafe { program.call(0, &mut Runtime::new(1000)) }
     };
     assert_eq!(sum(512), 0);
     assert_eq!(sum(0), WORDS as u64, "both frames are in the same place");
@@ -452,7 +454,8 @@ fn the_stack_is_aligned_at_calls() {
                 let object = object(functions);
                 let code = kiln_jit::x86_64::compile(&object, FunctionId(0), &Looking, &Options::default());
                 let program = Program::load(&code.expect("it compiles")).expect("executable memory");
-                let value = program.call(0, &mut Runtime::new(1000));
+                // SAFETY: the program touches no memory but its stack.
+                let value = unsafe { program.call(0, &mut Runtime::new(1000)) };
                 assert_eq!(value, 0, "{saved} saved, {stack} bytes of stack, nested: {nested}");
             }
         }
@@ -505,7 +508,8 @@ fn arrays_are_indexed_in_place() {
                 let program = Program::load(&code.expect("it compiles")).expect("executable memory");
                 for index in [0, 1, entries - 1, entries, entries + 1, u32::MAX, 1 << 31] {
                     let key = index;
-                    let found = program.call(&raw const key as u64, &mut Runtime::new(100));
+                    // SAFETY: the program reads the key, and copies it to its stack.
+                    let found = unsafe { program.call(&raw const key as u64, &mut Runtime::new(100)) };
                     let value = first.wrapping_add(u64::from(index) * u64::from(stride_bytes));
                     assert_eq!(found, if index < entries { value } else { 0 }, "{index} of {entries}");
                 }

@@ -18,15 +18,13 @@ use std::collections::HashMap;
 
 use kiln_platform::MapType;
 use kiln_program::btf::{Btf, Kind, Linkage, SectionVariable, TypeId};
-use kiln_program::{Map, MapContents, MapId};
+use kiln_program::{Map, MapContents, MapId, READ_ONLY_FLAG};
 
 use crate::error::{Result, invalid, unsupported};
 use crate::file::{ElfFile, SHT_NOBITS, SHT_PROGBITS, STT_NOTYPE, STT_OBJECT};
 
 /// Bytes of a data section at most; a kernel map value cannot be larger either.
 const MAX_VALUE_BYTES: u64 = 1 << 30;
-/// `BPF_F_RDONLY_PROG`.
-const READ_ONLY_FLAG: u32 = 1 << 7;
 /// `BPF_F_MMAPABLE`.
 const MMAPABLE_FLAG: u32 = 1 << 10;
 /// Bytes of the shortest legacy definition: type, key, value, entries.

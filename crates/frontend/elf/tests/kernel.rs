@@ -26,19 +26,19 @@ fn compare_maps(label: &str, object: &Object, loaded: &LoadedObject) {
     for map in &object.maps {
         let Ok(created) = loaded.map(&map.name) else { continue };
         let what = format!("{label}: map {}", map.name);
-        assert_eq!(created.map_type, map.map_type.number(), "{what}: type");
+        assert_eq!(created.map_type(), map.map_type.number(), "{what}: type");
         if map.map_type == MapType::StructOps {
             continue;
         }
-        assert_eq!(created.key_bytes, map.key_size, "{what}: key");
+        assert_eq!(created.key_bytes(), map.key_size, "{what}: key");
         let per_cpu = [MapType::PercpuArray, MapType::PercpuHash, MapType::LruPercpuHash, MapType::PercpuCgroupStorage];
         if per_cpu.contains(&map.map_type) {
-            assert!(created.value_bytes.is_multiple_of(map.value_size.next_multiple_of(8)), "{what}: value");
+            assert!(created.value_bytes().is_multiple_of(map.value_size.next_multiple_of(8)), "{what}: value");
         } else {
-            assert_eq!(created.value_bytes, map.value_size, "{what}: value");
+            assert_eq!(created.value_bytes(), map.value_size, "{what}: value");
         }
         let adjusted = matches!(map.map_type, MapType::Ringbuf | MapType::UserRingbuf) || map.max_entries == 0;
-        assert!(adjusted || created.max_entries == map.max_entries, "{what}: {} entries", created.max_entries);
+        assert!(adjusted || created.max_entries() == map.max_entries, "{what}: {} entries", created.max_entries());
     }
 }
 

@@ -278,7 +278,7 @@ fn dangerous(object: &Object, program: &Program) -> Option<u32> {
 fn fill_kernel_maps(loaded: &KernelProgram, object: &Object) {
     for name in loaded.object.map_names() {
         let (Some(map_type), Ok(map)) = (is_plain(object, &name), loaded.object.map(&name)) else { continue };
-        for (key, value) in entries(map_type, map.key_bytes as usize, map.value_bytes as usize) {
+        for (key, value) in entries(map_type, map.key_bytes() as usize, map.value_bytes() as usize) {
             // Arrays have fewer entries than that, and hash maps get full.
             let _ = map.update(&key, &value, 0);
         }

@@ -311,8 +311,8 @@ impl Stimulus {
         for entry in &self.entries {
             let Ok(map) = loaded.object.map(&entry.map) else { continue };
             let one = entry.value.len().next_multiple_of(8);
-            let per_cpu = map.value_bytes as usize != entry.value.len();
-            let value = value_of_all(entry, per_cpu, map.value_bytes as usize / one.max(1));
+            let per_cpu = map.value_bytes() as usize != entry.value.len();
+            let value = value_of_all(entry, per_cpu, map.value_bytes() as usize / one.max(1));
             // What cannot be put is left out, for both forms alike.
             let _ = map.update(&entry.key, &value, 0);
         }

@@ -2,7 +2,6 @@
 
 use kiln_isa::{AluOp, Insn, Source};
 use kiln_platform::{Helper, ProgramType, ReturnRule};
-use kiln_program::MapContents;
 
 use super::names::assigned;
 use super::story::Story;
@@ -112,10 +111,7 @@ impl Story<'_> {
     fn index_check(&self) -> Option<String> {
         let value = self.offending_value()?;
         let map = self.names.map(&value)?;
-        let size = match &map.contents {
-            MapContents::Kconfig(size) => i64::from(*size),
-            _ => i64::from(map.value_size),
-        };
+        let size = i64::from(map.value_size);
         let (offset, bytes) = self.access()?;
         if value.scalar.as_constant().is_some() {
             return Some(format!("the value of map `{}` has {size} bytes: bytes 0 to {}", map.name, size - 1));

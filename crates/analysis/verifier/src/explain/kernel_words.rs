@@ -213,12 +213,8 @@ impl Words<'_> {
     }
 
     fn region_bytes(&self, register: &Register) -> Option<i64> {
-        use kiln_program::MapContents;
         match register.kind {
-            Kind::MapValue => self.explorer.map_of(register).map(|map| match &map.contents {
-                MapContents::Kconfig(size) => i64::from(*size),
-                _ => i64::from(map.value_size),
-            }),
+            Kind::MapValue => self.explorer.map_of(register).map(|map| i64::from(map.value_size)),
             Kind::MapKey => self.explorer.map_of(register).map(|map| i64::from(map.key_size)),
             Kind::Memory | Kind::RingBuffer => Some(i64::from(register.object)),
             _ => None,

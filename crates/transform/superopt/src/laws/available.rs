@@ -18,7 +18,7 @@
 use std::collections::HashSet;
 
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, MapContents, MapId, Node, Object, Reference};
+use kiln_program::{Cfg, Function, InsnId, MapId, Node, Object, Reference};
 
 use crate::edit;
 use crate::evidence::Law;
@@ -161,7 +161,7 @@ pub(crate) fn result(object: &Object, state: &State, node: &Node) -> Option<Held
 
 /// Whether nothing writes a section once the program is loaded.
 fn is_frozen(object: &Object, map: MapId) -> bool {
-    matches!(object.map(map).contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_))
+    object.map(map).is_constant()
 }
 
 /// From before an instruction to after it.
