@@ -16,7 +16,8 @@ static SEEN: Mutex<BTreeMap<(&str, &str), u64>> = Mutex::new(BTreeMap::new());
 /// What is counted, and what there is of each kind.
 type Kind = (&'static str, fn() -> Vec<&'static str>);
 
-const KINDS: [Kind; 3] = [
+const KINDS: [Kind; 4] = [
+    ("work", || vec!["optimizer runs", "changed", "kernel runs"]),
     ("fragments", || composed::fragments().collect()),
     ("laws", || Law::ALL.iter().map(|law| law.name()).collect()),
     ("rules", || RULES.iter().map(|rule| rule.name).collect()),
@@ -24,7 +25,12 @@ const KINDS: [Kind; 3] = [
 
 /// Counts one more of a kind.
 pub fn count(kind: &'static str, name: &'static str) {
-    *SEEN.lock().expect("counting does not panic").entry((kind, name)).or_default() += 1;
+    count_many(kind, name, 1);
+}
+
+/// Counts some more of a kind.
+pub fn count_many(kind: &'static str, name: &'static str, more: u64) {
+    *SEEN.lock().expect("counting does not panic").entry((kind, name)).or_default() += more;
 }
 
 /// A line a kind: how often each was seen, the rarest first, and which never. Empty if nothing was counted.

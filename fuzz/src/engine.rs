@@ -163,10 +163,25 @@ pub fn artifacts() -> PathBuf {
 /// # Errors
 /// When the file cannot be written.
 pub fn save(target: &Target, input: &[u8]) -> std::io::Result<String> {
+    save_as(&name(target, input), input)
+}
+
+/// Saves the filetest that a failing input became; returns its path below the workspace.
+///
+/// # Errors
+/// When the file cannot be written.
+pub fn save_text(target: &Target, input: &[u8], text: &str) -> std::io::Result<String> {
+    save_as(&format!("{}.bpf", name(target, input)), text.as_bytes())
+}
+
+fn name(target: &Target, input: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);
-    let name = format!("{}-{:016x}", target.name, hasher.finish());
+    format!("{}-{:016x}", target.name, hasher.finish())
+}
+
+fn save_as(name: &str, bytes: &[u8]) -> std::io::Result<String> {
     std::fs::create_dir_all(artifacts())?;
-    std::fs::write(artifacts().join(&name), input)?;
+    std::fs::write(artifacts().join(name), bytes)?;
     Ok(format!("fuzz/artifacts/{name}"))
 }

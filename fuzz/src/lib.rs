@@ -19,15 +19,19 @@
 //! it), [`program`] and [`composed`] (how programs grow), [`coverage`] (what of them does what).
 #![forbid(unsafe_code)]
 
+pub mod c_programs;
 pub mod change;
 pub mod choices;
 pub mod composed;
 pub mod coverage;
+pub mod differential;
 pub mod engine;
 pub mod minimize;
 pub mod mutate;
 pub mod originals;
 pub mod program;
 pub mod seeds;
+pub mod shrink;
 pub mod subject;
 pub mod targets;
+mod wrong_rewrites;

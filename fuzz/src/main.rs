@@ -1,17 +1,20 @@
 //! `kiln-fuzz`: runs the fuzz targets. `cargo xtask fuzz` builds and starts it.
 #![forbid(unsafe_code)]
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use kiln_fuzz::differential::leave_out;
 use kiln_fuzz::engine::{self, Summary};
 use kiln_fuzz::subject::{CANARIES, Subject};
 use kiln_fuzz::targets::{TARGETS, Target, by_name};
 
 const USAGE: &str = "usage: kiln-fuzz [run] [--seconds N] [--seed N] [--target NAME]... [--canary NAME] [--findings N]
+                     [--without RULE]...
        kiln-fuzz replay TARGET FILE [--canary NAME]
        kiln-fuzz list
 
@@ -25,19 +28,29 @@ const USAGE: &str = "usage: kiln-fuzz [run] [--seconds N] [--seed N] [--target N
 const WORKER_KILOBYTES: u64 = 6 << 20;
 /// A worker that stands on one input this long hangs.
 const HANG: Duration = Duration::from_secs(30);
+/// What a worker notes when it has tried its last input, and makes filetests of what failed.
+const AT_THE_END: u64 = u64::MAX;
 
 struct Options {
     seconds: f64,
     seed: u64,
     targets: Vec<&'static Target>,
     canary: Option<String>,
+    without: BTreeSet<String>,
     findings: usize,
     rest: Vec<String>,
 }
 
 fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options =
-        Options { seconds: 60.0, seed: 1, targets: Vec::new(), canary: None, findings: 5, rest: Vec::new() };
+    let mut options = Options {
+        seconds: 60.0,
+        seed: 1,
+        targets: Vec::new(),
+        canary: None,
+        without: BTreeSet::new(),
+        findings: 5,
+        rest: Vec::new(),
+    };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().cloned().ok_or(format!("{argument} wants a value"));
@@ -51,6 +64,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
                 options.targets.push(by_name(&name).ok_or(format!("no target is called '{name}'"))?);
             }
             "--canary" => options.canary = Some(value()?),
+            "--without" => drop(options.without.insert(value()?)),
             flag if flag.starts_with('-') => return Err(format!("unknown option '{flag}'")),
             _ => options.rest.push(argument.clone()),
         }
@@ -102,16 +116,16 @@ fn list() -> bool {
 /// Runs the chosen targets, each in a worker, and says how it went.
 fn run(options: &Options) -> Result<bool, String> {
     // Verdicts are those of one kernel, which may take long over them: these targets run when named.
-    let usual: Vec<&Target> = TARGETS.iter().filter(|target| target.tier != "verdict").collect();
+    let usual: Vec<&Target> = TARGETS.iter().filter(|target| target.weight > 0).collect();
     let targets = if options.targets.is_empty() { usual } else { options.targets.clone() };
-    let weights: u32 = targets.iter().map(|target| target.weight).sum();
+    let weights: u32 = targets.iter().map(|target| target.weight.max(1)).sum();
     let mut clean = true;
     for target in targets {
         if let Some(reason) = cannot_run(target) {
             eprintln!("skipped: fuzz target {}: {reason}", target.name);
             continue;
         }
-        let seconds = options.seconds * f64::from(target.weight) / f64::from(weights);
+        let seconds = options.seconds * f64::from(target.weight.max(1)) / f64::from(weights);
         clean &= supervise(target, options, seconds).map_err(|error| format!("{}: {error}", target.name))?;
     }
     Ok(clean)
@@ -120,6 +134,7 @@ fn run(options: &Options) -> Result<bool, String> {
 fn cannot_run(target: &Target) -> Option<String> {
     match target.name {
         "kernel" => kiln_test::engine::kernel_available().err(),
+        "c" => kiln_fuzz::c_programs::available().err(),
         "elf" if (target.seeds)().is_empty() => Some("no objects; `scripts/corpus` makes them".to_owned()),
         _ => None,
     }
@@ -142,6 +157,9 @@ fn supervise(target: &Target, options: &Options, seconds: f64) -> std::io::Resul
     command.arg(std::env::current_exe()?).args(["worker", "--target", target.name]);
     command.args(["--seconds", &seconds.to_string(), "--seed", &options.seed.to_string()]);
     command.args(["--findings", &options.findings.to_string()]);
+    for name in &options.without {
+        command.args(["--without", name]);
+    }
     if let Some(canary) = &options.canary {
         command.args(["--canary", canary]);
     }
@@ -173,7 +191,7 @@ fn watch(worker: &mut Child, note: &Path) -> std::io::Result<Option<std::process
         let now = noted(note);
         if now != last {
             (last, since) = (now, Instant::now());
-        } else if since.elapsed() > HANG {
+        } else if since.elapsed() > if now == Some(AT_THE_END) { 10 * HANG } else { HANG } {
             worker.kill()?;
             worker.wait()?;
             return Ok(None);
@@ -192,6 +210,7 @@ fn report(target: &Target, input: &[u8], message: &str) -> std::io::Result<()> {
 fn work(options: &Options) -> Result<bool, String> {
     let [target] = options.targets[..] else { return Err("a worker has one target".to_owned()) };
     let subject = subject(options.canary.as_deref())?;
+    leave_out(options.without.clone());
     let path = note(target, std::process::id());
     let notes: Option<File> = OpenOptions::new().create(true).truncate(true).write(true).open(path).ok();
     let begun = |index: u64| {
@@ -202,12 +221,17 @@ fn work(options: &Options) -> Result<bool, String> {
     };
     let time = Duration::from_secs_f64(options.seconds);
     let summary = engine::run(target, &subject, options.seed, time, options.findings, begun);
+    begun(AT_THE_END);
     print_summary(target, &summary);
     for failure in &summary.failures {
         if let (Some(show), "verdict") = (target.show, target.tier) {
             println!("{}", show(&subject, &failure.input));
         }
         report(target, &failure.input, &failure.message).map_err(|error| error.to_string())?;
+        if let Some(file) = target.shrink.and_then(|shrink| shrink(&subject, &failure.input)) {
+            let path = engine::save_text(target, &failure.input, &file).map_err(|error| error.to_string())?;
+            println!("     as a filetest: {path}");
+        }
     }
     Ok(summary.failures.is_empty())
 }

@@ -92,7 +92,7 @@ fn alone(name: &str, object: &Object, program: &Program, options: &Options) -> O
 }
 
 /// The object with nothing but this program's functions and maps, without BTF and source lines.
-fn only(object: &Object, program: &Program, functions: &[FunctionId]) -> Object {
+pub(crate) fn only(object: &Object, program: &Program, functions: &[FunctionId]) -> Object {
     let used = |wanted: fn(&Reference) -> Option<u32>| -> Vec<u32> {
         let nodes = functions.iter().flat_map(|id| &object.function(*id).nodes);
         nodes

@@ -20,6 +20,7 @@ use kiln_superopt::{Rewrite, pipeline};
 use kiln_verifier::{Error, Facts, Options, Reason, Value};
 
 use crate::engine;
+use crate::wrong_rewrites;
 
 /// How verification ended.
 #[derive(Clone, Debug)]
@@ -230,6 +231,27 @@ pub const CANARIES: &[Canary] = &[
         needs_kernel: false,
     },
     Canary {
+        name: "optimizer-trusts-a-stale-fact",
+        target: "numbers",
+        what: "an instruction goes that nothing reads, and a mask of a copy by facts that it made true",
+        subject: || Subject { optimize: trusts_stale_fact, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "optimizer-drops-both-masks",
+        target: "numbers",
+        what: "a mask goes because a copy is masked again, and that one because the first was there",
+        subject: || Subject { optimize: drops_both_masks, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "optimizer-drops-both-masks-of-c",
+        target: "c",
+        what: "the same, in what clang makes of C",
+        subject: || Subject { optimize: drops_both_masks, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
         name: "kernel-disagrees",
         target: "kernel",
         what: "the kernel is handed another comparison than the interpreter",
@@ -377,6 +399,21 @@ fn compares_wrong(object: &Object) -> Object {
             };
         }
     })
+}
+
+fn trusts_stale_fact(object: &Object, options: &pipeline::Options) -> Rewrite {
+    optimize_changed(object, options, wrong_rewrites::stale_fact)
+}
+
+fn drops_both_masks(object: &Object, options: &pipeline::Options) -> Rewrite {
+    optimize_changed(object, options, wrong_rewrites::mutual_masks)
+}
+
+fn optimize_changed(object: &Object, options: &pipeline::Options, change: fn(&Object, &Facts) -> Object) -> Rewrite {
+    match verify(object, &object.programs[0]) {
+        Verdict::Accepted(facts) => optimize(&change(object, &facts), options),
+        Verdict::Refused(_) | Verdict::Unanswered(_) => optimize(object, options),
+    }
 }
 
 fn drops_zero_extension(object: &Object, options: &pipeline::Options) -> Rewrite {

@@ -1,6 +1,6 @@
 //! Tier "accepted": programs that the verifier accepts, run everywhere.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ use kiln_test::bare::{Bare, CONTEXT};
 use kiln_test::havoc::{self, Tally};
 use kiln_test::oracle::{self, Canary, Finding};
 use kiln_verifier::Facts;
-use kiln_vm::{Engine, Entries, Input, Vm};
+use kiln_vm::{Engine, Input, Vm};
 
 use super::{Depth, ensure};
 use crate::choices::Choices;
 use crate::composed::composed;
 use crate::coverage;
+use crate::differential::{in_kernel, in_vm};
 use crate::program::{PACKET_BYTES, tame};
 use crate::subject::{Subject, Verdict};
 
@@ -212,37 +213,6 @@ pub fn optimize(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
         ensure(ran == expected, || format!("optimized, it differs in the kernel: {ran:x?} instead of {expected:x?}"))?;
     }
     Ok(if optimized == object { Depth::Shallow } else { Depth::Deep })
-}
-
-/// What a program returns and leaves of packets, one after the other on the same maps.
-type Trace = Vec<(u32, Vec<u8>)>;
-
-/// What is in maps, by their names.
-type Maps = BTreeMap<String, Entries>;
-
-/// All runs in one VM, and the maps in the end.
-fn in_vm(object: &Object, packets: &[Vec<u8>], engine: Engine) -> Result<(Trace, Maps), String> {
-    let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
-    let mut vm = Vm::new(object, options).map_err(|error| error.to_string())?;
-    vm.load("entry").map_err(|error| error.to_string())?;
-    let mut run = |packet: &Vec<u8>| {
-        let ran = vm.run("entry", &Input::packet(packet), engine).map_err(|error| error.to_string())?;
-        Ok::<_, String>((ran.value as u32, ran.packet))
-    };
-    let trace = packets.iter().map(&mut run).collect::<Result<_, _>>()?;
-    Ok((trace, vm.snapshot()))
-}
-
-/// All runs in the kernel, loaded once.
-fn in_kernel(object: &Object, packets: &[Vec<u8>]) -> Result<Trace, String> {
-    let loaded = kiln_linux::load_image(object, &object.programs[0])
-        .map_err(|failure| failure.reason().map_or_else(|| failure.to_string(), str::to_owned))?;
-    let run = |packet: &Vec<u8>| {
-        let input = kiln_linux::TestInput { packet: packet.clone(), context: Vec::new(), repeat: 1 };
-        let ran = loaded.prog.test_run(&input).map_err(|error| error.to_string())?;
-        Ok((ran.value, ran.packet))
-    };
-    packets.iter().map(run).collect()
 }
 
 /// The kernel does what the reference interpreter does. What the kernel's verifier refuses says nothing.

@@ -3,6 +3,7 @@
 mod accepted;
 mod bytes;
 mod decodable;
+mod same;
 mod verdicts;
 
 use kiln_program::text::listing;
@@ -32,7 +33,7 @@ pub struct Target {
     pub tier: &'static str,
     /// What holds for every input.
     pub what: &'static str,
-    /// Its share of the time, relative to the others.
+    /// Its share of the time, relative to the others; without one it runs only when named.
     pub weight: u32,
     /// Good inputs; empty where inputs grow from nothing.
     pub seeds: fn() -> Vec<Vec<u8>>,
@@ -42,6 +43,8 @@ pub struct Target {
     pub check: fn(&Subject, &[u8]) -> Result<Depth, String>,
     /// The program that an input stands for, as text.
     pub show: Option<fn(&Subject, &[u8]) -> String>,
+    /// The program of a failing input, made smaller, as a filetest.
+    pub shrink: Option<fn(&Subject, &[u8]) -> Option<String>>,
 }
 
 /// All targets.
@@ -55,6 +58,7 @@ pub const TARGETS: &[Target] = &[
         input: bytes::damaged_object,
         check: bytes::elf,
         show: None,
+        shrink: None,
     },
     Target {
         name: "btf",
@@ -65,6 +69,7 @@ pub const TARGETS: &[Target] = &[
         input: bytes::damaged_types,
         check: bytes::btf,
         show: None,
+        shrink: None,
     },
     Target {
         name: "decode",
@@ -75,6 +80,7 @@ pub const TARGETS: &[Target] = &[
         input: bytes::slots,
         check: bytes::decode,
         show: None,
+        shrink: None,
     },
     Target {
         name: "text",
@@ -85,6 +91,7 @@ pub const TARGETS: &[Target] = &[
         input: bytes::damaged_text,
         check: bytes::text,
         show: None,
+        shrink: None,
     },
     Target {
         name: "program",
@@ -95,6 +102,7 @@ pub const TARGETS: &[Target] = &[
         input: decisions,
         check: decodable::program,
         show: Some(|_, bytes| listing(&wild(&mut Choices::new(bytes)))),
+        shrink: None,
     },
     Target {
         name: "run",
@@ -105,6 +113,7 @@ pub const TARGETS: &[Target] = &[
         input: decisions,
         check: accepted::run,
         show: Some(|_, bytes| listing(&tame(&mut Choices::new(bytes)))),
+        shrink: None,
     },
     Target {
         name: "answers",
@@ -115,6 +124,7 @@ pub const TARGETS: &[Target] = &[
         input: more_decisions,
         check: accepted::answers,
         show: Some(|_, bytes| listing(&composed(&mut Choices::new(bytes)).0)),
+        shrink: None,
     },
     Target {
         name: "optimize",
@@ -125,6 +135,29 @@ pub const TARGETS: &[Target] = &[
         input: more_decisions,
         check: accepted::optimize,
         show: Some(accepted::show_optimized),
+        shrink: None,
+    },
+    Target {
+        name: "numbers",
+        tier: "accepted",
+        what: "short programs of masks, copies, halves and spills do the same when optimized, for every goal",
+        weight: 0,
+        seeds: Vec::new,
+        input: few_decisions,
+        check: same::numbers,
+        show: Some(same::show_numbers),
+        shrink: Some(same::shrink_numbers),
+    },
+    Target {
+        name: "c",
+        tier: "accepted",
+        what: "small C programs, compiled at -O0 to -Os for v1 to v4, do the same when optimized, for every goal",
+        weight: 0,
+        seeds: Vec::new,
+        input: more_decisions,
+        check: same::c,
+        show: Some(same::show_c),
+        shrink: Some(same::shrink_c),
     },
     Target {
         name: "kernel",
@@ -135,12 +168,13 @@ pub const TARGETS: &[Target] = &[
         input: decisions,
         check: accepted::kernel,
         show: Some(|_, bytes| listing(&tame(&mut Choices::new(bytes)))),
+        shrink: None,
     },
     Target {
         name: "corpus",
         tier: "verdict",
         what: "Kiln's verdict about a slightly changed real program is the kernel's; accepted ones stay within the facts",
-        weight: 3,
+        weight: 0,
         seeds: || {
             crate::originals::originals();
             Vec::new()
@@ -148,16 +182,18 @@ pub const TARGETS: &[Target] = &[
         input: decisions,
         check: verdicts::check_original,
         show: Some(verdicts::show_original),
+        shrink: None,
     },
     Target {
         name: "grown",
         tier: "verdict",
         what: "the same for slightly changed programs that grew from nothing",
-        weight: 2,
+        weight: 0,
         seeds: Vec::new,
         input: decisions,
         check: verdicts::check_grown,
         show: Some(verdicts::show_grown),
+        shrink: None,
     },
 ];
 
@@ -170,6 +206,13 @@ pub fn by_name(name: &str) -> Option<&'static Target> {
 fn decisions(random: &mut Random, _: &[Vec<u8>]) -> Vec<u8> {
     let most = 16 << random.below(6);
     let length = 8 + random.below(most);
+    random.bytes(length as usize)
+}
+
+/// Random decisions for short programs.
+fn few_decisions(random: &mut Random, _: &[Vec<u8>]) -> Vec<u8> {
+    let most = 64 << random.below(4);
+    let length = 48 + random.below(most);
     random.bytes(length as usize)
 }
 
