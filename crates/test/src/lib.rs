@@ -42,4 +42,5 @@ pub mod havoc;
 pub mod mistakes;
 pub mod oracle;
 pub mod stack_objects;
+pub mod sweep;
 pub mod verdicts;

@@ -2,11 +2,14 @@
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{AluOp, ByteOrder, Imm64, Reg, Size, Source, Width};
-use kiln_platform::MapType;
+use kiln_platform::Feature;
 use kiln_platform::limits::MAX_POINTER_OFFSET;
 use kiln_program::{Extern, ExternKind, Reference};
 
-use crate::domain::{Abstract, Scalar, apply};
+use crate::domain::{
+    Abstract, Scalar, apply, apply_as_kernel, narrowed_as_kernel, negate_as_kernel, reordered_as_kernel,
+    sign_extended_as_kernel,
+};
 use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::Explorer;
@@ -35,7 +38,10 @@ impl Explorer<'_> {
             self.check_moved_pointer(dst, if first.is_pointer() { &first } else { &second }, src)?;
         }
         let result = match (first.is_pointer(), second.is_pointer()) {
-            (false, false) => self.numbers(op, width, &first, &second),
+            (false, false) => {
+                let first = self.forked_by_sign(op, dst, first, &second)?;
+                self.numbers(op, width, &first, &second)
+            }
             (true, true) if op == AluOp::Sub => {
                 // The difference of two pointers is a number of which nothing is known.
                 Register::scalar(Scalar::of_width(width.bits()))
@@ -60,25 +66,64 @@ impl Explorer<'_> {
         self.write(dst, result)
     }
 
+    /// What is known of a number: what the kernel knows, or, for facts, what follows from the operation's meaning.
+    pub(crate) fn known(&self, kernel: Scalar, exact: impl FnOnce() -> Scalar) -> Scalar {
+        if self.options.skip_facts {
+            return kernel;
+        }
+        let exact = exact();
+        if exact != kernel && self.any_load() { exact } else { kernel }
+    }
+
+    /// The lowest bytes of a number, sign-extended to a width, then zero-extended.
+    pub(crate) fn sign_extended(&self, scalar: &Scalar, from: Size, width: Width) -> Scalar {
+        self.known(sign_extended_as_kernel(scalar, from, width), || {
+            let low = Abstract::wide(*scalar).truncate(from.bits());
+            *low.sign_extend(width.bits()).zero_extend(64).scalar()
+        })
+    }
+
     fn numbers(&mut self, op: AluOp, width: Width, first: &Register, second: &Register) -> Register {
         if !is_tracked(op, width, &second.scalar) && !self.any_load() {
             return Register::UNKNOWN;
         }
-        let scalar = apply(op, width, &first.scalar, &second.scalar);
+        let kernel = apply_as_kernel(op, width, &first.scalar, &second.scalar);
+        let scalar = self.known(kernel, || apply(op, width, &first.scalar, &second.scalar));
         let origin = self.join_origins(first.origin, second.origin);
         let mut result = Register { origin, ..Register::scalar(scalar) };
         // A copy plus a constant is still tied to what it is a copy of.
-        if op == AluOp::Add
-            && width == Width::W64
-            && first.id != 0
+        if first.id != 0
             && first.offset == 0
-            && let Some(added) = second.scalar.as_constant().and_then(|value| i32::try_from(value as i64).ok())
+            && let Some(added) = added_constant(op, width, &second.scalar)
             && added != 0
+            && (width == Width::W64 || first.scalar.umax <= u64::from(u32::MAX))
+            && (self.kernel_has(Feature::LinkedDifferences) || op == AluOp::Add && width == Width::W64 && added > 0)
         {
             result.id = first.id;
             result.offset = added;
+            result.offset_in_half = width == Width::W32;
         }
         result
+    }
+
+    /// A number that is 0 or -1, as an arithmetic shift by all of the width leaves it, is followed as two where a
+    /// constant clears or sets bits of it: `r1 s>>= 63; r1 &= -22` is 0 or -22 (the kernel's `maybe_fork_scalars`).
+    fn forked_by_sign(&mut self, op: AluOp, dst: Reg, first: Register, second: &Register) -> Step<Register> {
+        let Scalar { smin, smax, s32_min, s32_max, .. } = first.scalar;
+        let width = match () {
+            () if (smin, smax) == (-1, 0) => Width::W64,
+            () if (s32_min, s32_max) == (-1, 0) => Width::W32,
+            () => return Ok(first),
+        };
+        let followed = matches!(op, AluOp::And | AluOp::Or) && second.scalar.as_constant().is_some();
+        if !followed || !self.kernel_has(Feature::SignForks) {
+            return Ok(first);
+        }
+        let with = |value: u64| Register { scalar: first.scalar.with_low(width, value), ..first };
+        let mut other = self.state.clone();
+        other.set(dst, with(0));
+        self.push(other, self.at)?;
+        Ok(with(u64::MAX))
     }
 
     /// An operand; an immediate that another kernel's CO-RE would replace is unknown.
@@ -105,7 +150,7 @@ impl Explorer<'_> {
                     self.linked(reg, register)
                 } else {
                     let origin = register.origin;
-                    Register { origin, ..Register::scalar(register.scalar.low_half().deduced()) }
+                    Register { origin, ..Register::scalar(narrowed_as_kernel(&register.scalar, Size::B4)) }
                 }
             }
             (Source::Imm(_), _) => {
@@ -123,7 +168,7 @@ impl Explorer<'_> {
             && register.scalar.as_constant().is_none()
         {
             register.id = self.fresh_id();
-            register.offset = 0;
+            (register.offset, register.offset_in_half) = (0, false);
             self.state.set(reg, register);
         }
         register
@@ -135,7 +180,9 @@ impl Explorer<'_> {
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(width.bits())));
         }
-        let scalar = apply(AluOp::Sub, width, &Scalar::constant(0), &value.scalar);
+        let scalar = self.known(negate_as_kernel(width, &value.scalar), || {
+            apply(AluOp::Sub, width, &Scalar::constant(0), &value.scalar)
+        });
         self.write(dst, Register { origin: value.origin, ..Register::scalar(scalar) })
     }
 
@@ -145,8 +192,9 @@ impl Explorer<'_> {
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(width.bits())));
         }
-        let scalar = sign_extended(&value.scalar, from, width);
-        if scalar == value.scalar {
+        let scalar = self.sign_extended(&value.scalar, from, width);
+        // The kernel links them where the sign bit is known to be clear.
+        if value.scalar.umax >> (from.bits() - 1) == 0 {
             let copy = self.linked(src, value);
             return self.write(dst, copy);
         }
@@ -159,9 +207,11 @@ impl Explorer<'_> {
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(size.bits())));
         }
-        let low = Abstract::wide(value.scalar).truncate(size.bits());
-        let result = if order == ByteOrder::Little { low } else { low.swap_bytes() };
-        let scalar = *result.zero_extend(64).scalar();
+        let scalar = self.known(reordered_as_kernel(order, size, &value.scalar), || {
+            let low = Abstract::wide(value.scalar).truncate(size.bits());
+            let result = if order == ByteOrder::Little { low } else { low.swap_bytes() };
+            *result.zero_extend(64).scalar()
+        });
         self.write(dst, Register { origin: value.origin, ..Register::scalar(scalar) })
     }
 
@@ -241,7 +291,9 @@ impl Explorer<'_> {
                 format!("r{}: the number added may be as low as {}", dst.number(), scalar.smin),
             );
         }
-        if !sane(i64::from(pointer.offset)) || !sane(pointer.scalar.smin) {
+        // As the kernel has it, the constant that a copy differs by counts too, although it is part of the number.
+        let constants = [pointer.offset, if number.is_pointer() { 0 } else { number.offset }];
+        if constants.into_iter().any(|offset| !sane(i64::from(offset))) || !sane(pointer.scalar.smin) {
             return reject(Reason::UnboundedOffset, format!("r{}: the pointer may be far out of bounds", dst.number()));
         }
         Ok(())
@@ -252,7 +304,7 @@ impl Explorer<'_> {
         if let Some(offset) = known.and_then(|value| i32::try_from(i64::from(pointer.offset) + value).ok()) {
             return Register { offset, ..pointer };
         }
-        let scalar = apply(AluOp::Add, Width::W64, &pointer.scalar, &number.scalar);
+        let scalar = apply_as_kernel(AluOp::Add, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
         if pointer.kind == Kind::Packet || pointer.kind == Kind::PacketMeta {
             moved.id = self.fresh_id();
@@ -266,7 +318,7 @@ impl Explorer<'_> {
         if let Some(offset) = known.and_then(|value| i32::try_from(i64::from(pointer.offset) - value).ok()) {
             return Register { offset, ..pointer };
         }
-        let scalar = apply(AluOp::Sub, Width::W64, &pointer.scalar, &number.scalar);
+        let scalar = apply_as_kernel(AluOp::Sub, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
         if pointer.kind == Kind::Packet || pointer.kind == Kind::PacketMeta {
             moved.id = self.fresh_id();
@@ -341,6 +393,19 @@ impl Explorer<'_> {
 /// Offsets of direct value addresses are below this one (kernel `BPF_MAX_VAR_OFF`).
 const MAX_DIRECT_OFFSET: i32 = 1 << 29;
 
+/// What an addition or subtraction of a constant adds, where the kernel remembers it.
+fn added_constant(op: AluOp, width: Width, second: &Scalar) -> Option<i32> {
+    let constant = match width {
+        Width::W64 => i32::try_from(second.as_constant()? as i64).ok()?,
+        Width::W32 => second.low_constant()? as i32,
+    };
+    match op {
+        AluOp::Add => Some(constant),
+        AluOp::Sub => constant.checked_neg(),
+        _ => None,
+    }
+}
+
 /// Whether the kernel's verifier follows the operation. A verdict is worth nothing where it rests on knowing more than
 /// the kernel does; facts may know more.
 fn is_tracked(op: AluOp, width: Width, second: &Scalar) -> bool {
@@ -353,10 +418,4 @@ fn is_tracked(op: AluOp, width: Width, second: &Scalar) -> bool {
         AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => count.is_some() && second.umax < u64::from(width.bits()),
         _ => true,
     }
-}
-
-/// The lowest bytes of a number, sign-extended to a width, then zero-extended.
-pub(crate) fn sign_extended(scalar: &Scalar, from: Size, width: Width) -> Scalar {
-    let low = Abstract::wide(*scalar).truncate(from.bits());
-    *low.sign_extend(width.bits()).zero_extend(64).scalar()
 }

@@ -2,7 +2,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
-use kiln_platform::{ArgKind, Helper, MapType, Prototype, ReturnKind};
+use kiln_platform::{ArgKind, Feature, Helper, MapType, Prototype, ReturnKind};
 
 use crate::domain::Scalar;
 use crate::dynptr::Dynptr;
@@ -486,17 +486,17 @@ impl Explorer<'_> {
         if bytes.iter().all(|byte| *byte == Byte::Zero) {
             return Some(0);
         }
-        // As the kernel has it, a key is what was stored as one: the low half of a longer number is none.
-        if within == 0 && slot.spilled_bytes() == 4 && slot.register.kind == Kind::Scalar {
-            let spilled = slot.register;
-            let key = spilled.scalar.low_constant().map(u64::from);
-            if key.is_some() {
-                // What the key is decides whether the result may be null: a path with another key is another path.
-                self.mark_precise(&spilled);
-            }
-            return key;
+        // As the kernel has it, a key is what was stored as one: the low half of a longer number is none, and its upper
+        // half is the whole of it.
+        let spilled = slot.bytes[within..].iter().take_while(|byte| **byte == Byte::Spill).count();
+        if spilled != 4 || slot.register.kind != Kind::Scalar {
+            return None;
         }
-        None
+        let register = slot.register;
+        let key = register.scalar.as_constant()?;
+        // What the key is decides whether the result may be null: a path with another key is another path.
+        self.mark_precise(&register);
+        (within == 0 || key == 0).then_some(key)
     }
 
     fn release(&mut self, helper: &Helper, call: &Call) -> Step<()> {
@@ -658,9 +658,10 @@ impl Explorer<'_> {
         };
         let in_array = matches!(map_type, MapType::Array | MapType::PercpuArray)
             && !self.options.unprivileged
-            && !argument.inner
+            && map.flags & INNER_MAP == 0
             && call.key.is_some_and(|key| key < u64::from(entries))
             && helper.name == "map_lookup_elem"
+            && self.kernel_has(Feature::ConstantArrayKeys)
             && !self.any_load();
         let id = self.fresh_id();
         if in_array {
@@ -686,6 +687,9 @@ impl Explorer<'_> {
         })
     }
 }
+
+/// The flag of an array that may stand in a map of maps for one of another size (`BPF_F_INNER_MAP`).
+const INNER_MAP: u32 = 0x1000;
 
 /// Processors that a kernel is built for at most (`CONFIG_NR_CPUS`).
 const MAX_PROCESSORS: u32 = 8192;

@@ -4,11 +4,11 @@ use kiln_isa::{AluOp, JumpOp, Reg, Source, Width};
 use kiln_platform::Feature;
 use kiln_platform::limits::MAX_PACKET_OFFSET;
 
-use crate::domain::{Scalar, Truth, apply, outcome, refine};
+use crate::domain::{Scalar, Truth, apply_as_kernel, outcome_as_kernel, refine, refine_as_kernel};
 use crate::error::Step;
 use crate::explore::{Explorer, Next};
 use crate::precision::Origin;
-use crate::state::{Kind, Register, State, Trust};
+use crate::state::{AT_END, BEYOND_END, Kind, Register, State, Trust};
 
 impl Explorer<'_> {
     pub(crate) fn branch(&mut self, op: JumpOp, width: Width, dst: Reg, src: Source) -> Step<Next> {
@@ -113,9 +113,8 @@ impl Explorer<'_> {
                 if !self.learns(op, width, taken, &first.scalar, &second.scalar) {
                     return true;
                 }
-                let Some((left, right)) = refine(op, width, taken, &first.scalar, &second.scalar) else {
-                    // Older kernels explore what cannot be.
-                    return !self.may_decide(op, width, &first.scalar, &second.scalar);
+                let Some((left, right)) = self.refined(op, width, taken, &first.scalar, &second.scalar) else {
+                    return false;
                 };
                 self.narrow(state, dst, first, left, second.origin);
                 if let Source::Reg(src) = src {
@@ -127,7 +126,7 @@ impl Explorer<'_> {
                 self.learn_null(state, op, taken, first);
             }
             (true, true) if width == Width::W64 => {
-                learn_packet(state, op, taken, first, second);
+                learn_packet(state, op, taken, (dst, first), (src, second));
                 let equal = op == JumpOp::Eq && taken || op == JumpOp::Ne && !taken;
                 let equal = equal && self.kernel_has(Feature::PointerComparisons);
                 if equal && first.nullable != second.nullable && first.kind != Kind::BtfId && second.kind != Kind::BtfId
@@ -141,6 +140,24 @@ impl Explorer<'_> {
         true
     }
 
+    /// What the outcome says of two numbers; nothing where it cannot come out so, which only facts may know: the kernel
+    /// explores what cannot be.
+    fn refined(
+        &self,
+        op: JumpOp,
+        width: Width,
+        taken: bool,
+        first: &Scalar,
+        second: &Scalar,
+    ) -> Option<(Scalar, Scalar)> {
+        let kernel = refine_as_kernel(op, width, taken, first, second);
+        if self.options.skip_facts {
+            return Some(kernel);
+        }
+        let exact = refine(op, width, taken, first, second);
+        if exact != Some(kernel) && self.any_load() { exact } else { Some(kernel) }
+    }
+
     /// A number became narrower, and so did its copies, by what is known of a number from `other`.
     fn narrow(&mut self, state: &mut State, reg: Reg, before: &Register, scalar: Scalar, other: Origin) {
         let learned = if scalar == before.scalar { 0 } else { other };
@@ -151,18 +168,25 @@ impl Explorer<'_> {
             return;
         }
         let (id, base) = (before.id, before.offset);
+        // Constants added to whole numbers and to halves of them are not compared.
+        let mixed =
+            |register: &Register| register.offset != 0 && base != 0 && register.offset_in_half != before.offset_in_half;
         // What is now known of one copy was learned through another: where one matters, all do.
         let mut origin = learned;
         state.for_each_where(
             |register| register.kind == Kind::Scalar && register.id == id,
             |register| {
+                if mixed(register) {
+                    return;
+                }
                 origin = self.origins.join(origin, register.origin);
                 register.scalar = match register.offset.wrapping_sub(base) {
                     0 => scalar,
                     _ => {
                         let distance = i64::from(register.offset) - i64::from(base);
                         let moved = Scalar::constant(distance as u64);
-                        apply(AluOp::Add, Width::W64, &scalar, &moved)
+                        let half = register.offset_in_half || before.offset_in_half;
+                        apply_as_kernel(AluOp::Add, if half { Width::W32 } else { Width::W64 }, &scalar, &moved)
                     }
                 };
             },
@@ -201,7 +225,10 @@ fn is_constant(width: Width, scalar: &Scalar) -> bool {
 /// Whether a branch can only go one way.
 pub(crate) fn decided(op: JumpOp, width: Width, first: &Register, second: &Register) -> Truth {
     if !first.is_pointer() && !second.is_pointer() {
-        return outcome(op, width, &first.scalar, &second.scalar);
+        return outcome_as_kernel(op, width, &first.scalar, &second.scalar);
+    }
+    if width == Width::W64 && first.is_packet_pointer() && second.is_packet_pointer() {
+        return decided_by_end(op, first, second);
     }
     // A pointer that is not null differs from 0.
     let compared_with_zero = first.is_pointer() && second.is_zero() && !first.nullable
@@ -274,17 +301,18 @@ impl Explorer<'_> {
 }
 
 /// `packet + n` compared with the packet's end, or metadata with the packet's start.
-fn learn_packet(state: &mut State, op: JumpOp, taken: bool, first: &Register, second: &Register) {
+fn learn_packet(state: &mut State, op: JumpOp, taken: bool, left: (Reg, &Register), right: (Source, &Register)) {
+    let ((dst, first), (src, second)) = (left, right);
     let is_limit = |limit: &Register, of: &Register| match of.kind {
         Kind::Packet => limit.kind == Kind::PacketEnd,
         Kind::PacketMeta => limit.kind == Kind::Packet && limit.offset == 0 && limit.id == 0 && limit.is_start(),
         _ => false,
     };
-    let (pointer, op) = if is_limit(second, first) {
-        (first, op)
+    let (reg, pointer, op) = if is_limit(second, first) {
+        (Some(dst), first, op)
     } else if is_limit(first, second) {
         match op.row().swapped {
-            Some(swapped) => (second, swapped),
+            Some(swapped) => (src.reg(), second, swapped),
             None => return,
         }
     } else {
@@ -294,16 +322,43 @@ fn learn_packet(state: &mut State, op: JumpOp, taken: bool, first: &Register, se
     let strictly = match (op, taken) {
         (JumpOp::Gt, false) | (JumpOp::Le, true) => false,
         (JumpOp::Ge, false) | (JumpOp::Lt, true) => true,
+        (JumpOp::Gt, true) | (JumpOp::Le, false) => return mark_end(state, reg, pointer, BEYOND_END),
+        (JumpOp::Ge, true) | (JumpOp::Lt, false) => return mark_end(state, reg, pointer, AT_END),
         _ => return,
     };
     let Some(range) = proved_range(pointer, strictly) else { return };
     let (kind, id) = (pointer.kind, pointer.id);
     state.for_each_where(
         |register| register.kind == kind && register.id == id,
-        |register| register.range = register.range.max(range),
+        |register| register.range = register.range.max(range as i32),
     );
     if kind == Kind::Packet && id == 0 {
         state.packet_bytes = state.packet_bytes.max(range);
+    }
+}
+
+/// The pointer, which was compared in that register, is at the packet's end or beyond (`mark_pkt_end`). Its copies do not
+/// get to know.
+fn mark_end(state: &mut State, reg: Option<Reg>, pointer: &Register, range: i32) {
+    if let Some(reg) = reg.filter(|_| pointer.kind == Kind::Packet) {
+        state.frame_mut().registers[reg.index()].range = range;
+    }
+}
+
+/// How a comparison of a pointer with the packet's end comes out, where an earlier one found the pointer to be there or
+/// beyond (`is_pkt_ptr_branch_taken`).
+fn decided_by_end(op: JumpOp, first: &Register, second: &Register) -> Truth {
+    let (pointer, op) = match (first.kind, second.kind, op.row().swapped) {
+        (_, Kind::PacketEnd, _) => (first, op),
+        (Kind::PacketEnd, _, Some(swapped)) => (second, swapped),
+        _ => return Truth::Unknown,
+    };
+    match op {
+        JumpOp::Gt if pointer.range == BEYOND_END => Truth::True,
+        JumpOp::Le if pointer.range == BEYOND_END => Truth::False,
+        JumpOp::Ge if pointer.range < 0 => Truth::True,
+        JumpOp::Lt if pointer.range < 0 => Truth::False,
+        _ => Truth::Unknown,
     }
 }
 
@@ -321,6 +376,10 @@ fn proved_range(pointer: &Register, strictly: bool) -> Option<u32> {
 }
 
 impl Register {
+    fn is_packet_pointer(&self) -> bool {
+        matches!(self.kind, Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
+    }
+
     fn is_start(&self) -> bool {
         self.scalar.as_constant() == Some(0)
     }

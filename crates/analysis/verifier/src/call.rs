@@ -274,8 +274,8 @@ impl Explorer<'_> {
         if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
             return Err(TooDeep { function, bytes: above, calls: chain.len() + 1, why: Deep::Frames });
         }
-        let unit = if self.kernel_has(Feature::FineStackSum) { 16 } else { 32 };
-        let own = self.stack_bytes[function].max(1).next_multiple_of(unit);
+        let (unit, least) = if self.kernel_has(Feature::FineStackSum) { (16, 0) } else { (32, 1) };
+        let own = self.stack_bytes[function].max(least).next_multiple_of(unit);
         // Programs that may interrupt others get a stack of their own for each larger frame.
         let own = if private && own >= PRIVATE_STACK_BYTES { 0 } else { own };
         let routine = &self.code.functions[function];

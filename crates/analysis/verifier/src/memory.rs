@@ -33,11 +33,12 @@ impl Explorer<'_> {
             value = Register::scalar(Scalar::of_width(size.bits()));
         }
         if value.kind == Kind::Scalar && size != Size::B8 {
-            value = narrowed(value, size);
-            if signed {
-                let scalar = crate::alu::sign_extended(&value.scalar, size, kiln_isa::Width::W64);
-                value = Register { origin: value.origin, ..Register::scalar(scalar) };
-            }
+            value = if signed {
+                let scalar = self.sign_extended(&value.scalar, size, kiln_isa::Width::W64);
+                Register { origin: value.origin, ..Register::scalar(scalar) }
+            } else {
+                narrowed(value, size)
+            };
         }
         self.write(dst, value)
     }
@@ -420,14 +421,14 @@ impl Explorer<'_> {
                 format!("r{number} ({}): the variable part of the offset may be negative", base.kind.name()),
             );
         }
-        if fixed < 0 || fixed as u64 + bytes > u64::from(base.range) {
+        if fixed < 0 || fixed as u64 + bytes > base.range.max(0) as u64 {
             return reject(
                 Reason::PacketBounds,
                 format!(
                     "r{number} ({}): bytes {fixed} to {} are accessed, {} are known to be there",
                     base.kind.name(),
                     fixed + bytes as i64 - 1,
-                    base.range
+                    base.range.max(0)
                 ),
             );
         }
@@ -464,12 +465,16 @@ impl Explorer<'_> {
     fn load_stack(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
         let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
         let frame = base.object as usize;
+        check_stack_alignment(reg, base, offset, bytes)?;
         if lowest != highest {
             self.read_stack_bytes(frame, lowest, highest + bytes as i32 - lowest, false)?;
-            return Ok(Register::scalar(Scalar::of_width(8 * bytes)));
-        }
-        if lowest % bytes as i32 != 0 {
-            return reject(Reason::Misaligned, format!("{bytes} bytes at r10{lowest:+}: not aligned"));
+            let stack = &self.state.frames[frame].stack;
+            let zero = |at| {
+                let (index, within) = slot_of(at);
+                stack.slot(index).bytes[within] == Byte::Zero
+            };
+            let zeros = (lowest..highest + bytes as i32).all(zero);
+            return Ok(Register::scalar(if zeros { Scalar::constant(0) } else { Scalar::of_width(8 * bytes) }));
         }
         self.use_stack(frame, lowest)?;
         self.note_read(frame, lowest, bytes);
@@ -493,15 +498,15 @@ impl Explorer<'_> {
                 if register.is_pointer() {
                     return reject(Reason::NotAPointer, "part of a spilled pointer is read");
                 }
-                return Ok(narrowed(self.filled(frame, index, register), Size::from_bytes(bytes).unwrap_or(Size::B8)));
+                return Ok(self.filled(frame, index, register));
             }
             if register.is_pointer() {
                 return reject(Reason::NotAPointer, "part of a spilled pointer is read");
             }
-            if let (Some(value), true) = (register.scalar.as_constant(), within as u32 + bytes <= held) {
+            // Of a constant, the kernel knows the upper bytes only where it is 0.
+            if register.is_zero() && within as u32 + bytes <= held {
                 self.mark_precise(&register);
-                let value = value >> (8 * within) & kiln_isa::semantics::mask(8 * bytes);
-                return Ok(Register::constant(value));
+                return Ok(Register::constant(0));
             }
         }
         let read = &slot.bytes[within..within + bytes as usize];
@@ -534,13 +539,11 @@ impl Explorer<'_> {
     ) -> Step<()> {
         let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
         let frame = base.object as usize;
+        check_stack_alignment(reg, base, offset, bytes)?;
         self.use_stack(frame, lowest)?;
         self.check_stack_store(frame, lowest, highest, bytes)?;
         if lowest != highest {
             return self.store_somewhere(frame, lowest, highest + bytes as i32 - lowest, &value);
-        }
-        if lowest % bytes as i32 != 0 {
-            return reject(Reason::Misaligned, format!("{bytes} bytes at r10{lowest:+}: not aligned"));
         }
         self.note_write(frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
@@ -572,15 +575,16 @@ impl Explorer<'_> {
             Some(_) if bytes < 8 && !self.kernel_has(Feature::NarrowSpills) => {
                 return self.store_bytes(frame, index, 0, bytes, &value);
             }
-            Some(size) if bytes < 8 => narrowed(value, size),
+            // As the kernel has it, the slot remembers all of the number, of which only the lowest bytes are there.
+            _ if value.kind == Kind::Scalar && bytes < 8 && value.scalar.umax >> (8 * bytes) != 0 => {
+                Register { id: 0, offset: 0, offset_in_half: false, ..value }
+            }
             _ => value,
         };
         self.note_history();
         let frame = &mut self.state.frames[frame];
         let slot = frame.stack.slot_mut(index);
-        slot.scrub();
-        slot.bytes[..bytes as usize].fill(Byte::Spill);
-        slot.register = value;
+        slot.spill(bytes as usize, value);
         if bytes == 8 {
             frame.written |= 1 << index;
         }
@@ -594,9 +598,7 @@ impl Explorer<'_> {
         }
         let slot = self.state.frames[frame].stack.slot_mut(index);
         // As the kernel has it, a spilled register ends with any other write to its slot, be it beside it.
-        if slot.bytes[0] == Byte::Spill {
-            slot.scrub();
-        }
+        slot.scrub();
         slot.bytes[within..within + bytes as usize].fill(if zero { Byte::Zero } else { Byte::Misc });
         Ok(())
     }
@@ -607,9 +609,6 @@ impl Explorer<'_> {
             return unsupported("a pointer stored at a variable stack offset");
         }
         let zero = value.is_zero();
-        if zero {
-            self.mark_precise(value);
-        }
         self.note_vague_write(frame);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
@@ -619,8 +618,13 @@ impl Explorer<'_> {
                 self.uninitialized_read(|| format!("the byte at r10{at:+} may be written, and never was before"))?;
             }
             let slot = self.state.frames[frame].stack.slot_mut(index);
-            slot.scrub();
-            if !(zero && slot.bytes[within] == Byte::Zero) {
+            let spilled_zero = zero && slot.bytes[within] == Byte::Spill && slot.register.is_zero();
+            if !spilled_zero {
+                slot.scrub();
+            }
+            if spilled_zero || zero && slot.bytes[within] == Byte::Zero {
+                self.mark_precise(value);
+            } else {
                 slot.bytes[within] = Byte::Misc;
             }
         }
@@ -740,6 +744,20 @@ impl Explorer<'_> {
     }
 }
 
+/// Accesses to the stack are aligned wherever a variable offset may lead (`check_generic_ptr_alignment`).
+fn check_stack_alignment(reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<()> {
+    let fixed = i64::from(base.offset) + offset;
+    let at = base.scalar.tnum.add(Tnum::constant(fixed as u64));
+    if (at.value | at.mask) & u64::from(bytes - 1) == 0 {
+        return Ok(());
+    }
+    let place = match base.scalar.as_constant() {
+        Some(moved) => format!("r10{:+}", fixed + moved as i64),
+        None => format!("r10{fixed:+} and what r{} was moved by", reg.number()),
+    };
+    reject(Reason::Misaligned, format!("{bytes} bytes at {place}: not aligned"))
+}
+
 /// The bytes of a kernel object are not the program's to read.
 fn object_read<T>(object: StackObject, at: i32) -> Step<T> {
     let (reason, name) = match object.kind {
@@ -760,7 +778,6 @@ pub(crate) fn narrowed(register: Register, size: Size) -> Register {
     if register.kind != Kind::Scalar || size == Size::B8 || register.scalar.umax >> size.bits() == 0 {
         return register;
     }
-    use kiln_isa::semantics::BitVec;
-    let low = crate::domain::Abstract::wide(register.scalar).truncate(size.bits()).zero_extend(64);
-    Register { origin: register.origin, ..Register::scalar(*low.scalar()) }
+    let low = crate::domain::narrowed_as_kernel(&register.scalar, size);
+    Register { origin: register.origin, ..Register::scalar(low) }
 }

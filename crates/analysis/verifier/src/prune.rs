@@ -326,7 +326,6 @@ impl Explorer<'_> {
                 register.origin = origins.cell(register.origin);
             });
         }
-        self.forget_single_ids();
         let mut state = self.state.clone();
         let parent = state.parent;
         for (frame, live) in state.frames.iter_mut().zip(&lives) {
@@ -353,31 +352,6 @@ impl Explorer<'_> {
         self.kept.jumps_when_kept = self.jumps;
         self.state.parent = id;
         self.state.history = 0;
-    }
-
-    /// An id that only one number has says nothing.
-    fn forget_single_ids(&mut self) {
-        let mut counts: Vec<(u32, u32)> = Vec::new();
-        let mut count = |register: &Register| {
-            if register.kind == Kind::Scalar && register.id != 0 {
-                match counts.iter_mut().find(|(id, _)| *id == register.id) {
-                    Some((_, count)) => *count += 1,
-                    None => counts.push((register.id, 1)),
-                }
-            }
-        };
-        for frame in &self.state.frames {
-            frame.registers.iter().for_each(&mut count);
-            let spilled = frame.stack.slots().iter().filter(|slot| slot.bytes[0] == Byte::Spill);
-            spilled.for_each(|slot| count(&slot.register));
-        }
-        counts.retain(|(_, count)| *count == 1);
-        if !counts.is_empty() {
-            self.state.for_each_where(
-                |register| register.kind == Kind::Scalar && counts.iter().any(|(id, _)| *id == register.id),
-                |register| (register.id, register.offset) = (0, 0),
-            );
-        }
     }
 
     /// The registers of each frame that may still be read.
@@ -643,7 +617,7 @@ fn register_covers(
         if exactness == Exactness::Explored && !origins.is_precise(old.origin) {
             return true;
         }
-        let same_distance = old.id == 0 || old.offset == current.offset;
+        let same_distance = old.id == 0 || (old.offset, old.offset_in_half) == (current.offset, current.offset_in_half);
         return old.scalar.includes(&current.scalar) && same_distance && ids.matches_number(old.id, current.id);
     }
     let alike = old.nullable == current.nullable
@@ -655,6 +629,8 @@ fn register_covers(
         && old.in_packet == current.in_packet
         && old.offset == current.offset;
     let range = match old.kind {
+        // That it is beyond the packet's end is known of both or of none.
+        Kind::Packet | Kind::PacketMeta if old.range < 0 || current.range < 0 => old.range == current.range,
         Kind::Packet | Kind::PacketMeta => old.range <= current.range,
         _ => true,
     };

@@ -105,6 +105,12 @@ features! {
     HookReturnValues: (6, 12), "holding an LSM program's return value to its hook";
     /// Programs that may interrupt others have a stack a function.
     PrivateStacks: (6, 13), "a stack for each function";
+    /// A lookup in an array with a constant key within its bounds is known to find a value.
+    ConstantArrayKeys: (6, 14), "knowing that an array has a value for a constant key";
+    /// Copies that differ by a negative constant, or in their lower halves, learn from one another.
+    LinkedDifferences: (6, 18), "learning through copies that differ by what was subtracted";
+    /// A number that is 0 or -1 is followed as two where bits of it are cleared or set by a constant.
+    SignForks: (6, 18), "following 0 and -1 one by one";
     /// A tree is asked about a node of an object that the program owns.
     OwnedNodes: (6, 16), "asking a tree about a node that is owned";
 }

@@ -50,13 +50,6 @@ impl Bounds {
         if low >= least && high <= most {
             return Bounds { smin: low as i64, smax: high as i64, ..self };
         }
-        // Both ends wrap the same way: the range moves as a whole.
-        if low > most && high > most || low < least && high < least {
-            let (low, high) = (as_signed(low as u64, bits), as_signed(high as u64, bits));
-            if low <= high {
-                return Bounds { smin: low, smax: high, ..self };
-            }
-        }
         self
     }
 

@@ -9,16 +9,19 @@
 //! - [`Tnum`]: known bits; [`Scalar`]: known bits and ranges, which [`Scalar::deduced`] makes consistent;
 //! - [`Abstract`]: a scalar at a width, which implements [`kiln_isa::semantics::BitVec`], so that the rows of the
 //!   instruction table are the transfer function;
-//! - [`refine`]: what the outcome of a comparison says of its operands.
+//! - [`refine`]: what the outcome of a comparison says of its operands;
+//! - [`apply_as_kernel`] and its like: what the kernel knows after an operation, which verdicts rest on.
 
 mod abstract_bits;
 mod bounds;
+mod kernel;
 mod refine;
 mod scalar;
 mod tnum;
 
 pub use abstract_bits::{Abstract, Truth, apply};
-pub(crate) use refine::outcome;
+pub use kernel::{apply_as_kernel, narrowed_as_kernel, negate_as_kernel, reordered_as_kernel, sign_extended_as_kernel};
+pub(crate) use kernel::{outcome_as_kernel, refine_as_kernel};
 pub use refine::refine;
 pub use scalar::Scalar;
 pub use tnum::Tnum;

@@ -38,26 +38,31 @@ pub fn refine(op: JumpOp, width: Width, taken: bool, dst: &Scalar, src: &Scalar)
         return None;
     }
     let (mut dst, mut src) = (*dst, *src);
-    match if taken { Some(op) } else { op.row().negated } {
-        None => bits_clear(width, &mut dst, &mut src),
-        Some(JumpOp::Set) => bit_set(width, &mut dst, &mut src),
-        Some(JumpOp::Eq) => equal(width, &mut dst, &mut src),
-        Some(JumpOp::Ne) => unequal(width, &mut dst, &mut src),
-        Some(JumpOp::Lt) => less(width, &mut dst, &mut src, 1),
-        Some(JumpOp::Le) => less(width, &mut dst, &mut src, 0),
-        Some(JumpOp::Gt) => less(width, &mut src, &mut dst, 1),
-        Some(JumpOp::Ge) => less(width, &mut src, &mut dst, 0),
-        Some(JumpOp::Slt) => signed_less(width, &mut dst, &mut src, 1),
-        Some(JumpOp::Sle) => signed_less(width, &mut dst, &mut src, 0),
-        Some(JumpOp::Sgt) => signed_less(width, &mut src, &mut dst, 1),
-        Some(JumpOp::Sge) => signed_less(width, &mut src, &mut dst, 0),
-    }
+    narrow(op, width, taken, &mut dst, &mut src);
     let possible = |scalar: &Scalar| scalar.is_possible();
     if !possible(&dst) || !possible(&src) {
         return None;
     }
     let (dst, src) = (dst.deduced(), src.deduced());
     (possible(&dst) && possible(&src)).then_some((dst, src))
+}
+
+/// Narrows both operands by the outcome, without making their parts consistent.
+pub(super) fn narrow(op: JumpOp, width: Width, taken: bool, dst: &mut Scalar, src: &mut Scalar) {
+    match if taken { Some(op) } else { op.row().negated } {
+        None => bits_clear(width, dst, src),
+        Some(JumpOp::Set) => bit_set(width, dst, src),
+        Some(JumpOp::Eq) => equal(width, dst, src),
+        Some(JumpOp::Ne) => unequal(width, dst, src),
+        Some(JumpOp::Lt) => less(width, dst, src, 1),
+        Some(JumpOp::Le) => less(width, dst, src, 0),
+        Some(JumpOp::Gt) => less(width, src, dst, 1),
+        Some(JumpOp::Ge) => less(width, src, dst, 0),
+        Some(JumpOp::Slt) => signed_less(width, dst, src, 1),
+        Some(JumpOp::Sle) => signed_less(width, dst, src, 0),
+        Some(JumpOp::Sgt) => signed_less(width, src, dst, 1),
+        Some(JumpOp::Sge) => signed_less(width, src, dst, 0),
+    }
 }
 
 fn bits_clear(width: Width, dst: &mut Scalar, src: &mut Scalar) {
@@ -82,7 +87,7 @@ fn bit_set(width: Width, dst: &mut Scalar, src: &mut Scalar) {
 }
 
 /// The operand at the width of the comparison, if constant.
-fn constant(width: Width, scalar: &Scalar) -> Option<u64> {
+pub(super) fn constant(width: Width, scalar: &Scalar) -> Option<u64> {
     match width {
         Width::W64 => scalar.as_constant(),
         Width::W32 => scalar.low_constant().map(u64::from),
@@ -92,8 +97,11 @@ fn constant(width: Width, scalar: &Scalar) -> Option<u64> {
 fn equal(width: Width, dst: &mut Scalar, src: &mut Scalar) {
     match width {
         Width::W64 => {
-            let both = dst.meet(src);
-            (*dst, *src) = (both, both);
+            // The kernel keeps what each knows of its own lower half.
+            let Scalar { tnum, umin, umax, smin, smax, .. } = dst.meet(src);
+            for side in [dst, src] {
+                *side = Scalar { tnum, umin, umax, smin, smax, ..*side };
+            }
         }
         Width::W32 => {
             let low = |of: &Scalar| Tnum { value: of.tnum.value, mask: of.tnum.mask | !0xffff_ffff };

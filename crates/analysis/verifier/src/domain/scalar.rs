@@ -2,6 +2,7 @@
 
 use super::bounds::{Bounds, as_signed, signed_max, signed_min};
 use super::tnum::Tnum;
+use kiln_isa::Width;
 use kiln_isa::semantics::mask;
 
 /// What is known of a 64-bit number: known bits, and unsigned and signed ranges of all 64 and of the lower 32 bits
@@ -162,13 +163,13 @@ impl Scalar {
             && self.tnum.value | self.tnum.mask >= self.umin
     }
 
-    /// The same values, with each of the six parts as narrow as the others make it (in the spirit of the kernel's
-    /// `reg_bounds_sync`).
+    /// The same values, with each of the six parts as narrow as the kernel makes it from the others (`reg_bounds_sync`).
     #[must_use]
     pub fn deduced(mut self) -> Scalar {
         self.bounds_from_tnum();
-        self.ranges_from_each_other();
-        self.ranges_from_each_other();
+        for _ in 0..3 {
+            self.ranges_from_each_other();
+        }
         self.tnum_from_bounds();
         self.bounds_from_tnum();
         self
@@ -185,28 +186,53 @@ impl Scalar {
         self.u32_max = self.u32_max.min(value | mask);
         self.s32_min = self.s32_min.max((value | mask & 1 << 31) as i32);
         self.s32_max = self.s32_max.min((value | mask & (u32::MAX >> 1)) as i32);
+        if let Some(only) = self.only_value() {
+            *self = Scalar::constant(only);
+        }
     }
 
+    /// The one value with the known bits that lies within the unsigned range, where the kernel finds it.
+    fn only_value(&self) -> Option<u64> {
+        let (first, next) = (self.umin, self.tnum.after(self.umin));
+        if self.tnum.contains(first) {
+            return (next > self.umax).then_some(first);
+        }
+        let alone = next == self.tnum.greatest() || next <= self.umax && self.tnum.after(next) > self.umax;
+        alone.then_some(next)
+    }
+
+    /// `__reg_deduce_bounds`.
     fn ranges_from_each_other(&mut self) {
-        // The whole number to its lower half: where the upper half is fixed, or the low part of a signed range does
-        // not wrap.
-        if self.umin >> 32 == self.umax >> 32 {
-            self.u32_min = self.u32_min.max(self.umin as u32);
-            self.u32_max = self.u32_max.min(self.umax as u32);
-            if self.umin as i32 <= self.umax as i32 {
-                self.s32_min = self.s32_min.max(self.umin as i32);
-                self.s32_max = self.s32_max.min(self.umax as i32);
+        self.half_from_whole();
+        self.half_by_sign();
+        self.whole_by_sign();
+        self.whole_from_half();
+    }
+
+    /// The whole number to its lower half: where the upper half is fixed, or is one of two neighbours between which the
+    /// lower one goes from negative to positive.
+    fn half_from_whole(&mut self) {
+        let ends = [(self.umin, self.umax), (self.smin as u64, self.smax as u64)];
+        for (low, high) in ends.into_iter().filter(|(low, high)| low >> 32 == high >> 32) {
+            if low as u32 <= high as u32 {
+                self.u32_min = self.u32_min.max(low as u32);
+                self.u32_max = self.u32_max.min(high as u32);
+            }
+            if low as i32 <= high as i32 {
+                self.s32_min = self.s32_min.max(low as i32);
+                self.s32_max = self.s32_max.min(high as i32);
             }
         }
-        if self.smin >> 32 == self.smax >> 32 {
-            self.u32_min = self.u32_min.max(self.smin as u32);
-            self.u32_max = self.u32_max.min(self.smax as u32);
+        let neighbours = |low: u64, high: u64| ((low >> 32) as u32).wrapping_add(1) == (high >> 32) as u32;
+        for (low, high) in ends.into_iter().filter(|(low, high)| neighbours(*low, *high)) {
+            if (low as i32) < 0 && high as i32 >= 0 {
+                self.s32_min = self.s32_min.max(low as i32);
+                self.s32_max = self.s32_max.min(high as i32);
+            }
         }
-        if self.smin >= i64::from(i32::MIN) && self.smax <= i64::from(i32::MAX) {
-            self.s32_min = self.s32_min.max(self.smin as i32);
-            self.s32_max = self.s32_max.min(self.smax as i32);
-        }
-        // Unsigned and signed at 32 bits.
+    }
+
+    fn half_by_sign(&mut self) {
         if self.u32_min as i32 <= self.u32_max as i32 {
             self.s32_min = self.s32_min.max(self.u32_min as i32);
             self.s32_max = self.s32_max.min(self.u32_max as i32);
@@ -214,14 +240,17 @@ impl Scalar {
         if self.s32_min as u32 <= self.s32_max as u32 {
             self.u32_min = self.u32_min.max(self.s32_min as u32);
             self.u32_max = self.u32_max.min(self.s32_max as u32);
-        } else if self.u32_min > self.s32_max as u32 {
-            self.u32_min = self.u32_min.max(self.s32_min as u32);
-            self.s32_max = self.s32_max.min(self.u32_max as i32).min(-1);
         } else if self.u32_max < self.s32_min as u32 {
+            self.s32_min = self.u32_min as i32;
             self.u32_max = self.u32_max.min(self.s32_max as u32);
-            self.s32_min = self.s32_min.max(self.u32_min as i32).max(0);
+        } else if (self.s32_max as u32) < self.u32_min {
+            self.s32_max = self.u32_max as i32;
+            self.u32_min = self.u32_min.max(self.s32_min as u32);
         }
-        // Unsigned and signed at 64 bits. Where both ranges wrap, they may still meet in only one place.
+    }
+
+    /// Where a signed range crosses zero, the unsigned one may still meet it at only one of its ends.
+    fn whole_by_sign(&mut self) {
         if self.umin as i64 <= self.umax as i64 {
             self.smin = self.smin.max(self.umin as i64);
             self.smax = self.smax.min(self.umax as i64);
@@ -229,35 +258,65 @@ impl Scalar {
         if self.smin as u64 <= self.smax as u64 {
             self.umin = self.umin.max(self.smin as u64);
             self.umax = self.umax.min(self.smax as u64);
-        } else if self.umin > self.smax as u64 {
-            self.umin = self.umin.max(self.smin as u64);
-            self.smax = self.smax.min(self.umax as i64).min(-1);
         } else if self.umax < self.smin as u64 {
+            self.smin = self.umin as i64;
             self.umax = self.umax.min(self.smax as u64);
-            self.smin = self.smin.max(self.umin as i64).max(0);
+        } else if (self.smax as u64) < self.umin {
+            self.smax = self.umax as i64;
+            self.umin = self.umin.max(self.smin as u64);
         }
-        // The lower half to the whole number.
+    }
+
+    fn whole_from_half(&mut self) {
         let high = !0xffff_ffff_u64;
         self.umin = self.umin.max(self.umin & high | u64::from(self.u32_min));
         self.umax = self.umax.min(self.umax & high | u64::from(self.u32_max));
         self.smin = self.smin.max((self.smin as u64 & high | u64::from(self.u32_min)) as i64);
         self.smax = self.smax.min((self.smax as u64 & high | u64::from(self.u32_max)) as i64);
         if self.s32_min >= 0 && self.smin >= i64::from(i32::MIN) && self.smax <= i64::from(i32::MAX) {
-            self.smin = self.smin.max(i64::from(self.s32_min));
-            self.smax = self.smax.min(i64::from(self.s32_max));
+            (self.smin, self.smax) = (i64::from(self.s32_min), i64::from(self.s32_max));
+            (self.umin, self.umax) = (self.smin as u64, self.smax as u64);
+            self.tnum = self.tnum.intersect(Tnum::range(self.umin, self.umax));
         }
     }
 
+    /// The number with its value known, or only that of its lower half (`__mark_reg32_known`).
+    pub(crate) fn with_low(&self, width: Width, value: u64) -> Scalar {
+        if width == Width::W64 {
+            return Scalar::constant(value);
+        }
+        let (high, low) = (!0xffff_ffff_u64, value as u32);
+        let tnum = Tnum { value: self.tnum.value & high | u64::from(low), mask: self.tnum.mask & high };
+        Scalar { tnum, u32_min: low, u32_max: low, s32_min: low as i32, s32_max: low as i32, ..*self }
+    }
+
+    /// `__reg_bound_offset`.
     fn tnum_from_bounds(&mut self) {
-        let wide = Tnum::range(self.umin, self.umax);
-        if self.umin <= self.umax && !self.tnum.disjoint(wide) {
-            self.tnum = self.tnum.intersect(wide);
-        }
-        let low = Tnum::range(u64::from(self.u32_min), u64::from(self.u32_max));
-        let low = Tnum { value: low.value, mask: low.mask | !0xffff_ffff };
-        if self.u32_min <= self.u32_max && !self.tnum.disjoint(low) {
-            self.tnum = self.tnum.intersect(low);
-        }
+        let wide = self.tnum.intersect(Tnum::range(self.umin, self.umax));
+        let range = Tnum::range(u64::from(self.u32_min), u64::from(self.u32_max));
+        let low = wide.truncate(32).intersect(range);
+        let high = !0xffff_ffff_u64;
+        self.tnum = Tnum { value: wide.value & high | low.value, mask: wide.mask & high | low.mask };
+    }
+
+    /// The same known bits, and any ranges (`__mark_reg_unbounded`).
+    pub(super) const fn unbounded(&self) -> Scalar {
+        Scalar { tnum: self.tnum, ..Scalar::UNKNOWN }
+    }
+
+    /// What the kernel makes of a number whose parts contradict one another (`reg_bounds_sanity_check`): its ranges are
+    /// forgotten.
+    pub(super) fn or_unbounded(self) -> Scalar {
+        let empty = self.umin > self.umax
+            || self.smin > self.smax
+            || self.u32_min > self.u32_max
+            || self.s32_min > self.s32_max;
+        let (value, low) = (self.tnum.value, self.tnum.value as u32);
+        let other = self.tnum.mask == 0
+            && (self.umin != value || self.umax != value || self.smin != value as i64 || self.smax != value as i64);
+        let other_low = self.tnum.mask as u32 == 0
+            && (self.u32_min != low || self.u32_max != low || self.s32_min != low as i32 || self.s32_max != low as i32);
+        if empty || other || other_low { self.unbounded() } else { self }
     }
 
     /// The lower 32 bits, the upper ones zero.

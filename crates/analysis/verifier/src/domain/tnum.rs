@@ -24,6 +24,33 @@ impl Tnum {
         value & !self.mask == self.value
     }
 
+    /// The greatest value that may be it.
+    pub const fn greatest(self) -> u64 {
+        self.value | self.mask
+    }
+
+    /// The least value above `bound` that may be it; the greatest where none is above.
+    pub const fn after(self, bound: u64) -> u64 {
+        if bound >= self.greatest() {
+            return self.greatest();
+        }
+        let least = bound + 1;
+        let conflicts = (least ^ self.value) & !self.mask;
+        if conflicts == 0 {
+            return least;
+        }
+        let highest = 63 - conflicts.leading_zeros();
+        let above = if highest == 63 { 0 } else { !0 << (highest + 1) };
+        if self.value >> highest & 1 != 0 {
+            return least & above | self.value & !above;
+        }
+        // The bit is clear in all values, so a free one above it is set.
+        let free = self.mask & above & !least;
+        let bit = free & free.wrapping_neg();
+        let kept = !(bit | (bit - 1));
+        least & kept | bit | self.value & !kept
+    }
+
     /// The bits that all of `min..=max` share.
     pub const fn range(min: u64, max: u64) -> Tnum {
         let differ = min ^ max;

@@ -11,7 +11,7 @@
 pub(crate) mod register;
 pub(crate) mod stack;
 
-pub(crate) use register::{Kind, Register, Trust};
+pub(crate) use register::{AT_END, BEYOND_END, Kind, Register, Trust};
 pub(crate) use stack::{Byte, DynptrKind, IrqKeeper, IteratorState, ObjectKind, Protection, Slot, Stack, StackObject};
 
 use kiln_isa::Reg;

@@ -98,6 +98,11 @@ impl Trust {
     }
 }
 
+/// A packet pointer's range where it was found to be the packet's end or beyond.
+pub(crate) const AT_END: i32 = -1;
+/// A packet pointer's range where it was found to be beyond the packet's end.
+pub(crate) const BEYOND_END: i32 = -2;
+
 /// One register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Register {
@@ -114,8 +119,10 @@ pub(crate) struct Register {
     pub object: u32,
     /// The constant part of a pointer's offset.
     pub offset: i32,
-    /// For packet pointers: bytes known to be there after the variable part.
-    pub range: u32,
+    /// Numbers: the offset was added to the lower half alone, and the upper half is zero.
+    pub offset_in_half: bool,
+    /// For packet pointers: bytes known to be there after the variable part; or, below 0, [`AT_END`] or [`BEYOND_END`].
+    pub range: i32,
     /// Numbers: equal nonzero ids mean equal values. Pointers: which null check or packet check they share.
     pub id: u32,
     /// The resource it stands on, 0 for none.
@@ -141,6 +148,7 @@ impl Register {
         relocated: false,
         object: 0,
         offset: 0,
+        offset_in_half: false,
         range: 0,
         id: 0,
         reference: 0,

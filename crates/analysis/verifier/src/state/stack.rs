@@ -23,7 +23,7 @@ pub(crate) enum Byte {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {
     pub bytes: [Byte; 8],
-    /// The register whose lowest bytes are the `Spill` ones.
+    /// The register whose lowest bytes are the `Spill` ones; of a number, all that was known when it was stored.
     pub register: Register,
     /// The object that the `Object` bytes belong to.
     pub object: Option<StackObject>,
@@ -134,19 +134,23 @@ impl Slot {
         }
     }
 
-    /// Takes the spilled register or object apart: what is left of it are bytes.
+    /// Takes the spilled register or object apart: what is left of it, and of zeros beside it, are bytes of which nothing
+    /// is known (the kernel's `scrub_special_slot`).
     pub(crate) fn scrub(&mut self) {
-        if self.object.take().is_some() {
-            self.bytes = [Byte::Misc; 8];
-        }
-        if self.bytes[0] == Byte::Spill {
-            let zero = self.register.is_zero() && self.register.origin == 0;
-            let kind = if zero { Byte::Zero } else { Byte::Misc };
-            for byte in self.bytes.iter_mut().filter(|byte| **byte == Byte::Spill) {
-                *byte = kind;
-            }
+        let object = self.object.take().is_some();
+        if object || self.bytes[0] == Byte::Spill {
+            self.bytes = self.bytes.map(|byte| if byte == Byte::Invalid { byte } else { Byte::Misc });
             self.register = Register::UNINIT;
         }
+    }
+
+    /// The register takes the lowest bytes; zeros above them stay zeros (the kernel's `save_register_state`).
+    pub(crate) fn spill(&mut self, bytes: usize, register: Register) {
+        self.object = None;
+        let kept = |byte| if matches!(byte, Byte::Zero | Byte::Invalid) { byte } else { Byte::Misc };
+        self.bytes = self.bytes.map(kept);
+        self.bytes[..bytes].fill(Byte::Spill);
+        self.register = register;
     }
 }
 
