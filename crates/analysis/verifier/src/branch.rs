@@ -16,9 +16,8 @@ impl Explorer<'_> {
         let first = self.read(dst)?;
         let second = self.operand(src)?;
         self.check_leaking_branch(op, width, src, &first, &second)?;
-        if self.code.op(self.at).node.target().is_none() || target == self.at + 1 {
-            return Ok(Next::At(self.at + 1));
-        }
+        // A branch to the next instruction has two outcomes too, which say different things of its operands.
+        let target = if self.code.op(self.at).node.target().is_none() { self.at + 1 } else { target };
         // That a pointer is never null may be the word of this kernel only.
         let of_kernel = first.kind == Kind::BtfId || second.kind == Kind::BtfId;
         let decided = match decided(op, width, &first, &second) {
