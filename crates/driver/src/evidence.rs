@@ -105,7 +105,7 @@ pub struct Entry {
     /// The question as data, from which the query can be made again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowRecord>,
-    /// Of a law: the number of the simulation that proves it.
+    /// The number of the simulation that proves the function it is in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<usize>,
 }
@@ -163,7 +163,9 @@ pub fn write(folder: &Path, original: &Object, optimized: &Object, evidence: &[E
                 proofs.push(proof.clone());
             }
             entry.simulation = proofs.iter().position(|known| Arc::ptr_eq(known, proof)).map(|at| at + 1);
-            entry.proved_by = "simulation".to_owned();
+            if one.because.is_law() {
+                entry.proved_by = "simulation".to_owned();
+            }
         }
         if let Some(window) = &entry.window {
             let query = window.query(original).map_err(|error| none(format!("rewrite {}", index + 1), &error))?;

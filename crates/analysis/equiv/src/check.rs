@@ -190,23 +190,24 @@ pub(crate) fn modes_for(world: &World<'_>, all: &[Access]) -> Modes {
     modes
 }
 
-/// CO-RE instructions of the new window are instructions of the original, registers aside, or hold the same number in
-/// another form that a loader relocates the same way.
+/// CO-RE instructions of the new window stand for some of the original.
 fn core_kept(window: &Window<'_>) -> Result<(), Failure> {
-    for node in window.after.iter().filter(|node| node.core.is_some()) {
-        let kept = window.before.iter().any(|old| {
-            old.core == node.core
-                && old.reference == node.reference
-                && (without_registers(old) == without_registers(node)
-                    || same_immediate(&old.insn, &node.insn)
-                    || same_target(&old.insn, &node.insn)
-                    || is_own_type(window.object, node) && type_number(&old.insn) == type_number(&node.insn))
-        });
-        if !kept {
-            return Err(Failure::Reason("a CO-RE instruction is changed".to_owned()));
-        }
+    let kept = |node: &&Node| window.before.iter().any(|old| relocated_alike(window.object, old, node));
+    match window.after.iter().filter(|node| node.core.is_some()).all(|node| kept(&node)) {
+        true => Ok(()),
+        false => Err(Failure::Reason("a CO-RE instruction is changed".to_owned())),
     }
-    Ok(())
+}
+
+/// Whether a loader relocates both instructions the same way: they are the same except for their registers, or hold the
+/// same number in another form.
+pub(crate) fn relocated_alike(object: &Object, old: &Node, new: &Node) -> bool {
+    old.core == new.core
+        && old.reference == new.reference
+        && (without_registers(old) == without_registers(new)
+            || same_immediate(&old.insn, &new.insn)
+            || same_target(&old.insn, &new.insn)
+            || is_own_type(object, new) && type_number(&old.insn) == type_number(&new.insn))
 }
 
 /// Whether both store to the same field. What they store is compared with all else.

@@ -213,16 +213,28 @@ pub struct WayEnd {
     pub uses: EventUse,
 }
 
-/// Runs instructions one after another on one way through a function, where each branch comes with whether the way
-/// takes it, and with what is known behind it, if anything. `event` is what comes at the end, which is not run, with the
-/// arguments that are known to be numbers.
+/// One instruction of a way through a function.
+#[derive(Clone, Copy)]
+pub struct WayStep<'w> {
+    /// The instruction.
+    pub node: &'w Node,
+    /// Of a branch: whether the way takes it.
+    pub taken: bool,
+    /// What is known behind it.
+    pub behind: Option<&'w InsnFacts>,
+    /// Whether an atomic operation counts as a load, an operation and a store with nothing in between.
+    pub in_parts: bool,
+}
+
+/// Runs instructions one after another on one way through a function. `event` is what comes at the end, which is not run,
+/// with the arguments that are known to be numbers.
 ///
 /// # Errors
 /// A [`Stop`] where it cannot be followed.
 pub fn run_way<'a, 'w>(
     world: &World<'a>,
     start: &Start<'a>,
-    steps: impl Iterator<Item = (&'w Node, bool, Option<&'w InsnFacts>)>,
+    steps: impl Iterator<Item = WayStep<'w>>,
     event: Option<(&'w Node, RegSet)>,
 ) -> Result<WayEnd, Stop> {
     let mut path = Path::new();
@@ -231,11 +243,11 @@ pub fn run_way<'a, 'w>(
     let holes = Holes::default();
     let mut state = State::new(world, &holes, path);
     let mut conditions = Vec::new();
-    for (node, taken, behind) in steps {
+    for WayStep { node, taken, behind, in_parts } in steps {
         if world.arena.len() > TERMS {
             return Err(Stop::Limit);
         }
-        state.node = Some(node);
+        (state.node, state.in_parts) = (Some(node), in_parts);
         // What a way calls is at its end, but for calls that only answer and whose answer is not read.
         if let Insn::Call(_) = node.insn {
             RegSet::CALLER_SAVED.iter().for_each(|reg| state.path.registers[reg.index()] = Slot::Lost);
@@ -325,6 +337,8 @@ pub(crate) struct State<'w, 'a> {
     pub(crate) node: Option<&'w Node>,
     /// What the running load really puts into its register, where that is more than was loaded.
     pointer_field: Option<Term<'a>>,
+    /// See [`WayStep::in_parts`].
+    in_parts: bool,
 }
 
 impl<'w, 'a> State<'w, 'a> {
@@ -339,6 +353,7 @@ impl<'w, 'a> State<'w, 'a> {
             stable_calls: Vec::new(),
             node: None,
             pointer_field: None,
+            in_parts: false,
         }
     }
 
@@ -513,6 +528,11 @@ impl<'a> Machine for State<'_, 'a> {
         operand: Term<'a>,
         expected: Option<Term<'a>>,
     ) -> Result<Term<'a>, Stop> {
+        if self.in_parts {
+            let old = self.load(address, size)?;
+            self.store(address, size, op.apply(&old, &operand))?;
+            return Ok(old);
+        }
         let place = self.place(address)?;
         let class = self.access(place, size, true, true);
         let operands: Vec<_> = [Some(operand), expected].into_iter().flatten().collect();

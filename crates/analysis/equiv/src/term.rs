@@ -340,6 +340,11 @@ impl Arena {
         (graph.shape(id).clone(), graph.bits(id))
     }
 
+    /// The places where any of these terms of this width changes part; always with both ends.
+    pub(crate) fn boundaries(&self, ids: &[TermId], bits: u32) -> Vec<u32> {
+        self.graph.borrow().boundaries(ids, bits)
+    }
+
     /// Parts side by side, the lowest first; at most 64 bits together.
     pub fn concat<'a>(&'a self, parts: &[Term<'a>]) -> Term<'a> {
         let ids: Vec<_> = parts.iter().map(|part| part.id).collect();

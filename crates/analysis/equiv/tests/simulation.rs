@@ -1,6 +1,7 @@
 //! Whole functions before and after: what laws do is proved, and what only looks like it is not.
 
-use kiln_equiv::simulation::{Question, Simulation, simulate, whole_arguments};
+use kiln_equiv::simulation::arguments::Arguments;
+use kiln_equiv::simulation::{Question, Simulation, simulate};
 use kiln_program::{Object, text};
 use kiln_verifier::Facts;
 
@@ -39,7 +40,7 @@ fn compared_until(before: &Object, after: &Object, stop: &dyn Fn() -> bool) -> R
         after: &after.functions[0],
         facts: Some(&facts),
         inlined: None,
-        reads: &whole_arguments,
+        arguments: &Arguments::whole(),
         solver_ms: 100,
         keep_segments: true,
         stop,

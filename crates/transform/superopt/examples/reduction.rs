@@ -1,8 +1,7 @@
 //! How much smaller a corpus gets: `cargo run -p kiln-superopt --release --example reduction -- FILE.o...`
 //!
 //! Prints each program's slots before and after, what each rule and law contributed, and where the time went. `-v` prints
-//! each rewrite, `-l` both listings, `--efforts=N` searches with so many efforts (0: not at all), `--unproved` takes laws
-//! without their proof, `-u` rewrites what our verifier does not support too. Programs are verified against the running
+//! each rewrite, `-l` both listings, `--efforts=N` searches with so many efforts (0: not at all), `-u` rewrites what our verifier does not support too. Programs are verified against the running
 //! kernel's types, where they can be read.
 
 use std::collections::BTreeMap;
@@ -21,7 +20,6 @@ fn main() {
     let options = Options {
         kernel_types: types.map(Arc::new),
         budget: Duration::from_secs(number("--budget=").unwrap_or(10)),
-        simulate: !flags.iter().any(|flag| flag == "--unproved"),
         search: number("--efforts=").map_or(Options::default().search, |efforts| efforts as usize),
         unverified: if flags.iter().any(|flag| flag == "-u") { Unverified::All } else { Unverified::None },
         without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),

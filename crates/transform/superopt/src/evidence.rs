@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kiln_equiv::WindowRecord;
 use kiln_equiv::simulation::Simulation;
-use kiln_program::{FunctionId, InsnId};
+use kiln_program::{Function, FunctionId, InsnId};
 use serde::Serialize;
 
 /// One accepted rewrite.
@@ -35,13 +35,28 @@ pub struct Evidence {
     pub after_ids: Vec<InsnId>,
     /// Slots saved; negative when the rewrite costs some.
     pub slots_saved: i64,
-    /// Of a law: the proof of the function that it changed, shared by all laws of one pass, where evidence is to carry
-    /// it.
+    /// The proof of the function that it changed, shared by all rewrites of one pass, where evidence is to carry it.
     #[serde(skip)]
     pub simulation: Option<Arc<Simulation>>,
 }
 
-/// What justifies a rewrite.
+/// An accepted change of one function, and the proof that the function does what it did.
+#[derive(Clone, Debug)]
+pub struct ChainStep {
+    /// The function.
+    pub function: FunctionId,
+    /// It as it was.
+    pub before: Arc<Function>,
+    /// It as it is.
+    pub after: Arc<Function>,
+    /// Where callees took the place of their calls: `before` with these calls written out in instructions, which is what
+    /// `after` was compared with.
+    pub written_out: Option<Arc<Function>>,
+    /// The proof.
+    pub simulation: Arc<Simulation>,
+}
+
+/// What proposed a rewrite, and what it was justified by in its place.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Because {

@@ -33,7 +33,7 @@ pub mod windows;
 
 pub use cache::{RuleSet, RuleSetError};
 pub use cost::{BadModel, Cost, CostModel, Goal};
-pub use evidence::{Because, Evidence, Law};
+pub use evidence::{Because, ChainStep, Evidence, Law};
 pub use judged::Judge;
 pub use pipeline::{Options, Progress, Rewrite, Unverified, optimize, optimize_judged};
 pub use run::{Account, Standing};

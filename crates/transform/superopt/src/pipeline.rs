@@ -26,7 +26,7 @@ use kiln_verifier::Prepared;
 use crate::cache::RuleSet;
 use crate::cost::frequency::{self, Frequencies};
 use crate::cost::{CostModel, Goal};
-use crate::evidence::Evidence;
+use crate::evidence::{ChainStep, Evidence};
 use crate::flow::calls::Calls;
 use crate::judged::Judge;
 use crate::run::{Account, Done, Run};
@@ -63,8 +63,6 @@ pub struct Options {
     /// LLVM's version of the instruction set (`-mcpu=vN`) that new instructions may be of: 3 is what kernels since 5.1
     /// have, 4 what those since 6.6 have. What the program has itself may stay.
     pub isa: IsaVersion,
-    /// Whether what laws changed is proved by a simulation before it is accepted: but for measurements, always.
-    pub simulate: bool,
     /// Whether evidence carries what queries are made of.
     pub keep_queries: bool,
     /// Where it is written down how questions were answered; `None`: in a journal of this run's own. Each part of an
@@ -118,7 +116,6 @@ impl Default for Options {
             solver_ms: 20,
             search: search::DEFAULT_EFFORTS,
             isa: 3,
-            simulate: true,
             keep_queries: false,
             answers: None,
             whole_windows: false,
@@ -155,6 +152,9 @@ pub struct Rewrite {
     pub object: Object,
     /// Why each difference may be.
     pub evidence: Vec<Evidence>,
+    /// The proofs of all accepted changes, in order, with [`Options::keep_queries`]. For each function the first step
+    /// begins with the original, each other with the end of the one before, and the last ends with what `object` has.
+    pub chain: Vec<ChainStep>,
     /// Programs left as they are, with the reason.
     pub skipped: Vec<(ProgramId, String)>,
     /// Attempts that the verifier or the judge refused: pass, function, reason. Each is something our model missed.
@@ -292,6 +292,7 @@ impl<'a> Shared<'a> {
         let mut object = self.original.clone();
         let mut rewrite = Rewrite {
             evidence: Vec::new(),
+            chain: Vec::new(),
             skipped: Vec::new(),
             refused: Vec::new(),
             programs: Vec::new(),
@@ -307,6 +308,7 @@ impl<'a> Shared<'a> {
             }
             object.next_insn = object.next_insn.max(part.next_insn);
             rewrite.evidence.extend(part.evidence);
+            rewrite.chain.extend(part.chain);
             rewrite.skipped.extend(part.skipped);
             rewrite.refused.extend(part.refused);
             rewrite.cut_short |= part.cut_short;

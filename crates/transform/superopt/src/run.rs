@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use kiln_equiv::Limits;
+use kiln_equiv::simulation::arguments::Arguments;
 use kiln_equiv::simulation::inlined::{Inlined, Placed};
 use kiln_equiv::simulation::{Question, simulate};
 use kiln_isa::Insn;
@@ -20,7 +21,7 @@ use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId, Refere
 use kiln_verifier::{Assumptions, Facts, Prepared, Verified};
 
 use crate::cost::Cost;
-use crate::evidence::{Because, Evidence, Law};
+use crate::evidence::{Because, ChainStep, Evidence, Law};
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
 use crate::pipeline::{Options, Part, Shared};
 use crate::search::Memory;
@@ -60,6 +61,7 @@ pub(crate) struct Done {
     pub functions: BTreeMap<FunctionId, Function>,
     pub next_insn: u32,
     pub evidence: Vec<Evidence>,
+    pub chain: Vec<ChainStep>,
     pub skipped: Vec<(ProgramId, String)>,
     pub refused: Vec<(&'static str, String, String)>,
     pub programs: Vec<(ProgramId, Account)>,
@@ -83,6 +85,7 @@ struct Snapshot {
     functions: BTreeMap<FunctionId, Function>,
     next_insn: u32,
     evidence: usize,
+    chain: usize,
 }
 
 /// A result that is accepted, not yet taken.
@@ -90,6 +93,7 @@ struct Accepted {
     functions: BTreeMap<FunctionId, Function>,
     next_insn: u32,
     evidence: Vec<Evidence>,
+    chain: Vec<ChainStep>,
     programs: BTreeMap<ProgramId, Known>,
 }
 
@@ -112,6 +116,7 @@ pub(crate) struct Run<'a> {
     facts: Arc<Facts>,
     limits: Limits,
     evidence: Vec<Evidence>,
+    chain: Vec<ChainStep>,
     skipped: Vec<(ProgramId, String)>,
     refused: Vec<(&'static str, String, String)>,
     banned: BTreeSet<(&'static str, InsnId)>,
@@ -153,6 +158,7 @@ impl<'a> Run<'a> {
                 ..Limits::default()
             },
             evidence: Vec::new(),
+            chain: Vec::new(),
             skipped: Vec::new(),
             refused: Vec::new(),
             banned: BTreeSet::new(),
@@ -224,6 +230,7 @@ impl<'a> Run<'a> {
             functions: self.own_functions(),
             next_insn: self.object.next_insn,
             evidence: self.evidence,
+            chain: self.chain,
             skipped: self.skipped,
             refused: self.refused,
             cut_short: self.cut_short,
@@ -306,6 +313,7 @@ impl<'a> Run<'a> {
     fn go_back(&mut self, snapshot: &Snapshot) {
         self.restore(snapshot.functions.clone(), snapshot.next_insn);
         self.evidence.truncate(snapshot.evidence);
+        self.chain.truncate(snapshot.chain);
         let prepared = self.shared.prepared.for_version(&self.object);
         let mut programs = BTreeMap::new();
         for (id, known) in &self.programs {
@@ -347,10 +355,10 @@ impl<'a> Run<'a> {
         let (before, next_insn) = (self.copies(functions), self.object.next_insn);
         let Some(mut evidence) = self.propose(pass, functions, fuel) else { return false };
         let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
-        let accepted = self.prove_laws(&before, &mut evidence).and_then(|()| self.accept(&changed));
-        match accepted {
-            Ok(programs) => {
-                self.take(evidence, programs);
+        let proved = self.prove_changed(&before, &mut evidence);
+        match proved.and_then(|chain| Ok((chain, self.accept(&changed)?))) {
+            Ok((chain, programs)) => {
+                self.take(evidence, chain, programs);
                 true
             }
             Err(_) if changed.len() > 1 => {
@@ -418,7 +426,8 @@ impl<'a> Run<'a> {
         (!evidence.is_empty()).then_some(evidence)
     }
 
-    fn take(&mut self, evidence: Vec<Evidence>, programs: BTreeMap<ProgramId, Known>) {
+    fn take(&mut self, evidence: Vec<Evidence>, chain: Vec<ChainStep>, programs: BTreeMap<ProgramId, Known>) {
+        self.chain.extend(chain);
         let saved: i64 = evidence.iter().map(|one| one.slots_saved).sum();
         self.shared.slots.fetch_sub(saved, Ordering::SeqCst);
         self.evidence.extend(evidence);
@@ -446,7 +455,7 @@ impl<'a> Run<'a> {
             return;
         }
         let (functions, next_insn) = (self.own_functions(), self.object.next_insn);
-        self.trail.push(Snapshot { functions, next_insn, evidence: self.evidence.len() });
+        self.trail.push(Snapshot { functions, next_insn, evidence: self.evidence.len(), chain: self.chain.len() });
         if self.trail.len() > MAX_SNAPSHOTS {
             let last = self.trail.len() - 1;
             let mut at = 0;
@@ -486,12 +495,13 @@ impl<'a> Run<'a> {
                 self.restore(before.clone(), next_insn);
                 break;
             };
-            let accepted = self.prove_laws(&before, &mut own).and_then(|()| self.accept(&[function].into()));
-            match accepted {
-                Ok(programs) => {
+            let proved = self.prove_changed(&before, &mut own);
+            match proved.and_then(|chain| Ok((chain, self.accept(&[function].into())?))) {
+                Ok((chain, programs)) => {
                     good = own.len();
                     let functions = self.copies(&[function]);
-                    best = Some(Accepted { functions, next_insn: self.object.next_insn, evidence: own, programs });
+                    let next_insn = self.object.next_insn;
+                    best = Some(Accepted { functions, next_insn, evidence: own, chain, programs });
                 }
                 Err(why) => {
                     bad = own.len();
@@ -512,7 +522,7 @@ impl<'a> Run<'a> {
         match best {
             Some(best) => {
                 self.restore(best.functions, best.next_insn);
-                self.take(best.evidence, best.programs);
+                self.take(best.evidence, best.chain, best.programs);
                 true
             }
             // Without the culprits the rest may do.
@@ -520,50 +530,61 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Proves that the functions which laws changed do what they did before.
-    fn prove_laws(&mut self, before: &BTreeMap<FunctionId, Function>, evidence: &mut [Evidence]) -> Result<(), String> {
-        if !self.options.simulate {
-            return Ok(());
-        }
+    /// Proves that every changed function does what it did before; returns the proofs where evidence is to carry them.
+    fn prove_changed(
+        &mut self,
+        before: &BTreeMap<FunctionId, Function>,
+        evidence: &mut [Evidence],
+    ) -> Result<Vec<ChainStep>, String> {
         let begun = Instant::now();
-        // Of memory that others use too, the simulation does not tell that an atomic operation does no more than a load
-        // and a store; asked for by nobody but `--goal size`, it stays a law, and is left out where evidence is to be proofs.
-        let trusted =
-            |one: &Evidence| !self.options.keep_queries && matches!(one.because, Because::Law(Law::AtomicUpdate));
-        let laws = evidence.iter().filter(|one| one.because.is_law() && !trusted(one)).map(|one| one.function);
-        let result = laws.collect::<BTreeSet<FunctionId>>().into_iter().try_for_each(|function| {
+        let arguments = Arguments::of(&self.object, before);
+        let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
+        let mut chain = Vec::new();
+        let result = changed.into_iter().try_for_each(|function| {
             let facts = Some(&*self.facts).filter(|_| !self.blind.contains(&function));
             let after = self.object.function(function);
-            let inlined = self.inlined(before, function, evidence, facts)?;
+            let calls = self.placed(before, function, evidence)?;
+            let written_out = match calls.is_empty() {
+                true => None,
+                false => {
+                    let inlined = Inlined::new(&before[&function], after, &calls, facts);
+                    Some(inlined.ok_or_else(|| "not proved: the callee's frame cannot be told".to_owned())?)
+                }
+            };
             let question = Question {
                 object: &self.object,
-                before: inlined.as_ref().map_or(&before[&function], |inlined| &inlined.function),
+                before: written_out.as_ref().map_or(&before[&function], |inlined| &inlined.function),
                 after,
                 facts,
-                inlined: inlined.as_ref(),
-                reads: &|node| self.shared.calls.bits(node),
+                inlined: written_out.as_ref(),
+                arguments: &arguments,
                 solver_ms: self.options.solver_ms,
                 keep_segments: self.options.keep_queries,
                 stop: &|| Instant::now() >= self.deadline || self.shared.stopped(),
             };
-            let simulation = Arc::new(simulate(&question).map_err(|reason| format!("not proved: {reason}"))?);
-            let own = evidence.iter_mut().filter(|one| one.function == function && one.because.is_law());
-            own.for_each(|one| one.simulation = self.options.keep_queries.then(|| simulation.clone()));
+            let simulation = simulate(&question).map_err(|reason| format!("not proved: {reason}"))?;
+            if self.options.keep_queries {
+                let simulation = Arc::new(simulation);
+                let own = evidence.iter_mut().filter(|one| one.function == function);
+                own.for_each(|one| one.simulation = Some(simulation.clone()));
+                let (before, after) = (Arc::new(before[&function].clone()), Arc::new(after.clone()));
+                let written_out = written_out.map(|inlined| Arc::new(inlined.function));
+                chain.push(ChainStep { function, before, after, written_out, simulation });
+            }
             Ok(())
         });
         self.timings.add("simulation", begun.elapsed());
         self.cut_short |= result.is_err() && (Instant::now() >= self.deadline || self.shared.stopped());
-        result
+        result.map(|()| chain)
     }
 
-    /// The function as it was, with what was put in place of calls there as the calls mean it.
-    fn inlined(
-        &self,
-        before: &BTreeMap<FunctionId, Function>,
+    /// Callees that took the place of their calls in a function.
+    fn placed<'b>(
+        &'b self,
+        before: &'b BTreeMap<FunctionId, Function>,
         function: FunctionId,
         evidence: &[Evidence],
-        facts: Option<&Facts>,
-    ) -> Result<Option<Inlined>, String> {
+    ) -> Result<Vec<Placed<'b>>, String> {
         let own = &before[&function];
         let is_inlined =
             |one: &&Evidence| one.function == function && matches!(one.because, Because::Law(Law::InlinedCall));
@@ -576,13 +597,7 @@ impl<'a> Run<'a> {
             Some(Placed { call: one.site, callee, ids })
         };
         let calls: Option<Vec<_>> = evidence.iter().filter(is_inlined).map(placed).collect();
-        match calls {
-            Some(calls) if calls.is_empty() => Ok(None),
-            calls => {
-                let inlined = calls.and_then(|calls| Inlined::new(own, self.object.function(function), &calls, facts));
-                inlined.map(Some).ok_or_else(|| "not proved: the callee's frame cannot be told".to_owned())
-            }
-        }
+        calls.ok_or_else(|| "not proved: what was inlined cannot be told".to_owned())
     }
 
     /// Whether every program that a change concerns still verifies, at a cost that the goal allows.

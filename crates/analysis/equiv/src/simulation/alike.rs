@@ -76,7 +76,8 @@ pub fn is_same(old: &Node, new: &Node) -> bool {
     old.id == new.id && old.insn == new.insn && old.reference == new.reference && old.core == new.core
 }
 
-fn successors(function: &Function, cfg: &Cfg, at: usize) -> Vec<usize> {
+/// Where an instruction goes on, by position.
+pub(super) fn successors(function: &Function, cfg: &Cfg, at: usize) -> Vec<usize> {
     let node = &function.nodes[at];
     let falls = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit) && at + 1 < function.nodes.len();
     let target = node.target().and_then(|id| cfg.position.get(&id)).copied();
@@ -94,7 +95,8 @@ pub fn reached(from: Vec<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
     reached
 }
 
-fn live(
+/// Registers that are read from each instruction on before they are written.
+pub(super) fn live(
     nodes: &[Node],
     before: &[Vec<usize>],
     after: &[Vec<usize>],

@@ -33,24 +33,25 @@
 //! endless loop is not told from another.
 
 pub mod alike;
+pub mod arguments;
 pub mod inlined;
 pub mod relation;
 pub mod segment;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
-use kiln_isa::{CallTarget, Insn, PacketMode, Reg, RegSet};
-use kiln_platform::Helper;
+use kiln_isa::{Insn, PacketMode, Reg, RegSet};
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 use kiln_verifier::{Facts, InsnFacts, StackSet};
 
 use crate::calls::only_answers;
-use crate::memory::without_registers;
-use crate::record::listed;
+use crate::check::relocated_alike;
+use crate::record::{FactsRecord, listed};
 use crate::term::Arena;
 use alike::{Alike, is_same, reached};
+use arguments::Arguments;
 use inlined::Inlined;
-use relation::{Arrival, Relation, differing_bytes};
+use relation::{Arrival, Relation, RelationRecord, differing_bytes};
 use segment::{End, Known, Proved, Segment, SegmentRecord, Step, is_branch};
 
 /// A function before and after.
@@ -66,8 +67,8 @@ pub struct Question<'f> {
     pub facts: Option<&'f Facts>,
     /// Where `before` is a function with its callees in place: what is known of them there.
     pub inlined: Option<&'f Inlined>,
-    /// Low bits that a call may read of each register, such as [`whole_arguments`].
-    pub reads: &'f dyn Fn(&Node) -> [u8; Reg::COUNT],
+    /// Registers that calls read.
+    pub arguments: &'f Arguments,
     /// Milliseconds for the solver at each segment.
     pub solver_ms: u32,
     /// Whether to keep the segments as data.
@@ -103,12 +104,25 @@ impl<'f> Question<'f> {
 pub struct Simulation {
     /// Segments in which the functions differ, where they are kept.
     pub segments: Vec<SegmentRecord>,
+    /// Places where both functions meet, where segments are kept.
+    pub meetings: Vec<Meeting>,
     /// Segments that are the same instructions on the same values in both.
     pub identical: usize,
     /// Segments proved by equal normal forms.
     pub normalized: usize,
     /// Segments proved by the solver.
     pub smt: usize,
+}
+
+/// A place in each function that is reached together, and what holds there.
+#[derive(Clone, Debug)]
+pub struct Meeting {
+    /// The next instruction of each function.
+    pub at: [InsnId; 2],
+    /// What the proof shows to hold.
+    pub relation: RelationRecord,
+    /// What the verifier says of the old function there: a premise.
+    pub facts: Option<FactsRecord>,
 }
 
 /// Instructions on a way at most.
@@ -120,7 +134,7 @@ const MOST_WAYS: usize = 256;
 /// Pairs of ways looked at for one function at most, for each of its instructions.
 const EFFORT: usize = 64;
 /// Questions put to the solver on the way at most.
-const MAX_ASKED: usize = 16;
+const MAX_ASKED: usize = 64;
 /// The least effort for a function.
 const LEAST_EFFORT: usize = 4096;
 
@@ -137,19 +151,23 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
     // What is near the changes is mostly enough. The fewer places to meet at, the longer the ways, and the more is known
     // at the end of each.
     let mut reason = String::new();
+    let mut proved = None;
     let whole = [Places::Away, Places::Joins, Places::Blocks, Places::SharedBlocks].map(|places| (places, false));
     let (old, new) = (Indexed::new(question.before), Indexed::new(question.after));
     let alike = alike_for(question, &old, &new);
     for (places, near) in [(Places::Away, true)].into_iter().chain(whole) {
         match Explorer::new(question, (&old, &new), &alike, places, near).simulate() {
-            // Where only unreachable instructions went, evidence shows what stays.
-            Ok(simulation) if near && question.keep_segments && simulation.segments.is_empty() => {}
+            // Where only unreachable instructions went, evidence shows what stays, if that can be shown.
+            Ok(simulation) if near && question.keep_segments && simulation.segments.is_empty() => {
+                proved = Some(simulation);
+            }
             Ok(simulation) => return Ok(simulation),
+            Err(_) if proved.is_some() => break,
             Err(why) if (question.stop)() => return Err(why),
             Err(why) => reason = if reason.is_empty() && !near { why } else { reason },
         }
     }
-    Err(reason)
+    proved.ok_or(reason)
 }
 
 /// Where the functions may meet, beside events. Each instruction is one that both have.
@@ -167,10 +185,9 @@ enum Places {
 
 /// What a loader relocates is relocated as before.
 fn core_kept(question: &Question<'_>) -> Result<(), String> {
-    let what = |node: &Node| (node.core, node.reference, without_registers(node));
-    let before: HashSet<_> = question.before.nodes.iter().filter(|node| node.core.is_some()).map(what).collect();
-    let changed = |node: &&Node| node.core.is_some() && !before.contains(&what(node));
-    match question.after.nodes.iter().find(changed) {
+    let before: Vec<&Node> = question.before.nodes.iter().filter(|node| node.core.is_some()).collect();
+    let kept = |node: &&Node| before.iter().any(|old| relocated_alike(question.object, old, node));
+    match question.after.nodes.iter().filter(|node| node.core.is_some()).find(|node| !kept(node)) {
         Some(node) => Err(format!("a CO-RE instruction is changed: `{}`", node.insn)),
         None => Ok(()),
     }
@@ -290,7 +307,7 @@ fn alike_for(question: &Question<'_>, old: &Indexed<'_>, new: &Indexed<'_>) -> A
     let uses = |node: &Node| {
         let (overwrites, _) = effects(&node.insn);
         let writes = overwrites.union(node.insn.written().into_iter().collect());
-        (read_by(question, node).into_keys().filter_map(Reg::new).collect(), writes)
+        (read_by(question, node), writes)
     };
     Alike::new((old.function, &old.cfg), (new.function, &new.cfg), uses)
 }
@@ -631,9 +648,10 @@ impl<'q, 'f> Explorer<'q, 'f> {
         Ok(Some(edges))
     }
 
-    /// Whether what is known on both ways decides a branch of the new function.
+    /// Whether what is known on both ways decides a branch of the new function. Where no form tells, the solver is asked
+    /// whether a branch that both ways have goes where the old one goes.
     fn decided(
-        &self,
+        &mut self,
         pair: Pair,
         old: &[Step<'f>],
         new: &[Step<'f>],
@@ -648,7 +666,16 @@ impl<'q, 'f> Explorer<'q, 'f> {
         for condition in ran.given.iter().chain(&ran.conditions[0]).chain(earlier) {
             known.add(&ran.world, *condition);
         }
-        Ok(known.decides(&ran.world, *last))
+        let decided = known.decides(&ran.world, *last);
+        let Some(same) = old.iter().rev().find(|step| step.node.id == branch.id).filter(|_| decided.is_none()) else {
+            return Ok(decided);
+        };
+        drop(ran);
+        self.asked += 1;
+        with.last_mut().expect("the branch is the last").taken = same.taken;
+        let holds = self.asked <= MAX_ASKED
+            && self.segment(pair, old, &with).decides_last(self.question.solver_ms).unwrap_or(false);
+        Ok(holds.then_some(same.taken))
     }
 
     fn same_event(&self, old: &Node, new: &Node) -> bool {
@@ -759,11 +786,24 @@ impl<'q, 'f> Explorer<'q, 'f> {
                 }
             }
         }
+        if self.question.keep_segments {
+            simulation.meetings = self.meetings();
+        }
         // Where only unreachable instructions went, what stays is all there is to show.
         if simulation.segments.is_empty() {
             simulation.segments = alikes;
         }
         Ok(simulation)
+    }
+
+    /// The pairs of places that the proof uses, as data.
+    fn meetings(&self) -> Vec<Meeting> {
+        let meeting = |(pair, relation): (&Pair, &Relation)| {
+            let [old, new] = [self.question.before.nodes.get(pair.0)?, self.question.after.nodes.get(pair.1)?];
+            let facts = self.question.known(old.id).map(|facts| FactsRecord::of(facts, RegSet::ALL, true));
+            Some(Meeting { at: [old.id, new.id], relation: RelationRecord::of(relation), facts })
+        };
+        self.relations.iter().filter_map(meeting).collect()
     }
 
     /// What must hold at the end of a segment, for each place behind it.
@@ -780,9 +820,8 @@ impl<'q, 'f> Explorer<'q, 'f> {
                 let index = index(&node.insn, &self.new.node(at.1)?.insn);
                 let mut reads = read_by(self.question, node);
                 // The packet is R6's, always; what the index is made of is compared by itself.
-                if let Some([(old, _), _]) = index.filter(|[(old, _), _]| *old != Reg::R6.number()) {
-                    reads.remove(&old);
-                }
+                let apart = index.and_then(|[(old, _), _]| Reg::new(old)).filter(|old| *old != Reg::R6);
+                apart.iter().for_each(|old| reads.remove(*old));
                 let end = End { what: self.what(node), reads, overwrites, index, ..End::default() };
                 let mut behind = self.behind(at)?;
                 if behind.is_empty() {
@@ -806,30 +845,14 @@ impl<'q, 'f> Explorer<'q, 'f> {
 }
 
 /// Registers that an instruction reads: arguments that the verifier calls unreadable are none.
-fn read_by(question: &Question<'_>, node: &Node) -> BTreeMap<u8, u8> {
-    let bits = match node.insn {
-        Insn::Call(_) => (question.reads)(node),
-        _ => std::array::from_fn(|index| {
-            let reg = Reg::new(index as u8);
-            if reg.is_some_and(|reg| node.insn.read().contains(reg)) { 64 } else { 0 }
-        }),
+fn read_by(question: &Question<'_>, node: &Node) -> RegSet {
+    let reads = match node.insn {
+        Insn::Call(_) => question.arguments.read_by(node),
+        _ => node.insn.read(),
     };
     let known = question.known(node.id);
-    let readable =
-        |reg: u8| known.is_none_or(|known| known.registers[usize::from(reg)] != kiln_verifier::Value::Uninit);
-    let read = (0u8..).zip(bits).filter(|(reg, bits)| *bits > 0 && readable(*reg));
-    read.collect()
-}
-
-/// Every argument that a call may read, whole.
-pub fn whole_arguments(node: &Node) -> [u8; Reg::COUNT] {
-    let Insn::Call(target) = node.insn else { return [0; Reg::COUNT] };
-    let count = match target {
-        // One that is not in the table may read anything.
-        CallTarget::Helper(id) => Helper::by_id(id).map_or(5, Helper::most_arguments),
-        _ => 5,
-    };
-    std::array::from_fn(|reg| if (1..=count).contains(&reg) { 64 } else { 0 })
+    let readable = |reg: &Reg| known.is_none_or(|known| known.registers[reg.index()] != kiln_verifier::Value::Uninit);
+    reads.iter().filter(readable).collect()
 }
 
 /// The registers and constants that the indices of two classic packet loads are the sums of.

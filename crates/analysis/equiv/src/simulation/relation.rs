@@ -28,6 +28,9 @@ const FRAMES: std::ops::Range<i32> = -2048..0;
 /// Registers of both functions.
 const VARIABLES: usize = 2 * Reg::COUNT;
 
+/// Some bits of each register.
+type Bits = [u64; Reg::COUNT];
+
 /// What a register holds at a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -60,8 +63,8 @@ pub enum Name {
 pub struct Relation {
     /// The old function's registers, then the new one's.
     names: [Name; VARIABLES],
-    /// Registers of which the lower halves are equal in both.
-    low: RegSet,
+    /// Bits of each register that are equal in both functions.
+    bits: Bits,
     /// Bytes of the frame, by their offset, that may differ.
     pub differ: BTreeSet<i32>,
     /// Bytes that may differ if R0 is not zero: what was called then did not write them.
@@ -75,7 +78,7 @@ pub struct Relation {
 /// What a way brings to a cut.
 pub struct Arrival {
     labels: [Option<Label>; VARIABLES],
-    low: RegSet,
+    bits: Bits,
     differ: BTreeSet<i32>,
     failed: BTreeSet<i32>,
     held: [BTreeMap<i32, u8>; 2],
@@ -102,7 +105,7 @@ impl Relation {
     pub fn entry() -> Relation {
         let names = std::array::from_fn(|variable| Name::Class((variable % Reg::COUNT) as u8));
         let (differ, failed, held) = (BTreeSet::new(), BTreeSet::new(), Default::default());
-        Relation { names, low: RegSet::ALL, differ, failed, held, found: false }
+        Relation { names, bits: [u64::MAX; Reg::COUNT], differ, failed, held, found: false }
     }
 
     /// At a place that both functions reach in one state: of registers that may not be read there nothing is known.
@@ -111,7 +114,7 @@ impl Relation {
         for reg in Reg::all().filter(|reg| facts.registers[reg.index()] == Value::Uninit) {
             relation.names[old(reg)] = Name::Unreadable;
             relation.names[new(reg)] = Name::Unreadable;
-            relation.low.remove(reg);
+            relation.bits[reg.index()] = 0;
         }
         relation
     }
@@ -124,9 +127,9 @@ impl Relation {
             Some(Label::Named(name)) => name,
             Some(Label::Term(term)) => numbered(&mut numbers, term),
         });
-        let Arrival { low, differ, failed, held, found, .. } = arrival;
+        let Arrival { bits, differ, failed, held, found, .. } = arrival;
         let (differ, failed, held) = (differ.clone(), failed.clone(), held.clone());
-        Relation { names, low: *low, differ, failed, held, found: *found }
+        Relation { names, bits: *bits, differ, failed, held, found: *found }
     }
 
     /// Takes away what does not hold after another way; whether there was anything.
@@ -145,7 +148,7 @@ impl Relation {
         };
         let met = Relation {
             names,
-            low: self.low.intersection(arrival.low),
+            bits: std::array::from_fn(|reg| self.bits[reg] & arrival.bits[reg]),
             held: [held(0), held(1)],
             found: self.found && arrival.found,
             differ,
@@ -183,6 +186,13 @@ impl Relation {
         plain && !self.found && self.held.iter().all(BTreeMap::is_empty)
     }
 
+    /// A register of which only some bits are equal, and those.
+    fn partly_equal(&self, reg: Reg) -> Option<(u8, u64)> {
+        let names = [self.names[old(reg)], self.names[new(reg)]];
+        let bits = self.bits[reg.index()];
+        (bits != 0 && names[0] != names[1] && !names.contains(&Name::Unreadable)).then_some((reg.number(), bits))
+    }
+
     /// The states in which both functions begin, as far as they differ from the world's.
     pub fn start<'a>(&self, world: &World<'a>) -> [Start<'a>; 2] {
         let mut classes: HashMap<u8, Term<'a>> = HashMap::new();
@@ -203,11 +213,12 @@ impl Relation {
             std::array::from_fn(|side| std::array::from_fn(|reg| term(side * Reg::COUNT + reg)));
         for reg in Reg::all() {
             let [theirs, own] = [registers[0][reg.index()], registers[1][reg.index()]];
-            if let (Some(theirs), Some(own), true) = (theirs, own, self.low.contains(reg))
+            if let (Some(theirs), Some(own)) = (theirs, own)
                 && theirs != own
             {
-                let joined = world.arena.concat(&[theirs.extract(0, 32), own.extract(32, 32)]);
-                registers[1][reg.index()] = Some(joined);
+                let part = |(low, bits, equal)| if equal { theirs.extract(low, bits) } else { own.extract(low, bits) };
+                let parts: Vec<Term<'a>> = runs(self.bits[reg.index()]).into_iter().map(part).collect();
+                registers[1][reg.index()] = Some(world.arena.concat(&parts));
             }
         }
         registers.iter_mut().for_each(|side| side[Reg::R10.index()] = world.register(Reg::R10));
@@ -269,11 +280,12 @@ impl Relation {
                 }
             }
             let [first, second] = [0, 1].map(|side: usize| ends[side].registers[reg.index()]);
-            if let (Some(first), Some(second), true) = (first, second, self.low.contains(reg))
+            if let (Some(first), Some(second)) = (first, second)
                 && self.names[old(reg)] != self.names[new(reg)]
             {
-                let low = |term| world.arena.term(term).extract(0, 32).id();
-                pairs.push((low(first), low(second)));
+                let equal = runs(self.bits[reg.index()]).into_iter().filter(|(_, _, equal)| *equal);
+                let part = |term, low, bits| world.arena.term(term).extract(low, bits).id();
+                pairs.extend(equal.map(|(low, bits, _)| (part(first, low, bits), part(second, low, bits))));
             }
         }
         Ok(pairs)
@@ -311,8 +323,9 @@ impl Relation {
                     name => lines.push(format!("{side} {reg} = {name:?}")),
                 }
             }
-            if self.low.contains(reg) && self.names[old(reg)] != self.names[new(reg)] {
-                lines.push(format!("old w{reg} = new w{reg}").replace("wr", "w"));
+            let bits = self.bits[reg.index()];
+            if bits != 0 && self.names[old(reg)] != self.names[new(reg)] {
+                lines.push(format!("old {reg} = new {reg} in the bits {bits:#x}"));
             }
         }
         lines.extend(groups.into_values().filter(|group| group.len() > 1).map(|group| group.join(" = ")));
@@ -333,6 +346,43 @@ impl Relation {
         }
         lines
     }
+}
+
+/// A register's bits in runs, from the lowest: from where, how many, and whether the mask has them.
+fn runs(mask: u64) -> Vec<(u32, u32, bool)> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < u64::BITS {
+        let set = mask >> at & 1 == 1;
+        let rest = if set { !(mask >> at) } else { mask >> at };
+        let bits = rest.trailing_zeros().min(u64::BITS - at);
+        found.push((at, bits, set));
+        at += bits;
+    }
+    found
+}
+
+/// Bits in which two terms have one normal form, as far as their parts and their lowest bits tell.
+fn equal_bits(world: &World<'_>, one: TermId, other: TermId) -> u64 {
+    if one == other {
+        return u64::MAX;
+    }
+    let same = |low: u32, bits: u32| {
+        let part = |term| world.arena.term(term).extract(low, bits);
+        part(one) == part(other)
+    };
+    let (mut low, mut high) = (0, u64::BITS);
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if same(0, middle) { low = middle } else { high = middle - 1 }
+    }
+    let prefix = mask_of(0, low);
+    let boundaries = world.arena.boundaries(&[one, other], u64::BITS);
+    let parts = boundaries.windows(2).map(|part| (part[0], part[1] - part[0])).filter(|(at, bits)| same(*at, *bits));
+    parts.fold(prefix, |mask, (at, bits)| mask | mask_of(at, bits))
+}
+
+fn mask_of(low: u32, bits: u32) -> u64 {
+    if bits == 0 { 0 } else { (u64::MAX >> (u64::BITS - bits)) << low }
 }
 
 fn numbered<K: std::hash::Hash + Eq>(numbers: &mut HashMap<K, u8>, key: K) -> Name {
@@ -386,12 +436,10 @@ impl Arrival {
             end.registers[reg.index()].filter(|_| !clobbered.contains(reg))
         };
         let labels = std::array::from_fn(|variable| held(variable).map(label));
-        let low = |term| world.arena.term(term).extract(0, 32).id();
-        let low_equal = |reg: &Reg| match (held(old(*reg)), held(new(*reg))) {
-            (Some(first), Some(second)) => first == second || low(first) == low(second),
-            _ => false,
-        };
-        let low = Reg::all().filter(low_equal).collect();
+        let bits = std::array::from_fn(|reg| match (held(reg), held(Reg::COUNT + reg)) {
+            (Some(first), Some(second)) => equal_bits(world, first, second),
+            _ => 0,
+        });
         let uses = &ends[0].uses;
         let (mut differ, mut failed) = (differing_bytes(world, ends, conditions), BTreeSet::new());
         let filled: BTreeSet<i32> = differ.iter().copied().filter(|byte| uses.fills(i64::from(*byte))).collect();
@@ -399,7 +447,7 @@ impl Arrival {
         if uses.fills_on_success {
             failed = filled;
         }
-        Arrival { labels, low, differ, failed, held: held_bytes(world, ends), found: finds_first(world, &ends[0]) }
+        Arrival { labels, bits, differ, failed, held: held_bytes(world, ends), found: finds_first(world, &ends[0]) }
     }
 
     /// The same value, of which nothing is known, in this register of both functions.
@@ -408,7 +456,7 @@ impl Arrival {
             let term = world.arena.symbol(Symbol::Own(u8::MAX), 64).id();
             self.labels[old(reg)] = Some(Label::Term(term));
             self.labels[new(reg)] = Some(Label::Term(term));
-            self.low.insert(reg);
+            self.bits[reg.index()] = u64::MAX;
         }
         self
     }
@@ -514,8 +562,8 @@ pub struct RelationRecord {
     before: Vec<Name>,
     /// What R0 to R9 of the new function hold.
     after: Vec<Name>,
-    /// Registers of which the lower halves are equal.
-    low: Vec<u8>,
+    /// Registers that the functions do not hold the same in, and the bits that are equal all the same.
+    equal: Vec<(u8, u64)>,
     /// Bytes of the frame that may differ.
     differ: Vec<i32>,
     /// Bytes of the frame that may differ if R0 is not zero.
@@ -536,7 +584,7 @@ impl RelationRecord {
         RelationRecord {
             before: side(0),
             after: side(Reg::COUNT),
-            low: relation.low.iter().map(|reg| reg.number()).collect(),
+            equal: Reg::all().filter_map(|reg| relation.partly_equal(reg)).collect(),
             differ: relation.differ.iter().copied().collect(),
             failed: relation.failed.iter().copied().collect(),
             held: [0, 1].map(|side: usize| relation.held[side].iter().map(|(at, value)| (*at, *value)).collect()),
@@ -561,12 +609,14 @@ impl RelationRecord {
         if !names.iter().all(sound) {
             return Err("a relation names what there is not".to_owned());
         }
-        let low: Option<Vec<Reg>> = self.low.iter().map(|number| Reg::new(*number)).collect();
-        let low = RegSet::of(&low.ok_or("there are registers 0 to 10")?);
+        let mut equal = [0; Reg::COUNT];
+        for (reg, bits) in &self.equal {
+            *equal.get_mut(usize::from(*reg)).ok_or("there are registers 0 to 10")? = *bits;
+        }
         let bytes = |bytes: &[i32]| bytes.iter().copied().filter(|at| FRAMES.contains(at)).collect();
         let (differ, failed): (BTreeSet<i32>, BTreeSet<i32>) = (bytes(&self.differ), bytes(&self.failed));
         let held =
             [0, 1].map(|side: usize| self.held[side].iter().copied().filter(|(at, _)| FRAMES.contains(at)).collect());
-        Ok(Relation { names, low, differ, failed, held, found: self.found })
+        Ok(Relation { names, bits: equal, differ, failed, held, found: self.found })
     }
 }

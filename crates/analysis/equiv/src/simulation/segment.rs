@@ -4,10 +4,10 @@
 //! goes its way, the new one goes its own, and leaves the same memory, the same arguments of what is called, and what
 //! the relation at the end asks for.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 
 use kiln_isa::semantics::BitVec;
-use kiln_isa::{Reg, RegSet};
+use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Node, Object};
 use kiln_verifier::{InsnFacts, Value};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use super::alike::is_same;
 use super::relation::{Relation, RelationRecord, frame};
 use crate::calls::EventUse;
 use crate::check::{modes_for, relevant_assumptions};
-use crate::machine::{Access, WayEnd, run_way};
+use crate::machine::{Access, WayEnd, WayStep, run_way};
 use crate::memory::{Class, Modes, World, is_frozen};
 use crate::record::{FactsRecord, NodeRecord, RecordError, ValueRecord, comment};
 use crate::shared::shared_memory_kept;
@@ -42,8 +42,8 @@ pub struct Step<'f> {
 pub struct End {
     /// What comes there, in words.
     pub what: String,
-    /// Registers that what comes there reads, by number, and how many of their low bits.
-    pub reads: BTreeMap<u8, u8>,
+    /// Registers that what comes there reads.
+    pub reads: RegSet,
     /// Registers of which nothing is asked: what comes there overwrites them.
     pub overwrites: RegSet,
     /// What holds afterwards; none at an exit.
@@ -139,7 +139,13 @@ impl<'f> Segment<'f> {
         let world = World::new(arena, self.object, self.facts, modes);
         world.follow(follow);
         let [old, new] = self.start.start(&world);
-        let steps = |side: usize| self.ways[side].iter().map(|step| (step.node, step.taken, step.behind));
+        let steps = |side: usize| {
+            let way = move |step: &Step<'f>| {
+                let Step { node, taken, behind, .. } = *step;
+                WayStep { node, taken, behind, in_parts: side == 1 && self.is_in_parts(node) }
+            };
+            self.ways[side].iter().map(way)
+        };
         let given = self.start.given(&old);
         let old = run_way(&world, &old, steps(0), self.event).map_err(|stop| format!("the old way: {stop}"))?;
         let new = match alike {
@@ -162,6 +168,20 @@ impl<'f> Segment<'f> {
         steps && self.start.is_identity() && self.start.held[0] == self.start.held[1]
     }
 
+    /// Whether an atomic operation of the new way counts as a load, an operation and a store: those that the old way does
+    /// not have and whose old value nothing receives.
+    ///
+    /// Such an operation does what its three parts do when no other processor writes the place between the load and the
+    /// store, which is one of the executions of the parts. All other orders are stronger: a bare `lock` operation is a
+    /// full barrier on x86, and is unordered in the kernel's memory model, as plain accesses are. So the new way does
+    /// nothing that the old one could not, if its parts may stand for the old accesses ([`shared_memory_kept`]). The
+    /// converse does not hold: an atomic operation of the old way is an event that the new way must have.
+    fn is_in_parts(&self, node: &Node) -> bool {
+        let same = |step: &Step<'_>| step.node.insn == node.insn && step.node.reference == node.reference;
+        let is_bare = matches!(node.insn, Insn::Atomic { op, fetch: false, .. } if !op.row().always_fetch);
+        is_bare && node.core.is_none() && !self.ways[0].iter().any(same)
+    }
+
     /// What holds on these ways: the old one's branches, and those of the new one that it does not decide.
     fn holds(&self, ran: &Ran<'_>) -> Vec<TermId> {
         let branches = self.ways[1].iter().filter(|step| is_branch(step.node));
@@ -179,14 +199,10 @@ impl<'f> Segment<'f> {
         let branches = self.ways[1].iter().filter(|step| is_branch(step.node));
         let decided = branches.zip(&ran.conditions[1]).filter(|(step, _)| !step.open);
         let mut pairs: Vec<_> = decided.map(|(_, condition)| (*condition, truth)).collect();
-        for (reg, bits) in &end.reads {
-            let low = |term: TermId| match *bits {
-                1..=63 => arena.term(term).extract(0, (*bits).into()).id(),
-                _ => term,
-            };
-            match [0, 1].map(|side: usize| ran.ends[side].registers[usize::from(*reg)]) {
-                [Some(old), Some(new)] => pairs.push((low(old), low(new))),
-                [Some(_), None] => return Err(format!("r{reg} is read and may differ")),
+        for reg in end.reads.iter() {
+            match [0, 1].map(|side: usize| ran.ends[side].registers[reg.index()]) {
+                [Some(old), Some(new)] => pairs.push((old, new)),
+                [Some(_), None] => return Err(format!("{reg} is read and may differ")),
                 [None, _] => {}
             }
         }
@@ -263,6 +279,20 @@ impl<'f> Segment<'f> {
         }
     }
 
+    /// Whether the last branch of the new way goes where the way says, if the branches before it do.
+    ///
+    /// # Errors
+    /// Why one of the ways cannot be followed.
+    pub fn decides_last(&self, milliseconds: u32) -> Result<bool, String> {
+        let arena = Arena::new();
+        let mut ran = self.run(&arena)?;
+        let Some(last) = ran.conditions[1].pop() else { return Ok(false) };
+        let mut assumptions = std::mem::take(&mut ran.conditions[1]);
+        let pairs = [(last, arena.constant(1, 1).id())];
+        assumptions.extend(self.assumptions(&ran, &pairs));
+        Ok(matches!(solver::ask(&arena, &assumptions, &pairs, milliseconds), Answer::Equal))
+    }
+
     fn assumptions(&self, ran: &Ran<'_>, pairs: &[(TermId, TermId)]) -> Vec<TermId> {
         let holds = self.holds(ran);
         let roots = holds.iter().map(|id| (*id, *id)).chain(pairs.iter().copied()).collect::<Vec<_>>();
@@ -320,7 +350,7 @@ impl<'f> Segment<'f> {
             start: RelationRecord::of(self.start),
             end: EndRecord {
                 what: end.what.clone(),
-                reads: end.reads.clone(),
+                reads: end.reads.iter().map(Reg::number).collect(),
                 overwrites: end.overwrites.iter().map(Reg::number).collect(),
                 relation: end.relation.as_ref().map(RelationRecord::of),
                 never: end.never,
@@ -443,7 +473,7 @@ impl Default for End {
     fn default() -> End {
         End {
             what: String::new(),
-            reads: BTreeMap::new(),
+            reads: RegSet::EMPTY,
             overwrites: RegSet::EMPTY,
             relation: None,
             never: false,
@@ -472,7 +502,7 @@ pub struct StepRecord {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EndRecord {
     what: String,
-    reads: BTreeMap<u8, u8>,
+    reads: Vec<u8>,
     overwrites: Vec<u8>,
     relation: Option<RelationRecord>,
     never: bool,
@@ -547,7 +577,7 @@ impl SegmentRecord {
         let relation = self.end.relation.as_ref().map(|record| record.relation(object.maps.len()));
         Ok(End {
             what: self.end.what.clone(),
-            reads: self.end.reads.iter().filter(|(reg, _)| **reg < 11).map(|(reg, bits)| (*reg, *bits)).collect(),
+            reads: set(&self.end.reads)?,
             overwrites: set(&self.end.overwrites)?,
             relation: relation.transpose().map_err(RecordError::Number)?,
             never: self.end.never,
