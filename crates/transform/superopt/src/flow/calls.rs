@@ -11,8 +11,9 @@
 //! what its instructions read; the kernel looks at nothing else. Of a global function or a kernel function the kernel
 //! checks what the prototype names, whether it is read or not.
 
+use kiln_equiv::simulation::arguments::parameters;
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
-use kiln_program::btf::{Btf, Kind, TypeId};
+use kiln_program::btf::Btf;
 use kiln_program::{Cfg, Function, Linkage, Node, Object, Reference};
 
 use crate::flow::demand::{self, Demand};
@@ -62,13 +63,6 @@ impl Calls {
         changed
     }
 
-    /// Low bits that a call may read of each register.
-    pub fn bits(&self, node: &Node) -> [u8; Reg::COUNT] {
-        let mut demand = Demand::NONE;
-        demand.step_back(node, self);
-        std::array::from_fn(|index| Reg::new(index as u8).map_or(0, |reg| demand.of(reg) as u8))
-    }
-
     /// Adds what a call reads.
     pub(crate) fn read(&self, node: &Node, demand: &mut Demand) {
         let read = match (node.insn, node.reference) {
@@ -85,12 +79,6 @@ impl Calls {
 /// That many whole registers.
 fn first(count: usize) -> Arguments {
     std::array::from_fn(|at| if at < count { 64 } else { 0 })
-}
-
-/// Parameters of a function by its BTF id.
-fn parameters(types: &Btf, id: u32) -> Option<usize> {
-    let Kind::Function { prototype, .. } = *types.kind(TypeId(id)) else { return None };
-    matches!(types.kind(prototype), Kind::Prototype { .. }).then(|| types.parameters(prototype).len())
 }
 
 fn reads(function: &Function, calls: &Calls) -> Arguments {

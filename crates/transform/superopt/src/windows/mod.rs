@@ -73,27 +73,24 @@ pub fn rewrite(
     budget: &mut Budget<'_>,
 ) -> Vec<Step> {
     let cfg = Cfg::new(function);
-    let ends = demand::at_block_ends(function, &cfg, budget.calls);
-    let mut exits = exits(function, &cfg, &ends, budget.calls);
+    let mut read = Read::of(function, budget.calls);
     let numbers = possible::loads_numbers(object, id);
     let begins = possible::at_block_begins(function, &cfg, numbers);
-    let mut stale = Staleness::default();
+    let mut stale = Staleness::new(&function.nodes);
     let mut steps = Vec::new();
     // From the last to the first, so that positions of what is still to come stay.
     for blocks in traces(function, &cfg).into_iter().rev() {
         let (first, last) = (blocks.start, blocks.end - 1);
         let start = cfg.blocks[first].range.start;
         let mut end = cfg.blocks[last].range.end;
-        let (mut demand, node) = (ends[last], &function.nodes[end - 1]);
+        let node = &function.nodes[end - 1];
         // A branch is the last of a window: what it compares may be put in another way.
         let compares = matches!(node.insn, Insn::Branch { .. }) && node.core.is_none();
         if node.insn.is_control() && !compares {
             end -= 1;
-            demand.step_back(node, budget.calls);
         }
         for run in runs(start..end).into_iter().rev() {
-            let afterwards = Afterwards { end: demand, exits: &exits, pinned: stale.pinned(), calls: budget.calls };
-            let demand_here = afterwards.before(&function.nodes[run.end..end]);
+            let demand_here = stale.with_pinned(read.after(function, run.end - 1, budget.calls));
             if facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id))) {
                 continue;
             }
@@ -107,7 +104,7 @@ pub fn rewrite(
                 facts,
                 nodes: before,
                 end: demand_here,
-                exits: &exits,
+                exits: &read.exits,
                 calls: budget.calls,
                 stale: &mut stale,
                 limits: budget.limits,
@@ -126,18 +123,16 @@ pub fn rewrite(
                 continue;
             }
             let after = std::mem::take(&mut region.nodes);
-            end = end + after.len() - run.len();
             let heir = after.first().map(|node| node.id).or_else(|| function.nodes.get(run.end).map(|node| node.id));
             function.nodes.splice(run, after);
             if let (Some(head), Some(heir)) = (head, heir)
                 && head != heir
             {
                 crate::edit::retarget(function, &[(head, heir)].into_iter().collect());
-                if let Some(known) = exits.get(&head).copied() {
-                    exits.entry(heir).and_modify(|own| *own = own.join(&known)).or_insert(known);
-                }
             }
             steps.extend(found);
+            // A new run may read more than the old one did, and so may what leads there.
+            read = Read::of(function, budget.calls);
         }
         if Instant::now() >= budget.deadline {
             break;
@@ -146,13 +141,32 @@ pub fn rewrite(
     steps
 }
 
-/// What is read where blocks begin.
-fn exits(function: &Function, cfg: &Cfg, ends: &[Demand], calls: &Calls) -> Exits {
-    let begin = |(block, end): (&Block, &Demand)| {
-        let nodes = &function.nodes[block.range.clone()];
-        (nodes[0].id, Afterwards::straight(*end, calls).before(nodes))
-    };
-    cfg.blocks.iter().zip(ends).map(begin).collect()
+/// What is read in a function as it is now.
+struct Read {
+    cfg: Cfg,
+    ends: Vec<Demand>,
+    /// Where blocks begin.
+    exits: Exits,
+}
+
+impl Read {
+    fn of(function: &Function, calls: &Calls) -> Read {
+        let cfg = Cfg::new(function);
+        let ends = demand::at_block_ends(function, &cfg, calls);
+        let begin = |(block, end): (&Block, &Demand)| {
+            let nodes = &function.nodes[block.range.clone()];
+            (nodes[0].id, Afterwards::straight(*end, calls).before(nodes))
+        };
+        let exits = cfg.blocks.iter().zip(&ends).map(begin).collect();
+        Read { cfg, ends, exits }
+    }
+
+    /// What is read after an instruction; after a branch, wherever it goes.
+    fn after(&self, function: &Function, at: usize, calls: &Calls) -> Demand {
+        let block = self.cfg.block_of[at].index();
+        let end = self.cfg.blocks[block].range.end;
+        Afterwards::straight(self.ends[block], calls).before(&function.nodes[at + 1..end])
+    }
 }
 
 /// Blocks of which each but the first is entered only from the one before, past its branch or without one.

@@ -11,11 +11,13 @@
 //!   *(u64 *)(r2 + 0) = r1      *(u64 *)(r10 - 8) = r1     the last one: equal only if r2 is known, so one window of all
 //! ```
 //!
-//! **Which facts still hold.** Facts speak of the program that was verified. After a rewrite, registers that nobody
-//! reads may hold other values than there. So of a window's precondition only what the current program reads is
-//! passed on ([`Region::precondition`]), and registers that no rewrite has touched; others count as unreadable, and
-//! facts of instructions inside a rewritten window are not used again until the next verification. A rewrite that
-//! reads a register which nobody read makes it count as read everywhere ([`Staleness`]).
+//! **Which facts still hold.** Facts speak of the program that was verified. After a rewrite, bits that nothing reads may
+//! hold other values than there, and so may registers that these bits are copied to. So a window's precondition has only
+//! what the current program reads ([`Region::precondition`]), and registers that no rewritten value reaches
+//! ([`Staleness`]); others count as unreadable, and facts of instructions inside a rewritten window are not used again
+//! until the next verification. A rewrite that reads more bits at the start of a region than were read there makes the
+//! register count as read everywhere. All this only keeps proposals from being refused: what is accepted is proved
+//! without it (`crate::run`).
 
 use std::collections::HashSet;
 
@@ -53,8 +55,10 @@ pub struct Staleness {
     insns: HashSet<InsnId>,
     /// Instructions after which other stack bytes may be read than the facts say.
     after: HashSet<InsnId>,
-    /// Registers that somewhere hold other values than the facts say, where nobody reads them.
+    /// Registers that somewhere hold other values than the facts say, in bits that nothing reads.
     registers: RegSet,
+    /// What the function's instructions make of registers: what each reads, and what it writes.
+    flow: Vec<(RegSet, Reg)>,
     /// Whether stack bytes do.
     stack: bool,
     /// Registers that a rewrite reads where nobody did before: from then on they count as read everywhere.
@@ -62,6 +66,25 @@ pub struct Staleness {
 }
 
 impl Staleness {
+    /// Nothing is stale in a function of these instructions.
+    pub fn new(nodes: &[Node]) -> Staleness {
+        Staleness { flow: nodes.iter().filter_map(flow).collect(), ..Staleness::default() }
+    }
+
+    /// Takes in that a register holds other values, and so do those that are made of it.
+    fn spread(&mut self, reg: Reg) {
+        self.registers.insert(reg);
+        loop {
+            let stale = self.registers;
+            let reached = self.flow.iter().filter(|(read, _)| read.intersection(stale) != RegSet::EMPTY);
+            let more = reached.fold(stale, |set, (_, written)| set.union(RegSet::of(&[*written])));
+            if more == stale {
+                return;
+            }
+            self.registers = more;
+        }
+    }
+
     /// Registers that count as read everywhere.
     pub fn pinned(&self) -> RegSet {
         self.pinned
@@ -74,6 +97,14 @@ impl Staleness {
         }
         demand
     }
+}
+
+/// What an instruction that only computes reads, and what it writes. What a store or a call is given is read whole, so
+/// nothing stale comes out of memory.
+fn flow(node: &Node) -> Option<(RegSet, Reg)> {
+    let computes =
+        matches!(node.insn, Insn::Alu { .. } | Insn::Neg { .. } | Insn::MoveSignExtend { .. } | Insn::Endian { .. });
+    Some((node.insn.read(), node.insn.written()?)).filter(|_| computes)
 }
 
 /// A run of a block, or of blocks that each are entered from the one before only, their branches included.
@@ -210,8 +241,7 @@ impl<'a> Region<'a> {
     ) -> Option<Vec<(Piece, Proof)>> {
         loop {
             let steps = self.pieces_proved(after, context, judge, cut)?;
-            let newly = |set: RegSet, (piece, _): &(Piece, Proof)| set.union(self.newly_read(after, piece));
-            let more = steps.iter().fold(RegSet::EMPTY, newly).difference(self.stale.pinned);
+            let more = self.newly_read(after).difference(self.stale.pinned);
             if more == RegSet::EMPTY {
                 return Some(steps);
             }
@@ -390,12 +420,10 @@ impl<'a> Region<'a> {
         known.map_or(StackSet::ALL, |known| known.stack_live_after)
     }
 
-    /// Registers of which a new piece reads more from before the run than anybody did there.
-    fn newly_read(&self, after: &[Node], piece: &Piece) -> RegSet {
-        let at = |nodes: &[Node]| self.afterwards().before(nodes);
-        let (old, new) = (at(&self.nodes[piece.before.start..]), at(&after[piece.after.start..]));
-        let own = |reg: &Reg| after[..piece.after.start].iter().any(|node| node.insn.written() == Some(*reg));
-        Reg::all().filter(|reg| new.of(*reg) > old.of(*reg) && !own(reg)).collect()
+    /// Registers of which a new run reads more at its start than this one.
+    fn newly_read(&self, after: &[Node]) -> RegSet {
+        let [old, new] = [self.nodes.as_slice(), after].map(|nodes| self.afterwards().before(nodes));
+        Reg::all().filter(|reg| new.of(*reg) > old.of(*reg)).collect()
     }
 
     /// Writes down which facts a proved piece makes stale.
@@ -408,9 +436,10 @@ impl<'a> Region<'a> {
         self.stale.after.extend(old.iter().chain(new).map(|node| node.id).filter(|id| Some(*id) != last));
         let end = piece.after.end.checked_sub(1).map_or(Demand::NONE, |last| demand[last]);
         let exits: Vec<Demand> = old.iter().filter_map(|node| self.afterwards().at_exit(node)).collect();
+        self.stale.flow.extend(new.iter().filter_map(flow));
         for reg in old.iter().chain(new).filter_map(|node| node.insn.written()) {
             if exits.iter().chain([&end]).any(|demand| demand.of(reg) < 64) {
-                self.stale.registers.insert(reg);
+                self.stale.spread(reg);
             }
         }
         self.stale.stack |= old.iter().chain(new).any(|node| matches!(node.insn, Insn::Store { .. }));
