@@ -2,8 +2,8 @@
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{AluOp, ByteOrder, Imm64, Reg, Size, Source, Width};
-use kiln_platform::Feature;
 use kiln_platform::limits::MAX_POINTER_OFFSET;
+use kiln_platform::{Feature, MapType};
 use kiln_program::{Extern, ExternKind, Reference};
 
 use crate::domain::{
