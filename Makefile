@@ -3,17 +3,20 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help demo test fuzz bench setup corpus corpus-all
+.PHONY: help demo test test-sanitized fuzz bench setup corpus corpus-all
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 demo: setup corpus ## Run the main job on real objects: check, optimize, run, in the VM and the kernel
 	@cargo xtask demo
 
 test: setup corpus ## Run every test
 	@cargo xtask test
+
+test-sanitized: setup corpus ## Run VM, JIT and CLI under AddressSanitizer, the interpreter under Miri (needs nightly Rust)
+	@scripts/test-sanitized
 
 fuzz: setup corpus ## Fuzz longer than the tests do (FUZZ_SECONDS in all, ten minutes unless set)
 	@cargo xtask fuzz --seconds $(or $(FUZZ_SECONDS),600)

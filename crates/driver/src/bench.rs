@@ -180,7 +180,7 @@ fn both_kernels(
 /// The packet of a fixed set on which the program takes most instructions, each on fresh maps.
 fn busiest_packet(input: &Input, program: &Program) -> Vec<u8> {
     let cost = |packet: &[u8]| -> Option<u64> {
-        let mut vm = run::load_vm(input, program, 1_000_000).ok()?;
+        let vm = run::load_vm(input, program, 1_000_000).ok()?;
         let ran = vm.run(&program.name, &kiln_vm::Input::packet(packet), Engine::Interpreter).ok()?;
         Some(ran.instructions)
     };
@@ -223,7 +223,7 @@ impl Sides {
 /// Nanoseconds a run, over about `repeat` runs.
 fn vm_sample(vm: &mut Vm, name: &str, packet: &[u8], repeat: u32) -> Result<f64, String> {
     let input = kiln_vm::Input::packet(packet);
-    let mut chunk = |repeat: u32| {
+    let chunk = |repeat: u32| {
         let ran = vm.run(name, &input.clone().repeated(repeat), Engine::Jit);
         ran.map(|ran| ran.duration_ns).map_err(|error| error.to_string())
     };

@@ -97,7 +97,7 @@ pub fn in_vm(
     }
     let trace = |object: &Object, engine: Engine| -> Result<Trace, String> {
         let own = object.program(&program.name).ok_or("the program is gone")?;
-        let mut vm = run::new_vm(object, own, kiln_vm::Options::default()).map_err(|error| error.to_string())?;
+        let vm = run::new_vm(object, own, kiln_vm::Options::default()).map_err(|error| error.to_string())?;
         let mut runs = Vec::with_capacity(packets.len());
         for packet in packets {
             let input = kiln_vm::Input::packet(packet);

@@ -100,7 +100,7 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
     check_input(program, stimulus)?;
     match place {
         Place::Vm(engine) => {
-            let mut vm = load_vm(input, program, stimulus.insn_budget)?;
+            let vm = load_vm(input, program, stimulus.insn_budget)?;
             let vm_input = kiln_vm::Input {
                 packet: &stimulus.packet,
                 context: stimulus.context.as_deref(),

@@ -21,6 +21,15 @@ pub trait Environment {
     fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault>;
     /// Writes the lowest `size` bytes.
     fn store(&mut self, address: u64, size: Size, value: u64) -> Result<(), Fault>;
+    /// Replaces a number in memory by what `update` makes of it, if it makes anything, in one step as other threads see
+    /// it; gives what was there. `update` may be called more than once.
+    fn update(&mut self, address: u64, size: Size, update: &mut dyn FnMut(u64) -> Option<u64>) -> Result<u64, Fault> {
+        let old = self.load(address, size)?;
+        if let Some(new) = update(old) {
+            self.store(address, size, new)?;
+        }
+        Ok(old)
+    }
     /// Calls a helper with R1 to R5; returns R0.
     fn call_helper(&mut self, helper: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault>;
     /// Calls a kfunc with R1 to R5; returns R0.
@@ -347,12 +356,12 @@ impl<E: Environment> Machine for State<'_, E> {
         expected: Option<Bits>,
     ) -> Result<Bits, Fault> {
         let at = self.address(address);
-        let old = Bits::new(size.bits(), self.environment.load(at, size)?);
-        // A failed compare-and-exchange still needs write access: the kernel's verifier says so too.
-        if expected.is_none_or(|expected| expected == old) {
-            self.environment.store(at, size, op.apply(&old, &operand).value())?;
-        }
-        Ok(old)
+        let bits = size.bits();
+        let mut update = |old: u64| {
+            let old = Bits::new(bits, old);
+            expected.is_none_or(|expected| expected == old).then(|| op.apply(&old, &operand).value())
+        };
+        Ok(Bits::new(bits, self.environment.update(at, size, &mut update)?))
     }
 
     fn load_packet(&mut self, index: Option<Bits>, offset: i32, size: Size) -> Result<Option<Bits>, Fault> {

@@ -5,7 +5,6 @@ use kiln_program::interpret::{Environment, Fault, HelperResult, MAX_FRAMES};
 use kiln_program::{ExternId, FunctionId, MapId, Node};
 
 use crate::helper;
-use crate::memory::RegionId;
 use crate::observe::Observed;
 use crate::state::{Reply, State};
 use crate::symbols::Symbols;
@@ -24,7 +23,6 @@ pub(crate) const STACK_BYTES: usize = MOST_FRAMES * FRAME_BYTES as usize;
 pub(crate) struct View<'v> {
     pub(crate) state: &'v mut State,
     pub(crate) symbols: &'v Symbols,
-    pub(crate) stack: RegionId,
     /// What a frame holds when it is entered.
     pub(crate) stack_fill: u8,
     /// Who watches, if somebody does.
@@ -42,6 +40,10 @@ impl Environment for View<'_> {
 
     fn store(&mut self, address: u64, size: Size, value: u64) -> Result<(), Fault> {
         self.state.memory.store(address, size, value).ok_or(Fault::Memory { address, bytes: size.bytes().into() })
+    }
+
+    fn update(&mut self, address: u64, size: Size, update: &mut dyn FnMut(u64) -> Option<u64>) -> Result<u64, Fault> {
+        self.state.memory.update(address, size, update).ok_or(Fault::Memory { address, bytes: size.bytes().into() })
     }
 
     fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
@@ -88,12 +90,13 @@ impl Environment for View<'_> {
         if depth >= MOST_FRAMES {
             return Err(unknown("this many frames"));
         }
-        Ok(self.state.memory.start(self.stack) + (depth as u64 + 1) * FRAME_BYTES)
+        Ok(self.state.memory.start(self.state.stack) + (depth as u64 + 1) * FRAME_BYTES)
     }
 
     fn frame_begins(&mut self, depth: usize) {
         let bytes = FRAME_BYTES as usize;
-        if let Some(frame) = self.state.memory.region_mut(self.stack).chunks_exact_mut(bytes).nth(depth) {
+        let stack = self.state.stack;
+        if let Some(frame) = self.state.memory.region_mut(stack).chunks_exact_mut(bytes).nth(depth) {
             frame.fill(self.stack_fill);
         }
     }

@@ -13,18 +13,25 @@
 //! the packet, so that either can stand for the other. What only a kernel has is refused; for comparing two forms of a
 //! program, and for nothing else, [`stand_in`] has something in its place.
 //!
+//! Threads share a VM: each run occupies one of its CPUs, and maps are shared as the kernel's are
+//! (`docs/decisions/0006-maps-shared-between-threads.md`).
+//!
 //! Reading order: [`memory`] (addresses and who may touch them), [`packet`] (contexts), [`map`], [`state`], [`helper`],
 //! [`vm`], [`observe`]; `admit` says what is refused although verified; [`stand_in`]. `unsafe` is in a few small modules:
-//! [`exec`] (running code), [`memory`] (owning it), `trampoline` (from compiled code into helpers) and `clock`.
+//! [`exec`] (running code), [`memory`] (owning it), `block` (sharing it between threads), `trampoline` (from compiled code
+//! into helpers) and `clock`; `vm` calls compiled code.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod admit;
+mod block;
 mod clock;
 pub mod errno;
 pub mod exec;
+mod grace;
 #[allow(missing_docs, reason = "helpers are documented where they are declared: in kiln_platform")]
 pub mod helper;
 mod interpreter;
+mod locks;
 pub mod map;
 pub mod memory;
 pub mod observe;
@@ -39,4 +46,4 @@ pub use errno::Errno;
 pub use map::{Definition, Entries, UpdateFlag};
 pub use observe::Observed;
 pub use state::{Clock, Device, Output, PerfEvent, Redirect, Route, Surroundings, Task};
-pub use vm::{Engine, Error, Input, Options, RunResult, Vm};
+pub use vm::{Engine, Error, Input, Options, ProgramHandle, RunResult, Vm};

@@ -1,7 +1,7 @@
 //! All the memory a running program may touch, in regions with known bounds.
 //!
 //! A program holds plain 64-bit addresses: of its stack, its context, the packet, map values, ring buffer records.
-//! [`Memory`] owns what is behind them, so that any address can be checked before it is used:
+//! [`Memory`] knows what is behind them, so that any address can be checked before it is used:
 //!
 //! ```text
 //!   0 ......... 4 GiB .............................. 2^47
@@ -11,12 +11,20 @@
 //!
 //! Compiled code uses the same addresses without asking; the interpreter and every helper ask here. Only part of a
 //! region may be open at a time (its *window*): the packet's between its first and last byte.
+//!
+//! Stack, context and packet belong to one CPU's runs, and are borrowed as slices. Map values are shared: other threads
+//! change them at any time, so their bytes are copied, never borrowed ([`crate::block`]).
 
+use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use kiln_isa::Size;
+
+use crate::block::{Block, copy_shared};
 
 /// Whether programs may write a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +65,39 @@ struct Window {
     region: u32,
 }
 
-/// The regions. Dropping it unmaps them.
+/// The window of a sorted list that an address lies in, if the whole range does.
+#[inline]
+fn window_of(windows: &[Window], address: u64, end: u64) -> Option<&Window> {
+    let after = windows.partition_point(|window| window.start <= address);
+    windows.get(after.checked_sub(1)?).filter(|window| end <= window.end)
+}
+
+/// The values that maps share between all CPUs: where they are, and whether programs may write them.
+#[derive(Clone, Debug, Default)]
+pub struct SharedWindows {
+    windows: Vec<Window>,
+}
+
+impl SharedWindows {
+    /// Adds a range of addresses that does not overlap another one.
+    pub(crate) fn add(&mut self, range: Range<u64>, access: Access) {
+        let window =
+            Window { start: range.start, end: range.end, writable: access == Access::ReadWrite, region: u32::MAX };
+        let at = self.windows.partition_point(|other| other.start < window.start);
+        self.windows.insert(at, window);
+    }
+}
+
+/// Whose memory is behind an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    /// This CPU's: nothing else touches it during the run.
+    Own,
+    /// A map's: other threads may change it at any time.
+    Shared,
+}
+
+/// The regions of one CPU, and the addresses of what all share. Dropping it unmaps the regions.
 #[derive(Debug, Default)]
 pub struct Memory {
     mappings: Vec<Mapping>,
@@ -65,6 +105,13 @@ pub struct Memory {
     windows: Vec<Window>,
     /// The native stack that compiled code runs on, while it runs.
     native_stack: Range<u64>,
+    shared: Arc<SharedWindows>,
+    places: Places,
+}
+
+/// Where memory goes.
+#[derive(Debug, Default)]
+pub struct Places {
     /// Where the next regions go, [`Placement::Anywhere`] and [`Placement::Low`]; `None`: where there is room.
     next: Option<[u64; 2]>,
 }
@@ -80,33 +127,26 @@ const ADDRESS_END: u64 = 1 << 47;
 /// Places there are.
 const PLACE_COUNT: u64 = 128;
 
-impl Memory {
-    /// Nothing.
-    pub fn new() -> Memory {
-        Memory::default()
-    }
-
-    /// Nothing yet, with regions at the same addresses each time, as far as these are free: programs that keep addresses
-    /// in maps can then be compared byte by byte. Memory that lives at the same time wants another place.
-    pub fn at(place: u32) -> Memory {
+impl Places {
+    /// The same addresses each time, as far as these are free: programs that keep addresses in maps can then be compared
+    /// byte by byte. VMs that live at the same time want another place. `part` 0 is the maps', 1 the CPU's that runs
+    /// programs; other CPUs' memory is anywhere.
+    pub fn at(place: u32, part: u64) -> Places {
         let place = u64::from(place) % PLACE_COUNT;
-        let start = |kind: usize| PLACES[kind] + place * PLACE_BYTES[kind];
-        let mut memory = Memory::new();
-        memory.next = Some([start(0), start(1)]);
-        memory
+        let start = |kind: usize| PLACES[kind] + place * PLACE_BYTES[kind] + part * PLACE_BYTES[kind] / 2;
+        Places { next: Some([start(0), start(1)]) }
     }
 
-    /// Maps where the next region of its kind goes.
+    /// Maps at the next place of its kind.
     fn map_next(&mut self, bytes: usize, placement: Placement) -> Option<NonNull<u8>> {
         let low = placement == Placement::Low;
         let next = &mut self.next.as_mut()?[usize::from(low)];
-        // A page between regions, so that none ends where another begins.
-        let after = next.checked_add(bytes as u64)?.checked_add(PAGE_BYTES)?;
+        let after = next.checked_add(bytes as u64)?.checked_add(2 * PAGE_BYTES)?;
         if after > if low { LOW_END } else { ADDRESS_END } {
             return None;
         }
         let start = map(*next as usize, bytes, libc::MAP_FIXED_NOREPLACE).ok()?;
-        if start.as_ptr() as u64 != *next {
+        if start.as_ptr() as u64 != *next + PAGE_BYTES {
             // Kernels before 4.17 take the address for a hint.
             unmap(start, bytes);
             return None;
@@ -115,18 +155,50 @@ impl Memory {
         Some(start)
     }
 
+    /// Maps zeroed memory: where it begins, and its length in whole pages.
+    ///
+    /// # Errors
+    /// What `mmap` reports.
+    pub(crate) fn map(&mut self, bytes: usize, placement: Placement) -> io::Result<(NonNull<u8>, usize)> {
+        let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES as usize).ok_or_else(too_large)?;
+        let start = match (self.map_next(bytes, placement), placement) {
+            (Some(start), _) => start,
+            (None, Placement::Anywhere) => map(0, bytes, 0)?,
+            (None, Placement::Low) => map_low(bytes)?,
+        };
+        Ok((start, bytes))
+    }
+}
+
+impl Memory {
+    /// Nothing.
+    pub fn new() -> Memory {
+        Memory::default()
+    }
+
+    /// Nothing yet, with regions at these places.
+    pub fn at(places: Places) -> Memory {
+        let mut memory = Memory::new();
+        memory.places = places;
+        memory
+    }
+
+    /// Opens the values of maps to programs.
+    ///
+    /// # Safety
+    /// What lies at the addresses of the windows stays mapped until `self` is dropped or other windows are set, and is
+    /// accessed by atomic operations and by machine instructions only.
+    pub(crate) unsafe fn share(&mut self, windows: Arc<SharedWindows>) {
+        self.shared = windows;
+    }
+
     /// Adds a region of `bytes` zero bytes, all of them open. Untouched pages cost nothing.
     ///
     /// # Errors
     /// What `mmap` reports.
     pub fn allocate(&mut self, bytes: usize, placement: Placement, access: Access) -> io::Result<RegionId> {
         let open = bytes as u64;
-        let bytes = bytes.max(1).checked_next_multiple_of(4096).ok_or_else(too_large)?;
-        let start = match (self.map_next(bytes, placement), placement) {
-            (Some(start), _) => start,
-            (None, Placement::Anywhere) => map(0, bytes, 0)?,
-            (None, Placement::Low) => map_low(bytes)?,
-        };
+        let (start, bytes) = self.places.map(bytes, placement)?;
         let region = self.mappings.len() as u32;
         self.mappings.push(Mapping { start, bytes });
         let address = start.as_ptr() as u64;
@@ -190,58 +262,148 @@ impl Memory {
         self.native_stack.start = lowest;
     }
 
+    /// Whose memory the whole range is, where it is open.
+    #[inline]
+    fn owner(&self, address: u64, bytes: u64, write: bool) -> Option<Owner> {
+        let end = address.checked_add(bytes)?;
+        if self.native_stack.start <= address && end <= self.native_stack.end {
+            return Some(Owner::Own);
+        }
+        let (window, owner) = match window_of(&self.windows, address, end) {
+            Some(window) => (window, Owner::Own),
+            None => (window_of(&self.shared.windows, address, end)?, Owner::Shared),
+        };
+        (window.writable || !write).then_some(owner)
+    }
+
     /// Whether the whole range is open.
     #[inline]
-    fn allowed(&self, address: u64, bytes: u64, write: bool) -> bool {
-        let Some(end) = address.checked_add(bytes) else { return false };
+    pub fn is_open(&self, address: u64, bytes: usize, write: bool) -> bool {
+        bytes == 0 || self.owner(address, bytes as u64, write).is_some()
+    }
+
+    /// The bytes at an address, copied where other threads may change them; `None` where not all of them are open.
+    #[inline]
+    pub fn bytes(&self, address: u64, bytes: usize) -> Option<Cow<'_, [u8]>> {
+        if bytes == 0 {
+            return Some(Cow::Borrowed(&[]));
+        }
+        match self.owner(address, bytes as u64, false)? {
+            // SAFETY: the range lies in one live mapping of `self`, or in frames of compiled code on the native stack,
+            // which outlive the helper call that borrows them.
+            Owner::Own => Some(Cow::Borrowed(unsafe { std::slice::from_raw_parts(address as *const u8, bytes) })),
+            Owner::Shared => Some(Cow::Owned(copied(address, bytes))),
+        }
+    }
+
+    /// What `read` makes of the bytes at an address: [`Memory::bytes`] for helpers that are called all the time.
+    #[inline]
+    pub fn with<T>(&self, address: u64, bytes: usize, read: impl Fn(&[u8]) -> T) -> Option<T> {
+        let end = address.checked_add(bytes as u64)?;
         if self.native_stack.start <= address && end <= self.native_stack.end {
-            return true;
+            // SAFETY: frames of compiled code outlive the helper call that borrows them.
+            return Some(read(unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }));
         }
-        let after = self.windows.partition_point(|window| window.start <= address);
-        let Some(window) = after.checked_sub(1).and_then(|at| self.windows.get(at)) else { return false };
-        end <= window.end && (window.writable || !write)
+        self.with_others(address, bytes, &read)
     }
 
-    /// The bytes at an address; `None` where not all of them are open.
-    #[inline]
-    pub fn bytes(&self, address: u64, bytes: usize) -> Option<&[u8]> {
-        if bytes == 0 {
-            return Some(&[]);
-        }
-        if !self.allowed(address, bytes as u64, false) {
-            return None;
-        }
-        // SAFETY: the range lies in one live mapping of `self`, or in frames of compiled code on the native stack,
-        // which outlive the helper call that borrows them.
-        Some(unsafe { std::slice::from_raw_parts(address as *const u8, bytes) })
+    #[cold]
+    fn with_others<T>(&self, address: u64, bytes: usize, read: &dyn Fn(&[u8]) -> T) -> Option<T> {
+        self.bytes(address, bytes).map(|bytes| read(&bytes))
     }
 
-    /// The bytes at an address, to be written; `None` where not all of them are open and writable.
+    /// Writes bytes at an address; `None` where not all of them are open and writable.
     #[inline]
-    pub fn bytes_mut(&mut self, address: u64, bytes: usize) -> Option<&mut [u8]> {
-        if bytes == 0 {
-            return Some(&mut []);
+    pub fn write(&mut self, address: u64, from: &[u8]) -> Option<()> {
+        if from.is_empty() {
+            return Some(());
         }
-        if !self.allowed(address, bytes as u64, true) {
+        match self.owner(address, from.len() as u64, true)? {
+            // SAFETY: the range lies in one live mapping of `self` or in frames of compiled code, and the exclusive
+            // borrow of `self` excludes every other reference into them; `from` may lie in neither.
+            Owner::Own => unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address as *mut u8, from.len()) },
+            // SAFETY: the range was just checked; `from` is a slice, which no shared memory is.
+            Owner::Shared => unsafe { copy_shared(from.as_ptr(), address as *mut u8, from.len()) },
+        }
+        Some(())
+    }
+
+    /// Zeroes bytes; `None` where not all of them are open and writable.
+    pub fn clear(&mut self, address: u64, bytes: usize) -> Option<()> {
+        if !self.is_open(address, bytes, true) {
             return None;
         }
-        // SAFETY: as in `bytes`; the exclusive borrow of `self` excludes every other reference.
-        Some(unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) })
+        const ZEROS: [u8; 512] = [0; 512];
+        (0..bytes).step_by(ZEROS.len()).try_for_each(|at| {
+            let part = ZEROS.len().min(bytes - at);
+            self.write(address + at as u64, &ZEROS[..part])
+        })
     }
 
     /// Reads a little-endian number.
     #[inline]
     pub fn load(&self, address: u64, size: Size) -> Option<u64> {
-        let bytes = self.bytes(address, size.bytes() as usize)?;
-        Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+        let bytes = size.bytes() as usize;
+        let mut word = [0; 8];
+        match self.owner(address, bytes as u64, false)? {
+            // SAFETY: the range was just checked, and is not written while `self` is borrowed.
+            Owner::Own => unsafe { std::ptr::copy_nonoverlapping(address as *const u8, word.as_mut_ptr(), bytes) },
+            Owner::Shared if address % 8 == 0 && bytes == 8 => {
+                // SAFETY: the word was just checked, is aligned, and is only accessed atomically.
+                let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+                return Some(word.load(Ordering::Acquire));
+            }
+            // SAFETY: as above.
+            Owner::Shared => unsafe { copy_shared(address as *const u8, word.as_mut_ptr(), bytes) },
+        }
+        Some(u64::from_le_bytes(word))
     }
 
     /// Writes a little-endian number.
     #[inline]
     pub fn store(&mut self, address: u64, size: Size, value: u64) -> Option<()> {
-        let length = size.bytes() as usize;
-        self.bytes_mut(address, length)?.copy_from_slice(&value.to_le_bytes()[..length]);
-        Some(())
+        let bytes = size.bytes() as usize;
+        if bytes == 8 && address % 8 == 0 && self.owner(address, 8, true)? == Owner::Shared {
+            // SAFETY: the word was just checked, is aligned, and is only accessed atomically.
+            unsafe { AtomicU64::from_ptr(address as *mut u64) }.store(value, Ordering::Release);
+            return Some(());
+        }
+        self.write(address, &value.to_le_bytes()[..bytes])
+    }
+
+    /// Replaces the number at an address by what `update` makes of it, if it makes anything, in one step that no other
+    /// thread interrupts; gives what was there.
+    pub fn update(&mut self, address: u64, size: Size, update: &mut dyn FnMut(u64) -> Option<u64>) -> Option<u64> {
+        let bytes = u64::from(size.bytes());
+        let owner = self.owner(address, bytes, true)?;
+        if owner == Owner::Shared && address % bytes == 0 {
+            if size == Size::B8 {
+                // SAFETY: the word was just checked, is aligned, and is only accessed atomically.
+                let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
+                let done = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, update);
+                return Some(done.unwrap_or_else(|old| old));
+            }
+            if size == Size::B4 {
+                // SAFETY: as above.
+                let word = unsafe { AtomicU32::from_ptr(address as *mut u32) };
+                let narrow = |old: u32| update(old.into()).map(|new| new as u32);
+                let done = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, narrow);
+                return Some(done.unwrap_or_else(|old| old).into());
+            }
+        }
+        let old = self.load(address, size)?;
+        if let Some(new) = update(old) {
+            self.store(address, size, new)?;
+        }
+        Some(old)
+    }
+
+    /// The 32-bit word of a map value at an address, for a lock.
+    pub(crate) fn shared_word(&self, address: u64) -> Option<&AtomicU32> {
+        let is_shared = address % 4 == 0 && self.owner(address, 4, true)? == Owner::Shared;
+        // SAFETY: the word was just checked, is aligned, stays mapped as long as `self` has these windows, and is only
+        // accessed atomically.
+        is_shared.then(|| unsafe { AtomicU32::from_ptr(address as *mut u32) })
     }
 
     /// Copies between open ranges, which may overlap.
@@ -250,13 +412,40 @@ impl Memory {
         if bytes == 0 {
             return Some(());
         }
-        if !self.allowed(from, bytes as u64, false) || !self.allowed(to, bytes as u64, true) {
-            return None;
+        let source = self.owner(from, bytes as u64, false)?;
+        let target = self.owner(to, bytes as u64, true)?;
+        if (source, target) == (Owner::Own, Owner::Own) {
+            // SAFETY: both ranges were just checked; `copy` allows overlap; no reference into them exists.
+            unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
+        } else if from.abs_diff(to) < bytes as u64 {
+            let bytes = copied(from, bytes);
+            self.write(to, &bytes)?;
+        } else {
+            // SAFETY: both ranges were just checked and do not overlap.
+            unsafe { copy_shared(from as *const u8, to as *mut u8, bytes) };
         }
-        // SAFETY: both ranges were just checked; `copy` allows overlap; no reference into them exists.
-        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
         Some(())
     }
+
+    /// Copies from an open range into a map's memory.
+    #[inline]
+    pub(crate) fn copy_to(&self, from: u64, block: &Block, offset: usize, bytes: usize) -> Option<()> {
+        if !self.is_open(from, bytes, false) {
+            return None;
+        }
+        // SAFETY: the source was just checked. Where it overlaps the target, it is the target or what a program made
+        // of a value's address; bytes come out torn, as with the kernel's `memcpy`.
+        unsafe { block.write_from(offset, from, bytes) };
+        Some(())
+    }
+}
+
+/// A copy of bytes that other threads may change.
+fn copied(address: u64, bytes: usize) -> Vec<u8> {
+    let mut copy = vec![0; bytes];
+    // SAFETY: callers checked that the range is open; the copy is as long.
+    unsafe { copy_shared(address as *const u8, copy.as_mut_ptr(), bytes) };
+    copy
 }
 
 impl Drop for Memory {
@@ -268,25 +457,59 @@ impl Drop for Memory {
 }
 
 /// Gives back what [`map`] gave, to which nothing refers any more.
-fn unmap(start: NonNull<u8>, bytes: usize) {
+pub(crate) fn unmap(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the range is a mapping that `map` made, and its owner, who calls this, keeps no reference into it.
-    unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
+    #[cfg(not(miri))]
+    unsafe {
+        libc::munmap(start.as_ptr().sub(PAGE_BYTES as usize).cast(), bytes + 2 * PAGE_BYTES as usize);
+    }
+    // SAFETY: as above, with the layout that `map` asked for.
+    #[cfg(miri)]
+    unsafe {
+        std::alloc::dealloc(start.as_ptr(), std::alloc::Layout::from_size_align_unchecked(bytes, 4096));
+    }
 }
 
 fn too_large() -> io::Error {
     io::Error::new(io::ErrorKind::OutOfMemory, "the region is too large")
 }
 
-/// Maps zeroed private memory, near `hint` where it is not 0.
+/// Miri has no `mmap` at chosen addresses; its allocations begin far below 4 GiB.
+#[cfg(miri)]
+fn map(hint: usize, bytes: usize, _: i32) -> io::Result<NonNull<u8>> {
+    let layout = std::alloc::Layout::from_size_align(bytes, 4096).map_err(|_| too_large())?;
+    if hint != 0 {
+        return Err(io::Error::from(io::ErrorKind::Unsupported));
+    }
+    // SAFETY: no layout here is empty.
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    start.expose_provenance();
+    NonNull::new(start).ok_or_else(too_large)
+}
+
+/// Maps zeroed private memory, near `hint` where it is not 0, between two pages that nobody may touch: an access that
+/// leaves the memory faults instead of finding what is mapped next to it. Gives the memory behind the first of them.
+#[cfg(not(miri))]
 fn map(hint: usize, bytes: usize, extra_flags: i32) -> io::Result<NonNull<u8>> {
+    let page = PAGE_BYTES as usize;
+    let all = bytes.checked_add(2 * page).ok_or_else(too_large)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | extra_flags;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: an anonymous private mapping; without MAP_FIXED (MAP_FIXED_NOREPLACE fails instead) it replaces nothing.
-    let address = unsafe { libc::mmap(hint as *mut libc::c_void, bytes, protection, flags, -1, 0) };
+    let address = unsafe { libc::mmap(hint as *mut libc::c_void, all, libc::PROT_NONE, flags, -1, 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))
+    // SAFETY: the mapping just made is two pages longer than `bytes`.
+    let start = unsafe { address.cast::<u8>().add(page) };
+    // SAFETY: the range lies in that mapping, to which nothing refers yet.
+    let opened = unsafe { libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
+    if opened != 0 {
+        let error = io::Error::last_os_error();
+        // SAFETY: the mapping was just made, and nothing refers to it.
+        unsafe { libc::munmap(address, all) };
+        return Err(error);
+    }
+    NonNull::new(start).ok_or_else(|| io::Error::other("mmap returned null"))
 }
 
 /// Maps below 4 GiB, asking for one free place after another.
@@ -335,7 +558,7 @@ mod tests {
     #[test]
     fn the_same_place_has_the_same_addresses() {
         let addresses = || {
-            let mut memory = Memory::at(PLACE_COUNT as u32 - 1);
+            let mut memory = Memory::at(Places::at(PLACE_COUNT as u32 - 1, 1));
             let mut start = |bytes, placement| {
                 let region = memory.allocate(bytes, placement, Access::ReadWrite).expect("memory");
                 memory.start(region)
@@ -347,7 +570,7 @@ mod tests {
 
     #[test]
     fn low_regions_stay_below_4_gib() {
-        let mut memory = Memory::at(PLACE_COUNT as u32 - 1);
+        let mut memory = Memory::at(Places::at(PLACE_COUNT as u32 - 1, 1));
         // Five times a quarter of what is there; the fifth does not fit, wherever the kernel would put it.
         let ends = (0..5).map_while(|_| {
             let region = memory.allocate(1 << 30, Placement::Low, Access::ReadWrite).ok()?;

@@ -10,6 +10,7 @@
 //!
 //! Only the interpreter watches; compiled code stays as it is.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use kiln_program::{InsnId, MapId};
@@ -44,7 +45,7 @@ impl Observed {
         let Ok(index) = state.map_index(map) else { return };
         let key_bytes = state.maps[index].definition.key_size;
         let key = match helper {
-            LOOK_UP if answer == 0 => state.bytes(key, key_bytes.into()).ok().map(<[u8]>::to_vec),
+            LOOK_UP if answer == 0 => state.bytes(key, key_bytes.into()).ok().map(Cow::into_owned),
             REDIRECT_MAP if answer != REDIRECTED => key.to_ne_bytes().get(..key_bytes as usize).map(<[u8]>::to_vec),
             _ => None,
         };

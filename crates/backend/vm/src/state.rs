@@ -1,5 +1,10 @@
-//! The state of a VM that helpers work on: one value behind one pointer, which compiled code hands to every helper.
+//! The state of a CPU of the VM, which helpers work on: one value behind one pointer, which compiled code hands to every
+//! helper.
+//!
+//! Each CPU has its own stack, packet and output, and runs one program at a time; maps are shared between all.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use kiln_jit::Runtime;
@@ -7,8 +12,9 @@ use kiln_platform::ProgramType;
 use kiln_program::FunctionId;
 use kiln_program::interpret::Fault;
 
-use crate::map::Map;
-use crate::memory::Memory;
+use crate::grace::Grace;
+use crate::map::{Map, Storage};
+use crate::memory::{Memory, RegionId};
 use crate::packet::Packet;
 
 /// Everything a helper may touch. Compiled code knows only the first field.
@@ -17,7 +23,7 @@ use crate::packet::Packet;
 pub struct State {
     pub(crate) runtime: Runtime,
     pub(crate) memory: Memory,
-    pub(crate) maps: Vec<Map>,
+    pub(crate) maps: Arc<[Arc<Map>]>,
     pub(crate) packet: Packet,
     pub(crate) surroundings: Surroundings,
     pub(crate) output: Output,
@@ -30,9 +36,19 @@ pub struct State {
     /// Why a helper stopped compiled code.
     pub(crate) fault: Option<Fault>,
     /// Native entries of loaded programs by function, for tail calls from compiled code; 0 where there is none.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Arc<[Entry]>,
     /// Memory for keys and values handed to callbacks.
     pub(crate) scratch: u64,
+    /// The interpreter's stack.
+    pub(crate) stack: RegionId,
+    /// Which runs are going on, where maps ask that.
+    pub(crate) grace: Option<Arc<Grace>>,
+    /// Maps that are cgroup storage.
+    pub(crate) local_storage: Box<[usize]>,
+    /// The address of the lock that the program holds; 0 is none. The verifier allows one.
+    pub(crate) held_lock: u64,
+    /// Records of ring buffers that the program has reserved.
+    pub(crate) reserved: Vec<u64>,
 }
 
 /// A loaded program's entry function, for tail calls.
@@ -213,6 +229,16 @@ pub struct Output {
     pub clones: Vec<(u32, Vec<u8>)>,
 }
 
+impl Output {
+    /// Forgets what the run before left.
+    pub(crate) fn clear(&mut self) {
+        self.trace.clear();
+        self.events.clear();
+        self.redirect = None;
+        self.clones.clear();
+    }
+}
+
 /// One record of a perf event array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PerfEvent {
@@ -267,14 +293,25 @@ pub type HelperFunction = fn(&mut State, [u64; 5]) -> Result<Reply, Fault>;
 impl State {
     /// Bytes that a program passes.
     #[inline]
-    pub fn bytes(&self, address: u64, bytes: u64) -> Result<&[u8], Fault> {
+    pub fn bytes(&self, address: u64, bytes: u64) -> Result<Cow<'_, [u8]>, Fault> {
         self.memory.bytes(address, bytes as usize).ok_or(Fault::Memory { address, bytes })
     }
 
-    /// Bytes that a program passes to be written.
+    /// Writes where a program says.
     #[inline]
-    pub fn bytes_mut(&mut self, address: u64, bytes: u64) -> Result<&mut [u8], Fault> {
-        self.memory.bytes_mut(address, bytes as usize).ok_or(Fault::Memory { address, bytes })
+    pub fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        self.memory.write(address, from).ok_or(Fault::Memory { address, bytes: from.len() as u64 })
+    }
+
+    /// Zeroes bytes where a program says.
+    pub fn clear(&mut self, address: u64, bytes: u64) -> Result<(), Fault> {
+        self.memory.clear(address, bytes as usize).ok_or(Fault::Memory { address, bytes })
+    }
+
+    /// That a program may write where it says.
+    pub fn check_writable(&self, address: u64, bytes: u64) -> Result<(), Fault> {
+        let open = self.memory.is_open(address, bytes as usize, true);
+        if open { Ok(()) } else { Err(Fault::Memory { address, bytes }) }
     }
 
     /// The index of a map that a program passes.
@@ -286,34 +323,66 @@ impl State {
 
     /// The map a program passes, and the memory it works on.
     #[inline]
-    pub fn map_and_memory(&mut self, handle: u64) -> Result<(&mut Map, &mut Memory), Fault> {
+    pub fn map_and_memory(&mut self, handle: u64) -> Result<(&Map, &mut Memory), Fault> {
         let index = self.map_index(handle)?;
-        Ok((&mut self.maps[index], &mut self.memory))
+        Ok((&self.maps[index], &mut self.memory))
     }
 
     /// A test run has cgroup storage of its own.
-    pub(crate) fn clear_local_storage(&mut self) {
-        use kiln_platform::MapType;
-        for map in &mut self.maps {
-            let local = matches!(map.definition.map_type, MapType::CgroupStorage | MapType::PercpuCgroupStorage);
-            if let (true, crate::map::Storage::Array(values)) = (local, map.storage()) {
-                values.clear(&mut self.memory, 0);
+    #[inline]
+    pub(crate) fn clear_local_storage(&self) {
+        for map in &*self.local_storage {
+            if let Storage::Array(values) = self.maps[*map].storage() {
+                values.clear(0);
             }
         }
     }
 
     /// Begins a run.
+    #[inline]
     pub(crate) fn begin(&mut self, budget: u64) {
         self.runtime = Runtime::new(budget);
         self.tail_calls = 0;
         self.callbacks.clear();
         self.fault = None;
+        if let Some(grace) = &self.grace {
+            grace.begin(self.surroundings.cpu);
+        }
     }
 
-    /// Ends a run.
+    /// Ends a run. What a run that was stopped still holds is given back, for the others to go on.
+    #[inline]
     pub(crate) fn end(&mut self) {
-        for map in &mut self.maps {
-            map.end_of_run();
+        if self.held_lock != 0 {
+            self.release_lock();
+        }
+        if !self.reserved.is_empty() {
+            self.discard_reserved();
+        }
+        if let Some(grace) = &self.grace {
+            grace.end(self.surroundings.cpu);
+        }
+    }
+
+    /// Gives the program's lock back.
+    pub(crate) fn release_lock(&mut self) {
+        let address = std::mem::take(&mut self.held_lock);
+        if let Some(word) = self.memory.shared_word(address) {
+            word.store(0, std::sync::atomic::Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn discard_reserved(&mut self) {
+        for record in std::mem::take(&mut self.reserved) {
+            let rings = self.maps.iter().filter_map(|map| match map.storage() {
+                Storage::Ring(ring) => Some(ring),
+                _ => None,
+            });
+            for ring in rings.filter(|ring| ring.contains(record)) {
+                // A record that there is not needs no discarding.
+                let _ = ring.commit(record, true);
+            }
         }
     }
 }

@@ -3,8 +3,9 @@
 use kiln_program::{ExternId, ExternKind, MapId, Object};
 
 use crate::helper;
+use std::sync::Arc;
+
 use crate::map::{Map, handle};
-use crate::memory::Memory;
 use crate::trampoline;
 
 /// Addresses of one object's maps and externs.
@@ -29,9 +30,8 @@ struct ExternSymbol {
 
 impl Symbols {
     /// The object's maps are the first of `maps`, in the same order.
-    pub(crate) fn new(object: &Object, maps: &[Map], memory: &Memory) -> Symbols {
-        let _ = memory;
-        let symbol = |map: &Map| MapSymbol {
+    pub(crate) fn new(object: &Object, maps: &[Arc<Map>]) -> Symbols {
+        let symbol = |map: &Arc<Map>| MapSymbol {
             value: map.direct_values().map(|(start, _)| start),
             value_bytes: map.direct_values().map_or(0, |(_, stride)| stride),
             array: map.direct_values().and_then(|(first, stride)| {

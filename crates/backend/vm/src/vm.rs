@@ -1,17 +1,28 @@
 //! A VM: one object's maps and programs, and the runs on them.
+//!
+//! ```text
+//!   Vm ----- maps, programs            shared by all threads, as in the kernel
+//!     \---- CPU 0: stack, packet      one run at a time on each CPU; who comes second waits
+//!      \--- CPU 1: stack, packet
+//! ```
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use kiln_platform::ProgramType;
+use kiln_platform::{MapType, ProgramType};
+use kiln_program::btf::Btf;
 use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
 use kiln_verifier::Verified;
 
 use crate::admit;
 use crate::errno::Errno;
 use crate::exec;
+use crate::grace::Grace;
 use crate::interpreter::{STACK_BYTES, View};
-use crate::map::{CreateError, Definition, Entries, Map, Storage, UpdateFlag, handle};
-use crate::memory::{Access, Memory, Placement, RegionId};
+use crate::locks;
+use crate::map::{CreateError, Definition, Entries, Making, Map, Storage, UpdateFlag};
+use crate::memory::{Access, Memory, Placement, Places, SharedWindows};
 use crate::observe::Observed;
 use crate::packet::{InputError, Packet};
 use crate::state::{Entry, Output, State, Surroundings};
@@ -32,7 +43,8 @@ pub struct Options {
     /// What the interpreter's stack frames hold at first. Programs that the kernel trusts may read what they never
     /// wrote; the kernel leaves there what was there, the VM's compiled code zeros.
     pub stack_fill: u8,
-    /// Addresses that are the same each time: those of this place, see [`Memory::at`]. `None`: any.
+    /// Addresses that are the same each time: those of this place of a few. VMs that live at the same time want another
+    /// one each. `None`: any.
     pub place: Option<u32>,
 }
 
@@ -182,21 +194,73 @@ struct Loaded {
     compiled: Result<exec::Program, String>,
 }
 
-/// A VM.
+/// A VM. Threads share it: programs run at once on its CPUs, and user space works on its maps meanwhile.
 pub struct Vm {
     pub(crate) object: Object,
     pub(crate) options: Options,
-    pub(crate) state: Box<State>,
     pub(crate) symbols: Symbols,
-    pub(crate) stack: RegionId,
+    shared: Shared,
+    /// What each CPU has, once a program has run there.
+    cpus: Box<[Mutex<Option<Box<State>>>]>,
     programs: Vec<Loaded>,
+    places: Places,
+}
+
+/// What all CPUs see alike.
+struct Shared {
+    maps: Arc<[Arc<Map>]>,
+    windows: Arc<SharedWindows>,
+    entries: Arc<[Entry]>,
+    grace: Arc<Grace>,
+}
+
+impl Shared {
+    fn set_maps(&mut self, maps: Vec<Arc<Map>>) {
+        let mut windows = SharedWindows::default();
+        for (range, access) in maps.iter().filter_map(|map| map.window()) {
+            windows.add(range, access);
+        }
+        (self.maps, self.windows) = (maps.into(), Arc::new(windows));
+    }
+
+    /// Tells a CPU what there is now.
+    fn give(&self, state: &mut State) {
+        state.maps = Arc::clone(&self.maps);
+        state.entries = Arc::clone(&self.entries);
+        // SAFETY: the windows are those of these maps' memory, which the state's other field keeps as long as its memory
+        // has the windows; maps access it atomically.
+        unsafe { state.memory.share(Arc::clone(&self.windows)) };
+        let waits = self.maps.iter().any(|map| map.waits_for_runs());
+        state.grace = waits.then(|| Arc::clone(&self.grace));
+        let is_local =
+            |map: &Map| matches!(map.definition.map_type, MapType::CgroupStorage | MapType::PercpuCgroupStorage);
+        let local = self.maps.iter().enumerate().filter(|(_, map)| is_local(map));
+        state.local_storage = local.map(|(at, _)| at).collect();
+    }
+}
+
+/// A CPU that nobody else uses meanwhile.
+struct Cpu<'vm>(MutexGuard<'vm, Option<Box<State>>>);
+
+impl Deref for Cpu<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_deref().expect("whoever occupies a CPU gives it a state")
+    }
+}
+
+impl DerefMut for Cpu<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_deref_mut().expect("whoever occupies a CPU gives it a state")
+    }
 }
 
 impl Vm {
     /// Creates the object's maps and fills them. CO-RE relocations must have been resolved.
     ///
     /// # Errors
-    /// A map the VM lacks or that is too large; memory.
+    /// An object that is not well formed, a map the VM lacks or that is too large; memory.
     pub fn new(object: &Object, options: Options) -> Result<Vm, Error> {
         Vm::with(object, options, Lacking::Refused)
     }
@@ -204,63 +268,116 @@ impl Vm {
     pub(crate) fn with(object: &Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
         kiln_program::validate(object)?;
         options.surroundings.check().map_err(Error::Surroundings)?;
-        let mut memory = options.place.map_or_else(Memory::new, Memory::at);
+        let cpus = options.surroundings.cpus;
+        let mut places = options.place.map_or_else(Places::default, |place| Places::at(place, 0));
+        let grace = Arc::new(Grace::new(cpus));
+        let types = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
+        let mut maps = Vec::with_capacity(object.maps.len());
+        for map in &object.maps {
+            let definition = Definition { locks: locks::of(types.as_ref(), map), ..Definition::of(map, cpus) };
+            let mut making = Making { places: &mut places, cpus, limit: options.map_bytes, grace: &grace };
+            let created = match (Map::new(definition.clone(), &mut making), lacking) {
+                (Err(error), Lacking::Empty) if !matches!(error, CreateError::Os { .. }) => Map::absent(definition),
+                (created, _) => created?,
+            };
+            maps.push(Arc::new(created));
+        }
+        let symbols = Symbols::new(object, &maps);
+        let entries = vec![Entry::default(); object.functions.len()].into();
+        let mut shared = Shared { maps: Arc::new([]), windows: Arc::default(), entries, grace };
+        shared.set_maps(maps);
+        let vm = Vm {
+            object: object.clone(),
+            options,
+            symbols,
+            shared,
+            cpus: (0..cpus).map(|_| Mutex::new(None)).collect(),
+            programs: Vec::new(),
+            places,
+        };
+        vm.fill_maps(lacking)?;
+        drop(vm.occupy(vm.options.surroundings.cpu)?);
+        Ok(vm)
+    }
+
+    /// Waits until a CPU is free, and takes it.
+    #[inline]
+    fn occupy(&self, cpu: u32) -> Result<Cpu<'_>, Error> {
+        let slot = self.cpus.get(cpu as usize).ok_or_else(|| Error::Missing { what: format!("CPU {cpu}") })?;
+        // A run that panicked has left nothing that the next one does not set.
+        let mut state = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.is_none() {
+            *state = Some(self.new_cpu(cpu)?);
+        }
+        Ok(Cpu(state))
+    }
+
+    #[cold]
+    fn new_cpu(&self, cpu: u32) -> Result<Box<State>, Error> {
+        let mut surroundings = self.options.surroundings.clone();
+        let place = self.options.place.filter(|_| surroundings.cpu == cpu);
+        // CPUs have random numbers of their own.
+        surroundings.random ^= u64::from(surroundings.cpu ^ cpu) << 32;
+        surroundings.cpu = cpu;
+        let mut memory = place.map_or_else(Memory::new, |place| Memory::at(Places::at(place, 1)));
         let packet = Packet::new(&mut memory)?;
         let stack = memory.allocate(STACK_BYTES, Placement::Anywhere, Access::ReadWrite)?;
         let scratch = memory.allocate(SCRATCH_BYTES, Placement::Anywhere, Access::ReadWrite)?;
-        let mut maps = Vec::with_capacity(object.maps.len());
-        for map in &object.maps {
-            let definition = Definition::of(map, options.surroundings.cpus);
-            let created = Map::new(definition.clone(), &mut memory, options.surroundings.cpus, options.map_bytes);
-            maps.push(match (created, lacking) {
-                (Err(error), Lacking::Empty) if !matches!(error, CreateError::Os { .. }) => Map::absent(definition),
-                (created, _) => created?,
-            });
-        }
-        let symbols = Symbols::new(object, &maps, &memory);
         let scratch = memory.start(scratch);
-        let state = State {
-            runtime: kiln_jit::Runtime::new(options.budget),
+        let mut state = Box::new(State {
+            runtime: kiln_jit::Runtime::new(self.options.budget),
             memory,
-            maps,
+            maps: Arc::new([]),
             packet,
-            surroundings: options.surroundings.clone(),
+            surroundings,
             output: Output::default(),
             running: None,
             tail_calls: 0,
             callbacks: Vec::new(),
             fault: None,
-            entries: vec![Entry::default(); object.functions.len()],
+            entries: Arc::new([]),
             scratch,
-        };
-        let object = object.clone();
-        let mut vm = Vm { object, options, state: Box::new(state), symbols, stack, programs: Vec::new() };
-        vm.fill_maps(lacking)?;
-        Ok(vm)
+            stack,
+            grace: None,
+            local_storage: Box::default(),
+            held_lock: 0,
+            reserved: Vec::new(),
+        });
+        self.shared.give(&mut state);
+        Ok(state)
     }
 
-    fn fill_maps(&mut self, lacking: Lacking) -> Result<(), Error> {
+    /// Tells all CPUs what maps and programs there are now.
+    fn publish(&mut self) {
+        for cpu in &mut self.cpus {
+            if let Some(state) = cpu.get_mut().unwrap_or_else(PoisonError::into_inner) {
+                self.shared.give(state);
+            }
+        }
+    }
+
+    /// The CPU that runs programs, and what else there is, for somebody who has the VM alone.
+    pub(crate) fn parts(&mut self) -> (&mut State, &Object, &Symbols, &Options) {
+        let cpu = &mut self.cpus[self.options.surroundings.cpu as usize];
+        let state = cpu.get_mut().unwrap_or_else(PoisonError::into_inner).as_deref_mut();
+        (state.expect("`with` occupied it"), &self.object, &self.symbols, &self.options)
+    }
+
+    fn fill_maps(&self, lacking: Lacking) -> Result<(), Error> {
         for (index, map) in self.object.maps.iter().enumerate() {
             let id = MapId(index as u32);
             match map.contents.clone() {
                 MapContents::Empty | MapContents::Kconfig(_) | MapContents::StructOps(_) => {}
-                MapContents::Data(bytes) => fill(&mut self.state, id, &bytes),
-                MapContents::ReadOnly(bytes) => {
-                    fill(&mut self.state, id, &bytes);
-                    let state = &mut *self.state;
-                    state.maps[index].protect(&mut state.memory);
-                    state.maps[index].freeze();
-                }
+                MapContents::Data(bytes) | MapContents::ReadOnly(bytes) => fill(&self.shared.maps[index], &bytes),
                 MapContents::Slots(slots) => {
                     for (at, slot) in slots {
                         let set = match slot {
-                            MapSlot::Function(function) => self.state.maps[index].set_program(at, Some(function)),
+                            MapSlot::Function(function) => self.shared.maps[index].set_program(at, function),
                             MapSlot::Map(inner) => {
                                 let suits = self.suits_template(id, inner);
-                                suits.map_err(|errno| Error::Operation { map: map.name.clone(), errno })?;
-                                let state = &mut *self.state;
-                                let map = &mut state.maps[index];
-                                map.set_map(&mut state.memory, &at.to_ne_bytes(), handle(inner.0), UpdateFlag::Any)
+                                let set =
+                                    || self.shared.maps[index].set_map(&at.to_ne_bytes(), inner.0, UpdateFlag::Any);
+                                suits.and_then(|()| set())
                             }
                         };
                         set.map_err(|errno| Error::Operation { map: map.name.clone(), errno })?;
@@ -269,8 +386,8 @@ impl Vm {
             }
         }
         self.fill_kconfig(lacking)?;
-        for (map, definition) in self.state.maps.iter_mut().zip(&self.object.maps) {
-            if matches!(definition.contents, MapContents::Kconfig(_)) {
+        for (map, definition) in self.shared.maps.iter().zip(&self.object.maps) {
+            if definition.is_constant() {
                 map.freeze();
             }
         }
@@ -280,13 +397,16 @@ impl Vm {
     /// Whether a map may be put into a map of maps.
     fn suits_template(&self, outer: MapId, inner: MapId) -> Result<(), Errno> {
         let template = self.object.maps.get(outer.index()).and_then(|map| map.inner.as_deref());
-        let template = Definition::of(template.ok_or(Errno::EINVAL)?, self.options.surroundings.cpus);
-        let inner = self.state.maps.get(inner.index()).ok_or(Errno::EBADF)?;
+        let template = template.ok_or(Errno::EINVAL)?;
+        let types = self.object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
+        let locks = locks::of(types.as_ref(), template);
+        let template = Definition { locks, ..Definition::of(template, self.options.surroundings.cpus) };
+        let inner = self.shared.maps.get(inner.index()).ok_or(Errno::EBADF)?;
         if template.may_be_replaced_by(&inner.definition) { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
     /// Fills in the kernel configuration values that the VM knows.
-    fn fill_kconfig(&mut self, lacking: Lacking) -> Result<(), Error> {
+    fn fill_kconfig(&self, lacking: Lacking) -> Result<(), Error> {
         /// The kernel that the VM behaves like: 6.18.
         const VERSION: u32 = 6 << 16 | 18 << 8;
         for symbol in &self.object.externs {
@@ -298,11 +418,11 @@ impl Vm {
                 _ if symbol.weak || symbol.name.starts_with("LINUX_") || lacking == Lacking::Empty => continue,
                 other => return Err(Error::Missing { what: format!("kernel configuration value {other} in the VM") }),
             };
-            let state = &mut *self.state;
-            if let Some(Storage::Array(values)) = state.maps.get(map.index()).map(Map::storage) {
-                let value = values.get_mut(&mut state.memory, 0, 0);
+            if let Some(Storage::Array(values)) = self.shared.maps.get(map.index()).map(|map| map.storage()) {
+                let mut value = values.read_user(0, false);
                 if let Some(target) = value.get_mut(offset as usize..offset as usize + known.len()) {
                     target.copy_from_slice(known);
+                    values.write(0, 0, &value);
                 }
             }
         }
@@ -362,12 +482,15 @@ impl Vm {
             .map_err(|refusal| unsupported(&program.name, refusal))?;
         let compiled = self.compile(program.entry, cleared_bytes);
         let address = compiled.as_ref().map_or(0, exec::Program::address);
-        self.state.entries[program.entry.index()] = Entry { loaded: true, program_type: Some(program_type), address };
+        let mut entries = self.shared.entries.to_vec();
+        entries[program.entry.index()] = Entry { loaded: true, program_type: Some(program_type), address };
+        self.shared.entries = entries.into();
         self.programs.push(Loaded { name: program.name.clone(), program_type, entry: program.entry, compiled });
+        self.publish();
         Ok(())
     }
 
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     fn compile(&self, entry: FunctionId, cleared_bytes: u32) -> Result<exec::Program, String> {
         let options = kiln_jit::Options {
             bmi2: std::arch::is_x86_feature_detected!("bmi2"),
@@ -380,7 +503,7 @@ impl Vm {
         exec::Program::load(&code).map_err(|error| error.to_string())
     }
 
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(any(not(target_arch = "x86_64"), miri))]
     fn compile(&self, _: FunctionId, _: u32) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())
     }
@@ -390,14 +513,31 @@ impl Vm {
         found.ok_or_else(|| Error::Missing { what: format!("loaded program {name}") })
     }
 
-    /// Runs a loaded program.
+    /// A loaded program, to be run often: finding it, reading clocks and copying results is left out.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] for a program that is not loaded.
+    pub fn program(&self, name: &str) -> Result<ProgramHandle<'_>, Error> {
+        Ok(ProgramHandle { vm: self, at: self.loaded(name)?, cpu: self.options.surroundings.cpu })
+    }
+
+    /// Runs a loaded program on [`Surroundings::cpu`].
     ///
     /// # Errors
     /// [`Error::Input`] for an input the program type does not take, [`Error::Stopped`] when the budget is spent.
-    pub fn run(&mut self, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
-        self.run_watched(name, input, |vm, at, repeat| match engine {
-            Engine::Interpreter => Ok(vm.interpret(at, repeat, None)),
-            Engine::Jit => vm.execute(at, repeat),
+    pub fn run(&self, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
+        self.run_on(self.options.surroundings.cpu, name, input, engine)
+    }
+
+    /// Runs a loaded program on a CPU. Threads run programs at once on different CPUs; on one CPU, the second waits until
+    /// the first has done.
+    ///
+    /// # Errors
+    /// As [`Vm::run`]; [`Error::Missing`] for a CPU that there is not.
+    pub fn run_on(&self, cpu: u32, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
+        self.run_watched(cpu, name, input, |state, loaded, repeat| match engine {
+            Engine::Interpreter => Ok(self.interpret(state, loaded, repeat, None)),
+            Engine::Jit => self.execute(state, loaded, repeat),
         })
     }
 
@@ -405,32 +545,29 @@ impl Vm {
     ///
     /// # Errors
     /// As [`Vm::run`].
-    pub fn observe(&mut self, name: &str, input: &Input<'_>) -> Result<(RunResult, Observed), Error> {
+    pub fn observe(&self, name: &str, input: &Input<'_>) -> Result<(RunResult, Observed), Error> {
         let mut observed = Observed::default();
-        let ran = self.run_watched(name, input, |vm, at, repeat| Ok(vm.interpret(at, repeat, Some(&mut observed))))?;
+        let ran = self.run_watched(self.options.surroundings.cpu, name, input, |state, loaded, repeat| {
+            Ok(self.interpret(state, loaded, repeat, Some(&mut observed)))
+        })?;
         Ok((ran, observed))
     }
 
     fn run_watched(
-        &mut self,
+        &self,
+        cpu: u32,
         name: &str,
         input: &Input<'_>,
-        engine: impl FnOnce(&mut Vm, usize, u32) -> Result<Result<(u64, u64), Trap>, Error>,
+        engine: impl FnOnce(&mut State, &Loaded, u32) -> Result<Result<(u64, u64), Trap>, Error>,
     ) -> Result<RunResult, Error> {
-        let at = self.loaded(name)?;
-        let program_type = self.programs[at].program_type;
-        let state = &mut *self.state;
-        state.output = Output::default();
-        state.running = Some(program_type);
-        state.clear_local_storage();
-        state.packet.prepare(&mut state.memory, program_type, input.packet, input.context)?;
+        let loaded = &self.programs[self.loaded(name)?];
+        let state = &mut *self.occupy(cpu)?;
+        prepare_run(state, loaded, input)?;
         let repeat = input.repeat.max(1);
         let begin = processor_time_ns();
-        let ran = engine(self, at, repeat)?;
+        let ran = engine(state, loaded, repeat)?;
         let elapsed = processor_time_ns().saturating_sub(begin);
-        self.state.end();
         let (value, instructions) = ran.map_err(|trap| Error::Stopped { program: name.to_owned(), trap })?;
-        let state = &mut *self.state;
         Ok(RunResult {
             value,
             packet: state.packet.output(&state.memory),
@@ -441,59 +578,92 @@ impl Vm {
         })
     }
 
-    fn interpret(&mut self, at: usize, repeat: u32, mut observed: Option<&mut Observed>) -> Result<(u64, u64), Trap> {
-        let entry = self.programs[at].entry;
+    fn interpret(
+        &self,
+        state: &mut State,
+        loaded: &Loaded,
+        repeat: u32,
+        mut observed: Option<&mut Observed>,
+    ) -> Result<(u64, u64), Trap> {
         let interpreter = Interpreter::new(&self.object);
         let (mut value, mut instructions) = (0, 0);
         for _ in 0..repeat {
-            self.state.begin(self.options.budget);
-            let context = self.state.packet.context_address();
+            state.begin(self.options.budget);
+            let context = state.packet.context_address();
             let mut view = View {
-                state: &mut self.state,
+                state,
                 symbols: &self.symbols,
-                stack: self.stack,
                 stack_fill: self.options.stack_fill,
                 observed: observed.as_deref_mut(),
             };
-            let outcome = interpreter.run(entry, context, &mut view, self.options.budget)?;
+            let outcome = interpreter.run(loaded.entry, context, &mut view, self.options.budget);
+            state.end();
+            let outcome = outcome?;
             (value, instructions) = (outcome.value, instructions + outcome.instructions);
         }
         Ok((value, instructions))
     }
 
-    fn execute(&mut self, at: usize, repeat: u32) -> Result<Result<(u64, u64), Trap>, Error> {
-        let loaded = &self.programs[at];
+    #[inline]
+    fn execute(&self, state: &mut State, loaded: &Loaded, repeat: u32) -> Result<Result<(u64, u64), Trap>, Error> {
         let code = loaded.compiled.as_ref().map_err(|what| Error::Unsupported {
             program: loaded.name.clone(),
             insn: None,
             what: what.clone(),
         })?;
         let budget = self.options.budget;
-        self.state.memory.set_native_stack(crate::trampoline::stack_pointer());
-        let context = self.state.packet.context_address();
+        state.memory.set_native_stack(crate::trampoline::stack_pointer());
+        let context = state.packet.context_address();
         let (mut value, mut instructions) = (0, 0);
         let mut trap = None;
         for _ in 0..repeat {
-            self.state.begin(budget);
+            state.begin(budget);
             // SAFETY: `prepare` compiled a program of `self.object` that the verifier accepted (or whose caller vouches for
             // it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
-            value = unsafe { code.call(context, &mut *self.state) };
-            if self.state.runtime.stopped() {
-                trap = Some(self.trap());
+            value = unsafe { code.call(context, state) };
+            state.end();
+            if state.runtime.stopped() {
+                trap = Some(self.trap(state));
                 break;
             }
-            instructions += budget.saturating_sub(self.state.runtime.budget as u64);
+            instructions += budget.saturating_sub(state.runtime.budget as u64);
         }
-        self.state.memory.set_native_stack(0);
+        state.memory.set_native_stack(0);
         Ok(trap.map_or(Ok((value, instructions)), Err))
     }
 
     /// Why compiled code stopped.
-    fn trap(&mut self) -> Trap {
-        match self.state.fault.take() {
+    fn trap(&self, state: &mut State) -> Trap {
+        match state.fault.take() {
             Some(fault) => Trap::Fault { insn: InsnId(u32::MAX), fault },
             None => Trap::Budget { budget: self.options.budget },
         }
+    }
+
+    /// What was written that no program may write: bytes between and behind values, outside of the packet, constants. For
+    /// tests; between two runs.
+    #[doc(hidden)]
+    pub fn written_outside(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (at, map) in self.shared.maps.iter().enumerate() {
+            let contents = self.object.maps.get(at).map(|map| &map.contents);
+            let constant = match (contents, map.storage()) {
+                (Some(MapContents::ReadOnly(bytes)), Storage::Array(values)) => {
+                    values.read_user(0, false).starts_with(bytes)
+                }
+                _ => true,
+            };
+            if !constant || !map.gaps_are_clean() {
+                found.push(format!("map {}", map.definition.name));
+            }
+        }
+        for (at, cpu) in self.cpus.iter().enumerate() {
+            let state = cpu.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.as_deref().is_some_and(|state| !state.packet.outside_is_clean(&state.memory)) {
+                found.push(format!("the packet or the context on CPU {at}"));
+            }
+        }
+        found
     }
 
     /// The names of loaded programs.
@@ -512,23 +682,23 @@ impl Vm {
     /// # Errors
     /// [`Error::Missing`].
     pub fn map(&self, name: &str) -> Result<MapId, Error> {
-        let found = self.state.maps.iter().position(|map| map.definition.name == name);
+        let found = self.shared.maps.iter().position(|map| map.definition.name == name);
         found.map(|at| MapId(at as u32)).ok_or_else(|| Error::Missing { what: format!("map {name}") })
     }
 
     fn operation<T>(&self, map: MapId, result: Result<T, Errno>) -> Result<T, Error> {
-        let name = || self.state.maps[map.index()].definition.name.clone();
+        let name = || self.shared.maps[map.index()].definition.name.clone();
         result.map_err(|errno| Error::Operation { map: name(), errno })
     }
 
     fn check_map(&self, map: MapId) -> Result<(), Error> {
         let missing = || Error::Missing { what: format!("map {}", map.0) };
-        self.state.maps.get(map.index()).map(|_| ()).ok_or_else(missing)
+        self.shared.maps.get(map.index()).map(|_| ()).ok_or_else(missing)
     }
 
     /// What a map is.
     pub fn definition(&self, map: MapId) -> Option<&Definition> {
-        self.state.maps.get(map.index()).map(|map| &map.definition)
+        self.shared.maps.get(map.index()).map(|map| &map.definition)
     }
 
     /// The value of a key; per-CPU maps give all CPUs' values, one after the other.
@@ -537,18 +707,17 @@ impl Vm {
     /// [`Error::Operation`] as `bpf(2)`.
     pub fn look_up(&self, map: MapId, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.check_map(map)?;
-        self.operation(map, self.state.maps[map.index()].read(&self.state.memory, key))
+        self.operation(map, self.shared.maps[map.index()].read(key))
     }
 
     /// Sets the value of a key; pushes, with an empty key.
     ///
     /// # Errors
     /// [`Error::Operation`] as `bpf(2)`.
-    pub fn update(&mut self, map: MapId, key: &[u8], value: &[u8], flag: UpdateFlag) -> Result<(), Error> {
+    pub fn update(&self, map: MapId, key: &[u8], value: &[u8], flag: UpdateFlag) -> Result<(), Error> {
         self.check_map(map)?;
-        let state = &mut *self.state;
-        let target = &mut state.maps[map.index()];
-        let result = target.check_not_frozen().and_then(|()| target.write(&mut state.memory, key, value, flag));
+        let target = &self.shared.maps[map.index()];
+        let result = target.check_not_frozen().and_then(|()| target.write(key, value, flag));
         self.operation(map, result)
     }
 
@@ -556,9 +725,9 @@ impl Vm {
     ///
     /// # Errors
     /// [`Error::Operation`] as `bpf(2)`.
-    pub fn delete(&mut self, map: MapId, key: &[u8]) -> Result<(), Error> {
+    pub fn delete(&self, map: MapId, key: &[u8]) -> Result<(), Error> {
         self.check_map(map)?;
-        let target = &mut self.state.maps[map.index()];
+        let target = &self.shared.maps[map.index()];
         let result = target.check_not_frozen().and_then(|()| target.remove(key));
         self.operation(map, result)
     }
@@ -569,13 +738,13 @@ impl Vm {
     /// [`Error::Missing`].
     pub fn entries(&self, map: MapId) -> Result<Entries, Error> {
         self.check_map(map)?;
-        Ok(self.state.maps[map.index()].entries(&self.state.memory))
+        Ok(self.shared.maps[map.index()].entries())
     }
 
     /// All entries of all maps, by name.
     pub fn snapshot(&self) -> BTreeMap<String, Entries> {
-        let entries = |map: &Map| (map.definition.name.clone(), map.entries(&self.state.memory));
-        self.state.maps.iter().map(entries).collect()
+        let entries = |map: &Arc<Map>| (map.definition.name.clone(), map.entries());
+        self.shared.maps.iter().map(entries).collect()
     }
 
     /// Adds a map that is not in the object, to be put into a map of maps.
@@ -584,22 +753,23 @@ impl Vm {
     /// [`Error::Map`].
     pub fn create_map(&mut self, definition: Definition) -> Result<MapId, Error> {
         let (cpus, limit) = (self.options.surroundings.cpus, self.options.map_bytes);
-        let map = Map::new(definition, &mut self.state.memory, cpus, limit)?;
-        self.state.maps.push(map);
-        Ok(MapId(self.state.maps.len() as u32 - 1))
+        let mut making = Making { places: &mut self.places, cpus, limit, grace: &self.shared.grace };
+        let map = Arc::new(Map::new(definition, &mut making)?);
+        let maps = self.shared.maps.iter().cloned().chain([map]).collect();
+        self.shared.set_maps(maps);
+        self.publish();
+        Ok(MapId(self.shared.maps.len() as u32 - 1))
     }
 
     /// Puts a map into a map of maps of the object.
     ///
     /// # Errors
     /// [`Error::Operation`] as `bpf(2)`: `EINVAL` for a map that is not like the template.
-    pub fn set_inner_map(&mut self, outer: MapId, key: &[u8], inner: MapId) -> Result<(), Error> {
+    pub fn set_inner_map(&self, outer: MapId, key: &[u8], inner: MapId) -> Result<(), Error> {
         self.check_map(outer)?;
         self.check_map(inner)?;
         self.operation(outer, self.suits_template(outer, inner))?;
-        let state = &mut *self.state;
-        let map = &mut state.maps[outer.index()];
-        let result = map.set_map(&mut state.memory, key, handle(inner.0), UpdateFlag::Any);
+        let result = self.shared.maps[outer.index()].set_map(key, inner.0, UpdateFlag::Any);
         self.operation(outer, result)
     }
 
@@ -608,14 +778,14 @@ impl Vm {
     /// # Errors
     /// [`Error::Missing`] for a program that is not loaded, [`Error::Operation`] as `bpf(2)`: `EINVAL` where a loaded
     /// program of another type uses the array.
-    pub fn set_program(&mut self, map: MapId, at: u32, program: &str) -> Result<(), Error> {
+    pub fn set_program(&self, map: MapId, at: u32, program: &str) -> Result<(), Error> {
         self.check_map(map)?;
         let Loaded { entry, program_type, .. } = self.programs[self.loaded(program)?];
         let others = self.programs.iter().filter(|loaded| loaded.program_type != program_type);
         if others.into_iter().any(|loaded| self.refers_to(loaded.entry, map)) {
             return self.operation(map, Err(Errno::EINVAL));
         }
-        let result = self.state.maps[map.index()].set_program(at, Some(entry));
+        let result = self.shared.maps[map.index()].set_program(at, entry);
         self.operation(map, result)
     }
 
@@ -629,11 +799,10 @@ impl Vm {
     ///
     /// # Errors
     /// [`Error::Missing`] when it is none.
-    pub fn drain(&mut self, map: MapId) -> Result<Vec<Vec<u8>>, Error> {
+    pub fn drain(&self, map: MapId) -> Result<Vec<Vec<u8>>, Error> {
         self.check_map(map)?;
-        let state = &mut *self.state;
-        match state.maps[map.index()].storage_mut() {
-            Storage::Ring(ring) => Ok(ring.drain(&state.memory)),
+        match self.shared.maps[map.index()].storage() {
+            Storage::Ring(ring) => Ok(ring.drain()),
             _ => Err(Error::Missing { what: format!("ring buffer {}", map.0) }),
         }
     }
@@ -648,10 +817,69 @@ fn unsupported(program: &str, (insn, what): admit::Refusal) -> Error {
     Error::Unsupported { program: program.to_owned(), insn, what }
 }
 
-fn fill(state: &mut State, map: MapId, bytes: &[u8]) {
-    if let Storage::Array(values) = state.maps[map.index()].storage() {
-        let value = values.get_mut(&mut state.memory, 0, 0);
-        let length = bytes.len().min(value.len());
-        value[..length].copy_from_slice(&bytes[..length]);
+fn fill(map: &Map, bytes: &[u8]) {
+    if let Storage::Array(values) = map.storage() {
+        values.write(0, 0, bytes);
+    }
+}
+
+/// Gives a CPU a program's input.
+#[inline]
+fn prepare_run(state: &mut State, loaded: &Loaded, input: &Input<'_>) -> Result<(), InputError> {
+    state.output.clear();
+    state.running = Some(loaded.program_type);
+    state.clear_local_storage();
+    state.packet.prepare(&mut state.memory, loaded.program_type, input.packet, input.context)
+}
+
+/// A loaded program. Threads may use one handle at once.
+#[derive(Clone, Copy)]
+pub struct ProgramHandle<'vm> {
+    vm: &'vm Vm,
+    at: usize,
+    cpu: u32,
+}
+
+impl ProgramHandle<'_> {
+    /// The same program on another CPU.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] for a CPU that there is not.
+    pub fn on(self, cpu: u32) -> Result<Self, Error> {
+        if cpu as usize >= self.vm.cpus.len() {
+            return Err(Error::Missing { what: format!("CPU {cpu}") });
+        }
+        Ok(ProgramHandle { cpu, ..self })
+    }
+
+    /// Runs it, as machine code; gives R0. What it did to packet and context is dropped.
+    ///
+    /// # Errors
+    /// As [`Vm::run`]; [`Error::Unsupported`] for a program that was not compiled.
+    #[inline]
+    pub fn run(&self, input: &Input<'_>) -> Result<u64, Error> {
+        let cpu = &mut *self.vm.occupy(self.cpu)?;
+        self.run_there(cpu, input)
+    }
+
+    /// Runs it, as machine code; gives R0 and puts the packet, metadata first, where the caller says.
+    ///
+    /// # Errors
+    /// As [`ProgramHandle::run`].
+    pub fn run_into(&self, input: &Input<'_>, packet: &mut Vec<u8>) -> Result<u64, Error> {
+        let cpu = &mut *self.vm.occupy(self.cpu)?;
+        let value = self.run_there(cpu, input)?;
+        packet.clear();
+        packet.extend_from_slice(&cpu.packet.output(&cpu.memory));
+        Ok(value)
+    }
+
+    #[inline]
+    fn run_there(&self, cpu: &mut State, input: &Input<'_>) -> Result<u64, Error> {
+        let loaded = &self.vm.programs[self.at];
+        prepare_run(cpu, loaded, input)?;
+        let ran = self.vm.execute(cpu, loaded, input.repeat.max(1))?;
+        let (value, _) = ran.map_err(|trap| Error::Stopped { program: loaded.name.clone(), trap })?;
+        Ok(value)
     }
 }

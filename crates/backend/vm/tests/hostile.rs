@@ -25,6 +25,7 @@ fn like_template() -> Definition {
         max_entries: 2,
         flags: 0,
         extra: 0,
+        locks: Vec::new(),
     }
 }
 

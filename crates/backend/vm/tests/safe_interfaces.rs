@@ -14,7 +14,7 @@ const PASS: &str = "; program xdp name p\nr0 = 2\nexit";
 
 #[test]
 fn a_program_that_was_not_loaded_does_not_run() {
-    let mut vm = Vm::new(&object(PASS), Options::default()).expect("a VM");
+    let vm = Vm::new(&object(PASS), Options::default()).expect("a VM");
     for engine in [Engine::Interpreter, Engine::Jit] {
         assert!(matches!(vm.run("p", &Input::packet(&[0; 64]), engine), Err(Error::Missing { .. })));
     }

@@ -9,7 +9,16 @@ use kiln_program::{Function, FunctionId, InsnId, Linkage, Node, Object, Program,
 use kiln_vm::{Definition, Engine, Error, Input, Options, UpdateFlag, Vm};
 
 fn definition(map_type: MapType, key_size: u32, value_size: u32, max_entries: u32) -> Definition {
-    Definition { name: "map".to_owned(), map_type, key_size, value_size, max_entries, flags: 0, extra: 0 }
+    Definition {
+        name: "map".to_owned(),
+        map_type,
+        key_size,
+        value_size,
+        max_entries,
+        flags: 0,
+        extra: 0,
+        locks: Vec::new(),
+    }
 }
 
 fn empty() -> Vm {

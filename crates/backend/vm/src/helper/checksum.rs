@@ -67,7 +67,7 @@ fn place(state: &State, offset: u64) -> Result<u64, Errno> {
 }
 
 fn read(state: &State, at: u64) -> Result<u16, kiln_program::interpret::Fault> {
-    Ok(u16::from_le_bytes(state.bytes(at, 2)?.try_into().unwrap_or_default()))
+    Ok(u16::from_le_bytes(state.bytes(at, 2)?[..].try_into().unwrap_or_default()))
 }
 
 pub fn l3_replace(state: &mut State, [_, offset, from, to, flags]: [u64; 5]) -> Answer {
@@ -85,7 +85,7 @@ pub fn l3_replace(state: &mut State, [_, offset, from, to, flags]: [u64; 5]) -> 
         4 => replace4(sum, from as u32, to as u32),
         _ => return refuse(Errno::EINVAL),
     };
-    state.bytes_mut(at, 2)?.copy_from_slice(&replaced.to_le_bytes());
+    state.write(at, &replaced.to_le_bytes())?;
     value(0)
 }
 
@@ -116,7 +116,7 @@ pub fn l4_replace(state: &mut State, [_, offset, from, to, flags]: [u64; 5]) -> 
     if flags & MARK_MANGLED_0 != 0 && replaced == 0 {
         replaced = MANGLED_0;
     }
-    state.bytes_mut(at, 2)?.copy_from_slice(&replaced.to_le_bytes());
+    state.write(at, &replaced.to_le_bytes())?;
     value(0)
 }
 
@@ -130,9 +130,9 @@ pub fn difference(state: &mut State, [from, from_size, to, to_size, seed]: [u64;
     let new = state.bytes(to, to_size.into())?;
     let sum = match (from_size, to_size) {
         (0, 0) => seed,
-        (0, _) => partial(new, seed),
-        (_, 0) => !partial(old, !seed),
-        _ => subtract(partial(new, seed), partial(old, 0)),
+        (0, _) => partial(&new, seed),
+        (_, 0) => !partial(&old, !seed),
+        _ => subtract(partial(&new, seed), partial(&old, 0)),
     };
     value(fold_plain(sum).into())
 }

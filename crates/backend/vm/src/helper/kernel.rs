@@ -7,7 +7,7 @@ use crate::state::{Callback, Reply, State};
 /// Jiffies a second (`CONFIG_HZ`).
 const JIFFIES_PER_SECOND: u64 = 250;
 
-/// Helpers whose answer is always 0 here: nothing to find, nothing to lock.
+/// Helpers whose answer is always 0 here: nothing to find.
 pub fn zero(_: &mut State, _: [u64; 5]) -> Answer {
     value(0)
 }
@@ -53,13 +53,10 @@ pub fn get_current_uid_gid(state: &mut State, _: [u64; 5]) -> Answer {
 /// The name, cut to fit with its NUL, the rest zeros.
 pub fn get_current_comm(state: &mut State, [to, size, ..]: [u64; 5]) -> Answer {
     const NAME_BYTES: usize = 15;
-    let name = state.surroundings.task.name.clone().into_bytes();
-    let target = state.bytes_mut(to, size)?;
-    target.fill(0);
-    let room = target.len().saturating_sub(1).min(NAME_BYTES);
-    for (to, from) in target[..room].iter_mut().zip(name) {
-        *to = from;
-    }
+    let mut name = state.surroundings.task.name.clone().into_bytes();
+    name.truncate((size as usize).saturating_sub(1).min(NAME_BYTES));
+    state.clear(to, size)?;
+    state.write(to, &name)?;
     value(0)
 }
 

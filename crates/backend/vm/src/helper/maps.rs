@@ -4,8 +4,7 @@ use kiln_program::interpret::Fault;
 
 use super::{Answer, done, refuse, value};
 use crate::errno::Errno;
-use crate::map::{Map, Storage};
-use crate::memory::Memory;
+use crate::map::{Map, Storage, acquire, target};
 use crate::state::{Callback, Reply, State};
 
 /// Tail calls in one run (kernel `MAX_TAIL_CALL_CNT`).
@@ -60,7 +59,7 @@ pub fn get_local_storage(state: &mut State, [map, ..]: [u64; 5]) -> Answer {
     let cpu = state.surroundings.cpu;
     let (map, _) = state.map_and_memory(map)?;
     match map.storage() {
-        Storage::Array(values) => value(values.address(0, if values.cpus() == 1 { 0 } else { cpu })),
+        Storage::Array(values) => value(values.address(0, cpu)),
         _ => Err(Fault::Unsupported("local storage of this map".to_owned())),
     }
 }
@@ -68,7 +67,7 @@ pub fn get_local_storage(state: &mut State, [map, ..]: [u64; 5]) -> Answer {
 pub fn tail_call(state: &mut State, [_, map, index, ..]: [u64; 5]) -> Answer {
     let (map, _) = state.map_and_memory(map)?;
     let Storage::Programs(targets) = map.storage() else { return refuse(Errno::EINVAL) };
-    let target = targets.get(index as u32 as usize).copied().flatten();
+    let target = targets.get(index as u32 as usize).and_then(target);
     if state.tail_calls >= MAX_TAIL_CALLS {
         return refuse(Errno::ENOENT);
     }
@@ -87,20 +86,36 @@ pub fn tail_call(state: &mut State, [_, map, index, ..]: [u64; 5]) -> Answer {
 }
 
 /// One element of a walk: its key's bytes, its value's address, and where the walk goes on.
-fn element(map: &Map, memory: &Memory, from: u32, cpu: u32) -> Option<(Vec<u8>, u64, u32)> {
-    let _ = memory;
+fn element(map: &Map, from: u32, cpu: u32) -> Option<(Vec<u8>, u64, u32)> {
     match map.storage() {
         Storage::Array(values) if from < map.definition.max_entries => {
-            let cpu = if values.cpus() == 1 { 0 } else { cpu };
             Some((from.to_ne_bytes().to_vec(), values.address(from, cpu), from + 1))
         }
         Storage::Hash(hash) => {
             let (key, slot) = hash.next_slot(from)?;
-            let cpu = if hash.values.cpus() == 1 { 0 } else { cpu };
-            Some((key.to_vec(), hash.values.address(slot, cpu), slot + 1))
+            Some((key, hash.values.address(slot, cpu), slot + 1))
         }
         _ => None,
     }
+}
+
+/// Takes the lock of a map's value, which one CPU at a time may hold.
+pub fn spin_lock(state: &mut State, [lock, ..]: [u64; 5]) -> Answer {
+    let word = state.memory.shared_word(lock).ok_or_else(|| outside(lock))?;
+    if !acquire(word) {
+        return Err(Fault::Unsupported("a lock that nobody gives back".to_owned()));
+    }
+    state.held_lock = lock;
+    value(0)
+}
+
+/// Gives a lock back.
+pub fn spin_unlock(state: &mut State, [lock, ..]: [u64; 5]) -> Answer {
+    if state.held_lock != lock {
+        return Err(outside(lock));
+    }
+    state.release_lock();
+    value(0)
 }
 
 /// Calls back with (map, key, value, context) for each element until the callback says 1; returns how many it saw.
@@ -120,14 +135,14 @@ pub fn for_each(state: &mut State, [map, function, context, flags, _]: [u64; 5])
         return value(walk.rounds);
     }
     let cpu = state.surroundings.cpu;
-    let Some((key, address, next)) = element(&state.maps[index], &state.memory, walk.position, cpu) else {
+    let Some((key, address, next)) = element(&state.maps[index], walk.position, cpu) else {
         return value(walk.rounds);
     };
     walk.position = next;
     walk.rounds += 1;
     // Nested walks each have a place for their key.
     let place = state.scratch + 512 * state.callbacks.len() as u64;
-    state.bytes_mut(place, key.len() as u64)?.copy_from_slice(&key);
+    state.write(place, &key)?;
     state.callbacks.push(walk);
     Ok(Reply::Call { function, arguments: [map, place, address, context, 0] })
 }

@@ -104,8 +104,8 @@ macro_rules! helpers {
             87, "map_push_elem", maps::push, false;
             88, "map_pop_elem", maps::pop, false;
             89, "map_peek_elem", maps::peek, false;
-            93, "spin_lock", kernel::zero, false;
-            94, "spin_unlock", kernel::zero, false;
+            93, "spin_lock", maps::spin_lock, false;
+            94, "spin_unlock", maps::spin_unlock, false;
             95, "sk_fullsock", socket_buffer::sk_fullsock, false;
             96, "tcp_sock", kernel::zero, false;
             97, "skb_ecn_set_ce", socket_buffer::ecn_set_ce, false;

@@ -3,6 +3,8 @@
 //! The kernel knows a few conversions only (`%d %i %u %x %X` with `l` or `ll`, `%c`, `%s`, `%p` and its kinds of
 //! address, a width and the flags `0 + - space`), and refuses the rest with `EINVAL`, as is done here.
 
+use std::borrow::Cow;
+
 use super::text::c_string;
 use super::{Answer, refuse, value};
 use crate::errno::Errno;
@@ -165,7 +167,7 @@ fn string(state: &State, address: u64) -> Vec<u8> {
 }
 
 fn internet_address(state: &State, kind: [u8; 2], address: u64) -> String {
-    let bytes = |count| state.bytes(address, count).map_or_else(|_| vec![0; count as usize], <[u8]>::to_vec);
+    let bytes = |count| state.bytes(address, count).map_or_else(|_| vec![0; count as usize], Cow::into_owned);
     match kind {
         [style, b'4'] => {
             let parts = bytes(4);
@@ -195,7 +197,7 @@ fn trace(state: &mut State, text: &[u8]) {
 
 fn print_to_trace(state: &mut State, text: u64, bytes: u64, arguments: &[u64]) -> Answer {
     let bytes = u64::from(bytes as u32);
-    let text = terminated(state.bytes(text, bytes)?).map(<[u8]>::to_vec);
+    let text = terminated(&state.bytes(text, bytes)?).map(<[u8]>::to_vec);
     match text.and_then(|text| format(state, &text, arguments)) {
         Ok(text) => {
             trace(state, &text);
@@ -215,7 +217,8 @@ fn words(state: &State, address: u64, bytes: u64) -> Result<Result<Vec<u64>, Err
     if bytes % 8 != 0 || bytes > 8 * MAX_ARGUMENTS || (bytes != 0 && address == 0) {
         return Ok(Err(Errno::EINVAL));
     }
-    let words = state.bytes(address, bytes)?.chunks_exact(8);
+    let bytes = state.bytes(address, bytes)?;
+    let words = bytes.chunks_exact(8);
     Ok(Ok(words.map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect()))
 }
 
@@ -239,11 +242,11 @@ pub fn snprintf(state: &mut State, [to, bytes, text, data, data_bytes]: [u64; 5]
         Err(errno) => return refuse(errno),
     };
     text.push(0);
+    let length = text.len() as u64;
     let fits = text.len().min(bytes as usize);
-    let target = state.bytes_mut(to, fits as u64)?;
-    target.copy_from_slice(&text[..fits]);
-    if let Some(last) = target.last_mut() {
+    if let Some(last) = text[..fits].last_mut() {
         *last = 0;
     }
-    value(text.len() as u64)
+    state.write(to, &text[..fits])?;
+    value(length)
 }

@@ -1,5 +1,7 @@
 //! Where packets are sent.
 
+use std::sync::atomic::Ordering;
+
 use super::{Answer, refuse, value};
 use crate::errno::Errno;
 use crate::map::Storage;
@@ -62,7 +64,9 @@ pub fn redirect_map(state: &mut State, [handle, key, flags, ..]: [u64; 5]) -> An
     }
     let key32 = key as u32;
     let found = match map.storage() {
-        Storage::Slots { present, .. } => present.get(key32 as usize).copied().unwrap_or(false),
+        Storage::Slots { present, .. } => {
+            present.get(key32 as usize).is_some_and(|present| present.load(Ordering::Acquire))
+        }
         Storage::Hash(hash) => hash.find(&key32.to_ne_bytes()).is_some(),
         _ => false,
     };

@@ -7,9 +7,9 @@ use crate::memory::Memory;
 use crate::state::State;
 use kiln_program::interpret::Fault;
 
-fn ring(state: &mut State, handle: u64) -> Result<(&mut Ring, &mut Memory), Fault> {
+fn ring(state: &mut State, handle: u64) -> Result<(&Ring, &Memory), Fault> {
     let (map, memory) = state.map_and_memory(handle)?;
-    match map.storage_mut() {
+    match map.storage() {
         Storage::Ring(ring) => Ok((ring, memory)),
         _ => Err(Fault::Memory { address: handle, bytes: 0 }),
     }
@@ -33,7 +33,11 @@ pub fn output(state: &mut State, [map, from, bytes, flags, _]: [u64; 5]) -> Answ
 
 pub fn reserve(state: &mut State, [map, bytes, flags, ..]: [u64; 5]) -> Answer {
     let (ring, _) = ring(state, map)?;
-    value(if flags == 0 { ring.reserve(bytes).unwrap_or(0) } else { 0 })
+    let record = if flags == 0 { ring.reserve(bytes).unwrap_or(0) } else { 0 };
+    if record != 0 {
+        state.reserved.push(record);
+    }
+    value(record)
 }
 
 pub fn submit(state: &mut State, [record, ..]: [u64; 5]) -> Answer {
@@ -45,7 +49,11 @@ pub fn discard(state: &mut State, [record, ..]: [u64; 5]) -> Answer {
 }
 
 fn commit(state: &mut State, record: u64, discard: bool) -> Answer {
-    let mut rings = state.maps.iter_mut().filter_map(|map| match map.storage_mut() {
+    // Only this run's records: with any other address, a program would hand over what another CPU is filling.
+    let own = state.reserved.iter().rposition(|reserved| *reserved == record);
+    let own = own.ok_or(Fault::Memory { address: record, bytes: 0 })?;
+    state.reserved.swap_remove(own);
+    let mut rings = state.maps.iter().filter_map(|map| match map.storage() {
         Storage::Ring(ring) => Some(ring),
         _ => None,
     });

@@ -31,7 +31,7 @@ pub fn fib_lookup(state: &mut State, [_, parameters, bytes, flags, _]: [u64; 5])
     if (bytes as i32) < fib::BYTES as i32 || flags & !KNOWN_FLAGS != 0 {
         return refuse(Errno::EINVAL);
     }
-    let mut fields: [u8; fib::BYTES as usize] = match state.bytes(parameters, fib::BYTES)?.try_into() {
+    let mut fields: [u8; fib::BYTES as usize] = match state.bytes(parameters, fib::BYTES)?[..].try_into() {
         Ok(fields) => fields,
         Err(_) => return refuse(Errno::EINVAL),
     };
@@ -67,7 +67,7 @@ pub fn fib_lookup(state: &mut State, [_, parameters, bytes, flags, _]: [u64; 5])
         fields[fib::IFINDEX..fib::IFINDEX + 4].copy_from_slice(&route.ifindex.to_ne_bytes());
         resolve(&mut fields, &route, device.address, flags)
     };
-    state.bytes_mut(parameters, fib::BYTES)?.copy_from_slice(&fields);
+    state.write(parameters, &fields)?;
     value(verdict)
 }
 
@@ -97,7 +97,7 @@ fn longest_match(routes: &[Route], destination: &[u8], ipv6: bool) -> Option<Rou
 /// `bpf_check_mtu`: 0 when the packet (changed by `difference` bytes) fits the device, 1 when it is too long.
 pub fn check_mtu(state: &mut State, [_, ifindex, length_at, difference, flags]: [u64; 5]) -> Answer {
     const CHECK_SEGMENTS: u64 = 1;
-    let given = u32::from_ne_bytes(state.bytes(length_at, 4)?.try_into().unwrap_or_default());
+    let given = u32::from_ne_bytes(state.bytes(length_at, 4)?[..].try_into().unwrap_or_default());
     let difference = difference as i32;
     let allowed = if state.packet.kind() == Kind::Xdp { 0 } else { CHECK_SEGMENTS };
     if flags & !allowed != 0 || (flags != 0 && (difference != 0 || given != 0)) {
@@ -111,6 +111,6 @@ pub fn check_mtu(state: &mut State, [_, ifindex, length_at, difference, flags]: 
         0 => state.packet.len() as i64,
         given => i64::from(given) + ETHERNET_BYTES as i64,
     };
-    state.bytes_mut(length_at, 4)?.copy_from_slice(&mtu.to_ne_bytes());
+    state.write(length_at, &mtu.to_ne_bytes())?;
     value(u64::from(length + i64::from(difference) > most))
 }

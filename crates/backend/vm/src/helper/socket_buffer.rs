@@ -27,11 +27,11 @@ fn load(state: &mut State, from: Result<u64, Errno>, to: u64, bytes: u32) -> Ans
             // The MAC header may lie before the window that programs see.
             let source = state.packet.outside_window(&state.memory, from, bytes as usize).map(<[u8]>::to_vec);
             let source = source.ok_or(Fault::Memory { address: from, bytes: bytes.into() })?;
-            state.bytes_mut(to, bytes.into())?.copy_from_slice(&source);
+            state.write(to, &source)?;
             value(0)
         }
         Err(errno) => {
-            state.bytes_mut(to, bytes.into())?.fill(0);
+            state.clear(to, bytes.into())?;
             refuse(errno)
         }
     }

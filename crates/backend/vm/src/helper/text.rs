@@ -46,7 +46,7 @@ fn is_space(byte: u8) -> bool {
 
 fn store(state: &mut State, to: u64, result: Result<(u64, usize), Errno>) -> Answer {
     let number = result.as_ref().map_or(0, |(number, _)| *number);
-    state.bytes_mut(to, 8)?.copy_from_slice(&number.to_le_bytes());
+    state.write(to, &number.to_le_bytes())?;
     match result {
         Ok((_, taken)) => value(taken as u64),
         Err(errno) => refuse(errno),
@@ -54,7 +54,7 @@ fn store(state: &mut State, to: u64, result: Result<(u64, usize), Errno>) -> Ans
 }
 
 pub fn strtol(state: &mut State, [text, bytes, flags, to, _]: [u64; 5]) -> Answer {
-    let parsed = parse(state.bytes(text, bytes)?, flags).and_then(|(number, negative, taken)| {
+    let parsed = parse(&state.bytes(text, bytes)?, flags).and_then(|(number, negative, taken)| {
         let signed = if negative { number.wrapping_neg() as i64 } else { number as i64 };
         let fits = if negative { signed <= 0 } else { signed >= 0 };
         if fits { Ok((signed as u64, taken)) } else { Err(Errno::ERANGE) }
@@ -63,7 +63,7 @@ pub fn strtol(state: &mut State, [text, bytes, flags, to, _]: [u64; 5]) -> Answe
 }
 
 pub fn strtoul(state: &mut State, [text, bytes, flags, to, _]: [u64; 5]) -> Answer {
-    let parsed = parse(state.bytes(text, bytes)?, flags)
+    let parsed = parse(&state.bytes(text, bytes)?, flags)
         .and_then(|(number, negative, taken)| if negative { Err(Errno::EINVAL) } else { Ok((number, taken)) });
     store(state, to, parsed)
 }
@@ -86,7 +86,7 @@ pub fn strncmp(state: &mut State, [one, bytes, other, ..]: [u64; 5]) -> Answer {
     let one = state.bytes(one, bytes)?;
     let at = |text: &[u8], index: usize| text.get(index).copied().unwrap_or(0);
     for index in 0..one.len() {
-        let (a, b) = (at(one, index), at(&other, index));
+        let (a, b) = (at(&one, index), at(&other, index));
         if a != b {
             return value(if a < b { -1i64 as u64 } else { 1 });
         }

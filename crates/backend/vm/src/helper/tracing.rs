@@ -1,5 +1,7 @@
 //! Reading memory without knowing whether it is there, perf events, stacks.
 
+use std::sync::atomic::Ordering;
+
 use super::{Answer, refuse, value};
 use crate::errno::Errno;
 use crate::map::Storage;
@@ -9,34 +11,34 @@ use crate::state::{PerfEvent, State};
 /// `bpf_probe_read*`: only the program's own memory is there to be read; all else is `EFAULT`, and zeros.
 pub fn probe_read(state: &mut State, [to, bytes, from, ..]: [u64; 5]) -> Answer {
     let length = u64::from(bytes as u32);
-    state.bytes_mut(to, length)?;
+    state.check_writable(to, length)?;
     if state.memory.copy(from, to, length as usize).is_some() {
         return value(0);
     }
-    state.bytes_mut(to, length)?.fill(0);
+    state.clear(to, length)?;
     refuse(Errno::EFAULT)
 }
 
 /// `bpf_probe_read_str*`: up to and with the NUL, which is always written; returns the length with it.
 pub fn probe_read_str(state: &mut State, [to, bytes, from, ..]: [u64; 5]) -> Answer {
     let length = u64::from(bytes as u32);
-    state.bytes_mut(to, length)?;
+    state.check_writable(to, length)?;
     if length == 0 {
         return value(0);
     }
     let mut text = Vec::new();
     while (text.len() as u64) < length - 1 {
-        match state.memory.bytes(from.wrapping_add(text.len() as u64), 1).and_then(|bytes| bytes.first()) {
+        match state.memory.bytes(from.wrapping_add(text.len() as u64), 1).and_then(|bytes| bytes.first().copied()) {
             Some(0) => break,
-            Some(byte) => text.push(*byte),
+            Some(byte) => text.push(byte),
             None => {
-                state.bytes_mut(to, length)?.fill(0);
+                state.clear(to, length)?;
                 return refuse(Errno::EFAULT);
             }
         }
     }
     text.push(0);
-    state.bytes_mut(to, text.len() as u64)?.copy_from_slice(&text);
+    state.write(to, &text)?;
     value(text.len() as u64)
 }
 
@@ -54,7 +56,7 @@ fn event_slot(state: &State, map: usize, flags: u64) -> Result<u32, Errno> {
         index => index as u32,
     };
     let Storage::Slots { present, .. } = state.maps[map].storage() else { return Err(Errno::EINVAL) };
-    match present.get(index as usize) {
+    match present.get(index as usize).map(|present| present.load(Ordering::Acquire)) {
         None => Err(Errno::E2BIG),
         Some(false) => Err(Errno::ENOENT),
         Some(true) if index != state.surroundings.cpu => Err(Errno::EOPNOTSUPP),
@@ -78,7 +80,7 @@ pub fn perf_event_output(state: &mut State, [_, map, flags, from, bytes]: [u64; 
     if packet_bytes > state.packet.len() && has_packet {
         return refuse(Errno::EFAULT);
     }
-    let mut record = state.bytes(from, bytes)?.to_vec();
+    let mut record = state.bytes(from, bytes)?.into_owned();
     let cpu = match event_slot(state, map, flags) {
         Ok(cpu) => cpu,
         Err(errno) => return refuse(errno),
@@ -103,12 +105,12 @@ pub fn perf_event_read(state: &mut State, [map, flags, ..]: [u64; 5]) -> Answer 
 }
 
 pub fn perf_event_read_value(state: &mut State, [map, flags, to, bytes, _]: [u64; 5]) -> Answer {
-    state.bytes_mut(to, bytes)?.fill(0);
+    state.clear(to, bytes)?;
     perf_event_read(state, [map, flags, 0, 0, 0])
 }
 
 pub fn perf_prog_read_value(state: &mut State, [_, to, bytes, ..]: [u64; 5]) -> Answer {
-    state.bytes_mut(to, bytes)?.fill(0);
+    state.clear(to, bytes)?;
     refuse(Errno::EINVAL)
 }
 
@@ -118,6 +120,6 @@ pub fn get_stackid(_: &mut State, _: [u64; 5]) -> Answer {
 }
 
 pub fn get_stack(state: &mut State, [_, to, bytes, ..]: [u64; 5]) -> Answer {
-    state.bytes_mut(to, u64::from(bytes as u32))?.fill(0);
+    state.clear(to, u64::from(bytes as u32))?;
     refuse(Errno::EFAULT)
 }

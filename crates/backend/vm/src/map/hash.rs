@@ -1,59 +1,63 @@
 //! Hash maps: plain, least-recently-used, and both per CPU.
 //!
 //! ```text
-//!   index: hash of key -> slot        keys: | key of slot 0 | key of slot 1 | ...
-//!                                   values: | value of slot 0 | ...          (addresses never change)
+//!   buckets           nodes, by slot (addresses never change)                  values, by slot
+//!   | slot 3 | ---->  3: | next: slot 0 | hash | linked | key |                3: | value |
+//!   | -      |        0: | next: -      | hash | linked | key |                0: | value |
 //! ```
 //!
+//! Programs look up without taking a lock, as in the kernel. A bucket belongs to one of a few *stripes*, each a sequence
+//! number: odd while a writer changes one of the stripe's buckets, and another one afterwards. A lookup that meets a
+//! change begins again, so it never misses an element that is there, nor finds a key that another one replaced halfway.
+//!
 //! As in the kernel, replacing a key's value (unless per CPU) moves it to another slot: a pointer that a program got
-//! before keeps pointing at the old value. One slot more than `max_entries` makes room for that.
+//! before keeps pointing at the old value. A few slots more than `max_entries` make room for that.
 //!
 //! A slot that is freed while a program runs may be used again at once (the kernel's preallocated maps do that too)
-//! or, with `BPF_F_NO_PREALLOC`, when the run has ended. Its memory stays the map's either way.
+//! or, with `BPF_F_NO_PREALLOC`, when all runs of that time have ended ([`crate::grace`]). Its memory stays the map's
+//! either way.
 //!
 //! Least-recently-used maps evict the oldest entry that was not used since it was last considered (second chance).
 //! The kernel's choice is an approximation too, and may differ.
 
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::UpdateFlag;
-use super::values::Values;
+use super::recency::Recency;
+use super::slots::{Slots, waiting_room};
+use super::values::{Layout, Values};
+use crate::block::Block;
 use crate::errno::Errno;
-use crate::memory::Memory;
-
-const NONE: u32 = u32::MAX;
+use crate::grace::Grace;
+use crate::memory::Places;
 
 /// A hash map of any of the four kinds, or a hash of maps.
 #[derive(Debug)]
 pub struct Hash {
     key_size: usize,
     max_entries: u32,
-    index: HashTable<Entry>,
     hasher: RandomState,
-    keys: Vec<u8>,
-    /// Slots that were used before and are free again.
-    free: Vec<u32>,
-    /// The lowest slot never used.
-    fresh: u32,
-    /// Freed during this run, free when it ends.
-    retired: Vec<u32>,
-    defer: bool,
+    /// A slot's number plus one for each bucket, a power of two of them; 0 is none.
+    buckets: Block,
+    bucket_mask: u32,
+    nodes: Block,
+    /// 32-bit words of a node.
+    node_words: usize,
+    stripes: Box<[Stripe]>,
+    slots: Mutex<Slots>,
     replace_in_place: bool,
+    freed_slots_wait: bool,
     pub(crate) values: Values,
-    recency: Option<Recency>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    hash: u32,
-    slot: u32,
+    recency: Option<Mutex<Recency>>,
 }
 
 /// What a new hash map is like.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct Shape<'s> {
     /// Bytes in a key.
     pub key_size: u32,
     /// Entries at most.
@@ -62,272 +66,426 @@ pub struct Shape {
     pub least_recently_used: bool,
     /// One value per CPU.
     pub per_cpu: bool,
-    /// `BPF_F_NO_PREALLOC`.
-    pub no_preallocation: bool,
+    /// `BPF_F_NO_PREALLOC`: freed slots wait for these runs.
+    pub grace: Option<&'s Arc<Grace>>,
+    /// The values.
+    pub values: Layout<'s>,
 }
 
+/// Buckets that change one at a time.
+#[derive(Debug, Default)]
+struct Stripe {
+    /// Odd while a writer is at work.
+    sequence: AtomicU32,
+    /// A free slot, plus one, for the next replacement; written by the stripe's writer only.
+    spare: AtomicU32,
+}
+
+/// Stripes at most.
+const STRIPES: u32 = 256;
+
+/// The right to change a stripe's buckets.
+struct Writer<'h> {
+    stripe: &'h Stripe,
+    before: u32,
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.stripe.sequence.store(self.before.wrapping_add(2), Ordering::Release);
+    }
+}
+
+/// A key with its hash.
+#[derive(Clone, Copy)]
+struct Key<'k> {
+    bytes: &'k [u8],
+    hash: u32,
+}
+
+impl Key<'_> {
+    /// Four bytes of the key, zeros behind its end.
+    #[inline(always)]
+    fn half(&self, index: usize) -> u32 {
+        let rest = self.bytes.get(4 * index..).unwrap_or_default();
+        match rest.first_chunk::<4>() {
+            Some(word) => u32::from_ne_bytes(*word),
+            None => {
+                let mut word = [0; 4];
+                word[..rest.len()].copy_from_slice(rest);
+                u32::from_ne_bytes(word)
+            }
+        }
+    }
+}
+
+/// Eight bytes, zeros behind the end.
+#[inline(always)]
+fn word(bytes: &[u8], index: usize) -> u64 {
+    let rest = bytes.get(8 * index..).unwrap_or_default();
+    match (rest.first_chunk::<8>(), rest.first_chunk::<4>()) {
+        (Some(word), _) => u64::from_ne_bytes(*word),
+        (None, Some(word)) if rest.len() == 4 => u32::from_ne_bytes(*word).into(),
+        _ => {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            u64::from_ne_bytes(word)
+        }
+    }
+}
+
+/// Words of a node: the next slot plus one, the hash, the state; behind them the key, zeros behind its end.
+const NEXT: usize = 0;
+const HASH: usize = 1;
+const STATE: usize = 2;
+const KEY: usize = 3;
+/// In a node's state: it is in the table; it was looked up since it was last considered for eviction.
+const LINKED: u32 = 1;
+const USED: u32 = 2;
+
 impl Hash {
-    /// An empty map whose values are in `values`, which holds one more than `max_entries`.
-    pub fn new(shape: Shape, values: Values) -> Hash {
-        let slots = shape.max_entries as usize + 1;
-        Hash {
-            key_size: shape.key_size as usize,
+    /// An empty map.
+    ///
+    /// # Errors
+    /// What the operating system reports.
+    pub fn new(places: &mut Places, shape: Shape<'_>) -> io::Result<Hash> {
+        let key_size = shape.key_size as usize;
+        let buckets = shape.max_entries.checked_next_power_of_two().unwrap_or(1 << 31);
+        let stripes = buckets.min(STRIPES);
+        let waiting = shape.grace.map_or(0, |_| waiting_room(shape.values.element_bytes()));
+        // One slot for an insertion that will evict, one spare for each stripe.
+        let count = u64::from(shape.max_entries) + u64::from(stripes) + 1 + u64::from(waiting);
+        let slots = u32::try_from(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let node_words = KEY + key_size.div_ceil(4);
+        Ok(Hash {
+            key_size,
             max_entries: shape.max_entries,
-            index: HashTable::new(),
             hasher: RandomState::default(),
-            keys: vec![0; slots * shape.key_size as usize],
-            free: Vec::new(),
-            fresh: 0,
-            retired: Vec::new(),
-            defer: shape.no_preallocation,
+            buckets: Block::new(places, 4 * u64::from(buckets))?,
+            bucket_mask: buckets - 1,
+            nodes: Block::new(places, count * 4 * node_words as u64)?,
+            node_words,
+            stripes: (0..stripes).map(|_| Stripe::default()).collect(),
+            slots: Mutex::new(Slots::new(slots, shape.grace.cloned())),
             replace_in_place: shape.per_cpu,
-            values,
-            recency: shape.least_recently_used.then(Recency::default),
+            freed_slots_wait: shape.grace.is_some(),
+            values: Values::new(places, count, shape.values)?,
+            recency: shape.least_recently_used.then(|| Mutex::new(Recency::default())),
+        })
+    }
+
+    #[inline]
+    fn key<'k>(&self, bytes: &'k [u8]) -> Key<'k> {
+        let mut state = self.hasher.build_hasher();
+        if bytes.len() <= 16 {
+            state.write_u64(word(bytes, 0));
+            state.write_u64(word(bytes, 1));
+        } else {
+            state.write(bytes);
+        }
+        Key { bytes, hash: state.finish() as u32 }
+    }
+
+    #[inline]
+    fn node(&self, slot: u32, field: usize) -> &AtomicU32 {
+        &self.words(slot)[field]
+    }
+
+    #[inline]
+    fn words(&self, slot: u32) -> &[AtomicU32] {
+        self.nodes.words(slot as usize * self.node_words, self.node_words)
+    }
+
+    #[inline]
+    fn bucket(&self, hash: u32) -> &AtomicU32 {
+        self.buckets.word32(4 * (hash & self.bucket_mask) as usize)
+    }
+
+    #[inline]
+    fn stripe(&self, hash: u32) -> &Stripe {
+        &self.stripes[(hash & self.bucket_mask) as usize & (self.stripes.len() - 1)]
+    }
+
+    /// Whether a node holds this key.
+    #[inline]
+    fn holds(node: &[AtomicU32], key: &Key<'_>) -> bool {
+        let same = |(word, index): (&AtomicU32, usize)| word.load(Ordering::Relaxed) == key.half(index);
+        node[HASH].load(Ordering::Relaxed) == key.hash && node[KEY..].iter().zip(0..).all(same)
+    }
+
+    /// The slot of a key, in a bucket that may be changing, and the link that leads to it.
+    #[inline]
+    fn search(&self, key: &Key<'_>) -> Option<(u32, &AtomicU32)> {
+        let mut link = self.bucket(key.hash);
+        // A walk that a writer leads astray ends; it will be repeated.
+        for _ in 0..=self.max_entries {
+            let slot = link.load(Ordering::Acquire).checked_sub(1)?;
+            let node = self.words(slot);
+            if Hash::holds(node, key) {
+                return Some((slot, link));
+            }
+            link = &node[NEXT];
+        }
+        None
+    }
+
+    /// Reads what belongs to a key, in a moment in which its bucket does not change.
+    #[inline]
+    fn with<T>(&self, key: &Key<'_>, read: impl Fn(u32) -> T) -> Option<T> {
+        let sequence = &self.stripe(key.hash).sequence;
+        let mut rounds = 0;
+        loop {
+            let before = sequence.load(Ordering::Acquire);
+            if before.is_multiple_of(2) {
+                let found = self.search(key).map(|(slot, _)| read(slot));
+                fence(Ordering::Acquire);
+                if sequence.load(Ordering::Relaxed) == before {
+                    return found;
+                }
+            }
+            pause(&mut rounds);
         }
     }
 
+    /// Begins to change the bucket of a hash.
     #[inline]
-    fn hash(&self, key: &[u8]) -> u64 {
-        hash_key(&self.hasher, key)
+    fn write(&self, hash: u32) -> Writer<'_> {
+        let stripe = self.stripe(hash);
+        let mut rounds = 0;
+        loop {
+            let before = stripe.sequence.load(Ordering::Relaxed);
+            let odd = before | 1;
+            if before != odd
+                && stripe.sequence.compare_exchange(before, odd, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
+                fence(Ordering::Release);
+                return Writer { stripe, before };
+            }
+            pause(&mut rounds);
+        }
     }
 
-    #[inline]
-    fn key(&self, slot: u32) -> &[u8] {
-        &self.keys[slot as usize * self.key_size..][..self.key_size]
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recency(&self) -> Option<MutexGuard<'_, Recency>> {
+        self.recency.as_ref().map(|recency| recency.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The slot of a key.
     #[inline]
     pub fn find(&self, key: &[u8]) -> Option<u32> {
-        let hash = self.hash(key);
-        self.find_hashed(hash, key)
+        self.with(&self.key(key), |slot| slot)
     }
 
-    #[inline]
-    fn find_hashed(&self, hash: u64, key: &[u8]) -> Option<u32> {
-        let found = self.index.find(hash, |entry| entry.hash == hash as u32 && same(self.key(entry.slot), key));
-        found.map(|entry| entry.slot)
+    /// The first word of a key's value, for maps of maps.
+    pub fn find_word(&self, key: &[u8]) -> Option<u32> {
+        self.with(&self.key(key), |slot| self.values.word(slot).load(Ordering::Relaxed))
+    }
+
+    /// All CPUs' values of a key, as user space sees them.
+    pub fn read_user(&self, key: &[u8], per_cpu: bool) -> Option<Vec<u8>> {
+        let key = self.key(key);
+        let _writer = self.write(key.hash);
+        self.search(&key).map(|(slot, _)| self.values.read_user(slot, per_cpu))
     }
 
     /// The slot of a key that a program looks up; counts as a use.
     #[inline]
-    pub fn look_up(&mut self, key: &[u8]) -> Option<u32> {
+    pub fn look_up(&self, key: &[u8]) -> Option<u32> {
         let slot = self.find(key)?;
-        if let Some(recency) = &mut self.recency {
-            recency.used[slot as usize] = true;
+        if self.recency.is_some() {
+            let state = self.node(slot, STATE);
+            if state.load(Ordering::Relaxed) == LINKED {
+                // Lost where somebody unlinks the slot at the same time, which is as well.
+                let _ = state.compare_exchange(LINKED, LINKED | USED, Ordering::Relaxed, Ordering::Relaxed);
+            }
         }
         Some(slot)
     }
 
+    /// Whether nobody wrote where no value, key or link is.
+    pub fn gaps_are_clean(&self) -> bool {
+        self.values.gaps_are_clean() && self.nodes.ends_clean() && self.buckets.ends_clean()
+    }
+
     /// Entries now.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.slots().used() as usize
     }
 
-    /// Keys and their slots, in no order.
-    pub fn entries(&self) -> impl Iterator<Item = (&[u8], u32)> {
-        self.index.iter().map(|entry| (self.key(entry.slot), entry.slot))
+    /// Keys, in no order.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        let mut from = 0;
+        while let Some((key, slot)) = self.next_slot(from) {
+            keys.push(key);
+            from = slot + 1;
+        }
+        keys
     }
 
-    /// Slots in use, in their order, from `first` on.
-    pub fn next_slot(&self, first: u32) -> Option<(&[u8], u32)> {
-        (first..self.fresh).find_map(|slot| {
-            let key = self.key(slot);
-            (self.find(key) == Some(slot)).then_some((key, slot))
+    /// The first slot in use from `from` on, and its key.
+    pub fn next_slot(&self, from: u32) -> Option<(Vec<u8>, u32)> {
+        let end = self.slots().fresh();
+        (from..end).find_map(|slot| {
+            if self.node(slot, STATE).load(Ordering::Acquire) & LINKED == 0 {
+                return None;
+            }
+            let mut key = vec![0; self.key_size];
+            self.nodes.read(4 * (slot as usize * self.node_words + KEY), &mut key);
+            (self.find(&key) == Some(slot)).then_some((key, slot))
         })
     }
 
-    /// The slot where the value of `key` is to be written, after the flags were obeyed. A new slot is zero.
+    /// Sets the value of a key: `write` fills a slot, which is this key's own or not to be found by anybody yet.
     ///
     /// # Errors
     /// `EEXIST`, `ENOENT` by the flag; `E2BIG` when full.
-    pub fn prepare(&mut self, memory: &mut Memory, key: &[u8], flag: UpdateFlag) -> Result<u32, Errno> {
-        let hash = self.hash(key);
-        let old = self.find_hashed(hash, key);
-        match (flag, old) {
-            (UpdateFlag::NoExist, Some(_)) => return Err(Errno::EEXIST),
-            (UpdateFlag::Exist, None) => return Err(Errno::ENOENT),
-            _ => {}
+    #[inline]
+    pub fn update(&self, bytes: &[u8], flag: UpdateFlag, write: impl Fn(u32)) -> Result<(), Errno> {
+        /// Rounds of making room that other threads may take away.
+        const ROUNDS: u32 = 1000;
+        let key = self.key(bytes);
+        for _ in 0..ROUNDS {
+            {
+                let writer = self.write(key.hash);
+                let found = self.search(&key);
+                match (flag, found) {
+                    (UpdateFlag::NoExist, Some(_)) => return Err(Errno::EEXIST),
+                    (UpdateFlag::Exist, None) => return Err(Errno::ENOENT),
+                    (_, Some((old, link))) => {
+                        self.replace(&writer, &key, old, link, &write);
+                        return Ok(());
+                    }
+                    _ => {}
+                }
+                let taken = self.slots().take(self.max_entries);
+                if let Some(slot) = taken {
+                    self.insert(&key, slot, &write);
+                    return Ok(());
+                }
+            }
+            self.evict()?;
         }
-        if let Some(old) = old {
-            return Ok(self.replace(hash, key, old));
-        }
-        if self.index.len() >= self.max_entries as usize {
-            let victim = self.recency.as_mut().and_then(Recency::victim).ok_or(Errno::E2BIG)?;
-            self.remove_slot(victim);
-        }
-        let slot = self.take_slot().ok_or(Errno::ENOMEM)?;
-        self.keys[slot as usize * self.key_size..][..self.key_size].copy_from_slice(key);
-        self.insert(hash, slot);
-        if self.replace_in_place {
-            self.values.clear(memory, slot);
-        }
-        Ok(slot)
+        Err(Errno::ENOMEM)
     }
 
-    /// Gives a key that exists a new slot.
-    fn replace(&mut self, hash: u64, key: &[u8], old: u32) -> u32 {
+    /// Sets the value of a key that exists where it is, under the value's lock; `false` where there is no such key.
+    pub fn update_locked(&self, bytes: &[u8], write: impl Fn(u32)) -> bool {
+        let key = self.key(bytes);
+        let _writer = self.write(key.hash);
+        let Some((slot, _)) = self.search(&key) else { return false };
+        let _locked = self.values.lock(slot);
+        write(slot);
+        true
+    }
+
+    fn store_key(&self, slot: u32, key: &Key<'_>) {
+        let node = self.words(slot);
+        node[HASH].store(key.hash, Ordering::Relaxed);
+        for (word, index) in node[KEY..].iter().zip(0..) {
+            word.store(key.half(index), Ordering::Relaxed);
+        }
+    }
+
+    fn insert(&self, key: &Key<'_>, slot: u32, write: &impl Fn(u32)) {
+        self.store_key(slot, key);
         if self.replace_in_place {
-            return old;
+            self.values.clear(slot);
         }
-        let Some(slot) = self.take_slot() else { return old };
-        self.keys[slot as usize * self.key_size..][..self.key_size].copy_from_slice(key);
-        let keys = &self.keys;
-        let size = self.key_size;
-        let same_slot = |entry: &Entry| entry.slot == old && same(&keys[old as usize * size..][..size], key);
-        if let Some(entry) = self.index.find_mut(hash, same_slot) {
-            entry.slot = slot;
+        self.values.unlock_new(slot);
+        write(slot);
+        let bucket = self.bucket(key.hash);
+        self.node(slot, NEXT).store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.node(slot, STATE).store(LINKED, Ordering::Relaxed);
+        bucket.store(slot + 1, Ordering::Release);
+        if let Some(mut recency) = self.recency() {
+            recency.push(slot);
         }
-        if let Some(recency) = &mut self.recency {
+    }
+
+    /// Gives a key that exists a new slot with a new value.
+    fn replace(&self, writer: &Writer<'_>, key: &Key<'_>, old: u32, link: &AtomicU32, write: &impl Fn(u32)) {
+        let spare = &writer.stripe.spare;
+        let taken = match spare.swap(0, Ordering::Relaxed).checked_sub(1) {
+            Some(slot) => Some(slot),
+            None if self.replace_in_place => None,
+            None => self.slots().take_more(),
+        };
+        let Some(slot) = taken else { return write(old) };
+        self.store_key(slot, key);
+        self.values.unlock_new(slot);
+        write(slot);
+        self.node(slot, NEXT).store(self.node(old, NEXT).load(Ordering::Relaxed), Ordering::Relaxed);
+        self.node(slot, STATE).store(LINKED, Ordering::Relaxed);
+        link.store(slot + 1, Ordering::Release);
+        self.node(old, STATE).store(0, Ordering::Relaxed);
+        if let Some(mut recency) = self.recency() {
             recency.unlink(old);
             recency.push(slot);
         }
-        self.release(old);
-        slot
-    }
-
-    fn insert(&mut self, hash: u64, slot: u32) {
-        let (keys, size, hasher) = (&self.keys, self.key_size, &self.hasher);
-        self.index.insert_unique(hash, Entry { hash: hash as u32, slot }, |entry| {
-            hash_key(hasher, &keys[entry.slot as usize * size..][..size])
-        });
-        if let Some(recency) = &mut self.recency {
-            recency.push(slot);
+        if self.freed_slots_wait {
+            self.slots().retire(old);
+        } else {
+            spare.store(old + 1, Ordering::Relaxed);
         }
     }
 
-    /// Removes a key; its slot is free again.
+    /// Removes a key.
     ///
     /// # Errors
     /// `ENOENT`.
-    pub fn remove(&mut self, key: &[u8]) -> Result<u32, Errno> {
-        let slot = self.find(key).ok_or(Errno::ENOENT)?;
-        self.remove_slot(slot);
-        Ok(slot)
+    pub fn remove(&self, bytes: &[u8]) -> Result<(), Errno> {
+        let key = self.key(bytes);
+        let _writer = self.write(key.hash);
+        let (slot, link) = self.search(&key).ok_or(Errno::ENOENT)?;
+        self.unlink(slot, link);
+        Ok(())
     }
 
-    fn remove_slot(&mut self, slot: u32) {
-        let hash = self.hash(self.key(slot));
-        if let Ok(found) = self.index.find_entry(hash, |entry| entry.slot == slot) {
-            found.remove();
-        }
-        if let Some(recency) = &mut self.recency {
+    /// Takes a slot out of its bucket, whose writer the caller is.
+    fn unlink(&self, slot: u32, link: &AtomicU32) {
+        link.store(self.node(slot, NEXT).load(Ordering::Relaxed), Ordering::Release);
+        self.node(slot, STATE).store(0, Ordering::Relaxed);
+        if let Some(mut recency) = self.recency() {
             recency.unlink(slot);
         }
-        self.release(slot);
+        self.slots().release(slot);
     }
 
-    fn release(&mut self, slot: u32) {
-        if self.defer { self.retired.push(slot) } else { self.free.push(slot) }
-    }
-
-    fn take_slot(&mut self) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
-            return Some(slot);
-        }
-        if self.fresh <= self.max_entries {
-            let slot = self.fresh;
-            self.fresh += 1;
-            return Some(slot);
-        }
-        // Rather reuse early than fail: the memory is the map's either way.
-        self.retired.pop()
-    }
-
-    /// A run has ended: no program holds pointers to removed values any more.
-    pub fn end_of_run(&mut self) {
-        self.free.append(&mut self.retired);
-    }
-}
-
-/// A key of up to 16 bytes as two numbers, which overlap where it is shorter.
-#[inline(always)]
-fn words(key: &[u8]) -> Option<(u64, u64)> {
-    if let (8..=16, Some(first), Some(last)) = (key.len(), key.first_chunk::<8>(), key.last_chunk::<8>()) {
-        return Some((u64::from_ne_bytes(*first), u64::from_ne_bytes(*last)));
-    }
-    if let (4..8, Some(first), Some(last)) = (key.len(), key.first_chunk::<4>(), key.last_chunk::<4>()) {
-        return Some((u32::from_ne_bytes(*first).into(), u32::from_ne_bytes(*last).into()));
-    }
-    None
-}
-
-#[inline(always)]
-fn hash_key(hasher: &RandomState, key: &[u8]) -> u64 {
-    let mut state = hasher.build_hasher();
-    match words(key) {
-        Some((first, last)) => {
-            state.write_u64(first);
-            state.write_u64(last);
-        }
-        None => state.write(key),
-    }
-    state.finish()
-}
-
-/// Whether two keys of one map are the same.
-#[inline(always)]
-fn same(one: &[u8], other: &[u8]) -> bool {
-    match (words(one), words(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => one == other,
-    }
-}
-
-/// Slots from the most to the least recently inserted or spared, as a doubly linked list.
-#[derive(Debug)]
-struct Recency {
-    links: Vec<(u32, u32)>,
-    used: Vec<bool>,
-    newest: u32,
-    oldest: u32,
-}
-
-impl Default for Recency {
-    fn default() -> Recency {
-        Recency { links: Vec::new(), used: Vec::new(), newest: NONE, oldest: NONE }
-    }
-}
-
-impl Recency {
-    fn push(&mut self, slot: u32) {
-        let at = slot as usize;
-        if at >= self.links.len() {
-            self.links.resize(at + 1, (NONE, NONE));
-            self.used.resize(at + 1, false);
-        }
-        self.used[at] = false;
-        self.links[at] = (NONE, self.newest);
-        match self.newest {
-            NONE => self.oldest = slot,
-            newest => self.links[newest as usize].0 = slot,
-        }
-        self.newest = slot;
-    }
-
-    fn unlink(&mut self, slot: u32) {
-        let (newer, older) = self.links[slot as usize];
-        match newer {
-            NONE => self.newest = older,
-            newer => self.links[newer as usize].1 = older,
-        }
-        match older {
-            NONE => self.oldest = newer,
-            older => self.links[older as usize].0 = newer,
-        }
-    }
-
-    /// The oldest slot that was not used since it was last looked at here.
-    fn victim(&mut self) -> Option<u32> {
-        // Each step clears one mark, so this ends within two rounds.
-        while self.oldest != NONE {
-            let slot = self.oldest;
-            if !self.used[slot as usize] {
-                return Some(slot);
+    /// Makes room.
+    ///
+    /// # Errors
+    /// `E2BIG` for a map that does not evict.
+    fn evict(&self) -> Result<(), Errno> {
+        let was_used = |slot: u32| {
+            let state = self.node(slot, STATE);
+            state.compare_exchange(LINKED | USED, LINKED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        let Some(mut recency) = self.recency() else { return Err(Errno::E2BIG) };
+        let Some(victim) = recency.take_victim(was_used) else { return Ok(()) };
+        drop(recency);
+        // Somebody may have removed or replaced it meanwhile, even used its slot for another key: then there is another
+        // chance, or another victim.
+        let hash = self.node(victim, HASH).load(Ordering::Relaxed);
+        let _writer = self.write(hash);
+        let mut link = self.bucket(hash);
+        while let Some(slot) = link.load(Ordering::Relaxed).checked_sub(1) {
+            if slot == victim {
+                self.unlink(slot, link);
+                return Ok(());
             }
-            self.unlink(slot);
-            self.push(slot);
+            link = self.node(slot, NEXT);
         }
-        None
+        Ok(())
     }
+}
+
+/// Waits a little, longer each time.
+#[cold]
+fn pause(rounds: &mut u32) {
+    *rounds += 1;
+    if *rounds < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
 }

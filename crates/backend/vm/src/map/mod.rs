@@ -4,32 +4,41 @@
 //! few operations on a [`Storage`]. Errors are the kernel's, operation by operation.
 //!
 //! A map is known to programs by its *handle*, a number that is no valid address: [`handle`] and [`index_of_handle`].
+//!
+//! Programs on several CPUs and user space work on a map at once, as on the kernel's: every operation takes `&self`.
+//! What each type does about that is in its module; `docs/decisions/0006-maps-shared-between-threads.md` has it in one
+//! table.
 
+mod create;
 mod hash;
 mod queue;
+mod recency;
 mod ring;
+mod slots;
 mod trie;
 mod user;
 mod values;
 
-use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use kiln_platform::MapType;
 use kiln_program::FunctionId;
 
 use crate::errno::Errno;
-use crate::memory::{Access, Memory, RegionId};
-pub use hash::Hash;
-pub use queue::{Bloom, Queue};
-pub use ring::Ring;
-pub use trie::Trie;
+use crate::memory::{Access, Memory};
+pub use create::CreateError;
+pub(crate) use create::Making;
+pub(crate) use hash::Hash;
+pub(crate) use queue::{Bloom, Queue};
+pub(crate) use ring::Ring;
+pub(crate) use trie::Trie;
 pub use user::Entries;
-pub use values::Values;
+pub(crate) use values::{Values, acquire};
 
 /// Flags of `BPF_MAP_CREATE` that change what the VM does (`include/uapi/linux/bpf.h`).
 mod flag {
     pub const NO_PREALLOC: u32 = 1 << 0;
-    pub const RDONLY_PROG: u32 = 1 << 7;
     /// An inner array may have another number of entries than its template.
     pub const INNER_MAP: u32 = 1 << 12;
 }
@@ -48,6 +57,9 @@ pub const fn index_of_handle(handle: u64) -> Option<usize> {
     if handle >> 32 == HANDLE_BASE >> 32 { Some(handle as u32 as usize) } else { None }
 }
 
+/// `BPF_F_LOCK`: an update writes under the value's lock.
+const LOCK: u64 = 4;
+
 /// When an update applies (`BPF_ANY`, `BPF_NOEXIST`, `BPF_EXIST`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum UpdateFlag {
@@ -61,13 +73,12 @@ pub enum UpdateFlag {
 }
 
 impl UpdateFlag {
-    /// From the flags argument. `BPF_F_LOCK` is taken as done: nothing runs beside the program.
+    /// From the flags argument, without [`LOCK`].
     ///
     /// # Errors
     /// `EINVAL` for anything else.
     pub const fn from_bits(bits: u64) -> Result<UpdateFlag, Errno> {
-        const LOCK: u64 = 4;
-        match bits & !LOCK {
+        match bits {
             0 => Ok(UpdateFlag::Any),
             1 => Ok(UpdateFlag::NoExist),
             2 => Ok(UpdateFlag::Exist),
@@ -93,10 +104,12 @@ pub struct Definition {
     pub flags: u32,
     /// `map_extra`.
     pub extra: u64,
+    /// Offsets of `bpf_spin_lock`s in a value, ascending.
+    pub locks: Vec<u32>,
 }
 
 impl Definition {
-    /// What the object says. A perf event array of 0 entries gets one per CPU, as libbpf does it.
+    /// What the object says, but for locks, which its types say. A perf event array of 0 entries gets one per CPU, as libbpf does it.
     pub fn of(map: &kiln_program::Map, cpus: u32) -> Definition {
         let sized_by_cpus = map.map_type == MapType::PerfEventArray && map.max_entries == 0;
         Definition {
@@ -107,11 +120,17 @@ impl Definition {
             max_entries: if sized_by_cpus { cpus } else { map.max_entries },
             flags: map.flags,
             extra: map.extra,
+            locks: Vec::new(),
         }
     }
 }
 
 impl Definition {
+    /// What programs may do with values.
+    fn access(&self) -> Access {
+        if self.flags & kiln_program::READ_ONLY_FLAG != 0 { Access::Read } else { Access::ReadWrite }
+    }
+
     /// Whether a map may stand where this one is the template, as the kernel's `map_meta_equal` has it: the verifier
     /// judged accesses to it by the template.
     pub fn may_be_replaced_by(&self, other: &Definition) -> bool {
@@ -120,49 +139,9 @@ impl Definition {
             && self.key_size == other.key_size
             && self.value_size == other.value_size
             && self.flags == other.flags
+            && self.locks == other.locks
             && (!fixed_entries || self.max_entries == other.max_entries)
     }
-}
-
-/// Why a map cannot be created.
-#[derive(Debug, thiserror::Error)]
-pub enum CreateError {
-    /// The VM lacks this type.
-    #[error("map {name}: the VM does not support {map_type} maps")]
-    Unsupported {
-        /// The map.
-        name: String,
-        /// Its type.
-        map_type: MapType,
-    },
-    /// Sizes that the type does not allow.
-    #[error("map {name}: {what} does not suit a {map_type} map")]
-    Invalid {
-        /// The map.
-        name: String,
-        /// Its type.
-        map_type: MapType,
-        /// Which size, and its value.
-        what: String,
-    },
-    /// More memory than allowed.
-    #[error("map {name} needs {bytes} bytes; the limit is {limit}")]
-    Limit {
-        /// The map.
-        name: String,
-        /// What it needs.
-        bytes: u64,
-        /// The limit.
-        limit: u64,
-    },
-    /// The operating system refused.
-    #[error("map {name}: {source}")]
-    Os {
-        /// The map.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
 }
 
 /// A map.
@@ -172,7 +151,7 @@ pub struct Map {
     pub definition: Definition,
     storage: Storage,
     /// User space may not change it any more (`BPF_MAP_FREEZE`).
-    frozen: bool,
+    frozen: AtomicBool,
 }
 
 /// How a map keeps its entries.
@@ -185,11 +164,13 @@ pub(crate) enum Storage {
     /// Indices may be empty: targets of redirection, perf events, cgroups.
     Slots {
         values: Values,
-        present: Vec<bool>,
+        present: Box<[AtomicBool]>,
     },
-    Programs(Vec<Option<FunctionId>>),
-    /// Handles of maps by index; 0 is none.
-    MapArray(Vec<u64>),
+    /// Functions by index, plus one; 0 is none.
+    Programs(Box<[AtomicU32]>),
+    /// Numbers of maps by index, plus one; 0 is none.
+    MapArray(Box<[AtomicU32]>),
+    /// Numbers of maps.
     MapHash(Hash),
     Queue(Queue),
     Bloom(Bloom),
@@ -198,33 +179,15 @@ pub(crate) enum Storage {
     Absent,
 }
 
+/// What a slot of [`Storage::Programs`] says.
+pub(crate) fn target(slot: &AtomicU32) -> Option<FunctionId> {
+    slot.load(Ordering::Acquire).checked_sub(1).map(FunctionId)
+}
+
 impl Map {
-    /// Creates a map with zero values.
-    ///
-    /// # Errors
-    /// [`CreateError`]: a type the VM lacks, sizes the type does not allow, more than `limit` bytes.
-    pub fn new(definition: Definition, memory: &mut Memory, cpus: u32, limit: u64) -> Result<Map, CreateError> {
-        check(&definition, cpus, limit)?;
-        let storage = create(&definition, memory, cpus)
-            .map_err(|source| CreateError::Os { name: definition.name.clone(), source })?;
-        let Some(storage) = storage else {
-            return Err(CreateError::Unsupported { name: definition.name, map_type: definition.map_type });
-        };
-        let map = Map { definition, storage, frozen: false };
-        if map.definition.flags & flag::RDONLY_PROG != 0 {
-            map.protect(memory);
-        }
-        Ok(map)
-    }
-
-    /// A map that the VM lacks. Nothing can be done with it; calls that take it have stand-ins.
-    pub(crate) const fn absent(definition: Definition) -> Map {
-        Map { definition, storage: Storage::Absent, frozen: false }
-    }
-
     /// Ends all changes by user space, as `BPF_MAP_FREEZE`: what the verifier took for constants stays.
-    pub fn freeze(&mut self) {
-        self.frozen = true;
+    pub fn freeze(&self) {
+        self.frozen.store(true, Ordering::Release);
     }
 
     /// Whether user space may change it.
@@ -232,22 +195,11 @@ impl Map {
     /// # Errors
     /// `EPERM` once it is frozen.
     pub fn check_not_frozen(&self) -> Result<(), Errno> {
-        if self.frozen { Err(Errno::EPERM) } else { Ok(()) }
-    }
-
-    /// Makes its values read-only for programs.
-    pub fn protect(&self, memory: &mut Memory) {
-        if let Some(region) = self.values().map(Values::region) {
-            memory.set_access(region, Access::Read);
-        }
+        if self.frozen.load(Ordering::Acquire) { Err(Errno::EPERM) } else { Ok(()) }
     }
 
     pub(crate) fn storage(&self) -> &Storage {
         &self.storage
-    }
-
-    pub(crate) fn storage_mut(&mut self) -> &mut Storage {
-        &mut self.storage
     }
 
     fn values(&self) -> Option<&Values> {
@@ -259,9 +211,32 @@ impl Map {
         }
     }
 
-    /// The region its values are in, if they are in one.
-    pub fn region(&self) -> Option<RegionId> {
-        self.values().map(Values::region)
+    /// The addresses that programs may get of it, and what they may do there.
+    pub(crate) fn window(&self) -> Option<(Range<u64>, Access)> {
+        match &self.storage {
+            // What helpers keep there is no program's.
+            Storage::MapHash(_) => None,
+            Storage::Ring(ring) => Some((ring.addresses(), Access::ReadWrite)),
+            _ => self.values().map(Values::window),
+        }
+    }
+
+    /// Whether nobody wrote where the map keeps nothing.
+    pub(crate) fn gaps_are_clean(&self) -> bool {
+        match &self.storage {
+            Storage::Hash(hash) | Storage::MapHash(hash) => hash.gaps_are_clean(),
+            Storage::Ring(ring) => ring.ends_clean(),
+            _ => self.values().is_none_or(Values::gaps_are_clean),
+        }
+    }
+
+    /// Whether what is removed stays as long as a run may look at it.
+    pub(crate) fn waits_for_runs(&self) -> bool {
+        match self.storage {
+            Storage::Hash(_) => self.definition.flags & flag::NO_PREALLOC != 0,
+            Storage::Trie(_) => true,
+            _ => false,
+        }
     }
 
     /// For maps that programs may index without asking (plain arrays): the first value's address and the bytes from
@@ -283,129 +258,131 @@ impl Map {
 
     /// What `bpf_map_lookup_elem` returns: a value's address, an inner map's handle, or 0.
     #[inline]
-    pub fn look_up(&mut self, memory: &Memory, key: u64, cpu: u32) -> Option<u64> {
-        let bytes = memory.bytes(key, self.definition.key_size as usize)?;
-        Some(match &mut self.storage {
-            Storage::Array(values) => match index(bytes, self.definition.max_entries) {
-                Some(index) => values.address(index, if values.cpus() == 1 { 0 } else { cpu }),
-                None => 0,
-            },
-            Storage::Hash(hash) => match hash.look_up(bytes) {
-                Some(slot) => hash.values.address(slot, if hash.values.cpus() == 1 { 0 } else { cpu }),
-                None => 0,
-            },
+    pub fn look_up(&self, memory: &Memory, key: u64, cpu: u32) -> Option<u64> {
+        memory.with(key, self.definition.key_size as usize, |key| self.look_up_key(key, cpu))
+    }
+
+    #[inline]
+    fn look_up_key(&self, bytes: &[u8], cpu: u32) -> u64 {
+        match &self.storage {
+            Storage::Array(values) => {
+                index(bytes, self.definition.max_entries).map_or(0, |index| values.address(index, cpu))
+            }
+            Storage::Hash(hash) => hash.look_up(bytes).map_or(0, |slot| hash.values.address(slot, cpu)),
             Storage::Trie(trie) => trie.find_longest(bytes).map_or(0, |slot| trie.values.address(slot, 0)),
             Storage::Slots { values, present } => match index(bytes, present.len() as u32) {
-                Some(index) if present[index as usize] => values.address(index, 0),
+                Some(index) if present[index as usize].load(Ordering::Acquire) => values.address(index, 0),
                 _ => 0,
             },
-            Storage::MapArray(handles) => index(bytes, handles.len() as u32).map_or(0, |index| handles[index as usize]),
-            Storage::MapHash(hash) => match hash.find(bytes) {
-                Some(slot) => {
-                    let value = hash.values.get(memory, slot, 0);
-                    handle(u32::from_ne_bytes(value.try_into().unwrap_or_default()))
-                }
-                None => 0,
-            },
+            Storage::MapArray(numbers) => {
+                let number = index(bytes, numbers.len() as u32).map(|index| &numbers[index as usize]);
+                number.and_then(|number| number.load(Ordering::Acquire).checked_sub(1)).map_or(0, handle)
+            }
+            Storage::MapHash(hash) => hash.find_word(bytes).map_or(0, handle),
             Storage::Programs(_) | Storage::Queue(_) | Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => 0,
-        })
+        }
     }
 
     /// What `bpf_map_lookup_percpu_elem` returns.
-    pub fn look_up_on(&mut self, memory: &Memory, key: u64, cpu: u32) -> Option<u64> {
+    pub fn look_up_on(&self, memory: &Memory, key: u64, cpu: u32) -> Option<u64> {
         match self.values() {
             Some(values) if cpu < values.cpus() => self.look_up(memory, key, cpu),
             _ => Some(0),
         }
     }
 
-    /// `bpf_map_update_elem`. `Ok(Err(..))` is the kernel's refusal; `None` is memory that is not the program's.
+    /// `bpf_map_update_elem`. `Some(Err(..))` is the kernel's refusal; `None` is memory that is not the program's.
     #[inline]
-    pub fn update(
-        &mut self,
-        memory: &mut Memory,
-        key: u64,
-        value: u64,
-        flags: u64,
-        cpu: u32,
-    ) -> Option<Result<(), Errno>> {
-        let flag = match UpdateFlag::from_bits(flags) {
-            Ok(flag) => flag,
-            Err(errno) => return Some(Err(errno)),
+    pub fn update(&self, memory: &Memory, key: u64, value: u64, flags: u64, cpu: u32) -> Option<Result<(), Errno>> {
+        let key = memory.bytes(key, self.definition.key_size as usize)?;
+        if !memory.is_open(value, self.definition.value_size as usize, false) {
+            return None;
+        }
+        if self.values().is_some_and(|values| !values.is_writable()) {
+            return Some(Err(Errno::EPERM));
+        }
+        let copy = |values: &Values, slot| {
+            // The source was found open above, so this copies.
+            let _ = values.copy_in(memory, slot, cpu, value);
         };
-        let mut buffer = [0; kiln_platform::limits::MAX_KEY_BYTES as usize];
-        let bytes = memory.bytes(key, self.definition.key_size as usize)?;
-        let key = buffer.get_mut(..bytes.len())?;
-        key.copy_from_slice(bytes);
-        memory.bytes(value, self.definition.value_size as usize)?;
-        let (slot, values) = match self.place(memory, key, flag) {
-            Ok(found) => found,
-            Err(errno) => return Some(Err(errno)),
-        };
-        let cpu = if values.cpus() == 1 { 0 } else { cpu };
-        Some(values.copy_in(memory, slot, cpu, value).ok_or(Errno::EPERM))
+        Some(self.write_value(&key, flags, copy))
     }
 
-    /// Where the value of a key is to be written.
-    fn place(&mut self, memory: &mut Memory, key: &[u8], flag: UpdateFlag) -> Result<(u32, &Values), Errno> {
-        match &mut self.storage {
+    /// Writes a value, wherever the key's is to be, with the flags of an update.
+    #[inline]
+    fn write_value(&self, key: &[u8], flags: u64, write: impl Fn(&Values, u32)) -> Result<(), Errno> {
+        let flag = UpdateFlag::from_bits(flags & !LOCK)?;
+        let locked = flags & LOCK != 0;
+        if locked && !self.values().is_some_and(Values::has_lock) {
+            return Err(Errno::EINVAL);
+        }
+        match &self.storage {
             Storage::Array(values) => {
                 let index = index(key, self.definition.max_entries).ok_or(Errno::E2BIG)?;
-                if flag == UpdateFlag::NoExist { Err(Errno::EEXIST) } else { Ok((index, values)) }
+                if flag == UpdateFlag::NoExist {
+                    return Err(Errno::EEXIST);
+                }
+                let _lock = if locked { values.lock(index) } else { None };
+                write(values, index);
+                Ok(())
             }
-            Storage::Hash(hash) => Ok((hash.prepare(memory, key, flag)?, &hash.values)),
-            Storage::Trie(trie) => Ok((trie.prepare(key, flag)?, &trie.values)),
+            Storage::Hash(hash) => {
+                let fill = |slot| write(&hash.values, slot);
+                let exists = locked && flag != UpdateFlag::NoExist && hash.update_locked(key, fill);
+                if exists { Ok(()) } else { hash.update(key, flag, fill) }
+            }
+            Storage::Trie(trie) => trie.update(key, flag, |slot| write(&trie.values, slot)),
             Storage::Slots { values, present } => {
                 let index = index(key, present.len() as u32).ok_or(Errno::E2BIG)?;
                 if flag == UpdateFlag::NoExist {
                     return Err(Errno::EEXIST);
                 }
-                present[index as usize] = true;
-                Ok((index, values))
+                write(values, index);
+                present[index as usize].store(true, Ordering::Release);
+                Ok(())
             }
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
     /// `bpf_map_delete_elem`. `None` is memory that is not the program's.
-    pub fn delete(&mut self, memory: &Memory, key: u64) -> Option<Result<(), Errno>> {
+    pub fn delete(&self, memory: &Memory, key: u64) -> Option<Result<(), Errno>> {
         let key = memory.bytes(key, self.definition.key_size as usize)?;
-        Some(self.delete_key(key))
+        if self.values().is_some_and(|values| !values.is_writable()) {
+            return Some(Err(Errno::EPERM));
+        }
+        Some(self.delete_key(&key))
     }
 
-    fn delete_key(&mut self, key: &[u8]) -> Result<(), Errno> {
-        match &mut self.storage {
+    fn delete_key(&self, key: &[u8]) -> Result<(), Errno> {
+        match &self.storage {
             Storage::Array(_) => Err(Errno::EINVAL),
-            Storage::Hash(hash) | Storage::MapHash(hash) => hash.remove(key).map(|_| ()),
+            Storage::Hash(hash) | Storage::MapHash(hash) => hash.remove(key),
             Storage::Trie(trie) => trie.remove(key),
             Storage::Slots { present, .. } => {
+                let was_present = slot(key, present)?.swap(false, Ordering::AcqRel);
                 let perf = self.definition.map_type == MapType::PerfEventArray;
-                let slot = slot(key, present)?;
-                if perf && !*slot {
-                    return Err(Errno::ENOENT);
-                }
-                *slot = false;
-                Ok(())
+                if perf && !was_present { Err(Errno::ENOENT) } else { Ok(()) }
             }
-            Storage::Programs(targets) => slot(key, targets)?.take().map(|_| ()).ok_or(Errno::ENOENT),
-            Storage::MapArray(handles) => match std::mem::take(slot(key, handles)?) {
-                0 => Err(Errno::ENOENT),
-                _ => Ok(()),
-            },
+            Storage::Programs(numbers) | Storage::MapArray(numbers) => {
+                match slot(key, numbers)?.swap(0, Ordering::AcqRel) {
+                    0 => Err(Errno::ENOENT),
+                    _ => Ok(()),
+                }
+            }
             Storage::Queue(_) => Err(Errno::EINVAL),
             Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => Err(Errno::EOPNOTSUPP),
         }
     }
 
     /// `bpf_map_push_elem`.
-    pub fn push(&mut self, memory: &Memory, value: u64, flags: u64) -> Option<Result<(), Errno>> {
+    pub fn push(&self, memory: &Memory, value: u64, flags: u64) -> Option<Result<(), Errno>> {
         let value = memory.bytes(value, self.value_size())?;
-        let lock_free = if flags > 2 { Err(Errno::EINVAL) } else { UpdateFlag::from_bits(flags) };
-        Some(lock_free.and_then(|flag| self.push_value(value, flag)))
+        Some(UpdateFlag::from_bits(flags).and_then(|flag| self.push_value(&value, flag)))
     }
 
-    fn push_value(&mut self, value: &[u8], flag: UpdateFlag) -> Result<(), Errno> {
-        match &mut self.storage {
+    fn push_value(&self, value: &[u8], flag: UpdateFlag) -> Result<(), Errno> {
+        match &self.storage {
             Storage::Queue(queue) => queue.push(value, flag),
             Storage::Bloom(bloom) if flag == UpdateFlag::Any => {
                 bloom.push(value);
@@ -417,39 +394,28 @@ impl Map {
     }
 
     /// `bpf_map_pop_elem` and `bpf_map_peek_elem`.
-    pub fn take(&mut self, memory: &mut Memory, value: u64, remove: bool) -> Option<Result<(), Errno>> {
+    pub fn take(&self, memory: &mut Memory, value: u64, remove: bool) -> Option<Result<(), Errno>> {
         let size = self.value_size();
-        let target = memory.bytes_mut(value, size)?;
-        Some(match &mut self.storage {
-            Storage::Queue(queue) => match queue.peek() {
+        if !memory.is_open(value, size, true) {
+            return None;
+        }
+        Some(match &self.storage {
+            Storage::Queue(queue) => match if remove { queue.pop() } else { queue.peek() } {
                 Some(bytes) => {
-                    target.copy_from_slice(bytes);
-                    if remove {
-                        queue.pop();
-                    }
+                    memory.write(value, &bytes)?;
                     Ok(())
                 }
                 None => {
-                    target.fill(0);
+                    memory.clear(value, size)?;
                     Err(Errno::ENOENT)
                 }
             },
             Storage::Bloom(bloom) if !remove => {
-                if bloom.contains(target) {
-                    Ok(())
-                } else {
-                    Err(Errno::ENOENT)
-                }
+                let asked = memory.bytes(value, size)?;
+                if bloom.contains(&asked) { Ok(()) } else { Err(Errno::ENOENT) }
             }
             _ => Err(Errno::EOPNOTSUPP),
         })
-    }
-
-    /// A run has ended.
-    pub fn end_of_run(&mut self) {
-        if let Storage::Hash(hash) | Storage::MapHash(hash) = &mut self.storage {
-            hash.end_of_run();
-        }
     }
 }
 
@@ -460,84 +426,7 @@ fn index(key: &[u8], count: u32) -> Option<u32> {
     (index < count).then_some(index)
 }
 
-fn slot<'s, T>(key: &[u8], slots: &'s mut [T]) -> Result<&'s mut T, Errno> {
+fn slot<'s, T>(key: &[u8], slots: &'s [T]) -> Result<&'s T, Errno> {
     let index = u32::from_ne_bytes(key.try_into().map_err(|_| Errno::EINVAL)?);
-    slots.get_mut(index as usize).ok_or(Errno::E2BIG)
-}
-
-fn check(definition: &Definition, cpus: u32, limit: u64) -> Result<(), CreateError> {
-    use kiln_platform::MapType as Type;
-    let Definition { name, map_type, key_size, value_size, max_entries, .. } = definition;
-    let rules = map_type.rules();
-    for (rule, what, size) in [
-        (rules.key, "a key size of", *key_size),
-        (rules.value, "a value size of", *value_size),
-        (rules.entries, "max_entries =", *max_entries),
-    ] {
-        if !rule.allows(size) {
-            return Err(CreateError::Invalid {
-                name: name.clone(),
-                map_type: *map_type,
-                what: format!("{what} {size}"),
-            });
-        }
-    }
-    let copies = if rules.per_cpu { u64::from(cpus) } else { 1 };
-    let entry = u64::from(*key_size) + u64::from(*value_size).next_multiple_of(8) * copies + 16;
-    let bytes = match map_type {
-        Type::Ringbuf => 2 * u64::from(*max_entries),
-        Type::BloomFilter => u64::from(*max_entries) * 4,
-        _ => (u64::from(*max_entries) + 1).saturating_mul(entry),
-    };
-    if bytes > limit {
-        return Err(CreateError::Limit { name: name.clone(), bytes, limit });
-    }
-    Ok(())
-}
-
-fn create(definition: &Definition, memory: &mut Memory, cpus: u32) -> io::Result<Option<Storage>> {
-    use kiln_platform::MapType as Type;
-    let &Definition { map_type, key_size, value_size, max_entries, flags, extra, .. } = definition;
-    let count = max_entries as usize;
-    let rules = map_type.rules();
-    let copies = if rules.per_cpu { cpus } else { 1 };
-    let mut values = |extra: u64, size| Values::new(memory, u64::from(max_entries) + extra, size, copies);
-    let shape = |least_recently_used| hash::Shape {
-        key_size,
-        max_entries,
-        least_recently_used,
-        per_cpu: rules.per_cpu,
-        no_preallocation: flags & flag::NO_PREALLOC != 0,
-    };
-    Ok(Some(match map_type {
-        Type::Array | Type::PercpuArray => Storage::Array(values(0, value_size)?),
-        Type::Hash | Type::PercpuHash | Type::DevmapHash | Type::StackTrace | Type::Sockhash => {
-            Storage::Hash(Hash::new(shape(false), values(1, value_size)?))
-        }
-        Type::LruHash | Type::LruPercpuHash => Storage::Hash(Hash::new(shape(true), values(1, value_size)?)),
-        Type::LpmTrie => Storage::Trie(Trie::new(key_size, max_entries, values(1, value_size)?)),
-        Type::Devmap
-        | Type::Cpumap
-        | Type::Xskmap
-        | Type::Sockmap
-        | Type::ReuseportSockarray
-        | Type::CgroupArray
-        | Type::PerfEventArray => Storage::Slots { values: values(0, value_size)?, present: vec![false; count] },
-        // One storage: the VM is one cgroup.
-        Type::CgroupStorage | Type::PercpuCgroupStorage => Storage::Array(values(1, value_size)?),
-        Type::ProgArray => Storage::Programs(vec![None; count]),
-        Type::ArrayOfMaps => Storage::MapArray(vec![0; count]),
-        Type::HashOfMaps => Storage::MapHash(Hash::new(shape(false), values(1, 4)?)),
-        Type::Queue => Storage::Queue(Queue::new(value_size, max_entries, false)),
-        Type::Stack => Storage::Queue(Queue::new(value_size, max_entries, true)),
-        Type::BloomFilter => Storage::Bloom(Bloom::new(max_entries, extra)),
-        Type::Ringbuf => Storage::Ring(Ring::new(memory, max_entries)?),
-        Type::SkStorage
-        | Type::InodeStorage
-        | Type::TaskStorage
-        | Type::CgrpStorage
-        | Type::StructOps
-        | Type::UserRingbuf
-        | Type::Arena => return Ok(None),
-    }))
+    slots.get(index as usize).ok_or(Errno::E2BIG)
 }

@@ -8,26 +8,94 @@
 //!     10.0.0.0/9     10.192.0.0/10          lookup 10.200.1.1/32 -> 10.192.0.0/10
 //! ```
 //!
-//! Nodes form a binary trie with one-child paths left out (a radix tree), as index links in a vector.
+//! Nodes form a binary trie with one-child paths left out (a radix tree), as index links in a vector. Lookups of
+//! several CPUs go on at once; a change waits for them. The slot of a value that is gone is used again when no run can
+//! hold its address any more ([`crate::grace`]).
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::UpdateFlag;
+use super::slots::Slots;
 use super::values::Values;
 use crate::errno::Errno;
+use crate::grace::Grace;
 
 const NONE: u32 = u32::MAX;
 
-/// A trie.
+/// A trie with its values.
 #[derive(Debug)]
 pub struct Trie {
+    tree: RwLock<Tree>,
+    pub(crate) values: Values,
+}
+
+impl Trie {
+    /// An empty trie for keys of `key_size` bytes (the length included); `values` has `slots` of them, more than
+    /// `max_entries`.
+    pub fn new(key_size: u32, max_entries: u32, slots: u32, values: Values, grace: Arc<Grace>) -> Trie {
+        Trie { tree: RwLock::new(Tree::new(key_size, max_entries, slots, grace)), values }
+    }
+
+    fn tree(&self) -> RwLockReadGuard<'_, Tree> {
+        self.tree.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tree_mut(&self) -> RwLockWriteGuard<'_, Tree> {
+        self.tree.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The slot of the longest prefix that covers the key.
+    pub fn find_longest(&self, key: &[u8]) -> Option<u32> {
+        self.tree().find_longest(key)
+    }
+
+    /// The value of the longest prefix that covers the key, as user space sees it.
+    pub fn read_user(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let tree = self.tree();
+        tree.find_longest(key).map(|slot| self.values.read_user(slot, false))
+    }
+
+    /// Sets the value of a prefix: `write` fills a slot that nobody can find yet.
+    ///
+    /// # Errors
+    /// `EINVAL` for a prefix that is too long, `EEXIST`, `ENOENT` by the flag, `ENOSPC` when full.
+    pub fn update(&self, key: &[u8], flag: UpdateFlag, write: impl Fn(u32)) -> Result<(), Errno> {
+        let mut tree = self.tree_mut();
+        let slot = tree.prepare(key, flag)?;
+        self.values.unlock_new(slot);
+        write(slot);
+        Ok(())
+    }
+
+    /// Removes exactly this prefix.
+    ///
+    /// # Errors
+    /// `EINVAL` for a prefix that is too long, `ENOENT`.
+    pub fn remove(&self, key: &[u8]) -> Result<(), Errno> {
+        self.tree_mut().remove(key)
+    }
+
+    /// Entries now.
+    pub fn len(&self) -> usize {
+        self.tree().slots.used() as usize
+    }
+
+    /// Keys (as they were given) and values, in no order.
+    pub fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let tree = self.tree();
+        tree.entries().into_iter().map(|(key, slot)| (key, self.values.read_user(slot, false))).collect()
+    }
+}
+
+/// Prefixes and the slots of their values.
+#[derive(Debug)]
+struct Tree {
     data_bytes: usize,
     max_entries: u32,
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
     root: u32,
-    entries: u32,
-    free_slots: Vec<u32>,
-    fresh_slot: u32,
-    pub(crate) values: Values,
+    slots: Slots,
 }
 
 #[derive(Clone, Debug)]
@@ -78,19 +146,15 @@ fn common_bits(one: &[u8], other: &[u8], limit: u32) -> u32 {
     bits.min(limit)
 }
 
-impl Trie {
-    /// An empty trie for keys of `key_size` bytes (the length included); `values` holds `max_entries + 1`.
-    pub fn new(key_size: u32, max_entries: u32, values: Values) -> Trie {
-        Trie {
+impl Tree {
+    fn new(key_size: u32, max_entries: u32, slots: u32, grace: Arc<Grace>) -> Tree {
+        Tree {
             data_bytes: key_size as usize - 4,
             max_entries,
             nodes: Vec::new(),
             free_nodes: Vec::new(),
             root: NONE,
-            entries: 0,
-            free_slots: Vec::new(),
-            fresh_slot: 0,
-            values,
+            slots: Slots::new(slots, Some(grace)),
         }
     }
 
@@ -99,7 +163,7 @@ impl Trie {
     }
 
     /// The slot of the longest prefix that covers the key.
-    pub fn find_longest(&self, key: &[u8]) -> Option<u32> {
+    fn find_longest(&self, key: &[u8]) -> Option<u32> {
         let prefix = Prefix::parse(key, self.data_bytes).ok()?;
         let mut best = None;
         let mut at = self.root;
@@ -120,7 +184,7 @@ impl Trie {
     }
 
     /// The slot of exactly this prefix.
-    pub fn find_exact(&self, key: &[u8]) -> Option<u32> {
+    fn find_exact(&self, key: &[u8]) -> Option<u32> {
         let prefix = Prefix::parse(key, self.data_bytes).ok()?;
         let at = *self.path(prefix).last()?;
         let node = self.node(at)?;
@@ -149,41 +213,33 @@ impl Trie {
     ///
     /// # Errors
     /// `EINVAL` for a prefix that is too long, `EEXIST`, `ENOENT` by the flag, `ENOSPC` when full.
-    pub fn prepare(&mut self, key: &[u8], flag: UpdateFlag) -> Result<u32, Errno> {
+    fn prepare(&mut self, key: &[u8], flag: UpdateFlag) -> Result<u32, Errno> {
         let prefix = Prefix::parse(key, self.data_bytes)?;
         let old = self.find_exact(key);
         match (flag, old) {
             (UpdateFlag::NoExist, Some(_)) => return Err(Errno::EEXIST),
             (UpdateFlag::Exist, None) => return Err(Errno::ENOENT),
-            (_, None) if self.entries >= self.max_entries => return Err(Errno::ENOSPC),
+            (_, None) if self.slots.used() >= self.max_entries => return Err(Errno::ENOSPC),
             _ => {}
         }
-        let slot = self.take_slot().ok_or(Errno::ENOMEM)?;
+        let slot = match old {
+            None => self.slots.take(self.max_entries),
+            Some(_) => self.slots.take_more(),
+        };
+        let slot = slot.ok_or(Errno::ENOMEM)?;
         let path = self.path(prefix);
         let parent = path.last().copied();
         if let Some(at) = parent.filter(|at| self.nodes[*at as usize].bits == prefix.bits) {
             let node = &mut self.nodes[at as usize];
             node.data = prefix.data.into();
             let replaced = std::mem::replace(&mut node.slot, slot);
-            match replaced {
-                NONE => self.entries += 1,
-                replaced => self.free_slots.push(replaced),
+            if replaced != NONE {
+                self.slots.retire(replaced);
             }
             return Ok(slot);
         }
         self.insert_below(parent, prefix, slot);
-        self.entries += 1;
         Ok(slot)
-    }
-
-    fn take_slot(&mut self) -> Option<u32> {
-        self.free_slots.pop().or_else(|| {
-            let slot = self.fresh_slot;
-            (slot <= self.max_entries).then(|| {
-                self.fresh_slot += 1;
-                slot
-            })
-        })
     }
 
     fn insert_below(&mut self, parent: Option<u32>, prefix: Prefix<'_>, slot: u32) {
@@ -237,14 +293,13 @@ impl Trie {
     ///
     /// # Errors
     /// `EINVAL` for a prefix that is too long, `ENOENT`.
-    pub fn remove(&mut self, key: &[u8]) -> Result<(), Errno> {
+    fn remove(&mut self, key: &[u8]) -> Result<(), Errno> {
         let prefix = Prefix::parse(key, self.data_bytes)?;
         let slot = self.find_exact(key).ok_or(Errno::ENOENT)?;
         let mut path = self.path(prefix);
         let at = path.pop().ok_or(Errno::ENOENT)?;
         self.nodes[at as usize].slot = NONE;
-        self.entries -= 1;
-        self.free_slots.push(slot);
+        self.slots.release(slot);
         self.collapse(at, path.last().copied(), prefix);
         // Its parent may now only branch to one side.
         if let Some(parent) = path.pop().filter(|parent| self.nodes[*parent as usize].slot == NONE) {
@@ -264,13 +319,8 @@ impl Trie {
         self.free_nodes.push(at);
     }
 
-    /// Entries now.
-    pub fn len(&self) -> usize {
-        self.entries as usize
-    }
-
     /// Keys (as they were given) and slots, in no order.
-    pub fn entries(&self) -> Vec<(Vec<u8>, u32)> {
+    fn entries(&self) -> Vec<(Vec<u8>, u32)> {
         let mut entries = Vec::new();
         let mut pending = vec![self.root];
         while let Some(at) = pending.pop() {

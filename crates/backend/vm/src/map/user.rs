@@ -1,10 +1,12 @@
 //! Maps as user space sees them: bytes in, bytes out, with `bpf(2)`'s errors.
 
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
 use kiln_program::FunctionId;
 
 use super::{Map, Storage, UpdateFlag, index, slot};
 use crate::errno::Errno;
-use crate::memory::Memory;
 
 /// Entries of a map: keys and values (for per-CPU maps, all CPUs' values one after the other), sorted by key.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
@@ -22,25 +24,22 @@ impl Map {
     ///
     /// # Errors
     /// `EINVAL` for a key of the wrong size, `EOPNOTSUPP` where the type has no lookup.
-    pub fn read(&self, memory: &Memory, key: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+    pub fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
         self.check_key(key)?;
-        let value = |values: &super::Values, slot| values.read_user(memory, slot, self.per_cpu());
+        let per_cpu = self.per_cpu();
+        let number = |slots: &[AtomicU32]| index(key, slots.len() as u32).map(|at| slots[at as usize].load(Acquire));
+        let numbered = |found: Option<u32>| found?.checked_sub(1).map(|number| number.to_ne_bytes().to_vec());
         Ok(match &self.storage {
-            Storage::Array(values) => index(key, self.definition.max_entries.max(1)).map(|at| value(values, at)),
-            Storage::Hash(hash) => hash.find(key).map(|at| value(&hash.values, at)),
-            Storage::MapHash(hash) => hash.find(key).map(|at| value(&hash.values, at)),
-            Storage::Trie(trie) => trie.find_longest(key).map(|at| value(&trie.values, at)),
-            Storage::Slots { values, present } => {
-                index(key, present.len() as u32).filter(|at| present[*at as usize]).map(|at| value(values, at))
+            Storage::Array(values) => {
+                index(key, self.definition.max_entries.max(1)).map(|at| values.read_user(at, per_cpu))
             }
-            Storage::Programs(targets) => index(key, targets.len() as u32)
-                .and_then(|at| targets[at as usize])
-                .map(|target| target.0.to_ne_bytes().to_vec()),
-            Storage::MapArray(handles) => index(key, handles.len() as u32)
-                .map(|at| handles[at as usize])
-                .filter(|handle| *handle != 0)
-                .map(|handle| (handle as u32).to_ne_bytes().to_vec()),
-            Storage::Queue(queue) => queue.peek().map(<[u8]>::to_vec),
+            Storage::Hash(hash) | Storage::MapHash(hash) => hash.read_user(key, per_cpu),
+            Storage::Trie(trie) => trie.read_user(key),
+            Storage::Slots { values, present } => index(key, present.len() as u32)
+                .filter(|at| present[*at as usize].load(Acquire))
+                .map(|at| values.read_user(at, per_cpu)),
+            Storage::Programs(slots) | Storage::MapArray(slots) => numbered(number(slots)),
+            Storage::Queue(queue) => queue.peek().map(<[u8]>::into_vec),
             Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => return Err(Errno::EOPNOTSUPP),
         })
     }
@@ -49,26 +48,27 @@ impl Map {
     ///
     /// # Errors
     /// As `bpf(2)`: `EINVAL` for wrong sizes, `E2BIG`, `EEXIST`, `ENOENT`, `ENOSPC`, `EOPNOTSUPP`.
-    pub fn write(&mut self, memory: &mut Memory, key: &[u8], value: &[u8], flag: UpdateFlag) -> Result<(), Errno> {
+    pub fn write(&self, key: &[u8], value: &[u8], flag: UpdateFlag) -> Result<(), Errno> {
         self.check_key(key)?;
         if matches!(self.storage, Storage::Queue(_) | Storage::Bloom(_)) {
             return if value.len() == self.value_size() { self.push_value(value, flag) } else { Err(Errno::EINVAL) };
         }
-        let per_cpu = self.per_cpu();
-        let expected = self.values().map(|values| values.user_bytes(per_cpu)).ok_or(Errno::EOPNOTSUPP)?;
+        let values = match self.storage {
+            Storage::MapHash(_) => None,
+            _ => self.values(),
+        };
+        let expected = values.map(|values| values.user_bytes(self.per_cpu())).ok_or(Errno::EOPNOTSUPP)?;
         if value.len() != expected {
             return Err(Errno::EINVAL);
         }
-        let (slot, values) = self.place(memory, key, flag)?;
-        values.write_user(memory, slot, value);
-        Ok(())
+        self.write_value(key, flag as u64, |values, slot| values.write_user(slot, value))
     }
 
     /// Removes a key.
     ///
     /// # Errors
     /// As `bpf(2)`: `ENOENT`, `EINVAL`, `EOPNOTSUPP`.
-    pub fn remove(&mut self, key: &[u8]) -> Result<(), Errno> {
+    pub fn remove(&self, key: &[u8]) -> Result<(), Errno> {
         self.check_key(key)?;
         self.delete_key(key)
     }
@@ -77,24 +77,21 @@ impl Map {
     ///
     /// # Errors
     /// `EINVAL` where this is none, `E2BIG` outside.
-    pub fn set_program(&mut self, at: u32, target: Option<FunctionId>) -> Result<(), Errno> {
-        let Storage::Programs(targets) = &mut self.storage else { return Err(Errno::EINVAL) };
-        *slot(&at.to_ne_bytes(), targets)? = target;
+    pub fn set_program(&self, at: u32, target: FunctionId) -> Result<(), Errno> {
+        let Storage::Programs(targets) = &self.storage else { return Err(Errno::EINVAL) };
+        slot(&at.to_ne_bytes(), targets)?.store(target.0 + 1, Release);
         Ok(())
     }
 
-    /// Sets an entry of a map of maps to the map with this handle.
+    /// Sets an entry of a map of maps to the map with this number.
     ///
     /// # Errors
     /// `EINVAL` where this is none, and the errors of an update.
-    pub fn set_map(&mut self, memory: &mut Memory, key: &[u8], handle: u64, flag: UpdateFlag) -> Result<(), Errno> {
+    pub fn set_map(&self, key: &[u8], number: u32, flag: UpdateFlag) -> Result<(), Errno> {
         self.check_key(key)?;
-        match &mut self.storage {
-            Storage::MapArray(handles) => *slot(key, handles)? = handle,
-            Storage::MapHash(hash) => {
-                let at = hash.prepare(memory, key, flag)?;
-                hash.values.get_mut(memory, at, 0).copy_from_slice(&(handle as u32).to_ne_bytes());
-            }
+        match &self.storage {
+            Storage::MapArray(numbers) => slot(key, numbers)?.store(number + 1, Release),
+            Storage::MapHash(hash) => hash.update(key, flag, |slot| hash.values.word(slot).store(number, Relaxed))?,
             _ => return Err(Errno::EINVAL),
         }
         Ok(())
@@ -102,32 +99,26 @@ impl Map {
 
     /// All entries, sorted by key. Queues and stacks number theirs from the oldest; ring buffers number the records
     /// that nobody has consumed; Bloom filters have none to show.
-    pub fn entries(&self, memory: &Memory) -> Entries {
+    pub fn entries(&self) -> Entries {
         let numbered = |values: Vec<Vec<u8>>| {
             values.into_iter().enumerate().map(|(at, value)| ((at as u32).to_ne_bytes().to_vec(), value)).collect()
         };
         let keyed = |keys: Vec<Vec<u8>>| {
-            let value = |key: &Vec<u8>| self.read(memory, key).ok().flatten();
+            let value = |key: &Vec<u8>| self.read(key).ok().flatten();
             keys.into_iter().filter_map(|key| value(&key).map(|value| (key, value))).collect()
         };
         let indices = |count: usize| (0..count as u32).map(|at| at.to_ne_bytes().to_vec()).collect();
         let mut entries: Entries = match &self.storage {
             Storage::Array(values) if self.definition.key_size != 4 => {
-                vec![(Vec::new(), values.read_user(memory, 0, self.per_cpu()))]
+                vec![(Vec::new(), values.read_user(0, self.per_cpu()))]
             }
             Storage::Array(_) => keyed(indices(self.definition.max_entries as usize)),
             Storage::Slots { present, .. } => keyed(indices(present.len())),
-            Storage::Programs(targets) => keyed(indices(targets.len())),
-            Storage::MapArray(handles) => keyed(indices(handles.len())),
-            Storage::Hash(hash) | Storage::MapHash(hash) => {
-                keyed(hash.entries().map(|(key, _)| key.to_vec()).collect())
-            }
-            Storage::Trie(trie) => {
-                let value = |slot| trie.values.read_user(memory, slot, false);
-                trie.entries().into_iter().map(|(key, slot)| (key, value(slot))).collect()
-            }
-            Storage::Queue(queue) => numbered(queue.values().map(<[u8]>::to_vec).collect()),
-            Storage::Ring(ring) => numbered(ring.peek(memory)),
+            Storage::Programs(slots) | Storage::MapArray(slots) => keyed(indices(slots.len())),
+            Storage::Hash(hash) | Storage::MapHash(hash) => keyed(hash.keys()),
+            Storage::Trie(trie) => trie.entries(),
+            Storage::Queue(queue) => numbered(queue.values()),
+            Storage::Ring(ring) => numbered(ring.peek()),
             Storage::Bloom(_) | Storage::Absent => Vec::new(),
         };
         entries.sort();
@@ -139,7 +130,7 @@ impl Map {
         match &self.storage {
             Storage::Hash(hash) | Storage::MapHash(hash) => hash.len(),
             Storage::Trie(trie) => trie.len(),
-            Storage::Queue(queue) => queue.values().count(),
+            Storage::Queue(queue) => queue.len(),
             _ => self.definition.max_entries as usize,
         }
     }

@@ -73,7 +73,17 @@ pub struct Packet {
     hard_end: usize,
     headers: Headers,
     context_bytes: usize,
+    /// Bytes of the buffer that may not be zeros: what programs saw of it since it was last cleared.
+    touched: Range<usize>,
+    /// Bytes at the context's start that may not be zeros.
+    touched_context: usize,
 }
+
+/// Bytes of an 802.1Q tag.
+const VLAN_TAG_BYTES: usize = 4;
+
+/// Contexts that programs may write are no longer than this, but for those of system calls.
+const WRITABLE_CONTEXT_BYTES: usize = 1024;
 
 /// Why an input cannot be turned into a packet and a context. The kernel's test run answers `EINVAL`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -120,6 +130,8 @@ impl Packet {
             hard_end: 0,
             headers: Headers::default(),
             context_bytes: 0,
+            touched: 0..0,
+            touched_context: 0,
         })
     }
 
@@ -135,20 +147,32 @@ impl Packet {
         context: Option<&[u8]>,
     ) -> Result<(), InputError> {
         self.kind = Kind::of(program_type);
+        if self.kind != Kind::None {
+            self.touched_context = self.touched_context.max(WRITABLE_CONTEXT_BYTES);
+        }
         match self.kind {
             Kind::Xdp => self.prepare_xdp(memory, bytes, context),
             Kind::SocketBuffer => self.prepare_socket_buffer(memory, program_type, bytes, context),
-            Kind::None => self.prepare_context(memory, context.unwrap_or_default()),
+            Kind::None => self.prepare_context(memory, program_type, context.unwrap_or_default()),
         }
     }
 
-    fn prepare_context(&mut self, memory: &mut Memory, context: &[u8]) -> Result<(), InputError> {
+    fn prepare_context(
+        &mut self,
+        memory: &mut Memory,
+        program_type: ProgramType,
+        context: &[u8],
+    ) -> Result<(), InputError> {
         if context.len() > SOCKET_OFFSET {
             return Err(InputError::Context("it is too long"));
         }
         let region = memory.region_mut(self.context);
-        region[..SOCKET_OFFSET].fill(0);
+        region[..self.touched_context].fill(0);
         region[..context.len()].copy_from_slice(context);
+        self.touched_context = match program_type {
+            ProgramType::Syscall => SOCKET_OFFSET,
+            _ => context.len().max(WRITABLE_CONTEXT_BYTES),
+        };
         self.context_bytes = context.len();
         (self.meta, self.data, self.end) = (0, 0, 0);
         // Tracing programs may read behind what was given: the kernel's records are there, ours are zeros.
@@ -161,10 +185,25 @@ impl Packet {
     /// first address and the one behind the last.
     pub(crate) fn open(&mut self, memory: &mut Memory, bytes: &[u8]) -> Range<u64> {
         (self.data, self.end) = (0, bytes.len().min(BUFFER_BYTES));
+        self.touched = 0..self.touched.end.max(self.end);
         self.meta = 0;
         memory.region_mut(self.buffer)[..self.end].copy_from_slice(&bytes[..self.end]);
         memory.set_window(self.buffer, 0..self.end);
         self.buffer_address..self.buffer_address + self.end as u64
+    }
+
+    /// Whether nobody wrote to the buffer outside of what programs saw of it, or behind the context.
+    pub(crate) fn outside_is_clean(&self, memory: &Memory) -> bool {
+        let (buffer, context) = (memory.region(self.buffer), memory.region(self.context));
+        let zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+        zero(&buffer[..self.touched.start])
+            && zero(&buffer[self.touched.end..])
+            && zero(&context[self.touched_context..SOCKET_OFFSET])
+    }
+
+    /// Says that programs may have written any byte of the context.
+    pub(crate) fn touch_context(&mut self) {
+        self.touched_context = SOCKET_OFFSET;
     }
 
     /// Sets bytes of the context.
@@ -255,6 +294,9 @@ impl Packet {
             self.meta = self.data;
         }
         let range: Range<usize> = self.meta..self.end;
+        // Helpers write the link-layer header, which may lie before what the program sees.
+        let start = range.start.saturating_sub(ETHERNET_BYTES + VLAN_TAG_BYTES);
+        self.touched = self.touched.start.min(start)..self.touched.end.max(range.end);
         memory.set_window(self.buffer, range);
         match self.kind {
             Kind::Xdp => {

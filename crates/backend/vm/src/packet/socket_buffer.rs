@@ -153,6 +153,7 @@ impl Packet {
         self.hard_start = 0;
         self.hard_end = super::BUFFER_BYTES;
         memory.region_mut(self.buffer)[START..self.end].copy_from_slice(bytes);
+        self.touched = self.touched.start.min(START)..self.touched.end.max(self.end);
         self.context_bytes = if given.is_some() { field::END } else { 0 };
         let region = memory.region_mut(self.context);
         region[..field::END].fill(0);

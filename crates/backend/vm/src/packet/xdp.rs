@@ -102,7 +102,8 @@ impl Packet {
         self.meta = HEADROOM - meta_bytes;
         self.end = self.meta + bytes.len();
         let buffer = memory.region_mut(self.buffer);
-        buffer[..FRAME_END].fill(0);
+        buffer[self.touched.clone()].fill(0);
+        self.touched = self.meta..self.end;
         buffer[self.meta..self.end].copy_from_slice(bytes);
         let region = memory.region_mut(self.context);
         region[..MD_BYTES].fill(0);

@@ -16,6 +16,7 @@ use crate::state::State;
 /// Fills in what a hook's context points to; `bytes` is what its packet pointers lead to.
 pub(super) fn fill(state: &mut State, program_type: ProgramType, seed: u64, bytes: &[u8]) {
     let (packet, memory) = (&mut state.packet, &mut state.memory);
+    packet.touch_context();
     let own_packet = packet.kind() != Kind::None;
     let fields = program_type.context().fields;
     let holds = |wanted: FieldValue| fields.iter().any(|field| field.value == wanted);

@@ -129,10 +129,10 @@ impl World {
         let missing = || Error::Missing { what: format!("program {name} of a known type") };
         let program = self.vm.object.program(name).ok_or_else(missing)?;
         let (entry, program_type) = (program.entry, program.program_type.ok_or_else(missing)?);
-        let Vm { object, state, symbols, stack, options, .. } = &mut self.vm;
+        let (state, object, symbols, options) = self.vm.parts();
         state.running = Some(program_type);
         let interpreter = Interpreter::new(object);
-        let view = View { state, symbols, stack: *stack, stack_fill: options.stack_fill, observed: None };
+        let view = View { state, symbols, stack_fill: options.stack_fill, observed: None };
         let (made_up, calls) = (&mut self.made_up, &mut self.calls);
         let (kfuncs, externs) = (&self.kfuncs, &self.externs);
         let stage = Stage {
@@ -270,13 +270,12 @@ impl Stage<'_> {
     /// Whether what a load from an address gives may be what the facts exclude.
     fn is_given(&self, address: u64) -> bool {
         let state = self.state();
-        state.packet.context_addresses().contains(&address) || state.memory.bytes(address, 1).is_none()
+        state.packet.context_addresses().contains(&address) || !state.memory.is_open(address, 1, false)
     }
 
     /// Bytes that a call writes.
     fn put(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
-        if let Some(own) = self.view.state.memory.bytes_mut(address, bytes.len()) {
-            own.copy_from_slice(bytes);
+        if self.view.state.memory.write(address, bytes).is_some() {
             return Ok(());
         }
         if !is_kernel(address) {
