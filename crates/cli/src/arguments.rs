@@ -1,11 +1,13 @@
 //! The command line, as data.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use kiln_driver::ProgramType;
 use kiln_driver::profiles::Kernel;
+use kiln_driver::query::Split;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,6 +71,18 @@ Examples:
   kiln dump prog.o -p ingress --facts      what the verifier knows before each instruction
   kiln dump prog.o --format json           an object an instruction: slot, text, line, reference";
 
+const QUERY_EXAMPLES: &str = "\
+Examples:
+  kiln query 'SELECT pid, name, max(latency_ns) FROM syscalls GROUP BY pid, name WINDOW 1 SECOND'
+  kiln query 'SELECT name, count(*), p99(latency_ns) FROM syscalls GROUP BY name ORDER BY 2 DESC LIMIT 10' --duration 5s
+  kiln query \"SELECT ts, comm, arg1 FROM syscalls WHERE name = 'openat'\" -- ls /
+  kiln query 'SELECT * FROM tracepoint.sched.sched_process_exit LIMIT 5' --format ndjson
+  kiln query 'EXPLAIN SELECT count(*) FROM page_faults'   which splits there are, and what they cost to verify
+  kiln query 'SELECT * FROM syscalls' --record calls.kev --duration 1s
+  kiln query 'SELECT name, count(*) FROM syscalls GROUP BY name' --replay calls.kev      (no root)
+
+Ctrl-C ends the query; what it knows by then is shown.";
+
 /// Verifies, shrinks and runs eBPF programs, with a proof for every rewrite.
 ///
 /// Exit codes: 0 done; 1 a program was rejected, a comparison failed or a limit was reached; 2 bad input or usage; 3 not supported here.
@@ -92,6 +106,14 @@ pub enum Format {
     Json,
     /// For code review: SARIF 2.1.0 (`kiln check` only).
     Sarif,
+    /// A table for each window, or for all rows (`kiln query` only).
+    Table,
+    /// A line a row, as it comes (`kiln query` only).
+    Lines,
+    /// Comma-separated values, after a line of names (`kiln query` only).
+    Csv,
+    /// A JSON object a row, as it comes (`kiln query` only).
+    Ndjson,
 }
 
 /// What to do.
@@ -118,6 +140,14 @@ pub enum Command {
     /// Disassemble, with source lines, maps, relocations and facts.
     #[command(after_help = DUMP_EXAMPLES)]
     Dump(DumpArguments),
+    /// Ask in SQL what the kernel does: system calls, scheduling, block I/O, TCP, any tracepoint.
+    #[command(after_help = QUERY_EXAMPLES)]
+    Query(QueryArguments),
+    /// List the tables that kiln query knows, or the columns of one.
+    Tables {
+        /// The table, such as syscalls or tracepoint.sched.sched_switch.
+        table: Option<String>,
+    },
     /// Say what the code of a rejection means and what usually fixes it; without a code, all of them.
     Explain {
         /// The code, such as possibly-null.
@@ -357,4 +387,66 @@ fn program_type(text: &str) -> Result<(String, ProgramType), String> {
         Some(near) => format!("did you mean {near}?"),
         None => format!("the types are {}", names().collect::<Vec<_>>().join(", ")),
     })
+}
+
+/// `kiln query`.
+#[derive(Args, Debug)]
+pub struct QueryArguments {
+    /// The query.
+    pub sql: String,
+    /// End after this long, such as 500ms, 10s or 5m.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Only this process.
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Only threads of this name.
+    #[arg(long, value_name = "NAME")]
+    pub comm: Option<String>,
+    /// How much runs in the kernel: mvsf, columns, filter, pair or aggregate; as much as loads unless given.
+    #[arg(long, value_name = "SPLIT", value_parser = split)]
+    pub split: Option<Split>,
+    /// Say which splits were tried and why some were not taken.
+    #[arg(long)]
+    pub trace_plan: bool,
+    /// Keep the events in a file, for --replay.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["replay", "split"])]
+    pub record: Option<PathBuf>,
+    /// Ask about the events in a file instead of the running kernel (no root).
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(conflicts_with_all = ["duration", "split", "trace_plan", "command"])]
+    pub replay: Option<PathBuf>,
+    /// Bytes of the ring buffer between kernel and user space, a power of two.
+    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = ring_bytes)]
+    pub ring_bytes: u32,
+    /// A command to run, and to look at it and its children only; the query ends with it.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+fn split(text: &str) -> Result<Split, String> {
+    let known = || Split::ALL.map(Split::name).join(", ");
+    Split::ALL.into_iter().find(|split| split.name() == text).ok_or_else(|| format!("known are {}", known()))
+}
+
+fn ring_bytes(text: &str) -> Result<u32, String> {
+    let bytes: u32 = text.parse().map_err(|_| "a number of bytes is expected".to_owned())?;
+    let fits = bytes.is_power_of_two() && (4096..=1 << 30).contains(&bytes);
+    if fits { Ok(bytes) } else { Err("a power of two from 4096 to 1073741824 is expected".to_owned()) }
+}
+
+/// `500ms`, `10s`, `5m`, `1h`; a number alone is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
+    let number: f64 =
+        text[..text.len() - unit.len()].parse().map_err(|_| "a time such as 10s is expected".to_owned())?;
+    let seconds = match unit {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time such as 500ms, 10s or 5m is expected".to_owned()),
+    };
+    Duration::try_from_secs_f64(number * seconds).map_err(|_| "the time is too long".to_owned())
 }

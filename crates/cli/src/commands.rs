@@ -63,7 +63,7 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
             let root = std::env::current_dir().unwrap_or_default();
             print::json(&sarif::log(&arguments.object.object, &root, &results))?;
         }
-        Format::Text => print::checked(&input, &results),
+        _ => print::checked(&input, &results),
     }
     let rejected = results.iter().any(|result| matches!(result.verdict, Verdict::Rejected { .. }));
     let unsupported = results.iter().any(|result| matches!(result.verdict, Verdict::Unsupported { .. }));
@@ -85,7 +85,7 @@ fn check_for_kernels(input: &Input, programs: &[&Program], arguments: &CheckArgu
             let root = std::env::current_dir().unwrap_or_default();
             print::json(&sarif::log(&arguments.object.object, &root, &matrix.first_rejections()))?;
         }
-        Format::Text => print::matrix(input, &matrix),
+        _ => print::matrix(input, &matrix),
     }
     Ok(if matrix.rejects() {
         1

@@ -10,6 +10,7 @@ mod commands;
 mod output;
 mod print;
 mod progress;
+mod query;
 
 use std::process::ExitCode;
 
@@ -36,6 +37,11 @@ fn main() -> ExitCode {
         anstream::eprintln!("error: --format sarif is for kiln check");
         return ExitCode::from(2);
     }
+    let of_rows = matches!(format, Format::Table | Format::Lines | Format::Csv | Format::Ndjson);
+    if of_rows && !matches!(cli.command, Command::Query(_)) {
+        anstream::eprintln!("error: --format table, lines, csv and ndjson are for kiln query");
+        return ExitCode::from(2);
+    }
     let result = match cli.command {
         Command::Check(arguments) => commands::check(&arguments, format),
         Command::Optimize(arguments) => commands::optimize(&arguments, format),
@@ -45,6 +51,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench(&arguments, format),
         Command::Dump(arguments) => commands::dump(&arguments, format),
         Command::Explain { code } => commands::explain(code.as_deref(), format),
+        Command::Query(arguments) => query::query(&arguments, format),
+        Command::Tables { table } => query::tables(table.as_deref(), format),
         Command::Doctor => commands::doctor(format),
         Command::Completions { shell } => commands::completions(shell),
     };

@@ -10,6 +10,7 @@
 //! | `kiln bench` | [`bench::bench`] |
 //! | `kiln dump` | [`dump::program`] |
 //! | `kiln verify-evidence` | [`recheck::verify`] |
+//! | `kiln query` | [`query::plan::plan`], then [`query::live::run`] or [`query::replay::run`] |
 //! | `kiln doctor` | [`doctor::examine`] |
 //!
 //! The main job in a few lines; `input::open` reads object files the same way:
@@ -59,6 +60,7 @@ pub mod output;
 pub mod packets;
 pub mod profile;
 pub mod profiles;
+pub mod query;
 pub mod recheck;
 pub mod report;
 pub mod run;

@@ -30,6 +30,15 @@ pub struct LoadedImage {
     pub maps: HashMap<MapId, MapHandle>,
 }
 
+/// Several programs loaded from the IR, with the maps that they share.
+#[derive(Debug)]
+pub struct LoadedImages {
+    /// The programs, in the object's order.
+    pub progs: Vec<Prog>,
+    /// Their maps.
+    pub maps: HashMap<MapId, MapHandle>,
+}
+
 /// Bytes of verifier log that are kept, and the log level: 1 is the trace of a failure.
 const LOG_BYTES: usize = 1 << 20;
 
@@ -40,14 +49,36 @@ const LOG_BYTES: usize = 1 << 20;
 pub fn load_image(object: &Object, program: &Program) -> Result<LoadedImage, LoadFailure> {
     let mut maps = HashMap::new();
     let types = load_types(object)?;
-    let prog = load_with_maps(object, program, types.as_ref(), LOG_BYTES, |id| {
+    let prog = load_sharing(object, program, types.as_ref(), &mut maps)?;
+    Ok(LoadedImage { prog, maps })
+}
+
+/// Loads all programs of an IR object, with one map for each that they use.
+///
+/// # Errors
+/// As [`load_image`], of the first program that the kernel refuses.
+pub fn load_images(object: &Object) -> Result<LoadedImages, LoadFailure> {
+    let mut maps = HashMap::new();
+    let types = load_types(object)?;
+    let load = |program| load_sharing(object, program, types.as_ref(), &mut maps);
+    let progs = object.programs.iter().map(load).collect::<Result<_, _>>()?;
+    Ok(LoadedImages { progs, maps })
+}
+
+/// Loads one program; maps that are not there yet are created.
+fn load_sharing(
+    object: &Object,
+    program: &Program,
+    types: Option<&OwnedFd>,
+    maps: &mut HashMap<MapId, MapHandle>,
+) -> Result<Prog, LoadFailure> {
+    load_with_maps(object, program, types, LOG_BYTES, |id| {
         let handle = match maps.entry(id) {
             Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(create_map(object.map(id), types.as_ref())?),
+            Entry::Vacant(entry) => entry.insert(create_map(object.map(id), types)?),
         };
         Ok(handle.fd().as_raw_fd())
-    })?;
-    Ok(LoadedImage { prog, maps })
+    })
 }
 
 /// Loads many programs one after the other for their verdicts: maps of the same definition are created once.

@@ -23,15 +23,17 @@ pub mod own;
 pub mod privilege;
 pub mod probe;
 pub mod prog;
+pub mod ring;
 
 pub use attach::Link;
 pub use elf::{LoadFailure, LoadedObject, ObjectFile, ProgramLog};
 pub use error::Error;
-pub use image::{LoadedImage, Loader, load_image};
+pub use image::{LoadedImage, LoadedImages, Loader, load_image, load_images};
 pub use map::MapHandle;
 pub use own::{OwnCgroup, OwnNetwork};
 pub use privilege::without_privilege;
 pub use prog::{Prog, ProgInfo, Statistics, TestInput, TestOutput};
+pub use ring::RingReader;
 
 /// Whether this process may load programs: tries the smallest possible one (`r0 = 0; exit`, for XDP: socket filters
 /// need no privilege where `kernel.unprivileged_bpf_disabled` is 0).

@@ -1,0 +1,372 @@
+//! `kiln query` and `kiln tables`.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::IsTerminal as _;
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use kiln_driver::Error;
+use kiln_driver::query::plan::{self, Plan, Step};
+use kiln_driver::query::replay::{self, Recorder};
+use kiln_driver::query::{self, live};
+use kiln_driver::query::{Action, COUNTERS, ColumnHead, Limits, Row, Session, Settings, Split, Summary, Value};
+use serde_json::json;
+
+use crate::arguments::{Format, QueryArguments};
+use crate::{print, say};
+
+/// `kiln query`.
+pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
+    let mut session = Session::new(&arguments.sql)?;
+    if let Some(pid) = arguments.pid {
+        session.only("pid", Value::Uint(pid.into()))?;
+    }
+    if let Some(comm) = &arguments.comm {
+        session.only("comm", Value::text(comm))?;
+    }
+    let format = match format {
+        Format::Text if std::io::stdout().is_terminal() => Format::Table,
+        Format::Text => Format::Lines,
+        other => other,
+    };
+    let mut printer = Printer::new(&session, format);
+    if let Some(path) = &arguments.replay {
+        let summary = replay::run(&session, path, Limits::default(), &mut |rows| printer.rows(rows))?;
+        return printer.finish(&summary, None);
+    }
+    let settings =
+        Settings { except_pid: Some(std::process::id()), ring_bytes: arguments.ring_bytes, ..Settings::default() };
+    let split = if arguments.record.is_some() { Some(Split::Mvsf) } else { arguments.split };
+    if session.parsed.action == Action::Explain {
+        let plan = plan::plan(&session, &settings, split)?;
+        explain(&plan, format)?;
+        return Ok(0);
+    }
+    kiln_driver::require_kernel().map_err(|error| match error {
+        Error::Unsupported(why) => Error::Unsupported(format!("{why}; recorded events need no privilege (--replay)")),
+        other => other,
+    })?;
+    let mut command = Traced::begin(&arguments.command, &mut session)?;
+    let plan = plan::plan(&session, &settings, split)?;
+    let steps = plan.steps.clone();
+    if arguments.trace_plan {
+        told_steps(&steps);
+    }
+    let recorder = arguments.record.as_ref().map(|path| {
+        let file = File::create(path).map_err(|error| Error::file(path, &error))?;
+        let records = plan.accepted.last().map(|generated| generated.records.clone()).unwrap_or_default();
+        Recorder::new(file, session.query(), &records).map_err(|error| Error::file(path, &error))
+    });
+    let mut recorder = recorder.transpose()?;
+    let mut failed = None;
+    let mut tap = |record: &[u8]| {
+        if let Some(recorder) = &mut recorder
+            && let Err(error) = recorder.add(record)
+        {
+            failed.get_or_insert(error);
+        }
+    };
+    let interrupted = interrupt()?;
+    let traced = RefCell::new(&mut command);
+    let watch = live::Watch {
+        duration: arguments.duration,
+        stop: &|| interrupted.load(Ordering::SeqCst) || traced.borrow_mut().is_over(),
+        limits: Limits::default(),
+        measure: true,
+    };
+    let summary = live::run(&session, plan, &watch, &mut tap, &mut |rows| printer.rows(rows))?;
+    if let (Some(path), Some(recorder)) = (&arguments.record, recorder) {
+        let finished = recorder.finish();
+        failed.map_or(finished, Err).map_err(|error| Error::file(path, &error))?;
+    }
+    let analyzed = (session.parsed.action == Action::Analyze).then_some(&steps[..]);
+    printer.finish(&summary, analyzed)
+}
+
+/// Ctrl-C ends the query, a second one the process.
+fn interrupt() -> Result<Arc<AtomicBool>, Error> {
+    const INTERRUPTED: i32 = 130;
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&interrupted);
+    let handler = move || {
+        if seen.swap(true, Ordering::SeqCst) {
+            std::process::exit(INTERRUPTED);
+        }
+    };
+    ctrlc::set_handler(handler).map_err(|error| Error::Unsupported(format!("Ctrl-C cannot be handled: {error}")))?;
+    Ok(interrupted)
+}
+
+/// A command that is looked at, in a cgroup of its own; killed with the query.
+struct Traced {
+    child: Option<Child>,
+    cgroup: Option<query::live::Scope>,
+}
+
+impl Traced {
+    fn begin(command: &[String], session: &mut Session) -> Result<Traced, Error> {
+        let Some((program, arguments)) = command.split_first() else {
+            return Ok(Traced { child: None, cgroup: None });
+        };
+        let scope = live::Scope::enter()?;
+        session.only("cgroup_id", Value::Uint(scope.id()))?;
+        // The command waits for a line before it begins, so that nothing of it is missed.
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", "read -r _ && exec \"$@\" </dev/null", "sh", program]).args(arguments).stdin(Stdio::piped());
+        let child = shell.spawn().map_err(|error| Error::InvalidInput(format!("{program}: {error}")))?;
+        Ok(Traced { child: Some(child), cgroup: Some(scope) })
+    }
+
+    /// Whether the command has ended. The first time it is asked, the programs are attached, and the command begins.
+    fn is_over(&mut self) -> bool {
+        let Some(child) = &mut self.child else { return false };
+        if let Some(mut stdin) = child.stdin.take() {
+            use std::io::Write as _;
+            // A command that cannot be told to begin is over already.
+            let _ = stdin.write_all(b"\n");
+        }
+        !matches!(child.try_wait(), Ok(None))
+    }
+}
+
+impl Drop for Traced {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        drop(self.cgroup.take());
+    }
+}
+
+/// Prints rows as they come.
+struct Printer {
+    format: Format,
+    columns: Vec<ColumnHead>,
+    windowed: bool,
+    begun: bool,
+    kept: Vec<serde_json::Value>,
+    waiting: Vec<Row>,
+}
+
+impl Printer {
+    fn new(session: &Session, format: Format) -> Printer {
+        let windowed = session.windowed();
+        Printer { format, columns: session.columns(), windowed, begun: false, kept: Vec::new(), waiting: Vec::new() }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let window = ["window_start", "window_end"].into_iter().filter(|_| self.windowed).map(str::to_owned);
+        window.chain(self.columns.iter().map(|column| column.name.clone())).collect()
+    }
+
+    fn object(&self, row: &Row) -> serde_json::Value {
+        let window = row.window.iter().flatten().map(|time| json!(time));
+        let values = window.chain(row.values.iter().map(query::json));
+        serde_json::Value::Object(self.names().into_iter().zip(values).collect())
+    }
+
+    fn cells(&self, row: &Row) -> Vec<String> {
+        let values = row.values.iter().zip(&self.columns);
+        values.map(|(value, column)| clean(&query::text(value, column.data_type))).collect()
+    }
+
+    /// Prints rows; whether more are wanted.
+    fn rows(&mut self, rows: Vec<Row>) -> bool {
+        match self.format {
+            Format::Json => self.kept.extend(rows.iter().map(|row| self.object(row)).collect::<Vec<_>>()),
+            Format::Ndjson => rows.iter().for_each(|row| say!("{}", self.object(row))),
+            Format::Csv => self.csv(&rows),
+            Format::Table if self.windowed => self.tables(rows),
+            // Columns are as wide as what is in them, so all rows come first.
+            Format::Table if !self.columns.is_empty() => self.waiting.extend(rows),
+            _ => self.lines(&rows),
+        }
+        true
+    }
+
+    fn csv(&mut self, rows: &[Row]) {
+        let quoted = |text: &String| match text.contains(['"', ',', '\n', '\r']) {
+            true => format!("\"{}\"", text.replace('"', "\"\"")),
+            false => text.clone(),
+        };
+        if !std::mem::replace(&mut self.begun, true) {
+            say!("{}", self.names().iter().map(quoted).collect::<Vec<_>>().join(","));
+        }
+        for row in rows {
+            let window = row.window.iter().flatten().map(u64::to_string);
+            let cells: Vec<_> = window.chain(self.cells(row)).map(|cell| quoted(&cell)).collect();
+            say!("{}", cells.join(","));
+        }
+    }
+
+    fn lines(&mut self, rows: &[Row]) {
+        if !std::mem::replace(&mut self.begun, true) {
+            say!("{}", self.names().join("\t"));
+        }
+        for row in rows {
+            let window = row.window.iter().flatten().map(|time| format!("{:.3}", *time as f64 / 1e9));
+            say!("{}", window.chain(self.cells(row)).collect::<Vec<_>>().join("\t"));
+        }
+    }
+
+    /// A table for each window.
+    fn tables(&mut self, rows: Vec<Row>) {
+        for rows in rows.chunk_by(|one, other| one.window == other.window) {
+            if let Some([start, end]) = rows[0].window {
+                say!("from {:.3} s to {:.3} s since boot", start as f64 / 1e9, end as f64 / 1e9);
+            }
+            self.table(rows);
+        }
+    }
+
+    fn table(&self, rows: &[Row]) {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_header(self.columns.iter().map(|column| column.name.as_str()));
+        for row in rows {
+            table.add_row(self.cells(row));
+        }
+        for (column, head) in table.column_iter_mut().zip(&self.columns) {
+            if head.data_type != "text" {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        say!("{table}");
+    }
+
+    fn finish(mut self, summary: &Summary, steps: Option<&[Step]>) -> Result<u8, Error> {
+        match self.format {
+            Format::Json => {
+                let document = json!({
+                    "columns": self.columns,
+                    "rows": std::mem::take(&mut self.kept),
+                    "summary": summary,
+                    "lost": summary.lost_in_all(),
+                    "plan": steps,
+                });
+                print::json(&document)?;
+                return Ok(0);
+            }
+            Format::Csv | Format::Lines if !self.begun => {
+                let nothing: &[Row] = &[];
+                if self.format == Format::Csv { self.csv(nothing) } else { self.lines(nothing) }
+            }
+            Format::Table if !self.windowed => self.table(&self.waiting),
+            _ => {}
+        }
+        if let Some(steps) = steps {
+            told_steps(steps);
+        }
+        anstream::eprintln!("{}", told(summary));
+        let counts = summary.lost_in_kernel.iter().zip(COUNTERS).filter(|(count, _)| **count > 0);
+        counts.for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
+        let lost = summary.lost;
+        let own = [
+            (lost.starts, "beginnings that found no room in user space"),
+            (lost.groups, "rows that found no room for a group in user space"),
+            (lost.rows, "rows that found no room to be ordered"),
+            (lost.late, "rows of windows that had ended"),
+            (lost.malformed, "records that were too short"),
+        ];
+        own.iter()
+            .filter(|(count, _)| *count > 0)
+            .for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
+        Ok(0)
+    }
+}
+
+/// Text from the kernel, without what a terminal would act on.
+fn clean(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
+}
+
+/// The splits that were tried.
+fn told_steps(steps: &[Step]) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["split", "program", "slots", "processed", "us", ""]);
+    for step in steps {
+        let micros = step.micros.to_string();
+        if let Some(refused) = &step.refused {
+            table.add_row([step.split.name(), "", "", "", &micros, &format!("not taken: {refused}")]);
+        }
+        for (at, program) in step.programs.iter().enumerate() {
+            let [split, micros] = if at == 0 { [step.split.name(), &micros] } else { ["", ""] };
+            let [slots, processed] = [program.slots.to_string(), program.processed.to_string()];
+            table.add_row([split, &program.section, &slots, &processed, micros, ""]);
+        }
+    }
+    say!("{table}");
+}
+
+/// One line below a result.
+fn told(summary: &Summary) -> String {
+    let mut text = format!("{} rows", summary.rows);
+    if summary.elapsed_ns > 0 {
+        text += &format!(" in {:.1} s", summary.elapsed_ns as f64 / 1e9);
+    }
+    if let Some(split) = summary.split {
+        text += &format!("; split {}", split.name());
+    }
+    if let (Some(program_ns), true) = (summary.program_ns, summary.events > 0) {
+        let part = 100.0 * program_ns as f64 / summary.elapsed_ns.max(1) as f64;
+        let each = program_ns as f64 / summary.events as f64;
+        text += &format!("; programs ran {} times, {each:.0} ns each, {part:.2} % of one CPU", summary.events);
+    }
+    if summary.records > 0 {
+        text += &format!("; {} records", summary.records);
+    }
+    match summary.lost_in_all() {
+        0 => text + "; nothing lost",
+        lost => text + &format!("; {lost} lost"),
+    }
+}
+
+fn explain(plan: &Plan, format: Format) -> Result<(), Error> {
+    match format {
+        Format::Json | Format::Ndjson => print::json(&plan.steps),
+        _ => {
+            told_steps(&plan.steps);
+            Ok(())
+        }
+    }
+}
+
+/// `kiln tables`.
+pub fn tables(name: Option<&str>, format: Format) -> Result<u8, Error> {
+    let tables = query::describe_tables(name)?;
+    if format == Format::Json {
+        print::json(&tables)?;
+        return Ok(0);
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    if name.is_none() {
+        table.set_header(["table", "a row is", "from", ""]);
+        for one in &tables {
+            let lacks = one.lacks.clone().unwrap_or_default();
+            table.add_row([&one.name, &one.about, &one.hooks.join(", "), &lacks]);
+        }
+        say!("{table}");
+        say!(
+            "\nAny tracepoint is a table too: tracepoint.CATEGORY.NAME. `kiln tables TABLE` lists the columns of one."
+        );
+        return Ok(0);
+    }
+    for one in &tables {
+        say!("{}: {} (from {})", one.name, one.about, one.hooks.join(", "));
+        if let Some(lacks) = &one.lacks {
+            say!("not on this kernel: {lacks}");
+        }
+        table.set_header(["column", "type", "what it says"]);
+        for column in &one.columns {
+            table.add_row([column.name.as_str(), column.data_type, column.about.as_str()]);
+        }
+    }
+    say!("{table}");
+    Ok(0)
+}

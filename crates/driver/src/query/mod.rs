@@ -1,0 +1,231 @@
+//! `kiln query`: SQL over what the kernel does.
+//!
+//! ```text
+//!   text --kiln_sql--> Query --plan: splits, our verifier, the kernel--> programs --live--> rows
+//!                                                                       recording --replay--> rows
+//! ```
+//!
+//! A [`Session`] is a query with the kernel types that it is for. [`plan`] chooses how much of it runs in the kernel;
+//! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege.
+
+pub mod live;
+pub mod plan;
+pub mod replay;
+
+use std::sync::Arc;
+
+use kiln_plan::execute::Lost;
+use kiln_plan::expr::{BinaryOp, Expr};
+use kiln_plan::query::Shape;
+use kiln_plan::table::{Source, Table};
+use kiln_plan::{DataType, Query, tables};
+use kiln_program::btf::Btf;
+use serde::Serialize;
+
+pub use kiln_plan::execute::Limits;
+pub use kiln_plan::generate::COUNTERS;
+pub use kiln_plan::{Row, Settings, Split, Value};
+pub use kiln_sql::{Action, Parsed};
+
+use crate::error::Error;
+use crate::input::running_kernel_types;
+
+/// A query and the kernel types that it is for.
+pub struct Session {
+    /// What is asked.
+    pub parsed: Parsed,
+    /// The types of the kernel that it is planned for.
+    pub types: Arc<Btf>,
+}
+
+impl Session {
+    /// Reads a query for the running kernel.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] with the place in the query marked; [`Error::Unsupported`] where the kernel has no BTF.
+    pub fn new(sql: &str) -> Result<Session, Error> {
+        let lacks = || {
+            Error::Unsupported("queries need the kernel's types, and /sys/kernel/btf/vmlinux is not there".to_owned())
+        };
+        Session::with_types(sql, running_kernel_types().ok_or_else(lacks)?)
+    }
+
+    /// Reads a query for the kernel with these types.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] with the place in the query marked.
+    pub fn with_types(sql: &str, types: Arc<Btf>) -> Result<Session, Error> {
+        let parsed = kiln_sql::parse(sql, Some(&types)).map_err(|error| {
+            let shown = error.shown(sql);
+            Error::InvalidInput(shown.trim_start_matches("error: ").trim_end().to_owned())
+        })?;
+        Ok(Session { parsed, types })
+    }
+
+    /// Looks only at rows whose column is this integer or text, as a condition in the query would.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where the table has no such column.
+    pub fn only(&mut self, column: &str, value: Value) -> Result<(), Error> {
+        let query = &mut self.parsed.query;
+        let found = query.table.column(column);
+        let found = found.ok_or_else(|| {
+            Error::InvalidInput(format!("table `{}` has no column `{column}` to choose by", query.table.name))
+        })?;
+        let condition = Expr::binary(BinaryOp::Equal, Expr::Column(found), Expr::Literal(value));
+        query.filter = Expr::all(query.filter.take().into_iter().chain([condition]));
+        Ok(())
+    }
+
+    /// The query.
+    pub fn query(&self) -> &Query {
+        &self.parsed.query
+    }
+
+    /// Whether rows are of windows of time.
+    pub fn windowed(&self) -> bool {
+        matches!(&self.query().shape, Shape::Groups(groups) if groups.window.is_some())
+    }
+
+    /// The result's columns.
+    pub fn columns(&self) -> Vec<ColumnHead> {
+        let column = |output: &kiln_plan::query::Output| ColumnHead {
+            name: output.name.clone(),
+            data_type: output.data_type.name(),
+        };
+        self.query().outputs.iter().map(column).collect()
+    }
+}
+
+/// A column of a result.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ColumnHead {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub data_type: &'static str,
+}
+
+/// How a run went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Summary {
+    /// How much ran in the kernel.
+    pub split: Option<Split>,
+    /// Nanoseconds that it ran.
+    pub elapsed_ns: u64,
+    /// How often the programs ran.
+    pub events: u64,
+    /// Nanoseconds that the programs took, where the kernel counts them.
+    pub program_ns: Option<u64>,
+    /// Rows that were given.
+    pub rows: u64,
+    /// Records that user space took from the ring buffer.
+    pub records: u64,
+    /// What was lost in the kernel: [`kiln_plan::generate::COUNTERS`].
+    pub lost_in_kernel: [u64; 3],
+    /// What was lost in user space.
+    pub lost: Lost,
+}
+
+impl Summary {
+    /// How many rows or records were lost, whatever the reason.
+    pub fn lost_in_all(&self) -> u64 {
+        let Lost { starts, groups, rows, late, malformed } = self.lost;
+        self.lost_in_kernel.iter().sum::<u64>() + starts + groups + rows + late + malformed
+    }
+}
+
+/// Takes rows as they come; answers whether more are wanted.
+pub type Sink<'a> = dyn FnMut(Vec<Row>) -> bool + 'a;
+
+/// A table, as `kiln tables` lists it.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableDescription {
+    /// Its name.
+    pub name: String,
+    /// What a row is.
+    pub about: String,
+    /// The tracepoints that it is made from.
+    pub hooks: Vec<String>,
+    /// Its columns.
+    pub columns: Vec<ColumnDescription>,
+    /// What this kernel lacks for it.
+    pub lacks: Option<String>,
+}
+
+/// A column of a table.
+#[derive(Clone, Debug, Serialize)]
+pub struct ColumnDescription {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub data_type: &'static str,
+    /// What it says.
+    pub about: String,
+    /// Whether it is read in the kernel; else it is computed of other columns.
+    pub read: bool,
+}
+
+fn describe(table: &Table, types: Option<&Btf>) -> TableDescription {
+    let column = |column: &kiln_plan::table::Column| ColumnDescription {
+        name: column.name.clone(),
+        data_type: column.data_type.name(),
+        about: column.about.clone(),
+        read: matches!(column.source, Source::Read { .. }),
+    };
+    let lacks = types.and_then(|types| plan::mvsf(table, types).err());
+    TableDescription {
+        name: table.name.clone(),
+        about: table.about.clone(),
+        hooks: table.hooks().into_iter().map(kiln_plan::table::Hook::section).collect(),
+        columns: table.columns.iter().map(column).collect(),
+        lacks: lacks.map(|failure| failure.to_string()),
+    }
+}
+
+/// All tables, or the one of this name.
+///
+/// # Errors
+/// [`Error::InvalidInput`] where there is none.
+pub fn describe_tables(name: Option<&str>) -> Result<Vec<TableDescription>, Error> {
+    let types = running_kernel_types();
+    let types = types.as_deref();
+    match name {
+        None => Ok(tables::all().iter().map(|table| describe(table, types)).collect()),
+        Some(name) => {
+            let table = tables::find(name, types);
+            let none =
+                || Error::InvalidInput(format!("there is no table `{name}`; `kiln tables` lists those there are"));
+            Ok(vec![describe(&table.ok_or_else(none)?, types)])
+        }
+    }
+}
+
+/// A value as JSON.
+pub fn json(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value) => (*value).into(),
+        Value::Int(value) => (*value).into(),
+        Value::Uint(value) => (*value).into(),
+        Value::Float(value) => (*value).into(),
+        Value::Text(text) => (**text).into(),
+    }
+}
+
+/// A value as text: times of the monotonic clock as seconds since boot.
+pub fn text(value: &Value, data_type: &str) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Uint(value) if data_type == DataType::Time.name() => {
+            format!("{}.{:09}", value / 1_000_000_000, value % 1_000_000_000)
+        }
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Uint(value) => value.to_string(),
+        Value::Float(value) => format!("{value:.3}"),
+        Value::Text(text) => text.to_string(),
+    }
+}

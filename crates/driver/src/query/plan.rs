@@ -1,0 +1,126 @@
+//! How much of a query runs in the kernel: DSL-guided iteration.
+//!
+//! The smallest split comes first, and is known to load. From there on each larger one is written, put to our verifier,
+//! which answers in milliseconds, and kept if it is accepted. The last one kept is loaded; where the kernel refuses it
+//! all the same, the one before it is.
+
+use std::time::Instant;
+
+use kiln_plan::generate::Failure;
+use kiln_plan::query::Shape;
+use kiln_plan::table::Table;
+use kiln_plan::{Generated, Query, Settings, Split, generate};
+use kiln_program::btf::Btf;
+use kiln_verifier::Prepared;
+use serde::Serialize;
+
+use super::Session;
+use crate::error::Error;
+
+/// A split that was tried.
+#[derive(Clone, Debug, Serialize)]
+pub struct Step {
+    /// Which.
+    pub split: Split,
+    /// Its programs, where they could be written.
+    pub programs: Vec<StepProgram>,
+    /// Why it was not taken.
+    pub refused: Option<String>,
+    /// Microseconds that writing and verifying took.
+    pub micros: u64,
+}
+
+/// A program of a split.
+#[derive(Clone, Debug, Serialize)]
+pub struct StepProgram {
+    /// Its hook.
+    pub section: String,
+    /// Slots.
+    pub slots: u32,
+    /// Instructions that our verifier processed.
+    pub processed: u64,
+}
+
+/// The splits that were tried, and those that may be loaded.
+pub struct Plan {
+    /// What was tried, in order.
+    pub steps: Vec<Step>,
+    /// What was accepted, the largest split last.
+    pub accepted: Vec<Generated>,
+}
+
+/// What a table hands over whatever is asked of it.
+///
+/// # Errors
+/// What this kernel lacks.
+pub fn mvsf(table: &Table, types: &Btf) -> Result<Generated, Failure> {
+    let query = Query {
+        table: table.clone(),
+        filter: None,
+        shape: Shape::Rows,
+        outputs: Vec::new(),
+        order: Vec::new(),
+        limit: None,
+        distinct: false,
+    };
+    generate(&query, Split::Mvsf, types, &Settings::default())
+}
+
+/// Tries the splits of a query, or only one.
+///
+/// # Errors
+/// [`Error::Unsupported`] where the kernel that it is for lacks what the table needs; [`Error::InvalidInput`] for a split
+/// that the query does not have.
+pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Result<Plan, Error> {
+    let query = session.query();
+    let mut splits = Split::of(query);
+    if let Some(only) = only {
+        if !splits.contains(&only) {
+            let known: Vec<_> = splits.iter().map(|split| split.name()).collect();
+            let message = format!("this query has no split `{}`; it has {}", only.name(), known.join(", "));
+            return Err(Error::InvalidInput(message));
+        }
+        splits = vec![only];
+    }
+    let mut plan = Plan { steps: Vec::new(), accepted: Vec::new() };
+    for split in splits {
+        let begun = Instant::now();
+        let mut step = Step { split, programs: Vec::new(), refused: None, micros: 0 };
+        match generate(query, split, &session.types, settings) {
+            Ok(generated) => match verify(&generated, session) {
+                Ok(programs) => {
+                    step.programs = programs;
+                    plan.accepted.push(generated);
+                }
+                Err(reason) => step.refused = Some(reason),
+            },
+            Err(failure) => step.refused = Some(failure.to_string()),
+        }
+        step.micros = begun.elapsed().as_micros() as u64;
+        plan.steps.push(step);
+    }
+    if plan.accepted.is_empty() {
+        let reason = plan.steps.iter().find_map(|step| step.refused.clone()).unwrap_or_default();
+        return Err(Error::Unsupported(reason));
+    }
+    Ok(plan)
+}
+
+/// Puts the programs to our verifier.
+fn verify(generated: &Generated, session: &Session) -> Result<Vec<StepProgram>, String> {
+    let options = kiln_verifier::Options {
+        kernel_types: Some(session.types.clone()),
+        skip_facts: true,
+        ..kiln_verifier::Options::default()
+    };
+    let prepared = Prepared::new(&generated.object, &options);
+    let verify = |program: &kiln_program::Program| {
+        let verified = prepared.verify(program, &options).map_err(|error| format!("{}: {error}", program.section))?;
+        Ok(StepProgram {
+            section: program.section.clone(),
+            slots: generated.object.program_slots(program),
+            processed: verified.statistics.processed_insns,
+        })
+    };
+    generated.object.programs.iter().map(verify).collect()
+}

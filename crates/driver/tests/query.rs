@@ -1,0 +1,216 @@
+//! Queries: every split of every query loads, and all splits give one answer.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use kiln_driver::query::live::{self, Watch};
+use kiln_driver::query::replay::{self, Recorder};
+use kiln_driver::query::{Limits, Row, Session, Settings, Split, Summary, Value, plan};
+
+/// Queries of every kind of operator.
+const QUERIES: &[&str] = &[
+    "SELECT pid, name, max(latency_ns) FROM syscalls GROUP BY pid, name WINDOW 1 SECOND",
+    "SELECT pid, name, max(latency_ns) AS slowest FROM syscalls GROUP BY pid, name ORDER BY slowest DESC LIMIT 3 WINDOW 1sec",
+    "SELECT * FROM syscalls WHERE latency_ns > 1000000 AND comm <> 'sh' LIMIT 10",
+    "SELECT comm, count(*), sum(latency_ns), min(ret), max(args[1]) FROM syscalls WHERE ret < 0 OR nr IN (0, 1) GROUP BY comm",
+    "SELECT count(*), avg(latency_ns), p99(latency_ns), stddev(ret), histogram(latency_ns) FROM syscalls",
+    "SELECT name, count(DISTINCT pid) AS pids FROM syscalls GROUP BY 1 HAVING count(DISTINCT pid) > 1 ORDER BY pids",
+    "SELECT prev_tid, next_tid, cpu FROM sched_switches WHERE NOT (prev_state = 0 AND cpu = 0) OR next_tid = 1",
+    "SELECT cpu, count(*) FROM sched_switches GROUP BY cpu WINDOW 1 SECOND EVERY 100 MS",
+    "SELECT bytes & 0xfff, max(service_ns - 5) FROM block_io GROUP BY bytes & 0xfff",
+    "SELECT CASE WHEN signal = 9 THEN 'kill' ELSE comm END AS what, count(*) FROM signals GROUP BY what",
+    "SELECT DISTINCT vec FROM softirqs WHERE duration_ns BETWEEN 100 AND 1000000",
+    "SELECT irq, sum(duration_ns) FROM irqs GROUP BY irq",
+    "SELECT old, new, sport FROM tcp_states WHERE family = 2",
+    "SELECT count(*) FROM tcp_retransmits",
+    "SELECT address, ip FROM page_faults WHERE comm LIKE 'k%' AND uid = 0",
+    "SELECT target_pid, count(*) FROM wakeups WHERE prio < 100 GROUP BY target_pid",
+    "SELECT * FROM tracepoint.sched.sched_process_exit",
+];
+
+fn session(sql: &str) -> Option<Session> {
+    match Session::new(sql) {
+        Ok(session) => Some(session),
+        Err(kiln_driver::Error::Unsupported(why)) => {
+            println!("skipped: {why}");
+            None
+        }
+        Err(error) => panic!("{sql}\n{error}"),
+    }
+}
+
+fn may_load() -> bool {
+    kiln_driver::require_kernel().map_err(|why| println!("skipped: {why}")).is_ok()
+}
+
+#[test]
+fn every_split_of_every_query_is_accepted() {
+    let kernel = may_load();
+    for sql in QUERIES {
+        let Some(session) = session(sql) else { return };
+        let plan = plan::plan(&session, &Settings::default(), None).unwrap_or_else(|error| panic!("{sql}\n{error}"));
+        for step in &plan.steps {
+            assert_eq!(step.refused, None, "{sql}: {:?}", step.split);
+        }
+        assert!(plan.steps.iter().any(|step| step.split == Split::Mvsf));
+        for generated in plan.accepted.iter().filter(|_| kernel) {
+            if let Err(failure) = kiln_linux::load_images(&generated.object) {
+                panic!("{sql}: {:?}: {failure}\n{}", generated.split, failure.messages);
+            }
+        }
+    }
+}
+
+/// This thread, as the kernel numbers it: other tests run beside this one.
+fn own_thread() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Makes this many system calls that nothing else in this thread makes.
+fn call(times: u32) {
+    for _ in 0..times {
+        let _ = rustix::process::getppid();
+    }
+}
+
+fn run(sql: &str, split: Option<Split>, work: impl FnOnce()) -> Option<(Vec<Row>, Summary)> {
+    let session = session(sql)?;
+    let plan = plan::plan(&session, &Settings::default(), split).expect("it can be planned");
+    let (ready, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut rows = Vec::new();
+    let summary = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let stop = || {
+                ready.store(true, Ordering::SeqCst);
+                over.load(Ordering::SeqCst)
+            };
+            let duration = Some(Duration::from_secs(30));
+            let watch = Watch { duration, stop: &stop, limits: Limits::default(), measure: false };
+            let sink = &mut |mut more: Vec<Row>| {
+                rows.append(&mut more);
+                true
+            };
+            live::run(&session, plan, &watch, &mut |_| {}, sink)
+        });
+        while !ready.load(Ordering::SeqCst) && !looking.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        work();
+        over.store(true, Ordering::SeqCst);
+        looking.join().expect("it does not panic")
+    });
+    let summary = summary.unwrap_or_else(|error| panic!("{sql}\n{error}"));
+    assert_eq!(summary.lost_in_all(), 0);
+    Some((rows, summary))
+}
+
+#[test]
+fn all_splits_count_the_same_system_calls() {
+    if !may_load() {
+        return;
+    }
+    let sql = format!(
+        "SELECT name, count(*), min(ret), max(ret) FROM syscalls WHERE tid = {} AND name = 'getppid' GROUP BY name",
+        own_thread()
+    );
+    for split in [Split::Mvsf, Split::Columns, Split::Filter, Split::Pair, Split::Aggregate] {
+        let Some((rows, _)) = run(&sql, Some(split), || call(1000)) else { return };
+        let parent = i64::from(std::os::unix::process::parent_id());
+        let expected = vec![Value::text("getppid"), Value::Uint(1000), Value::Int(parent), Value::Int(parent)];
+        assert_eq!(rows.iter().map(|row| row.values.clone()).collect::<Vec<_>>(), [expected], "{split:?}");
+    }
+}
+
+#[test]
+fn windows_hold_all_rows_between_them() {
+    if !may_load() {
+        return;
+    }
+    let sql = format!("SELECT count(*) FROM syscalls WHERE tid = {} AND name = 'getppid' WINDOW 100 MS", own_thread());
+    for split in [Split::Columns, Split::Aggregate] {
+        let work = || {
+            for _ in 0..10 {
+                call(50);
+                std::thread::sleep(Duration::from_millis(40));
+            }
+        };
+        let Some((rows, _)) = run(&sql, Some(split), work) else { return };
+        let counts = rows.iter().map(|row| row.values[0].bits().expect("a count")).collect::<Vec<_>>();
+        assert_eq!(counts.iter().sum::<u64>(), 500, "{split:?}");
+        assert!(counts.len() >= 4, "{split:?}: {counts:?}");
+        let starts: Vec<_> = rows.iter().map(|row| row.window.expect("a window")[0]).collect();
+        assert!(starts.is_sorted() && starts.windows(2).all(|pair| pair[0] != pair[1]), "{split:?}: {starts:?}");
+    }
+}
+
+#[test]
+fn a_recording_answers_what_was_seen_live() {
+    if !may_load() {
+        return;
+    }
+    let all = "SELECT * FROM syscalls";
+    let Some(session) = session(all) else { return };
+    let plan = plan::plan(&session, &Settings::default(), Some(Split::Mvsf)).expect("it can be planned");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("calls.kev");
+    let file = std::fs::File::create(&path).expect("a file");
+    let mut recorder = Recorder::new(file, session.query(), &plan.accepted[0].records).expect("it begins");
+    let over = AtomicBool::new(false);
+    let stop = || {
+        // The programs are attached by now.
+        if !over.swap(true, Ordering::SeqCst) {
+            call(300);
+            return false;
+        }
+        true
+    };
+    let watch = Watch { duration: None, stop: &stop, limits: Limits::default(), measure: false };
+    let tap = &mut |record: &[u8]| recorder.add(record).expect("it is written");
+    let mut live_rows = 0;
+    live::run(&session, plan, &watch, tap, &mut |rows| {
+        live_rows += rows.len();
+        true
+    })
+    .expect("it runs");
+    recorder.finish().expect("it ends");
+
+    let asked = |sql: &str| {
+        let session = Session::new(sql).expect("it is a query");
+        let mut rows = Vec::new();
+        replay::run(&session, &path, Limits::default(), &mut |mut more| {
+            rows.append(&mut more);
+            true
+        })
+        .map(|_| rows)
+    };
+    let count = |sql: &str| asked(sql).expect("it is a recording")[0].values[0].clone();
+    assert_eq!(count("SELECT count(*) FROM syscalls"), Value::Uint(live_rows as u64));
+    let own = own_thread();
+    let calls = count(&format!("SELECT count(*) FROM syscalls WHERE name = 'getppid' AND tid = {own}"));
+    assert_eq!(calls, Value::Uint(300));
+    let wrong = asked("SELECT count(*) FROM signals").expect_err("it is of another table");
+    assert!(wrong.to_string().contains("it is of table `syscalls`"), "{wrong}");
+    std::fs::write(&path, "{\"format\":\"kiln-events-1\"}\n").expect("a file");
+    assert!(asked(all).is_err());
+}
+
+#[test]
+fn what_is_wrong_with_a_query_is_said_where_it_is() {
+    for (sql, expected) in [
+        ("SELECT latency FROM syscalls", "did you mean `latency_ns`?"),
+        ("SELECT pid FROM syscals", "did you mean `syscalls`?"),
+        ("SELECT pid, count(*) FROM syscalls", "`pid` differs between the rows of a group"),
+        ("SELECT pid FROM syscalls WHERE count(*) > 1", "conditions on aggregates go into HAVING"),
+        ("SELECT pid FROM syscalls WHERE comm = 3", "`=` does not go between text and u64"),
+        ("SELECT count(*) FROM syscalls WINDOW 1 parsec", "a unit of time is expected"),
+        ("SELECT pid FROM", "Expected"),
+        ("SELECT maxx(pid) FROM syscalls", "did you mean `max`?"),
+        ("DELETE FROM syscalls", "only SELECT"),
+    ] {
+        match Session::new(sql).map(drop) {
+            Err(kiln_driver::Error::InvalidInput(text)) => assert!(text.contains(expected), "{sql}\n{text}"),
+            Err(kiln_driver::Error::Unsupported(why)) => return println!("skipped: {why}"),
+            other => panic!("{sql}: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Expressions: names become columns, types are checked.
+
+use kiln_plan::expr::{BinaryOp, Expr, Function};
+use kiln_plan::query::{Aggregate, AggregateFunction};
+use kiln_plan::table::Table;
+use kiln_plan::value::{DataType, Value};
+use sqlparser::ast::{
+    self, AccessExpr, BinaryOperator, DuplicateTreatment, FunctionArg, FunctionArgExpr, FunctionArguments, Spanned,
+    Subscript, UnaryOperator,
+};
+
+use crate::{Error, Places};
+
+/// Binds expressions to the columns of a table.
+pub struct Binder<'a> {
+    /// The table.
+    pub table: &'a Table,
+    /// The types of its columns.
+    pub types: &'a [DataType],
+    /// The table's other name in the query.
+    pub alias: Option<String>,
+    /// Where things are in the query.
+    pub places: &'a Places<'a>,
+}
+
+/// The name among these that is most like a word that is none of them.
+pub fn similar<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let word = word.to_lowercase();
+    let rated = names.map(|name| (strsim::jaro_winkler(&word, &name.to_lowercase()), name));
+    let best = rated.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (best.0 > 0.75).then(|| format!("did you mean `{}`?", best.1))
+}
+
+impl Binder<'_> {
+    /// An error at a place of the query.
+    pub fn fail(&self, at: &impl Spanned, error: Error) -> Error {
+        match error.at {
+            None => Error { at: self.places.bytes(at.span()), ..error },
+            Some(_) => error,
+        }
+    }
+
+    fn column(&self, name: &str) -> Result<Expr, Error> {
+        let found = self.table.column(name).map(Expr::Column);
+        found.ok_or_else(|| {
+            let error = Error::new(format!("table `{}` has no column `{name}`", self.table.name));
+            let names = self.table.columns.iter().map(|column| column.name.as_str());
+            let listed = || Some(format!("`kiln tables {}` lists its columns", self.table.name));
+            Error { help: similar(name, names).or_else(listed), ..error }
+        })
+    }
+
+    /// An expression without aggregates.
+    pub fn expr(&self, expr: &ast::Expr) -> Result<Expr, Error> {
+        self.bind(expr).map_err(|error| self.fail(expr, error))
+    }
+
+    fn bind(&self, expr: &ast::Expr) -> Result<Expr, Error> {
+        walk(expr, &mut |inner| match inner {
+            ast::Expr::Identifier(name) => Some(self.column(&name.value).map_err(|error| self.fail(inner, error))),
+            ast::Expr::CompoundIdentifier(names) => match &names[..] {
+                [table, column] if self.is_own(&table.value) => {
+                    Some(self.column(&column.value).map_err(|error| self.fail(inner, error)))
+                }
+                _ => {
+                    let error = Error::new(format!("`{inner}` is of no table in this query"));
+                    Some(Err(self.fail(inner, error)))
+                }
+            },
+            ast::Expr::CompoundFieldAccess { root, access_chain } => Some(self.element(inner, root, access_chain)),
+            ast::Expr::Function(function) if aggregate_name(function).is_some() => {
+                let error = Error::new(format!("`{function}` is computed of many rows and cannot stand here"));
+                Some(Err(self.fail(inner, error.help("conditions on aggregates go into HAVING"))))
+            }
+            _ => None,
+        })
+        .and_then(|bound| self.check(&bound).map(|()| bound))
+    }
+
+    /// `args[2]` is the column `arg2`.
+    fn element(&self, whole: &ast::Expr, root: &ast::Expr, chain: &[AccessExpr]) -> Result<Expr, Error> {
+        let index = match chain {
+            [AccessExpr::Subscript(Subscript::Index { index: ast::Expr::Value(value) })] => value.value.to_string(),
+            _ => String::new(),
+        };
+        let name = root.to_string();
+        let name = name.rsplit('.').next().unwrap_or_default();
+        let single = name.strip_suffix('s').unwrap_or(name);
+        self.column(&format!("{single}{index}")).map_err(|_| {
+            self.fail(whole, Error::new(format!("`{whole}` is no column")).help("`args[0]` to `args[5]` are"))
+        })
+    }
+
+    fn is_own(&self, name: &str) -> bool {
+        name.eq_ignore_ascii_case(&self.table.name)
+            || self.alias.as_ref().is_some_and(|alias| name.eq_ignore_ascii_case(alias))
+    }
+
+    /// Whether operations have operands that they can take.
+    fn check(&self, expr: &Expr) -> Result<(), Error> {
+        let of = |expr: &Expr| expr.data_type(self.types);
+        let is_null = |expr: &Expr| matches!(expr, Expr::Literal(Value::Null));
+        let mut pending = vec![expr];
+        while let Some(expr) = pending.pop() {
+            pending.extend(expr.operands());
+            let Expr::Binary(op, one, other) = expr else { continue };
+            if is_null(one) || is_null(other) || op.is_logical() {
+                continue;
+            }
+            let types = [of(one), of(other)];
+            let text = types.map(|it| it == DataType::Text);
+            if op.is_comparison() && text[0] != text[1] || !op.is_comparison() && (text[0] || text[1]) {
+                let [one, other] = types.map(DataType::name);
+                return Err(Error::new(format!("`{}` does not go between {one} and {other}", op.text())));
+            }
+        }
+        Ok(())
+    }
+
+    /// The aggregate that a function call is; `None` for other functions.
+    pub fn aggregate(&self, function: &ast::Function) -> Option<Result<Aggregate, Error>> {
+        let name = aggregate_name(function)?;
+        Some(self.aggregate_named(&name, function).map_err(|error| self.fail(&function.name, error)))
+    }
+
+    fn aggregate_named(&self, name: &str, function: &ast::Function) -> Result<Aggregate, Error> {
+        let FunctionArguments::List(list) = &function.args else {
+            return Err(Error::new(format!("{name} takes what it is computed of in parentheses")));
+        };
+        if function.over.is_some() || function.filter.is_some() {
+            return Err(Error::new("OVER and FILTER are not understood"));
+        }
+        let distinct = list.duplicate_treatment == Some(DuplicateTreatment::Distinct);
+        let mut operands = Vec::new();
+        for argument in &list.args {
+            match argument {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => operands.push(self.expr(expr)?),
+                FunctionArg::Unnamed(FunctionArgExpr::Wildcard) if name == "count" && !distinct => {}
+                _ => return Err(Error::new(format!("{name} does not take `{argument}`"))),
+            }
+        }
+        let wanted = if matches!(name, "quantile" | "percentile") { 2 } else { 1 };
+        if operands.len() > wanted || operands.len() < wanted && name != "count" {
+            return Err(Error::new(format!("{name} takes {wanted} operand{}", if wanted == 1 { "" } else { "s" })));
+        }
+        let part = || match operands.get(1) {
+            Some(Expr::Literal(value)) => match value.as_float() {
+                Some(part) if name == "percentile" => Ok(part / 100.0),
+                Some(part) => Ok(part),
+                None => Err(Error::new(format!("the second operand of {name} is a number"))),
+            },
+            _ => Err(Error::new(format!("the second operand of {name} is a constant"))),
+        };
+        let function = match name {
+            "count" => AggregateFunction::Count,
+            "sum" => AggregateFunction::Sum,
+            "avg" | "mean" => AggregateFunction::Avg,
+            "min" => AggregateFunction::Min,
+            "max" => AggregateFunction::Max,
+            "stddev" | "stddev_samp" => AggregateFunction::Stddev,
+            "histogram" => AggregateFunction::Histogram,
+            "median" => AggregateFunction::Quantile(0.5),
+            "quantile" | "percentile" => {
+                let part = part()?;
+                if !(0.0..=1.0).contains(&part) {
+                    return Err(Error::new("a quantile is a part from 0 to 1").help("quantile(latency_ns, 0.99)"));
+                }
+                AggregateFunction::Quantile(part)
+            }
+            other => match other.strip_prefix('p').and_then(|percent| percent.parse::<f64>().ok()) {
+                Some(percent) => AggregateFunction::Quantile(percent / 100.0),
+                None => return Err(Error::new(format!("there is no aggregate {other}"))),
+            },
+        };
+        let of = operands.into_iter().next();
+        let is_text = of.as_ref().is_some_and(|of| of.data_type(self.types) == DataType::Text);
+        let takes_text = matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
+        if is_text && !takes_text {
+            return Err(Error::new(format!("{name} is of numbers, and this is text")));
+        }
+        Ok(Aggregate { function, of, distinct })
+    }
+}
+
+/// Names of aggregates.
+const AGGREGATES: [&str; 12] = [
+    "count",
+    "sum",
+    "avg",
+    "mean",
+    "min",
+    "max",
+    "stddev",
+    "stddev_samp",
+    "histogram",
+    "median",
+    "quantile",
+    "percentile",
+];
+
+/// The name of the aggregate that a function call is: one of [`AGGREGATES`], or `p50`, `p99` and the like.
+fn aggregate_name(function: &ast::Function) -> Option<String> {
+    let name = function.name.to_string().to_lowercase();
+    let is_percentile =
+        name.strip_prefix('p').is_some_and(|rest| rest.parse::<u8>().is_ok_and(|percent| percent <= 100));
+    (AGGREGATES.contains(&name.as_str()) || is_percentile).then_some(name)
+}
+
+/// Whether an expression has an aggregate in it.
+pub fn has_aggregate(expr: &ast::Expr) -> bool {
+    let mut found = false;
+    // What is wrong with it is said where it is bound.
+    let _ = walk(expr, &mut |inner| {
+        let is_aggregate = matches!(inner, ast::Expr::Function(function) if aggregate_name(function).is_some());
+        found |= is_aggregate;
+        let leaf = matches!(
+            inner,
+            ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) | ast::Expr::CompoundFieldAccess { .. }
+        );
+        (is_aggregate || leaf).then(|| Ok(Expr::Literal(Value::Null)))
+    });
+    found
+}
+
+/// Binds an expression; what `leaf` knows it binds itself.
+pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<Expr, Error>>) -> Result<Expr, Error> {
+    if let Some(bound) = leaf(expr) {
+        return bound;
+    }
+    let not = |negated: bool, expr: Expr| if negated { Expr::Not(Box::new(expr)) } else { expr };
+    Ok(match expr {
+        ast::Expr::Nested(inner) => walk(inner, leaf)?,
+        ast::Expr::Value(value) => literal(&value.value)?,
+        ast::Expr::UnaryOp { op, expr: inner } => {
+            let inner = walk(inner, leaf)?;
+            match (op, inner) {
+                (UnaryOperator::Not, inner) => Expr::Not(Box::new(inner)),
+                (UnaryOperator::Plus, inner) => inner,
+                (UnaryOperator::Minus, Expr::Literal(Value::Uint(value))) if value <= 1 << 63 => {
+                    Expr::Literal(Value::Int((value as i64).wrapping_neg()))
+                }
+                (UnaryOperator::Minus, Expr::Literal(Value::Float(value))) => Expr::Literal(Value::Float(-value)),
+                (UnaryOperator::Minus, inner) => Expr::Negate(Box::new(inner)),
+                _ => return Err(unknown(expr)),
+            }
+        }
+        ast::Expr::BinaryOp { left, op, right } => {
+            let op = operator(op).ok_or_else(|| Error::new(format!("the operator `{op}` is not understood")))?;
+            let (one, other) = (walk(left, leaf)?, walk(right, leaf)?);
+            let bound = Expr::binary(op, one, other);
+            match &bound {
+                // Of constants one is made at once.
+                Expr::Binary(_, one, other) if [one, other].iter().all(|it| matches!(***it, Expr::Literal(_))) => {
+                    Expr::Literal(bound.evaluate(&[]))
+                }
+                _ => bound,
+            }
+        }
+        ast::Expr::IsNull(inner) => Expr::IsNull(Box::new(walk(inner, leaf)?)),
+        ast::Expr::IsNotNull(inner) => not(true, Expr::IsNull(Box::new(walk(inner, leaf)?))),
+        ast::Expr::Between { expr: inner, negated, low, high } => {
+            let inner = walk(inner, leaf)?;
+            let low = Expr::binary(BinaryOp::GreaterEqual, inner.clone(), walk(low, leaf)?);
+            not(*negated, low.and(Expr::binary(BinaryOp::LessEqual, inner, walk(high, leaf)?)))
+        }
+        ast::Expr::InList { expr: inner, list, negated } => {
+            let inner = walk(inner, leaf)?;
+            let mut any = None;
+            for one in list {
+                let equal = Expr::binary(BinaryOp::Equal, inner.clone(), walk(one, leaf)?);
+                any = Some(match any {
+                    None => equal,
+                    Some(before) => Expr::binary(BinaryOp::Or, before, equal),
+                });
+            }
+            not(*negated, any.unwrap_or(Expr::Literal(Value::Bool(false))))
+        }
+        ast::Expr::Like { negated, any: false, expr: inner, pattern, escape_char: None } => {
+            not(*negated, Expr::Like(Box::new(walk(inner, leaf)?), text(pattern)?))
+        }
+        ast::Expr::ILike { negated, any: false, expr: inner, pattern, escape_char: None } => {
+            let lower = Expr::Call(Function::Lower, vec![walk(inner, leaf)?]);
+            not(*negated, Expr::Like(Box::new(lower), text(pattern)?.to_lowercase()))
+        }
+        ast::Expr::Case { operand, conditions, else_result, .. } => {
+            let operand = operand.as_ref().map(|operand| walk(operand, leaf)).transpose()?;
+            let mut arms = Vec::new();
+            for arm in conditions {
+                let condition = walk(&arm.condition, leaf)?;
+                let condition = match &operand {
+                    Some(operand) => Expr::binary(BinaryOp::Equal, operand.clone(), condition),
+                    None => condition,
+                };
+                arms.push((condition, walk(&arm.result, leaf)?));
+            }
+            let otherwise = else_result.as_ref().map(|value| walk(value, leaf)).transpose()?;
+            Expr::Case(arms, Box::new(otherwise.unwrap_or(Expr::Literal(Value::Null))))
+        }
+        ast::Expr::Function(function) => {
+            let name = function.name.to_string().to_lowercase();
+            let row = Function::ALL.iter().find(|(own, ..)| *own == name);
+            let (_, own, counts) = row.ok_or_else(|| {
+                let known = Function::ALL.iter().map(|(name, ..)| *name).chain(AGGREGATES);
+                Error { help: similar(&name, known), ..Error::new(format!("there is no function `{name}`")) }
+            })?;
+            let FunctionArguments::List(list) = &function.args else { return Err(unknown(expr)) };
+            let mut operands = Vec::new();
+            for argument in &list.args {
+                let FunctionArg::Unnamed(FunctionArgExpr::Expr(inner)) = argument else { return Err(unknown(expr)) };
+                operands.push(walk(inner, leaf)?);
+            }
+            if operands.len() < counts[0] || operands.len() > counts[1] {
+                return Err(Error::new(format!("{name} takes {} to {} operands", counts[0], counts[1])));
+            }
+            Expr::Call(*own, operands)
+        }
+        _ => return Err(unknown(expr)),
+    })
+}
+
+fn unknown(expr: &ast::Expr) -> Error {
+    Error::new(format!("`{expr}` is not understood here"))
+}
+
+fn text(pattern: &ast::Expr) -> Result<String, Error> {
+    match pattern {
+        ast::Expr::Value(value) => match literal(&value.value)? {
+            Expr::Literal(Value::Text(text)) => Ok(text.to_string()),
+            _ => Err(Error::new("a pattern is text in quotes")),
+        },
+        _ => Err(Error::new("a pattern is text in quotes")),
+    }
+}
+
+fn literal(value: &ast::Value) -> Result<Expr, Error> {
+    Ok(Expr::Literal(match value {
+        ast::Value::Null => Value::Null,
+        ast::Value::Boolean(value) => Value::Bool(*value),
+        ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) => Value::text(text),
+        ast::Value::Number(text, _) => match (text.parse::<u64>(), text.parse::<f64>()) {
+            (Ok(value), _) => Value::Uint(value),
+            (_, Ok(value)) if value.is_finite() => Value::Float(value),
+            _ => return Err(Error::new(format!("`{text}` is no number"))),
+        },
+        ast::Value::HexStringLiteral(text) => match u64::from_str_radix(text, 16) {
+            Ok(value) => Value::Uint(value),
+            Err(_) => return Err(Error::new(format!("`0x{text}` has more than 64 bits"))),
+        },
+        other => return Err(Error::new(format!("`{other}` is not understood"))),
+    }))
+}
+
+fn operator(op: &BinaryOperator) -> Option<BinaryOp> {
+    Some(match op {
+        BinaryOperator::Plus => BinaryOp::Add,
+        BinaryOperator::Minus => BinaryOp::Subtract,
+        BinaryOperator::Multiply => BinaryOp::Multiply,
+        BinaryOperator::Divide => BinaryOp::Divide,
+        BinaryOperator::Modulo => BinaryOp::Modulo,
+        BinaryOperator::BitwiseAnd => BinaryOp::BitAnd,
+        BinaryOperator::BitwiseOr => BinaryOp::BitOr,
+        BinaryOperator::BitwiseXor | BinaryOperator::PGBitwiseXor => BinaryOp::BitXor,
+        BinaryOperator::PGBitwiseShiftLeft => BinaryOp::ShiftLeft,
+        BinaryOperator::PGBitwiseShiftRight => BinaryOp::ShiftRight,
+        BinaryOperator::Eq => BinaryOp::Equal,
+        BinaryOperator::NotEq => BinaryOp::NotEqual,
+        BinaryOperator::Lt => BinaryOp::Less,
+        BinaryOperator::LtEq => BinaryOp::LessEqual,
+        BinaryOperator::Gt => BinaryOp::Greater,
+        BinaryOperator::GtEq => BinaryOp::GreaterEqual,
+        BinaryOperator::And => BinaryOp::And,
+        BinaryOperator::Or => BinaryOp::Or,
+        _ => return None,
+    })
+}

@@ -1,0 +1,66 @@
+//! `WINDOW 1 SECOND [EVERY 100 MILLISECONDS]`, and the paper's `WINDOW 1sec`.
+
+use kiln_plan::query::Window;
+use sqlparser::tokenizer::{Token, TokenWithSpan};
+
+use crate::{Error, Places};
+
+/// Units of time, and their nanoseconds.
+const UNITS: [(&[&str], u64); 6] = [
+    (&["ns", "nanosecond", "nanoseconds"], 1),
+    (&["us", "microsecond", "microseconds"], 1_000),
+    (&["ms", "millisecond", "milliseconds"], 1_000_000),
+    (&["s", "sec", "secs", "second", "seconds"], 1_000_000_000),
+    (&["m", "min", "mins", "minute", "minutes"], 60_000_000_000),
+    (&["h", "hour", "hours"], 3_600_000_000_000),
+];
+/// Windows that one row may be in.
+const MAX_OVERLAP: u64 = 1000;
+
+/// Takes the clause out of the tokens.
+pub fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWithSpan>, Option<Window>), Error> {
+    let at: Vec<usize> = (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).collect();
+    let word = |index: usize| match at.get(index).map(|at| &tokens[*at].token) {
+        Some(Token::Word(word)) => word.value.to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    let is_number = |index: usize| matches!(at.get(index).map(|at| &tokens[*at].token), Some(Token::Number(..)));
+    let Some(start) = (0..at.len()).rev().find(|index| word(*index) == "window" && is_number(index + 1)) else {
+        return Ok((tokens, None));
+    };
+    let fail = |index: usize, error: Error| {
+        let token = at.get(index).or(at.last()).map(|at| &tokens[*at]);
+        Error { at: token.and_then(|token| places.bytes(token.span)), ..error }
+    };
+    let duration = |index: usize| -> Result<u64, Error> {
+        let number = match at.get(index).map(|at| &tokens[*at].token) {
+            Some(Token::Number(text, _)) => text.parse::<u64>().ok(),
+            _ => None,
+        };
+        let number =
+            number.ok_or_else(|| fail(index, Error::new("a whole number of some unit of time is expected")))?;
+        let name = word(index + 1);
+        let unit = UNITS.iter().find(|(names, _)| names.contains(&name.as_str()));
+        let (_, unit_ns) = unit.ok_or_else(|| {
+            let error = Error::new("a unit of time is expected");
+            fail(index + 1, error.help("units are ns, us, ms, s, min and h, or written out: `WINDOW 1 SECOND`"))
+        })?;
+        let length = number.checked_mul(*unit_ns).filter(|length| *length > 0 && *length < 1 << 62);
+        length.ok_or_else(|| fail(index, Error::new("this is no length of a window")))
+    };
+    let length_ns = duration(start + 1)?;
+    let mut end = start + 3;
+    let mut step_ns = length_ns;
+    if word(end) == "every" {
+        step_ns = duration(end + 1)?;
+        if !length_ns.is_multiple_of(step_ns) || length_ns / step_ns > MAX_OVERLAP {
+            let message = format!("a window's length must be 1 to {MAX_OVERLAP} times the time between two windows");
+            return Err(fail(end + 1, Error::new(message)));
+        }
+        end += 3;
+    }
+    let first = at[start];
+    let last = at[end - 1];
+    let rest = tokens.into_iter().enumerate().filter(|(at, _)| *at < first || *at > last).map(|(_, token)| token);
+    Ok((rest.collect(), Some(Window { length_ns, step_ns })))
+}

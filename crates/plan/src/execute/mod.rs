@@ -1,0 +1,397 @@
+//! The user-space half of a query: what the kernel's half leaves.
+//!
+//! ```text
+//!   record -> decode -> pair -> derive -> filter -+-> project -----------------> rows
+//!                                                 +-> group, window -> project -> rows
+//!   group from the kernel's map ---------------------> group, window -> project -> rows
+//! ```
+//!
+//! Memory is bounded: by [`Limits`]; what found no room is counted in [`Lost`] and shown with the result.
+
+pub mod accumulate;
+pub mod decode;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use serde::Serialize;
+
+use crate::expr::{Expr, truth};
+use crate::generate::layout::Record;
+use crate::generate::{Generated, GroupMap};
+use crate::query::{Groups, Order, Query, Shape};
+use crate::table::Source;
+use crate::value::{DataType, Value};
+use accumulate::Accumulator;
+
+/// What is kept at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Beginnings without an end.
+    pub starts: usize,
+    /// Groups of all open windows.
+    pub groups: usize,
+    /// Rows that wait to be ordered, and rows known to `DISTINCT`.
+    pub rows: usize,
+    /// How long a window stays open for rows that come late, in nanoseconds.
+    pub late_ns: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { starts: 1 << 18, groups: 1 << 20, rows: 1 << 20, late_ns: 100_000_000 }
+    }
+}
+
+/// What found no room in user space, or came in a form that nothing of the kernel's half has.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
+pub struct Lost {
+    /// Beginnings.
+    pub starts: u64,
+    /// Rows that would have begun another group.
+    pub groups: u64,
+    /// Rows that would have been ordered, or were not known to differ.
+    pub rows: u64,
+    /// Rows of windows that had ended.
+    pub late: u64,
+    /// Records that were too short.
+    pub malformed: u64,
+}
+
+/// A row of the result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    /// The window that it is of: its beginning and end, in nanoseconds of the monotonic clock.
+    pub window: Option<[u64; 2]>,
+    /// The outputs' values.
+    pub values: Vec<Value>,
+}
+
+/// The groups of one window, by their keys.
+type Window = HashMap<Vec<Value>, Vec<Accumulator>>;
+
+/// The user-space half of a query.
+pub struct Executor {
+    query: Query,
+    types: Vec<DataType>,
+    records: Vec<Record>,
+    groups: Option<GroupMap>,
+    limits: Limits,
+    /// Beginnings without an end, by key.
+    starts: HashMap<u64, Vec<Value>>,
+    /// Open windows, by number.
+    windows: BTreeMap<u64, Window>,
+    /// Windows before this one have ended.
+    ended: u64,
+    /// The latest row's time.
+    latest: u64,
+    /// Rows that wait for the end, to be ordered.
+    waiting: Vec<Row>,
+    seen: HashSet<Vec<Value>>,
+    ready: Vec<Row>,
+    shown: usize,
+    lost: Lost,
+}
+
+impl Executor {
+    /// The half that goes with what was generated.
+    pub fn new(query: Query, generated: &Generated, limits: Limits) -> Executor {
+        Executor { groups: generated.groups.clone(), ..Executor::replaying(query, generated.records.clone(), limits) }
+    }
+
+    /// All of a query, on records of its table's smallest split.
+    pub fn replaying(query: Query, records: Vec<Record>, limits: Limits) -> Executor {
+        Executor {
+            types: query.table.types(),
+            records,
+            groups: None,
+            query,
+            limits,
+            starts: HashMap::new(),
+            windows: BTreeMap::new(),
+            ended: 0,
+            latest: 0,
+            waiting: Vec::new(),
+            seen: HashSet::new(),
+            ready: Vec::new(),
+            shown: 0,
+            lost: Lost::default(),
+        }
+    }
+
+    /// The query.
+    pub fn query(&self) -> &Query {
+        &self.query
+    }
+
+    /// What was lost so far.
+    pub fn lost(&self) -> Lost {
+        self.lost
+    }
+
+    /// Whether no further row will be shown.
+    pub fn is_done(&self) -> bool {
+        matches!(self.query.shape, Shape::Rows)
+            && self.query.order.is_empty()
+            && self.query.limit.is_some_and(|limit| self.shown >= limit)
+    }
+
+    /// Takes a record of the kernel's.
+    pub fn record(&mut self, bytes: &[u8]) {
+        if self.add_record(bytes).is_none() {
+            self.lost.malformed += 1;
+        }
+    }
+
+    fn add_record(&mut self, bytes: &[u8]) -> Option<()> {
+        let layout = match &self.records[..] {
+            [only] => only,
+            several => {
+                let tag = u32::from_le_bytes(*bytes.first_chunk()?);
+                several.iter().find(|layout| layout.tag == Some(tag))?
+            }
+        };
+        let mut row = vec![Value::Null; self.types.len()];
+        let tag = layout.tag;
+        let key = decode::record(layout, &self.query.table, bytes, &mut row)?;
+        match (tag, key) {
+            (Some(0), Some(key)) => {
+                if self.starts.len() < self.limits.starts || self.starts.contains_key(&key) {
+                    self.starts.insert(key, row);
+                } else {
+                    self.lost.starts += 1;
+                }
+            }
+            (Some(_), Some(key)) => {
+                if let Some(start) = self.starts.remove(&key) {
+                    let both = |(end, start): (Value, Value)| if end.is_null() { start } else { end };
+                    self.row(row.into_iter().zip(start).map(both).collect());
+                }
+            }
+            _ => self.row(row),
+        }
+        Some(())
+    }
+
+    /// Takes a row of the table: all columns that are read.
+    pub fn row(&mut self, mut row: Vec<Value>) {
+        decode::derive(&self.query.table, &mut row);
+        let time = row[self.query.table.complete()].bits().unwrap_or_default();
+        self.latest = self.latest.max(time);
+        if self.query.filter.as_ref().is_some_and(|filter| truth(&filter.evaluate(&row)) != Some(true)) {
+            return;
+        }
+        match &self.query.shape {
+            Shape::Rows => {
+                let values = self.query.outputs.iter().map(|output| output.expr.evaluate(&row)).collect();
+                self.show(Row { window: None, values });
+            }
+            Shape::Groups(groups) => {
+                let keys: Vec<Value> = groups.keys.iter().map(|key| key.evaluate(&row)).collect();
+                let one = Value::Bool(true);
+                let values: Vec<Value> = groups
+                    .aggregates
+                    .iter()
+                    .map(|aggregate| aggregate.of.as_ref().map_or_else(|| one.clone(), |of| of.evaluate(&row)))
+                    .collect();
+                for window in windows_of(groups, time) {
+                    self.in_group(window, &keys, |accumulators| {
+                        accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add(value));
+                    });
+                }
+            }
+        }
+    }
+
+    fn in_group(&mut self, window: u64, keys: &[Value], add: impl FnOnce(&mut [Accumulator])) {
+        let Shape::Groups(groups) = &self.query.shape else { return };
+        if window < self.ended {
+            self.lost.late += 1;
+            return;
+        }
+        let count: usize = self.windows.values().map(HashMap::len).sum();
+        let own = self.windows.entry(window).or_default();
+        if let Some(accumulators) = own.get_mut(keys) {
+            add(accumulators);
+        } else if count < self.limits.groups {
+            let new = |aggregate| Accumulator::new(aggregate, &self.types);
+            let mut accumulators: Vec<_> = groups.aggregates.iter().map(new).collect();
+            add(&mut accumulators);
+            own.insert(keys.to_vec(), accumulators);
+        } else {
+            self.lost.groups += 1;
+        }
+    }
+
+    /// The window's number of a group in the kernel's map, from its key; 0 where there are no windows.
+    pub fn window_of(&self, key: &[u8]) -> u64 {
+        let Shape::Groups(Groups { window: Some(_), .. }) = self.query.shape else { return 0 };
+        key.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    }
+
+    /// Takes a group of the kernel's map: its key, and a value a processor.
+    pub fn group(&mut self, key: &[u8], values: &[u8]) {
+        if self.add_group(key, values).is_none() {
+            self.lost.malformed += 1;
+        }
+    }
+
+    fn add_group(&mut self, key: &[u8], values: &[u8]) -> Option<()> {
+        let map = self.groups.clone()?;
+        let Shape::Groups(groups) = &self.query.shape else { return None };
+        let window = self.window_of(key);
+        let own = if groups.window.is_some() { key.get(8..)? } else { key };
+        let is_syscall = |key: &Expr| match key {
+            Expr::Column(column) => matches!(self.query.table.columns[*column].source, Source::SyscallName(_)),
+            _ => false,
+        };
+        let types: Vec<_> = groups.keys.iter().map(|key| (key.data_type(&self.types), is_syscall(key))).collect();
+        let results: Vec<_> = groups.aggregates.iter().map(|one| one.data_type(&self.types)).collect();
+        let keys = decode::keys(&map.groups.keys, &types, own)?;
+        for value in values.chunks_exact(usize::from(map.value_bytes)) {
+            let number = |at: usize| Some(u64::from_le_bytes(value.get(8 * at..8 * at + 8)?.try_into().ok()?));
+            let rows = number(0)?;
+            if rows == 0 {
+                continue;
+            }
+            let mut at = 1;
+            let mut states = Vec::new();
+            for (aggregate, data_type) in map.groups.aggregates.iter().zip(&results) {
+                let state =
+                    if aggregate.states.is_empty() { None } else { Some(decode::of_bits(number(at)?, *data_type)) };
+                states.push(state);
+                at += aggregate.states.len();
+            }
+            self.in_group(window, &keys, |accumulators| {
+                accumulators.iter_mut().zip(states).for_each(|(own, state)| own.add_partial(rows, state));
+            });
+        }
+        Some(())
+    }
+
+    /// The number of the first window that is open at a time: those before it have ended.
+    pub fn first_open(&self, now_ns: u64) -> u64 {
+        let Shape::Groups(Groups { window: Some(window), .. }) = self.query.shape else { return 0 };
+        let sure = now_ns.saturating_sub(self.limits.late_ns);
+        // Window number n is from n * step to n * step + length.
+        sure.saturating_sub(window.length_ns)
+            .checked_div(window.step_ns)
+            .map_or(0, |last| if sure >= window.length_ns { last + 1 } else { 0 })
+    }
+
+    /// Ends the windows that are over at a time of the monotonic clock.
+    pub fn advance(&mut self, now_ns: u64) {
+        let first_open = self.first_open(now_ns);
+        let open = self.windows.split_off(&first_open);
+        let over = std::mem::replace(&mut self.windows, open);
+        self.ended = self.ended.max(first_open);
+        over.into_iter().for_each(|(number, window)| self.end_window(number, window));
+    }
+
+    /// Ends the windows that are over by what the rows say of the time.
+    pub fn advance_to_latest(&mut self) {
+        self.advance(self.latest);
+    }
+
+    /// Ends the query.
+    pub fn finish(&mut self) {
+        let over = std::mem::take(&mut self.windows);
+        let is_empty = over.is_empty();
+        over.into_iter().for_each(|(number, window)| self.end_window(number, window));
+        if let Shape::Groups(groups) = &self.query.shape
+            && groups.keys.is_empty()
+            && groups.window.is_none()
+            && is_empty
+        {
+            // Of no rows at all there is one group.
+            let new = |aggregate| Accumulator::new(aggregate, &self.types);
+            let nothing = groups.aggregates.iter().map(new).collect();
+            self.end_window(0, HashMap::from([(Vec::new(), nothing)]));
+        }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        self.put_in_order(&mut waiting);
+        self.ready.extend(waiting);
+    }
+
+    fn end_window(&mut self, number: u64, window: Window) {
+        let Shape::Groups(groups) = &self.query.shape else { return };
+        let bounds = groups.window.map(|own| {
+            let start = number.saturating_mul(own.step_ns);
+            [start, start.saturating_add(own.length_ns)]
+        });
+        let mut rows = Vec::new();
+        for (mut row, accumulators) in window {
+            row.extend(accumulators.iter().map(Accumulator::value));
+            if groups.having.as_ref().is_none_or(|having| truth(&having.evaluate(&row)) == Some(true)) {
+                let values = self.query.outputs.iter().map(|output| output.expr.evaluate(&row)).collect();
+                rows.push(Row { window: bounds, values });
+            }
+        }
+        if self.query.distinct {
+            let mut seen = HashSet::new();
+            rows.retain(|row| seen.insert(row.values.clone()));
+        }
+        self.put_in_order(&mut rows);
+        self.ready.append(&mut rows);
+    }
+
+    /// Orders rows: by what the query says, and else by their values, so that the same rows are always shown the same.
+    fn put_in_order(&self, rows: &mut Vec<Row>) {
+        let by = |order: &Order, one: &Row, other: &Row| {
+            let ordering = order.by.evaluate(&one.values).cmp(&order.by.evaluate(&other.values));
+            if order.descending { ordering.reverse() } else { ordering }
+        };
+        rows.sort_by(|one, other| {
+            let orders = self.query.order.iter().map(|order| by(order, one, other));
+            orders.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then).then_with(|| one.values.cmp(&other.values))
+        });
+        rows.truncate(self.query.limit.unwrap_or(usize::MAX));
+    }
+
+    fn show(&mut self, row: Row) {
+        if self.query.distinct {
+            if self.seen.contains(&row.values) {
+                return;
+            }
+            if self.seen.len() >= self.limits.rows {
+                self.lost.rows += 1;
+                return;
+            }
+            self.seen.insert(row.values.clone());
+        }
+        if self.query.order.is_empty() {
+            if !self.is_done() {
+                self.shown += 1;
+                self.ready.push(row);
+            }
+        } else if self.waiting.len() < self.limits.rows {
+            self.waiting.push(row);
+            // Of many rows few may be wanted: forget the others now and then.
+            if let Some(limit) = self.query.limit
+                && self.waiting.len() > 2 * limit + 1024
+            {
+                let mut waiting = std::mem::take(&mut self.waiting);
+                self.put_in_order(&mut waiting);
+                self.waiting = waiting;
+            }
+        } else {
+            self.lost.rows += 1;
+        }
+    }
+
+    /// Rows that are ready, which are then forgotten.
+    pub fn take_rows(&mut self) -> Vec<Row> {
+        std::mem::take(&mut self.ready)
+    }
+}
+
+/// Numbers of the windows that a time is in.
+fn windows_of(groups: &Groups, time: u64) -> std::ops::RangeInclusive<u64> {
+    match groups.window {
+        None => 0..=0,
+        Some(window) => {
+            let last = time / window.step_ns;
+            let others = window.length_ns / window.step_ns - 1;
+            last.saturating_sub(others)..=last
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! Expressions over the columns of a row, and their value in user space.
+//!
+//! Integers have 64 bits and wrap. A difference of unsigned integers is signed, so that `a - b` may be negative.
+//! Comparisons are exact whatever the signs. Null spreads as in SQL; `AND` and `OR` know three truth values. What is
+//! divided by zero is null.
+
+use std::cmp::Ordering;
+
+use crate::value::{DataType, Value};
+
+/// An expression. Columns are numbers into the row that it is evaluated on.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Expr {
+    /// A column of the row.
+    Column(usize),
+    /// A constant.
+    Literal(Value),
+    /// `NOT`.
+    Not(Box<Expr>),
+    /// `-`.
+    Negate(Box<Expr>),
+    /// Whether the operand is null.
+    IsNull(Box<Expr>),
+    /// An operation on two operands.
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// `CASE WHEN condition THEN value ... ELSE value END`.
+    Case(Vec<(Expr, Expr)>, Box<Expr>),
+    /// Text like a pattern of `%` and `_`.
+    Like(Box<Expr>, String),
+    /// A function by name.
+    Call(Function, Vec<Expr>),
+}
+
+/// An operation on two operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BinaryOp {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`, of integers rounded towards zero.
+    Divide,
+    /// `%`
+    Modulo,
+    /// `&`
+    BitAnd,
+    /// `|`
+    BitOr,
+    /// `^`
+    BitXor,
+    /// `<<`, zero for amounts of 64 and more.
+    ShiftLeft,
+    /// `>>`, of signed integers with the sign.
+    ShiftRight,
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterEqual,
+    /// `AND`
+    And,
+    /// `OR`
+    Or,
+}
+
+impl BinaryOp {
+    /// Whether it compares.
+    pub const fn is_comparison(self) -> bool {
+        use BinaryOp::{Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
+        matches!(self, Equal | NotEqual | Less | LessEqual | Greater | GreaterEqual)
+    }
+
+    /// Whether it joins truth values.
+    pub const fn is_logical(self) -> bool {
+        matches!(self, BinaryOp::And | BinaryOp::Or)
+    }
+
+    /// As SQL writes it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "+",
+            BinaryOp::Subtract => "-",
+            BinaryOp::Multiply => "*",
+            BinaryOp::Divide => "/",
+            BinaryOp::Modulo => "%",
+            BinaryOp::BitAnd => "&",
+            BinaryOp::BitOr => "|",
+            BinaryOp::BitXor => "^",
+            BinaryOp::ShiftLeft => "<<",
+            BinaryOp::ShiftRight => ">>",
+            BinaryOp::Equal => "=",
+            BinaryOp::NotEqual => "<>",
+            BinaryOp::Less => "<",
+            BinaryOp::LessEqual => "<=",
+            BinaryOp::Greater => ">",
+            BinaryOp::GreaterEqual => ">=",
+            BinaryOp::And => "AND",
+            BinaryOp::Or => "OR",
+        }
+    }
+
+    /// Whether an ordering satisfies a comparison.
+    pub fn holds(self, ordering: Ordering) -> bool {
+        match self {
+            BinaryOp::Equal => ordering.is_eq(),
+            BinaryOp::NotEqual => ordering.is_ne(),
+            BinaryOp::Less => ordering.is_lt(),
+            BinaryOp::LessEqual => ordering.is_le(),
+            BinaryOp::Greater => ordering.is_gt(),
+            _ => ordering.is_ge(),
+        }
+    }
+}
+
+/// Functions of one or more values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Function {
+    /// The greatest power of two that is not above an unsigned integer, as its exponent; 0 for 0.
+    Log2,
+    /// The magnitude of a number.
+    Abs,
+    /// Text in lower case.
+    Lower,
+    /// Text in upper case.
+    Upper,
+    /// Characters of a text.
+    Length,
+    /// The first operand that is not null.
+    Coalesce,
+}
+
+impl Function {
+    /// All of them, with their names and how many operands they take (at least and at most).
+    pub const ALL: [(&'static str, Function, [usize; 2]); 6] = [
+        ("log2", Function::Log2, [1, 1]),
+        ("abs", Function::Abs, [1, 1]),
+        ("lower", Function::Lower, [1, 1]),
+        ("upper", Function::Upper, [1, 1]),
+        ("length", Function::Length, [1, 1]),
+        ("coalesce", Function::Coalesce, [1, 16]),
+    ];
+
+    /// Its name in SQL.
+    pub fn name(self) -> &'static str {
+        let row = Function::ALL.iter().find(|(_, function, _)| *function == self);
+        row.map_or("", |(name, ..)| name)
+    }
+}
+
+impl Expr {
+    /// Both.
+    pub fn and(self, other: Expr) -> Expr {
+        Expr::Binary(BinaryOp::And, Box::new(self), Box::new(other))
+    }
+
+    /// An operation.
+    pub fn binary(op: BinaryOp, one: Expr, other: Expr) -> Expr {
+        Expr::Binary(op, Box::new(one), Box::new(other))
+    }
+
+    /// The operands of its outermost `AND`s.
+    pub fn conjuncts(&self) -> Vec<&Expr> {
+        match self {
+            Expr::Binary(BinaryOp::And, one, other) => one.conjuncts().into_iter().chain(other.conjuncts()).collect(),
+            other => vec![other],
+        }
+    }
+
+    /// All conditions together; `None` without any.
+    pub fn all(conditions: impl IntoIterator<Item = Expr>) -> Option<Expr> {
+        conditions.into_iter().reduce(Expr::and)
+    }
+
+    /// Its parts.
+    pub fn operands(&self) -> Vec<&Expr> {
+        match self {
+            Expr::Column(_) | Expr::Literal(_) => Vec::new(),
+            Expr::Not(one) | Expr::Negate(one) | Expr::IsNull(one) | Expr::Like(one, _) => vec![one],
+            Expr::Binary(_, one, other) => vec![one, other],
+            Expr::Case(arms, otherwise) => {
+                arms.iter().flat_map(|(condition, value)| [condition, value]).chain([&**otherwise]).collect()
+            }
+            Expr::Call(_, operands) => operands.iter().collect(),
+        }
+    }
+
+    /// Adds the columns that it reads.
+    pub fn columns(&self, found: &mut std::collections::BTreeSet<usize>) {
+        if let Expr::Column(column) = self {
+            found.insert(*column);
+        }
+        self.operands().into_iter().for_each(|operand| operand.columns(found));
+    }
+
+    /// The type of its value, over columns of these types.
+    pub fn data_type(&self, columns: &[DataType]) -> DataType {
+        let of = |expr: &Expr| expr.data_type(columns);
+        match self {
+            Expr::Column(column) => columns[*column],
+            Expr::Literal(value) => match value {
+                Value::Bool(_) => DataType::Bool,
+                Value::Int(value) if *value < 0 => DataType::Int,
+                Value::Int(_) | Value::Uint(_) => DataType::Uint,
+                Value::Float(_) => DataType::Float,
+                Value::Null | Value::Text(_) => DataType::Text,
+            },
+            Expr::Not(_) | Expr::IsNull(_) | Expr::Like(..) => DataType::Bool,
+            Expr::Negate(one) if of(one) == DataType::Float => DataType::Float,
+            Expr::Negate(_) => DataType::Int,
+            Expr::Binary(op, ..) if op.is_comparison() || op.is_logical() => DataType::Bool,
+            Expr::Binary(op, one, other) => match (of(one), of(other)) {
+                (DataType::Float, _) | (_, DataType::Float) => DataType::Float,
+                (DataType::Time, DataType::Uint) if matches!(op, BinaryOp::Add | BinaryOp::Subtract) => DataType::Time,
+                _ if *op == BinaryOp::Subtract => DataType::Int,
+                (DataType::Int, _) => DataType::Int,
+                (_, DataType::Int) if !matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight) => DataType::Int,
+                _ => DataType::Uint,
+            },
+            Expr::Case(arms, otherwise) => {
+                let values = arms.iter().map(|(_, value)| value).chain([&**otherwise]);
+                common(values.filter(|value| !matches!(value, Expr::Literal(Value::Null))).map(of))
+            }
+            Expr::Call(function, operands) => match function {
+                Function::Log2 | Function::Length => DataType::Uint,
+                Function::Abs => match of(&operands[0]) {
+                    DataType::Float => DataType::Float,
+                    _ => DataType::Uint,
+                },
+                Function::Lower | Function::Upper => DataType::Text,
+                Function::Coalesce => common(operands.iter().map(of)),
+            },
+        }
+    }
+
+    /// Its value on a row.
+    pub fn evaluate(&self, row: &[Value]) -> Value {
+        match self {
+            Expr::Column(column) => row[*column].clone(),
+            Expr::Literal(value) => value.clone(),
+            Expr::Not(one) => truth(&one.evaluate(row)).map_or(Value::Null, |truth| Value::Bool(!truth)),
+            Expr::Negate(one) => match one.evaluate(row) {
+                Value::Float(value) => Value::Float(-value),
+                other => other.bits().map_or(Value::Null, |bits| Value::Int((bits as i64).wrapping_neg())),
+            },
+            Expr::IsNull(one) => Value::Bool(one.evaluate(row).is_null()),
+            Expr::Binary(op, one, other) if op.is_logical() => {
+                // What decides alone: false for AND, true for OR.
+                let decides = *op == BinaryOp::Or;
+                match (truth(&one.evaluate(row)), truth(&other.evaluate(row))) {
+                    (Some(truth), _) | (_, Some(truth)) if truth == decides => Value::Bool(decides),
+                    (Some(_), Some(_)) => Value::Bool(!decides),
+                    _ => Value::Null,
+                }
+            }
+            Expr::Binary(op, one, other) => binary(*op, &one.evaluate(row), &other.evaluate(row)),
+            Expr::Case(arms, otherwise) => {
+                let arm = arms.iter().find(|(condition, _)| truth(&condition.evaluate(row)) == Some(true));
+                arm.map_or(&**otherwise, |(_, value)| value).evaluate(row)
+            }
+            Expr::Like(one, pattern) => match one.evaluate(row) {
+                Value::Text(text) => Value::Bool(is_like(&text, pattern)),
+                _ => Value::Null,
+            },
+            Expr::Call(function, operands) => {
+                let values: Vec<Value> = operands.iter().map(|operand| operand.evaluate(row)).collect();
+                call(*function, &values)
+            }
+        }
+    }
+}
+
+/// The type that values of several types have in common.
+fn common(types: impl Iterator<Item = DataType>) -> DataType {
+    let join = |one: DataType, other: DataType| match (one, other) {
+        (one, other) if one == other => one,
+        (DataType::Text, _) | (_, DataType::Text) => DataType::Text,
+        (DataType::Float, _) | (_, DataType::Float) => DataType::Float,
+        (DataType::Int, _) | (_, DataType::Int) => DataType::Int,
+        _ => DataType::Uint,
+    };
+    types.reduce(join).unwrap_or(DataType::Text)
+}
+
+/// The truth value of a condition; `None` when it is unknown.
+pub fn truth(value: &Value) -> Option<bool> {
+    match value {
+        Value::Null | Value::Text(_) => None,
+        Value::Float(value) => Some(*value != 0.0),
+        other => other.as_integer().map(|value| value != 0),
+    }
+}
+
+fn binary(op: BinaryOp, one: &Value, other: &Value) -> Value {
+    if one.is_null() || other.is_null() {
+        return Value::Null;
+    }
+    if op.is_comparison() {
+        return match (one, other) {
+            (Value::Float(_), _) | (_, Value::Float(_)) => match (one.as_float(), other.as_float()) {
+                (Some(one), Some(other)) => one.partial_cmp(&other).map_or(Value::Null, |it| Value::Bool(op.holds(it))),
+                _ => Value::Null,
+            },
+            _ => Value::Bool(op.holds(one.cmp(other))),
+        };
+    }
+    if matches!(one, Value::Float(_)) || matches!(other, Value::Float(_)) {
+        return match (one.as_float(), other.as_float()) {
+            (Some(one), Some(other)) => float(op, one, other),
+            _ => Value::Null,
+        };
+    }
+    integer(op, one, other).unwrap_or(Value::Null)
+}
+
+fn float(op: BinaryOp, one: f64, other: f64) -> Value {
+    match op {
+        BinaryOp::Add => Value::Float(one + other),
+        BinaryOp::Subtract => Value::Float(one - other),
+        BinaryOp::Multiply => Value::Float(one * other),
+        BinaryOp::Divide if other != 0.0 => Value::Float(one / other),
+        BinaryOp::Modulo if other != 0.0 => Value::Float(one % other),
+        _ => Value::Null,
+    }
+}
+
+fn integer(op: BinaryOp, one: &Value, other: &Value) -> Option<Value> {
+    let [first, second] = [one.bits()?, other.bits()?];
+    let signed = [one, other].map(|value| matches!(value, Value::Int(_)));
+    let is_shift = matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight);
+    let is_signed = signed[0] || signed[1] && !is_shift;
+    let of = |bits: u64| if is_signed { Value::Int(bits as i64) } else { Value::Uint(bits) };
+    Some(match op {
+        BinaryOp::Add => of(first.wrapping_add(second)),
+        BinaryOp::Subtract => Value::Int(first.wrapping_sub(second) as i64),
+        BinaryOp::Multiply => of(first.wrapping_mul(second)),
+        BinaryOp::Divide | BinaryOp::Modulo if second == 0 => Value::Null,
+        BinaryOp::Divide if is_signed => Value::Int((first as i64).wrapping_div(second as i64)),
+        BinaryOp::Modulo if is_signed => Value::Int((first as i64).wrapping_rem(second as i64)),
+        BinaryOp::Divide => of(first / second),
+        BinaryOp::Modulo => of(first % second),
+        BinaryOp::BitAnd => of(first & second),
+        BinaryOp::BitOr => of(first | second),
+        BinaryOp::BitXor => of(first ^ second),
+        BinaryOp::ShiftLeft => of(if second < 64 { first << second } else { 0 }),
+        BinaryOp::ShiftRight if is_signed => Value::Int(first as i64 >> second.min(63)),
+        BinaryOp::ShiftRight => of(if second < 64 { first >> second } else { 0 }),
+        _ => return None,
+    })
+}
+
+fn call(function: Function, values: &[Value]) -> Value {
+    let first = values.first().unwrap_or(&Value::Null);
+    match function {
+        Function::Coalesce => values.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null),
+        Function::Log2 => first.bits().map_or(Value::Null, |bits| Value::Uint(u64::from(bits.max(1).ilog2()))),
+        Function::Abs => match first {
+            Value::Float(value) => Value::Float(value.abs()),
+            Value::Int(value) => Value::Uint(value.unsigned_abs()),
+            other => other.clone(),
+        },
+        Function::Lower | Function::Upper | Function::Length => match first {
+            Value::Text(text) if function == Function::Lower => Value::text(&text.to_lowercase()),
+            Value::Text(text) if function == Function::Upper => Value::text(&text.to_uppercase()),
+            Value::Text(text) => Value::Uint(text.chars().count() as u64),
+            _ => Value::Null,
+        },
+    }
+}
+
+/// Whether a text is like a pattern: `%` is any text, `_` any character. Takes time of the product of both lengths.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let text: Vec<char> = text.chars().collect();
+    // Whether the pattern so far matches each beginning of the text.
+    let mut matches = vec![false; text.len() + 1];
+    matches[0] = true;
+    for wanted in pattern.chars() {
+        if wanted == '%' {
+            for at in 1..=text.len() {
+                matches[at] |= matches[at - 1];
+            }
+        } else {
+            for at in (1..=text.len()).rev() {
+                matches[at] = matches[at - 1] && (wanted == '_' || wanted == text[at - 1]);
+            }
+            matches[0] = false;
+        }
+    }
+    matches[text.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evaluate(op: BinaryOp, one: Value, other: Value) -> Value {
+        Expr::binary(op, Expr::Literal(one), Expr::Literal(other)).evaluate(&[])
+    }
+
+    #[test]
+    fn null_spreads_and_logic_has_three_values() {
+        assert!(evaluate(BinaryOp::Add, Value::Null, Value::Int(1)).is_null());
+        assert_eq!(evaluate(BinaryOp::And, Value::Null, Value::Bool(false)), Value::Bool(false));
+        assert!(evaluate(BinaryOp::And, Value::Null, Value::Bool(true)).is_null());
+        assert_eq!(evaluate(BinaryOp::Or, Value::Null, Value::Bool(true)), Value::Bool(true));
+        assert!(evaluate(BinaryOp::Divide, Value::Int(1), Value::Int(0)).is_null());
+    }
+
+    #[test]
+    fn comparisons_are_exact_whatever_the_signs() {
+        assert_eq!(evaluate(BinaryOp::Less, Value::Int(-1), Value::Uint(u64::MAX)), Value::Bool(true));
+        assert_eq!(evaluate(BinaryOp::Subtract, Value::Uint(1), Value::Uint(3)), Value::Int(-2));
+    }
+
+    #[test]
+    fn patterns() {
+        for (text, pattern, expected) in [
+            ("nginx", "ng%", true),
+            ("nginx", "%in_", true),
+            ("nginx", "g%", false),
+            ("", "%", true),
+            ("ab", "a", false),
+        ] {
+            assert_eq!(is_like(text, pattern), expected, "{text} like {pattern}");
+        }
+    }
+}

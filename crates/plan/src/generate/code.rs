@@ -1,0 +1,140 @@
+//! Writing a function of the IR: instructions one after another, branches to labels that come later.
+
+use kiln_isa::{Address, AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, Size, Source, Width};
+use kiln_program::{InsnId, MapId, Node, Object, Reference};
+
+/// A place that branches go to, before or after it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Label(usize);
+
+/// A function that is being written.
+pub struct Code<'o> {
+    object: &'o mut Object,
+    nodes: Vec<Node>,
+    /// Where each label is.
+    labels: Vec<Option<InsnId>>,
+    /// Labels of the next instruction.
+    waiting: Vec<Label>,
+    /// Branches, by position, and their labels.
+    branches: Vec<(usize, Label)>,
+}
+
+impl<'o> Code<'o> {
+    /// An empty function.
+    pub fn new(object: &'o mut Object) -> Code<'o> {
+        Code { object, nodes: Vec::new(), labels: Vec::new(), waiting: Vec::new(), branches: Vec::new() }
+    }
+
+    /// A label that is nowhere yet.
+    pub fn label(&mut self) -> Label {
+        self.labels.push(None);
+        Label(self.labels.len() - 1)
+    }
+
+    /// The label is at the next instruction.
+    pub fn bind(&mut self, label: Label) {
+        self.waiting.push(label);
+    }
+
+    fn refer(&mut self, insn: Insn, reference: Reference) {
+        let node = self.object.new_node(insn, reference);
+        for label in self.waiting.drain(..) {
+            self.labels[label.0] = Some(node.id);
+        }
+        self.nodes.push(node);
+    }
+
+    /// An instruction that refers to nothing.
+    pub fn push(&mut self, insn: Insn) {
+        self.refer(insn, Reference::None);
+    }
+
+    /// `dst = src`.
+    pub fn copy(&mut self, dst: Reg, src: Reg) {
+        self.push(Insn::mov(dst, src));
+    }
+
+    /// `dst = value`, whatever its size.
+    pub fn constant(&mut self, dst: Reg, value: u64) {
+        match i32::try_from(value as i64) {
+            Ok(small) => self.push(Insn::mov_imm(dst, small)),
+            Err(_) => self.push(Insn::LoadImm64 { dst, imm: Imm64::Value(value) }),
+        }
+    }
+
+    /// `dst op= src`, 64 bits.
+    pub fn alu(&mut self, op: AluOp, dst: Reg, src: Source) {
+        self.push(Insn::Alu { op, width: Width::W64, dst, src });
+    }
+
+    /// `dst = r10 + offset`.
+    pub fn frame_address(&mut self, dst: Reg, offset: i16) {
+        self.copy(dst, Reg::R10);
+        self.alu(AluOp::Add, dst, Source::Imm(offset.into()));
+    }
+
+    /// Loads a number.
+    pub fn load(&mut self, size: Size, signed: bool, dst: Reg, base: Reg, offset: i16) {
+        // Eight bytes have no sign to extend; smaller ones are extended by shifts, which every kernel has.
+        self.push(Insn::Load { size, signed: false, dst, address: Address { base, offset } });
+        if signed && size != Size::B8 {
+            let bits = 64 - size.bits() as i32;
+            self.alu(AluOp::Lsh, dst, Source::Imm(bits));
+            self.alu(AluOp::Arsh, dst, Source::Imm(bits));
+        }
+    }
+
+    /// Stores a number.
+    pub fn store(&mut self, size: Size, base: Reg, offset: i16, src: Source) {
+        self.push(Insn::Store { size, address: Address { base, offset }, src });
+    }
+
+    /// `lock *(u64 *)(base + offset) += src`.
+    pub fn atomic_add(&mut self, base: Reg, offset: i16, src: Reg) {
+        let op = kiln_isa::AtomicOp::Add;
+        self.push(Insn::Atomic { op, fetch: false, size: Size::B8, address: Address { base, offset }, src });
+    }
+
+    /// `dst = map`.
+    pub fn map(&mut self, dst: Reg, map: MapId) {
+        self.refer(Node::address_load(dst), Reference::Map(map));
+    }
+
+    /// `dst` is the address of a byte in a map's only value.
+    pub fn map_value(&mut self, dst: Reg, map: MapId, offset: u32) {
+        self.refer(Node::address_load(dst), Reference::MapValue { map, offset });
+    }
+
+    /// Calls a helper by its name in the table of helpers.
+    ///
+    /// # Panics
+    /// If there is no such helper: the names are this crate's own.
+    pub fn call(&mut self, helper: &str) {
+        let helper = kiln_platform::Helper::by_name(helper).expect("the helper is in the table");
+        self.push(Insn::Call(CallTarget::Helper(helper.id)));
+    }
+
+    /// `if dst op src goto label`, 64 bits.
+    pub fn branch(&mut self, op: JumpOp, dst: Reg, src: Source, label: Label) {
+        self.branches.push((self.nodes.len(), label));
+        self.push(Insn::Branch { op, width: Width::W64, dst, src, offset: 0 });
+    }
+
+    /// `goto label`.
+    pub fn jump(&mut self, label: Label) {
+        self.branches.push((self.nodes.len(), label));
+        self.push(Insn::Jump { offset: 0, long: false });
+    }
+
+    /// The function's instructions.
+    ///
+    /// # Panics
+    /// If a branch goes to a label that is nowhere.
+    pub fn finish(mut self) -> Vec<Node> {
+        for (at, label) in self.branches {
+            let target = self.labels[label.0].expect("every label that is used is bound");
+            self.nodes[at].reference = Reference::Branch(target);
+        }
+        self.nodes
+    }
+}

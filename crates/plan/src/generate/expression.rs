@@ -1,0 +1,190 @@
+//! Expressions and conditions as instructions, over slots of the frame.
+//!
+//! A value is made in R1, with R2 as the second operand; what must wait is kept in the frame. There are no loops and no
+//! helper calls, every branch goes forward, and every load is from a slot that was written, so the verifier takes all of
+//! it.
+
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source, Width};
+
+use super::Failure;
+use super::code::{Code, Label};
+use super::frame::Frame;
+use super::layout::SlotKind;
+use crate::expr::{BinaryOp, Expr};
+use crate::split::{COMMAND_BYTES, Sign, number};
+use crate::table::Table;
+use crate::value::Value;
+
+/// Writes expressions of one program.
+pub struct Writer<'a> {
+    /// The table that columns are of.
+    pub table: &'a Table,
+    /// Where columns are.
+    pub frame: &'a Frame,
+}
+
+impl Writer<'_> {
+    /// Makes a number in R1. `depth` values wait in the frame.
+    ///
+    /// # Errors
+    /// [`Failure::Frame`] where too many values must wait.
+    pub fn number(&self, code: &mut Code<'_>, expr: &Expr, depth: u16) -> Result<(), Failure> {
+        match expr {
+            Expr::Column(_) | Expr::Literal(_) => self.simple(code, Reg::R1, expr),
+            Expr::Negate(one) => {
+                self.number(code, one, depth)?;
+                code.push(Insn::Neg { width: Width::W64, dst: Reg::R1 });
+                Ok(())
+            }
+            Expr::Binary(op, one, other) => {
+                self.operands(code, one, other, depth)?;
+                let op = match op {
+                    BinaryOp::Add => AluOp::Add,
+                    BinaryOp::Subtract => AluOp::Sub,
+                    BinaryOp::Multiply => AluOp::Mul,
+                    BinaryOp::BitAnd => AluOp::And,
+                    BinaryOp::BitOr => AluOp::Or,
+                    BinaryOp::BitXor => AluOp::Xor,
+                    _ => return Err(Failure::NotHere(op.text().to_owned())),
+                };
+                code.alu(op, Reg::R1, Source::Reg(Reg::R2));
+                Ok(())
+            }
+            _ => Err(Failure::NotHere("an expression".to_owned())),
+        }
+    }
+
+    /// Makes two numbers in R1 and R2.
+    fn operands(&self, code: &mut Code<'_>, one: &Expr, other: &Expr, depth: u16) -> Result<(), Failure> {
+        self.number(code, one, depth)?;
+        if matches!(other, Expr::Column(_) | Expr::Literal(_)) {
+            return self.simple(code, Reg::R2, other);
+        }
+        let waiting = self.frame.temporary(depth)?;
+        code.store(Size::B8, Reg::R10, waiting, Source::Reg(Reg::R1));
+        self.number(code, other, depth + 1)?;
+        code.copy(Reg::R2, Reg::R1);
+        code.load(Size::B8, false, Reg::R1, Reg::R10, waiting);
+        Ok(())
+    }
+
+    fn simple(&self, code: &mut Code<'_>, dst: Reg, expr: &Expr) -> Result<(), Failure> {
+        match expr {
+            Expr::Column(column) => {
+                let (offset, kind) = self.frame.column(*column)?;
+                let SlotKind::Number(scalar) = kind else { return Err(Failure::NotHere("text".to_owned())) };
+                code.load(super::layout::size(scalar), scalar.signed, dst, Reg::R10, offset);
+            }
+            Expr::Literal(value) => code.constant(dst, value.bits().unwrap_or_default()),
+            _ => return Err(Failure::NotHere("an expression".to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Goes to `label` if the condition is `wanted`, and on otherwise.
+    ///
+    /// # Errors
+    /// As [`Writer::number`].
+    pub fn branch(&self, code: &mut Code<'_>, condition: &Expr, wanted: bool, label: Label) -> Result<(), Failure> {
+        match condition {
+            Expr::Literal(value) => {
+                if crate::expr::truth(value).unwrap_or(false) == wanted {
+                    code.jump(label);
+                }
+                Ok(())
+            }
+            Expr::Not(one) => self.branch(code, one, !wanted, label),
+            Expr::Binary(op, one, other) if op.is_logical() => {
+                // Where one operand that is `wanted` decides, each may go; else the first that is not ends it.
+                if (*op == BinaryOp::Or) == wanted {
+                    self.branch(code, one, wanted, label)?;
+                    return self.branch(code, other, wanted, label);
+                }
+                let past = code.label();
+                self.branch(code, one, !wanted, past)?;
+                self.branch(code, other, wanted, label)?;
+                code.bind(past);
+                Ok(())
+            }
+            Expr::Binary(op, one, other) => match (&**one, &**other) {
+                (Expr::Column(column), Expr::Literal(Value::Text(text))) => {
+                    self.command(code, *column, text, (*op == BinaryOp::Equal) == wanted, label)
+                }
+                _ => self.comparison(code, *op, (one, other), wanted, label),
+            },
+            _ => Err(Failure::NotHere("a condition".to_owned())),
+        }
+    }
+
+    fn comparison(
+        &self,
+        code: &mut Code<'_>,
+        op: BinaryOp,
+        (one, other): (&Expr, &Expr),
+        wanted: bool,
+        label: Label,
+    ) -> Result<(), Failure> {
+        let sign = |expr: &Expr| number(expr, self.table).map_or(Sign::Unsigned, |(_, sign)| sign);
+        let signed = [sign(one), sign(other)].contains(&Sign::Signed);
+        let jump = jump(op, signed);
+        let jump = if wanted { jump } else { jump.row().negated.unwrap_or(jump) };
+        let small = match other {
+            Expr::Literal(value) => value.bits().and_then(|bits| i32::try_from(bits as i64).ok()),
+            _ => None,
+        };
+        // The immediate is sign-extended, so small numbers are the same for comparisons of both kinds.
+        match small {
+            Some(small) => {
+                self.number(code, one, 0)?;
+                code.branch(jump, Reg::R1, Source::Imm(small), label);
+            }
+            None => {
+                self.operands(code, one, other, 0)?;
+                code.branch(jump, Reg::R1, Source::Reg(Reg::R2), label);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes to `label` if a thread's name is this text, or is not.
+    fn command(
+        &self,
+        code: &mut Code<'_>,
+        column: usize,
+        text: &str,
+        equal: bool,
+        label: Label,
+    ) -> Result<(), Failure> {
+        let (offset, SlotKind::Command) = self.frame.column(column)? else {
+            return Err(Failure::NotHere("text".to_owned()));
+        };
+        let mut bytes = [0; COMMAND_BYTES];
+        bytes[..text.len()].copy_from_slice(text.as_bytes());
+        let differs = if equal { code.label() } else { label };
+        for (at, half) in bytes.chunks_exact(8).enumerate() {
+            code.load(Size::B8, false, Reg::R1, Reg::R10, offset + 8 * at as i16);
+            code.constant(Reg::R2, u64::from_le_bytes(half.try_into().expect("eight bytes")));
+            code.branch(JumpOp::Ne, Reg::R1, Source::Reg(Reg::R2), differs);
+        }
+        if equal {
+            code.jump(label);
+            code.bind(differs);
+        }
+        Ok(())
+    }
+}
+
+fn jump(op: BinaryOp, signed: bool) -> JumpOp {
+    match (op, signed) {
+        (BinaryOp::Equal, _) => JumpOp::Eq,
+        (BinaryOp::NotEqual, _) => JumpOp::Ne,
+        (BinaryOp::Less, false) => JumpOp::Lt,
+        (BinaryOp::Less, true) => JumpOp::Slt,
+        (BinaryOp::LessEqual, false) => JumpOp::Le,
+        (BinaryOp::LessEqual, true) => JumpOp::Sle,
+        (BinaryOp::Greater, false) => JumpOp::Gt,
+        (BinaryOp::Greater, true) => JumpOp::Sgt,
+        (_, false) => JumpOp::Ge,
+        (_, true) => JumpOp::Sge,
+    }
+}

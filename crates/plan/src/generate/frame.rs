@@ -1,0 +1,73 @@
+//! What is where in a program's frame of 512 bytes.
+//!
+//! ```text
+//!   r10 -   record: all columns that the program reads
+//!           pair key, group key, group value
+//!           values that wait while an expression is computed
+//!   r10 - 512
+//! ```
+
+use super::Failure;
+use super::layout::{Record, SlotKind};
+
+/// Bytes of a frame (`MAX_BPF_STACK`).
+const FRAME_BYTES: u16 = 512;
+
+/// A program's frame.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The record at its top.
+    pub record: Record,
+    /// Where the pair's key is.
+    pub pair_key: i16,
+    /// Where the group's key is.
+    pub group_key: i16,
+    /// Where a new group's value is made.
+    pub group_value: i16,
+    /// Bytes used by all of these.
+    used: u16,
+}
+
+impl Frame {
+    /// A frame for a record, and for keys and values of these sizes (multiples of eight).
+    ///
+    /// # Errors
+    /// [`Failure::Frame`] where they do not fit.
+    pub fn new(record: Record, pair_key: u16, group_key: u16, group_value: u16) -> Result<Frame, Failure> {
+        let mut used = record.bytes;
+        let mut place = |bytes: u16| {
+            used += bytes;
+            -(used as i16)
+        };
+        let (pair_key, group_key, group_value) = (place(pair_key), place(group_key), place(group_value));
+        if used > FRAME_BYTES {
+            return Err(Failure::Frame);
+        }
+        Ok(Frame { record, pair_key, group_key, group_value, used })
+    }
+
+    /// Where the record begins.
+    pub fn start(&self) -> i16 {
+        -(self.record.bytes as i16)
+    }
+
+    /// Where a column is.
+    ///
+    /// # Errors
+    /// [`Failure::NotHere`] for a column that the program does not read.
+    pub fn column(&self, column: usize) -> Result<(i16, SlotKind), Failure> {
+        let slot = self.record.slot(Some(column));
+        let slot = slot.ok_or_else(|| Failure::NotHere(format!("column {column}")))?;
+        Ok((self.start() + slot.offset as i16, slot.kind))
+    }
+
+    /// Where a value waits while `depth` others do.
+    ///
+    /// # Errors
+    /// [`Failure::Frame`] where the frame is full.
+    pub fn temporary(&self, depth: u16) -> Result<i16, Failure> {
+        let bytes = depth.checked_add(1).and_then(|count| count.checked_mul(8)).ok_or(Failure::Frame)?;
+        let end = self.used.checked_add(bytes).filter(|end| *end <= FRAME_BYTES).ok_or(Failure::Frame)?;
+        Ok(-(end as i16))
+    }
+}

@@ -1,0 +1,186 @@
+//! Where things are in a record that a program hands over, and in a program's frame.
+
+use kiln_isa::Size;
+use kiln_program::btf::{Btf, Kind, TypeId};
+use serde::{Deserialize, Serialize};
+
+use crate::split::COMMAND_BYTES;
+use crate::table::{Hook, Read, Scalar, Source, Table};
+use crate::tables::scalar;
+use crate::value::DataType;
+
+/// A column in a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Slot {
+    /// The column; `None` for the key of a pair.
+    pub column: Option<usize>,
+    /// Bytes from the beginning of the record.
+    pub offset: u16,
+    /// What is there.
+    pub kind: SlotKind,
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SlotKind {
+    /// A number.
+    Number(Scalar),
+    /// A thread's name.
+    Command,
+}
+
+impl SlotKind {
+    /// Bytes that it takes.
+    pub const fn bytes(self) -> u16 {
+        match self {
+            SlotKind::Number(scalar) => scalar.bytes as u16,
+            SlotKind::Command => COMMAND_BYTES as u16,
+        }
+    }
+}
+
+/// A record: its tag, then its slots, smallest first, each aligned.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// Which of the table's hooks it is from, where both hand over records: its first four bytes.
+    pub tag: Option<u32>,
+    /// Its columns.
+    pub slots: Vec<Slot>,
+    /// Its size: a multiple of eight.
+    pub bytes: u16,
+}
+
+/// Bytes of a tag.
+pub const TAG_BYTES: u16 = 4;
+
+impl Record {
+    /// Lays out these columns.
+    pub fn new(mut wanted: Vec<(Option<usize>, SlotKind)>, tag: Option<u32>) -> Record {
+        wanted.sort_by_key(|(column, kind)| (kind.bytes(), *column));
+        let mut bytes = if tag.is_some() { TAG_BYTES } else { 0 };
+        let slot = |(column, kind): (Option<usize>, SlotKind)| {
+            let offset = bytes.next_multiple_of(kind.bytes().min(8));
+            bytes = offset + kind.bytes();
+            Slot { column, offset, kind }
+        };
+        let slots = wanted.into_iter().map(slot).collect();
+        Record { tag, slots, bytes: bytes.next_multiple_of(8) }
+    }
+
+    /// Where a column is.
+    pub fn slot(&self, column: Option<usize>) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.column == column)
+    }
+}
+
+/// How a read value is reached: members to follow, as offsets, and what is at the end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Resolved {
+    /// Bytes to add before each load of a pointer, and before the last load.
+    pub offsets: Vec<u32>,
+    /// What is loaded at last.
+    pub scalar: Scalar,
+}
+
+/// What a read gives.
+///
+/// # Errors
+/// A sentence that names the structure or member that this kernel lacks.
+pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
+    Ok(match read {
+        Read::Time | Read::CgroupId => SlotKind::Number(Scalar::unsigned(8)),
+        Read::Pid | Read::Tid | Read::Uid | Read::Cpu => SlotKind::Number(Scalar::unsigned(4)),
+        Read::Command => SlotKind::Command,
+        Read::Argument { path, kind, .. } if path.is_empty() => SlotKind::Number(*kind),
+        Read::Argument { .. } | Read::Field { .. } => SlotKind::Number(resolve(read, types)?.scalar),
+    })
+}
+
+/// Looks a read's members up in the kernel's types.
+///
+/// # Errors
+/// As [`kind`].
+pub fn resolve(read: &Read, types: &Btf) -> Result<Resolved, String> {
+    let single;
+    let path: &[(String, String)] = match read {
+        Read::Argument { path, .. } => path,
+        Read::Field { structure, name } => {
+            single = [(structure.clone(), name.clone())];
+            &single
+        }
+        _ => &[],
+    };
+    let mut offsets = Vec::new();
+    let mut found = None;
+    for (structure, member) in path {
+        let composite = types.find(structure, |kind| matches!(kind, Kind::Composite { .. }));
+        let composite = composite.ok_or_else(|| format!("this kernel has no structure `{structure}`"))?;
+        let (offset, type_id) = member_of(types, composite, member)
+            .ok_or_else(|| format!("this kernel's `struct {structure}` has no member `{member}`"))?;
+        let scalar =
+            scalar(types, type_id).ok_or_else(|| format!("`{structure}.{member}` is no number in this kernel"))?;
+        offsets.push(offset);
+        found = Some(scalar);
+    }
+    let scalar = found.ok_or("nothing is read")?;
+    Ok(Resolved { offsets, scalar })
+}
+
+/// The offset in bytes and the type of a member, in anonymous members too; no bit fields.
+fn member_of(types: &Btf, composite: TypeId, name: &str) -> Option<(u32, TypeId)> {
+    let mut pending = vec![(composite, 0u32, 0)];
+    while let Some((id, at, depth)) = pending.pop() {
+        for member in types.members(id) {
+            let offset = at.checked_add(member.bit_offset / 8)?;
+            match types.text(member.name) {
+                own if own == name && member.bitfield_bits.is_none() => return Some((offset, member.type_id)),
+                "" if depth < 8 => pending.push((types.resolve(member.type_id)?, offset, depth + 1)),
+                _ => {}
+            }
+        }
+    }
+    None
+}
+
+/// Whether the kernel has a hook.
+///
+/// # Errors
+/// A sentence that names it.
+pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String> {
+    let (name, found) = match hook {
+        Hook::Typed(name) => {
+            (name, types.find(&format!("btf_trace_{name}"), |kind| matches!(kind, Kind::Typedef { .. })))
+        }
+        Hook::Record { name, .. } => {
+            (name, types.find(&format!("trace_event_raw_{name}"), |kind| matches!(kind, Kind::Composite { .. })))
+        }
+    };
+    let lacks = || format!("table `{}` needs the tracepoint `{name}`, which this kernel does not have", table.name);
+    found.map(drop).ok_or_else(lacks)
+}
+
+/// What a column's slot holds.
+///
+/// # Errors
+/// As [`kind`].
+pub fn column_kind(table: &Table, column: usize, types: &Btf) -> Result<SlotKind, String> {
+    match &table.columns[column].source {
+        Source::Read { what, .. } => {
+            let kind = kind(what, types).map_err(|why| format!("column `{}`: {why}", table.columns[column].name))?;
+            // The table's word on the sign is what the query was typed by.
+            Ok(match kind {
+                SlotKind::Number(scalar) => {
+                    let signed = table.columns[column].data_type == DataType::Int;
+                    SlotKind::Number(Scalar { signed, ..scalar })
+                }
+                command => command,
+            })
+        }
+        _ => Err(format!("column `{}` is not read in the kernel", table.columns[column].name)),
+    }
+}
+
+/// The size of a number.
+pub fn size(scalar: Scalar) -> Size {
+    Size::from_bytes(scalar.bytes.into()).unwrap_or(Size::B8)
+}

@@ -1,0 +1,385 @@
+//! The operators of one program: read, decide, hand over, remember, group.
+//!
+//! R6 is the context, R7 who is running (`bpf_get_current_pid_tgid`), then the value of a map.
+
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source as Operand};
+use kiln_program::btf::Btf;
+use kiln_program::{MapId, Node, Object};
+
+use super::code::{Code, Label};
+use super::expression::Writer;
+use super::frame::Frame;
+use super::layout::{Record, Slot, SlotKind, TAG_BYTES, resolve, size};
+use super::{Failure, GroupMap, Plan, Settings, pair_key};
+use crate::query::{Query, Shape};
+use crate::split::{KernelKey, Sign, State};
+use crate::table::{Read, Scalar, Side, Source};
+
+/// `BPF_RB_NO_WAKEUP` and `BPF_RB_FORCE_WAKEUP`.
+const WAKE: [u64; 2] = [1, 2];
+/// `BPF_RB_AVAIL_DATA`.
+const AVAILABLE: u64 = 0;
+
+/// One program that is being written.
+pub struct Writing<'a> {
+    pub query: &'a Query,
+    pub plan: &'a Plan,
+    pub settings: &'a Settings,
+    pub types: &'a Btf,
+    pub side: Side,
+    pub frame: &'a Frame,
+}
+
+/// The maps of a query.
+pub struct Maps<'a> {
+    pub counters: MapId,
+    pub ring: Option<MapId>,
+    pub starts: Option<MapId>,
+    pub groups: Option<&'a GroupMap>,
+}
+
+impl Writing<'_> {
+    /// The program's instructions.
+    pub fn program(&self, object: &mut Object, maps: &Maps<'_>) -> Result<Vec<Node>, Failure> {
+        let mut code = Code::new(object);
+        let out = code.label();
+        self.begin(&mut code, out)?;
+        match (maps.starts, self.side) {
+            (Some(starts), Side::Enter) => {
+                self.read(&mut code)?;
+                self.decide(&mut code, 0, out)?;
+                self.remember(&mut code, maps, starts, out)?;
+            }
+            (starts, side) => {
+                if let Some(starts) = starts {
+                    self.find_beginning(&mut code, starts, out)?;
+                }
+                self.read(&mut code)?;
+                self.decide(&mut code, usize::from(side != Side::Enter), out)?;
+                match maps.groups {
+                    Some(groups) => self.group(&mut code, maps, groups, out)?,
+                    None => self.hand_over(&mut code, maps, out)?,
+                }
+            }
+        }
+        code.bind(out);
+        code.push(Insn::mov_imm(Reg::R0, 0));
+        code.push(Insn::Exit);
+        Ok(code.finish())
+    }
+
+    /// Keeps the context and who is running; leaves if that is nobody to look at; keeps the pair's key.
+    fn begin(&self, code: &mut Code<'_>, out: Label) -> Result<(), Failure> {
+        code.copy(Reg::R6, Reg::R1);
+        code.call("get_current_pid_tgid");
+        code.copy(Reg::R7, Reg::R0);
+        if let Some(pid) = self.settings.except_pid {
+            code.copy(Reg::R1, Reg::R7);
+            code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
+            code.constant(Reg::R2, pid.into());
+            code.branch(JumpOp::Eq, Reg::R1, Operand::Reg(Reg::R2), out);
+        }
+        if let Some(key) = pair_key(self.query, self.side) {
+            self.value(code, key)?;
+            code.store(Size::B8, Reg::R10, self.frame.pair_key, Operand::Reg(Reg::R1));
+        }
+        Ok(())
+    }
+
+    /// Makes a number in R1.
+    fn value(&self, code: &mut Code<'_>, what: &Read) -> Result<(), Failure> {
+        match what {
+            Read::Time => self.helper(code, "ktime_get_ns"),
+            Read::CgroupId => self.helper(code, "get_current_cgroup_id"),
+            Read::Cpu => self.helper(code, "get_smp_processor_id"),
+            Read::Uid => self.helper(code, "get_current_uid_gid"),
+            Read::Tid => {
+                code.copy(Reg::R1, Reg::R7);
+                code.alu(AluOp::Lsh, Reg::R1, Operand::Imm(32));
+                code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
+            }
+            Read::Pid => {
+                code.copy(Reg::R1, Reg::R7);
+                code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
+            }
+            Read::Command => return Err(Failure::NotHere("text".to_owned())),
+            Read::Argument { index, path, .. } => {
+                code.load(Size::B8, false, Reg::R1, Reg::R6, 8 * i16::from(*index));
+                if !path.is_empty() {
+                    self.follow(code, what, Reg::R1)?;
+                }
+            }
+            Read::Field { .. } => self.follow(code, what, Reg::R6)?,
+        }
+        Ok(())
+    }
+
+    fn helper(&self, code: &mut Code<'_>, name: &str) {
+        code.call(name);
+        code.copy(Reg::R1, Reg::R0);
+    }
+
+    /// Loads what members lead to, from an address in a register, into R1.
+    fn follow(&self, code: &mut Code<'_>, what: &Read, mut base: Reg) -> Result<(), Failure> {
+        let resolved = resolve(what, self.types).map_err(Failure::Kernel)?;
+        let last = resolved.offsets.len() - 1;
+        for (at, offset) in resolved.offsets.iter().enumerate() {
+            let far = || Failure::Kernel(format!("a member is {offset} bytes into its structure"));
+            let offset = i16::try_from(*offset).map_err(|_| far())?;
+            let scalar = if at == last { resolved.scalar } else { Scalar::unsigned(8) };
+            code.load(size(scalar), false, Reg::R1, base, offset);
+            base = Reg::R1;
+        }
+        Ok(())
+    }
+
+    /// Reads the columns of this hook into the record.
+    fn read(&self, code: &mut Code<'_>) -> Result<(), Failure> {
+        let (record, start) = (&self.frame.record, self.frame.start());
+        clear_gaps(code, record, start);
+        for slot in &record.slots {
+            let at = start + slot.offset as i16;
+            let Some(column) = slot.column else {
+                code.load(Size::B8, false, Reg::R1, Reg::R10, self.frame.pair_key);
+                code.store(Size::B8, Reg::R10, at, Operand::Reg(Reg::R1));
+                continue;
+            };
+            let Source::Read { at: side, what } = &self.query.table.columns[column].source else { continue };
+            let here = if self.side == Side::Enter { side.at_enter() } else { side.at_exit() };
+            match slot.kind {
+                _ if !here => {}
+                SlotKind::Command => {
+                    code.frame_address(Reg::R1, at);
+                    code.push(Insn::mov_imm(Reg::R2, slot.kind.bytes().into()));
+                    code.call("get_current_comm");
+                }
+                SlotKind::Number(scalar) => {
+                    self.value(code, what)?;
+                    code.store(size(scalar), Reg::R10, at, Operand::Reg(Reg::R1));
+                }
+            }
+        }
+        if let Some(tag) = record.tag {
+            code.store(Size::B4, Reg::R10, start, Operand::Imm(tag as i32));
+        }
+        Ok(())
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        Writer { table: &self.query.table, frame: self.frame }
+    }
+
+    /// Leaves unless all conditions of this hook hold.
+    fn decide(&self, code: &mut Code<'_>, index: usize, out: Label) -> Result<(), Failure> {
+        let conditions = &self.plan.conditions[index];
+        conditions.iter().try_for_each(|condition| self.writer().branch(code, condition, false, out))
+    }
+
+    /// Adds one to a counter of what was lost.
+    fn count(&self, code: &mut Code<'_>, maps: &Maps<'_>, counter: u32) {
+        code.map_value(Reg::R1, maps.counters, 8 * counter);
+        code.push(Insn::mov_imm(Reg::R2, 1));
+        code.atomic_add(Reg::R1, 0, Reg::R2);
+    }
+
+    /// Hands the record over. User space is woken when enough waits there.
+    fn hand_over(&self, code: &mut Code<'_>, maps: &Maps<'_>, out: Label) -> Result<(), Failure> {
+        let ring = maps.ring.ok_or_else(|| Failure::NotHere("handing rows over".to_owned()))?;
+        let wake = code.label();
+        code.map(Reg::R1, ring);
+        code.constant(Reg::R2, AVAILABLE);
+        code.call("ringbuf_query");
+        code.constant(Reg::R4, WAKE[1]);
+        let enough = i32::try_from(self.settings.wake_bytes).unwrap_or(i32::MAX);
+        code.branch(JumpOp::Ge, Reg::R0, Operand::Imm(enough), wake);
+        code.constant(Reg::R4, WAKE[0]);
+        code.bind(wake);
+        code.map(Reg::R1, ring);
+        code.frame_address(Reg::R2, self.frame.start());
+        code.push(Insn::mov_imm(Reg::R3, self.frame.record.bytes.into()));
+        code.call("ringbuf_output");
+        code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
+        self.count(code, maps, 0);
+        Ok(())
+    }
+
+    /// Keeps what is only known at the beginning.
+    fn remember(&self, code: &mut Code<'_>, maps: &Maps<'_>, starts: MapId, out: Label) -> Result<(), Failure> {
+        let start = self.plan.start.as_ref().ok_or_else(|| Failure::NotHere("pairs".to_owned()))?;
+        let place = self.frame.group_value;
+        clear_gaps(code, start, place);
+        if start.bytes == 0 {
+            code.store(Size::B8, Reg::R10, place, Operand::Imm(0));
+        }
+        for slot in &start.slots {
+            let from = self.frame.record.slot(slot.column).ok_or_else(|| Failure::NotHere("a column".to_owned()))?;
+            let from = self.frame.start() + from.offset as i16;
+            copy_slot(code, slot, (Reg::R10, from), place + slot.offset as i16);
+        }
+        code.map(Reg::R1, starts);
+        code.frame_address(Reg::R2, self.frame.pair_key);
+        code.frame_address(Reg::R3, place);
+        code.constant(Reg::R4, 0);
+        code.call("map_update_elem");
+        code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
+        self.count(code, maps, 1);
+        Ok(())
+    }
+
+    /// Leaves unless a beginning is remembered; takes it, with what is only known there.
+    fn find_beginning(&self, code: &mut Code<'_>, starts: MapId, out: Label) -> Result<(), Failure> {
+        let start = self.plan.start.as_ref().ok_or_else(|| Failure::NotHere("pairs".to_owned()))?;
+        code.map(Reg::R1, starts);
+        code.frame_address(Reg::R2, self.frame.pair_key);
+        code.call("map_lookup_elem");
+        code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
+        code.copy(Reg::R8, Reg::R0);
+        for slot in &start.slots {
+            let to = self.frame.record.slot(slot.column).ok_or_else(|| Failure::NotHere("a column".to_owned()))?;
+            copy_slot(code, slot, (Reg::R8, slot.offset as i16), self.frame.start() + to.offset as i16);
+        }
+        code.map(Reg::R1, starts);
+        code.frame_address(Reg::R2, self.frame.pair_key);
+        code.call("map_delete_elem");
+        Ok(())
+    }
+
+    /// Adds the row to its group.
+    fn group(&self, code: &mut Code<'_>, maps: &Maps<'_>, map: &GroupMap, out: Label) -> Result<(), Failure> {
+        self.group_key(code, map)?;
+        let (fresh, update) = (code.label(), code.label());
+        code.map(Reg::R1, map.map);
+        code.frame_address(Reg::R2, self.frame.group_key);
+        code.call("map_lookup_elem");
+        code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), fresh);
+        code.copy(Reg::R8, Reg::R0);
+        // A group that another processor made counts no rows here yet.
+        code.load(Size::B8, false, Reg::R1, Reg::R8, 0);
+        code.branch(JumpOp::Ne, Reg::R1, Operand::Imm(0), update);
+        self.states(code, map, |code, at, _, _| code.store(Size::B8, Reg::R8, at, Operand::Reg(Reg::R1)))?;
+        code.constant(Reg::R1, 1);
+        code.store(Size::B8, Reg::R8, 0, Operand::Reg(Reg::R1));
+        code.jump(out);
+
+        code.bind(update);
+        code.alu(AluOp::Add, Reg::R1, Operand::Imm(1));
+        code.store(Size::B8, Reg::R8, 0, Operand::Reg(Reg::R1));
+        self.states(code, map, update_state)?;
+        code.jump(out);
+
+        code.bind(fresh);
+        let place = self.frame.group_value;
+        code.store(Size::B8, Reg::R10, place, Operand::Imm(1));
+        self.states(code, map, |code, at, _, _| code.store(Size::B8, Reg::R10, place + at, Operand::Reg(Reg::R1)))?;
+        code.map(Reg::R1, map.map);
+        code.frame_address(Reg::R2, self.frame.group_key);
+        code.frame_address(Reg::R3, place);
+        code.constant(Reg::R4, 0);
+        code.call("map_update_elem");
+        code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), out);
+        self.count(code, maps, 2);
+        Ok(())
+    }
+
+    fn group_key(&self, code: &mut Code<'_>, map: &GroupMap) -> Result<(), Failure> {
+        let mut at = self.frame.group_key;
+        if let Shape::Groups(groups) = &self.query.shape
+            && let Some(window) = groups.window
+        {
+            let (complete, _) = self.frame.column(self.query.table.complete())?;
+            code.load(Size::B8, false, Reg::R1, Reg::R10, complete);
+            code.constant(Reg::R2, window.step_ns);
+            code.alu(AluOp::Div, Reg::R1, Operand::Reg(Reg::R2));
+            code.store(Size::B8, Reg::R10, at, Operand::Reg(Reg::R1));
+            at += 8;
+        }
+        if at == self.frame.group_key && map.groups.keys.is_empty() {
+            code.store(Size::B8, Reg::R10, at, Operand::Imm(0));
+        }
+        for key in &map.groups.keys {
+            match key {
+                KernelKey::Number(expr, _) => {
+                    self.writer().number(code, expr, 0)?;
+                    code.store(Size::B8, Reg::R10, at, Operand::Reg(Reg::R1));
+                    at += 8;
+                }
+                KernelKey::Text(column) => {
+                    let (from, kind) = self.frame.column(*column)?;
+                    let slot = Slot { column: None, offset: 0, kind };
+                    copy_slot(code, &slot, (Reg::R10, from), at);
+                    at += kind.bytes() as i16;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// For each state of each aggregate: makes the operand in R1, then what is said, with the state's offset.
+    fn states(
+        &self,
+        code: &mut Code<'_>,
+        map: &GroupMap,
+        mut then: impl FnMut(&mut Code<'_>, i16, State, Sign),
+    ) -> Result<(), Failure> {
+        let mut at = 8;
+        for aggregate in &map.groups.aggregates {
+            for state in &aggregate.states {
+                if let Some(of) = &aggregate.of {
+                    self.writer().number(code, of, 0)?;
+                }
+                then(code, at, *state, aggregate.sign);
+                at += 8;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Joins R1 with a state in the map's value, which R8 has the address of.
+fn update_state(code: &mut Code<'_>, at: i16, state: State, sign: Sign) {
+    code.load(Size::B8, false, Reg::R2, Reg::R8, at);
+    let keep = code.label();
+    let signed = sign == Sign::Signed;
+    match state {
+        State::Sum => code.alu(AluOp::Add, Reg::R1, Operand::Reg(Reg::R2)),
+        State::Min => {
+            let op = if signed { JumpOp::Sge } else { JumpOp::Ge };
+            code.branch(op, Reg::R1, Operand::Reg(Reg::R2), keep);
+        }
+        State::Max => {
+            let op = if signed { JumpOp::Sle } else { JumpOp::Le };
+            code.branch(op, Reg::R1, Operand::Reg(Reg::R2), keep);
+        }
+    }
+    code.store(Size::B8, Reg::R8, at, Operand::Reg(Reg::R1));
+    code.bind(keep);
+}
+
+/// Copies a slot from an address into the frame.
+fn copy_slot(code: &mut Code<'_>, slot: &Slot, (base, from): (Reg, i16), to: i16) {
+    match slot.kind {
+        SlotKind::Number(scalar) => {
+            code.load(size(scalar), false, Reg::R1, base, from);
+            code.store(size(scalar), Reg::R10, to, Operand::Reg(Reg::R1));
+        }
+        SlotKind::Command => {
+            for half in [0, 8] {
+                code.load(Size::B8, false, Reg::R1, base, from + half);
+                code.store(Size::B8, Reg::R10, to + half, Operand::Reg(Reg::R1));
+            }
+        }
+    }
+}
+
+/// Clears the words of a record that its slots do not fill, so that nothing else of the frame is handed over.
+fn clear_gaps(code: &mut Code<'_>, record: &Record, start: i16) {
+    let mut filled = vec![0; usize::from(record.bytes / 8)];
+    let tag = record.tag.map(|_| (0, TAG_BYTES));
+    let slots = record.slots.iter().map(|slot| (slot.offset, slot.kind.bytes()));
+    for (offset, bytes) in slots.chain(tag) {
+        (offset..offset + bytes).for_each(|byte| filled[usize::from(byte / 8)] += 1);
+    }
+    for (word, _) in filled.iter().enumerate().filter(|(_, bytes)| **bytes < 8) {
+        code.store(Size::B8, Reg::R10, start + 8 * word as i16, Operand::Imm(0));
+    }
+}

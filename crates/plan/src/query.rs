@@ -1,0 +1,163 @@
+//! Logical plans: what is asked, whoever asks it.
+//!
+//! ```text
+//!   scan table -> filter -> rows:    project -> order, limit
+//!                        -> groups:  group by keys, in windows -> aggregate -> having -> project -> order, limit
+//! ```
+
+use crate::expr::Expr;
+use crate::table::Table;
+use crate::value::DataType;
+
+/// A query.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Query {
+    /// Where rows come from.
+    pub table: Table,
+    /// Which rows count; over the table's columns.
+    pub filter: Option<Expr>,
+    /// What becomes of them.
+    pub shape: Shape,
+    /// What is shown: over the table's columns, or over keys and then aggregates.
+    pub outputs: Vec<Output>,
+    /// The order of the result, over the outputs, the most important first.
+    pub order: Vec<Order>,
+    /// How many rows at most, of each window where there are windows.
+    pub limit: Option<usize>,
+    /// Whether equal rows are shown once.
+    pub distinct: bool,
+}
+
+/// What becomes of the rows.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Shape {
+    /// Each is shown.
+    Rows,
+    /// They are put together.
+    Groups(Groups),
+}
+
+/// How rows are put together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Groups {
+    /// What rows of one group have in common, over the table's columns.
+    pub keys: Vec<Expr>,
+    /// What is computed of each group.
+    pub aggregates: Vec<Aggregate>,
+    /// Which groups count, over keys and then aggregates.
+    pub having: Option<Expr>,
+    /// Groups begin anew in each window; `None`: there is one, which ends with the query.
+    pub window: Option<Window>,
+}
+
+/// A tumbling or hopping window of time, by when rows were complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// How long, in nanoseconds.
+    pub length_ns: u64,
+    /// From one beginning to the next, in nanoseconds; the length itself for tumbling windows. It divides the length.
+    pub step_ns: u64,
+}
+
+/// An aggregate.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Aggregate {
+    /// Which.
+    pub function: AggregateFunction,
+    /// Of what, over the table's columns; nothing for `count(*)`.
+    pub of: Option<Expr>,
+    /// Only of values that differ.
+    pub distinct: bool,
+}
+
+/// An aggregate function.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum AggregateFunction {
+    /// How many rows, or how many values that are not null.
+    Count,
+    /// Their sum; of integers modulo 2^64.
+    Sum,
+    /// Their mean.
+    Avg,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+    /// The standard deviation of the sample.
+    Stddev,
+    /// The value that this part of them does not exceed, within 1/64 of it.
+    Quantile(f64),
+    /// How many lie between each power of two and the next.
+    Histogram,
+}
+
+impl AggregateFunction {
+    /// Its name in SQL.
+    pub const fn name(self) -> &'static str {
+        match self {
+            AggregateFunction::Count => "count",
+            AggregateFunction::Sum => "sum",
+            AggregateFunction::Avg => "avg",
+            AggregateFunction::Min => "min",
+            AggregateFunction::Max => "max",
+            AggregateFunction::Stddev => "stddev",
+            AggregateFunction::Quantile(_) => "quantile",
+            AggregateFunction::Histogram => "histogram",
+        }
+    }
+}
+
+impl Aggregate {
+    /// The type of its value, over columns of these types.
+    pub fn data_type(&self, columns: &[DataType]) -> DataType {
+        let of = || self.of.as_ref().map_or(DataType::Uint, |of| of.data_type(columns));
+        match self.function {
+            AggregateFunction::Count => DataType::Uint,
+            AggregateFunction::Avg | AggregateFunction::Stddev => DataType::Float,
+            AggregateFunction::Histogram => DataType::Text,
+            AggregateFunction::Sum => match of() {
+                DataType::Time | DataType::Bool => DataType::Uint,
+                other => other,
+            },
+            AggregateFunction::Quantile(_) | AggregateFunction::Min | AggregateFunction::Max => of(),
+        }
+    }
+}
+
+/// A column of the result.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Output {
+    /// Its name.
+    pub name: String,
+    /// Its value.
+    pub expr: Expr,
+    /// Its type.
+    pub data_type: DataType,
+}
+
+/// One level of the result's order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Order {
+    /// By what, over the outputs.
+    pub by: Expr,
+    /// The greatest first.
+    pub descending: bool,
+}
+
+impl Query {
+    /// Columns of the table that are read anywhere in it.
+    pub fn columns(&self) -> std::collections::BTreeSet<usize> {
+        let mut columns = std::collections::BTreeSet::new();
+        let mut add = |expr: &Expr| expr.columns(&mut columns);
+        self.filter.iter().for_each(&mut add);
+        match &self.shape {
+            Shape::Rows => self.outputs.iter().for_each(|output| add(&output.expr)),
+            Shape::Groups(groups) => {
+                groups.keys.iter().for_each(&mut add);
+                groups.aggregates.iter().filter_map(|aggregate| aggregate.of.as_ref()).for_each(&mut add);
+            }
+        }
+        columns.insert(self.table.complete());
+        columns
+    }
+}

@@ -1,0 +1,273 @@
+//! Which operators run in the kernel.
+//!
+//! A split is a point on one line: each level does in the kernel what the one before does, and one operator more. The
+//! first is the *minimal verifier-safe function* (MVSF, "Kernel Extension DSLs Should Be Verifier-Safe!", section 3.2):
+//! each hook reads all that its table has to say and hands it over, whatever the query is. So there are as many MVSFs as
+//! hooks, and each is known to load before anybody asks a question.
+//!
+//! ```text
+//!   mvsf        read every column, hand it over           user space: pair, filter, group
+//!   columns     read what the query needs                 "
+//!   filter      leave out rows that do not count          pair, group
+//!   pair        keep the beginning until the end comes    group
+//!   aggregate   group in a map; user space reads the map  merge
+//! ```
+
+use serde::Serialize;
+
+use crate::expr::{BinaryOp, Expr};
+use crate::query::{AggregateFunction, Query, Shape};
+use crate::table::{Source, Table};
+use crate::value::{DataType, Value};
+
+/// How much of a query runs in the kernel, the least first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Split {
+    /// Reading.
+    Mvsf,
+    /// Reading what is needed.
+    Columns,
+    /// Conditions of one event too.
+    Filter,
+    /// Pairing, and conditions of both events too.
+    Pair,
+    /// Everything but what is done to a few rows at the end.
+    Aggregate,
+}
+
+impl Split {
+    /// All of them, the least first.
+    pub const ALL: [Split; 5] = [Split::Mvsf, Split::Columns, Split::Filter, Split::Pair, Split::Aggregate];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Split::Mvsf => "mvsf",
+            Split::Columns => "columns",
+            Split::Filter => "filter",
+            Split::Pair => "pair",
+            Split::Aggregate => "aggregate",
+        }
+    }
+
+    /// Those that make a difference for a query, the least first.
+    pub fn of(query: &Query) -> Vec<Split> {
+        let differs = |split: &Split| match split {
+            Split::Mvsf | Split::Columns => true,
+            Split::Filter => query.filter.as_ref().is_some_and(|filter| {
+                filter.conjuncts().into_iter().any(|condition| in_kernel(condition, &query.table).is_some())
+            }),
+            Split::Pair => query.table.is_pair(),
+            Split::Aggregate => aggregates_in_kernel(query).is_ok(),
+        };
+        Split::ALL.into_iter().filter(differs).collect()
+    }
+}
+
+/// The condition as the kernel can decide it: over integers and texts of columns that are read, with every comparison
+/// between integers of one sign. `None` where it cannot.
+///
+/// What the verifier has to say: such a condition is loads from this frame, arithmetic that never faults, and forward
+/// branches, so it is accepted whatever the constants are.
+pub fn in_kernel(condition: &Expr, table: &Table) -> Option<Expr> {
+    match condition {
+        Expr::Binary(op, one, other) if op.is_logical() => {
+            Some(Expr::binary(*op, in_kernel(one, table)?, in_kernel(other, table)?))
+        }
+        Expr::Not(one) => Some(Expr::Not(Box::new(in_kernel(one, table)?))),
+        Expr::Binary(op, one, other) if op.is_comparison() => comparison(*op, one, other, table),
+        Expr::Literal(Value::Bool(_)) => Some(condition.clone()),
+        _ => None,
+    }
+}
+
+fn comparison(op: BinaryOp, one: &Expr, other: &Expr, table: &Table) -> Option<Expr> {
+    if let Expr::Literal(_) = one
+        && !matches!(other, Expr::Literal(_))
+    {
+        return comparison(turned(op), other, one, table);
+    }
+    if let (Expr::Column(column), Expr::Literal(Value::Text(text))) = (one, other) {
+        let equality = matches!(op, BinaryOp::Equal | BinaryOp::NotEqual);
+        return match table.columns[*column].source {
+            // A name that no system call has is no number, and the row would be compared with nothing.
+            Source::SyscallName(nr) if equality => {
+                let number = crate::syscall::number(text)?;
+                Some(Expr::binary(op, Expr::Column(nr), Expr::Literal(Value::Int(number))))
+            }
+            Source::Read { .. } if equality && text.len() < COMMAND_BYTES => {
+                Some(Expr::binary(op, one.clone(), other.clone()))
+            }
+            _ => None,
+        };
+    }
+    let (one, first) = number(one, table)?;
+    let (other, second) = number(other, table)?;
+    (first == Sign::Either || second == Sign::Either || first == second).then(|| Expr::binary(op, one, other))
+}
+
+/// Bytes of a thread's name with the zero behind it (`TASK_COMM_LEN`).
+pub const COMMAND_BYTES: usize = 16;
+
+/// What the bits of an integer mean.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sign {
+    /// Signed.
+    Signed,
+    /// Unsigned.
+    Unsigned,
+    /// It is the same number either way.
+    Either,
+}
+
+/// An integer as the kernel can compute it, with what its bits mean.
+pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
+    match expr {
+        Expr::Column(column) => {
+            let sign = match table.columns[*column].data_type {
+                DataType::Int => Sign::Signed,
+                DataType::Uint | DataType::Time => Sign::Unsigned,
+                _ => return None,
+            };
+            match table.columns[*column].source {
+                Source::Read { .. } => Some((expr.clone(), sign)),
+                // Times of one clock, the later one first.
+                Source::Difference([end, start]) => {
+                    let difference = Expr::binary(BinaryOp::Subtract, Expr::Column(end), Expr::Column(start));
+                    Some((difference, Sign::Unsigned))
+                }
+                Source::SyscallName(_) => None,
+            }
+        }
+        Expr::Literal(value) => match value {
+            Value::Int(value) if *value < 0 => Some((expr.clone(), Sign::Signed)),
+            Value::Uint(value) if *value > i64::MAX as u64 => Some((expr.clone(), Sign::Unsigned)),
+            Value::Int(_) | Value::Uint(_) => Some((expr.clone(), Sign::Either)),
+            _ => None,
+        },
+        Expr::Binary(op, one, other) => {
+            use BinaryOp::{Add, BitAnd, BitOr, BitXor, Multiply, Subtract};
+            let ((one, first), (other, second)) = (number(one, table)?, number(other, table)?);
+            let joined = match (first, second) {
+                (Sign::Either, sign) | (sign, Sign::Either) => sign,
+                (first, second) if first == second => first,
+                _ => Sign::Signed,
+            };
+            let sign = match op {
+                Subtract => Sign::Signed,
+                // Of two constants the front end makes one.
+                Add | Multiply | BitAnd | BitOr | BitXor if joined == Sign::Either => return None,
+                Add | Multiply | BitAnd | BitOr | BitXor => joined,
+                _ => return None,
+            };
+            Some((Expr::binary(*op, one, other), sign))
+        }
+        Expr::Negate(one) => {
+            let (one, _) = number(one, table)?;
+            Some((Expr::Negate(Box::new(one)), Sign::Signed))
+        }
+        _ => None,
+    }
+}
+
+/// The comparison with its operands in each other's place.
+fn turned(op: BinaryOp) -> BinaryOp {
+    match op {
+        BinaryOp::Less => BinaryOp::Greater,
+        BinaryOp::LessEqual => BinaryOp::GreaterEqual,
+        BinaryOp::Greater => BinaryOp::Less,
+        BinaryOp::GreaterEqual => BinaryOp::LessEqual,
+        other => other,
+    }
+}
+
+/// A key of a group in the kernel.
+#[derive(Clone, PartialEq, Debug)]
+pub enum KernelKey {
+    /// An integer.
+    Number(Expr, Sign),
+    /// A thread's name, by its column.
+    Text(usize),
+}
+
+/// An aggregate in the kernel: what is kept of a group.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelAggregate {
+    /// The values that are kept of it.
+    pub states: Vec<State>,
+    /// Of what.
+    pub of: Option<Expr>,
+    /// What the bits mean.
+    pub sign: Sign,
+}
+
+/// A number that is kept of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// The sum of all.
+    Sum,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+}
+
+/// What the kernel keeps of the groups of a query: columns that the keys are made of, and aggregates.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelGroups {
+    /// Keys: the columns that the query's own keys are made of, or the keys themselves.
+    pub keys: Vec<KernelKey>,
+    /// Aggregates, in the query's order.
+    pub aggregates: Vec<KernelAggregate>,
+}
+
+/// The groups of a query as the kernel can keep them.
+///
+/// # Errors
+/// A sentence that says what it cannot.
+pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
+    let Shape::Groups(groups) = &query.shape else { return Err("the query has no groups".to_owned()) };
+    let table = &query.table;
+    if let Some(filter) = &query.filter
+        && filter.conjuncts().into_iter().any(|condition| in_kernel(condition, table).is_none())
+    {
+        return Err("a condition cannot be decided in the kernel".to_owned());
+    }
+    if groups.window.is_some_and(|window| window.length_ns != window.step_ns) {
+        return Err("windows overlap".to_owned());
+    }
+    let key = |key: &Expr| -> Result<KernelKey, String> {
+        let column = match key {
+            // The name follows from the number.
+            Expr::Column(column) => match table.columns[*column].source {
+                Source::SyscallName(nr) => &Expr::Column(nr),
+                _ if table.columns[*column].data_type == DataType::Text => return Ok(KernelKey::Text(*column)),
+                _ => key,
+            },
+            _ => key,
+        };
+        let number = number(column, table).ok_or("a key cannot be computed in the kernel")?;
+        Ok(KernelKey::Number(number.0, number.1))
+    };
+    let aggregate = |one: &crate::query::Aggregate| -> Result<KernelAggregate, String> {
+        let states = match one.function {
+            _ if one.distinct => return Err("distinct values are counted in user space".to_owned()),
+            AggregateFunction::Count => Vec::new(),
+            AggregateFunction::Sum => vec![State::Sum],
+            AggregateFunction::Min => vec![State::Min],
+            AggregateFunction::Max => vec![State::Max],
+            // The mean divides a sum that must not wrap.
+            other => return Err(format!("{} is computed in user space", other.name())),
+        };
+        let of = one.of.as_ref().filter(|_| one.function != AggregateFunction::Count);
+        let number = of.map(|of| number(of, table).ok_or("an aggregate's operand cannot be computed in the kernel"));
+        let number = number.transpose()?;
+        let sign = number.as_ref().map_or(Sign::Unsigned, |(_, sign)| *sign);
+        Ok(KernelAggregate { states, of: number.map(|(of, _)| of), sign })
+    };
+    Ok(KernelGroups {
+        keys: groups.keys.iter().map(key).collect::<Result<_, _>>()?,
+        aggregates: groups.aggregates.iter().map(aggregate).collect::<Result<_, _>>()?,
+    })
+}

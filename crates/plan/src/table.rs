@@ -1,0 +1,225 @@
+//! Tables: what can be asked about, and where the kernel says it.
+//!
+//! ```text
+//!   one hook a row:   sched_switch --------------------------------------------> row
+//!   a pair of hooks:  sys_enter --(the same thread)--> sys_exit ---------------> row
+//! ```
+//!
+//! A table is data: its hooks, its columns, and for each column where its value is read. Offsets into the kernel's
+//! structures are looked up in the BTF of the kernel that the query runs on; nothing is compiled for one kernel.
+
+use serde::{Deserialize, Serialize};
+
+use crate::value::DataType;
+
+/// A table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Table {
+    /// Its name in SQL.
+    pub name: String,
+    /// What a row is.
+    pub about: String,
+    /// Where rows come from.
+    pub scan: Scan,
+    /// Its columns, in the order of `SELECT *`.
+    pub columns: Vec<Column>,
+}
+
+/// Where rows come from.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Scan {
+    /// Each event is a row.
+    Single(Hook),
+    /// An event and the next one of the other kind with the same key are a row.
+    Pair {
+        /// Where it begins.
+        enter: Hook,
+        /// Where it ends.
+        exit: Hook,
+        /// What both have in common, read at the beginning and at the end.
+        keys: [Read; 2],
+    },
+}
+
+/// A place in the kernel where a program runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hook {
+    /// A tracepoint, its arguments typed by BTF (`tp_btf`).
+    Typed(String),
+    /// A tracepoint, its record as tracefs describes it.
+    Record {
+        /// Its category in tracefs.
+        category: String,
+        /// Its name.
+        name: String,
+    },
+}
+
+impl Hook {
+    /// The section that such a program is in.
+    pub fn section(&self) -> String {
+        match self {
+            Hook::Typed(name) => format!("tp_btf/{name}"),
+            Hook::Record { category, name } => format!("tracepoint/{category}/{name}"),
+        }
+    }
+
+    /// The tracepoint's name.
+    pub fn name(&self) -> &str {
+        match self {
+            Hook::Typed(name) | Hook::Record { name, .. } => name,
+        }
+    }
+}
+
+/// A column.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Column {
+    /// Its name in SQL.
+    pub name: String,
+    /// Its type.
+    pub data_type: DataType,
+    /// What it says.
+    pub about: String,
+    /// Where its value is from.
+    pub source: Source,
+}
+
+/// Where a column's value is from.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Source {
+    /// Read by a program in the kernel.
+    Read {
+        /// At which of the table's hooks.
+        at: Side,
+        /// What.
+        what: Read,
+    },
+    /// The difference of two columns, the second subtracted from the first.
+    Difference([usize; 2]),
+    /// The name of the system call with the number in a column.
+    SyscallName(usize),
+}
+
+/// At which of a pair's hooks something can be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Where it begins only.
+    Enter,
+    /// Where it ends only; the hook of a table that has but one.
+    Exit,
+    /// At both, with the same result.
+    Both,
+}
+
+impl Side {
+    /// Whether it can be read at the beginning of a pair.
+    pub const fn at_enter(self) -> bool {
+        matches!(self, Side::Enter | Side::Both)
+    }
+
+    /// Whether it can be read at the end of a pair.
+    pub const fn at_exit(self) -> bool {
+        matches!(self, Side::Exit | Side::Both)
+    }
+}
+
+/// What is read.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Read {
+    /// The monotonic clock, in nanoseconds.
+    Time,
+    /// The process: the thread group's id.
+    Pid,
+    /// The thread.
+    Tid,
+    /// The thread's name, 16 bytes.
+    Command,
+    /// The user.
+    Uid,
+    /// The cgroup (version 2).
+    CgroupId,
+    /// The processor.
+    Cpu,
+    /// An argument of the tracepoint, or a member behind it.
+    Argument {
+        /// Which argument, from 0.
+        index: u8,
+        /// Members to follow, each a structure and a member of it; all but the last are pointers.
+        path: Vec<(String, String)>,
+        /// What the argument itself is, where no members are followed.
+        kind: Scalar,
+    },
+    /// A field of the tracepoint's record.
+    Field {
+        /// The structure that describes the record (`trace_event_raw_sched_switch`).
+        structure: String,
+        /// The field.
+        name: String,
+    },
+}
+
+/// A number's size and sign.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Scalar {
+    /// 1, 2, 4 or 8.
+    pub bytes: u8,
+    /// Whether it has a sign.
+    pub signed: bool,
+}
+
+impl Scalar {
+    /// Unsigned, of this many bytes.
+    pub const fn unsigned(bytes: u8) -> Scalar {
+        Scalar { bytes, signed: false }
+    }
+
+    /// Signed, of this many bytes.
+    pub const fn signed(bytes: u8) -> Scalar {
+        Scalar { bytes, signed: true }
+    }
+}
+
+impl Table {
+    /// The number of a column by its name, in any case.
+    pub fn column(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name.eq_ignore_ascii_case(name))
+    }
+
+    /// The types of its columns.
+    pub fn types(&self) -> Vec<DataType> {
+        self.columns.iter().map(|column| column.data_type).collect()
+    }
+
+    /// The column that says when a row was complete: by it rows belong to windows.
+    pub fn complete(&self) -> usize {
+        self.column("end_ts").or_else(|| self.column("ts")).expect("every table says when a row was complete")
+    }
+
+    /// Columns that are read in the kernel and that these are made of.
+    pub fn read_for(&self, columns: impl IntoIterator<Item = usize>) -> std::collections::BTreeSet<usize> {
+        let mut read = std::collections::BTreeSet::new();
+        let mut pending: Vec<usize> = columns.into_iter().collect();
+        while let Some(column) = pending.pop() {
+            match self.columns[column].source {
+                Source::Read { .. } => drop(read.insert(column)),
+                Source::Difference(of) => pending.extend(of),
+                Source::SyscallName(of) => pending.push(of),
+            }
+        }
+        read
+    }
+
+    /// Whether a row is made of two events.
+    pub const fn is_pair(&self) -> bool {
+        matches!(self.scan, Scan::Pair { .. })
+    }
+
+    /// Its hooks, in the order in which they happen.
+    pub fn hooks(&self) -> Vec<&Hook> {
+        match &self.scan {
+            Scan::Single(hook) => vec![hook],
+            Scan::Pair { enter, exit, .. } => vec![enter, exit],
+        }
+    }
+}

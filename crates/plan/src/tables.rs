@@ -1,0 +1,260 @@
+//! The tables that are always there, one function a table, and tables made of any tracepoint.
+
+use kiln_program::btf::{Btf, Kind, TypeId};
+
+use crate::table::{Column, Hook, Read, Scalar, Scan, Side, Source, Table};
+use crate::value::DataType;
+
+/// All tables that are always there.
+pub fn all() -> Vec<Table> {
+    vec![
+        syscalls(),
+        sched_switches(),
+        wakeups(),
+        block_io(),
+        page_faults(),
+        tcp_states(),
+        tcp_retransmits(),
+        signals(),
+        irqs(),
+        softirqs(),
+    ]
+}
+
+/// The table of this name: one of [`all`], or `tracepoint.CATEGORY.NAME` where the kernel's types describe that
+/// tracepoint's record.
+pub fn find(name: &str, types: Option<&Btf>) -> Option<Table> {
+    let known = all().into_iter().find(|table| table.name.eq_ignore_ascii_case(name));
+    known.or_else(|| {
+        let mut words = name.split('.');
+        match [words.next()?, words.next()?, words.next()?] {
+            [kind, category, event] if kind.eq_ignore_ascii_case("tracepoint") && words.next().is_none() => {
+                tracepoint(category, event, types?)
+            }
+            _ => None,
+        }
+    })
+}
+
+fn column(name: &str, data_type: DataType, at: Side, what: Read, about: &str) -> Column {
+    Column { name: name.to_owned(), data_type, about: about.to_owned(), source: Source::Read { at, what } }
+}
+
+fn argument(index: u8, kind: Scalar) -> Read {
+    Read::Argument { index, path: Vec::new(), kind }
+}
+
+fn member(index: u8, path: &[(&str, &str)]) -> Read {
+    let path = path.iter().map(|(structure, member)| ((*structure).to_owned(), (*member).to_owned())).collect();
+    Read::Argument { index, path, kind: Scalar::unsigned(8) }
+}
+
+fn typed(name: &str) -> Hook {
+    Hook::Typed(name.to_owned())
+}
+
+/// Who was running, as every table says.
+fn who() -> Vec<Column> {
+    vec![
+        column("pid", DataType::Uint, Side::Both, Read::Pid, "process (thread group)"),
+        column("tid", DataType::Uint, Side::Both, Read::Tid, "thread"),
+        column("comm", DataType::Text, Side::Both, Read::Command, "the thread's name"),
+        column("uid", DataType::Uint, Side::Both, Read::Uid, "user"),
+        column("cgroup_id", DataType::Uint, Side::Both, Read::CgroupId, "cgroup (version 2)"),
+        column("cpu", DataType::Uint, Side::Exit, Read::Cpu, "processor"),
+    ]
+}
+
+/// A table of one hook a row.
+fn single(name: &str, about: &str, hook: Hook, own: Vec<Column>) -> Table {
+    let mut columns = vec![column("ts", DataType::Time, Side::Exit, Read::Time, "when it happened")];
+    columns.extend(who());
+    columns.extend(own);
+    Table { name: name.to_owned(), about: about.to_owned(), scan: Scan::Single(hook), columns }
+}
+
+/// A table of pairs, with the time between both as `duration`.
+fn pair(name: &str, about: &str, scan: Scan, duration: &str, own: Vec<Column>) -> Table {
+    let mut columns = vec![
+        column("ts", DataType::Time, Side::Enter, Read::Time, "when it began"),
+        column("end_ts", DataType::Time, Side::Exit, Read::Time, "when it ended"),
+    ];
+    columns.extend(who());
+    columns.extend(own);
+    let about_duration = "from beginning to end, in nanoseconds".to_owned();
+    let source = Source::Difference([1, 0]);
+    columns.push(Column { name: duration.to_owned(), data_type: DataType::Uint, about: about_duration, source });
+    Table { name: name.to_owned(), about: about.to_owned(), scan, columns }
+}
+
+fn syscalls() -> Table {
+    let registers = |name: &str| member(0, &[("pt_regs", name)]);
+    let argument_column = |(index, name): (usize, &str)| {
+        let about = format!("argument {index}");
+        column(&format!("arg{index}"), DataType::Uint, Side::Enter, registers(name), &about)
+    };
+    // The number is the tracepoint's second argument at the beginning, and in the registers at the end.
+    let mut own = vec![column("nr", DataType::Int, Side::Exit, registers("orig_ax"), "the system call's number")];
+    own.extend(["di", "si", "dx", "r10", "r8", "r9"].into_iter().enumerate().map(argument_column));
+    own.push(column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(8)), "what it returned"));
+    let scan = Scan::Pair { enter: typed("sys_enter"), exit: typed("sys_exit"), keys: [Read::Tid, Read::Tid] };
+    let mut table = pair("syscalls", "a system call that returned", scan, "latency_ns", own);
+    let nr = table.column("nr").expect("it has a number");
+    let about = "the system call's name".to_owned();
+    let source = Source::SyscallName(nr);
+    table.columns.insert(nr + 1, Column { name: "name".to_owned(), data_type: DataType::Text, about, source });
+    table
+}
+
+fn sched_switches() -> Table {
+    let task = |index: u8, name: &str| member(index, &[("task_struct", name)]);
+    let own = vec![
+        column("prev_tid", DataType::Uint, Side::Exit, task(1, "pid"), "the thread that stops running"),
+        column("next_tid", DataType::Uint, Side::Exit, task(2, "pid"), "the thread that runs from now on"),
+        column(
+            "next_pid",
+            DataType::Uint,
+            Side::Exit,
+            task(2, "tgid"),
+            "the process of the thread that runs from now on",
+        ),
+        column(
+            "prev_state",
+            DataType::Uint,
+            Side::Exit,
+            argument(3, Scalar::unsigned(4)),
+            "why it stops; 0: it did not want to",
+        ),
+        column("preempt", DataType::Uint, Side::Exit, argument(0, Scalar::unsigned(1)), "1 if it was preempted"),
+    ];
+    single("sched_switches", "a processor goes from one thread to another", typed("sched_switch"), own)
+}
+
+fn wakeups() -> Table {
+    let task = |name: &str| member(0, &[("task_struct", name)]);
+    let own = vec![
+        column("target_tid", DataType::Uint, Side::Exit, task("pid"), "the thread that is woken"),
+        column("target_pid", DataType::Uint, Side::Exit, task("tgid"), "its process"),
+        column("prio", DataType::Int, Side::Exit, task("prio"), "its priority"),
+    ];
+    single("wakeups", "a thread is woken", typed("sched_wakeup"), own)
+}
+
+fn block_io() -> Table {
+    let request = |name: &str| member(0, &[("request", name)]);
+    let own = vec![
+        column("sector", DataType::Uint, Side::Enter, request("__sector"), "the first sector, of 512 bytes"),
+        column("bytes", DataType::Uint, Side::Enter, request("__data_len"), "how much"),
+        column("flags", DataType::Uint, Side::Enter, request("cmd_flags"), "operation and flags (REQ_OP_*, REQ_*)"),
+        column("error", DataType::Uint, Side::Exit, argument(1, Scalar::unsigned(1)), "blk_status_t; 0: it succeeded"),
+    ];
+    let key = || argument(0, Scalar::unsigned(8));
+    let scan = Scan::Pair { enter: typed("block_rq_issue"), exit: typed("block_rq_complete"), keys: [key(), key()] };
+    pair("block_io", "a request that a block device was given and completed", scan, "service_ns", own)
+}
+
+fn page_faults() -> Table {
+    let own = vec![
+        column("address", DataType::Uint, Side::Exit, argument(0, Scalar::unsigned(8)), "the address that faulted"),
+        column("ip", DataType::Uint, Side::Exit, member(1, &[("pt_regs", "ip")]), "the instruction"),
+        column(
+            "error_code",
+            DataType::Uint,
+            Side::Exit,
+            argument(2, Scalar::unsigned(8)),
+            "the processor's error code",
+        ),
+    ];
+    single("page_faults", "a page fault in user space", typed("page_fault_user"), own)
+}
+
+fn tcp_states() -> Table {
+    let socket = |name: &str| member(0, &[("sock_common", name)]);
+    let own = vec![
+        column("family", DataType::Uint, Side::Exit, socket("skc_family"), "2: IPv4; 10: IPv6"),
+        column("sport", DataType::Uint, Side::Exit, socket("skc_num"), "the local port"),
+        column("dport_be", DataType::Uint, Side::Exit, socket("skc_dport"), "the remote port, in network order"),
+        column(
+            "saddr_be",
+            DataType::Uint,
+            Side::Exit,
+            socket("skc_rcv_saddr"),
+            "the local IPv4 address, in network order",
+        ),
+        column(
+            "daddr_be",
+            DataType::Uint,
+            Side::Exit,
+            socket("skc_daddr"),
+            "the remote IPv4 address, in network order",
+        ),
+        column("old", DataType::Int, Side::Exit, argument(1, Scalar::signed(4)), "the state it leaves"),
+        column("new", DataType::Int, Side::Exit, argument(2, Scalar::signed(4)), "the state it enters"),
+    ];
+    single("tcp_states", "a socket goes from one state to another", typed("inet_sock_set_state"), own)
+}
+
+fn tcp_retransmits() -> Table {
+    let socket = |name: &str| member(0, &[("sock_common", name)]);
+    let own = vec![
+        column("family", DataType::Uint, Side::Exit, socket("skc_family"), "2: IPv4; 10: IPv6"),
+        column("sport", DataType::Uint, Side::Exit, socket("skc_num"), "the local port"),
+        column("dport_be", DataType::Uint, Side::Exit, socket("skc_dport"), "the remote port, in network order"),
+    ];
+    single("tcp_retransmits", "a TCP segment is sent again", typed("tcp_retransmit_skb"), own)
+}
+
+fn signals() -> Table {
+    let own = vec![column("signal", DataType::Int, Side::Exit, argument(0, Scalar::signed(4)), "its number")];
+    single("signals", "a signal is delivered to the running thread", typed("signal_deliver"), own)
+}
+
+fn irqs() -> Table {
+    let own = vec![
+        column("irq", DataType::Int, Side::Enter, argument(0, Scalar::signed(4)), "the interrupt's number"),
+        column("handled", DataType::Int, Side::Exit, argument(2, Scalar::signed(4)), "1 if the handler knew it"),
+    ];
+    let hooks = ("irq_handler_entry", "irq_handler_exit");
+    let scan = Scan::Pair { enter: typed(hooks.0), exit: typed(hooks.1), keys: [Read::Cpu, Read::Cpu] };
+    pair("irqs", "an interrupt's handler that returned", scan, "duration_ns", own)
+}
+
+fn softirqs() -> Table {
+    let own = vec![column("vec", DataType::Uint, Side::Enter, argument(0, Scalar::unsigned(4)), "which: 3 is NET_RX")];
+    let scan = Scan::Pair { enter: typed("softirq_entry"), exit: typed("softirq_exit"), keys: [Read::Cpu, Read::Cpu] };
+    pair("softirqs", "a softirq that was handled", scan, "duration_ns", own)
+}
+
+/// The table of a tracepoint, with a column a number in its record.
+fn tracepoint(category: &str, event: &str, types: &Btf) -> Option<Table> {
+    let structure = format!("trace_event_raw_{event}");
+    let id = types.find(&structure, |kind| matches!(kind, Kind::Composite { .. }))?;
+    let mut own = Vec::new();
+    for field in types.members(id) {
+        let name = types.text(field.name);
+        let Some(scalar) = scalar(types, field.type_id) else { continue };
+        if name.is_empty() || name.starts_with("__data_loc") {
+            continue;
+        }
+        let data_type = if scalar.signed { DataType::Int } else { DataType::Uint };
+        let what = Read::Field { structure: structure.clone(), name: name.to_owned() };
+        // Columns that every table has keep their meaning.
+        let taken = matches!(name, "ts" | "pid" | "tid" | "comm" | "uid" | "cgroup_id" | "cpu");
+        let name = if taken { format!("{event}_{name}") } else { name.to_owned() };
+        own.push(column(&name, data_type, Side::Exit, what, "as the tracepoint records it"));
+    }
+    let hook = Hook::Record { category: category.to_owned(), name: event.to_owned() };
+    let name = format!("tracepoint.{category}.{event}");
+    Some(single(&name, "the tracepoint happens", hook, own))
+}
+
+/// The size and sign of a type, if it is a number or a pointer.
+pub fn scalar(types: &Btf, id: TypeId) -> Option<Scalar> {
+    let id = types.resolve(id)?;
+    let bytes = u8::try_from(types.size_of(id)?).ok().filter(|bytes| matches!(bytes, 1 | 2 | 4 | 8))?;
+    match types.kind(id) {
+        Kind::Int { signed, .. } | Kind::Enum { signed, .. } => Some(Scalar { bytes, signed: *signed }),
+        Kind::Pointer { .. } => Some(Scalar::unsigned(8)),
+        _ => None,
+    }
+}

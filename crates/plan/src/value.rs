@@ -1,0 +1,159 @@
+//! Values of rows and their types.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The type of a column or an expression.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DataType {
+    /// True or false.
+    Bool,
+    /// A signed integer of 64 bits.
+    Int,
+    /// An unsigned integer of 64 bits.
+    Uint,
+    /// A floating-point number of 64 bits.
+    Float,
+    /// Text.
+    Text,
+    /// Nanoseconds of the kernel's monotonic clock, unsigned.
+    Time,
+}
+
+impl DataType {
+    /// Its name in listings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DataType::Bool => "bool",
+            DataType::Int => "i64",
+            DataType::Uint => "u64",
+            DataType::Float => "f64",
+            DataType::Text => "text",
+            DataType::Time => "timestamp",
+        }
+    }
+
+    /// Whether values are integers.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, DataType::Int | DataType::Uint | DataType::Time)
+    }
+
+    /// Whether values are numbers.
+    pub const fn is_number(self) -> bool {
+        self.is_integer() || matches!(self, DataType::Float)
+    }
+}
+
+/// A value. Values are totally ordered: null first, then by kind; numbers of all kinds by what they count.
+#[derive(Clone, Debug)]
+pub enum Value {
+    /// Unknown.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer, or a time.
+    Uint(u64),
+    /// A floating-point number.
+    Float(f64),
+    /// Text.
+    Text(Arc<str>),
+}
+
+impl Value {
+    /// Text.
+    pub fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    /// Whether it is unknown.
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The integer, exactly, if it is one.
+    pub fn as_integer(&self) -> Option<i128> {
+        match *self {
+            Value::Int(value) => Some(value.into()),
+            Value::Uint(value) => Some(value.into()),
+            Value::Bool(value) => Some(value.into()),
+            _ => None,
+        }
+    }
+
+    /// The number as a floating-point number, if it is one.
+    pub fn as_float(&self) -> Option<f64> {
+        match *self {
+            Value::Float(value) => Some(value),
+            _ => self.as_integer().map(|value| value as f64),
+        }
+    }
+
+    /// The lower 64 bits of an integer.
+    pub fn bits(&self) -> Option<u64> {
+        self.as_integer().map(|value| value as u64)
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Value::Null => 0,
+            Value::Bool(_) => 1,
+            Value::Int(_) | Value::Uint(_) | Value::Float(_) => 2,
+            Value::Text(_) => 3,
+        }
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Value) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Value) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Value {
+    fn cmp(&self, other: &Value) -> Ordering {
+        match (self, other) {
+            (Value::Text(one), Value::Text(other)) => one.cmp(other),
+            (Value::Float(one), Value::Float(other)) => one.total_cmp(other),
+            (Value::Float(one), _) if other.rank() == 2 => {
+                one.total_cmp(&other.as_float().unwrap_or_default()).then(Ordering::Greater)
+            }
+            (_, Value::Float(_)) if self.rank() == 2 => other.cmp(self).reverse(),
+            _ => self.rank().cmp(&other.rank()).then_with(|| self.as_integer().cmp(&other.as_integer())),
+        }
+    }
+}
+
+impl Hash for Value {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.rank().hash(state);
+        match self {
+            Value::Text(text) => text.hash(state),
+            Value::Float(value) => value.to_bits().hash(state),
+            other => other.as_integer().hash(state),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_of_both_kinds_are_ordered_by_what_they_count() {
+        assert_eq!(Value::Int(3), Value::Uint(3));
+        assert!(Value::Int(-1) < Value::Uint(u64::MAX));
+        assert!(Value::Null < Value::Int(i64::MIN));
+        assert!(Value::Float(2.5) > Value::Int(2) && Value::Float(2.5) < Value::Uint(3));
+    }
+}
