@@ -26,6 +26,7 @@ struct Found {
 const MOST_BYTES: usize = 4 << 20;
 
 /// Keeps one record. Ends the reading for now where enough are kept: they would grow as long as programs write.
+// SAFETY: libbpf calls it with the context of `RingReader::new` and a record that it owns, for as long as the call.
 unsafe extern "C" fn keep(context: *mut c_void, data: *mut c_void, size: u64) -> c_int {
     // SAFETY: the context is the `Found` of the reader that is reading now, which nobody else uses meanwhile.
     let found = unsafe { &mut *context.cast::<Found>() };
