@@ -25,11 +25,14 @@
 mod admit;
 mod block;
 mod clock;
+mod cpu;
 pub mod errno;
 pub mod exec;
 mod grace;
+mod handle;
 #[allow(missing_docs, reason = "helpers are documented where they are declared: in kiln_platform")]
 pub mod helper;
+mod interface;
 mod interpreter;
 mod locks;
 pub mod map;
@@ -43,7 +46,9 @@ mod trampoline;
 pub mod vm;
 
 pub use errno::Errno;
+pub use handle::ProgramHandle;
+pub use interface::{Engine, Error, Input, Options, RunResult};
 pub use map::{Definition, Entries, UpdateFlag};
 pub use observe::Observed;
 pub use state::{Clock, Device, Output, PerfEvent, Redirect, Route, Surroundings, Task};
-pub use vm::{Engine, Error, Input, Options, ProgramHandle, RunResult, Vm};
+pub use vm::Vm;

@@ -7,189 +7,36 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use kiln_platform::{MapType, ProgramType};
+use kiln_platform::ProgramType;
 use kiln_program::btf::Btf;
 use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
 use kiln_verifier::Verified;
 
 use crate::admit;
+use crate::cpu::{Cpu, Shared};
 use crate::errno::Errno;
 use crate::exec;
 use crate::grace::Grace;
+use crate::handle::{ProgramHandle, prepare_run};
+use crate::interface::{Engine, Error, Input, Lacking, Options, RunResult};
 use crate::interpreter::{STACK_BYTES, View};
 use crate::locks;
 use crate::map::{CreateError, Definition, Entries, Making, Map, Storage, UpdateFlag};
-use crate::memory::{Access, Memory, Placement, Places, SharedWindows};
+use crate::memory::{Access, Memory, Placement, Places};
 use crate::observe::Observed;
-use crate::packet::{InputError, Packet};
-use crate::state::{Entry, Output, State, Surroundings};
+use crate::packet::Packet;
+use crate::state::{Entry, Output, State};
 use crate::symbols::Symbols;
 
 /// Bytes for the keys of callbacks, one key a nesting level.
 const SCRATCH_BYTES: usize = 512 * kiln_program::interpret::MAX_FRAMES;
 
-/// How a VM is to be.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Instructions one run may take. The JIT counts them at loop headers and returns of subprograms only.
-    pub budget: u64,
-    /// Bytes of memory one map may take.
-    pub map_bytes: u64,
-    /// What programs see of the world.
-    pub surroundings: Surroundings,
-    /// What the interpreter's stack frames hold at first. Programs that the kernel trusts may read what they never
-    /// wrote; the kernel leaves there what was there, the VM's compiled code zeros.
-    pub stack_fill: u8,
-    /// Addresses that are the same each time: those of this place of a few. VMs that live at the same time want another
-    /// one each. `None`: any.
-    pub place: Option<u32>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            budget: 1 << 32,
-            map_bytes: 1 << 30,
-            surroundings: Surroundings::default(),
-            stack_fill: 0,
-            place: None,
-        }
-    }
-}
-
-/// What becomes of maps and configuration values that the VM lacks.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lacking {
-    /// An error.
-    Refused,
-    /// They are there and empty: [`crate::stand_in`] knows what to do with them.
-    Empty,
-}
-
-/// What runs the instructions.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Engine {
-    /// The reference interpreter: every access checked.
-    Interpreter,
-    /// Machine code.
-    #[default]
-    Jit,
-}
-
-/// The input of a run, as of `BPF_PROG_TEST_RUN`.
-#[derive(Clone, Copy, Debug)]
-pub struct Input<'i> {
-    /// The packet, from its Ethernet header; empty for programs without one.
-    pub packet: &'i [u8],
-    /// The context (`ctx_in`): `struct xdp_md` with lengths for pointers, `struct __sk_buff` with the fields a test
-    /// run may set, or the raw bytes a tracing program reads.
-    pub context: Option<&'i [u8]>,
-    /// How often to run, on what the run before left of packet and context; 0 is 1.
-    pub repeat: u32,
-}
-
-impl<'i> Input<'i> {
-    /// One run on a packet.
-    pub fn packet(packet: &'i [u8]) -> Input<'i> {
-        Input { packet, context: None, repeat: 1 }
-    }
-
-    /// One run on a context without a packet.
-    pub fn context(context: &'i [u8]) -> Input<'i> {
-        Input { packet: &[], context: Some(context), repeat: 1 }
-    }
-
-    /// The same, this often.
-    pub fn repeated(self, repeat: u32) -> Input<'i> {
-        Input { repeat, ..self }
-    }
-}
-
-/// What a run gave.
-#[derive(Clone, PartialEq, Debug)]
-pub struct RunResult {
-    /// R0 of the last run. Hooks take its lower 32 bits.
-    pub value: u64,
-    /// The packet afterwards, metadata first (`data_out`).
-    pub packet: Vec<u8>,
-    /// The context afterwards (`ctx_out`).
-    pub context: Vec<u8>,
-    /// Instructions of all runs; with the JIT, those that it counts.
-    pub instructions: u64,
-    /// Nanoseconds of processor time a run, averaged over the repetitions. (The kernel's test run leaves out the time
-    /// in which others run, too.)
-    pub duration_ns: f64,
-    /// What else came out.
-    pub output: Output,
-}
-
-/// Why the VM did not do what was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// A map that cannot be.
-    #[error(transparent)]
-    Map(#[from] CreateError),
-    /// An object that is not well formed.
-    #[error("invalid object: {0}")]
-    Invalid(#[from] kiln_program::Invalid),
-    /// What programs see of the world cannot be.
-    #[error("invalid surroundings: {0}")]
-    Surroundings(&'static str),
-    /// No such program, map or entry.
-    #[error("there is no {what}")]
-    Missing {
-        /// What.
-        what: String,
-    },
-    /// The verifier does not accept the program.
-    #[error("program {program}: {source}")]
-    Rejected {
-        /// The program.
-        program: String,
-        /// Why.
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
-    /// Something that the VM lacks.
-    #[error("program {program}: the VM does not support {what}{}", .insn.map_or(String::new(), |insn| format!(" (instruction {})", insn.0)))]
-    Unsupported {
-        /// The program.
-        program: String,
-        /// Where.
-        insn: Option<InsnId>,
-        /// What.
-        what: String,
-    },
-    /// An input that is none for this program type.
-    #[error("invalid input: {0}")]
-    Input(#[from] InputError),
-    /// The run was stopped.
-    #[error("program {program}: {trap}")]
-    Stopped {
-        /// The program.
-        program: String,
-        /// Why.
-        trap: Trap,
-    },
-    /// The operating system refused memory.
-    #[error("memory: {0}")]
-    Os(#[from] std::io::Error),
-    /// A map operation that failed, as in the kernel.
-    #[error("map {map}: {errno}")]
-    Operation {
-        /// The map.
-        map: String,
-        /// Why.
-        errno: Errno,
-    },
-}
-
 #[derive(Debug)]
-struct Loaded {
-    name: String,
-    program_type: ProgramType,
+pub(crate) struct Loaded {
+    pub(crate) name: String,
+    pub(crate) program_type: ProgramType,
     entry: FunctionId,
     compiled: Result<exec::Program, String>,
 }
@@ -201,59 +48,9 @@ pub struct Vm {
     pub(crate) symbols: Symbols,
     shared: Shared,
     /// What each CPU has, once a program has run there.
-    cpus: Box<[Mutex<Option<Box<State>>>]>,
-    programs: Vec<Loaded>,
+    pub(crate) cpus: Box<[Mutex<Option<Box<State>>>]>,
+    pub(crate) programs: Vec<Loaded>,
     places: Places,
-}
-
-/// What all CPUs see alike.
-struct Shared {
-    maps: Arc<[Arc<Map>]>,
-    windows: Arc<SharedWindows>,
-    entries: Arc<[Entry]>,
-    grace: Arc<Grace>,
-}
-
-impl Shared {
-    fn set_maps(&mut self, maps: Vec<Arc<Map>>) {
-        let mut windows = SharedWindows::default();
-        for (range, access) in maps.iter().filter_map(|map| map.window()) {
-            windows.add(range, access);
-        }
-        (self.maps, self.windows) = (maps.into(), Arc::new(windows));
-    }
-
-    /// Tells a CPU what there is now.
-    fn give(&self, state: &mut State) {
-        state.maps = Arc::clone(&self.maps);
-        state.entries = Arc::clone(&self.entries);
-        // SAFETY: the windows are those of these maps' memory, which the state's other field keeps as long as its memory
-        // has the windows; maps access it atomically.
-        unsafe { state.memory.share(Arc::clone(&self.windows)) };
-        let waits = self.maps.iter().any(|map| map.waits_for_runs());
-        state.grace = waits.then(|| Arc::clone(&self.grace));
-        let is_local =
-            |map: &Map| matches!(map.definition.map_type, MapType::CgroupStorage | MapType::PercpuCgroupStorage);
-        let local = self.maps.iter().enumerate().filter(|(_, map)| is_local(map));
-        state.local_storage = local.map(|(at, _)| at).collect();
-    }
-}
-
-/// A CPU that nobody else uses meanwhile.
-struct Cpu<'vm>(MutexGuard<'vm, Option<Box<State>>>);
-
-impl Deref for Cpu<'_> {
-    type Target = State;
-
-    fn deref(&self) -> &State {
-        self.0.as_deref().expect("whoever occupies a CPU gives it a state")
-    }
-}
-
-impl DerefMut for Cpu<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.0.as_deref_mut().expect("whoever occupies a CPU gives it a state")
-    }
 }
 
 impl Vm {
@@ -302,7 +99,7 @@ impl Vm {
 
     /// Waits until a CPU is free, and takes it.
     #[inline]
-    fn occupy(&self, cpu: u32) -> Result<Cpu<'_>, Error> {
+    pub(crate) fn occupy(&self, cpu: u32) -> Result<Cpu<'_>, Error> {
         let slot = self.cpus.get(cpu as usize).ok_or_else(|| Error::Missing { what: format!("CPU {cpu}") })?;
         // A run that panicked has left nothing that the next one does not set.
         let mut state = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -521,7 +318,7 @@ impl Vm {
         Ok(ProgramHandle { vm: self, at: self.loaded(name)?, cpu: self.options.surroundings.cpu })
     }
 
-    /// Runs a loaded program on [`Surroundings::cpu`].
+    /// Runs a loaded program on [`crate::Surroundings::cpu`].
     ///
     /// # Errors
     /// [`Error::Input`] for an input the program type does not take, [`Error::Stopped`] when the budget is spent.
@@ -605,7 +402,12 @@ impl Vm {
     }
 
     #[inline]
-    fn execute(&self, state: &mut State, loaded: &Loaded, repeat: u32) -> Result<Result<(u64, u64), Trap>, Error> {
+    pub(crate) fn execute(
+        &self,
+        state: &mut State,
+        loaded: &Loaded,
+        repeat: u32,
+    ) -> Result<Result<(u64, u64), Trap>, Error> {
         let code = loaded.compiled.as_ref().map_err(|what| Error::Unsupported {
             program: loaded.name.clone(),
             insn: None,
@@ -820,66 +622,5 @@ fn unsupported(program: &str, (insn, what): admit::Refusal) -> Error {
 fn fill(map: &Map, bytes: &[u8]) {
     if let Storage::Array(values) = map.storage() {
         values.write(0, 0, bytes);
-    }
-}
-
-/// Gives a CPU a program's input.
-#[inline]
-fn prepare_run(state: &mut State, loaded: &Loaded, input: &Input<'_>) -> Result<(), InputError> {
-    state.output.clear();
-    state.running = Some(loaded.program_type);
-    state.clear_local_storage();
-    state.packet.prepare(&mut state.memory, loaded.program_type, input.packet, input.context)
-}
-
-/// A loaded program. Threads may use one handle at once.
-#[derive(Clone, Copy)]
-pub struct ProgramHandle<'vm> {
-    vm: &'vm Vm,
-    at: usize,
-    cpu: u32,
-}
-
-impl ProgramHandle<'_> {
-    /// The same program on another CPU.
-    ///
-    /// # Errors
-    /// [`Error::Missing`] for a CPU that there is not.
-    pub fn on(self, cpu: u32) -> Result<Self, Error> {
-        if cpu as usize >= self.vm.cpus.len() {
-            return Err(Error::Missing { what: format!("CPU {cpu}") });
-        }
-        Ok(ProgramHandle { cpu, ..self })
-    }
-
-    /// Runs it, as machine code; gives R0. What it did to packet and context is dropped.
-    ///
-    /// # Errors
-    /// As [`Vm::run`]; [`Error::Unsupported`] for a program that was not compiled.
-    #[inline]
-    pub fn run(&self, input: &Input<'_>) -> Result<u64, Error> {
-        let cpu = &mut *self.vm.occupy(self.cpu)?;
-        self.run_there(cpu, input)
-    }
-
-    /// Runs it, as machine code; gives R0 and puts the packet, metadata first, where the caller says.
-    ///
-    /// # Errors
-    /// As [`ProgramHandle::run`].
-    pub fn run_into(&self, input: &Input<'_>, packet: &mut Vec<u8>) -> Result<u64, Error> {
-        let cpu = &mut *self.vm.occupy(self.cpu)?;
-        let value = self.run_there(cpu, input)?;
-        packet.clear();
-        packet.extend_from_slice(&cpu.packet.output(&cpu.memory));
-        Ok(value)
-    }
-
-    #[inline]
-    fn run_there(&self, cpu: &mut State, input: &Input<'_>) -> Result<u64, Error> {
-        let loaded = &self.vm.programs[self.at];
-        prepare_run(cpu, loaded, input)?;
-        let ran = self.vm.execute(cpu, loaded, input.repeat.max(1))?;
-        let (value, _) = ran.map_err(|trap| Error::Stopped { program: loaded.name.clone(), trap })?;
-        Ok(value)
     }
 }

@@ -101,37 +101,36 @@ impl Drop for Writer<'_> {
 struct Key<'k> {
     bytes: &'k [u8],
     hash: u32,
+    /// Its first four bytes.
+    first: u32,
 }
 
 impl Key<'_> {
     /// Four bytes of the key, zeros behind its end.
     #[inline(always)]
     fn half(&self, index: usize) -> u32 {
-        let rest = self.bytes.get(4 * index..).unwrap_or_default();
-        match rest.first_chunk::<4>() {
-            Some(word) => u32::from_ne_bytes(*word),
-            None => {
-                let mut word = [0; 4];
-                word[..rest.len()].copy_from_slice(rest);
-                u32::from_ne_bytes(word)
-            }
-        }
+        half(self.bytes, index)
+    }
+}
+
+/// Four bytes, zeros behind the end.
+#[inline(always)]
+fn half(bytes: &[u8], index: usize) -> u32 {
+    let rest = bytes.get(4 * index..).unwrap_or_default();
+    match *rest {
+        [] => 0,
+        [a, b, c, d, ..] => u32::from_ne_bytes([a, b, c, d]),
+        [a, b, c] => u32::from_ne_bytes([a, b, c, 0]),
+        [a, b] => u32::from_ne_bytes([a, b, 0, 0]),
+        [a] => u32::from_ne_bytes([a, 0, 0, 0]),
     }
 }
 
 /// Eight bytes, zeros behind the end.
 #[inline(always)]
 fn word(bytes: &[u8], index: usize) -> u64 {
-    let rest = bytes.get(8 * index..).unwrap_or_default();
-    match (rest.first_chunk::<8>(), rest.first_chunk::<4>()) {
-        (Some(word), _) => u64::from_ne_bytes(*word),
-        (None, Some(word)) if rest.len() == 4 => u32::from_ne_bytes(*word).into(),
-        _ => {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            u64::from_ne_bytes(word)
-        }
-    }
+    let low = half(bytes, 2 * index);
+    u64::from(low) | u64::from(half(bytes, 2 * index + 1)) << 32
 }
 
 /// Words of a node: the next slot plus one, the hash, the state; behind them the key, zeros behind its end.
@@ -183,7 +182,7 @@ impl Hash {
         } else {
             state.write(bytes);
         }
-        Key { bytes, hash: state.finish() as u32 }
+        Key { bytes, hash: state.finish() as u32, first: half(bytes, 0) }
     }
 
     #[inline]
@@ -207,14 +206,16 @@ impl Hash {
     }
 
     /// Whether a node holds this key.
-    #[inline]
+    #[inline(always)]
     fn holds(node: &[AtomicU32], key: &Key<'_>) -> bool {
-        let same = |(word, index): (&AtomicU32, usize)| word.load(Ordering::Relaxed) == key.half(index);
-        node[HASH].load(Ordering::Relaxed) == key.hash && node[KEY..].iter().zip(0..).all(same)
+        let [_, hash, _, first, rest @ ..] = node else { return false };
+        hash.load(Ordering::Relaxed) == key.hash
+            && first.load(Ordering::Relaxed) == key.first
+            && rest.iter().zip(1..).all(|(word, index)| word.load(Ordering::Relaxed) == key.half(index))
     }
 
     /// The slot of a key, in a bucket that may be changing, and the link that leads to it.
-    #[inline]
+    #[inline(always)]
     fn search(&self, key: &Key<'_>) -> Option<(u32, &AtomicU32)> {
         let mut link = self.bucket(key.hash);
         // A walk that a writer leads astray ends; it will be repeated.

@@ -39,10 +39,11 @@ use kiln_program::{ExternId, ExternKind, FunctionId, MapId, Node, Object};
 use kiln_verifier::{Facts, Value};
 
 use crate::helper;
+use crate::interface::{Error, Input, Lacking, Options};
 use crate::interpreter::View;
 use crate::map::{Entries, Storage, UpdateFlag, index_of_handle};
 use crate::state::{Output, State};
-use crate::vm::{Error, Input, Lacking, Options, Vm};
+use crate::vm::Vm;
 use call::{Calls, KfuncShape, Role, Shape};
 use made_up::{MadeUp, is_kernel, mix, pointer};
 

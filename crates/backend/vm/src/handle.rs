@@ -1,0 +1,67 @@
+//! Running one program often.
+
+use crate::interface::{Error, Input};
+use crate::packet::InputError;
+use crate::state::State;
+use crate::vm::{Loaded, Vm};
+
+/// Gives a CPU a program's input.
+#[inline]
+pub(crate) fn prepare_run(state: &mut State, loaded: &Loaded, input: &Input<'_>) -> Result<(), InputError> {
+    state.output.clear();
+    state.running = Some(loaded.program_type);
+    state.clear_local_storage();
+    state.packet.prepare(&mut state.memory, loaded.program_type, input.packet, input.context)
+}
+
+/// A loaded program. Threads may use one handle at once.
+#[derive(Clone, Copy)]
+pub struct ProgramHandle<'vm> {
+    pub(crate) vm: &'vm Vm,
+    pub(crate) at: usize,
+    pub(crate) cpu: u32,
+}
+
+impl ProgramHandle<'_> {
+    /// The same program on another CPU.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] for a CPU that there is not.
+    pub fn on(self, cpu: u32) -> Result<Self, Error> {
+        if cpu as usize >= self.vm.cpus.len() {
+            return Err(Error::Missing { what: format!("CPU {cpu}") });
+        }
+        Ok(ProgramHandle { cpu, ..self })
+    }
+
+    /// Runs it, as machine code; gives R0. What it did to packet and context is dropped.
+    ///
+    /// # Errors
+    /// As [`Vm::run`]; [`Error::Unsupported`] for a program that was not compiled.
+    #[inline]
+    pub fn run(&self, input: &Input<'_>) -> Result<u64, Error> {
+        let cpu = &mut *self.vm.occupy(self.cpu)?;
+        self.run_there(cpu, input)
+    }
+
+    /// Runs it, as machine code; gives R0 and puts the packet, metadata first, where the caller says.
+    ///
+    /// # Errors
+    /// As [`ProgramHandle::run`].
+    pub fn run_into(&self, input: &Input<'_>, packet: &mut Vec<u8>) -> Result<u64, Error> {
+        let cpu = &mut *self.vm.occupy(self.cpu)?;
+        let value = self.run_there(cpu, input)?;
+        packet.clear();
+        packet.extend_from_slice(&cpu.packet.output(&cpu.memory));
+        Ok(value)
+    }
+
+    #[inline]
+    fn run_there(&self, cpu: &mut State, input: &Input<'_>) -> Result<u64, Error> {
+        let loaded = &self.vm.programs[self.at];
+        prepare_run(cpu, loaded, input)?;
+        let ran = self.vm.execute(cpu, loaded, input.repeat.max(1))?;
+        let (value, _) = ran.map_err(|trap| Error::Stopped { program: loaded.name.clone(), trap })?;
+        Ok(value)
+    }
+}

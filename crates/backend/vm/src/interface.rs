@@ -1,0 +1,163 @@
+//! What a VM is asked and what it answers: options, inputs, results, errors.
+
+use kiln_program::{InsnId, Trap};
+
+use crate::errno::Errno;
+use crate::map::CreateError;
+use crate::packet::InputError;
+use crate::state::{Output, Surroundings};
+
+/// How a VM is to be.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Instructions one run may take. The JIT counts them at loop headers and returns of subprograms only.
+    pub budget: u64,
+    /// Bytes of memory one map may take.
+    pub map_bytes: u64,
+    /// What programs see of the world.
+    pub surroundings: Surroundings,
+    /// What the interpreter's stack frames hold at first. Programs that the kernel trusts may read what they never
+    /// wrote; the kernel leaves there what was there, the VM's compiled code zeros.
+    pub stack_fill: u8,
+    /// Addresses that are the same each time: those of this place of a few. VMs that live at the same time want another
+    /// one each. `None`: any.
+    pub place: Option<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            budget: 1 << 32,
+            map_bytes: 1 << 30,
+            surroundings: Surroundings::default(),
+            stack_fill: 0,
+            place: None,
+        }
+    }
+}
+
+/// What becomes of maps and configuration values that the VM lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lacking {
+    /// An error.
+    Refused,
+    /// They are there and empty: [`crate::stand_in`] knows what to do with them.
+    Empty,
+}
+
+/// What runs the instructions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Engine {
+    /// The reference interpreter: every access checked.
+    Interpreter,
+    /// Machine code.
+    #[default]
+    Jit,
+}
+
+/// The input of a run, as of `BPF_PROG_TEST_RUN`.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'i> {
+    /// The packet, from its Ethernet header; empty for programs without one.
+    pub packet: &'i [u8],
+    /// The context (`ctx_in`): `struct xdp_md` with lengths for pointers, `struct __sk_buff` with the fields a test
+    /// run may set, or the raw bytes a tracing program reads.
+    pub context: Option<&'i [u8]>,
+    /// How often to run, on what the run before left of packet and context; 0 is 1.
+    pub repeat: u32,
+}
+
+impl<'i> Input<'i> {
+    /// One run on a packet.
+    pub fn packet(packet: &'i [u8]) -> Input<'i> {
+        Input { packet, context: None, repeat: 1 }
+    }
+
+    /// One run on a context without a packet.
+    pub fn context(context: &'i [u8]) -> Input<'i> {
+        Input { packet: &[], context: Some(context), repeat: 1 }
+    }
+
+    /// The same, this often.
+    pub fn repeated(self, repeat: u32) -> Input<'i> {
+        Input { repeat, ..self }
+    }
+}
+
+/// What a run gave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunResult {
+    /// R0 of the last run. Hooks take its lower 32 bits.
+    pub value: u64,
+    /// The packet afterwards, metadata first (`data_out`).
+    pub packet: Vec<u8>,
+    /// The context afterwards (`ctx_out`).
+    pub context: Vec<u8>,
+    /// Instructions of all runs; with the JIT, those that it counts.
+    pub instructions: u64,
+    /// Nanoseconds of processor time a run, averaged over the repetitions. (The kernel's test run leaves out the time
+    /// in which others run, too.)
+    pub duration_ns: f64,
+    /// What else came out.
+    pub output: Output,
+}
+
+/// Why the VM did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A map that cannot be.
+    #[error(transparent)]
+    Map(#[from] CreateError),
+    /// An object that is not well formed.
+    #[error("invalid object: {0}")]
+    Invalid(#[from] kiln_program::Invalid),
+    /// What programs see of the world cannot be.
+    #[error("invalid surroundings: {0}")]
+    Surroundings(&'static str),
+    /// No such program, map or entry.
+    #[error("there is no {what}")]
+    Missing {
+        /// What.
+        what: String,
+    },
+    /// The verifier does not accept the program.
+    #[error("program {program}: {source}")]
+    Rejected {
+        /// The program.
+        program: String,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Something that the VM lacks.
+    #[error("program {program}: the VM does not support {what}{}", .insn.map_or(String::new(), |insn| format!(" (instruction {})", insn.0)))]
+    Unsupported {
+        /// The program.
+        program: String,
+        /// Where.
+        insn: Option<InsnId>,
+        /// What.
+        what: String,
+    },
+    /// An input that is none for this program type.
+    #[error("invalid input: {0}")]
+    Input(#[from] InputError),
+    /// The run was stopped.
+    #[error("program {program}: {trap}")]
+    Stopped {
+        /// The program.
+        program: String,
+        /// Why.
+        trap: Trap,
+    },
+    /// The operating system refused memory.
+    #[error("memory: {0}")]
+    Os(#[from] std::io::Error),
+    /// A map operation that failed, as in the kernel.
+    #[error("map {map}: {errno}")]
+    Operation {
+        /// The map.
+        map: String,
+        /// Why.
+        errno: Errno,
+    },
+}
