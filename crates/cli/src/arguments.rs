@@ -39,8 +39,8 @@ Ctrl-C ends the search and writes the best so far; a second one gives up and wri
 
 const EVIDENCE_EXAMPLES: &str = "\
 Examples:
-  kiln verify-evidence proofs                      with the first of cvc5, bitwuzla, boolector, z3
-  kiln verify-evidence proofs --solver ./my-solver any that takes a file in SMT-LIB 2
+  kiln verify-evidence proofs                      with the first of cvc5, bitwuzla, z3
+  kiln verify-evidence proofs --original prog.o --object out.o
   kiln verify-evidence proofs --format json
 
 Exit code 1 when a rewrite is not proved, or the folder is not what kiln optimize wrote.";
@@ -229,7 +229,8 @@ pub struct OptimizeArguments {
     /// Do not ask the running kernel at the end.
     #[arg(long)]
     pub offline: bool,
-    /// Write each rewrite's evidence into this folder: JSON, and a query in SMT-LIB 2 for any solver.
+    /// Write a certificate into this folder: listings, and what shows that each function does what it did. A function that
+    /// cannot be shown to stays as it is.
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub evidence: Option<PathBuf>,
     /// Write a report: listings before and after side by side, each change with its rule or law and its proof; one HTML
@@ -283,13 +284,19 @@ pub struct EvidenceArguments {
     /// The folder that kiln optimize --evidence wrote.
     #[arg(value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// The solver: cvc5, bitwuzla, boolector, z3, or the path of another that takes a file in SMT-LIB 2.
+    /// The object that was optimized: the evidence must begin with it.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub original: Option<PathBuf>,
+    /// The object that came out: the evidence must end with it, instruction by instruction.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub object: Option<PathBuf>,
+    /// The solver: cvc5, bitwuzla, z3, or the path of another that reads SMT-LIB 2 from its input.
     #[arg(long, value_name = "SOLVER", value_hint = ValueHint::ExecutablePath)]
     pub solver: Option<String>,
     /// Seconds for one query at most.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub timeout: f64,
-    /// Queries at a time; all processors unless told otherwise.
+    /// Functions at a time; all processors unless told otherwise.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }

@@ -115,7 +115,8 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
         model: model.map(Arc::new),
         budget,
         ask_kernel: !arguments.offline,
-        keep_queries: arguments.evidence.is_some() || arguments.report.is_some(),
+        keep_queries: arguments.report.is_some(),
+        certify: arguments.evidence.is_some(),
         profile: profiles::oldest(&arguments.kernel, &input.object)?,
         rules: arguments.rules.as_deref().map(learn::proved_rules).transpose()?.map(Arc::new),
         programs: arguments.object.program.clone(),
@@ -125,7 +126,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let outcome = outcome?;
     output::write_whole(&arguments.output, &outcome.bytes)?;
     if let Some(folder) = &arguments.evidence {
-        evidence::write(folder, &input.object, &outcome.object, &outcome.evidence)?;
+        evidence::write(folder, &input.object, &outcome.object, &outcome.proofs)?;
     }
     if let Some(path) = &arguments.report {
         output::write_whole(path, report::page(&input.object, &outcome).as_bytes())?;
@@ -144,10 +145,12 @@ pub fn verify_evidence(arguments: &EvidenceArguments, format: Format) -> Code {
         solver: arguments.solver.clone(),
         timeout: seconds(arguments.timeout)?,
         jobs: arguments.jobs.map_or_else(processors, usize::from),
+        original: arguments.original.clone(),
+        object: arguments.object.clone(),
     };
     let spinner = Spinner::new("checking");
     let progress = |done: usize, all: usize| {
-        spinner.say(format!("{done} of {all} queries"));
+        spinner.say(format!("{done} of {all} functions"));
         !spinner.cancelled()
     };
     let checked = recheck::verify(&arguments.folder, &options, &progress);

@@ -299,33 +299,26 @@ pub fn learned(outcome: &kiln_driver::learn::Outcome) {
     );
 }
 
-/// What another solver said about evidence.
+/// What the replay of a certificate said.
 pub fn rechecked(checked: &kiln_driver::recheck::Recheck) {
     for problem in checked.problems.iter().take(PROBLEMS_SHOWN) {
-        let whose = match (problem.rewrite, &problem.name) {
-            (Some(number), Some(name)) => format!("rewrite {number} ({name})"),
-            _ => "the folder".to_owned(),
-        };
-        let file = problem.query.as_ref().map_or(String::new(), |query| format!(" {query}"));
-        say!("{whose}{file}: {}: {}", styled(BAD, &format!("{:?}", problem.outcome).to_lowercase()), problem.detail);
+        let whose = problem.function.as_deref().unwrap_or("the folder");
+        say!("{whose}: {}: {}", styled(BAD, &format!("{:?}", problem.fault).to_lowercase()), problem.detail);
     }
     if let Some(more) = checked.problems.len().checked_sub(PROBLEMS_SHOWN).filter(|more| *more > 0) {
         say!("and {more} more");
     }
-    let other: Vec<String> = [
-        ("sat", checked.sat),
-        ("unknown", checked.unknown),
-        ("timed out", checked.timed_out),
-        ("missing", checked.missing),
-        ("altered", checked.altered),
-        ("without query", checked.without_query),
-    ]
-    .into_iter()
-    .filter(|(_, count)| *count > 0)
-    .map(|(what, count)| format!(", {count} {what}"))
-    .collect();
-    say!("{} of {} rewrites proved by {}{}", checked.proved, checked.rewrites, checked.solver, other.concat());
-    say!("{} queries, median {:.1} ms, 95% {:.1} ms", checked.queries, checked.median_ms, checked.p95_ms);
+    for path in &checked.compared {
+        say!("{path} is an end of the chain");
+    }
+    say!("{} of {} changed functions proved by {}", checked.proved, checked.functions, checked.solver);
+    let seconds = checked.milliseconds as f64 / 1000.0;
+    let (pairs, identical, queries) = (checked.pairs, checked.identical, checked.queries);
+    say!("{pairs} meeting pairs, {queries} queries, {identical} ends of paths that are the same, {seconds:.1} s");
+    say!("assumed from the verifier: {} facts; taken for granted:", checked.assumed_from_verifier);
+    for assumption in &checked.assumptions {
+        say!("  {}: {}", assumption.name, assumption.says);
+    }
 }
 
 /// What a run gave.

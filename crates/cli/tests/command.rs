@@ -1,7 +1,7 @@
 //! The command as its users meet it: flags, files of every kind, exit codes, outputs, interruption.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command as Process, Stdio};
+use std::process::{Command as Process, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use assert_cmd::Command;
@@ -360,51 +360,54 @@ fn recheck(proofs: &Path) -> (serde_json::Value, Option<i32>) {
 }
 
 /// Changes one file of some evidence and gives what the check then says.
-fn with_altered(proofs: &Path, file: &str, alter: impl Fn(&str) -> String) -> serde_json::Value {
+fn with_altered(proofs: &Path, file: &str, alter: impl Fn(&[u8]) -> Vec<u8>) -> Output {
     let path = proofs.join(file);
-    let text = std::fs::read_to_string(&path).expect("a file of the evidence");
-    let altered = alter(&text);
-    assert_ne!(altered, text, "{file} is as it was");
+    let bytes = std::fs::read(&path).expect("a file of the evidence");
+    let altered = alter(&bytes);
+    assert_ne!(altered, bytes, "{file} is as it was");
     std::fs::write(&path, altered).expect("it can be written");
-    let (report, code) = recheck(proofs);
-    std::fs::write(&path, text).expect("it can be written");
-    assert_eq!(code, Some(1), "{report}");
-    report
+    let output = kiln().args(["verify-evidence", "--solver", "cvc5"]).arg(proofs).output().expect("kiln runs");
+    std::fs::write(&path, bytes).expect("it can be written");
+    output
 }
 
-/// Another solver proves the windows again, and sees through altered and forged evidence.
+/// Another solver replays the certificate, which belongs to two objects and no others, and sees through what is forged.
 #[test]
 fn evidence_can_be_checked_again() {
     let folder = Folder::with(&[]);
     let Some(proofs) = evidence(&folder) else { return };
-    let (report, _) = recheck(&proofs);
-    assert!(report["proved"].as_u64() > Some(0), "{report}");
-    assert_eq!(report["proved"].as_u64(), report["rewrites"].as_u64(), "{report}");
-    for what in ["sat", "unknown", "timed_out", "missing", "altered"] {
-        assert_eq!(report[what], 0, "{report}");
-    }
-    // A query that proves something else.
-    let report = with_altered(&proofs, "queries/0001.smt2", |_| "(assert false)\n(check-sat)\n".to_owned());
-    assert!(report["altered"].as_u64() > Some(0), "{report}");
-    // A rewrite that another query was proved for.
-    let report = with_altered(&proofs, "index.json", |text| {
-        text.replacen("\"before\": [\n        \"", "\"before\": [\n        \"x", 1)
-    });
-    assert!(report["altered"].as_u64() > Some(0), "{report}");
-    // A rewrite that saves slots, which the index does not tell.
-    let without_one = |text: &str| {
-        let mut index: serde_json::Value = serde_json::from_str(text).expect("JSON");
-        let rewrites = index["rewrites"].as_array_mut().expect("a list");
-        let saving = rewrites.iter().rposition(|one| one["slots_saved"].as_i64() > Some(0)).expect("one saves slots");
-        rewrites.remove(saving);
-        index.to_string()
-    };
-    let report = with_altered(&proofs, "index.json", without_one);
-    assert_eq!(report["proved"].as_u64(), report["rewrites"].as_u64(), "{report}");
-    assert!(!report["problems"].as_array().expect("a list").is_empty(), "{report}");
-    std::fs::remove_file(proofs.join("queries/0001.smt2")).expect("a query");
     let (report, code) = recheck(&proofs);
-    assert!(report["missing"].as_u64() > Some(0) && code == Some(1), "{report}");
+    assert!(report["proved"].as_u64() > Some(0) && code == Some(0), "{report}");
+    assert_eq!(report["proved"].as_u64(), report["functions"].as_u64(), "{report}");
+    assert_eq!(report["assumed_from_verifier"], 0, "{report}");
+    let original = corpus_object("xdp-tools/xdpdump_xdp.o").expect("it was optimized");
+    let verify = |first: &Path, last: &Path| {
+        let mut command = kiln();
+        command.args(["verify-evidence", "--solver", "cvc5"]).arg(&proofs);
+        command.arg("--original").arg(first).arg("--object").arg(last);
+        command
+    };
+    let optimized = folder.path("out.o");
+    verify(&original, &optimized).assert().code(0).stdout(contains("is an end of the chain"));
+    verify(&original, &original).assert().code(1).stdout(contains("is not what the evidence ends with"));
+    verify(&optimized, &optimized).assert().code(1).stdout(contains("is not what the evidence begins with"));
+    // Damaged, cut off, exchanged.
+    for file in ["certificate.gz", "original.bpf.gz", "optimized.bpf.gz"] {
+        let cut = with_altered(&proofs, file, |bytes| bytes[..bytes.len() / 2].to_vec());
+        assert_eq!(cut.status.code(), Some(2), "{cut:?}");
+        let damaged = with_altered(&proofs, file, |bytes| {
+            let mut bytes = bytes.to_vec();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 0x55;
+            bytes
+        });
+        assert!(matches!(damaged.status.code(), Some(1 | 2)), "{damaged:?}");
+    }
+    let other = std::fs::read(proofs.join("original.bpf.gz")).expect("a listing");
+    let exchanged = with_altered(&proofs, "optimized.bpf.gz", |_| other.clone());
+    assert_eq!(exchanged.status.code(), Some(1), "{exchanged:?}");
+    let text = String::from_utf8_lossy(&exchanged.stdout).into_owned();
+    assert!(text.contains("does not end at the optimized listing"), "{text}");
 }
 
 #[test]
@@ -418,8 +421,8 @@ fn evidence_that_cannot_be_checked_is_an_error() {
     verify(&folder.path("nothing")).assert().code(2).stderr(contains("is no folder"));
     verify(&folder.path("file")).assert().code(2).stderr(contains("is no folder"));
     verify(folder.0.path()).assert().code(2).stderr(contains("kiln optimize --evidence"));
-    std::fs::write(folder.path("index.json"), b"{\"format\":").expect("a file");
-    verify(folder.0.path()).assert().code(2).stderr(contains("index.json"));
+    std::fs::write(folder.path("certificate.gz"), b"kiln certificate 1").expect("a file");
+    verify(folder.0.path()).assert().code(2).stderr(contains("original.bpf.gz"));
     // What is there and is not evidence is not written over.
     let folder = Folder::with(&[("in.bpf", PASS.as_bytes())]);
     let optimize = |evidence: &Path| {
@@ -431,8 +434,12 @@ fn evidence_that_cannot_be_checked_is_an_error() {
     optimize(folder.0.path()).assert().code(2).stderr(contains("holds other files"));
     let proofs = folder.path("proofs");
     optimize(&proofs).assert().code(0);
-    verify(&proofs).args(["--solver", "/bin/true"]).assert().code(3).stderr(contains("no SMT solver"));
-    verify(&proofs).args(["--solver", "no-such-solver"]).assert().code(3).stderr(contains("apt-get install"));
+    verify(&proofs)
+        .args(["--solver", "/bin/true"])
+        .assert()
+        .code(3)
+        .stderr(contains("answers a simple question wrongly"));
+    verify(&proofs).args(["--solver", "no-such-solver"]).assert().code(3).stderr(contains("cannot be run"));
 }
 
 /// Interrupted commands, by the signal that a terminal's Ctrl-C sends.

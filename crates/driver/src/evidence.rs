@@ -2,39 +2,43 @@
 //!
 //! ```text
 //!   proofs/README.md              what each file means
-//!   proofs/index.json             every rewrite: before, after, known, read afterwards, which query
-//!   proofs/original.bpf           the object before, as text: maps and types that the rewrites refer to
-//!   proofs/optimized.bpf          the object after
-//!   proofs/queries/0001.smt2      equal queries are one file
+//!   proofs/original.bpf.gz        the object before, as text
+//!   proofs/optimized.bpf.gz       the object after
+//!   proofs/certificate.gz         the chain from one to the other (`kiln_certificate::format`)
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
-use std::sync::Arc;
 
-use kiln_equiv::WindowRecord;
-use kiln_equiv::simulation::Simulation;
-use kiln_equiv::simulation::segment::SegmentRecord;
-use kiln_program::Object;
-use kiln_superopt::{Because, Evidence};
-use serde::{Deserialize, Serialize};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use kiln_certificate::check::MAX_LISTING;
+use kiln_certificate::find;
+use kiln_certificate::format::{Certificate, MAX_BYTES, Proof, Stage};
+use kiln_certificate::provenance::Arguments;
+use kiln_certificate::solver::{Answer, Solver};
+use kiln_program::{FunctionId, Object, text};
 
 use crate::error::Error;
+use crate::file;
 use crate::output::write_whole;
 
-/// What [`Index::format`] says.
-pub const FORMAT: &str = "kiln evidence 1";
-/// The index.
-pub const INDEX: &str = "index.json";
+/// The chain.
+pub const CERTIFICATE: &str = "certificate.gz";
 /// The object before.
-pub const ORIGINAL: &str = "original.bpf";
+pub const ORIGINAL: &str = "original.bpf.gz";
 /// The object after.
-pub const OPTIMIZED: &str = "optimized.bpf";
-/// The folder of queries.
-pub const QUERIES: &str = "queries";
+pub const OPTIMIZED: &str = "optimized.bpf.gz";
+/// Compressed bytes of a file that are read.
+const MAX_COMPRESSED: u64 = 64 << 20;
+/// Milliseconds of Kiln's own solver for a question on the way to a certificate.
+const SOLVER_MS: u32 = 200;
 
 const README: &str = include_str!("evidence_readme.md");
 
+<<<<<<< HEAD
 /// All rewrites of one object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Index {
@@ -120,35 +124,62 @@ pub enum Kind {
     Law,
 }
 
+=======
+>>>>>>> 751c485 (Replace the diary of evidence by a certificate that is replayed)
 /// Slots of all functions.
 pub(crate) fn slots(object: &Object) -> u32 {
     object.functions.iter().map(kiln_program::Function::slots).sum()
 }
 
-/// Queries by file: equal ones are one.
-#[derive(Default)]
-struct Queries {
-    files: HashMap<String, String>,
-    written: BTreeMap<String, String>,
-}
+/// Kiln's own solver, which looks for certificates; another one checks them.
+struct Own;
 
-impl Queries {
-    fn file(&mut self, query: String) -> String {
-        let fresh = format!("{:04}.smt2", self.files.len() + 1);
-        let file = self.files.entry(query.clone()).or_insert(fresh).clone();
-        self.written.insert(file.clone(), query);
-        file
+impl Solver for Own {
+    fn ask(&mut self, query: &str) -> Answer {
+        match kiln_equiv::solver::is_unsatisfiable(query, "QF_UFBV", SOLVER_MS) {
+            Some(true) => Answer::Unsat,
+            Some(false) => Answer::Sat,
+            None => Answer::Unknown("the solver gave up".to_owned()),
+        }
     }
 }
 
-/// Writes the evidence for turning one object into another into a folder, which is made where it is missing. Queries
-/// that an earlier run left there go.
+/// Finds the certificate for turning one object into another: one stage, in which every function that changed is proved
+/// as a whole. Functions that could not be proved come with the reason, and are not part of it.
+pub fn certify(
+    original: &Object,
+    optimized: &Object,
+    go_on: &mut dyn FnMut() -> bool,
+) -> (BTreeMap<u32, Proof>, BTreeMap<u32, String>) {
+    let arguments = Arguments::of(original);
+    let (mut proofs, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    for (index, (old, new)) in original.functions.iter().zip(&optimized.functions).enumerate() {
+        if old.nodes == new.nodes {
+            continue;
+        }
+        let number = index as u32;
+        let going = std::cell::Cell::new(go_on());
+        let found = match going.get() {
+            false => Err("there was no time for a proof".to_owned()),
+            true => find::certify([original, optimized], FunctionId(number), [old, new], &arguments, &mut Own, &|| {
+                !going.get()
+            }),
+        };
+        match found {
+            Ok((pairs, left_out, _)) => drop(proofs.insert(number, Proof { pairs, left_out })),
+            Err(why) => drop(refused.insert(number, why)),
+        }
+    }
+    (proofs, refused)
+}
+
+/// Writes the evidence for turning one object into another into a folder, which is made where it is missing.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] when the folder or a file cannot be written, or the folder is one of something else.
-pub fn write(folder: &Path, original: &Object, optimized: &Object, evidence: &[Evidence]) -> Result<(), Error> {
-    let queries_folder = folder.join(QUERIES);
+pub fn write(folder: &Path, original: &Object, optimized: &Object, proofs: &BTreeMap<u32, Proof>) -> Result<(), Error> {
     check_folder(folder)?;
+<<<<<<< HEAD
     std::fs::create_dir_all(&queries_folder).map_err(|error| Error::file(&queries_folder, &error))?;
     let mut queries = Queries::default();
     let mut rewrites = Vec::with_capacity(evidence.len());
@@ -172,34 +203,57 @@ pub fn write(folder: &Path, original: &Object, optimized: &Object, evidence: &[E
             entry.query = Some(queries.file(query));
         }
         rewrites.push(entry);
+=======
+    std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, &error))?;
+    let (before, after) = (text::print(original), text::print(optimized));
+    let mut certificate = Certificate::default();
+    if before != after {
+        let edits = find::difference(&before, &after);
+        certificate.stages.push(Stage { edits, proofs: proofs.clone() });
+>>>>>>> 751c485 (Replace the diary of evidence by a certificate that is replayed)
     }
-    let mut simulations = Vec::new();
-    for (index, proof) in proofs.iter().enumerate() {
-        let mut segments = Vec::with_capacity(proof.segments.len());
-        for segment in &proof.segments {
-            let query = segment.query(original).map_err(|error| none(format!("simulation {}", index + 1), &error))?;
-            segments.push(SegmentEntry { query: queries.file(query), segment: segment.clone() });
-        }
-        simulations.push(SimulationEntry { number: index + 1, identical: proof.identical, segments });
-    }
-    let written = queries.written;
-    for (file, query) in &written {
-        write_whole(&queries_folder.join(file), query.as_bytes())?;
-    }
-    remove_stale(&queries_folder, &written)?;
-    let index = Index {
-        format: FORMAT.to_owned(),
-        object: original.name.clone(),
-        slots_before: slots(original),
-        slots_after: slots(optimized),
-        rewrites,
-        simulations,
-    };
-    let text = serde_json::to_vec_pretty(&index).map_err(|error| Error::InvalidInput(error.to_string()))?;
-    write_whole(&folder.join(ORIGINAL), kiln_program::text::print(original).as_bytes())?;
-    write_whole(&folder.join(OPTIMIZED), kiln_program::text::print(optimized).as_bytes())?;
+    write_compressed(&folder.join(ORIGINAL), &before)?;
+    write_compressed(&folder.join(OPTIMIZED), &after)?;
     write_whole(&folder.join("README.md"), README.as_bytes())?;
-    write_whole(&folder.join(INDEX), &text)
+    write_compressed(&folder.join(CERTIFICATE), &certificate.print())
+}
+
+fn write_compressed(path: &Path, text: &str) -> Result<(), Error> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    let bytes = encoder.write_all(text.as_bytes()).and_then(|()| encoder.finish());
+    write_whole(path, &bytes.map_err(|error| Error::file(path, &error))?)
+}
+
+/// The three files of a folder as text: the original listing, the certificate, the optimized listing.
+///
+/// # Errors
+/// [`Error::InvalidInput`] when the folder holds no evidence, or a file that is not whole.
+pub fn read(folder: &Path) -> Result<[String; 3], Error> {
+    if !folder.is_dir() {
+        return Err(Error::InvalidInput(format!("{} is no folder", folder.display())));
+    }
+    if !folder.join(CERTIFICATE).exists() {
+        let what = format!("{} holds no {CERTIFICATE}: kiln optimize --evidence writes one", folder.display());
+        return Err(Error::InvalidInput(what));
+    }
+    let read = |name: &str, limit: usize| read_compressed(&folder.join(name), limit);
+    Ok([read(ORIGINAL, MAX_LISTING)?, read(CERTIFICATE, MAX_BYTES)?, read(OPTIMIZED, MAX_LISTING)?])
+}
+
+/// A file's text. Nothing but a file is opened: a pipe that evidence brings would be waited for.
+fn read_compressed(path: &Path, limit: usize) -> Result<String, Error> {
+    let wrong = |what: String| Error::InvalidInput(format!("{}: {what}", path.display()));
+    if !path.is_file() {
+        return Err(wrong("there is no such file".to_owned()));
+    }
+    let bytes = file::read(path, MAX_COMPRESSED)?;
+    let mut text = String::new();
+    let mut decoder = GzDecoder::new(&bytes[..]).take(limit as u64 + 1);
+    decoder.read_to_string(&mut text).map_err(|error| wrong(format!("it is damaged: {error}")))?;
+    if text.len() > limit {
+        return Err(wrong(format!("it holds more than {limit} bytes")));
+    }
+    Ok(text)
 }
 
 /// Whether evidence may be written into a folder: it is missing, empty, or holds evidence already.
@@ -209,7 +263,7 @@ pub fn write(folder: &Path, original: &Object, optimized: &Object, evidence: &[E
 pub fn check_folder(folder: &Path) -> Result<(), Error> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => {
-            if entries.next().is_none() || folder.join(INDEX).is_file() {
+            if entries.next().is_none() || folder.join(CERTIFICATE).is_file() {
                 return Ok(());
             }
             Err(Error::InvalidInput(format!(
@@ -220,50 +274,4 @@ pub fn check_folder(folder: &Path) -> Result<(), Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(Error::file(folder, &error)),
     }
-}
-
-/// Removes queries of an earlier run.
-fn remove_stale(folder: &Path, written: &BTreeMap<String, String>) -> Result<(), Error> {
-    let entries = std::fs::read_dir(folder).map_err(|error| Error::file(folder, &error))?;
-    for entry in entries {
-        let entry = entry.map_err(|error| Error::file(folder, &error))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".smt2") && !written.contains_key(&name) {
-            std::fs::remove_file(entry.path()).map_err(|error| Error::file(&entry.path(), &error))?;
-        }
-    }
-    Ok(())
-}
-
-fn entry(object: &Object, number: usize, evidence: &Evidence) -> Entry {
-    let mut entry = Entry {
-        number,
-        function: evidence.function.0,
-        function_name: evidence.function_name.clone(),
-        at: evidence.at.0,
-        name: evidence.because.name().to_owned(),
-        kind: Kind::Law,
-        proved_by: "law".to_owned(),
-        slots_saved: evidence.slots_saved,
-        before: evidence.before.clone(),
-        after: evidence.after.clone(),
-        precondition: Vec::new(),
-        postcondition: Vec::new(),
-        query: None,
-        window: None,
-        simulation: None,
-    };
-    match &evidence.because {
-        Because::Law(law) => entry.precondition = vec![law.statement().trim().to_owned()],
-        Because::Window { proved_by, record, .. } => {
-            entry.kind = Kind::Window;
-            entry.proved_by = (*proved_by).to_owned();
-            if let Some(record) = record {
-                entry.precondition = record.precondition(object);
-                entry.postcondition = record.postcondition();
-                entry.window = Some((**record).clone());
-            }
-        }
-    }
-    entry
 }

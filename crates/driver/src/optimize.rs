@@ -9,8 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use kiln_certificate::format::Proof;
 use kiln_platform::{Feature, Profile};
 use kiln_program::{FunctionId, Object, ProgramId};
 use kiln_superopt::search::{DEFAULT_EFFORTS, EFFORTS};
@@ -20,6 +21,7 @@ use serde::Serialize;
 
 use crate::check::{self, KernelVerdict, Verdict};
 use crate::error::Error;
+use crate::evidence;
 use crate::file;
 use crate::input::Input;
 
@@ -36,6 +38,8 @@ pub struct Options {
     pub ask_kernel: bool,
     /// Whether the evidence of each window carries its query in SMT-LIB2, for solvers outside Kiln.
     pub keep_queries: bool,
+    /// Whether to find a certificate; a function without one stays as it is.
+    pub certify: bool,
     /// The oldest kernel that the result is to load on, where that is not just the running one. What does not load there
     /// as it is stays as it is.
     pub profile: Option<Profile>,
@@ -106,6 +110,8 @@ pub struct Outcome {
     pub programs: Vec<Optimized>,
     /// Rewrite by rewrite.
     pub evidence: Vec<Evidence>,
+    /// Where a certificate was asked for: what shows that each function that changed does what it did, by its number.
+    pub proofs: BTreeMap<u32, Proof>,
     /// What our verifier or the kernel refused.
     pub refused: Vec<String>,
     /// What it was optimized for.
@@ -154,17 +160,62 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let machine = search.model.machine.clone();
     let judge = kernel.as_ref().map(|kernel| kernel as &dyn Judge);
     let mut rewrite = kiln_superopt::optimize_judged(&input.object, &search, progress, judge);
+    let mut uncertified = Vec::new();
+    let proofs = match options.certify {
+        true => certify(input, &mut rewrite, &mut uncertified, progress),
+        false => BTreeMap::new(),
+    };
     let bytes = write(input, &rewrite.object)?;
     let kernel_after = kernel
         .as_ref()
         .map(|kernel| rewrite.timings.time("kernel, at the end", || kernel.verdicts(&bytes, &rewrite.object)));
-    let refused = rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}")).collect();
+    let refused = rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}"));
+    let refused = refused.chain(uncertified).collect();
     let verifier =
         kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
     let kernel_before = kernel.map(|kernel| kernel.before);
     let programs = account(input, &rewrite, &verifier, kernel_before.as_deref(), kernel_after.as_deref());
     let Rewrite { object, evidence, spent, timings, cut_short, .. } = rewrite;
-    Ok(Outcome { object, bytes, programs, evidence, refused, goal: options.goal, machine, cut_short, spent, timings })
+    let goal = options.goal;
+    Ok(Outcome { object, bytes, programs, evidence, proofs, refused, goal, machine, cut_short, spent, timings })
+}
+
+/// Finds the certificate of each function that changed. Programs that reach a function without one are as they were.
+fn certify(
+    input: &Input,
+    rewrite: &mut Rewrite,
+    refused: &mut Vec<String>,
+    progress: &mut dyn Progress,
+) -> BTreeMap<u32, Proof> {
+    let begun = Instant::now();
+    let (slots, spent) = (evidence::slots(&rewrite.object), rewrite.spent);
+    let mut go_on = || progress.step("certificate", slots, spent + begun.elapsed());
+    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &mut go_on);
+    rewrite.timings.add("certificate", begun.elapsed());
+    let name = |number: &u32| input.object.functions[*number as usize].name.clone();
+    refused.extend(without.iter().map(|(number, why)| format!("certificate of {}: {why}", name(number))));
+    let mut restored: BTreeSet<FunctionId> = without.keys().map(|number| FunctionId(*number)).collect();
+    // What programs share stays together: each function was accepted among the others.
+    loop {
+        let before = restored.len();
+        for (index, program) in input.object.programs.iter().enumerate() {
+            let reached = input.object.reachable_functions(program.entry);
+            if reached.iter().any(|function| restored.contains(function)) {
+                restored.extend(reached);
+                rewrite.programs[index].after = None;
+                rewrite.programs[index].picoseconds[1] = rewrite.programs[index].picoseconds[0];
+            }
+        }
+        if restored.len() == before {
+            break;
+        }
+    }
+    for function in restored {
+        rewrite.object.functions[function.index()] = input.object.function(function).clone();
+        rewrite.evidence.retain(|one| one.function != function);
+        proofs.remove(&function.0);
+    }
+    proofs
 }
 
 /// The running kernel, as the judge of rewrites.

@@ -193,7 +193,7 @@ fn optimize_one(entry: &CorpusObject, options: &Options) -> Result<Pair, Error> 
     let before = entry.read()?;
     let budget = options.budget.unwrap_or_else(|| optimize::default_budget(&before.object));
     let search = optimize::Options { budget, goal: options.goal, ask_kernel: true, ..Default::default() };
-    let search = optimize::Options { keep_queries: options.evidence, ..search };
+    let search = optimize::Options { certify: options.evidence, ..search };
     let begun = Instant::now();
     let outcome = optimize::optimize(&before, &search, &mut ())?;
     let took = begun.elapsed();

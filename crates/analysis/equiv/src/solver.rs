@@ -39,6 +39,25 @@ pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], mi
     z3::with_z3_config(&Config::new(), || ask_anew(&query, &variables, milliseconds))
 }
 
+/// Whether nothing satisfies a query in SMT-LIB 2, within so many milliseconds of an idle machine, counted in the solver's
+/// steps; `None` where the solver does not know.
+pub fn is_unsatisfiable(query: &str, logic: &str, milliseconds: u32) -> Option<bool> {
+    z3::with_z3_config(&Config::new(), || {
+        let solver = Solver::new_for_logic(logic)?;
+        let mut params = Params::new();
+        params.set_u32("rlimit", milliseconds.saturating_mul(STEPS_A_MILLISECOND));
+        params.set_bool("ctrl_c", false);
+        solver.set_params(&params);
+        solver.push();
+        solver.from_string(query);
+        match solver.check() {
+            SatResult::Unsat => Some(true),
+            SatResult::Sat => Some(false),
+            SatResult::Unknown => None,
+        }
+    })
+}
+
 /// How large a circuit of its own a term makes, if it grows with the square of its bits.
 fn circuit(arena: &Arena, id: TermId) -> u64 {
     let (shape, bits) = arena.shape(id);

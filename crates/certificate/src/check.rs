@@ -1,0 +1,267 @@
+//! The whole chain, checked: each listing follows from the one before, and the last is the one that is claimed.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use kiln_isa::Insn;
+use kiln_program::{Cfg, CoreRelocation, Function, FunctionId, Node, Object, Reference, text, validate};
+
+use crate::format::{Certificate, Proof};
+use crate::prove::{Count, prove};
+use crate::provenance::{Arguments, Provenance};
+use crate::solver::Solver;
+use crate::walk::{Step, Version};
+
+/// Stages of a chain.
+pub const MAX_STAGES: usize = 4096;
+/// Bytes of a listing.
+pub const MAX_LISTING: usize = 256 << 20;
+
+/// What the checker takes for granted: what it names with every verdict.
+pub const ASSUMPTIONS: [(&str, &str); 8] = [
+    ("instructions", "the table of kiln-isa says what each instruction does"),
+    (
+        "memory-safe",
+        "each listing is memory safe, as the kernel's verifier makes sure of the object that is loaded: an access stays in the memory that its pointer was made for, and an address in the frame is made from R10 by moves and sums",
+    ),
+    (
+        "prototypes",
+        "the tables of kiln-platform name all that a helper, and prototypes all that a kernel function, reads and writes, and which helpers fill their buffer or only answer",
+    ),
+    (
+        "layouts",
+        "the tables of kiln-platform say which fields of a context are addresses; contexts of tracing programs are plain memory",
+    ),
+    ("first-element", "an array has a first element, and the element of a key stays where it is"),
+    ("frozen", "the loader freezes .rodata and .kconfig, and two maps share no memory"),
+    ("packets", "no packet lies in the last 4 GiB of the address space"),
+    (
+        "undisturbed",
+        "between two meeting pairs no other processor or user space is told from its stores or sees ours half done",
+    ),
+];
+
+/// What became of one function of one stage.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// The stage, from 1.
+    pub stage: usize,
+    /// The function's number.
+    pub function: u32,
+    /// Its name.
+    pub name: String,
+    /// Meeting pairs that the certificate names.
+    pub pairs: usize,
+    /// What was asked, or what is not proved.
+    pub outcome: Result<Count, String>,
+}
+
+/// A chain whose listings are read and fit together; its functions are not proved yet.
+pub struct Chain {
+    objects: Vec<Object>,
+    proofs: Vec<(usize, u32, Proof)>,
+}
+
+/// Whether two objects hold the same code, maps and programs, whatever numbers their instructions have.
+///
+/// # Errors
+/// Says what they do not have in common.
+pub fn same_code(one: &Object, other: &Object) -> Result<(), String> {
+    let names = |object: &Object| -> Vec<_> {
+        object.externs.iter().map(|symbol| (symbol.name.clone(), symbol.kind, symbol.weak)).collect()
+    };
+    let programs = |object: &Object| -> Vec<_> {
+        object.programs.iter().map(|own| (own.name.clone(), own.section.clone(), own.entry)).collect()
+    };
+    let maps = |object: &Object| -> Vec<_> {
+        let own = |map: &kiln_program::Map| {
+            (
+                map.name.clone(),
+                map.map_type,
+                [map.key_size, map.value_size, map.max_entries, map.flags],
+                map.contents.clone(),
+            )
+        };
+        object.maps.iter().map(own).collect()
+    };
+    if maps(one) != maps(other) || names(one) != names(other) || programs(one) != programs(other) {
+        return Err("they do not have the same maps, externs and programs".to_owned());
+    }
+    if one.functions.len() != other.functions.len() {
+        return Err("they do not have the same functions".to_owned());
+    }
+    for (own, theirs) in one.functions.iter().zip(&other.functions) {
+        let (code, others) = (code(one, own), code(other, theirs));
+        if own.name != theirs.name {
+            return Err(format!("one has the function {}, the other {}", own.name, theirs.name));
+        }
+        if code != others {
+            let at = code.iter().zip(&others).take_while(|(one, other)| one == other).count();
+            let text = |code: &[Word]| code.get(at).map_or("the end".to_owned(), |word| format!("`{}`", word.0));
+            return Err(format!("{} differs at instruction {at}: {} against {}", own.name, text(&code), text(&others)));
+        }
+    }
+    Ok(())
+}
+
+/// An instruction, what it refers to, and how it is relocated.
+type Word = (Insn, Reference, Option<CoreRelocation>);
+
+/// A function's code with positions for the numbers of branch targets.
+fn code(object: &Object, function: &Function) -> Vec<Word> {
+    let at: HashMap<_, _> = function.nodes.iter().zip(0..).map(|(node, at)| (node.id, at)).collect();
+    let word = |node: &Node| {
+        let reference = match node.reference {
+            Reference::Branch(target) => {
+                Reference::Branch(kiln_program::InsnId(at.get(&target).copied().unwrap_or(u32::MAX)))
+            }
+            other => other,
+        };
+        let core = node.core.and_then(|core| object.core.get(core.index()).cloned());
+        let core = core.map(|core| CoreRelocation { access_offset: 0, ..core });
+        (node.insn, reference, core)
+    };
+    function.nodes.iter().map(word).collect()
+}
+
+/// Whether two objects differ in nothing but the instructions of functions.
+fn same_frame(one: &Object, other: &Object) -> bool {
+    let bare = |object: &Object| {
+        let mut bare = object.clone();
+        bare.functions.iter_mut().for_each(|function| function.nodes.clear());
+        (bare.lines, bare.next_insn, bare.core) = (Vec::new(), 0, Vec::new());
+        bare
+    };
+    bare(one) == bare(other) && one.core == other.core
+}
+
+fn read(listing: &str) -> Result<Object, String> {
+    if listing.len() > MAX_LISTING {
+        return Err(format!("a listing has no more than {MAX_LISTING} bytes"));
+    }
+    let object = text::parse(listing).map_err(|error| error.to_string())?;
+    validate(&object).map_err(|error| error.to_string())?;
+    Ok(object)
+}
+
+impl Chain {
+    /// Reads the original listing and replays the differences of the certificate.
+    ///
+    /// # Errors
+    /// Says where the chain is broken: a listing that cannot be read, a function that changed without a proof, a proof of
+    /// none that changed.
+    pub fn read(original: &str, certificate: Certificate, optimized: &str) -> Result<Chain, String> {
+        if certificate.stages.len() > MAX_STAGES {
+            return Err(format!("a chain has no more than {MAX_STAGES} stages"));
+        }
+        let mut listing = original.to_owned();
+        let mut chain =
+            Chain { objects: vec![read(original).map_err(|why| format!("the original: {why}"))?], proofs: Vec::new() };
+        for (index, stage) in certificate.stages.into_iter().enumerate() {
+            let broken = |why: String| format!("stage {}: {why}", index + 1);
+            listing = stage.apply(&listing).map_err(broken)?;
+            let after = read(&listing).map_err(broken)?;
+            let before = &chain.objects[index];
+            if !same_frame(before, &after) {
+                return Err(broken("something else than instructions changed".to_owned()));
+            }
+            let mut proofs = stage.proofs;
+            for (number, (old, new)) in before.functions.iter().zip(&after.functions).enumerate() {
+                let number = number as u32;
+                let changed = code(before, old) != code(&after, new);
+                match (changed, proofs.remove(&number)) {
+                    (true, Some(proof)) => chain.proofs.push((index, number, proof)),
+                    (true, None) => return Err(broken(format!("{} changed without a proof", old.name))),
+                    (false, Some(_)) => return Err(broken(format!("a proof of {}, which did not change", old.name))),
+                    (false, None) => {}
+                }
+            }
+            if let Some(number) = proofs.keys().next() {
+                return Err(broken(format!("a proof of function {number}, which there is not")));
+            }
+            chain.objects.push(after);
+        }
+        let claimed = read(optimized).map_err(|why| format!("the optimized listing: {why}"))?;
+        if !same_frame(chain.last(), &claimed) {
+            return Err("the chain does not end at the optimized listing: more than instructions differs".to_owned());
+        }
+        same_code(chain.last(), &claimed)
+            .map_err(|why| format!("the chain does not end at the optimized listing: {why}"))?;
+        Ok(chain)
+    }
+
+    /// The original object.
+    pub fn first(&self) -> &Object {
+        &self.objects[0]
+    }
+
+    /// The optimized object.
+    pub fn last(&self) -> &Object {
+        self.objects.last().expect("a chain has a listing")
+    }
+
+    /// How many functions of how many stages there are to prove.
+    pub fn steps(&self) -> usize {
+        self.proofs.len()
+    }
+
+    /// Proves every step, as many at a time as there are solvers. `progress` is told how many are done, and answers
+    /// whether to go on.
+    pub fn prove<S: Solver + Send>(
+        &self,
+        solvers: Vec<S>,
+        progress: &(dyn Fn(usize, usize) -> bool + Sync),
+    ) -> Vec<Verdict> {
+        let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let verdicts = Mutex::new(Vec::new());
+        let arguments: Vec<Arguments> = self.objects.iter().map(Arguments::of).collect();
+        let stop = || !progress(done.load(Ordering::Relaxed), self.proofs.len());
+        let work = |mut solver: S| {
+            while let Some(own) = self.proofs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let verdict = self.prove_one(own, &arguments[own.0], &mut solver, &stop);
+                done.fetch_add(1, Ordering::Relaxed);
+                verdicts.lock().expect("no thread panics with it").push(verdict);
+            }
+        };
+        std::thread::scope(|scope| {
+            for solver in solvers {
+                scope.spawn(|| work(solver));
+            }
+        });
+        let mut verdicts = verdicts.into_inner().expect("no thread panics with it");
+        verdicts.sort_by_key(|verdict: &Verdict| (verdict.stage, verdict.function));
+        verdicts
+    }
+
+    fn prove_one(
+        &self,
+        (stage, number, proof): &(usize, u32, Proof),
+        arguments: &Arguments,
+        solver: &mut dyn Solver,
+        stop: &dyn Fn() -> bool,
+    ) -> Verdict {
+        let objects = [&self.objects[*stage], &self.objects[*stage + 1]];
+        let functions = objects.map(|object| &object.functions[*number as usize]);
+        let version = |function| {
+            let provenance = Provenance::of(objects[0], FunctionId(*number), function, arguments);
+            Version { function, cfg: Cfg::new(function), provenance }
+        };
+        let step =
+            Step { versions: functions.map(version), pairs: &proof.pairs, left_out: &proof.left_out, callees: objects };
+        let sound = |(old, new): &(u32, u32)| {
+            [old, new].into_iter().zip(functions).all(|(at, function)| (*at as usize) < function.nodes.len())
+        };
+        let outcome = match proof.pairs.keys().find(|pair| !sound(pair)) {
+            Some(pair) => Err(format!("there is no pair ({}, {})", pair.0, pair.1)),
+            None => prove(&step, solver, stop),
+        };
+        Verdict {
+            stage: stage + 1,
+            function: *number,
+            name: functions[0].name.clone(),
+            pairs: proof.pairs.len(),
+            outcome,
+        }
+    }
+}

@@ -1,0 +1,372 @@
+//! Calls and other events: what must be equal when both functions come to one, and what is equal after it.
+//!
+//! What a call does is not known, but it does the same where it is given the same: the same arguments, the same memory
+//! where it may look. Prototypes of `kiln-platform` say where a helper looks and what it writes; where they say nothing,
+//! it is everything that the program could hand over.
+
+use kiln_isa::semantics::BitVec;
+use kiln_isa::{CallTarget, Insn, PacketMode, Reg, RegSet};
+use kiln_platform::{ArgKind, Effect, Helper, MapType, Prototype};
+use kiln_program::btf::{Btf, Kind, TypeId};
+use kiln_program::{Function, Linkage, Node, Object, Reference};
+
+use crate::provenance::Class;
+use crate::state::{Contents, State, World};
+use crate::term::Term;
+
+/// Helpers of [`Effect::Any`] that change no memory of a program but what their arguments point to
+/// (`kernel/trace/bpf_trace.c`, `net/core/filter.c`, `kernel/bpf/ringbuf.c`).
+const NO_MEMORY: &[&str] = &[
+    "trace_printk",
+    "redirect",
+    "perf_event_output",
+    "redirect_map",
+    "fib_lookup",
+    "ringbuf_output",
+    "ringbuf_reserve",
+];
+/// Helpers that write all of their buffer, also when they fail.
+const FILLS: &[&str] = &[
+    "probe_read",
+    "get_current_comm",
+    "skb_load_bytes",
+    "skb_load_bytes_relative",
+    "probe_read_user",
+    "probe_read_kernel",
+];
+/// Helpers that write all of their buffer if they return zero.
+const FILLS_ON_SUCCESS: &[&str] = &["xdp_load_bytes"];
+/// Helpers that follow addresses which lie in memory that they read.
+const FOLLOWS_MEMORY: &[&str] = &["seq_printf", "snprintf_btf", "seq_printf_btf", "snprintf", "trace_vprintk"];
+/// Helpers whose result is the same as long as one program runs.
+const SAME_ALL_ALONG: &[&str] = &[
+    "get_smp_processor_id",
+    "get_current_pid_tgid",
+    "get_current_uid_gid",
+    "get_current_task",
+    "get_numa_node_id",
+    "per_cpu_ptr",
+    "this_cpu_ptr",
+    "get_current_task_btf",
+];
+/// Maps that a lookup leaves as they were: others remember what was looked up, or hand out a reference.
+const FORGETFUL: [MapType; 7] = [
+    MapType::Hash,
+    MapType::Array,
+    MapType::PercpuHash,
+    MapType::PercpuArray,
+    MapType::LpmTrie,
+    MapType::ArrayOfMaps,
+    MapType::HashOfMaps,
+];
+/// Bytes of a frame.
+const FRAME: i64 = 512;
+
+/// The old and the new function at an event.
+pub struct Event<'e, 'a> {
+    /// Where.
+    pub world: &'e World<'a>,
+    /// The event's instruction, which both have.
+    pub node: &'e Node,
+    /// What R1 to R5 are, as the old function's provenance says.
+    pub arguments: [Class; 5],
+    /// How many events came before on this path.
+    pub number: u32,
+    /// The new version of a function that is called.
+    pub callees: [Option<&'e Function>; 2],
+}
+
+/// Whether an instruction is an event.
+pub fn is_event(insn: &Insn) -> bool {
+    matches!(insn, Insn::Call(_) | Insn::Exit | Insn::LoadPacket { .. } | Insn::MayGoto { .. })
+}
+
+/// A buffer of the frame that a helper is given.
+struct Buffer {
+    from: i64,
+    bytes: i64,
+    reads: bool,
+    writes: bool,
+}
+
+/// What a call may do to memory.
+struct Reach {
+    buffers: Vec<Buffer>,
+    /// Whether it may read and write all of the frame.
+    frame: bool,
+    /// Whether it may write memory outside of the frame.
+    writes_memory: bool,
+    /// Whether it reads memory outside of the frame.
+    reads_memory: bool,
+}
+
+impl<'a> Event<'_, 'a> {
+    /// Says what must be equal, and goes on to behind the event.
+    ///
+    /// # Errors
+    /// Says why the two cannot be at the event together.
+    pub fn pass(&self, old: &mut State<'a>, new: &mut State<'a>) -> Result<Vec<Term<'a>>, String> {
+        let mut goals = Vec::new();
+        let mut equal = |reg: Reg| {
+            goals.push(BitVec::eq(&old.registers[reg.index()], &new.registers[reg.index()]));
+        };
+        match self.node.insn {
+            Insn::Exit => {
+                equal(Reg::R0);
+                old.same_memory(self.world, new, &mut goals)?;
+                return Ok(goals);
+            }
+            Insn::MayGoto { .. } => return Ok(goals),
+            Insn::LoadPacket { mode, .. } => {
+                equal(Reg::R6);
+                if let PacketMode::Indirect(reg) = mode {
+                    equal(reg);
+                }
+                old.same_memory(self.world, new, &mut goals)?;
+            }
+            Insn::Call(target) => {
+                self.arguments_read(target).iter().for_each(&mut equal);
+                let reach = self.reach(target, [old, new]);
+                if reach.reads_memory || reach.writes_memory {
+                    old.same_memory(self.world, new, &mut goals)?;
+                }
+                self.frame(target, &reach, [old, new], &mut goals)?;
+            }
+            _ => return Err(format!("`{}` is no event", self.node.insn)),
+        }
+        let result = self.result(old);
+        for (side, state) in [&mut *old, &mut *new].into_iter().enumerate() {
+            for reg in RegSet::CALLER_SAVED.iter() {
+                let name = format!("lost_{}_{side}_{}", self.number, reg.number());
+                state.registers[reg.index()] = self.world.arena.symbol(&name, 64);
+            }
+            state.registers[0] = result;
+            state.granted.extend(self.granted(result));
+        }
+        Ok(goals)
+    }
+
+    /// Goes past a call that only the old function makes.
+    ///
+    /// # Errors
+    /// Says why the call cannot be left out.
+    pub fn leave_out(&self, old: &mut State<'a>) -> Result<(), String> {
+        let helper = self.node.helper().and_then(Helper::by_id);
+        let only_answers = helper.is_some_and(|helper| match helper.name {
+            "get_prandom_u32" => false,
+            _ if helper.acquires || helper.changes_packet_data => false,
+            "map_lookup_elem" => self.map().is_some_and(|map| FORGETFUL.contains(&map.map_type)),
+            _ => helper.effect == Effect::ResultOnly,
+        });
+        if !only_answers {
+            return Err(format!("`{}` is left out, and does more than answer", self.node.insn));
+        }
+        let result =
+            self.stable(old).unwrap_or_else(|| self.world.arena.symbol(&format!("unread_{}", self.number), 64));
+        for reg in RegSet::CALLER_SAVED.iter() {
+            let name = format!("unread_{}_{}", self.number, reg.number());
+            old.registers[reg.index()] = self.world.arena.symbol(&name, 64);
+        }
+        old.registers[0] = result;
+        old.granted.extend(self.granted(result));
+        Ok(())
+    }
+
+    fn helper(&self) -> Option<(&'static Helper, &'static Prototype)> {
+        let helper = self.node.helper().and_then(Helper::by_id)?;
+        let mut found = self.world.types.iter().map(|own| Some(helper.prototype_for((*own)?)));
+        let first = found.next()??;
+        found.all(|other| other == Some(first)).then_some((helper, first))
+    }
+
+    fn map(&self) -> Option<&kiln_program::Map> {
+        match self.arguments[0] {
+            Class::Map(map) => self.world.object.maps.get(map.index()),
+            _ => None,
+        }
+    }
+
+    /// Argument registers that the call may read.
+    fn arguments_read(&self, target: CallTarget) -> RegSet {
+        let object = self.world.object;
+        let declared = |id: u32| parameters(object, id).map_or(RegSet::arguments(5), RegSet::arguments);
+        match (target, self.node.reference) {
+            (CallTarget::Helper(id), _) => {
+                RegSet::arguments(Helper::by_id(id).map_or(5, Helper::most_arguments).min(5))
+            }
+            (CallTarget::Subprogram(_), Reference::Function(id)) => match object.functions.get(id.index()) {
+                Some(callee) if callee.linkage != Linkage::Static => declared(callee.btf_id),
+                _ => self.callees.iter().fold(RegSet::EMPTY, |read, callee| {
+                    read.union(callee.map_or(RegSet::arguments(5), |callee| crate::live::at_entry(callee)))
+                }),
+            },
+            (CallTarget::Kfunc { .. }, Reference::Extern(id)) => {
+                declared(object.externs.get(id.index()).map_or(0, |symbol| symbol.btf_id))
+            }
+            _ => RegSet::arguments(5),
+        }
+    }
+
+    fn reach(&self, target: CallTarget, [old, new]: [&State<'a>; 2]) -> Reach {
+        let local = self.arguments.iter().any(|class| class.may_be_frame());
+        let everything = Reach { buffers: Vec::new(), frame: local, writes_memory: true, reads_memory: true };
+        let CallTarget::Helper(_) = target else {
+            // A function that is not handed an address of this frame has none.
+            let read = self.arguments_read(target);
+            let handed = read.iter().any(|reg| self.arguments[reg.index() - 1].may_be_frame());
+            return Reach { frame: handed, ..everything };
+        };
+        let Some((helper, prototype)) = self.helper() else { return everything };
+        let any = helper.effect == Effect::Any && !NO_MEMORY.contains(&helper.name);
+        let mut reach = Reach {
+            buffers: Vec::new(),
+            frame: false,
+            writes_memory: any || helper.changes_packet_data,
+            reads_memory: helper.effect != Effect::ResultOnly,
+        };
+        for index in 0..helper.most_arguments().min(5) {
+            let kind = prototype.args.get(index).copied().unwrap_or(ArgKind::Anything);
+            let kind = self.map().map_or(kind, |map| kind.with_map(map.map_type));
+            let value = old.registers[index + 1];
+            let class = match self.world.frame_offset(value) {
+                Some(offset) => Class::Frame(Some(offset)),
+                None => self.arguments[index],
+            };
+            if matches!(kind, ArgKind::Callback | ArgKind::StackOrNull | ArgKind::Dynptr(_)) {
+                reach.writes_memory = true;
+                reach.frame |= local;
+            }
+            let writes = kind.writes_memory();
+            if !class.may_be_frame() {
+                reach.writes_memory |= writes;
+                continue;
+            }
+            let Class::Frame(Some(from)) = class else {
+                // A number may be an address only where it is said to be one.
+                reach.frame = true;
+                reach.writes_memory |= writes;
+                continue;
+            };
+            let follows = FOLLOWS_MEMORY.contains(&helper.name);
+            let bytes = self.size(kind, [old, new], index);
+            match (kind.reads_memory() || writes, bytes) {
+                (true, Some(bytes)) if !follows => {
+                    reach.buffers.push(Buffer { from, bytes, reads: kind.reads_memory(), writes });
+                }
+                _ => reach.frame = true,
+            }
+        }
+        reach
+    }
+
+    /// Bytes that a helper may touch behind an argument.
+    fn size(&self, kind: ArgKind, [old, new]: [&State<'a>; 2], index: usize) -> Option<i64> {
+        let bytes = match kind {
+            ArgKind::MapKey => self.map()?.key_size,
+            ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::UninitMapValue => self.map()?.value_size,
+            ArgKind::FixedMemory { size, .. } => size,
+            ArgKind::Memory(_) => {
+                let sizes = [old, new].map(|state| state.registers.get(index + 2).and_then(|size| size.as_constant()));
+                u32::try_from(sizes[0].filter(|_| sizes[0] == sizes[1])?).ok()?
+            }
+            _ => return None,
+        };
+        (i64::from(bytes) <= FRAME).then_some(i64::from(bytes))
+    }
+
+    /// What the call reads of the frame is equal, and what it writes there is equal afterwards.
+    fn frame(
+        &self,
+        target: CallTarget,
+        reach: &Reach,
+        [old, new]: [&mut State<'a>; 2],
+        goals: &mut Vec<Term<'a>>,
+    ) -> Result<(), String> {
+        let world = self.world;
+        if reach.frame {
+            let places: std::collections::BTreeSet<i64> = old.written().chain(new.written()).collect();
+            let differs = || "the frame was changed in another way before a call".to_owned();
+            old.frame_contents.equal(&new.frame_contents, goals).ok_or_else(differs)?;
+            let equal = |at: i64| BitVec::eq(&old.frame_byte(world, at), &new.frame_byte(world, at));
+            goals.extend(places.into_iter().map(equal));
+            for state in [&mut *old, &mut *new] {
+                state.frame.clear();
+                state.frame_contents = Contents::named(&format!("frame{}", self.number));
+            }
+        }
+        let name = self.helper().map_or("", |(helper, _)| helper.name);
+        let result = self.result(old);
+        for buffer in &reach.buffers {
+            for at in buffer.from..buffer.from + buffer.bytes {
+                if buffer.reads {
+                    goals.push(BitVec::eq(&old.frame_byte(world, at), &new.frame_byte(world, at)));
+                }
+                if !buffer.writes {
+                    continue;
+                }
+                for state in [&mut *old, &mut *new] {
+                    let left = state.frame_byte(world, at);
+                    let place = at.unsigned_abs();
+                    // What it does not write stays.
+                    let kept = world.arena.apply(&format!("buffer_{}_{place}_of", self.number), &[left], 8);
+                    let written = world.arena.symbol(&format!("buffer_{}_{place}", self.number), 8);
+                    let value = match (FILLS.contains(&name), FILLS_ON_SUCCESS.contains(&name)) {
+                        (true, _) => written,
+                        (_, true) => Term::ite(&result.is_zero(), &written, &kept),
+                        _ => kept,
+                    };
+                    state.frame.insert(at, value);
+                }
+            }
+        }
+        let _ = target;
+        if reach.writes_memory {
+            for state in [old, new] {
+                state.memory = Contents::named(&format!("memory{}", self.number));
+                state.log.clear();
+                state.fields.clear();
+                state.events = self.number + 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn result(&self, state: &State<'a>) -> Term<'a> {
+        self.stable(state).unwrap_or_else(|| self.world.arena.symbol(&format!("result_{}", self.number), 64))
+    }
+
+    /// The result of a call that answers the same to the same question as long as the program runs.
+    fn stable(&self, state: &State<'a>) -> Option<Term<'a>> {
+        let (helper, prototype) = self.helper()?;
+        let arena = self.world.arena;
+        if SAME_ALL_ALONG.contains(&helper.name) {
+            let arguments = &state.registers[1..=prototype.args.len().min(5)];
+            return Some(arena.apply(&format!("helper_{}", helper.id), arguments, 64));
+        }
+        if helper.name != "map_lookup_elem" {
+            return None;
+        }
+        // An element of an array is never replaced.
+        let map = self.map().filter(|map| matches!(map.map_type, MapType::Array | MapType::PercpuArray))?;
+        let offset = self.world.frame_offset(state.registers[2])?;
+        let key = state.frame_bytes(self.world, offset, i64::from(map.key_size.min(8)).max(1));
+        Some(arena.apply(&format!("element_{}", key.bits()), &[state.registers[1], key], 64))
+    }
+
+    /// What is taken for granted of a result: that the first element of an array is there.
+    fn granted(&self, result: Term<'a>) -> Option<Term<'a>> {
+        let name = self.helper().map_or("", |(helper, _)| helper.name);
+        let is_array = self.map().is_some_and(|map| matches!(map.map_type, MapType::Array | MapType::PercpuArray));
+        (name == "map_lookup_elem" && is_array).then_some(())?;
+        let key = result.operand(1)?;
+        let found = Term::not(&BitVec::eq(&result, &result.like(0)));
+        Some(Term::not(&key.is_zero()).or(&found))
+    }
+}
+
+/// Parameters of a function by its BTF id.
+fn parameters(object: &Object, id: u32) -> Option<usize> {
+    let types = Btf::parse(object.btf.as_deref()?).ok()?;
+    let Kind::Function { prototype, .. } = *types.kind(TypeId(id)) else { return None };
+    matches!(types.kind(prototype), Kind::Prototype { .. }).then(|| types.parameters(prototype).len().min(5))
+}

@@ -1,0 +1,120 @@
+//! Finds certificates: from two versions of a function to what the checker replays. None of this is trusted.
+
+mod guess;
+mod pairs;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::format::Edit;
+use crate::prove::{self, Count};
+use crate::provenance::{Arguments, Provenance};
+use crate::relation::Relation;
+use crate::solver::{Answer, Solver};
+use crate::walk::{Pair, Step, Version};
+use kiln_program::{Cfg, Function, FunctionId, Object};
+
+/// Meeting places that may turn out to be none.
+const MAX_DROPPED: usize = 32;
+
+/// A solver that is asked nothing twice: one set of pairs after another begins with the same paths.
+struct Remembering<'s> {
+    solver: &'s mut dyn Solver,
+    answers: HashMap<u64, Answer>,
+}
+
+impl Solver for Remembering<'_> {
+    fn ask(&mut self, query: &str) -> Answer {
+        let mut hasher = DefaultHasher::new();
+        query.hash(&mut hasher);
+        let hash = hasher.finish();
+        if let Some(answer) = self.answers.get(&hash) {
+            return answer.clone();
+        }
+        let answer = self.solver.ask(query);
+        self.answers.insert(hash, answer.clone());
+        answer
+    }
+}
+
+/// Finds what shows that one version of a function does what another does, and proves it.
+///
+/// # Errors
+/// Says what is not proved.
+pub fn certify(
+    objects: [&Object; 2],
+    id: FunctionId,
+    functions: [&Function; 2],
+    arguments: &Arguments,
+    solver: &mut dyn Solver,
+    stop: &dyn Fn() -> bool,
+) -> Result<(BTreeMap<Pair, Relation>, BTreeSet<u32>, Count), String> {
+    let solver = &mut Remembering { solver, answers: HashMap::new() };
+    let version = |function| -> Version<'_> {
+        Version { function, cfg: Cfg::new(function), provenance: Provenance::of(objects[0], id, function, arguments) }
+    };
+    let mut first = None;
+    for mut places in pairs::attempts(functions) {
+        for _ in 0..MAX_DROPPED {
+            let pairs: BTreeMap<Pair, Relation> = places.iter().map(|pair| (*pair, Relation::default())).collect();
+            let left_out = BTreeSet::new();
+            let step = Step { versions: functions.map(version), pairs: &pairs, left_out: &left_out, callees: objects };
+            let tried = guess::relations(&step, solver, stop).and_then(|relations| {
+                let step = Step { pairs: &relations, ..step };
+                let count = prove::prove(&step, solver, stop).map_err(|why| (why, BTreeSet::new()))?;
+                Ok((relations.clone(), count))
+            });
+            match tried {
+                Ok((relations, count)) => return Ok((relations, left_out, count)),
+                // Without the places at which they do not meet.
+                Err((why, blamed)) if !blamed.is_empty() => {
+                    places.retain(|pair| !blamed.contains(&pair.0));
+                    first = first.or(Some(why));
+                }
+                Err((why, _)) => {
+                    first = Some(why);
+                    break;
+                }
+            }
+        }
+    }
+    Err(first.unwrap_or_default())
+}
+
+/// Lines of the old text that are searched for one of the new.
+const WINDOW: usize = 4096;
+
+/// How one text differs from another, line by line.
+pub fn difference(before: &str, after: &str) -> Vec<Edit> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, line) in old.iter().enumerate() {
+        places.entry(line).or_default().push(at);
+    }
+    let mut edits = Vec::new();
+    let mut at = 0;
+    for (index, line) in new.iter().enumerate() {
+        // The next such line, if it is near and what follows is the same as well, or nothing is skipped.
+        let follows = |place: usize| place == at || old.get(place + 1) == new.get(index + 1);
+        let known = places.get(line).map_or(&[][..], Vec::as_slice);
+        let from = known.partition_point(|place| *place < at);
+        let next = known[from..].iter().take(8).copied().find(|place| *place < at + WINDOW && follows(*place));
+        match next {
+            Some(place) => {
+                if place > at {
+                    edits.push(Edit::Drop(place - at));
+                }
+                match edits.last_mut() {
+                    Some(Edit::Keep(count)) => *count += 1,
+                    _ => edits.push(Edit::Keep(1)),
+                }
+                at = place + 1;
+            }
+            None => edits.push(Edit::Add((*line).to_owned())),
+        }
+    }
+    if at < old.len() {
+        edits.push(Edit::Drop(old.len() - at));
+    }
+    edits
+}

@@ -1,0 +1,373 @@
+//! What may hold at the meeting pairs of two versions of a function, found by running.
+//!
+//! The first path that comes to a pair suggests the strongest relation there; every other one takes away what does not
+//! hold after it, until nothing changes. Nothing of this is trusted: the checker proves what comes out.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::relation::{Claim, Place, Relation, Side, Target};
+use crate::solver::{Answer, Solver};
+use crate::state::{State, World};
+use crate::term::{Arena, Term};
+use crate::walk::{Pair, Step, Visitor, Walk};
+use kiln_isa::semantics::BitVec;
+use kiln_isa::{Insn, Reg, RegSet};
+
+/// Times that the relation of a pair may be weakened, for each pair.
+const ROUNDS: usize = 40;
+/// Random states in which two values are compared before a solver is asked.
+const SAMPLES: u64 = 6;
+
+/// What a place holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Label {
+    /// What all places of this number hold.
+    Class(u32),
+    Constant(u64),
+    Frame(i64),
+    Address(Target, i64),
+    /// Nothing that is read.
+    Dead,
+}
+
+/// What may hold at a pair.
+#[derive(Clone, PartialEq, Debug)]
+struct Guess {
+    /// Of each place.
+    labels: Vec<Label>,
+    /// Bits in which registers of one number agree.
+    agree: [u64; 10],
+    /// Bits that are zero in a register of the old function, and of the new one.
+    zeros: [[u64; 10]; 2],
+    differ: BTreeSet<i16>,
+}
+
+/// Places that a relation may speak of.
+pub struct Places {
+    all: Vec<Place>,
+    live: [Vec<RegSet>; 2],
+}
+
+impl Places {
+    /// Registers, and the parts of the frame that either version names.
+    pub fn of(step: &Step<'_>) -> Places {
+        let mut slots = BTreeSet::new();
+        for version in &step.versions {
+            for node in &version.function.nodes {
+                let (size, address) = match node.insn {
+                    Insn::Load { size, address, .. } | Insn::Store { size, address, .. } => (size, address),
+                    _ => continue,
+                };
+                let bytes = size.bytes() as u8;
+                let inside = address.offset < 0 && i32::from(address.offset) + i32::from(bytes) <= 0;
+                if address.base == Reg::R10 && inside {
+                    slots.insert((address.offset, bytes));
+                }
+            }
+        }
+        let mut all = Vec::new();
+        for side in [Side::Old, Side::New] {
+            all.extend((0..10).map(|number| Place::Register(side, number)));
+        }
+        for side in [Side::Old, Side::New] {
+            all.extend(slots.iter().map(|(at, bytes)| Place::Frame(side, *at, *bytes)));
+        }
+        let live = [0, 1].map(|side: usize| crate::live::before(step.versions[side].function));
+        Places { all, live }
+    }
+
+    fn is_live(&self, place: Place, pair: Pair) -> bool {
+        let Place::Register(_, number) = place else { return true };
+        let at = [pair.0, pair.1];
+        let reg = Reg::new(number).expect("there are ten");
+        [0, 1].iter().any(|side| self.live[*side].get(at[*side] as usize).is_none_or(|live| live.contains(reg)))
+    }
+}
+
+/// Guesses the relation at each pair that is reached.
+///
+/// # Errors
+/// Says why the functions do not go together, and at which positions of the old one they do not meet.
+pub fn relations(
+    step: &Step<'_>,
+    solver: &mut dyn Solver,
+    stop: &dyn Fn() -> bool,
+) -> Result<BTreeMap<Pair, Relation>, (String, BTreeSet<u32>)> {
+    let places = Places::of(step);
+    let object = step.callees[0];
+    let types: Vec<_> = object.programs.iter().map(|program| program.program_type).collect();
+    let mut guesses: BTreeMap<Pair, Guess> = BTreeMap::new();
+    let mut pending: BTreeSet<Pair> = BTreeSet::new();
+    let mut left = ROUNDS * (step.pairs.len() + 1);
+    let mut first = true;
+    loop {
+        let (pair, relation) = match pending.pop_first() {
+            _ if std::mem::take(&mut first) => ((0, 0), Relation::entry()),
+            Some(pair) => (pair, guesses[&pair].relation(&places)),
+            None => break,
+        };
+        left = left
+            .checked_sub(1)
+            .filter(|_| !stop())
+            .ok_or_else(|| ("the relations do not settle".to_owned(), BTreeSet::new()))?;
+        let arena = Arena::default();
+        let world = World { arena: &arena, object, types: types.clone() };
+        let mut arrivals =
+            Arrivals { world: &world, places: &places, solver, found: Vec::new(), blamed: BTreeSet::new() };
+        let walked = Walk::new(&world, step).from(pair, &relation, &mut arrivals);
+        walked.map_err(|why| (format!("from ({}, {}): {why}", pair.0, pair.1), arrivals.blamed))?;
+        for (to, arrival) in arrivals.found {
+            let changed = match guesses.get_mut(&to) {
+                Some(guess) => guess.meet(&arrival),
+                None => {
+                    guesses.insert(to, arrival);
+                    true
+                }
+            };
+            if changed {
+                pending.insert(to);
+            }
+        }
+    }
+    Ok(guesses.into_iter().map(|(pair, guess)| (pair, guess.relation(&places))).collect())
+}
+
+struct Arrivals<'p, 'a> {
+    world: &'p World<'a>,
+    places: &'p Places,
+    solver: &'p mut dyn Solver,
+    found: Vec<(Pair, Guess)>,
+    blamed: BTreeSet<u32>,
+}
+
+impl<'a> Arrivals<'_, 'a> {
+    fn follows(&mut self, known: &[Term<'a>], goal: Term<'a>) -> bool {
+        self.solver.ask(&self.world.arena.query(known, goal)) == Answer::Unsat
+    }
+
+    fn equal(&mut self, known: &[Term<'a>], one: Term<'a>, other: Term<'a>) -> bool {
+        let arena = self.world.arena;
+        let goal = BitVec::eq(&one, &other);
+        if let Some(value) = goal.as_constant() {
+            return value == 1;
+        }
+        let lost = |term: Term<'a>| term.name().is_some_and(|name| name.starts_with("lost_"));
+        if lost(one) || lost(other) {
+            return false;
+        }
+        let mut differs = 0;
+        for seed in 0..SAMPLES {
+            let value = |name: &str, operands: &[u64]| sample(seed, name, operands);
+            if arena.evaluate(goal, &value) == 0 {
+                differs += 1;
+                if known.iter().all(|term| arena.evaluate(*term, &value) == 1) {
+                    return false;
+                }
+            }
+        }
+        // What differs in every state does so in the states that come here, unless a branch compared it with a constant.
+        let compared = one.as_constant().is_some() || other.as_constant().is_some();
+        (differs < SAMPLES || compared && !known.is_empty()) && self.follows(known, goal)
+    }
+
+    /// Bits in which two values agree.
+    fn agreeing(&mut self, known: &[Term<'a>], old: Term<'a>, new: Term<'a>) -> u64 {
+        let arena = self.world.arena;
+        let difference = old.xor(&new);
+        let sampled = (0..4 * SAMPLES).fold(u64::MAX, |bits, seed| {
+            bits & !arena.evaluate(difference, &|name: &str, operands: &[u64]| sample(seed, name, operands))
+        });
+        let goal = difference.and(&difference.like(sampled)).is_zero();
+        let holds = sampled != 0 && (goal.as_constant() == Some(1) || self.follows(known, goal));
+        if holds { sampled } else { 0 }
+    }
+
+    fn guess(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Guess {
+        let both = [states[0].clone(), states[1].clone()];
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        let mut terms = Vec::new();
+        for place in &self.places.all {
+            terms.push(self.places.is_live(*place, pair).then(|| place.read(self.world, &both)));
+        }
+        // Registers of one number that are equal for a reason that is not their form.
+        let mut agree = [0; 10];
+        for number in 0..10 {
+            let (Some(old), Some(new)) = (terms[number], terms[10 + number]) else { continue };
+            if self.equal(known, old, new) {
+                agree[number] = u64::MAX;
+                terms[10 + number] = Some(old);
+                continue;
+            }
+            agree[number] = self.agreeing(known, old, new);
+        }
+        let label = |term: Option<Term<'a>>| {
+            let Some(term) = term else { return Label::Dead };
+            named(self.world, term).unwrap_or_else(|| {
+                let next = numbers.len() as u32;
+                Label::Class(*numbers.entry(term.id()).or_insert(next))
+            })
+        };
+        let labels = terms.iter().copied().map(label).collect();
+        let zeros =
+            [0, 1].map(|side: usize| std::array::from_fn(|number| terms[10 * side + number].map_or(0, Term::zeros)));
+        let written: BTreeSet<i64> = states.iter().flat_map(|state| state.written()).collect();
+        let mut differ = BTreeSet::new();
+        for at in written {
+            let [old, new] = [0, 1].map(|side: usize| states[side].frame_byte(self.world, at));
+            if !self.equal(known, old, new) {
+                differ.extend(i16::try_from(at));
+            }
+        }
+        Guess { labels, agree, zeros, differ }
+    }
+}
+
+/// A number that a variable has in a random state.
+fn sample(seed: u64, name: &str, operands: &[u64]) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    (seed, name, operands).hash(&mut hasher);
+    let hash = hasher.finish();
+    match hash % 5 {
+        0 => hash >> 8 & 0xff,
+        1 => hash >> 60,
+        _ => hash,
+    }
+}
+
+/// The name of a value that has one.
+fn named<'a>(world: &World<'a>, term: Term<'a>) -> Option<Label> {
+    if let Some(value) = term.as_constant() {
+        return (term.bits() == 64).then_some(Label::Constant(value));
+    }
+    let (base, offset) = term.split();
+    let name = base.name()?;
+    let number = |kind: &str| name.strip_prefix(kind)?.parse::<u32>().ok();
+    if base == world.frame_pointer() {
+        return Some(Label::Frame(offset as i64));
+    }
+    let targets = [
+        number("map_").map(Target::Map),
+        number("section_").map(Target::Section),
+        number("function_").map(Target::Function),
+        number("extern_").map(Target::Extern),
+    ];
+    targets.into_iter().flatten().next().map(|target| Label::Address(target, offset as i64))
+}
+
+impl Guess {
+    /// Takes away what does not hold after another path; whether there was anything.
+    fn meet(&mut self, other: &Guess) -> bool {
+        let before = self.clone();
+        let mut numbers: HashMap<(Label, Label), u32> = HashMap::new();
+        for (own, other) in self.labels.iter_mut().zip(&other.labels) {
+            let fresh = |label: &Label| matches!(label, Label::Class(_));
+            if own == other && !fresh(own) {
+                continue;
+            }
+            let next = numbers.len() as u32;
+            *own = match (*own, *other) {
+                (Label::Dead, _) | (_, Label::Dead) => Label::Dead,
+                both => Label::Class(*numbers.entry(both).or_insert(next)),
+            };
+        }
+        for number in 0..10 {
+            self.agree[number] &= other.agree[number];
+            for side in 0..2 {
+                self.zeros[side][number] &= other.zeros[side][number];
+            }
+        }
+        self.differ.extend(&other.differ);
+        *self != before
+    }
+
+    /// The same as claims.
+    fn relation(&self, places: &Places) -> Relation {
+        let mut relation = Relation { differ: self.differ.clone(), ..Relation::default() };
+        for number in 0..10 {
+            let live = self.labels[number] != Label::Dead;
+            if live && self.labels[number] == self.labels[10 + number] {
+                relation.equal |= 1 << number;
+            }
+        }
+        let implied = |place: Place| match place {
+            // What the other side says already.
+            Place::Register(Side::New, number) => relation.equal >> number & 1 == 1,
+            Place::Frame(Side::New, at, bytes) => (at..at + i16::from(bytes)).all(|at| !relation.differ.contains(&at)),
+            _ => false,
+        };
+        let mut claims = Vec::new();
+        let mut firsts: HashMap<(u32, u32), Place> = HashMap::new();
+        for (place, label) in places.all.iter().zip(&self.labels).filter(|(place, _)| !implied(**place)) {
+            match label {
+                Label::Constant(value) if place.bits() == 64 => claims.push(Claim::Bits(*place, u64::MAX, *value)),
+                Label::Frame(offset) if place.bits() == 64 => claims.push(Claim::Frame(*place, *offset)),
+                Label::Address(target, offset) if place.bits() == 64 => {
+                    claims.push(Claim::Address(*place, *target, *offset));
+                }
+                _ => {}
+            }
+        }
+        for (place, label) in places.all.iter().zip(&self.labels).filter(|(place, _)| !implied(**place)) {
+            let Label::Class(class) = label else { continue };
+            match firsts.get(&(*class, place.bits())) {
+                // The later place of an order is given the value of the earlier one.
+                Some(Place::Register(side, number)) if matches!(place, Place::Frame(..)) => {
+                    claims.push(Claim::Same(*place, Place::Register(*side, *number), u64::MAX));
+                }
+                Some(first) => claims.push(Claim::Same(*first, *place, u64::MAX >> (64 - place.bits()))),
+                None => {
+                    firsts.insert((*class, place.bits()), *place);
+                }
+            }
+        }
+        for number in 0..10u8 {
+            let index = usize::from(number);
+            let [old, new] = [Side::Old, Side::New].map(|side| Place::Register(side, number));
+            let open = relation.equal >> number & 1 == 0 && self.labels[index] != Label::Dead;
+            if open && self.agree[index] != 0 {
+                claims.push(Claim::Same(old, new, self.agree[index]));
+            }
+            for (side, place) in [old, new].into_iter().enumerate() {
+                let zeros = self.zeros[side][index];
+                let plain = matches!(self.labels[10 * side + index], Label::Class(_));
+                if zeros != 0 && plain && (side == 0 || open) {
+                    claims.push(Claim::Bits(place, zeros, 0));
+                }
+            }
+        }
+        relation.claims = claims;
+        relation
+    }
+}
+
+impl<'a> Visitor<'a> for Arrivals<'_, 'a> {
+    fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
+        let negated = Term::not(&condition);
+        if self.follows(known, condition) {
+            return Some(true);
+        }
+        self.follows(known, negated).then_some(false)
+    }
+
+    fn event(&mut self, _: &[Term<'a>], _: Vec<Term<'a>>, _: &str) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn meet(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Result<(), String> {
+        let guess = self.guess(known, pair, states);
+        self.found.push((pair, guess));
+        Ok(())
+    }
+
+    fn apart(&mut self, known: &[Term<'a>], what: &str, at: Option<u32>) -> Result<(), String> {
+        let never = self.world.arena.truth(false);
+        match self.follows(known, never) {
+            true => Ok(()),
+            false => {
+                self.blamed.extend(at);
+                Err(format!("they do not go together: {what}"))
+            }
+        }
+    }
+}

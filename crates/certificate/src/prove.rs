@@ -1,0 +1,111 @@
+//! One step of the chain, proved.
+
+use std::collections::BTreeMap;
+
+use crate::relation::Relation;
+use crate::solver::{Answer, Solver};
+use crate::state::{State, World};
+use crate::term::{Arena, Term};
+use crate::walk::{Pair, Step, Visitor, Walk};
+
+/// How much was asked.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Count {
+    /// Ends of paths at which both functions do the same with the same terms: nothing to ask.
+    pub identical: usize,
+    /// Queries that the solver answered with `unsat`.
+    pub queries: usize,
+}
+
+impl Count {
+    /// Adds another count.
+    pub fn add(&mut self, other: Count) {
+        self.identical += other.identical;
+        self.queries += other.queries;
+    }
+}
+
+/// Proves a step: the relations of its pairs are inductive, and with them both functions do the same.
+///
+/// # Errors
+/// Says what is not proved.
+pub fn prove(step: &Step<'_>, solver: &mut dyn Solver, stop: &dyn Fn() -> bool) -> Result<Count, String> {
+    let mut count = Count::default();
+    let entry = Relation::entry();
+    let object = step.callees[0];
+    let types: Vec<_> = object.programs.iter().map(|program| program.program_type).collect();
+    for (pair, relation) in std::iter::once((&(0, 0), &entry)).chain(step.pairs) {
+        if stop() {
+            return Err("it was interrupted".to_owned());
+        }
+        // The terms of one pair's paths are of no use to another's.
+        let arena = Arena::default();
+        let world = World { arena: &arena, object, types: types.clone() };
+        let mut walk = Walk::new(&world, step);
+        let mut prover = Prover { world: &world, pairs: step.pairs, solver, count: &mut count };
+        walk.from(*pair, relation, &mut prover).map_err(|why| format!("from pair ({}, {}): {why}", pair.0, pair.1))?;
+        if std::ptr::eq(relation, &raw const entry) && step.pairs.contains_key(pair) {
+            // The entry is a place to come back to as well.
+            let ([old, new], known) = entry.begin(&world)?;
+            prover.meet(&known, *pair, [&old, &new])?;
+        }
+    }
+    Ok(count)
+}
+
+struct Prover<'p, 'a> {
+    world: &'p World<'a>,
+    pairs: &'p BTreeMap<Pair, Relation>,
+    solver: &'p mut dyn Solver,
+    count: &'p mut Count,
+}
+
+impl<'a> Prover<'_, 'a> {
+    fn prove(&mut self, known: &[Term<'a>], goals: &[Term<'a>], what: &str) -> Result<(), String> {
+        let open: Vec<Term<'a>> = goals.iter().copied().filter(|goal| goal.as_constant() != Some(1)).collect();
+        if open.is_empty() {
+            self.count.identical += 1;
+            return Ok(());
+        }
+        let arena = self.world.arena;
+        match self.solver.ask(&arena.query(known, arena.all(&open))) {
+            Answer::Unsat => {
+                self.count.queries += 1;
+                Ok(())
+            }
+            Answer::Sat => Err(format!("the functions differ at {what}")),
+            Answer::Unknown(why) => Err(format!("not decided at {what}: {why}")),
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Prover<'_, 'a> {
+    fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool> {
+        let arena = self.world.arena;
+        let negated = <Term<'_> as kiln_isa::semantics::BitVec>::not(&condition);
+        [(condition, true), (negated, false)].into_iter().find_map(|(goal, value)| {
+            let follows = self.solver.ask(&arena.query(known, goal)) == Answer::Unsat;
+            self.count.queries += usize::from(follows);
+            follows.then_some(value)
+        })
+    }
+
+    fn event(&mut self, known: &[Term<'a>], goals: Vec<Term<'a>>, what: &str) -> Result<(), String> {
+        self.prove(known, &goals, what)
+    }
+
+    fn meet(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Result<(), String> {
+        let relation = self.pairs.get(&pair).ok_or("there is no such pair")?;
+        let what = format!("pair ({}, {})", pair.0, pair.1);
+        match relation.goals(self.world, states) {
+            Ok(goals) => self.prove(known, &goals, &what),
+            // Unless nothing goes that way.
+            Err(why) => self.apart(known, &format!("{what}: {why}"), None),
+        }
+    }
+
+    fn apart(&mut self, known: &[Term<'a>], what: &str, _: Option<u32>) -> Result<(), String> {
+        let never = self.world.arena.truth(false);
+        self.prove(known, &[never], what)
+    }
+}

@@ -1,0 +1,375 @@
+//! Into which memory the registers of a function point.
+//!
+//! ```text
+//!   r6 = r1                          r6: the context
+//!   r2 = r10; r2 += -16              r2: this frame, at -16
+//!   r1 = map[counters]; call lookup  r0: a value of that map
+//!   r7 = *(u32 *)(r6 + 0)            r7: a packet, where the context's layout says so
+//! ```
+//!
+//! A pass over the listing finds it; nothing of it comes with the certificate. It rests on one assumption, which the
+//! verdict names ([`crate::Assumption::MemorySafe`]): the function is memory safe, so an access through an address that
+//! was made from a pointer by moves and sums stays in the memory of that pointer.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kiln_isa::{AluOp, CallTarget, Insn, Reg, RegSet, Size, Source, Width};
+use kiln_platform::{FieldValue, Helper, MapType, ProgramType, ReturnKind};
+use kiln_program::{Cfg, Function, FunctionId, Linkage, MapContents, MapId, Node, Object, Reference};
+
+/// What a register may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// A number: no address that the program may access memory at.
+    Number,
+    /// An address in this frame, at this distance from R10 where it is known.
+    Frame(Option<i64>),
+    /// An address in the context, at this distance from its start where it is known.
+    Context(Option<i64>),
+    /// An address in a packet, or its end.
+    Packet,
+    /// A map.
+    Map(MapId),
+    /// An address in a value of a map.
+    Value(MapId),
+    /// An address of something else, neither in this frame nor in the context.
+    Outside,
+    /// Anything.
+    Unknown,
+}
+
+impl Class {
+    fn join(self, other: Class) -> Class {
+        let local = |class: Class| matches!(class, Class::Frame(_) | Class::Context(_) | Class::Unknown);
+        match (self, other) {
+            _ if self == other => self,
+            (Class::Frame(_), Class::Frame(_)) => Class::Frame(None),
+            (Class::Context(_), Class::Context(_)) => Class::Context(None),
+            // A null pointer, or a number where nothing is accessed.
+            (Class::Number, pointer) | (pointer, Class::Number) => match pointer {
+                Class::Frame(_) => Class::Frame(None),
+                Class::Context(_) => Class::Context(None),
+                other => other,
+            },
+            _ if local(self) || local(other) => Class::Unknown,
+            _ => Class::Outside,
+        }
+    }
+
+    /// With a number added that is known, or not.
+    fn moved(self, by: Option<i64>) -> Class {
+        let at = |offset: Option<i64>| Some(offset?.wrapping_add(by?));
+        match self {
+            Class::Frame(offset) => Class::Frame(at(offset)),
+            Class::Context(offset) => Class::Context(at(offset)),
+            Class::Map(_) => Class::Number,
+            other => other,
+        }
+    }
+
+    /// Whether an address of this class may be in this frame.
+    pub fn may_be_frame(self) -> bool {
+        matches!(self, Class::Frame(_) | Class::Unknown)
+    }
+
+    /// Whether addresses of two classes never meet.
+    pub fn is_apart(self, other: Class) -> bool {
+        let named = |class: Class| matches!(class, Class::Context(_) | Class::Packet | Class::Value(_));
+        let kind = |class: Class| match class {
+            Class::Context(_) => Class::Context(None),
+            class => class,
+        };
+        named(self) && named(other) && kind(self) != kind(other)
+    }
+}
+
+/// What is known before an instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Known {
+    registers: [Class; Reg::COUNT],
+    /// Eight-byte slots of the frame that hold addresses; others hold numbers.
+    slots: BTreeMap<i64, Class>,
+}
+
+/// The classes of registers before each instruction of a function; none where no path leads.
+pub struct Provenance(Vec<Option<Known>>);
+
+/// The classes of the arguments of every function of an object.
+pub struct Arguments(Vec<[Class; 5]>);
+
+/// Whether a map is a data section, of which there is one value at one address.
+pub fn is_section(object: &Object, map: MapId) -> bool {
+    object.maps.get(map.index()).is_some_and(|map| map.map_type == MapType::Array && map.name.starts_with('.'))
+}
+
+/// Whether nothing writes to a map once the program runs: the loader freezes `.rodata` and `.kconfig`.
+pub fn is_frozen(object: &Object, map: MapId) -> bool {
+    let frozen = |contents: &MapContents| matches!(contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_));
+    is_section(object, map) && object.maps.get(map.index()).is_some_and(|map| frozen(&map.contents))
+}
+
+impl Arguments {
+    /// Gathers what each function is called with.
+    pub fn of(object: &Object) -> Arguments {
+        let mut arguments = Arguments(vec![[Class::Number; 5]; object.functions.len()]);
+        let unknown = |id: FunctionId| {
+            let taken = |node: &Node| node.reference == Reference::Function(id) && node.callee().is_none();
+            let is_entry = object.programs.iter().any(|program| program.entry == id);
+            let is_global = object.functions[id.index()].linkage != Linkage::Static;
+            object.functions.iter().flat_map(|function| &function.nodes).any(taken) || is_global && !is_entry
+        };
+        for index in 0..object.functions.len() {
+            if unknown(FunctionId(index as u32)) {
+                arguments.0[index] = [Class::Unknown; 5];
+            }
+        }
+        for program in &object.programs {
+            if let Some(own) = arguments.0.get_mut(program.entry.index()) {
+                own[0] = Class::Context(Some(0));
+            }
+        }
+        // Up from numbers until nothing changes: each class rises three times at most.
+        for _ in 0..5 * object.functions.len() + 5 {
+            if !arguments.step(object) {
+                return arguments;
+            }
+        }
+        Arguments(vec![[Class::Unknown; 5]; object.functions.len()])
+    }
+
+    fn step(&mut self, object: &Object) -> bool {
+        let mut changed = false;
+        for index in 0..object.functions.len() {
+            let function = &object.functions[index];
+            if function.nodes.iter().all(|node| node.callee().is_none()) {
+                continue;
+            }
+            let known = Provenance::of(object, FunctionId(index as u32), function, self);
+            for (at, node) in function.nodes.iter().enumerate() {
+                let Some(callee) = node.callee().and_then(|callee| self.0.get_mut(callee.index())) else { continue };
+                for (number, own) in callee.iter_mut().enumerate() {
+                    let given = match known.class(at, Reg::new(number as u8 + 1).expect("there are five")) {
+                        // The caller's frame is none of the callee's.
+                        Class::Frame(_) => Class::Outside,
+                        class => class,
+                    };
+                    let joined = own.join(given);
+                    changed |= joined != *own;
+                    *own = joined;
+                }
+            }
+        }
+        changed
+    }
+}
+
+impl Provenance {
+    /// The classes in a function, which may be another version of the object's.
+    pub fn of(object: &Object, id: FunctionId, function: &Function, arguments: &Arguments) -> Provenance {
+        let cfg = Cfg::new(function);
+        let mut entry = Known { registers: [Class::Number; Reg::COUNT], slots: BTreeMap::new() };
+        if let Some(own) = arguments.0.get(id.index()) {
+            entry.registers[1..6].copy_from_slice(own);
+        }
+        entry.registers[Reg::R10.index()] = Class::Frame(Some(0));
+        let mut provenance = Provenance(vec![None; function.nodes.len()]);
+        let mut pending = VecDeque::from([0]);
+        if let Some(first) = provenance.0.first_mut() {
+            *first = Some(entry);
+        }
+        let types: Vec<Option<ProgramType>> = object.programs.iter().map(|program| program.program_type).collect();
+        while let Some(at) = pending.pop_front() {
+            let (Some(known), Some(node)) = (provenance.0[at].clone(), function.nodes.get(at)) else { continue };
+            let after = known.after(object, node, &types);
+            let falls = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit);
+            let target = node.target().and_then(|id| cfg.position.get(&id).copied());
+            for next in falls.then_some(at + 1).into_iter().chain(target).filter(|next| *next < function.nodes.len()) {
+                let joined = match &provenance.0[next] {
+                    None => after.clone(),
+                    Some(there) => there.join(&after),
+                };
+                if provenance.0[next].as_ref() != Some(&joined) {
+                    provenance.0[next] = Some(joined);
+                    pending.push_back(next);
+                }
+            }
+        }
+        provenance
+    }
+
+    /// The class of a register before an instruction.
+    pub fn class(&self, at: usize, reg: Reg) -> Class {
+        self.0.get(at).and_then(Option::as_ref).map_or(Class::Unknown, |known| known.registers[reg.index()])
+    }
+}
+
+impl Known {
+    fn join(&self, other: &Known) -> Known {
+        let registers = std::array::from_fn(|index| self.registers[index].join(other.registers[index]));
+        let mut slots = self.slots.clone();
+        for (offset, class) in &other.slots {
+            let joined = slots.get(offset).copied().unwrap_or(Class::Number).join(*class);
+            slots.insert(*offset, joined);
+        }
+        for (offset, class) in &mut slots {
+            *class = class.join(other.slots.get(offset).copied().unwrap_or(Class::Number));
+        }
+        Known { registers, slots }
+    }
+
+    fn after(mut self, object: &Object, node: &Node, types: &[Option<ProgramType>]) -> Known {
+        let class = |known: &Known, reg: Reg| known.registers[reg.index()];
+        let result = match node.insn {
+            Insn::Alu { op, width, dst, src } => {
+                let own = class(&self, dst);
+                let wide = width == Width::W64;
+                let value = match (op, src) {
+                    (AluOp::Mov, Source::Reg(src)) if wide => class(&self, src),
+                    (AluOp::Add, Source::Imm(imm)) if wide => own.moved(number(node, imm)),
+                    (AluOp::Sub, Source::Imm(imm)) if wide => own.moved(number(node, imm).map(i64::wrapping_neg)),
+                    (AluOp::Add, Source::Reg(src)) if wide => match (own, class(&self, src)) {
+                        (Class::Number, Class::Number) => Class::Number,
+                        (Class::Number, pointer) => pointer.moved(None),
+                        (pointer, Class::Number) => pointer.moved(None),
+                        _ => Class::Unknown,
+                    },
+                    (AluOp::Sub, Source::Reg(src)) if wide => match (own, class(&self, src)) {
+                        (pointer, Class::Number) => pointer.moved(None),
+                        _ => Class::Number,
+                    },
+                    _ => Class::Number,
+                };
+                Some((dst, value))
+            }
+            Insn::LoadImm64 { dst, .. } => Some((
+                dst,
+                match node.reference {
+                    Reference::Map(map) => Class::Map(map),
+                    Reference::MapValue { map, .. } => Class::Value(map),
+                    Reference::Extern(_) => Class::Outside,
+                    _ => Class::Number,
+                },
+            )),
+            Insn::Load { size, dst, address, .. } | Insn::LoadAcquire { size, dst, address } => {
+                let at = class(&self, address.base).moved(number(node, address.offset.into()));
+                Some((dst, self.loaded(at, size, object, types)))
+            }
+            Insn::Store { size, address, src } => {
+                let at = class(&self, address.base).moved(number(node, address.offset.into()));
+                let value = match src {
+                    Source::Reg(src) => class(&self, src),
+                    Source::Imm(_) => Class::Number,
+                };
+                self.stored(at, size, value);
+                None
+            }
+            Insn::AddressSpaceCast { dst, .. } => Some((dst, Class::Outside)),
+            Insn::Call(target) => {
+                let value = called(object, target, class(&self, Reg::R1), types);
+                self.call(target);
+                Some((Reg::R0, value))
+            }
+            Insn::LoadPacket { .. } => {
+                self.clobber();
+                Some((Reg::R0, Class::Number))
+            }
+            _ => node.insn.written().map(|dst| (dst, Class::Number)),
+        };
+        if let Some((dst, value)) = result {
+            self.registers[dst.index()] = value;
+        }
+        self
+    }
+
+    fn loaded(&self, at: Class, size: Size, object: &Object, types: &[Option<ProgramType>]) -> Class {
+        match at {
+            Class::Frame(Some(offset)) if size == Size::B8 => self.slots.get(&offset).copied().unwrap_or(Class::Number),
+            Class::Frame(Some(_)) => Class::Number,
+            Class::Context(Some(offset)) => field(types, offset).map_or(Class::Outside, |value| match value {
+                FieldValue::Scalar => Class::Number,
+                FieldValue::PacketPointer | FieldValue::PacketEnd | FieldValue::PacketMeta => Class::Packet,
+                _ => Class::Outside,
+            }),
+            Class::Context(None) => Class::Outside,
+            Class::Value(map) if is_frozen(object, map) || size != Size::B8 => Class::Number,
+            Class::Packet | Class::Value(_) | Class::Outside if size != Size::B8 => Class::Number,
+            Class::Packet => Class::Number,
+            Class::Value(_) | Class::Outside => Class::Outside,
+            _ => Class::Unknown,
+        }
+    }
+
+    fn stored(&mut self, at: Class, size: Size, value: Class) {
+        match at {
+            Class::Frame(Some(offset)) => {
+                let bytes = i64::from(size.bytes());
+                self.slots.retain(|slot, _| slot + 8 <= offset || offset + bytes <= *slot);
+                if value != Class::Number {
+                    // An address is stored whole, or is none any more.
+                    self.slots.insert(offset, if size == Size::B8 { value } else { Class::Unknown });
+                }
+            }
+            Class::Frame(None) | Class::Unknown => self.spoil(value),
+            _ => {}
+        }
+    }
+
+    /// Any slot may hold this now.
+    fn spoil(&mut self, value: Class) {
+        if value == Class::Number {
+            return;
+        }
+        (-64..0).for_each(|slot| {
+            let class = self.slots.entry(8 * slot).or_insert(Class::Number);
+            *class = class.join(value);
+        });
+    }
+
+    fn clobber(&mut self) {
+        RegSet::CALLER_SAVED.iter().for_each(|reg| self.registers[reg.index()] = Class::Number);
+    }
+
+    fn call(&mut self, target: CallTarget) {
+        let writes = RegSet::arguments(5).iter().any(|reg| self.registers[reg.index()].may_be_frame());
+        self.clobber();
+        // A helper writes numbers; a function may write what it likes.
+        if writes && !matches!(target, CallTarget::Helper(_)) {
+            self.spoil(Class::Unknown);
+        }
+    }
+}
+
+/// A constant of an instruction, unless the loader writes it.
+fn number(node: &Node, constant: i32) -> Option<i64> {
+    node.core.is_none().then_some(i64::from(constant))
+}
+
+/// What a field of the context holds in all programs; `None` where that is not one thing.
+pub fn field(types: &[Option<ProgramType>], offset: i64) -> Option<FieldValue> {
+    let offset = u32::try_from(offset).ok()?;
+    let mut values = types.iter().map(|program| (*program)?.context().field_at(offset).map(|field| field.value));
+    let first = values.next()??;
+    values.all(|other| other == Some(first)).then_some(first)
+}
+
+/// What a call returns.
+fn called(object: &Object, target: CallTarget, first: Class, types: &[Option<ProgramType>]) -> Class {
+    let CallTarget::Helper(id) = target else { return Class::Unknown };
+    let Some(helper) = Helper::by_id(id) else { return Class::Unknown };
+    let known: Option<Vec<ProgramType>> = types.iter().copied().collect();
+    let returns = |program: ProgramType| helper.prototype_for(program).returns;
+    let kinds: Vec<ReturnKind> = known.unwrap_or_default().into_iter().map(returns).collect();
+    let kind = kinds.first().copied().filter(|kind| kinds.iter().all(|other| other == kind));
+    match (kind, first) {
+        (Some(ReturnKind::Integer | ReturnKind::Void), _) => Class::Number,
+        (Some(ReturnKind::MapValueOrNull | ReturnKind::MapValue), Class::Map(map)) => {
+            let nested = |map: &kiln_program::Map| matches!(map.map_type, MapType::ArrayOfMaps | MapType::HashOfMaps);
+            match object.maps.get(map.index()) {
+                Some(definition) if !nested(definition) => Class::Value(map),
+                _ => Class::Outside,
+            }
+        }
+        (None, _) => Class::Unknown,
+        _ => Class::Outside,
+    }
+}

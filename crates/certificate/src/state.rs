@@ -1,0 +1,505 @@
+//! The state of one function on one path, and how an instruction changes it.
+//!
+//! Memory has three parts. Bytes of the frame at known distances from R10 are terms of their own. Fields of a context
+//! that the kernel rewrites are variables by offset, size and how often the context was written. The rest is an
+//! uninterpreted function from addresses to bytes with a log of what was stored since.
+//!
+//! ```text
+//!   *(u32 *)(r10 - 4) = w1        frame[-4..0] = the bytes of w1
+//!   *(u8 *)(r7 + 2) = 5           log: (packet, r7 + 2, 5)
+//!   r0 = *(u8 *)(r8 + 0)          r8 + 0 == r7 + 2 ? 5 : memory(r8 + 0)      if the two may meet
+//! ```
+//!
+//! Where an address may be anywhere in the frame, what is loaded or left is a function of the address and of all that
+//! the frame holds: equal contents give equal results, whatever they are.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use kiln_isa::semantics::{BitVec, Machine};
+use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source};
+use kiln_platform::{FieldValue, ProgramType};
+use kiln_program::{CoreId, Node, Object, Reference};
+
+use crate::provenance::{Class, Provenance, field, is_frozen};
+use crate::term::{Arena, Term};
+
+/// Program types whose context is memory that the kernel writes before the program runs; of others it rewrites each
+/// access to a field.
+const PLAIN_CONTEXTS: [ProgramType; 5] = [
+    ProgramType::Kprobe,
+    ProgramType::Tracepoint,
+    ProgramType::RawTracepoint,
+    ProgramType::RawTracepointWritable,
+    ProgramType::Tracing,
+];
+/// Bits of the number of a type in an object's own BTF (`BTF_MAX_TYPE`).
+const OWN_TYPE_BITS: u32 = 20;
+/// An address in a packet is below this: errors are the last 4 GiB of the address space.
+const PACKETS_END: u64 = 0xffff_ffff << 32;
+
+/// What a function runs in.
+pub struct World<'a> {
+    /// Terms.
+    pub arena: &'a Arena,
+    /// Maps, programs and relocations.
+    pub object: &'a Object,
+    /// The types of the object's programs.
+    pub types: Vec<Option<ProgramType>>,
+}
+
+/// Contents of memory: a name, and what it is a function of.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Contents<'a> {
+    name: Rc<str>,
+    of: Vec<Term<'a>>,
+}
+
+/// A store to memory outside of the frame.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stored<'a> {
+    /// Where.
+    pub address: Term<'a>,
+    /// What: 8 to 64 bits.
+    pub value: Term<'a>,
+    class: Class,
+    /// Whether it is an atomic operation's, and which.
+    pub atomic: Option<AtomicOp>,
+}
+
+/// A store to a field of the context.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FieldStore<'a> {
+    offset: i64,
+    value: Term<'a>,
+}
+
+/// The state of one function.
+#[derive(Clone)]
+pub struct State<'a> {
+    /// Registers.
+    pub registers: [Term<'a>; Reg::COUNT],
+    /// Bytes of the frame that differ from `frame_contents`.
+    pub frame: BTreeMap<i64, Term<'a>>,
+    /// All other bytes of the frame.
+    pub frame_contents: Contents<'a>,
+    /// Memory outside of frame and context before the log.
+    pub memory: Contents<'a>,
+    /// Stores since.
+    pub log: Vec<Stored<'a>>,
+    /// How often events changed memory.
+    pub events: u32,
+    /// Stores to fields of the context since the last event.
+    pub fields: Vec<FieldStore<'a>>,
+    /// What is taken for granted of values met on the way.
+    pub granted: Vec<Term<'a>>,
+}
+
+impl<'a> Contents<'a> {
+    /// Contents of which nothing is known but a name.
+    pub fn named(name: &str) -> Contents<'a> {
+        Contents { name: name.into(), of: Vec::new() }
+    }
+
+    fn byte(&self, world: &World<'a>, address: Term<'a>) -> Term<'a> {
+        let mut operands = self.of.clone();
+        operands.push(address);
+        world.arena.apply(&format!("{}_{}", self.name, operands.len()), &operands, 8)
+    }
+
+    /// What must be equal for two contents to be; `None` where they cannot be compared.
+    pub fn equal(&self, other: &Contents<'a>, goals: &mut Vec<Term<'a>>) -> Option<()> {
+        let comparable = self.name == other.name && self.of.len() == other.of.len();
+        comparable.then(|| goals.extend(self.of.iter().zip(&other.of).map(|(one, other)| BitVec::eq(one, other))))
+    }
+}
+
+impl<'a> World<'a> {
+    /// R10: the same in both functions.
+    pub fn frame_pointer(&self) -> Term<'a> {
+        self.arena.symbol("fp", 64)
+    }
+
+    /// The address that a reference stands for.
+    pub fn reference(&self, reference: Reference) -> Option<Term<'a>> {
+        let symbol = |kind: &str, index: u32| self.arena.symbol(&format!("{kind}_{index}"), 64);
+        Some(match reference {
+            Reference::Map(map) => symbol("map", map.0),
+            Reference::MapValue { map, offset } => {
+                symbol("section", map.0).add(&self.arena.constant(64, u64::from(offset)))
+            }
+            Reference::Function(function) => symbol("function", function.0),
+            Reference::Extern(symbol_id) => symbol("extern", symbol_id.0),
+            Reference::Branch(_) | Reference::None => return None,
+        })
+    }
+
+    /// The number that the loader writes into an instruction.
+    fn relocated(&self, core: CoreId, bits: u32) -> Term<'a> {
+        let name = format!("core_{}", core.0);
+        match self.object.core.get(core.index()).is_some_and(kiln_program::CoreRelocation::is_own_type) {
+            true => self.arena.symbol(&format!("{name}_type"), OWN_TYPE_BITS).zero_extend(64),
+            false => self.arena.symbol(&format!("{name}_{bits}"), bits).sign_extend(64),
+        }
+    }
+
+    fn has_plain_context(&self) -> bool {
+        self.types.iter().all(|own| own.is_some_and(|own| PLAIN_CONTEXTS.contains(&own)))
+    }
+
+    /// The distance of an address from R10, if it is known.
+    pub fn frame_offset(&self, address: Term<'a>) -> Option<i64> {
+        let (base, offset) = address.split();
+        (base == self.frame_pointer()).then_some(offset as i64)
+    }
+}
+
+impl<'a> State<'a> {
+    /// The byte of the frame at a distance from R10.
+    pub fn frame_byte(&self, world: &World<'a>, offset: i64) -> Term<'a> {
+        let address = || world.arena.constant(64, offset as u64);
+        self.frame.get(&offset).copied().unwrap_or_else(|| self.frame_contents.byte(world, address()))
+    }
+
+    /// Bytes of the frame as one value.
+    pub fn frame_bytes(&self, world: &World<'a>, offset: i64, bytes: i64) -> Term<'a> {
+        joined((0..bytes).map(|byte| self.frame_byte(world, offset + byte)))
+    }
+
+    /// Writes bytes of the frame.
+    pub fn set_frame_bytes(&mut self, offset: i64, value: Term<'a>) {
+        for (byte, part) in bytes_of(value) {
+            self.frame.insert(offset + byte, part);
+        }
+    }
+
+    /// A byte of memory outside of the frame.
+    pub fn byte(&self, world: &World<'a>, address: Term<'a>, class: Class) -> Term<'a> {
+        if let Class::Value(map) = class
+            && is_frozen(world.object, map)
+        {
+            return Contents::named("frozen").byte(world, address);
+        }
+        let mut open = Vec::new();
+        let mut byte = None;
+        let (base, offset) = address.split();
+        for stored in self.log.iter().rev().filter(|stored| !stored.class.is_apart(class)) {
+            let bytes = u64::from(stored.value.bits() / 8);
+            let (other, from) = stored.address.split();
+            if base == other {
+                let within = offset.wrapping_sub(from);
+                if within < bytes {
+                    byte = Some(stored.value.extract(8 * within as u32, 8));
+                    break;
+                }
+                continue;
+            }
+            let within = address.sub(&stored.address);
+            let wide = stored.value.zero_extend(64);
+            let part = wide.lshr(&within.shl(&within.like(3))).truncate(8);
+            open.push((within.ult(&within.like(bytes)), part));
+        }
+        let byte = byte.unwrap_or_else(|| self.memory.byte(world, address));
+        open.into_iter().rev().fold(byte, |rest, (meets, part)| Term::ite(&meets, &part, &rest))
+    }
+
+    /// What is given for all that the frame, or all memory, holds.
+    fn everything(&self, with_memory: bool) -> (String, Vec<Term<'a>>) {
+        let places: Vec<String> = self.frame.keys().map(|at| at.unsigned_abs().to_string()).collect();
+        let mut name = format!("{}_{}", self.frame_contents.name, places.join("_"));
+        let mut of = self.frame_contents.of.clone();
+        of.extend(self.frame.values());
+        if with_memory {
+            name = format!("{name}_{}", self.memory.name);
+            of.extend(&self.memory.of);
+            for stored in &self.log {
+                name = format!("{name}_{}", stored.value.bits());
+                of.extend([stored.address, stored.value]);
+            }
+        }
+        (name, of)
+    }
+
+    fn anywhere(&self, address: Term<'a>, with_memory: bool, bits: u32) -> Term<'a> {
+        let (name, mut of) = self.everything(with_memory);
+        of.push(address);
+        address.arena().apply(&format!("any_{bits}_{name}"), &of, bits)
+    }
+
+    fn store_anywhere(&mut self, address: Term<'a>, value: Term<'a>, with_memory: bool) {
+        let (name, mut of) = self.everything(with_memory);
+        of.extend([address, value]);
+        let contents = |kind: &str| Contents { name: format!("{kind}_{}_{name}", value.bits()).into(), of: of.clone() };
+        self.frame_contents = contents("frame");
+        if with_memory {
+            self.memory = contents("memory");
+            self.log.clear();
+        }
+        self.frame.clear();
+    }
+
+    /// Bytes of the frame that have a value of their own.
+    pub fn written(&self) -> impl Iterator<Item = i64> + '_ {
+        self.frame.keys().copied()
+    }
+
+    /// What must be equal for memory outside of the frame to be the same; why it cannot be.
+    pub fn same_memory(&self, world: &World<'a>, other: &State<'a>, goals: &mut Vec<Term<'a>>) -> Result<(), String> {
+        let differs = || "memory outside of the frame was changed in another way".to_owned();
+        self.memory.equal(&other.memory, goals).ok_or_else(differs)?;
+        if self.events != other.events || self.fields.len() != other.fields.len() {
+            return Err(differs());
+        }
+        for (one, two) in self.fields.iter().zip(&other.fields) {
+            if one.offset != two.offset || one.value.bits() != two.value.bits() {
+                return Err("fields of the context are written in another way".to_owned());
+            }
+            goals.push(BitVec::eq(&one.value, &two.value));
+        }
+        // An atomic operation stays one.
+        let atomics = |state: &State<'a>| {
+            let one = |stored: &Stored<'a>| Some((stored.atomic?, stored.address, stored.value.bits()));
+            state.log.iter().filter_map(one).collect::<Vec<_>>()
+        };
+        let mut left = atomics(other).into_iter();
+        for (op, address, bits) in atomics(self) {
+            let kept = left.find(|(other, _, width)| *other == op && *width == bits);
+            let (_, kept, _) = kept.ok_or("an atomic operation is left out")?;
+            goals.push(BitVec::eq(&address, &kept));
+        }
+        if self.log == other.log {
+            return Ok(());
+        }
+        for stored in self.log.iter().chain(&other.log) {
+            for byte in 0..u64::from(stored.value.bits() / 8) {
+                let address = stored.address.add(&stored.address.like(byte));
+                goals.push(BitVec::eq(
+                    &self.byte(world, address, stored.class),
+                    &other.byte(world, address, stored.class),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Bytes, lowest first, as one value.
+pub fn joined<'a>(bytes: impl Iterator<Item = Term<'a>>) -> Term<'a> {
+    bytes.reduce(|low, high| high.concat(low)).expect("there is a byte")
+}
+
+/// A value's bytes and their distances.
+fn bytes_of<'a>(value: Term<'a>) -> impl Iterator<Item = (i64, Term<'a>)> {
+    (0..value.bits() / 8).map(move |byte| (i64::from(byte), value.extract(8 * byte, 8)))
+}
+
+/// One instruction at work.
+pub struct Running<'r, 'a> {
+    /// Where.
+    pub world: &'r World<'a>,
+    /// On what.
+    pub state: &'r mut State<'a>,
+    /// The instruction.
+    pub node: &'r Node,
+    /// Its place in its function.
+    pub at: usize,
+    /// The classes of that function's registers.
+    pub provenance: &'r Provenance,
+}
+
+impl<'a> Running<'_, 'a> {
+    fn place(&self, address: Address) -> (Term<'a>, Class) {
+        let base = self.state.registers[address.base.index()];
+        let offset = match self.node.core {
+            Some(core) => self.world.relocated(core, 16),
+            None => base.like(i64::from(address.offset) as u64),
+        };
+        let moved = |distance: Option<i64>| Some(distance?.wrapping_add(i64::from(address.offset)));
+        let constant = |distance| if self.node.core.is_some() { None } else { moved(distance) };
+        let at = base.add(&offset);
+        if let Some(distance) = self.world.frame_offset(at) {
+            return (at, Class::Frame(Some(distance)));
+        }
+        match self.provenance.class(self.at, address.base) {
+            Class::Frame(distance) => match constant(distance) {
+                Some(distance) => {
+                    let there = self.world.frame_pointer();
+                    (there.add(&there.like(distance as u64)), Class::Frame(Some(distance)))
+                }
+                None => (at, Class::Frame(None)),
+            },
+            Class::Context(distance) => (at, Class::Context(constant(distance))),
+            Class::Map(_) => (at, Class::Outside),
+            // An address that a number cannot be.
+            Class::Number => (at, Class::Unknown),
+            class => (at, class),
+        }
+    }
+
+    /// A field of a context that is none of plain memory, as it is loaded into a register.
+    fn field(&mut self, distance: Option<i64>, address: Term<'a>, bits: u32) -> Term<'a> {
+        let arena = self.world.arena;
+        let version = format!("{}_{}", self.state.events, self.state.fields.len());
+        let Some(distance) = distance else {
+            return arena.apply(&format!("field_{version}_{bits}"), &[address], 64);
+        };
+        let name = format!("field_{version}_{}_{bits}", distance.unsigned_abs());
+        match field(&self.world.types, distance) {
+            Some(FieldValue::Scalar) => arena.symbol(&name, bits).zero_extend(64),
+            value => {
+                let loaded = arena.symbol(&format!("{name}_p"), 64);
+                if matches!(value, Some(FieldValue::PacketPointer | FieldValue::PacketMeta | FieldValue::PacketEnd)) {
+                    self.state.granted.push(loaded.ult(&loaded.like(PACKETS_END)));
+                }
+                loaded
+            }
+        }
+    }
+
+    fn load_from(&mut self, (at, class): (Term<'a>, Class), size: Size) -> Term<'a> {
+        let (bits, bytes) = (size.bits(), i64::from(size.bytes()));
+        match class {
+            Class::Frame(Some(offset)) => self.state.frame_bytes(self.world, offset, bytes),
+            Class::Frame(None) => self.state.anywhere(at, false, bits),
+            Class::Unknown => self.state.anywhere(at, true, bits),
+            _ => joined((0..bytes).map(|byte| self.state.byte(self.world, at.add(&at.like(byte as u64)), class))),
+        }
+    }
+
+    fn store_to(&mut self, (at, class): (Term<'a>, Class), value: Term<'a>, atomic: Option<AtomicOp>) {
+        match class {
+            Class::Frame(Some(offset)) => self.state.set_frame_bytes(offset, value),
+            Class::Frame(None) => self.state.store_anywhere(at, value, false),
+            Class::Unknown => self.state.store_anywhere(at, value, true),
+            Class::Context(Some(offset)) if !self.world.has_plain_context() => {
+                self.state.fields.push(FieldStore { offset, value });
+            }
+            _ => self.state.log.push(Stored { address: at, value, class, atomic }),
+        }
+    }
+
+    /// Runs the instruction; the condition of a branch.
+    ///
+    /// # Errors
+    /// Says what this checker does not follow.
+    pub fn step(&mut self) -> Result<kiln_isa::semantics::Flow<Term<'a>>, String> {
+        let insn = self.node.insn;
+        if self.node.core.is_some() && insn.is_control() {
+            return Err(format!("`{insn}` is changed by the loader"));
+        }
+        // A field of a context may be wider in the register than what is said to be loaded, and where the loader
+        // relocates an offset it may change the size.
+        if let Insn::Load { size, signed, dst, address } = insn {
+            let place = self.place(address);
+            let rewritten = match place.1 {
+                Class::Context(distance) if !self.world.has_plain_context() => {
+                    Some(self.field(distance, place.0, size.bits()))
+                }
+                // It may be a context.
+                Class::Unknown if size == Size::B4 => {
+                    let (name, mut of) = self.state.everything(true);
+                    of.push(place.0);
+                    let upper = self.world.arena.apply(&format!("upper_{name}"), &of, 32);
+                    Some(upper.concat(self.load_from(place, size)))
+                }
+                _ => None,
+            };
+            let loaded = match (rewritten, self.node.core) {
+                (_, Some(core)) => {
+                    let (name, mut of) = self.state.everything(true);
+                    of.push(place.0);
+                    let signed = if signed { "s" } else { "u" };
+                    let name = format!("relocated_{}_{}_{signed}_{name}", core.0, size.bits());
+                    self.world.arena.apply(&name, &of, 64)
+                }
+                (Some(field), None) => field,
+                (None, None) => {
+                    let value = self.load_from(place, size);
+                    if signed { value.sign_extend(64) } else { value.zero_extend(64) }
+                }
+            };
+            if rewritten.is_some() && signed {
+                return Err(format!("`{insn}` extends the sign of a field of the context"));
+            }
+            return self.set_register(dst, loaded).map(|()| kiln_isa::semantics::Flow::Next);
+        }
+        kiln_isa::semantics::execute(&insn, self)
+    }
+}
+
+impl<'a> Machine for Running<'_, 'a> {
+    type Value = Term<'a>;
+    type Error = String;
+
+    fn register(&mut self, reg: Reg) -> Result<Term<'a>, String> {
+        Ok(self.state.registers[reg.index()])
+    }
+
+    fn set_register(&mut self, reg: Reg, value: Term<'a>) -> Result<(), String> {
+        if reg == Reg::R10 {
+            return Err("R10 is written".to_owned());
+        }
+        self.state.registers[reg.index()] = value;
+        Ok(())
+    }
+
+    fn constant(&mut self, value: u64) -> Term<'a> {
+        match (self.node.core, self.node.insn) {
+            (Some(core), Insn::Alu { src: Source::Imm(_), .. } | Insn::Store { src: Source::Imm(_), .. }) => {
+                self.world.relocated(core, 32)
+            }
+            _ => self.world.arena.constant(64, value),
+        }
+    }
+
+    fn load_imm64(&mut self, imm: Imm64) -> Result<Term<'a>, String> {
+        match (self.node.core, self.world.reference(self.node.reference), imm) {
+            (Some(core), None, _) => Ok(self.world.relocated(core, 64)),
+            (None, Some(address), _) => Ok(address),
+            (None, None, Imm64::Value(value)) => Ok(self.world.arena.constant(64, value)),
+            _ => Err(format!("`{}` refers to nothing", self.node.insn)),
+        }
+    }
+
+    fn load(&mut self, address: Address, size: Size) -> Result<Term<'a>, String> {
+        let place = self.place(address);
+        if self.node.core.is_some() {
+            return Err("the loader relocates an atomic access".to_owned());
+        }
+        Ok(self.load_from(place, size))
+    }
+
+    fn store(&mut self, address: Address, size: Size, value: Term<'a>) -> Result<(), String> {
+        let place = self.place(address);
+        if self.node.core.is_some() && size != Size::B8 {
+            // The loader may change the size.
+            return Err("the loader relocates a store".to_owned());
+        }
+        self.store_to(place, value, None);
+        Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        op: AtomicOp,
+        address: Address,
+        size: Size,
+        operand: Term<'a>,
+        expected: Option<Term<'a>>,
+    ) -> Result<Term<'a>, String> {
+        let place = self.place(address);
+        let old = self.load_from(place, size);
+        let new = op.apply(&old, &operand);
+        let new = expected.map_or(new, |expected| Term::ite(&BitVec::eq(&old, &expected), &new, &old));
+        self.store_to(place, new, Some(op));
+        Ok(old)
+    }
+
+    fn load_packet(&mut self, _: Option<Term<'a>>, _: i32, _: Size) -> Result<Option<Term<'a>>, String> {
+        Err("a packet load is an event".to_owned())
+    }
+
+    fn cast_address(&mut self, value: Term<'a>, to: u16, from: u16) -> Result<Term<'a>, String> {
+        Ok(self.world.arena.apply(&format!("cast_{to}_{from}"), &[value], 64))
+    }
+}
