@@ -149,7 +149,8 @@ impl Chain {
     /// Reads the original listing and replays the differences of the certificate.
     ///
     /// # Errors
-    /// Says where the chain is broken: a listing that cannot be read, a function that changed without a proof, a proof of
+    /// Says where the chain is broken: a listing that cannot be read, a function that changed without a
+    /// proof, a proof of
     /// none that changed.
     pub fn read(original: &str, certificate: Certificate, optimized: &str) -> Result<Chain, String> {
         if certificate.stages.len() > MAX_STAGES {

@@ -1,7 +1,8 @@
 //! Calls and other events: what must be equal when both functions come to one, and what is equal after it.
 //!
 //! What a call does is not known, but it does the same where it is given the same: the same arguments, the same memory
-//! where it may look. Prototypes of `kiln-platform` say where a helper looks and what it writes; where they say nothing,
+//! where it may look. Prototypes of `kiln-platform` say where a helper looks and what it writes; where they say
+//! nothing,
 //! it is everything that the program could hand over.
 
 use kiln_isa::semantics::BitVec;

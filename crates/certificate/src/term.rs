@@ -2,7 +2,8 @@
 //!
 //! A [`Term`] is an index into an [`Arena`] in which equal terms are one. Building a term folds constants, collects the
 //! constant part of a sum and joins neighbouring parts of one word, so that most of what both functions compute is one
-//! term and needs no query. Every such step is an identity over bit vectors; `tests/terms.rs` compares it with evaluation.
+//! term and needs no query. Every such step is an identity over bit vectors; `tests/terms.rs` compares it with
+//! evaluation.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

@@ -7,7 +7,8 @@
 //!
 //! The old function is followed to where the certificate lets the two meet, or to an event; each branch that what is
 //! known does not decide is followed in both directions. The new function then goes to the same pair or event, again in
-//! all directions. Two paths that do not go together must contradict one another, which is proved as well. So no path is
+//! all directions. Two paths that do not go together must contradict one another, which is proved as well. So no
+//! path is
 //! missing, whatever the certificate says: a pair too few makes paths longer, and a path that is too long is refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

@@ -19,7 +19,8 @@ use kiln_certificate::find;
 use kiln_certificate::format::{Certificate, MAX_BYTES, Proof, Stage};
 use kiln_certificate::provenance::Arguments;
 use kiln_certificate::solver::{Answer, Solver};
-use kiln_program::{FunctionId, Object, text};
+use kiln_program::{Function, FunctionId, Object, text};
+use kiln_superopt::evidence::ChainStep;
 
 use crate::error::Error;
 use crate::file;
@@ -38,94 +39,6 @@ const SOLVER_MS: u32 = 200;
 
 const README: &str = include_str!("evidence_readme.md");
 
-<<<<<<< HEAD
-/// All rewrites of one object.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Index {
-    /// [`FORMAT`].
-    pub format: String,
-    /// The object's name.
-    pub object: String,
-    /// Slots of all its functions before.
-    pub slots_before: u32,
-    /// Slots of all its functions after.
-    pub slots_after: u32,
-    /// The rewrites, in the order in which they were made.
-    pub rewrites: Vec<Entry>,
-    /// Proofs of whole functions, each for the laws that changed one in one pass.
-    pub simulations: Vec<SimulationEntry>,
-}
-
-/// The proof that a function does after a pass what it did before.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SimulationEntry {
-    /// Its number, from 1.
-    pub number: usize,
-    /// Segments that are the same instructions on the same values in both, and must end so; they have no query.
-    pub identical: usize,
-    /// The others.
-    pub segments: Vec<SegmentEntry>,
-}
-
-/// A way through the old function and the one of the new function that goes with it.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SegmentEntry {
-    /// The file of its query, in `queries`.
-    pub query: String,
-    /// The question as data.
-    pub segment: SegmentRecord,
-}
-
-/// One rewrite.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Entry {
-    /// Its number, from 1.
-    pub number: usize,
-    /// The function's number in the object.
-    pub function: u32,
-    /// The function's name.
-    pub function_name: String,
-    /// The id of the first instruction that it concerned.
-    pub at: u32,
-    /// The rule, search or law that proposed it.
-    pub name: String,
-    /// Whether it is a window or a law.
-    pub kind: Kind,
-    /// How Kiln proved it: `rule`, `normal-form`, `smt`, `simulation`, or `law` where nothing was proved.
-    pub proved_by: String,
-    /// Slots saved; negative when it costs some.
-    pub slots_saved: i64,
-    /// The listing that was replaced.
-    pub before: Vec<String>,
-    /// The listing that replaced it.
-    pub after: Vec<String>,
-    /// What the proof assumes before the first instruction, in words; of a law, what it says.
-    pub precondition: Vec<String>,
-    /// What may be read afterwards and so is proved equal, in words.
-    pub postcondition: Vec<String>,
-    /// The file of its query, in `queries`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub query: Option<String>,
-    /// The question as data, from which the query can be made again.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<WindowRecord>,
-    /// The number of the simulation that proves the function it is in.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub simulation: Option<usize>,
-}
-
-/// What a rewrite is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// A run of instructions in place of another.
-    Window,
-    /// A law of control flow or liveness.
-    Law,
-}
-
-=======
->>>>>>> 751c485 (Replace the diary of evidence by a certificate that is replayed)
 /// Slots of all functions.
 pub(crate) fn slots(object: &Object) -> u32 {
     object.functions.iter().map(kiln_program::Function::slots).sum()
@@ -144,75 +57,121 @@ impl Solver for Own {
     }
 }
 
-/// Finds the certificate for turning one object into another: one stage, in which every function that changed is proved
-/// as a whole. Functions that could not be proved come with the reason, and are not part of it.
+/// A version of a function, and why it may follow the one before.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// The listing.
+    pub function: Function,
+    /// The proof.
+    pub proof: Proof,
+}
+
+/// The versions of each function that changed, from the first after the original to the optimized one.
+pub type Proofs = BTreeMap<u32, Vec<Version>>;
+
+/// Finds the certificate for turning one object into another. Each function that changed is proved as a whole; where that
+/// fails, over versions that it had in between. Functions that could not be proved come with the reason.
 pub fn certify(
     original: &Object,
     optimized: &Object,
+    chain: &[ChainStep],
     go_on: &mut dyn FnMut() -> bool,
-) -> (BTreeMap<u32, Proof>, BTreeMap<u32, String>) {
+) -> (Proofs, BTreeMap<u32, String>) {
     let arguments = Arguments::of(original);
-    let (mut proofs, mut refused) = (BTreeMap::new(), BTreeMap::new());
+    let (mut proofs, mut refused) = (Proofs::new(), BTreeMap::new());
     for (index, (old, new)) in original.functions.iter().zip(&optimized.functions).enumerate() {
         if old.nodes == new.nodes {
             continue;
         }
         let number = index as u32;
-        let going = std::cell::Cell::new(go_on());
-        let found = match going.get() {
-            false => Err("there was no time for a proof".to_owned()),
-            true => find::certify([original, optimized], FunctionId(number), [old, new], &arguments, &mut Own, &|| {
-                !going.get()
-            }),
-        };
-        match found {
-            Ok((pairs, left_out, _)) => drop(proofs.insert(number, Proof { pairs, left_out })),
+        let id = FunctionId(number);
+        let mut versions: Vec<&Function> = vec![old];
+        versions.extend(chain.iter().filter(|step| step.function == id).map(|step| &*step.after));
+        versions.dedup_by(|one, other| one.nodes == other.nodes);
+        versions.pop_if(|last| last.nodes == new.nodes);
+        versions.push(new);
+        let mut search = Search { objects: [original, optimized], id, arguments: &arguments, go_on };
+        match search.versions(&versions) {
+            Ok(found) => drop(proofs.insert(number, found)),
             Err(why) => drop(refused.insert(number, why)),
         }
     }
     (proofs, refused)
 }
 
+struct Search<'s> {
+    objects: [&'s Object; 2],
+    id: FunctionId,
+    arguments: &'s Arguments,
+    go_on: &'s mut dyn FnMut() -> bool,
+}
+
+impl Search<'_> {
+    /// Steps from the first version to the last, as long as can be proved.
+    fn versions(&mut self, versions: &[&Function]) -> Result<Vec<Version>, String> {
+        let (mut at, last) = (0, versions.len() - 1);
+        let mut found = Vec::new();
+        while at < last {
+            let mut next = last;
+            let mut first = None;
+            let proof = loop {
+                match self.step(versions[at], versions[next]) {
+                    Ok(proof) => break proof,
+                    Err(why) => first = first.or(Some(why)),
+                }
+                if next == at + 1 {
+                    return Err(first.unwrap_or_default());
+                }
+                next = at + (next - at) / 2;
+            };
+            found.push(Version { function: versions[next].clone(), proof });
+            at = next;
+        }
+        Ok(found)
+    }
+
+    fn step(&mut self, old: &Function, new: &Function) -> Result<Proof, String> {
+        if !(self.go_on)() {
+            return Err("there was no time for a proof".to_owned());
+        }
+        let functions = [old, new];
+        let (pairs, left_out, _) =
+            find::certify(self.objects, self.id, functions, self.arguments, &mut Own, &|| false)?;
+        Ok(Proof { pairs, left_out })
+    }
+}
+
+/// The certificate of a chain of listings, and the listing at its end.
+fn certificate(original: &Object, optimized: &Object, proofs: &Proofs) -> (Certificate, String) {
+    let mut certificate = Certificate::default();
+    let stages = proofs.values().map(Vec::len).max().unwrap_or(0);
+    let mut before = text::print(original);
+    for index in 0..stages {
+        let mut object = optimized.clone();
+        let mut own = BTreeMap::new();
+        for (number, versions) in proofs {
+            let version = &versions[index.min(versions.len() - 1)];
+            object.functions[*number as usize] = version.function.clone();
+            if index < versions.len() {
+                own.insert(*number, version.proof.clone());
+            }
+        }
+        let after = text::print(&object);
+        certificate.stages.push(Stage { edits: find::difference(&before, &after), proofs: own });
+        before = after;
+    }
+    (certificate, before)
+}
+
 /// Writes the evidence for turning one object into another into a folder, which is made where it is missing.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] when the folder or a file cannot be written, or the folder is one of something else.
-pub fn write(folder: &Path, original: &Object, optimized: &Object, proofs: &BTreeMap<u32, Proof>) -> Result<(), Error> {
+pub fn write(folder: &Path, original: &Object, optimized: &Object, proofs: &Proofs) -> Result<(), Error> {
     check_folder(folder)?;
-<<<<<<< HEAD
-    std::fs::create_dir_all(&queries_folder).map_err(|error| Error::file(&queries_folder, &error))?;
-    let mut queries = Queries::default();
-    let mut rewrites = Vec::with_capacity(evidence.len());
-    let none = |what: String, error: &dyn std::fmt::Display| {
-        Error::InvalidInput(format!("{what} of {}: no query: {error}", original.name))
-    };
-    let mut proofs: Vec<Arc<Simulation>> = Vec::new();
-    for (index, one) in evidence.iter().enumerate() {
-        let mut entry = entry(original, index + 1, one);
-        if let Some(proof) = &one.simulation {
-            if !proofs.iter().any(|known| Arc::ptr_eq(known, proof)) {
-                proofs.push(proof.clone());
-            }
-            entry.simulation = proofs.iter().position(|known| Arc::ptr_eq(known, proof)).map(|at| at + 1);
-            if one.because.is_law() {
-                entry.proved_by = "simulation".to_owned();
-            }
-        }
-        if let Some(window) = &entry.window {
-            let query = window.query(original).map_err(|error| none(format!("rewrite {}", index + 1), &error))?;
-            entry.query = Some(queries.file(query));
-        }
-        rewrites.push(entry);
-=======
     std::fs::create_dir_all(folder).map_err(|error| Error::file(folder, &error))?;
-    let (before, after) = (text::print(original), text::print(optimized));
-    let mut certificate = Certificate::default();
-    if before != after {
-        let edits = find::difference(&before, &after);
-        certificate.stages.push(Stage { edits, proofs: proofs.clone() });
->>>>>>> 751c485 (Replace the diary of evidence by a certificate that is replayed)
-    }
-    write_compressed(&folder.join(ORIGINAL), &before)?;
+    let (certificate, after) = certificate(original, optimized, proofs);
+    write_compressed(&folder.join(ORIGINAL), &text::print(original))?;
     write_compressed(&folder.join(OPTIMIZED), &after)?;
     write_whole(&folder.join("README.md"), README.as_bytes())?;
     write_compressed(&folder.join(CERTIFICATE), &certificate.print())

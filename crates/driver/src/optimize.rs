@@ -11,7 +11,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use kiln_certificate::format::Proof;
 use kiln_platform::{Feature, Profile};
 use kiln_program::{FunctionId, Object, ProgramId};
 use kiln_superopt::search::{DEFAULT_EFFORTS, EFFORTS};
@@ -40,7 +39,8 @@ pub struct Options {
     pub keep_queries: bool,
     /// Whether to find a certificate; a function without one stays as it is.
     pub certify: bool,
-    /// The oldest kernel that the result is to load on, where that is not just the running one. What does not load there
+    /// The oldest kernel that the result is to load on, where that is not just the running one. What does not
+    /// load there
     /// as it is stays as it is.
     pub profile: Option<Profile>,
     /// Rules as data, proved ([`crate::learn::proved_rules`]); those that come with Kiln when there are none.
@@ -111,7 +111,7 @@ pub struct Outcome {
     /// Rewrite by rewrite.
     pub evidence: Vec<Evidence>,
     /// Where a certificate was asked for: what shows that each function that changed does what it did, by its number.
-    pub proofs: BTreeMap<u32, Proof>,
+    pub proofs: evidence::Proofs,
     /// What our verifier or the kernel refused.
     pub refused: Vec<String>,
     /// What it was optimized for.
@@ -143,7 +143,7 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         search: if options.budget > default_budget(&input.object) { EFFORTS.len() } else { DEFAULT_EFFORTS },
         frozen: left_alone(input, &options.programs)?,
         rules: options.rules.clone().unwrap_or_else(RuleSet::shipped),
-        keep_queries: options.keep_queries,
+        keep_queries: options.keep_queries || options.certify,
         // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.
         unverified: match &kernel {
             Some(kernel) if options.profile.is_none() => Unverified::Only(accepted(kernel)),
@@ -163,7 +163,7 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let mut uncertified = Vec::new();
     let proofs = match options.certify {
         true => certify(input, &mut rewrite, &mut uncertified, progress),
-        false => BTreeMap::new(),
+        false => evidence::Proofs::new(),
     };
     let bytes = write(input, &rewrite.object)?;
     let kernel_after = kernel
@@ -186,11 +186,11 @@ fn certify(
     rewrite: &mut Rewrite,
     refused: &mut Vec<String>,
     progress: &mut dyn Progress,
-) -> BTreeMap<u32, Proof> {
+) -> evidence::Proofs {
     let begun = Instant::now();
     let (slots, spent) = (evidence::slots(&rewrite.object), rewrite.spent);
     let mut go_on = || progress.step("certificate", slots, spent + begun.elapsed());
-    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &mut go_on);
+    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &rewrite.chain, &mut go_on);
     rewrite.timings.add("certificate", begun.elapsed());
     let name = |number: &u32| input.object.functions[*number as usize].name.clone();
     refused.extend(without.iter().map(|(number, why)| format!("certificate of {}: {why}", name(number))));

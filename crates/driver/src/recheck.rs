@@ -7,7 +7,8 @@
 //!   optimized.bpf  =  the object after, if it is given
 //! ```
 //!
-//! Everything in the folder is untrusted input. Nothing of it is asked about but what the listings mean: queries are made
+//! Everything in the folder is untrusted input. Nothing of it is asked about but what the listings mean: queries
+//! are made
 //! here.
 
 use std::path::{Path, PathBuf};
@@ -25,7 +26,8 @@ use crate::{evidence, input};
 /// How to check.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A solver that Kiln knows by name, or the path of any that reads SMT-LIB 2 from its input; `None`: the first of the
+    /// A solver that Kiln knows by name, or the path of any that reads SMT-LIB 2 from its input; `None`: the
+    /// first of the
     /// known ones that is installed.
     pub solver: Option<String>,
     /// Time for one query.

@@ -165,7 +165,8 @@ impl<'a> Arrivals<'_, 'a> {
                 }
             }
         }
-        // What differs in every state does so in the states that come here, unless a branch compared it with a constant.
+        // What differs in every state does so in the states that come here, unless a branch compared it
+        // with a constant.
         let compared = one.as_constant().is_some() || other.as_constant().is_some();
         (differs < SAMPLES || compared && !known.is_empty()) && self.follows(known, goal)
     }
