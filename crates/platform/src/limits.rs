@@ -26,6 +26,8 @@ pub const MAX_PACKET_OFFSET: u32 = 0xffff;
 pub const MAX_POINTER_OFFSET: i64 = 1 << 29;
 /// Bytes of variable size that a memory argument of a helper may have (exclusive).
 pub const MAX_VARIABLE_SIZE: u64 = 1 << 29;
+/// Levels of maps that a map of maps may hold: its inner map holds none (kernel `bpf_map_meta_alloc`, and libbpf).
+pub const MAX_INNER_MAPS: usize = 1;
 /// Maps one program may refer to.
 pub const MAX_MAPS: usize = 64;
 /// Kernel functions one program may call.

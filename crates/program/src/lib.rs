@@ -16,7 +16,7 @@
 //! deleted freely, facts of an analysis stay attached to what they speak of, and offsets are computed once, when
 //! [`lower`] turns a program into slots.
 //!
-//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`].
+//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`], [`shown`].
 #![forbid(unsafe_code)]
 
 pub mod btf;
@@ -24,6 +24,7 @@ pub mod cfg;
 pub mod interpret;
 pub mod lower;
 pub mod object;
+pub mod shown;
 pub mod text;
 pub mod validate;
 
@@ -35,4 +36,5 @@ pub use object::{
     MapContents, MapId, MapSlot, Node, Object, Program, ProgramId, READ_ONLY_FLAG, Reference, SourceLine,
     WRITE_ONLY_FLAG,
 };
+pub use shown::{Clean, CleanLines, clean};
 pub use validate::{Invalid, validate};

@@ -1,16 +1,17 @@
 //! Well-formedness of the IR: what every later room may take for granted. Not safety, which is the verifier's.
 
 use kiln_isa::{CallTarget, Insn};
-
 use kiln_platform::MapType;
+use kiln_platform::limits::MAX_INNER_MAPS;
 
 use crate::object::{FunctionId, InsnId, Map, MapContents, Object, Reference, WRITE_ONLY_FLAG};
+use crate::shown::Clean;
 
 /// What is wrong with an object.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Invalid {
     /// A function without instructions.
-    #[error("function {function} is empty")]
+    #[error("function {} is empty", Clean(function))]
     Empty {
         /// Its name.
         function: String,
@@ -22,7 +23,7 @@ pub enum Invalid {
         id: InsnId,
     },
     /// A branch to an instruction that its function does not have.
-    #[error("function {function}: instruction {position} branches to an instruction that does not exist")]
+    #[error("function {}: instruction {position} branches to an instruction that does not exist", Clean(function))]
     Target {
         /// Function name.
         function: String,
@@ -30,7 +31,7 @@ pub enum Invalid {
         position: usize,
     },
     /// A reference that does not exist or does not fit the instruction.
-    #[error("function {function}: instruction {position} refers to nothing that exists or fits it")]
+    #[error("function {}: instruction {position} refers to nothing that exists or fits it", Clean(function))]
     Reference {
         /// Function name.
         function: String,
@@ -38,21 +39,27 @@ pub enum Invalid {
         position: usize,
     },
     /// The last instruction falls through.
-    #[error("function {function} runs past its end")]
+    #[error("function {} runs past its end", Clean(function))]
     End {
         /// Its name.
         function: String,
     },
     /// A map's contents that do not suit the map.
-    #[error("map {map}: {what}")]
+    #[error("map {}: {what}", Clean(map))]
     Contents {
         /// Its name.
         map: String,
         /// What does not suit.
         what: &'static str,
     },
+    /// A map of maps whose inner map holds maps too.
+    #[error("map {} holds maps that hold maps, which neither libbpf nor the kernel takes", Clean(map))]
+    Nesting {
+        /// Its name.
+        map: String,
+    },
     /// A program whose entry does not exist.
-    #[error("program {program} has no entry function")]
+    #[error("program {} has no entry function", Clean(program))]
     Entry {
         /// Its name.
         program: String,
@@ -93,6 +100,13 @@ pub fn validate(object: &Object) -> Result<(), Invalid> {
     ids.sort_unstable();
     if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(Invalid::Id { id: twice[0] });
+    }
+    let too_deep = |map: &&Map| {
+        let levels = std::iter::successors(map.inner.as_deref(), |inner| inner.inner.as_deref());
+        levels.take(MAX_INNER_MAPS + 1).count() > MAX_INNER_MAPS
+    };
+    if let Some(map) = object.maps.iter().find(too_deep) {
+        return Err(Invalid::Nesting { map: map.name.clone() });
     }
     match object.programs.iter().find(|program| program.entry.index() >= object.functions.len()) {
         Some(program) => Err(Invalid::Entry { program: program.name.clone() }),

@@ -56,4 +56,4 @@ mod print;
 mod words;
 
 pub use parse::{Annotation, Parsed, TextError, parse, parse_annotated};
-pub use print::{Labels, listing, node_text, print};
+pub use print::{Labels, Names, listing, node_text, print};

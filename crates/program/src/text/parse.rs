@@ -3,10 +3,11 @@
 //! One pass over the lines collects functions, labels and names; a second one, at the end, turns names into
 //! references, so that everything may be used before it is declared.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kiln_isa::text::{Symbol, parse_symbolic};
 use kiln_isa::{CallTarget, Insn};
+use kiln_platform::limits::MAX_INNER_MAPS;
 use kiln_platform::{AttachType, Helper, MapType, ProgramType};
 
 use super::words::{Words, find_semicolon, unhex, unquote, without_comment};
@@ -15,10 +16,11 @@ use crate::object::{
     CoreId, CoreRelocation, Extern, ExternId, ExternKind, Function, FunctionId, InsnId, LineId, Linkage, Map,
     MapContents, MapId, MapSlot, Node, Object, Program, Reference, SourceLine,
 };
+use crate::shown::Clean;
 
 /// Why a text is not an object, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("line {line}, column {column}: {message}")]
+#[error("line {line}, column {column}: {}", Clean(message))]
 pub struct TextError {
     /// 1-based line.
     pub line: usize,
@@ -102,6 +104,8 @@ struct Parser<'a> {
     parsed: Parsed,
     /// Label to node position, per function.
     labels: Vec<HashMap<&'a str, usize>>,
+    /// Names of the functions so far.
+    taken: HashSet<String>,
     pending: Vec<Pending<'a>>,
     late: Vec<(Late, usize, usize)>,
     /// Programs that begin at the next function.
@@ -144,10 +148,9 @@ impl<'a> Parser<'a> {
 
     fn function_index(&mut self) -> usize {
         if self.parsed.object.functions.is_empty() || !self.waiting.is_empty() {
-            let taken = |name: &str| self.parsed.object.functions.iter().any(|function| function.name == name);
             let named = self.waiting.first().map(|index| self.parsed.object.programs[*index].name.clone());
             let name = named.filter(|name| !name.is_empty()).unwrap_or_else(|| "main".to_owned());
-            let name = if taken(&name) { format!("{name}.{}", self.parsed.object.functions.len()) } else { name };
+            let name = if self.taken.contains(&name) { format!("{name}.{}", self.parsed.object.functions.len()) } else { name };
             self.begin_function(name, Linkage::Global, None, 0);
         }
         self.parsed.object.functions.len() - 1
@@ -165,6 +168,7 @@ impl<'a> Parser<'a> {
                 program.name.clone_from(&name);
             }
         }
+        self.taken.insert(name.clone());
         object.functions.push(Function { name, section, linkage, btf_id, nodes: Vec::new() });
         self.labels.push(HashMap::new());
     }
@@ -322,11 +326,12 @@ impl Parser<'_> {
         let Some(index) = self.parsed.object.maps.len().checked_sub(1) else {
             return words.fail("`inner` follows the map that holds the maps");
         };
-        let mut depth = 1;
-        let mut outer = &self.parsed.object.maps[index];
+        let (mut depth, mut outer) = (1, &self.parsed.object.maps[index]);
         while let Some(next) = &outer.inner {
-            outer = next;
-            depth += 1;
+            (depth, outer) = (depth + 1, next);
+        }
+        if depth > MAX_INNER_MAPS {
+            return words.fail("the map already has its inner map, which can hold no maps itself");
         }
         let map = self.map(words, index, depth)?;
         let mut outer = &mut self.parsed.object.maps[index];
@@ -509,13 +514,14 @@ impl Parser<'_> {
         if nodes().any(|node| node.core.is_some_and(|id| id.index() >= object.core.len())) {
             return Err(at_end("an instruction names a CO-RE record that is not defined"));
         }
-        for (late, line, column) in std::mem::take(&mut self.late) {
-            self.resolve_late(late).map_err(|message| TextError { line, column, message })?;
-        }
         let names = Names::of(&self.parsed.object);
+        for (late, line, column) in std::mem::take(&mut self.late) {
+            self.resolve_late(late, &names).map_err(|message| TextError { line, column, message })?;
+        }
+        let slots = self.parsed.object.functions.iter().map(first_slots).collect::<Vec<_>>();
         for pending in std::mem::take(&mut self.pending) {
             let resolved = match &pending.name {
-                Name::Distance(distance) => self.at_distance(&pending, *distance),
+                Name::Distance(distance) => self.at_distance(&pending, &slots[pending.function], *distance),
                 Name::Symbol(Symbol::Label(label)) => self.at_label(&pending, label),
                 Name::Symbol(Symbol::Callee(name)) => names.callee(name),
                 Name::Symbol(Symbol::Named { kind, name, offset }) => names.named(kind, name, *offset),
@@ -531,9 +537,8 @@ impl Parser<'_> {
         Ok(self.parsed)
     }
 
-    fn resolve_late(&mut self, late: Late) -> Result<(), String> {
+    fn resolve_late(&mut self, late: Late, names: &Names) -> Result<(), String> {
         let object = &mut self.parsed.object;
-        let names = Names::of(object);
         match late {
             Late::Entry { program, name } => {
                 let entry = FunctionId(find(&names.functions, "function", &name)?);
@@ -575,19 +580,25 @@ impl Parser<'_> {
         Ok(Resolved::Reference(Reference::Branch(target.id)))
     }
 
-    fn at_distance(&self, pending: &Pending<'_>, distance: i64) -> Result<Resolved, String> {
-        let nodes = &self.parsed.object.functions[pending.function].nodes;
-        let slot_of = |position: usize| nodes[..position].iter().map(|node| i64::from(node.insn.slots())).sum::<i64>();
-        let wanted = slot_of(pending.position) + 1 + distance;
-        let mut slot = 0;
-        for node in nodes {
-            if slot == wanted {
-                return Ok(Resolved::Reference(Reference::Branch(node.id)));
-            }
-            slot += i64::from(node.insn.slots());
-        }
-        Err(format!("no instruction begins {distance:+} slots from the next one"))
+    /// `slots` are those that the function's instructions begin at.
+    fn at_distance(&self, pending: &Pending<'_>, slots: &[i64], distance: i64) -> Result<Resolved, String> {
+        let wanted = slots[pending.position] + 1 + distance;
+        let Ok(position) = slots.binary_search(&wanted) else {
+            return Err(format!("no instruction begins {distance:+} slots from the next one"));
+        };
+        let target = self.parsed.object.functions[pending.function].nodes[position].id;
+        Ok(Resolved::Reference(Reference::Branch(target)))
     }
+}
+
+/// The slot that each instruction of a function begins at.
+fn first_slots(function: &Function) -> Vec<i64> {
+    let begin = |next: &mut i64, node: &Node| {
+        let begin = *next;
+        *next += i64::from(node.insn.slots());
+        Some(begin)
+    };
+    function.nodes.iter().scan(0, begin).collect()
 }
 
 enum Resolved {

@@ -40,65 +40,116 @@ impl Labels {
     }
 }
 
-/// One instruction with names for what it refers to, such as `if r0 == 0x0 goto L2` or `r1 = map[counters]`.
+/// One instruction with names for what it refers to, such as `if r0 == 0x0 goto L2` or `r1 = map[counters]`. For many
+/// instructions of one object, see [`Names`].
 pub fn node_text(object: &Object, node: &Node, labels: &Labels) -> String {
-    let insn = without_encoded_reference(node.insn);
-    let of = |kind: &str, name: String| format!("{kind}[{name}]");
-    match (insn, node.reference) {
-        (_, Reference::Branch(target)) => {
-            let text = insn.to_string();
-            let head = text.strip_suffix("+0x0").unwrap_or(&text);
-            let label = labels.get(target).unwrap_or_else(|| format!("missing{}", target.0));
-            format!("{head}{label}")
-        }
-        (Insn::Call(CallTarget::Subprogram(_)), Reference::Function(id)) => {
-            let name = function_name(object, id.0);
-            if is_plain(&name) { format!("call {name}") } else { format!("call {}", of("fn", name)) }
-        }
-        (Insn::Call(_), Reference::Extern(id)) => format!("call {}", of("kfunc", extern_name(object, id.0))),
-        (Insn::Call(CallTarget::Helper(number)), Reference::None) => match Helper::by_id(number) {
-            Some(helper) if object.functions.iter().all(|function| function.name != helper.name) => {
-                format!("call {}", helper.name)
+    Names { object, counts: None }.node_text(node, labels)
+}
+
+/// Names of an object's parts, counted: which of them lead back to one part only.
+#[derive(Clone, Debug)]
+pub struct Names<'a> {
+    object: &'a Object,
+    /// Of functions, maps and externs; where there are none, all names are gone through each time.
+    counts: Option<[HashMap<&'a str, u32>; 3]>,
+}
+
+/// What is named, as an index of [`Names::counts`].
+#[derive(Clone, Copy)]
+enum Kind {
+    Function,
+    Map,
+    Extern,
+}
+
+impl<'a> Names<'a> {
+    /// Of an object.
+    pub fn of(object: &'a Object) -> Names<'a> {
+        let none = Names { object, counts: None };
+        let count = |kind: Kind| {
+            let mut counts = HashMap::new();
+            none.all(kind).for_each(|name| *counts.entry(name).or_default() += 1);
+            counts
+        };
+        let counts = [Kind::Function, Kind::Map, Kind::Extern].map(count);
+        Names { object, counts: Some(counts) }
+    }
+
+    /// As [`node_text`].
+    pub fn node_text(&self, node: &Node, labels: &Labels) -> String {
+        let insn = without_encoded_reference(node.insn);
+        let of = |kind: &str, name: String| format!("{kind}[{name}]");
+        match (insn, node.reference) {
+            (_, Reference::Branch(target)) => {
+                let text = insn.to_string();
+                let head = text.strip_suffix("+0x0").unwrap_or(&text);
+                let label = labels.get(target).unwrap_or_else(|| format!("missing{}", target.0));
+                format!("{head}{label}")
+            }
+            (Insn::Call(CallTarget::Subprogram(_)), Reference::Function(id)) => {
+                let name = self.function(id.0);
+                if is_plain(&name) { format!("call {name}") } else { format!("call {}", of("fn", name)) }
+            }
+            (Insn::Call(_), Reference::Extern(id)) => format!("call {}", of("kfunc", self.name(Kind::Extern, id.0))),
+            (Insn::Call(CallTarget::Helper(number)), Reference::None) => match Helper::by_id(number) {
+                Some(helper) if self.count(Kind::Function, helper.name) == 0 => format!("call {}", helper.name),
+                _ => node.insn.to_string(),
+            },
+            (Insn::LoadImm64 { dst, .. }, Reference::Map(map)) => format!("{dst} = {}", of("map", self.map(map.0))),
+            (Insn::LoadImm64 { dst, .. }, Reference::MapValue { map, offset }) => {
+                format!("{dst} = {} + {offset:#x}", of("map_value", self.map(map.0)))
+            }
+            (Insn::LoadImm64 { dst, .. }, Reference::Function(id)) => {
+                format!("{dst} = {}", of("fn", self.function(id.0)))
+            }
+            (Insn::LoadImm64 { dst, .. }, Reference::Extern(id)) => {
+                format!("{dst} = {}", of("extern", self.name(Kind::Extern, id.0)))
             }
             _ => node.insn.to_string(),
-        },
-        (Insn::LoadImm64 { dst, .. }, Reference::Map(map)) => format!("{dst} = {}", of("map", map_name(object, map.0))),
-        (Insn::LoadImm64 { dst, .. }, Reference::MapValue { map, offset }) => {
-            format!("{dst} = {} + {offset:#x}", of("map_value", map_name(object, map.0)))
         }
-        (Insn::LoadImm64 { dst, .. }, Reference::Function(id)) => {
-            format!("{dst} = {}", of("fn", function_name(object, id.0)))
-        }
-        (Insn::LoadImm64 { dst, .. }, Reference::Extern(id)) => {
-            format!("{dst} = {}", of("extern", extern_name(object, id.0)))
-        }
-        _ => node.insn.to_string(),
     }
-}
 
-/// The name of the thing at `index`, or `@index` where the name would not lead back to it.
-fn unique<'a>(names: impl Iterator<Item = &'a str>, index: u32) -> String {
-    let names: Vec<_> = names.collect();
-    match names.get(index as usize) {
-        Some(name) if names.iter().filter(|other| *other == name).count() == 1 => quote(name),
-        _ => format!("@{index}"),
+    fn all(&self, kind: Kind) -> Box<dyn Iterator<Item = &'a str> + 'a> {
+        let object = self.object;
+        match kind {
+            Kind::Function => Box::new(object.functions.iter().map(|function| function.name.as_str())),
+            Kind::Map => Box::new(object.maps.iter().map(|map| map.name.as_str())),
+            Kind::Extern => Box::new(object.externs.iter().map(|symbol| symbol.name.as_str())),
+        }
     }
-}
 
-fn function_name(object: &Object, index: u32) -> String {
-    unique(object.functions.iter().map(|function| function.name.as_str()), index)
-}
+    fn count(&self, kind: Kind, name: &str) -> usize {
+        match &self.counts {
+            Some(counts) => counts[kind as usize].get(name).map_or(0, |count| *count as usize),
+            None => self.all(kind).filter(|other| *other == name).count(),
+        }
+    }
 
-fn map_name(object: &Object, index: u32) -> String {
-    unique(object.maps.iter().map(|map| map.name.as_str()), index)
-}
+    /// The name of the thing at `index`, or `@index` where the name would not lead back to it.
+    fn name(&self, kind: Kind, index: u32) -> String {
+        let name = match kind {
+            Kind::Function => self.object.functions.get(index as usize).map(|function| &function.name),
+            Kind::Map => self.object.maps.get(index as usize).map(|map| &map.name),
+            Kind::Extern => self.object.externs.get(index as usize).map(|symbol| &symbol.name),
+        };
+        match name {
+            Some(name) if self.count(kind, name) == 1 => quote(name),
+            _ => format!("@{index}"),
+        }
+    }
 
-fn extern_name(object: &Object, index: u32) -> String {
-    unique(object.externs.iter().map(|symbol| symbol.name.as_str()), index)
+    fn function(&self, index: u32) -> String {
+        self.name(Kind::Function, index)
+    }
+
+    fn map(&self, index: u32) -> String {
+        self.name(Kind::Map, index)
+    }
 }
 
 struct Printer<'a> {
     object: &'a Object,
+    names: Names<'a>,
     /// Whether ids and debug info are printed.
     full: bool,
     text: String,
@@ -110,7 +161,7 @@ struct Printer<'a> {
 impl<'a> Printer<'a> {
     fn new(object: &'a Object, full: bool) -> Printer<'a> {
         let (lines_seen, core_seen) = (BTreeSet::new(), BTreeSet::new());
-        Printer { object, full, text: String::new(), next_id: 0, lines_seen, core_seen }
+        Printer { object, names: Names::of(object), full, text: String::new(), next_id: 0, lines_seen, core_seen }
     }
 
     fn put(&mut self, line: std::fmt::Arguments<'_>) {
@@ -136,7 +187,7 @@ impl<'a> Printer<'a> {
         let beside = entries.is_sorted_by(|one, next| one < next);
         if !beside {
             for program in &object.programs {
-                let entry = format!(" entry {}", function_name(object, program.entry.0));
+                let entry = format!(" entry {}", self.names.function(program.entry.0));
                 self.program(program, &entry);
             }
         }
@@ -189,8 +240,8 @@ impl<'a> Printer<'a> {
             MapContents::Slots(slots) if slots.is_empty() => " slots".to_owned(),
             MapContents::Slots(slots) => slots.iter().fold(String::new(), |mut line, (index, slot)| {
                 let _ = match slot {
-                    MapSlot::Function(id) => write!(line, " slot {index}=fn:{}", function_name(self.object, id.0)),
-                    MapSlot::Map(id) => write!(line, " slot {index}=map:{}", map_name(self.object, id.0)),
+                    MapSlot::Function(id) => write!(line, " slot {index}=fn:{}", self.names.function(id.0)),
+                    MapSlot::Map(id) => write!(line, " slot {index}=map:{}", self.names.map(id.0)),
                 };
                 line
             }),
@@ -204,7 +255,7 @@ impl<'a> Printer<'a> {
             ExternKind::TypedKsym => line.push_str("typed_ksym"),
             ExternKind::Ksym => line.push_str("ksym"),
             ExternKind::Kconfig { map, offset } => {
-                let _ = write!(line, "kconfig map {} offset {offset}", map_name(self.object, map.0));
+                let _ = write!(line, "kconfig map {} offset {offset}", self.names.map(map.0));
             }
         }
         if symbol.weak {
@@ -256,7 +307,7 @@ impl<'a> Printer<'a> {
             if let Some(label) = labels.get(node.id) {
                 self.put(format_args!("{label}:"));
             }
-            let text = node_text(self.object, node, &labels);
+            let text = self.names.node_text(node, &labels);
             self.put(format_args!("  {text}"));
         }
     }
