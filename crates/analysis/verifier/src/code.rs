@@ -244,23 +244,45 @@ impl<'a> Code<'a> {
 
     /// Which registers may be read: backward, to a fixpoint over loops and calls.
     fn live_registers(&mut self) {
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for at in (0..self.ops.len()).rev() {
-                let after = self.successors(at as Position).fold(RegSet::EMPTY, |live, next| {
-                    live.union(self.ops.get(next as usize).map_or(RegSet::EMPTY, |op| op.live))
-                });
-                let live = self.live_before(at, after);
-                if live != self.ops[at].live {
-                    self.ops[at].live = live;
-                    changed = true;
+        let mut live = vec![RegSet::EMPTY; self.ops.len()];
+        self.backward(|at| {
+            let after = self.successors(at as Position).fold(RegSet::EMPTY, |all, next| {
+                all.union(live.get(next as usize).copied().unwrap_or(RegSet::EMPTY))
+            });
+            let before = self.live_before(at, after, &live);
+            std::mem::replace(&mut live[at], before) != before
+        });
+        for (op, live) in self.ops.iter_mut().zip(live) {
+            op.live = live;
+        }
+    }
+
+    /// Computes something of every position from its successors (and, at a call, from the callee's start) until nothing
+    /// changes: `update` says whether that position's changed. Positions are visited again only where it did, last first.
+    pub(crate) fn backward(&self, mut update: impl FnMut(usize) -> bool) {
+        let count = self.ops.len();
+        let mut edges: Vec<(Position, Position)> = Vec::with_capacity(2 * count);
+        for (at, op) in (0..).zip(&self.ops) {
+            edges.extend(self.successors(at).map(|next| (next, at)));
+            edges.extend(op.callee.map(|callee| (self.functions[callee].start, at)));
+        }
+        edges.sort_unstable();
+        let mut waits = vec![true; count];
+        let mut pending: Vec<Position> = (0..count as Position).collect();
+        while let Some(at) = pending.pop() {
+            waits[at as usize] = false;
+            if update(at as usize) {
+                let first = edges.partition_point(|(to, _)| *to < at);
+                for (_, from) in edges[first..].iter().take_while(|(to, _)| *to == at) {
+                    if !std::mem::replace(&mut waits[*from as usize], true) {
+                        pending.push(*from);
+                    }
                 }
             }
         }
     }
 
-    fn live_before(&self, at: usize, after: RegSet) -> RegSet {
+    fn live_before(&self, at: usize, after: RegSet, lives: &[RegSet]) -> RegSet {
         let op = &self.ops[at];
         let mut live = after;
         match op.node.insn {
@@ -270,7 +292,7 @@ impl<'a> Code<'a> {
                     CallTarget::Helper(_) => RegSet::arguments(op.helper.map_or(5, Helper::most_arguments)),
                     CallTarget::Subprogram(_) => op.callee.map_or(RegSet::arguments(5), |callee| {
                         let entry = self.functions[callee].start as usize;
-                        self.ops[entry].live.intersection(RegSet::arguments(5))
+                        lives[entry].intersection(RegSet::arguments(5))
                     }),
                     CallTarget::Kfunc { .. } => RegSet::arguments(op.kfunc_arguments.unwrap_or(5)),
                 };

@@ -1,6 +1,6 @@
 //! How verification ends when it does not end well.
 
-use kiln_program::InsnId;
+use kiln_program::{Clean, InsnId};
 
 use crate::explain::{Reason, Rejection};
 
@@ -11,7 +11,7 @@ pub enum Error {
     #[error("{0}")]
     Rejected(Box<Rejection>),
     /// The program may be safe, but this verifier does not model what it does.
-    #[error("not supported: {what} (instruction {})", insn.0)]
+    #[error("not supported: {} (instruction {})", Clean(what), insn.0)]
     Unsupported {
         /// The instruction.
         insn: InsnId,
@@ -19,7 +19,7 @@ pub enum Error {
         what: String,
     },
     /// A limit of the verifier was reached before it had an answer.
-    #[error("limit reached: {what} (instruction {})", insn.0)]
+    #[error("limit reached: {} (instruction {})", Clean(what), insn.0)]
     Limit {
         /// The instruction being explored.
         insn: InsnId,
@@ -27,7 +27,7 @@ pub enum Error {
         what: String,
     },
     /// The object is not well formed.
-    #[error("invalid object: {0}")]
+    #[error("invalid object: {}", Clean(.0))]
     Invalid(String),
 }
 
@@ -36,12 +36,18 @@ pub enum Error {
 pub(crate) enum Fault {
     Rejected(Reason, String),
     Unsupported(String),
+    Limit(String),
 }
 
 pub(crate) type Step<T> = Result<T, Box<Fault>>;
 
 pub(crate) fn reject<T>(reason: Reason, message: impl Into<String>) -> Step<T> {
     Err(Box::new(Fault::Rejected(reason, message.into())))
+}
+
+/// A limit of the verifier, by its name.
+pub(crate) fn limit<T>(what: impl Into<String>) -> Step<T> {
+    Err(Box::new(Fault::Limit(what.into())))
 }
 
 pub(crate) fn unsupported<T>(what: impl Into<String>) -> Step<T> {

@@ -10,6 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use kiln_isa::{CallTarget, Insn, Reg};
 use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
@@ -17,7 +18,7 @@ use kiln_platform::{MapType, ProgramType};
 use kiln_program::{Map, Reference};
 
 use crate::code::{Code, Position};
-use crate::error::{Error, Fault, Step, reject};
+use crate::error::{Error, Fault, Step, limit, reject};
 use crate::explain::{Reason, Rejection, kernel_words};
 use crate::facts::record::Recorder;
 use crate::fields::Record;
@@ -33,6 +34,13 @@ use crate::{Assumptions, Options, Statistics};
 
 /// The kind of CO-RE record (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
 const TYPE_ID_TARGET: u32 = 7;
+
+/// Bytes that kept states and the origins of their numbers may take.
+pub(crate) const MAX_STATE_BYTES: usize = 512 << 20;
+/// Bytes that what is recorded for facts may take.
+pub(crate) const MAX_FACT_BYTES: usize = 384 << 20;
+/// Processed instructions between two looks at the limits.
+const BETWEEN_LIMITS: u64 = 256;
 
 /// Where a path goes after an instruction.
 pub(crate) enum Next {
@@ -193,6 +201,9 @@ impl<'a> Explorer<'a> {
                     format!("more than {MAX_PROCESSED_INSTRUCTIONS} instructions explored"),
                 );
             }
+            if self.processed.is_multiple_of(BETWEEN_LIMITS) {
+                self.check_limits()?;
+            }
             if self.code.op(self.at).prune_point && self.is_covered()? {
                 return Ok(());
             }
@@ -210,6 +221,22 @@ impl<'a> Explorer<'a> {
                 Next::Done => return Ok(()),
             }
         }
+    }
+
+    /// Whether the time for it, and the memory that it may keep, last for more.
+    fn check_limits(&self) -> Step<()> {
+        if self.options.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return limit("the time for verifying it is up");
+        }
+        if self.kept.bytes() + self.origins.bytes() > MAX_STATE_BYTES {
+            let mib = MAX_STATE_BYTES >> 20;
+            return limit(format!("the states to compare with take more than {mib} MiB (MAX_STATE_BYTES)"));
+        }
+        if self.recorder.as_ref().is_some_and(|recorder| recorder.bytes() > MAX_FACT_BYTES) {
+            let mib = MAX_FACT_BYTES >> 20;
+            return limit(format!("the facts of its instructions take more than {mib} MiB (MAX_FACT_BYTES)"));
+        }
+        Ok(())
     }
 
     fn step(&mut self) -> Step<Next> {
@@ -361,6 +388,7 @@ impl<'a> Explorer<'a> {
         let op = self.code.op(self.at);
         let (reason, message) = match fault {
             Fault::Unsupported(what) => return Error::Unsupported { insn: op.node.id, what },
+            Fault::Limit(what) => return Error::Limit { insn: op.node.id, what },
             Fault::Rejected(reason, message) => (reason, message),
         };
         let kernel_message = kernel_words::message(self, reason, &message);

@@ -52,6 +52,7 @@ mod types;
 mod unprivileged;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use kiln_platform::Profile;
 use kiln_program::btf::Btf;
@@ -80,6 +81,8 @@ pub struct Options {
     pub processors: Option<u32>,
     /// A rejection is to tell its story: the program is then explored twice more, along the path that fails.
     pub explain: bool,
+    /// When to give up with [`Error::Limit`]; `None` for never.
+    pub deadline: Option<Instant>,
     /// The kernel that the program is for: what it does not have yet is rejected. By default the newest one described.
     pub profile: Profile,
 }

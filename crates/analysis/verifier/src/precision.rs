@@ -24,18 +24,23 @@ struct Node {
     precise: bool,
 }
 
+/// Bytes of a follower in its table, about.
+pub(crate) const FOLLOWER_BYTES: usize = 64;
+
 /// The graph of origins.
 #[derive(Debug)]
 pub(crate) struct Origins {
     nodes: Vec<Node>,
     /// Nodes that become precise with another, where a path ended in a state whose future is not explored yet.
     followers: HashMap<Origin, Vec<Origin>>,
+    /// Entries of `followers`.
+    followed: usize,
     pending: Vec<Origin>,
 }
 
 impl Origins {
     pub(crate) fn new() -> Origins {
-        Origins { nodes: vec![Node { parents: [0, 0], precise: true }], followers: HashMap::new(), pending: Vec::new() }
+        Origins { nodes: vec![Node { parents: [0, 0], precise: true }], followers: HashMap::new(), followed: 0, pending: Vec::new() }
     }
 
     fn add(&mut self, parents: [Origin; 2]) -> Origin {
@@ -83,7 +88,13 @@ impl Origins {
             self.mark(other);
         } else {
             self.followers.entry(first).or_default().push(other);
+            self.followed += 1;
         }
+    }
+
+    /// Bytes that the graph takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.nodes.len() * size_of::<Node>() + self.followed * FOLLOWER_BYTES
     }
 
     pub(crate) fn is_precise(&self, origin: Origin) -> bool {

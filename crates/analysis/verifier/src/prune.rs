@@ -20,8 +20,10 @@ use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::iterator::iterators_moved;
-use crate::precision::Origins;
-use crate::state::{Byte, Caller, IteratorState, Kind, ObjectKind, Register, Slot, StackObject, State};
+use crate::precision::{FOLLOWER_BYTES, Origins};
+use crate::state::{
+    Byte, Caller, Frame, IteratorState, Kind, ObjectKind, Register, Slot, Stack, StackObject, State,
+};
 
 /// Which differences count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +68,10 @@ pub(crate) struct Kept {
     records: Vec<Record>,
     /// Records that get the reads of another, with what was written since.
     followers: HashMap<u32, Vec<(u32, u64)>>,
+    /// Entries of `followers`.
+    followed: usize,
+    /// Bytes of the states that are kept, stacks that several share counted once.
+    state_bytes: usize,
     alive: u64,
     peak: u64,
     processed_when_kept: u64,
@@ -131,6 +137,8 @@ impl Kept {
             at: HashMap::new(),
             records: vec![Record::default()],
             followers: HashMap::new(),
+            followed: 0,
+            state_bytes: 0,
             alive: 0,
             peak: 0,
             processed_when_kept: 0,
@@ -141,6 +149,23 @@ impl Kept {
     /// Another function begins to be explored: what was kept stays, paths start anew.
     pub(crate) fn next_root(&mut self) {
         self.states[0].branches = 1;
+    }
+
+    /// Bytes that all of it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let records = self.records.len() * size_of::<Record>() + self.followed * FOLLOWER_BYTES;
+        self.state_bytes + self.states.len() * size_of::<KeptState>() + records
+    }
+
+    /// Bytes of a state, without the stacks that it shares with the one it came from.
+    fn bytes_of(&self, state: &State) -> usize {
+        let before = self.states[state.parent as usize].state.as_deref();
+        let shared = |at: usize, stack: &Stack| {
+            before.is_some_and(|before| before.frames.get(at).is_some_and(|frame| frame.stack.same(stack)))
+        };
+        let own = state.frames.iter().enumerate().filter(|(at, frame)| !shared(*at, &frame.stack));
+        let slots: usize = own.map(|(_, frame)| frame.stack.slots().len()).sum();
+        size_of::<State>() + state.frames.len() * size_of::<Frame>() + slots * size_of::<Slot>()
     }
 
     /// Kept states at most at one time.
@@ -298,8 +323,11 @@ impl Explorer<'_> {
         if kept.misses > kept.hits * patience + patience {
             candidates.remove(index);
             self.kept.alive -= 1;
-            if kept.branches == 0 {
-                kept.state = None;
+            if kept.branches == 0
+                && let Some(state) = kept.state.take()
+            {
+                let bytes = self.kept.bytes_of(&state);
+                self.kept.state_bytes = self.kept.state_bytes.saturating_sub(bytes);
             }
         }
     }
@@ -328,6 +356,7 @@ impl Explorer<'_> {
         }
         let mut state = self.state.clone();
         let parent = state.parent;
+        self.kept.state_bytes += self.kept.bytes_of(&state);
         for (frame, live) in state.frames.iter_mut().zip(&lives) {
             for reg in Reg::all().filter(|reg| !live.contains(*reg)) {
                 frame.registers[reg.index()] = Register::UNINIT;
@@ -496,6 +525,7 @@ impl Explorer<'_> {
         for (record, written, of) in reads {
             if open {
                 self.kept.followers.entry(of).or_default().push((record, written));
+                self.kept.followed += 1;
             }
             let slots = self.kept.records[of as usize].read;
             self.kept.note_read(record, written, slots);

@@ -33,6 +33,8 @@ const MAX_REFUSALS: usize = 6;
 const IDLE_ROUNDS: usize = 4;
 /// Time between two looks at whether to stop, while a search runs.
 const BETWEEN_STEPS: Duration = Duration::from_millis(50);
+/// Instructions that the facts of a part's programs may speak of, counted for each program, before they hold one value.
+const MAX_FACTS: usize = 100_000;
 /// Snapshots kept at most; beyond, every other one is dropped.
 const MAX_SNAPSHOTS: usize = 24;
 
@@ -76,7 +78,7 @@ struct Known {
     now: Standing,
     /// Under which assumptions it verifies.
     assumptions: Assumptions,
-    /// Its facts, if they hold for every load.
+    /// Its facts, if they hold for every load; of several programs, where those were too many.
     facts: Option<Arc<Facts>>,
 }
 
@@ -182,9 +184,11 @@ impl<'a> Run<'a> {
             let entry = self.shared.original.programs[id.index()].entry;
             let reached = self.shared.original.reachable_functions(entry);
             // Facts must hold for every load. A program that only verifies as it is loaded here gives none.
-            let verify = |assumptions| self.shared.verify(&self.shared.prepared, *id, assumptions);
+            let deadline = Some(self.deadline);
+            let verify = |assumptions| self.shared.verify(&self.shared.prepared, *id, assumptions, deadline);
             let begun = Instant::now();
             let known = verify(Assumptions::AnyLoad).or_else(|_| verify(Assumptions::AsLoaded));
+            self.cut_short |= known.is_err() && Instant::now() >= self.deadline;
             self.timings.add("verifier", begun.elapsed());
             match known {
                 Ok(known) => {
@@ -192,6 +196,7 @@ impl<'a> Run<'a> {
                         self.blind.extend(&reached);
                     }
                     self.programs.insert(*id, known);
+                    share_facts(&mut self.programs);
                     self.functions.extend(reached);
                 }
                 Err(error) => {
@@ -317,9 +322,10 @@ impl<'a> Run<'a> {
         let prepared = self.shared.prepared.for_version(&self.object);
         let mut programs = BTreeMap::new();
         for (id, known) in &self.programs {
-            let again = self.shared.verify(&prepared, *id, known.assumptions);
+            let again = self.shared.verify(&prepared, *id, known.assumptions, None);
             let again = again.unwrap_or_else(|error| panic!("it was accepted before: {error}"));
             programs.insert(*id, Known { began: known.began, ..again });
+            share_facts(&mut programs);
         }
         self.programs = programs;
         self.join_facts();
@@ -438,7 +444,7 @@ impl<'a> Run<'a> {
     }
 
     fn join_facts(&mut self) {
-        let mut all = self.programs.values().filter_map(|known| known.facts.as_ref());
+        let mut all = different_facts(&self.programs).into_iter();
         self.facts = match (all.next(), all.next()) {
             (None, _) => Arc::default(),
             (Some(only), None) => Arc::clone(only),
@@ -605,6 +611,7 @@ impl<'a> Run<'a> {
         let begun = Instant::now();
         let result = self.verify_changed(changed);
         self.timings.add("verifier", begun.elapsed());
+        self.cut_short |= result.is_err() && Instant::now() >= self.deadline;
         let known = result?;
         if let Some(judge) = self.shared.judge.filter(|_| self.ask_judge) {
             let concerned: Vec<ProgramId> =
@@ -637,10 +644,12 @@ impl<'a> Run<'a> {
             if self.object.program_slots(program) > before.now.cost.slots && !goal.may_grow() {
                 return Err(format!("program {name} would grow"));
             }
-            let own = self.shared.verify(&prepared, *id, before.assumptions).map_err(|error| error.to_string())?;
+            let own = self.shared.verify(&prepared, *id, before.assumptions, Some(self.deadline));
+            let own = own.map_err(|error| error.to_string())?;
             goal.allows(before.began.cost, before.now.cost, own.now.cost, self.options.extra_processed_insns)
                 .map_err(|worse| format!("program {name} {worse}"))?;
             known.insert(*id, Known { began: before.began, ..own });
+            share_facts(&mut known);
         }
         Ok(known)
     }
@@ -652,12 +661,14 @@ impl Shared<'_> {
         prepared: &Prepared<'_>,
         id: ProgramId,
         assumptions: Assumptions,
+        deadline: Option<Instant>,
     ) -> Result<Known, kiln_verifier::Error> {
         let program = &prepared.object().programs[id.index()];
         let verify = |assumptions, skip_facts| -> Result<Verified, kiln_verifier::Error> {
             let options = kiln_verifier::Options {
                 assumptions,
                 skip_facts,
+                deadline,
                 kernel_types: self.options.kernel_types.clone(),
                 profile: self.options.profile.clone(),
                 ..Default::default()
@@ -679,6 +690,32 @@ impl Shared<'_> {
         let now = Standing { cost, stack_bytes: here.stack_bytes };
         let facts = for_every_load.then(|| Arc::new(verified.facts));
         Ok(Known { began: now, now, assumptions, facts })
+    }
+}
+
+/// Facts of different programs.
+fn different_facts(programs: &BTreeMap<ProgramId, Known>) -> Vec<&Arc<Facts>> {
+    let mut different: Vec<&Arc<Facts>> = Vec::new();
+    for facts in programs.values().filter_map(|known| known.facts.as_ref()) {
+        if !different.iter().any(|other| Arc::ptr_eq(other, facts)) {
+            different.push(facts);
+        }
+    }
+    different
+}
+
+/// Programs whose facts together speak of more than [`MAX_FACTS`] instructions hold one value instead, which is true of
+/// all of them: programs that share large functions would each keep their own account of those.
+fn share_facts(programs: &mut BTreeMap<ProgramId, Known>) {
+    let different = different_facts(programs);
+    if different.len() < 2 || different.iter().map(|facts| facts.len()).sum::<usize>() <= MAX_FACTS {
+        return;
+    }
+    let mut joined = Facts::default();
+    different.into_iter().for_each(|facts| joined.join(facts));
+    let joined = Arc::new(joined);
+    for facts in programs.values_mut().filter_map(|known| known.facts.as_mut()) {
+        *facts = Arc::clone(&joined);
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) mod story;
 
 use std::fmt;
 
-use kiln_program::{InsnId, SourceLine};
+use kiln_program::{Clean, InsnId, SourceLine};
 
 use crate::code::{Code, Position};
 
@@ -262,22 +262,22 @@ impl StoryStep {
 
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} is rejected: {}", self.program, self.reason.code())?;
+        writeln!(f, "{} is rejected: {}", Clean(&self.program), self.reason.code())?;
         let (function, position) = &self.position;
-        writeln!(f, "  at instruction {position} of {function}: {}", self.listing)?;
+        writeln!(f, "  at instruction {position} of {}: {}", Clean(function), Clean(&self.listing))?;
         if let Some(line) = &self.line {
-            writeln!(f, "  {}:{}: {}", line.file, line.line, line.text.trim())?;
+            writeln!(f, "  {}:{}: {}", Clean(&line.file), line.line, Clean(line.text.trim()))?;
         }
-        writeln!(f, "  {}", self.message)?;
+        writeln!(f, "  {}", Clean(&self.message))?;
         for (number, step) in self.story.iter().enumerate() {
             let place = match &step.line {
                 Some(line) => format!("{}:{}", line.file, line.line),
                 None => format!("{} instruction {}", step.position.0, step.position.1),
             };
-            writeln!(f, "  {}. {place}: {}", number + 1, step.text)?;
+            writeln!(f, "  {}. {}: {}", number + 1, Clean(&place), Clean(&step.text))?;
         }
         if let Some(message) = &self.kernel_message {
-            writeln!(f, "  the kernel: {message}")?;
+            writeln!(f, "  the kernel: {}", Clean(message))?;
         }
         write!(f, "  usually: {}", self.help)
     }

@@ -217,6 +217,16 @@ impl Facts {
         }
     }
 
+    /// How many instructions they speak of.
+    pub fn len(&self) -> usize {
+        self.insns.len()
+    }
+
+    /// Whether no path was explored.
+    pub fn is_empty(&self) -> bool {
+        self.insns.is_empty()
+    }
+
     /// All of them, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (InsnId, &InsnFacts)> {
         self.insns.iter().map(|(id, facts)| (*id, facts))

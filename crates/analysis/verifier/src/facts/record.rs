@@ -77,6 +77,10 @@ pub(crate) struct Recorder {
     pub(super) reads: Vec<StackSet>,
     pub(super) writes: Vec<Written>,
     pub(super) doubts: HashMap<Position, Doubt>,
+    /// Bytes of `visited`.
+    visited_bytes: usize,
+    /// The stack of the last visit, which is often the next one's too.
+    recent: Stack,
     /// Bytes of a function's frame that pointers to other memory may point to, too.
     aliased: HashMap<usize, StackSet>,
 }
@@ -88,6 +92,8 @@ impl Recorder {
             reads: vec![StackSet::EMPTY; positions],
             writes: vec![Written::Nothing; positions],
             doubts: HashMap::new(),
+            visited_bytes: 0,
+            recent: Stack::default(),
             aliased: HashMap::new(),
         }
     }
@@ -95,6 +101,12 @@ impl Recorder {
     /// Bytes of a function's frame may be read and written through a pointer to other memory from now on.
     pub(crate) fn alias(&mut self, function: usize, lowest: i32, bytes: u32) {
         self.aliased.entry(function).or_insert(StackSet::EMPTY).insert(lowest, bytes);
+    }
+
+    /// Bytes that all of it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let place = size_of::<Option<Box<Visited>>>() + size_of::<StackSet>() + size_of::<Written>();
+        self.visited.len() * place + self.visited_bytes
     }
 
     pub(crate) fn read(&mut self, at: Position, lowest: i32, bytes: u32) {
@@ -126,6 +138,12 @@ impl Recorder {
                 let packet_bytes = state.packet_bytes;
                 let held = state.references.iter().map(|held| held.at).collect();
                 let (last_stack, locks) = (frame.stack.clone(), state.locks.len());
+                let slots = frame.stack.slots().len();
+                self.visited_bytes += size_of::<Visited>() + slots * size_of::<Register>();
+                if !self.recent.same(&frame.stack) {
+                    self.visited_bytes += slots * size_of::<Slot>();
+                    self.recent = frame.stack.clone();
+                }
                 let visited = Visited { registers, stack, last_stack, packet_bytes, held, locks };
                 self.visited[at as usize] = Some(Box::new(visited));
             }
@@ -201,7 +219,7 @@ impl Recorder {
         super::repair::repair(&mut self, code);
         let live = self.stack_liveness(code);
         let mut facts = Facts::default();
-        for (at, visited) in self.visited.iter().enumerate() {
+        for (at, visited) in std::mem::take(&mut self.visited).into_iter().enumerate() {
             let Some(visited) = visited else { continue };
             let op = &code.ops[at];
             let aliased = self.aliased.get(&op.function).copied().unwrap_or(StackSet::EMPTY);
@@ -240,24 +258,18 @@ impl Recorder {
         let count = code.ops.len();
         let mut before = vec![StackSet::EMPTY; count];
         let mut after = vec![StackSet::EMPTY; count];
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for at in (0..count).rev() {
-                let out = code
-                    .successors(at as Position)
-                    .fold(StackSet::EMPTY, |set, next| before.get(next as usize).map_or(set, |live| set.union(live)));
-                let mut live = out;
-                if let Written::Always { lowest, bytes } = self.writes[at] {
-                    live.remove(lowest, bytes);
-                }
-                live = live.union(&self.reads[at]);
-                if out != after[at] || live != before[at] {
-                    (after[at], before[at]) = (out, live);
-                    changed = true;
-                }
+        code.backward(|at| {
+            let out = code
+                .successors(at as Position)
+                .fold(StackSet::EMPTY, |set, next| before.get(next as usize).map_or(set, |live| set.union(live)));
+            let mut live = out;
+            if let Written::Always { lowest, bytes } = self.writes[at] {
+                live.remove(lowest, bytes);
             }
-        }
+            live = live.union(&self.reads[at]);
+            after[at] = out;
+            std::mem::replace(&mut before[at], live) != live
+        });
         after
     }
 }

@@ -12,6 +12,7 @@
 //! one place ([`crate::cache::gather`]). Equal slices of different programs are one window.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kiln_equiv::Limits;
 use kiln_isa::{Address, AluOp, Imm64, Insn, Reg, RegSet, Source, Width};
@@ -30,6 +31,8 @@ use crate::windows::trace::Trace;
 const LONGEST: usize = 5;
 /// Slices that end at one instruction, at most.
 const SLICES: usize = 64;
+/// Different windows at most: each takes some hundred bytes, and few are searched within any budget.
+const MAX_WINDOWS: usize = 500_000;
 /// Instructions in a run at most, as in [`crate::windows`].
 const RUN: usize = 96;
 /// Bounds of input registers that windows tell apart.
@@ -92,20 +95,30 @@ pub struct Harvest {
 impl Harvest {
     /// Takes in one function, under the name of a program that runs it.
     pub fn function(&mut self, object: &Object, id: FunctionId, program: &str, facts: &Facts) {
-        let mut once: HashSet<(Sample, InsnId)> = HashSet::new();
+        // Runs overlap; hashes of windows stand for them, since those of a large function take gigabytes.
+        let mut once: HashSet<(u64, InsnId)> = HashSet::new();
         each_run(object, id, facts, &mut |region| {
             let trace = Trace::new(region);
             for at in 0..region.nodes.len() {
                 for slice in slices(&region.nodes, at) {
                     for sample in samples(region, &trace, &slice) {
-                        once.insert((sample, region.nodes[at].id));
+                        if once.insert((hash_of(&sample), region.nodes[at].id)) {
+                            self.take(sample, program);
+                        }
                     }
                 }
             }
         });
-        for (sample, _) in once {
-            let seen = self.windows.entry(sample).or_default();
-            seen.places += 1;
+    }
+
+    /// Counts a window. Beyond [`MAX_WINDOWS`] only those that were seen before are.
+    fn take(&mut self, sample: Sample, program: &str) {
+        if self.windows.len() >= MAX_WINDOWS && !self.windows.contains_key(&sample) {
+            return;
+        }
+        let seen = self.windows.entry(sample).or_default();
+        seen.places += 1;
+        if !seen.programs.contains(program) {
             seen.programs.insert(program.to_owned());
         }
     }
@@ -128,6 +141,12 @@ impl Harvest {
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty()
     }
+}
+
+fn hash_of(sample: &Sample) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    sample.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Goes over the straight runs of a function that some path reaches.

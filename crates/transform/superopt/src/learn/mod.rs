@@ -112,14 +112,18 @@ const INPUTS: u32 = 32;
 const WINDOW: Duration = Duration::from_secs(2);
 /// The longest that one object is optimized before its windows are taken.
 const OPTIMIZING: Duration = Duration::from_secs(2);
+/// The part of the time that search may take.
+const SEARCHING: f64 = 0.75;
 /// How often the watcher is asked.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Windows of an object as it is, and of what the optimizer makes of it without search.
+/// Windows of an object as it is, and of what the optimizer makes of it without search, as far as the options' deadline
+/// lets it come.
 pub fn harvest(into: &mut Harvest, object: &Object, options: &kiln_verifier::Options) {
     harvest_one(into, object, options);
+    let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
     let without_search = crate::pipeline::Options {
-        budget: OPTIMIZING,
+        budget: options.deadline.map_or(OPTIMIZING, |deadline| left(deadline).min(OPTIMIZING)),
         search: 0,
         kernel_types: options.kernel_types.clone(),
         ..Default::default()
@@ -141,14 +145,16 @@ fn harvest_one(into: &mut Harvest, object: &Object, options: &kiln_verifier::Opt
             }
         }
     }
-    for (function, program) in runs {
+    let in_time = || options.deadline.is_none_or(|deadline| Instant::now() < deadline);
+    for (function, program) in runs.into_iter().take_while(|_| in_time()) {
         into.function(object, function, program, &facts);
     }
 }
 
 /// Learns rules from windows, on top of those that are known.
 pub fn learn(harvest: Harvest, known: &[Rule], options: &Options, watch: &mut dyn Watch) -> Learned {
-    let deadline = Instant::now() + options.budget;
+    // The rest is for choosing among the rules and proving them.
+    let deadline = Instant::now() + options.budget.mul_f64(SEARCHING);
     let windows = harvest.sorted();
     let mut learned = Learned { windows: windows.len(), ..Learned::default() };
     let mut rules: Vec<LearnedRule> = Vec::new();
