@@ -296,8 +296,7 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     let programs = input.select(&arguments.object.program)?;
     let kernel_types = input.kernel_types.clone();
     let options = dump::Options { source: !arguments.no_source, facts: arguments.facts, kernel_types };
-    let list = programs.iter().map(|program| dump::listing(&input.object, program, options.clone()));
-    let listings: Vec<_> = list.collect();
+    let listings = dump::Listings::new(&input.object, &programs, options)?;
     match format {
         Format::Json => print::json(&listings)?,
         _ => print::listings(&dump::maps(&input.object), &listings),

@@ -10,6 +10,7 @@ use kiln_driver::doctor::{Finding, State};
 use kiln_driver::optimize::Outcome;
 use kiln_driver::profiles::Matrix;
 use kiln_driver::run::Ran;
+use kiln_driver::shown::{Clean, clean};
 use kiln_driver::{Error, Reason};
 
 use crate::arguments::Format;
@@ -35,13 +36,15 @@ pub fn error(error: &Error, format: Format) {
 /// An error as JSON, on standard output.
 pub fn error_document(kind: &str, message: &str, exit_code: u8) {
     let document = serde_json::json!({"error": {"kind": kind, "message": message, "exit_code": exit_code}});
-    say!("{document:#}");
+    // A document in memory can be written.
+    let _ = json(&document);
 }
 
 /// A value as JSON, on standard output.
 pub fn json(value: &impl serde::Serialize) -> Result<(), Error> {
-    let text = serde_json::to_string_pretty(value).map_err(|error| Error::Unsupported(error.to_string()))?;
-    say!("{text}");
+    let mut document = output::Document::default();
+    serde_json::to_writer_pretty(&mut document, value).map_err(|error| Error::Unsupported(error.to_string()))?;
+    document.finish();
     Ok(())
 }
 
@@ -112,7 +115,7 @@ fn cost(profile: &Cost) -> String {
         .take(LINES_SHOWN)
         .map(|line| {
             vec![
-                format!("{} {}", line.place(), line.source.chars().take(SOURCE_SHOWN).collect::<String>()),
+                format!("{} {}", line.place(), clean(&line.source).chars().take(SOURCE_SHOWN).collect::<String>()),
                 format!("{:.1}%", 100.0 * line.processed_insns as f64 / all),
                 line.processed_insns.to_string(),
                 line.visits.to_string(),
@@ -147,17 +150,19 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
         .iter()
         .map(|row| {
             let cells = row.verdicts.iter().map(cell);
-            [row.program.clone()].into_iter().chain(cells).chain([row.loads_on.clone()]).collect()
+            [row.program.to_string()].into_iter().chain(cells).chain([row.loads_on.clone()]).collect()
         })
         .collect();
-    let kernels = matrix.kernels.iter().map(String::as_str);
+    let kernels = matrix.kernels.iter().map(|kernel| &**kernel);
     let header: Vec<&str> = ["program"].into_iter().chain(kernels).chain(["loads on"]).collect();
     say!("{}", table(&header, &rows));
     for row in &matrix.programs {
         let mut said = Vec::new();
         for (kernel, verdict) in matrix.kernels.iter().zip(&row.verdicts) {
-            let (Verdict::Rejected { explanation: text, .. } | Verdict::Unsupported { reason: text }) = verdict else {
-                continue;
+            let text: &str = match verdict {
+                Verdict::Rejected { explanation, .. } => explanation,
+                Verdict::Unsupported { reason } => reason,
+                Verdict::Accepted { .. } => continue,
             };
             if said.contains(&text) {
                 continue;
@@ -168,7 +173,7 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
                     let text = diagnostic::render(&input.object, &row.program, code, diagnosis, true);
                     say!("on {kernel}: {}\n", text.trim_end());
                 }
-                _ => say!("on {kernel}: {} {}: {text}", styled(MILD, "unsupported"), row.program),
+                _ => say!("on {kernel}: {} {}: {}", styled(MILD, "unsupported"), row.program, Clean(text)),
             }
         }
     }
@@ -195,15 +200,13 @@ pub fn reasons(reasons: &[Reason], with_examples: bool) {
 }
 
 /// Maps and listings.
-pub fn listings(maps: &str, listings: &[kiln_driver::dump::Listing]) {
-    let mut text = maps.to_owned();
-    for listing in listings {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&listing.to_string());
+pub fn listings(maps: &str, listings: &kiln_driver::dump::Listings<'_>) {
+    output::write(maps);
+    let mut between = if maps.is_empty() { "" } else { "\n" };
+    for listing in listings.iter() {
+        output::write(&format!("{between}{listing}"));
+        between = "\n";
     }
-    output::write(&text);
 }
 
 /// What optimization did.
@@ -221,7 +224,7 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
             None => "-".to_owned(),
         };
         rows.push(vec![
-            program.program.clone(),
+            program.program.to_string(),
             program.slots_before.to_string(),
             program.slots_after.to_string(),
             percent(program.slots_before.into(), program.slots_after.into()),
@@ -238,7 +241,7 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
     say!("{}", table(&header, &rows));
     for program in &outcome.programs {
         if let Some(reason) = &program.skipped {
-            say!("left as it is: {}: {}", program.program, reason.lines().next().unwrap_or(""));
+            say!("left as it is: {}: {}", program.program, Clean(reason.lines().next().unwrap_or_default()));
         }
     }
     for refused in &outcome.refused {
@@ -267,12 +270,12 @@ fn rewrite(evidence: &kiln_driver::Evidence) -> String {
             format!("{proposed_by}, proved by {proved_by} in {micros} us")
         }
     };
-    let mut text = format!("{} @{}: {because}", evidence.function_name, evidence.at.0);
+    let mut text = format!("{} @{}: {because}", Clean(&evidence.function_name), evidence.at.0);
     for line in &evidence.before {
-        text.push_str(&format!("\n  {}", styled(BAD, &format!("- {line}"))));
+        text.push_str(&format!("\n  {}", styled(BAD, &format!("- {}", Clean(line)))));
     }
     for line in &evidence.after {
-        text.push_str(&format!("\n  {}", styled(GOOD, &format!("+ {line}"))));
+        text.push_str(&format!("\n  {}", styled(GOOD, &format!("+ {}", Clean(line)))));
     }
     text
 }
@@ -302,7 +305,7 @@ pub fn learned(outcome: &kiln_driver::learn::Outcome) {
 /// What the replay of a certificate said.
 pub fn rechecked(checked: &kiln_driver::recheck::Recheck) {
     for problem in checked.problems.iter().take(PROBLEMS_SHOWN) {
-        let whose = problem.function.as_deref().unwrap_or("the folder");
+        let whose = clean(problem.function.as_deref().unwrap_or("the folder"));
         say!("{whose}: {}: {}", styled(BAD, &format!("{:?}", problem.fault).to_lowercase()), problem.detail);
     }
     if let Some(more) = checked.problems.len().checked_sub(PROBLEMS_SHOWN).filter(|more| *more > 0) {
@@ -335,7 +338,7 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
     say!("{:.1} ns a run{counted}", ran.duration_ns);
     for line in &ran.printed {
-        say!("printed: {}", line.trim_end());
+        say!("printed: {}", Clean(line.trim_end()));
     }
     if maps {
         for map in &ran.maps {
@@ -382,7 +385,7 @@ pub fn benched(rows: &[Row]) {
         .map(|row| {
             let own = &row.optimized;
             vec![
-                format!("{}:{}", row.object.trim_end_matches(".o"), own.program),
+                format!("{}:{}", Clean(row.object.trim_end_matches(".o")), own.program),
                 own.slots_before.to_string(),
                 own.slots_after.to_string(),
                 percent(own.slots_before.into(), own.slots_after.into()),

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use kiln_driver::shown::clean;
 use kiln_driver::{Progress, Watch};
 
 /// A spinner that says what the passes do. Drawn only where standard error is a terminal.
@@ -46,7 +47,7 @@ impl Spinner {
 
     /// Says something without counting it as a step.
     pub fn say(&self, what: String) {
-        self.bar.set_message(what);
+        self.bar.set_message(clean(&what));
     }
 
     /// Whether Ctrl-C was pressed.

@@ -25,6 +25,7 @@ use crate::kernel::{self, KernelProgram};
 use crate::optimize::{self, Optimized};
 use crate::packets;
 use crate::run;
+use crate::shown::Shown;
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -43,7 +44,7 @@ pub struct Options {
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The object's file name.
-    pub object: String,
+    pub object: Shown,
     /// What optimization did.
     #[serde(flatten)]
     pub optimized: Optimized,
@@ -54,7 +55,7 @@ pub struct Row {
     /// The VM's time over the kernel's, both before optimization.
     pub vm_to_kernel: Option<f64>,
     /// Why a time is missing.
-    pub note: Option<String>,
+    pub note: Option<Shown>,
 }
 
 /// Times before and after.
@@ -119,7 +120,7 @@ pub fn bench(input: &Input, options: &Options, progress: &mut dyn kiln_superopt:
             _ => None,
         };
         let note = (!notes.is_empty()).then(|| notes.join("; "));
-        rows.push(Row { object: input.object.name.clone(), optimized, vm, kernel, vm_to_kernel, note });
+        rows.push(Row { object: input.object.name.as_str().into(), optimized, vm, kernel, vm_to_kernel, note: note.map(Shown::from) });
     }
     Ok(rows)
 }

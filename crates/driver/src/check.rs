@@ -10,14 +10,15 @@ use crate::cost::Cost;
 use crate::diagnostic::{self, Diagnosis};
 use crate::input::Input;
 use crate::kernel;
+use crate::shown::Shown;
 
 /// What was decided about one program.
 #[derive(Clone, Debug, Serialize)]
 pub struct Checked {
     /// The program.
-    pub program: String,
+    pub program: Shown,
     /// Its section.
-    pub section: String,
+    pub section: Shown,
     /// Its type, where known.
     pub program_type: Option<&'static str>,
     /// Slots, subprograms included.
@@ -58,7 +59,7 @@ pub enum Verdict {
     /// Kiln cannot tell.
     Unsupported {
         /// What it lacks, and where.
-        reason: String,
+        reason: Shown,
     },
 }
 
@@ -74,7 +75,7 @@ pub enum KernelVerdict {
     /// It does not.
     Rejected {
         /// The reason it printed.
-        reason: String,
+        reason: Shown,
     },
 }
 
@@ -109,7 +110,7 @@ pub(crate) fn verdict_of(
 ) -> Verdict {
     use kiln_verifier::Error;
     if program.program_type.is_none() {
-        return Verdict::Unsupported { reason: no_type(program) };
+        return Verdict::Unsupported { reason: no_type(program).into() };
     }
     match verified {
         Ok((processed_insns, stack_bytes)) => Verdict::Accepted { processed_insns, stack_bytes },
@@ -119,21 +120,21 @@ pub(crate) fn verdict_of(
             let explanation = diagnostic::render(object, &program.name, &code, &diagnosis, false);
             Verdict::Rejected { code, explanation, diagnosis }
         }
-        Err(error) => Verdict::Unsupported { reason: error.to_string() },
+        Err(error) => Verdict::Unsupported { reason: error.to_string().into() },
     }
 }
 
 /// Verifies programs of an input, asking the running kernel too if wanted.
 pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Checked> {
-    let options = kiln_verifier::Options { explain: true, ..input.verifier_options() };
+    let options = kiln_verifier::Options { explain: true, skip_facts: true, ..input.verifier_options() };
     let prepared = Prepared::new(&input.object, &options);
     let one = |program: &&Program| {
         let begun = Instant::now();
         let verdict = verdict(&prepared, program, &options);
         let micros = begun.elapsed().as_micros() as u64;
         Checked {
-            program: program.name.clone(),
-            section: program.section.clone(),
+            program: program.name.as_str().into(),
+            section: program.section.as_str().into(),
             program_type: program.program_type.map(|known| known.name()),
             slots: input.object.program_slots(program),
             verdict,
@@ -171,7 +172,7 @@ pub fn kernel_verdict(bytes: &[u8], object: &Object, program: &Program) -> Kerne
         Ok(info) => KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) },
         Err(failure) => {
             let reason = failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
-            KernelVerdict::Rejected { reason }
+            KernelVerdict::Rejected { reason: reason.into() }
         }
     }
 }

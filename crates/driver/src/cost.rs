@@ -13,10 +13,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use kiln_program::clean;
 use kiln_verifier::cost::{Cost as Counts, Spot};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::shown::Shown;
 
 /// What verifying a program cost.
 #[derive(Clone, Debug, Serialize)]
@@ -30,7 +32,7 @@ pub struct Cost {
     /// Functions, most expensive first, without what they call.
     pub functions: Vec<FunctionCost>,
     /// What multiplies: loops and branches, in words.
-    pub hints: Vec<String>,
+    pub hints: Vec<Shown>,
     /// For the flame graph: `outer;inner;line count`.
     #[serde(skip)]
     folded: Vec<String>,
@@ -40,15 +42,15 @@ pub struct Cost {
 #[derive(Clone, Debug, Serialize)]
 pub struct LineCost {
     /// The function it is in.
-    pub function: String,
+    pub function: Shown,
     /// The file, where known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
+    pub file: Option<Shown>,
     /// The line in the file; the instruction's position in the function, where there is no file.
     pub line: usize,
     /// What it says.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub source: String,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub source: Shown,
     /// Instructions processed on it.
     pub processed_insns: u64,
     /// How often its most visited instruction was processed.
@@ -63,7 +65,7 @@ pub struct LineCost {
 #[derive(Clone, Debug, Serialize)]
 pub struct FunctionCost {
     /// The function.
-    pub function: String,
+    pub function: Shown,
     /// Instructions processed in it.
     pub processed_insns: u64,
 }
@@ -81,10 +83,10 @@ impl Cost {
             *functions.entry(&spot.function).or_default() += cost.visits;
             let (file, line) = place(spot);
             let entry = lines.entry((spot.function.clone(), file.clone(), line)).or_insert_with(|| LineCost {
-                function: spot.function.clone(),
-                file,
+                function: spot.function.as_str().into(),
+                file: file.map(Shown::from),
                 line,
-                source: spot.line.as_ref().map_or(String::new(), |line| line.text.trim().to_owned()),
+                source: spot.line.as_ref().map_or(Shown::default(), |line| line.text.trim().into()),
                 processed_insns: 0,
                 visits: 0,
                 forks: 0,
@@ -99,13 +101,13 @@ impl Cost {
         lines.sort_by_key(|line| std::cmp::Reverse(line.processed_insns));
         let mut functions: Vec<FunctionCost> = functions
             .into_iter()
-            .map(|(function, processed_insns)| FunctionCost { function: function.to_owned(), processed_insns })
+            .map(|(function, processed_insns)| FunctionCost { function: function.into(), processed_insns })
             .collect();
         functions.sort_by_key(|function| std::cmp::Reverse(function.processed_insns));
         let hints = hints(counts, &lines);
         let folded = counts.chains.iter().map(|(chain, count)| folded(chain, *count)).collect();
         let Counts { processed_insns, limit, .. } = *counts;
-        Cost { processed_insns, limit, lines, functions, hints, folded }
+        Cost { processed_insns, limit, lines, functions, hints: Shown::all(hints), folded }
     }
 
     /// The share of the limit, in per cent.
@@ -119,7 +121,7 @@ impl Cost {
     /// [`Error::Unsupported`] when there is nothing to draw.
     pub fn flame_graph(&self, title: &str) -> Result<Vec<u8>, Error> {
         let mut options = inferno::flamegraph::Options::default();
-        options.title = title.to_owned();
+        options.title = clean(title);
         options.count_name = "instructions processed".to_owned();
         let mut svg = Vec::new();
         inferno::flamegraph::from_lines(&mut options, self.folded.iter().map(String::as_str), &mut svg)
@@ -130,10 +132,10 @@ impl Cost {
 
 impl LineCost {
     /// `parse.c:42`, or `main@7` where there is no source.
-    pub fn place(&self) -> String {
+    pub fn place(&self) -> Shown {
         match &self.file {
-            Some(file) => format!("{}:{}", short(file), self.line),
-            None => format!("{}@{}", self.function, self.line),
+            Some(file) => format!("{}:{}", short(file), self.line).into(),
+            None => format!("{}@{}", &*self.function, self.line).into(),
         }
     }
 }
@@ -162,8 +164,9 @@ fn folded(chain: &[Spot], count: u64) -> String {
     for spot in chain {
         let source = spot.line.as_ref().map_or("", |line| line.text.trim());
         let frame = format!("{} {} {source}", spot.function, place_text(spot));
-        let clean: String = frame.chars().map(|letter| if letter == ';' { ',' } else { letter }).collect();
-        let _ = write!(text, "{}{};{}", if text.is_empty() { "" } else { ";" }, spot.function, clean.trim());
+        // A semicolon would end the frame, and XML has no place for control characters.
+        let [function, frame] = [&spot.function, &frame].map(|text| clean(text.trim()).replace(';', ","));
+        let _ = write!(text, "{}{function};{frame}", if text.is_empty() { "" } else { ";" });
     }
     format!("{text} {count}")
 }

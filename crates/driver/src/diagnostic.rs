@@ -19,22 +19,24 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use kiln_program::text::{Labels, node_text};
-use kiln_program::{InsnId, Object, SourceLine};
+use kiln_program::shown::is_visible;
+use kiln_program::{Clean, InsnId, Object, SourceLine};
 use kiln_verifier::Rejection;
 use serde::Serialize;
+use crate::shown::Shown;
 
 /// A rejection, for `--format json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
     /// What is wrong, with registers and numbers.
-    pub message: String,
+    pub message: Shown,
     /// What the kernel prints for it, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel_message: Option<String>,
+    pub kernel_message: Option<Shown>,
     /// What fixes it.
-    pub help: String,
+    pub help: Shown,
     /// Where.
     pub place: Place,
     /// How it came to this, in the order of the path.
@@ -45,14 +47,14 @@ pub struct Diagnosis {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// The function.
-    pub function: String,
+    pub function: Shown,
     /// The instruction's position in it, from 0.
     pub instruction: usize,
     /// The instruction.
-    pub listing: String,
+    pub listing: Shown,
     /// The source file, as the compiler recorded it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
+    pub file: Option<Shown>,
     /// The line in it, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
@@ -61,7 +63,7 @@ pub struct Place {
     pub column: Option<u32>,
     /// What the line says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
+    pub source: Option<Shown>,
 }
 
 /// One step on the way to a rejection.
@@ -70,7 +72,7 @@ pub struct Step {
     /// `origin`, `copy`, `moved`, `bounded`, `lost`, `branch` or `call`.
     pub part: &'static str,
     /// What happens.
-    pub text: String,
+    pub text: Shown,
     /// Where.
     pub place: Place,
 }
@@ -81,13 +83,13 @@ impl Diagnosis {
         let line = rejection.line.as_ref().filter(|line| line.line != 0);
         let step = |step: &kiln_verifier::StoryStep| Step {
             part: step.part.name(),
-            text: step.text.clone(),
+            text: step.text.as_str().into(),
             place: Place::new(object, step.insn, &step.position, step.line.as_ref()),
         };
         Diagnosis {
-            message: rejection.message.clone(),
-            kernel_message: rejection.kernel_message.clone(),
-            help: rejection.help.clone(),
+            message: rejection.message.as_str().into(),
+            kernel_message: rejection.kernel_message.as_deref().map(Shown::from),
+            help: rejection.help.as_str().into(),
             place: Place::new(object, rejection.insn, &rejection.position, line),
             story: rejection.story.iter().map(step).collect(),
         }
@@ -100,13 +102,13 @@ impl Place {
             object.functions.iter().find(|function| function.nodes.get(position.1).is_some_and(|node| node.id == insn));
         let listing = function.map(|function| node_text(object, &function.nodes[position.1], &Labels::of(function)));
         Place {
-            function: position.0.clone(),
+            function: position.0.as_str().into(),
             instruction: position.1,
-            listing: listing.unwrap_or_default(),
-            file: line.map(|line| line.file.clone()),
+            listing: listing.unwrap_or_default().into(),
+            file: line.map(|line| line.file.as_str().into()),
             line: line.map(|line| line.line),
             column: line.map(|line| line.column).filter(|column| *column != 0),
-            source: line.map(|line| line.text.clone()).filter(|text| !text.trim().is_empty()),
+            source: line.map(|line| line.text.as_str()).filter(|text| !text.trim().is_empty()).map(Shown::from),
         }
     }
 
@@ -123,9 +125,9 @@ impl Place {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Page {
     /// A source file.
-    Source(String),
+    Source(Shown),
     /// A function's instructions.
-    Listing(String),
+    Listing(Shown),
 }
 
 /// One mark on a page.
@@ -152,52 +154,62 @@ pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis,
     for (index, step) in diagnosis.story.iter().enumerate() {
         add(&step.place, AnnotationKind::Context, format!("{}: {}", index + 1, step.text));
     }
-    let mut group = Level::ERROR.primary_title(diagnosis.message.clone()).id(code.to_owned());
+    let mut group = Level::ERROR.primary_title(diagnosis.message.to_string()).id(code.to_owned());
     let mut report: Group<'_> = group_of(&mut group, object, pages);
     let Place { function, instruction, .. } = &diagnosis.place;
     let within = if function == program { String::new() } else { format!(" of {function}") };
     report =
-        report.element(Level::NOTE.message(format!("program {program}, instruction {instruction}{within}: {listing}")));
+        report.element(Level::NOTE.message(format!("program {}, instruction {instruction}{within}: {listing}", Clean(program))));
     if let Some(message) = &diagnosis.kernel_message {
         report = report.element(Level::NOTE.message(format!("the kernel prints: {message}")));
     }
-    report = report.element(Level::HELP.message(diagnosis.help.clone()));
+    report = report.element(Level::HELP.message(diagnosis.help.to_string()));
     let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
     renderer.term_width(WIDTH).render(&[report]).to_string()
 }
 
 /// Source lines longer than this are cut around what is marked.
 const WIDTH: usize = 160;
+/// Lines between two marks from which on they are shown apart: all that lies between them is laid out before most of it
+/// is left out, and line records may say any number.
+const FAR_APART: usize = 4096;
 
 fn group_of<'a>(title: &mut annotate_snippets::Title<'a>, object: &Object, pages: Vec<(Page, Vec<Mark>)>) -> Group<'a> {
     let mut group = Group::with_title(title.clone());
     for (page, mut marks) in pages {
         marks.sort_by_key(|mark| mark.line);
-        let first = marks.first().map_or(0, |mark| mark.line);
-        let last = marks.last().map_or(0, |mark| mark.line);
-        let lines = lines(object, &page, first..last + 1);
-        let mut text = String::new();
-        let mut starts = BTreeMap::new();
-        for line in first..=last {
-            starts.insert(line, text.len());
-            text.push_str(lines.get(&line).map_or("", |text| text.as_str()));
-            text.push('\n');
+        for near in marks.chunk_by(|one, next| next.line - one.line < FAR_APART) {
+            group = group.element(snippet(object, &page, near));
         }
-        let path = match &page {
-            Page::Source(file) => file.clone(),
-            Page::Listing(function) => format!("instructions of {function}"),
-        };
-        let annotations = marks.into_iter().map(|mark| {
-            let start = starts.get(&mark.line).copied().unwrap_or(0);
-            let line = lines.get(&mark.line).map_or("", |text| text.as_str());
-            let column = matches!(page, Page::Source(_)).then_some(mark.place.column).flatten();
-            let span = span(line, column);
-            mark.kind.span(start + span.start..start + span.end).label(mark.label)
-        });
-        let annotations: Vec<_> = annotations.collect();
-        group = group.element(Snippet::source(text).line_start(first).path(path).annotations(annotations));
     }
     group
+}
+
+/// Lines of a page with their marks, in the order of the lines.
+fn snippet<'a>(object: &Object, page: &Page, marks: &[Mark]) -> Snippet<'a, Annotation<'a>> {
+    let first = marks.first().map_or(0, |mark| mark.line);
+    let last = marks.last().map_or(0, |mark| mark.line);
+    let lines = lines(object, page, first..last + 1);
+    let mut text = String::new();
+    let mut starts = BTreeMap::new();
+    for line in first..=last {
+        starts.insert(line, text.len());
+        text.push_str(lines.get(&line).map_or("", |text| text.as_str()));
+        text.push('\n');
+    }
+    let path = match page {
+        Page::Source(file) => file.to_string(),
+        Page::Listing(function) => format!("instructions of {function}"),
+    };
+    let annotations = marks.iter().map(|mark| {
+        let start = starts.get(&mark.line).copied().unwrap_or(0);
+        let line = lines.get(&mark.line).map_or("", |text| text.as_str());
+        let column = matches!(page, Page::Source(_)).then_some(mark.place.column).flatten();
+        let span = span(line, column);
+        mark.kind.span(start + span.start..start + span.end).label(mark.label.clone())
+    });
+    let annotations: Vec<_> = annotations.collect();
+    Snippet::source(text).line_start(first).path(path).annotations(annotations)
 }
 
 /// The lines of a page that are known.
@@ -206,11 +218,11 @@ fn lines(object: &Object, page: &Page, wanted: Range<usize>) -> BTreeMap<usize, 
         Page::Source(file) => object
             .lines
             .iter()
-            .filter(|line| line.file == *file && wanted.contains(&(line.line as usize)))
-            .map(|line| (line.line as usize, clean(&line.text)))
+            .filter(|line| *file == line.file.as_str() && wanted.contains(&(line.line as usize)))
+            .map(|line| (line.line as usize, columns(&line.text)))
             .collect(),
         Page::Listing(name) => {
-            let Some(function) = object.functions.iter().find(|function| function.name == *name) else {
+            let Some(function) = object.functions.iter().find(|function| *name == function.name.as_str()) else {
                 return BTreeMap::new();
             };
             let labels = Labels::of(function);
@@ -225,9 +237,9 @@ fn lines(object: &Object, page: &Page, wanted: Range<usize>) -> BTreeMap<usize, 
     }
 }
 
-/// One printable line: tabs count as one column each in line records.
-fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter == '\t' || letter.is_control() { ' ' } else { letter }).collect()
+/// A source line of one character for each of its columns: line records count a tab, and what is not to be seen, as one.
+fn columns(text: &str) -> String {
+    text.chars().map(|letter| if is_visible(letter) { letter } else { ' ' }).collect()
 }
 
 /// What to underline: the expression that begins at the column, or the whole line.

@@ -15,12 +15,14 @@ use std::sync::Arc;
 
 use kiln_platform::Helper;
 use kiln_program::btf::Btf;
-use kiln_program::text::{Labels, node_text};
-use kiln_program::{Function, FunctionId, InsnId, Node, Object, Program, Reference};
+use kiln_program::text::{Labels, Names};
+use kiln_program::{Clean, Function, FunctionId, InsnId, Node, Object, Program, Reference};
 use kiln_verifier::{Assumptions, Facts, InsnFacts, Region, Scalar, StackSet, Value};
 use serde::Serialize;
 
 use crate::core_names;
+use crate::error::Error;
+use crate::shown::Shown;
 
 /// What a listing shows beside the instructions.
 #[derive(Clone, Debug, Default)]
@@ -37,14 +39,14 @@ pub struct Options {
 #[derive(Clone, Debug, Serialize)]
 pub struct Listing {
     /// The program.
-    pub program: String,
+    pub program: Shown,
     /// Its section.
-    pub section: String,
+    pub section: Shown,
     /// Its type, where known.
     pub program_type: Option<&'static str>,
     /// Why facts are missing, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_facts: Option<String>,
+    pub no_facts: Option<Shown>,
     /// The entry, then its subprograms.
     pub functions: Vec<FunctionListing>,
 }
@@ -53,9 +55,9 @@ pub struct Listing {
 #[derive(Clone, Debug, Serialize)]
 pub struct FunctionListing {
     /// Its symbol.
-    pub name: String,
+    pub name: Shown,
     /// The section it is in.
-    pub section: String,
+    pub section: Shown,
     /// Its slots.
     pub slots: u32,
     /// Its instructions.
@@ -69,27 +71,27 @@ pub struct Line {
     pub slot: u32,
     /// The label in front of it, if a branch leads here.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
+    pub label: Option<Shown>,
     /// The instruction, with names for what it refers to.
-    pub text: String,
+    pub text: Shown,
     /// The source file, where recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
+    pub file: Option<Shown>,
     /// The line in that file, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
     /// What the line says, where the object has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
+    pub source: Option<Shown>,
     /// What it refers to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<Referred>,
     /// The CO-RE relocation, such as `field_byte_offset of struct task_struct.pid`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub core: Option<String>,
+    pub core: Option<Shown>,
     /// What the verifier knows before it, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub facts: Option<String>,
+    pub facts: Option<Shown>,
     /// The same in full, not only what changed since the line above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<KnownHere>,
@@ -99,17 +101,17 @@ pub struct Line {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct KnownHere {
     /// Registers that hold something on every path, such as `r1`: `ctx`.
-    pub registers: BTreeMap<String, String>,
+    pub registers: BTreeMap<Shown, Shown>,
     /// Stack slots of which something is known, by their lowest byte, such as `fp-8`.
-    pub stack: BTreeMap<String, String>,
+    pub stack: BTreeMap<Shown, Shown>,
     /// Registers that may be read after the instruction.
-    pub live: Vec<String>,
+    pub live: Vec<Shown>,
     /// Bytes of the own frame that may be read after it, as ranges from the frame pointer, such as `-8..-1`.
-    pub stack_live: Vec<String>,
+    pub stack_live: Vec<Shown>,
     /// Bytes of the packet known to be there.
     pub packet_bytes: u32,
     /// What some path holds: references by the call that acquired them, and locks.
-    pub held: Vec<String>,
+    pub held: Vec<Shown>,
 }
 
 /// What an instruction refers to.
@@ -118,23 +120,95 @@ pub struct Referred {
     /// `map`, `map-value`, `function` or `extern`.
     pub kind: &'static str,
     /// Its name.
-    pub name: String,
+    pub name: Shown,
     /// The byte, in a map's value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u32>,
 }
 
+/// Instructions that the listings of an object's programs may have together.
+pub const MAX_LISTED: usize = 1_000_000;
+
+/// Whether programs can be listed: each with all that it reaches, so what many share is listed for each.
+///
+/// # Errors
+/// [`Error::Limit`] for more than [`MAX_LISTED`] instructions.
+pub fn check_size(object: &Object, programs: &[&Program]) -> Result<(), Error> {
+    let mut listed = 0;
+    for program in programs {
+        let functions = object.reachable_functions(program.entry);
+        listed += functions.into_iter().map(|id| object.function(id).nodes.len()).sum::<usize>();
+        if listed > MAX_LISTED {
+            let many = "the programs have more than a million instructions, those that they share counted for each";
+            return Err(Error::Limit(format!("{many} (MAX_LISTED): choose some with --program")));
+        }
+    }
+    Ok(())
+}
+
+/// Listings as one document, each made when it is written.
+pub struct Listings<'a> {
+    object: &'a Object,
+    programs: &'a [&'a Program],
+    options: Options,
+}
+
+impl<'a> Listings<'a> {
+    /// Of these programs.
+    ///
+    /// # Errors
+    /// As [`check_size`].
+    pub fn new(object: &'a Object, programs: &'a [&'a Program], options: Options) -> Result<Listings<'a>, Error> {
+        check_size(object, programs)?;
+        Ok(Listings { object, programs, options })
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> impl Iterator<Item = Listing> + '_ {
+        let shared = Shared::of(self.object);
+        self.programs.iter().map(move |program| shared.listing(self.object, program, self.options.clone()))
+    }
+}
+
+impl Serialize for Listings<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.iter())
+    }
+}
+
 /// The listing of a program with its subprograms, as data.
 pub fn listing(object: &Object, program: &Program, options: Options) -> Listing {
-    let (facts, no_facts) = if options.facts { facts(object, program, &options) } else { Default::default() };
-    let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
-    let view = View { object, btf, facts, options };
-    Listing {
-        program: program.name.clone(),
-        section: program.section.clone(),
-        program_type: program.program_type.map(|known| known.name()),
-        no_facts,
-        functions: object.reachable_functions(program.entry).into_iter().map(|id| view.function(id)).collect(),
+    Shared::of(object).listing(object, program, options)
+}
+
+/// What the listings of an object's programs share.
+struct Shared<'a> {
+    names: Names<'a>,
+    btf: Option<Btf>,
+}
+
+impl<'a> Shared<'a> {
+    fn of(object: &'a Object) -> Shared<'a> {
+        let btf = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok());
+        Shared { names: Names::of(object), btf }
+    }
+
+    fn listing(&self, object: &Object, program: &Program, options: Options) -> Listing {
+        let (facts, no_facts) = if options.facts { facts(object, program, &options) } else { Default::default() };
+        View { object, shared: self, facts, options }.listing(program, no_facts)
+    }
+}
+
+impl View<'_> {
+    fn listing(&self, program: &Program, no_facts: Option<String>) -> Listing {
+        let reached = self.object.reachable_functions(program.entry);
+        Listing {
+            program: program.name.as_str().into(),
+            section: program.section.as_str().into(),
+            program_type: program.program_type.map(|known| known.name()),
+            no_facts: no_facts.map(Shown::from),
+            functions: reached.into_iter().map(|id| self.function(id)).collect(),
+        }
     }
 }
 
@@ -150,7 +224,7 @@ pub fn maps(object: &Object) -> String {
         let _ = writeln!(
             text,
             "map {}: {} key {} B, value {} B, {} entries{}{}",
-            map.name,
+            Clean(&map.name),
             map.map_type.name(),
             map.key_size,
             map.value_size,
@@ -173,7 +247,7 @@ fn facts(object: &Object, program: &Program, options: &Options) -> (Facts, Optio
 
 struct View<'a> {
     object: &'a Object,
-    btf: Option<Btf>,
+    shared: &'a Shared<'a>,
     facts: Facts,
     options: Options,
 }
@@ -194,31 +268,31 @@ impl View<'_> {
             let source = self.object.line(node).filter(|source| self.options.source && source.line != 0);
             instructions.push(Line {
                 slot,
-                label,
-                text: node_text(self.object, node, &labels),
-                file: source.map(|source| source.file.clone()),
+                label: label.map(Shown::from),
+                text: self.shared.names.node_text(node, &labels).into(),
+                file: source.map(|source| source.file.as_str().into()),
                 line: source.map(|source| source.line),
-                source: source.map(|source| source.text.trim().to_owned()).filter(|text| !text.is_empty()),
+                source: source.map(|source| source.text.trim()).filter(|text| !text.is_empty()).map(Shown::from),
                 reference: self.reference(node),
-                core: self.core(node),
-                facts: self.facts.at(node.id).map(|facts| known.describe(self.object, facts, self.held(node.id))),
+                core: self.core(node).map(Shown::from),
+                facts: self.facts.at(node.id).map(|facts| known.describe(self.object, facts, self.held(node.id)).into()),
                 known: self.facts.at(node.id).map(|facts| self.known_here(node.id, facts)),
             });
             slot += node.insn.slots();
         }
-        let (name, section) = (function.name.clone(), function.section.clone());
+        let (name, section) = (function.name.as_str().into(), function.section.as_str().into());
         FunctionListing { name, section, slots: function.slots(), instructions }
     }
 
     fn known_here(&self, insn: InsnId, facts: &InsnFacts) -> KnownHere {
         let registers = facts.registers.iter().enumerate().filter(|(_, value)| !matches!(value, Value::Uninit));
         KnownHere {
-            registers: registers.map(|(index, value)| (format!("r{index}"), value_text(self.object, value))).collect(),
-            stack: facts.stack.iter().map(|(at, value)| (format!("fp{at}"), value_text(self.object, value))).collect(),
-            live: facts.live_after.iter().map(|reg| reg.to_string()).collect(),
-            stack_live: ranges(&facts.stack_live_after),
+            registers: registers.map(|(index, value)| (format!("r{index}").into(), value_text(self.object, value).into())).collect(),
+            stack: facts.stack.iter().map(|(at, value)| (format!("fp{at}").into(), value_text(self.object, value).into())).collect(),
+            live: Shown::all(facts.live_after.iter().map(|reg| reg.to_string())),
+            stack_live: Shown::all(ranges(&facts.stack_live_after)),
             packet_bytes: facts.packet_bytes,
-            held: self.held(insn),
+            held: Shown::all(self.held(insn)),
         }
     }
 
@@ -243,12 +317,12 @@ impl View<'_> {
             Reference::Extern(id) => ("extern", &object.externs.get(id.index())?.name, None),
             _ => return None,
         };
-        Some(Referred { kind, name: name.clone(), offset })
+        Some(Referred { kind, name: name.as_str().into(), offset })
     }
 
     fn core(&self, node: &Node) -> Option<String> {
         let record = self.object.core.get(node.core?.index())?;
-        Some(core_names::describe(self.btf.as_ref(), record))
+        Some(core_names::describe(self.shared.btf.as_ref(), record))
     }
 }
 
@@ -275,7 +349,7 @@ impl std::fmt::Display for Listing {
 /// `place` is the source line that was written last.
 fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String) -> std::fmt::Result {
     if let (Some(file), Some(number)) = (&line.file, line.line) {
-        let file = file.rsplit('/').next().unwrap_or_default();
+        let file = Clean(file.rsplit('/').next().unwrap_or_default());
         let source = line.source.as_ref().map_or(String::new(), |text| format!(" {text}"));
         let here = format!("; {file}:{number}:{source}");
         if here != *place {
@@ -290,7 +364,7 @@ fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String
     if let Some(core) = &line.core {
         let _ = write!(text, "  ; CO-RE {core}");
     }
-    match line.facts.as_deref().filter(|facts| !facts.is_empty()) {
+    match line.facts.as_ref().filter(|facts| !facts.is_empty()) {
         Some(facts) => writeln!(out, "{text:<44}  ; {facts}"),
         None => writeln!(out, "{text}"),
     }

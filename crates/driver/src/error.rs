@@ -1,22 +1,27 @@
 //! One taxonomy of what can go wrong, with the exit code of each.
+//!
+//! A message may hold names and words of the input. It is made clean where it is displayed, so that no new message can
+//! forget it.
+
+use kiln_program::{Clean, CleanLines};
 
 /// Why a command did not do what was asked.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The program is unsafe, or a comparison failed.
-    #[error("{0}")]
+    #[error("{}", CleanLines(.0))]
     Rejected(String),
     /// Kiln, or this machine, lacks something.
-    #[error("not supported: {0}")]
+    #[error("not supported: {}", Clean(.0))]
     Unsupported(String),
     /// A malformed file or a bad flag.
-    #[error("{0}")]
+    #[error("{}", Clean(.0))]
     InvalidInput(String),
     /// Time, memory or complexity ran out.
-    #[error("limit reached: {0}")]
+    #[error("limit reached: {}", Clean(.0))]
     Limit(String),
     /// The operating system refused.
-    #[error("{call}: {reason}")]
+    #[error("{}: {}", Clean(call), Clean(reason))]
     Os {
         /// What was tried.
         call: String,

@@ -66,6 +66,11 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
     }
 }
 
+/// An input that was never a file, such as a generated one.
+pub fn of_object(object: Object) -> Input {
+    Input { bytes: Vec::new(), object, elf: None, kernel_types: None, unprivileged: false }
+}
+
 /// Where the running kernel says its types.
 const RUNNING_KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 

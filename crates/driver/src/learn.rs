@@ -15,6 +15,7 @@ use kiln_superopt::learn::{self, Harvest, LearnedRule, RuleFile, Watch};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::shown::Shown;
 use crate::{file, input};
 
 /// How to learn.
@@ -35,11 +36,11 @@ pub struct Outcome {
     #[serde(skip)]
     pub text: String,
     /// Names of the new rules.
-    pub rules: Vec<String>,
+    pub rules: Vec<Shown>,
     /// Objects read.
     pub objects: usize,
     /// Objects that could not be read, and why.
-    pub unread: Vec<String>,
+    pub unread: Vec<Shown>,
     /// Different windows in their programs.
     pub windows: usize,
     /// Windows gone through.
@@ -106,7 +107,11 @@ pub fn learn(corpora: &[PathBuf], options: Options, watch: &mut dyn Watch) -> Re
             break;
         }
         match input::open(path, &[]) {
-            Ok(input) => learn::harvest(&mut harvest, &input.object, &input.verifier_options()),
+            Ok(input) => {
+                let deadline = Some(begun + options.budget / 2);
+                let verifying = kiln_verifier::Options { deadline, ..input.verifier_options() };
+                learn::harvest(&mut harvest, &input.object, &verifying);
+            }
             Err(error) => unread.push(error.to_string()),
         }
     }
@@ -126,9 +131,9 @@ pub fn learn(corpora: &[PathBuf], options: Options, watch: &mut dyn Watch) -> Re
     let learned = learn::learn(harvest, &known(&options.file), &learning, watch);
     Ok(Outcome {
         text: learn::merged(&options.file, &learned.rules),
-        rules: learned.rules.iter().map(|LearnedRule { rule, .. }| rule.name.clone()).collect(),
+        rules: learned.rules.iter().map(|LearnedRule { rule, .. }| rule.name.as_str().into()).collect(),
         objects: paths.len() - unread.len(),
-        unread,
+        unread: Shown::all(unread),
         windows: learned.windows,
         searched: learned.searched,
         shortened: learned.shortened,

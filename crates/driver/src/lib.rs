@@ -66,9 +66,11 @@ pub mod report;
 pub mod run;
 pub mod running;
 pub mod sarif;
+pub mod shown;
 
 pub use error::Error;
 pub use input::Input;
+pub use shown::Shown;
 pub use kiln_platform::ProgramType;
 pub use kiln_program::{Object, Program};
 pub use kiln_superopt::learn::Watch;

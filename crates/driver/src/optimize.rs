@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::evidence;
 use crate::file;
 use crate::input::Input;
+use crate::shown::Shown;
 
 /// How to optimize.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +80,7 @@ pub fn read_model(path: &std::path::Path) -> Result<CostModel, Error> {
 #[derive(Clone, Debug, Serialize)]
 pub struct Optimized {
     /// The program.
-    pub program: String,
+    pub program: Shown,
     /// Slots before, subprograms included.
     pub slots_before: u32,
     /// Slots after.
@@ -97,7 +98,7 @@ pub struct Optimized {
     /// The kernel's verdict after, where it was asked.
     pub kernel_after: Option<KernelVerdict>,
     /// Why it was left as it is, if it was.
-    pub skipped: Option<String>,
+    pub skipped: Option<Shown>,
 }
 
 /// An optimized object and the account of it.
@@ -113,11 +114,11 @@ pub struct Outcome {
     /// Where a certificate was asked for: what shows that each function that changed does what it did, by its number.
     pub proofs: evidence::Proofs,
     /// What our verifier or the kernel refused.
-    pub refused: Vec<String>,
+    pub refused: Vec<Shown>,
     /// What it was optimized for.
     pub goal: Goal,
     /// The kind of machine that estimates are for.
-    pub machine: String,
+    pub machine: Shown,
     /// Whether the time was up, or Ctrl-C came, before the passes found no more.
     pub cut_short: bool,
     /// Time spent in the passes.
@@ -170,13 +171,13 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         .as_ref()
         .map(|kernel| rewrite.timings.time("kernel, at the end", || kernel.verdicts(&bytes, &rewrite.object)));
     let refused = rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}"));
-    let refused = refused.chain(uncertified).collect();
+    let refused = Shown::all(refused.chain(uncertified).collect::<Vec<_>>());
     let verifier =
         kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
     let kernel_before = kernel.map(|kernel| kernel.before);
     let programs = account(input, &rewrite, &verifier, kernel_before.as_deref(), kernel_after.as_deref());
     let Rewrite { object, evidence, spent, timings, cut_short, .. } = rewrite;
-    let goal = options.goal;
+    let (goal, machine) = (options.goal, machine.into());
     Ok(Outcome { object, bytes, programs, evidence, proofs, refused, goal, machine, cut_short, spent, timings })
 }
 
@@ -327,7 +328,7 @@ fn account(
     pairs
         .enumerate()
         .map(|(index, ((old, new), account))| Optimized {
-            program: old.name.clone(),
+            program: old.name.as_str().into(),
             slots_before: input.object.program_slots(old),
             slots_after: rewrite.object.program_slots(new),
             estimated_ns_before: ns(account.picoseconds[0]),
@@ -341,10 +342,10 @@ fn account(
             kernel_before: kernel_before.map(|verdicts| verdicts[index].clone()),
             kernel_after: kernel_after.map(|verdicts| verdicts[index].clone()),
             skipped: match old.program_type {
-                None => Some(check::no_type(old)),
+                None => Some(check::no_type(old).into()),
                 Some(_) => {
                     let skipped = rewrite.skipped.iter().find(|(id, _)| id.index() == index);
-                    skipped.map(|(_, reason)| reason.clone())
+                    skipped.map(|(_, reason)| reason.as_str().into())
                 }
             },
         })
@@ -393,7 +394,7 @@ impl Outcome {
 pub struct Report<'a> {
     programs: &'a [Optimized],
     evidence: &'a [Evidence],
-    refused: &'a [String],
+    refused: &'a [Shown],
     goal: Goal,
     machine: &'a str,
     cut_short: bool,

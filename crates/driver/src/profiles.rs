@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::check::{self, Checked, Verdict};
 use crate::error::Error;
 use crate::input::Input;
+use crate::shown::Shown;
 
 /// A kernel to check for, as named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ pub fn oldest(kernels: &[Kernel], object: &Object) -> Result<Option<Profile>, Er
 #[derive(Clone, Debug, Serialize)]
 pub struct Matrix {
     /// The kernels, as asked for.
-    pub kernels: Vec<String>,
+    pub kernels: Vec<Shown>,
     /// A row a program.
     pub programs: Vec<Row>,
     /// Where all programs load, in a sentence.
@@ -97,9 +98,9 @@ pub struct Matrix {
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The program.
-    pub program: String,
+    pub program: Shown,
     /// Its section.
-    pub section: String,
+    pub section: Shown,
     /// Its type, where known.
     pub program_type: Option<&'static str>,
     /// Slots, subprograms included.
@@ -154,8 +155,8 @@ pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)
             let verdicts: Vec<Verdict> = profiles.iter().map(verdict).collect();
             let loads: Vec<Loads> = verdicts.iter().map(Loads::of).collect();
             Row {
-                program: program.name.clone(),
-                section: program.section.clone(),
+                program: program.name.as_str().into(),
+                section: program.section.as_str().into(),
                 program_type: program.program_type.map(|known| known.name()),
                 slots: input.object.program_slots(program),
                 loads_on: loads_on(profiles, &loads),
@@ -166,7 +167,7 @@ pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)
     let on =
         |kernel: usize| rows.iter().map(move |row| Loads::of(&row.verdicts[kernel])).min().unwrap_or(Loads::Unknown);
     let all: Vec<Loads> = (0..profiles.len()).map(on).collect();
-    let kernels = profiles.iter().map(|(name, _)| name.clone()).collect();
+    let kernels = profiles.iter().map(|(name, _)| name.as_str().into()).collect();
     Matrix { kernels, loads_on: loads_on(profiles, &all), programs: rows }
 }
 

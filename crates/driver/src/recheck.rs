@@ -21,6 +21,7 @@ use kiln_certificate::solver::{Process, Program};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::shown::Shown;
 use crate::{evidence, input};
 
 /// How to check.
@@ -57,11 +58,11 @@ pub enum Fault {
 pub struct Problem {
     /// The function; none for a fault of the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<String>,
+    pub function: Option<Shown>,
     /// What is wrong.
     pub fault: Fault,
     /// More about it.
-    pub detail: String,
+    pub detail: Shown,
 }
 
 /// What is taken for granted.
@@ -91,7 +92,7 @@ pub struct Recheck {
     /// Time that it took.
     pub milliseconds: u64,
     /// Objects that the ends of the chain were compared with.
-    pub compared: Vec<String>,
+    pub compared: Vec<Shown>,
     /// Everything that is not as it should be.
     pub problems: Vec<Problem>,
     /// Facts that were taken from Kiln's verifier: none are.
@@ -141,14 +142,14 @@ pub fn verify(
         assumed_from_verifier: 0,
         assumptions: ASSUMPTIONS.iter().map(|(name, says)| Assumption { name, says }).collect(),
     };
-    let broken = |detail: String| Problem { function: None, fault: Fault::Broken, detail };
+    let broken = |detail: String| Problem { function: None, fault: Fault::Broken, detail: detail.into() };
     match Chain::read(&original, certificate, &optimized) {
         Ok(chain) => {
             for (path, end) in [(&options.original, chain.first()), (&options.object, chain.last())] {
                 let Some(path) = path else { continue };
                 let object = input::open(path, &[])?.object;
                 match same_code(&object, end) {
-                    Ok(()) => recheck.compared.push(path.display().to_string()),
+                    Ok(()) => recheck.compared.push(path.display().to_string().into()),
                     Err(why) => {
                         let which = if path_is(&options.original, path) { "begins with" } else { "ends with" };
                         let what = format!("{} is not what the evidence {which}: {why}", path.display());
@@ -190,7 +191,7 @@ impl Recheck {
                 Err(detail) => {
                     let undecided = detail.contains("not decided") || detail.contains("interrupted");
                     let fault = if undecided { Fault::Undecided } else { Fault::Refuted };
-                    self.problems.push(Problem { function: Some(verdict.name), fault, detail });
+                    self.problems.push(Problem { function: Some(verdict.name.into()), fault, detail: detail.into() });
                 }
             }
         }

@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use kiln_program::text::{Labels, node_text};
-use kiln_program::{Function, FunctionId, InsnId, Node, Object};
+use kiln_program::{Function, FunctionId, InsnId, Node, Object, clean};
 use kiln_superopt::{Because, Evidence};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -72,23 +72,6 @@ pub fn page(before: &Object, outcome: &Outcome) -> String {
         }
     };
     markup.into_string()
-}
-
-/// A text of the object's with what is not to be seen made visible: control characters, and characters that change in
-/// which direction others are read.
-fn clean(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '\t' => shown.push(' '),
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
-                shown.extend(letter.escape_unicode());
-            }
-            _ if letter.is_control() => shown.extend(letter.escape_unicode()),
-            _ => shown.push(letter),
-        }
-    }
-    shown
 }
 
 /// Rewrites by the instructions they replaced or made.

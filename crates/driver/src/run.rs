@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::input::Input;
 use crate::kernel;
 use crate::packets::MIN_PACKET_BYTES;
+use crate::shown::Shown;
 
 /// Where a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +47,7 @@ pub struct Ran {
     /// Instructions of all runs, where the place counts them.
     pub instructions: Option<u64>,
     /// What the program printed.
-    pub printed: Vec<String>,
+    pub printed: Vec<Shown>,
     /// Map entries afterwards: name, then key and value in hexadecimal.
     pub maps: Vec<MapState>,
 }
@@ -55,9 +56,9 @@ pub struct Ran {
 #[derive(Clone, Debug, Serialize)]
 pub struct MapState {
     /// The map.
-    pub name: String,
+    pub name: Shown,
     /// Keys and values, in hexadecimal.
-    pub entries: Vec<(String, String)>,
+    pub entries: Vec<(Shown, Shown)>,
 }
 
 fn as_hex<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -109,7 +110,7 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
             let result = vm.run(&program.name, &vm_input, engine).map_err(vm_error)?;
             let value = result.value as u32;
             let entries =
-                |entries: &kiln_vm::Entries| entries.iter().map(|(key, value)| (hex(key), hex(value))).collect();
+                |entries: &kiln_vm::Entries| entries.iter().map(|(key, value)| (hex(key).into(), hex(value).into())).collect();
             Ok(Ran {
                 value,
                 action: action(value),
@@ -117,11 +118,11 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
                 duration_ns: result.duration_ns,
                 // Short code is compiled without a count.
                 instructions: Some(result.instructions).filter(|count| *count > 0),
-                printed: result.output.trace.lines().map(str::to_owned).collect(),
+                printed: result.output.trace.lines().map(Shown::from).collect(),
                 maps: vm
                     .snapshot()
                     .iter()
-                    .map(|(name, state)| MapState { name: name.clone(), entries: entries(state) })
+                    .map(|(name, state)| MapState { name: name.as_str().into(), entries: entries(state) })
                     .collect(),
             })
         }
@@ -135,8 +136,8 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
             });
             let output = output.map_err(|error| test_run_error(program, error))?;
             let maps = loaded.map_state().into_iter().map(|(name, entries)| MapState {
-                name,
-                entries: entries.iter().map(|(key, value)| (hex(key), hex(value))).collect(),
+                name: name.into(),
+                entries: entries.iter().map(|(key, value)| (hex(key).into(), hex(value).into())).collect(),
             });
             Ok(Ran {
                 value: output.value,

@@ -9,8 +9,9 @@
 //! Lines are those of the object's BTF. A file below the current folder is named relative to it (`%SRCROOT%`), as code
 //! review services expect; any other by a `file:` URI.
 
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
+use kiln_program::clean;
 use kiln_verifier::Reason;
 use serde_json::{Value, json};
 
@@ -72,7 +73,7 @@ fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
         "ruleIndex": index,
         "level": "error",
         "kind": "fail",
-        "message": {"text": text},
+        "message": message(&text),
         "locations": [files.place(&diagnosis.place, None)],
         "partialFingerprints": {"kilnRejection/v1": fingerprint(code, checked, diagnosis)},
         "properties": {
@@ -83,8 +84,8 @@ fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
         },
     });
     if !diagnosis.story.is_empty() {
-        let steps = diagnosis.story.iter().map(|step| (&step.place, step.text.as_str()));
-        let steps = steps.chain([(&diagnosis.place, diagnosis.message.as_str())]);
+        let steps = diagnosis.story.iter().map(|step| (&step.place, &*step.text));
+        let steps = steps.chain([(&diagnosis.place, &*diagnosis.message)]);
         let locations: Vec<Value> = steps
             .enumerate()
             .map(|(order, (place, text))| {
@@ -98,13 +99,13 @@ fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
 
 fn notification(checked: &Checked) -> Option<Value> {
     let Verdict::Unsupported { reason } = &checked.verdict else { return None };
-    Some(json!({"level": "warning", "message": {"text": format!("{}: {reason}", checked.program)}}))
+    Some(json!({"level": "warning", "message": message(&format!("{}: {reason}", checked.program))}))
 }
 
 /// What stays the same while lines above move: the reason, the program, and the text of the lines of the story.
 fn fingerprint(code: &str, checked: &Checked, diagnosis: &Diagnosis) -> String {
-    let line = |place: &Place| place.source.clone().unwrap_or_else(|| place.listing.clone());
-    let parts = [code.to_owned(), checked.program.clone(), diagnosis.place.function.clone(), line(&diagnosis.place)];
+    let line = diagnosis.place.source.as_ref().unwrap_or(&diagnosis.place.listing);
+    let parts: [&str; 4] = [code, &checked.program, &diagnosis.place.function, line];
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in parts.join("\0").bytes().filter(|byte| !byte.is_ascii_whitespace()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -118,7 +119,7 @@ struct Files<'a> {
 }
 
 impl Files<'_> {
-    fn place(&self, place: &Place, message: Option<&str>) -> Value {
+    fn place(&self, place: &Place, text: Option<&str>) -> Value {
         let physical = match (&place.file, place.line) {
             (Some(file), Some(line)) => {
                 let mut region = json!({"startLine": line});
@@ -144,21 +145,41 @@ impl Files<'_> {
                 "kind": "function",
             }],
         });
-        if let Some(message) = message {
-            location["message"] = json!({"text": message});
+        if let Some(text) = text {
+            location["message"] = message(text);
         }
         location
     }
 
+    /// A file below the root by its way from there, any other by its absolute one; never by a way that leads up.
     fn location(&self, file: &str) -> Value {
-        let path = Path::new(file);
-        let relative = match path.strip_prefix(self.root) {
-            Ok(relative) => relative,
-            Err(_) if path.is_absolute() => return json!({"uri": file_uri(path)}),
-            Err(_) => path.strip_prefix(".").unwrap_or(path),
-        };
-        json!({"uri": escaped(&relative.to_string_lossy()), "uriBaseId": ROOT})
+        let path = normal(&self.root.join(file));
+        match path.strip_prefix(normal(self.root)) {
+            Ok(relative) if relative != Path::new("") => {
+                json!({"uri": escaped(&relative.to_string_lossy()), "uriBaseId": ROOT})
+            }
+            _ => json!({"uri": file_uri(&path)}),
+        }
     }
+}
+
+/// The path without `.` and `..`, which cannot lead above the root of the file system.
+fn normal(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::from("/"), |mut path, part| {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            Component::Normal(name) => path.push(name),
+            _ => {}
+        }
+        path
+    })
+}
+
+/// A message, in which SARIF would take `[text](target)` for a link.
+fn message(text: &str) -> Value {
+    let text = clean(text);
+    let text = if text.contains("](") { text.replace('[', "\\[").replace(']', "\\]") } else { text };
+    json!({"text": text})
 }
 
 fn file_uri(path: &Path) -> String {

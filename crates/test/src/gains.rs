@@ -350,7 +350,7 @@ impl Pair {
                 estimated_ns: [own.estimated_ns_before, own.estimated_ns_after],
                 processed,
                 refused,
-                skipped: own.skipped.clone(),
+                skipped: own.skipped.as_ref().map(ToString::to_string),
                 optimizing_s: self.took.as_secs_f64(),
                 timed,
                 equality: None,
@@ -367,7 +367,7 @@ fn verdicts(own: &Optimized) -> (Option<[u32; 2]>, Option<String>) {
         (Some(Accepted { processed_insns: old }), Some(Accepted { processed_insns: new })) => {
             (Some([*old, *new]), None)
         }
-        (Some(Rejected { reason }), _) => (None, Some(reason.clone())),
+        (Some(Rejected { reason }), _) => (None, Some(reason.to_string())),
         (_, Some(Rejected { reason })) => (None, Some(format!("only the optimized program: {reason}"))),
         _ => (None, Some("the kernel was not asked".to_owned())),
     }

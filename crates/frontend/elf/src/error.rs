@@ -1,12 +1,12 @@
 //! What can go wrong, told apart by whose fault it is.
 
-use kiln_program::LowerError;
+use kiln_program::{Clean, LowerError};
 
 /// Why an object file cannot be read or written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The file is malformed.
-    #[error("{file}: section {section}, offset {offset:#x}: {message}")]
+    #[error("{}: section {}, offset {offset:#x}: {}", Clean(file), Clean(section), Clean(message))]
     InvalidInput {
         /// The label that the file was read under.
         file: String,
@@ -18,7 +18,7 @@ pub enum Error {
         message: String,
     },
     /// The file is well formed and uses something that Kiln does not know.
-    #[error("{file}: section {section}, offset {offset:#x}: Kiln does not support {what}")]
+    #[error("{}: section {}, offset {offset:#x}: Kiln does not support {}", Clean(file), Clean(section), Clean(what))]
     Unsupported {
         /// The label that the file was read under.
         file: String,
@@ -30,7 +30,7 @@ pub enum Error {
         what: String,
     },
     /// A rewritten function cannot be laid out.
-    #[error("{file}: function {function} cannot be laid out: {cause}")]
+    #[error("{}: function {} cannot be laid out: {cause}", Clean(file), Clean(function))]
     Layout {
         /// The label that the file was read under.
         file: String,
@@ -40,7 +40,7 @@ pub enum Error {
         cause: LowerError,
     },
     /// A rewritten object is not a rewrite of the one that was read: functions, maps or externs differ.
-    #[error("{file}: not a rewrite of the object that was read: {message}")]
+    #[error("{}: not a rewrite of the object that was read: {}", Clean(file), Clean(message))]
     Mismatch {
         /// The label that the file was read under.
         file: String,

@@ -153,7 +153,7 @@ mod tests {
             queries: 5,
             milliseconds: 6,
             compared: Vec::new(),
-            problems: vec![Problem { function: Some("main".to_owned()), fault, detail: "why".to_owned() }],
+            problems: vec![Problem { function: Some("main".into()), fault, detail: "why".into() }],
             assumed_from_verifier: 0,
             assumptions: Vec::new(),
         };

@@ -1,0 +1,122 @@
+//! Strings of results that hold text from input: names, source lines, listings, messages about them.
+//!
+//! ```text
+//!   "p\naccepted q"  --serialized-->  "p\naccepted q"    exact, escaped by JSON
+//!                    --printed----->   p\naccepted q     one line, nothing hidden (`kiln_program::shown`)
+//! ```
+//!
+//! A result that could be printed as it is would be, some day. So the results of this crate have no plain strings, which a
+//! test of this file demands: what a caller prints is clean, and what it compares or looks up is exact.
+
+use std::fmt::{Display, Formatter};
+use std::ops::Deref;
+
+pub use kiln_program::shown::{Clean, CleanLines, clean, is_visible};
+use serde::Serialize;
+
+/// A string of a result: exact as data, clean where it is displayed.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize)]
+#[serde(transparent)]
+pub struct Shown(String);
+
+impl Display for Shown {
+    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        out.pad(&Clean(&self.0).to_string())
+    }
+}
+
+/// As data, exact.
+impl Deref for Shown {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<T: Into<String>> From<T> for Shown {
+    fn from(text: T) -> Shown {
+        Shown(text.into())
+    }
+}
+
+impl PartialEq<str> for Shown {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Shown {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl Shown {
+    /// Strings as results have them.
+    pub fn all(texts: impl IntoIterator<Item = String>) -> Vec<Shown> {
+        texts.into_iter().map(Shown).collect()
+    }
+}
+
+/// A JSON document, or a piece of one, in which characters that are not to be seen are escaped: it says the same to whoever
+/// parses it, and nothing else to whoever reads it.
+pub fn escaped_json(document: &str) -> String {
+    let mut text = String::with_capacity(document.len());
+    for letter in document.chars() {
+        if is_visible(letter) || letter == '\n' {
+            text.push(letter);
+        } else {
+            letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fields that hold text already laid out for a reader, or nothing from input; by file.
+    const PLAIN: [(&str, &str); 12] = [
+        ("check.rs", "code"),
+        ("check.rs", "explanation"),
+        ("compare.rs", "maps"),
+        ("doctor.rs", "detail"),
+        ("doctor.rs", "mend"),
+        ("doctor.rs", "needed_for"),
+        ("doctor.rs", "what"),
+        ("learn.rs", "text"),
+        ("optimize.rs", "programs"),
+        ("profile.rs", "*"),
+        ("profiles.rs", "loads_on"),
+        ("recheck.rs", "solver"),
+    ];
+
+    #[test]
+    fn results_have_no_plain_strings() {
+        let mut plain = Vec::new();
+        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let Ok(source) = std::fs::read_to_string(&path) else { continue };
+            let file = path.file_name().expect("a name").to_string_lossy().into_owned();
+            for line in source.lines().map(str::trim) {
+                let field = line.trim_start_matches("pub ").split_once(": ").filter(|_| line.ends_with(','));
+                let Some((name, kind)) = field.filter(|(_, kind)| kind.contains("String")) else { continue };
+                let public = line.starts_with("pub ") || line == "reason: String," || line == "call: String,";
+                if public && !PLAIN.iter().any(|(of, known)| *of == file && (*known == name || *known == "*")) {
+                    plain.push(format!("{file}: {name}: {kind}"));
+                }
+            }
+        }
+        assert!(plain.is_empty(), "use Shown, or add a row to PLAIN: {plain:#?}");
+    }
+
+    #[test]
+    fn what_is_printed_is_clean_and_what_is_data_is_exact() {
+        let name = Shown::from("p\naccepted\u{202e}");
+        assert_eq!(format!("[{name:<24}]"), r"[p\naccepted\u{202e}      ]");
+        assert_eq!(serde_json::to_value(&name).unwrap(), "p\naccepted\u{202e}");
+        assert!(name == "p\naccepted\u{202e}");
+    }
+}
