@@ -11,10 +11,12 @@
 
 use std::time::Duration;
 
-use kiln_driver::input::running_kernel_types;
+use kiln_driver::input::{self, running_kernel_types};
+use kiln_driver::{check, diagnostic, dump};
 use kiln_elf::ElfObject;
 use kiln_isa::{AluOp, DecodeError, Insn, Slot, Source, Width};
 use kiln_program::btf::{Btf, BtfError};
+use kiln_program::text::TextError;
 use kiln_program::{Function, Image, LowerError, Object, Program};
 use kiln_superopt::{Rewrite, pipeline};
 use kiln_verifier::{Error, Facts, Options, Reason, Value};
@@ -44,6 +46,10 @@ pub struct Subject {
     pub write: fn(&ElfObject) -> Result<Vec<u8>, kiln_elf::Error>,
     /// Bytes to types.
     pub parse_btf: fn(&[u8]) -> Result<Btf, BtfError>,
+    /// Text to an object.
+    pub parse: fn(&str) -> Result<Object, TextError>,
+    /// All that people may read of an object: what it is, and the text.
+    pub show: fn(&Object) -> Vec<(&'static str, String)>,
     /// An object to text.
     pub print: fn(&Object) -> String,
     /// A function to slots.
@@ -68,6 +74,8 @@ impl Default for Subject {
             read: |bytes| kiln_elf::read("fuzz.o", bytes),
             write: |read| read.write(&read.object),
             parse_btf: Btf::parse,
+            parse: kiln_program::text::parse,
+            show,
             print: kiln_program::text::print,
             lower: kiln_program::lower_function,
             verify,
@@ -92,6 +100,25 @@ fn verify(object: &Object, program: &Program) -> Verdict {
 
 fn optimize(object: &Object, options: &pipeline::Options) -> Rewrite {
     kiln_superopt::optimize(object, options, &mut ())
+}
+
+fn show(object: &Object) -> Vec<(&'static str, String)> {
+    let none = Vec::<String>::new();
+    let input = input::of_object(object.clone());
+    let mut shown = vec![("maps", dump::maps(object)), ("text", kiln_program::text::print(object))];
+    shown.extend(input.select(&["x".to_owned()]).err().map(|error| ("error", error.to_string())));
+    for checked in check::check(&input, &input.select(&none).unwrap_or_default(), false) {
+        shown.push(("name", format!("accepted {} ({})", checked.program, checked.section)));
+        if let check::Verdict::Rejected { code, diagnosis, .. } = &checked.verdict {
+            shown.push(("rejection", diagnostic::render(object, &checked.program, code, diagnosis, false)));
+        }
+    }
+    for program in &object.programs {
+        shown.push(("listing", dump::program(object, program, dump::Options { source: true, ..Default::default() })));
+        let cost = check::profile(&input, program).and_then(|cost| cost.flame_graph(&program.name).ok());
+        shown.extend(cost.map(|svg| ("flame graph", String::from_utf8_lossy(&svg).into_owned())));
+    }
+    shown
 }
 
 /// A bug to be found.
@@ -257,6 +284,27 @@ pub const CANARIES: &[Canary] = &[
         what: "the kernel is handed another comparison than the interpreter",
         subject: || Subject { in_kernel: compares_wrong, ..Subject::default() },
         needs_kernel: true,
+    },
+    Canary {
+        name: "a-name-is-printed-raw",
+        target: "names",
+        what: "one line is printed with the program's name as it is",
+        subject: || Subject { show: show_raw, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "nesting-is-counted-again",
+        target: "nesting",
+        what: "each level of a nesting is counted from the first",
+        subject: || Subject { parse: parse_counts_again, ..Subject::default() },
+        needs_kernel: false,
+    },
+    Canary {
+        name: "shared-facts-are-kept-for-each",
+        target: "shared",
+        what: "each program keeps 16 MiB of its own about what it shares",
+        subject: || Subject { optimize: optimize_keeps, ..Subject::default() },
+        needs_kernel: false,
     },
 ];
 
@@ -424,4 +472,21 @@ fn drops_zero_extension(object: &Object, options: &pipeline::Options) -> Rewrite
         }
     });
     Rewrite { object, ..rewrite }
+}
+
+fn show_raw(object: &Object) -> Vec<(&'static str, String)> {
+    object.programs.iter().map(|program| ("name", format!("accepted {}", program.name))).collect()
+}
+
+fn parse_counts_again(text: &str) -> Result<Object, TextError> {
+    let levels = text.lines().filter(|line| line.starts_with("; inner") || line.contains("call f")).count();
+    let counted: usize = (0..levels).map(|level| (0..16 * level).map(std::hint::black_box).sum::<usize>() & 1).sum();
+    std::hint::black_box(counted);
+    kiln_program::text::parse(text)
+}
+
+fn optimize_keeps(object: &Object, options: &pipeline::Options) -> Rewrite {
+    let kept: Vec<Vec<u8>> = object.programs.iter().map(|_| vec![1; 16 << 20]).collect();
+    std::hint::black_box(&kept);
+    optimize(object, options)
 }

@@ -3,6 +3,7 @@
 mod accepted;
 mod bytes;
 mod decodable;
+mod hostile;
 mod same;
 mod verdicts;
 
@@ -29,7 +30,7 @@ pub enum Depth {
 pub struct Target {
     /// Its name.
     pub name: &'static str,
-    /// Its tier: bytes, decodable or accepted.
+    /// Its tier: bytes, decodable, accepted, verdict or hostile.
     pub tier: &'static str,
     /// What holds for every input.
     pub what: &'static str,
@@ -193,6 +194,39 @@ pub const TARGETS: &[Target] = &[
         input: decisions,
         check: verdicts::check_grown,
         show: Some(verdicts::show_grown),
+        shrink: None,
+    },
+    Target {
+        name: "names",
+        tier: "hostile",
+        what: "whatever objects call their parts, what people read hides nothing and has no line of a name's own",
+        weight: 1,
+        seeds: Vec::new,
+        input: decisions,
+        check: hostile::names,
+        show: Some(|_, bytes| hostile::named(&mut Choices::new(bytes))),
+        shrink: None,
+    },
+    Target {
+        name: "nesting",
+        tier: "hostile",
+        what: "what nests or chains deep is refused, or gets through within the stack, 512 MiB and the time",
+        weight: 1,
+        seeds: Vec::new,
+        input: decisions,
+        check: hostile::nesting,
+        show: Some(|_, bytes| hostile::nested(&mut Choices::new(bytes))),
+        shrink: None,
+    },
+    Target {
+        name: "shared",
+        tier: "hostile",
+        what: "programs that share functions are optimized within 512 MiB and the time",
+        weight: 1,
+        seeds: Vec::new,
+        input: decisions,
+        check: hostile::shared,
+        show: Some(|_, bytes| hostile::sharing(&mut Choices::new(bytes))),
         shrink: None,
     },
 ];
