@@ -259,10 +259,19 @@ impl Map {
     /// What `bpf_map_lookup_elem` returns: a value's address, an inner map's handle, or 0.
     #[inline]
     pub fn look_up(&self, memory: &Memory, key: u64, cpu: u32) -> Option<u64> {
-        memory.with(key, self.definition.key_size as usize, |key| self.look_up_key(key, cpu))
+        match memory.in_frames(key, self.definition.key_size as usize) {
+            Some(key) => Some(self.look_up_key(key, cpu)),
+            None => self.look_up_elsewhere(memory, key, cpu),
+        }
     }
 
-    #[inline]
+    #[cold]
+    fn look_up_elsewhere(&self, memory: &Memory, key: u64, cpu: u32) -> Option<u64> {
+        let key = memory.bytes(key, self.definition.key_size as usize)?;
+        Some(self.look_up_key(&key, cpu))
+    }
+
+    #[inline(always)]
     fn look_up_key(&self, bytes: &[u8], cpu: u32) -> u64 {
         match &self.storage {
             Storage::Array(values) => {
