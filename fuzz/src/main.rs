@@ -27,7 +27,7 @@ const USAGE: &str = "usage: kiln-fuzz [run] [--seconds N] [--seed N] [--target N
 /// Memory that a worker may have, in kilobytes: an input that makes Kiln want more has found something.
 const WORKER_KILOBYTES: u64 = 6 << 20;
 /// A worker that stands on one input this long hangs.
-const HANG: Duration = Duration::from_secs(30);
+const HANG: Duration = Duration::from_secs(120);
 /// What a worker notes when it has tried its last input, and makes filetests of what failed.
 const AT_THE_END: u64 = u64::MAX;
 

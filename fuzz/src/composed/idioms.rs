@@ -32,9 +32,11 @@ idioms! {
     mask_twice 3 "{v1}{n1} &= {m1}; @; {v2}{n1} &= {m1}";
     mask_copy_mask 6 "{v1}{n1} &= {m1}; ?@; r{n2} = r{n1}; ?@; {v3}{n2} &= {m1}; ?@";
     copy_masked_twice 4 "{v1}{n2} = {v1}{n1}; {v2}{n2} &= {m1}; ?@; {v3}{n3} = {v3}{n2}; {v4}{n3} &= {m1}";
-    masked_on_a_way 5 "{v1}{n1} &= {m1}; r{n2} = {i1}; if {v2}{n3} {c1} {a2} goto L{l1}; r{n2} = r{n1}; ?@; {v3}{n2} &= {m1}; L{l1}:";
+    masked_on_a_way 5 "{v1}{n1} &= {m1}; r{n2} = {i1}; if {v2}{n3} {c1} {a2} goto L{l1}; r{n2} = r{n1}; ?@; \
+        {v3}{n2} &= {m1}; L{l1}:";
     masked_before_and_after 4 "{v1}{n1} &= {m1}; if {v2}{n3} {c1} {a2} goto L{l1}; @; L{l1}:; {v3}{n1} &= {m1}";
-    masked_on_both_ways 3 "if {v2}{n3} {c1} {a2} goto L{l1}; {v1}{n1} &= {m1}; goto L{l2}; L{l1}:; {v3}{n1} = {i1}; L{l2}:; {v4}{n1} &= {m1}";
+    masked_on_both_ways 3 "if {v2}{n3} {c1} {a2} goto L{l1}; {v1}{n1} &= {m1}; goto L{l2}; L{l1}:; \
+        {v3}{n1} = {i1}; L{l2}:; {v4}{n1} &= {m1}";
     masked_after_a_copy 4 "{v2}{n1} = {v2}{n2}; {v1}{n2} &= {m1}; @; {v3}{n1} &= {m2}";
 
     // Copies.
@@ -61,8 +63,12 @@ idioms! {
     halves_joined 2 "r{n1} <<= 32; w{n2} = w{n2}; r{n1} |= r{n2}";
     lower_half_dead 4 "w{n1} {o1} w{n2}; r{n1} {q1} {i1}; r{n1} >>= {s1}";
     zero_added 3 "r{n1} = 0; ?@; w{n2} {w1} w{n1}";
-    zero_added_then_copied 4 "r{n1} = 0; r{n2} <<= {s1}; ?@; w{n2} {w1} w{n1}; r{n1} = r{n2}; {v1}{n1} &= {m1}; ?@; r{n1} = bswap64 r{n1}";
-    number_added_then_copied 3 "r{n1} = {i1}; ?@; w{n2} {o1} w{n1}; r{n1} = r{n2}; {v1}{n1} &= {m1}; ?@; r{n1} >>= {s1}";
+    zero_added_then_copied 6 "r{n1} = 0; r{n2} <<= {s1}; ?@; w{n2} {w1} w{n1}; r{n1} = r{n2}; \
+        {v1}{n1} &= {m1}; ?@; if {v2}{n3} {c1} {a2} goto L{l1}; ?@; L{l1}:; r{n1} = bswap64 r{n1}";
+    number_added_then_copied 4 "r{n1} = {i1}; ?@; w{n2} {o1} w{n1}; r{n1} = r{n2}; {v1}{n1} &= {m1}; \
+        if {v2}{n3} {c1} {a2} goto L{l1}; ?@; L{l1}:; r{n1} >>= {s1}";
+    operand_copied_over 4 "w{n2} {o1} w{n1}; r{n1} = r{n2}; w{n1} &= {m1}; \
+        if {v2}{n3} {c1} {a2} goto L{l1}; @; L{l1}:; ?r{n1} >>= {s1}; ?r{n2} >>= {s1}";
     lower_half_cleared 2 "r{n1} >>= 32; ?@; r{n1} <<= 32";
 
     // Memory of several widths.
@@ -76,10 +82,12 @@ idioms! {
     data_read_in_another_width 3 "*(u{z1} *)(r9 + {e1}) = {x1}{n1}; ?@; {x2}{n2} = *(u{z2} *)(r9 + {e2})";
     written_and_gone 3 "*(u{z1} *)(r9 + {e1}) = {x1}{n1}; r{n1} = {i1}";
     spilled 4 "*(u64 *)(r10 - {k}) = r{n1}; @; r{n2} = *(u64 *)(r10 - {k}); ?{v1}{n2} &= {m1}";
-    spilled_masked 4 "{v1}{n1} &= {m1}; *(u64 *)(r10 - {k}) = r{n1}; ?@; r{n2} = *(u64 *)(r10 - {k}); {v2}{n2} &= {m1}";
+    spilled_masked 4 "{v1}{n1} &= {m1}; *(u64 *)(r10 - {k}) = r{n1}; ?@; r{n2} = *(u64 *)(r10 - {k}); \
+        {v2}{n2} &= {m1}";
     filled_in_another_width 3 "*(u64 *)(r10 - {k}) = r{n1}; ?@; {x1}{n2} = *(u{z1} *)(r10 - {h1})";
     spilled_in_another_width 3 "*(u{z1} *)(r10 - {h1}) = {x1}{n1}; ?@; r{n2} = *(u64 *)(r10 - {k})";
-    slot_in_pieces 2 "*(u{z1} *)(r10 - {h1}) = {x1}{n1}; *(u{z2} *)(r10 - {h2}) = {x2}{n2}; ?@; {x3}{n3} = *(u{z3} *)(r10 - {h3})";
+    slot_in_pieces 2 "*(u{z1} *)(r10 - {h1}) = {x1}{n1}; *(u{z2} *)(r10 - {h2}) = {x2}{n2}; ?@; \
+        {x3}{n3} = *(u{z3} *)(r10 - {h3})";
     slot_constant 2 "*(u{z1} *)(r10 - {h1}) = {i1}; ?@; {x2}{n2} = *(u{z2} *)(r10 - {h2})";
     slot_changed_in_place 2 "r{n1} = *(u64 *)(r10 - {k}); {v1}{n1} {q1} {i1}; *(u64 *)(r10 - {k}) = r{n1}";
     slot_added_atomically 1 "lock *(u64 *)(r10 - {k}) += r{n1}; ?@; r{n2} = *(u64 *)(r10 - {k})";
@@ -87,8 +95,10 @@ idioms! {
     // Branches.
     on_a_way 6 "if {v1}{n1} {c1} {a1} goto L{l1}; @; ?@; L{l1}:";
     both_ways 5 "if {v1}{n1} {c1} {a1} goto L{l1}; @; ?@; goto L{l2}; L{l1}:; @; ?@; L{l2}:";
-    diamonds 3 "if {v1}{n1} {c1} {a1} goto L{l1}; @; L{l1}:; if {v2}{n2} {c2} {a2} goto L{l2}; @; L{l2}:; if {v3}{n3} {c3} {a3} goto L{l3}; @; L{l3}:";
-    asked_again 3 "if {v1}{n1} {c1} {i1} goto L{l1}; @; L{l1}:; ?@; if {v2}{n1} {c1} {i1} goto L{l2}; @; L{l2}:";
+    diamonds 3 "if {v1}{n1} {c1} {a1} goto L{l1}; @; L{l1}:; if {v2}{n2} {c2} {a2} goto L{l2}; @; L{l2}:; \
+        if {v3}{n3} {c3} {a3} goto L{l3}; @; L{l3}:";
+    asked_again 3 "if {v1}{n1} {c1} {i1} goto L{l1}; @; L{l1}:; ?@; if {v2}{n1} {c1} {i1} goto L{l2}; @; \
+        L{l2}:";
     bits_tested 3 "if {v1}{n1} & {m1} goto L{l1}; @; L{l1}:";
     masked_and_tested 3 "r{n2} = r{n1}; {v1}{n2} &= {m1}; if {v2}{n2} == {i1} goto L{l1}; @; L{l1}:";
     bounded_by_a_branch 4 "if {v1}{n1} > {m1} goto L{l1}; ?@; {v2}{n1} &= {m1}; ?@; L{l1}:";

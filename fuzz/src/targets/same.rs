@@ -40,7 +40,9 @@ fn number_task(bytes: &[u8]) -> (Plan, Object, Vec<&'static str>) {
 
 fn source_task(bytes: &[u8]) -> (Plan, Source) {
     let mut choices = Choices::new(bytes);
-    (plan(&mut choices), source(&mut choices))
+    // Search would take seconds for each of the programs.
+    let plan = Plan { search: false, ..plan(&mut choices) };
+    (plan, source(&mut choices))
 }
 
 /// Short programs of numbers do the same when optimized.
