@@ -21,10 +21,12 @@ const SHRINKING: Duration = Duration::from_secs(60);
 
 /// What the optimizer is asked for: the first choices of an input.
 fn plan(choices: &mut Choices<'_>) -> Plan {
+    let goals = if choices.one_in(4) { GOALS.to_vec() } else { vec![choices.pick(&GOALS)] };
     Plan {
-        goals: if choices.one_in(4) { GOALS.to_vec() } else { vec![choices.pick(&GOALS)] },
+        // Search takes far longer than all passes.
+        search: choices.one_in(64) && goals.len() == 1,
+        goals,
         without: BTreeSet::new(),
-        search: choices.one_in(64),
         isa: if choices.one_in(3) { 4 } else { 3 },
         interpreter: choices.one_in(4),
         kernel: choices.one_in(8) && kiln_test::engine::kernel_available().is_ok(),
@@ -40,8 +42,9 @@ fn number_task(bytes: &[u8]) -> (Plan, Object, Vec<&'static str>) {
 
 fn source_task(bytes: &[u8]) -> (Plan, Source) {
     let mut choices = Choices::new(bytes);
-    // Search would take seconds for each of the programs.
-    let plan = Plan { search: false, ..plan(&mut choices) };
+    let plan = plan(&mut choices);
+    // There are several programs: one goal each time, and no search.
+    let plan = Plan { search: false, goals: plan.goals[..1].to_vec(), ..plan };
     (plan, source(&mut choices))
 }
 
