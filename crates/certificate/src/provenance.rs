@@ -28,6 +28,8 @@ pub enum Class {
     Context(Option<i64>),
     /// An address in a packet, or its end.
     Packet,
+    /// The same, or a number where no memory is accessed.
+    PacketOrNumber,
     /// A map.
     Map(MapId),
     /// An address in a value of a map.
@@ -49,8 +51,10 @@ impl Class {
             (Class::Number, pointer) | (pointer, Class::Number) => match pointer {
                 Class::Frame(_) => Class::Frame(None),
                 Class::Context(_) => Class::Context(None),
+                Class::Packet => Class::PacketOrNumber,
                 other => other,
             },
+            (Class::Packet, Class::PacketOrNumber) | (Class::PacketOrNumber, Class::Packet) => Class::PacketOrNumber,
             _ if local(self) || local(other) => Class::Unknown,
             _ => Class::Outside,
         }
@@ -74,11 +78,12 @@ impl Class {
 
     /// Whether addresses of two classes never meet.
     pub fn is_apart(self, other: Class) -> bool {
-        let named = |class: Class| matches!(class, Class::Context(_) | Class::Packet | Class::Value(_));
         let kind = |class: Class| match class {
             Class::Context(_) => Class::Context(None),
+            Class::PacketOrNumber => Class::Packet,
             class => class,
         };
+        let named = |class: Class| matches!(kind(class), Class::Context(_) | Class::Packet | Class::Value(_));
         named(self) && named(other) && kind(self) != kind(other)
     }
 }
@@ -292,8 +297,8 @@ impl Known {
             }),
             Class::Context(None) => Class::Outside,
             Class::Value(map) if is_frozen(object, map) || size != Size::B8 => Class::Number,
-            Class::Packet | Class::Value(_) | Class::Outside if size != Size::B8 => Class::Number,
-            Class::Packet => Class::Number,
+            Class::Value(_) | Class::Outside if size != Size::B8 => Class::Number,
+            Class::Packet | Class::PacketOrNumber => Class::Number,
             Class::Value(_) | Class::Outside => Class::Outside,
             _ => Class::Unknown,
         }

@@ -199,6 +199,13 @@ impl Claim {
             Claim::Bits(Place::Register(side, number), u64::MAX, value) => {
                 Some((number, side, arena.constant(64, value)))
             }
+            Claim::Bits(place @ Place::Register(side, number), bits, 0) => {
+                // All but the lowest bits are zero.
+                let low = (!bits).trailing_ones();
+                let own = place.read(world, states);
+                let narrow = !bits == mask(low) && (1..64).contains(&low);
+                narrow.then(|| (number, side, own.truncate(low).zero_extend(64)))
+            }
             Claim::Frame(Place::Register(side, number), offset) => {
                 Some((number, side, world.frame_pointer().add(&arena.constant(64, offset as u64))))
             }

@@ -36,7 +36,7 @@ const PLAIN_CONTEXTS: [ProgramType; 5] = [
 /// Bits of the number of a type in an object's own BTF (`BTF_MAX_TYPE`).
 const OWN_TYPE_BITS: u32 = 20;
 /// An address in a packet is below this: errors are the last 4 GiB of the address space.
-const PACKETS_END: u64 = 0xffff_ffff << 32;
+pub const PACKETS_END: u64 = 0xffff_ffff << 32;
 
 /// What a function runs in.
 pub struct World<'a> {

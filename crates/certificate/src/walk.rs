@@ -13,14 +13,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use kiln_isa::Insn;
 use kiln_isa::semantics::{BitVec, Flow};
+use kiln_isa::{Insn, Reg};
 use kiln_program::{Cfg, Function, Node, Object};
 
 use crate::event::{Event, is_event};
-use crate::provenance::Provenance;
+use crate::provenance::{Class, Provenance};
 use crate::relation::Relation;
-use crate::state::{Running, State, World};
+use crate::state::{PACKETS_END, Running, State, World};
 use crate::term::Term;
 
 /// Instructions on a path.
@@ -127,7 +127,14 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
     /// # Errors
     /// Says what cannot be followed, or what the visitor refused.
     pub fn from(&mut self, pair: Pair, relation: &Relation, visitor: &mut dyn Visitor<'a>) -> Result<(), String> {
-        let ([old, new], known) = relation.begin(self.world)?;
+        let ([old, new], mut known) = relation.begin(self.world)?;
+        for (version, (state, at)) in self.step.versions.iter().zip([(&old, pair.0), (&new, pair.1)]) {
+            for reg in Reg::all().filter(|reg| version.provenance.class(at as usize, *reg) == Class::Packet) {
+                let address = state.registers[reg.index()];
+                known.push(address.ult(&address.like(PACKETS_END)));
+            }
+        }
+        known.retain(|term| term.as_constant() != Some(1));
         let path = |state, at: u32| Path { state, at: at as usize, steps: 0, seen: Vec::new() };
         let truths = known.iter().map(|term| term.id()).collect();
         let joint = Joint { old: path(old, pair.0), new: path(new, pair.1), known, truths, events: 0 };

@@ -190,6 +190,16 @@ impl<'a> Arrivals<'_, 'a> {
         for place in &self.places.all {
             terms.push(self.places.is_live(*place, pair).then(|| place.read(self.world, &both)));
         }
+        // A bit that a branch has decided.
+        for number in 0..20 {
+            let Some(own) = terms[number].filter(|own| own.as_constant().is_none()) else { continue };
+            let open = !own.zeros();
+            if open.count_ones() == 1 && !known.is_empty() {
+                let value =
+                    [open, 0].into_iter().find(|value| self.follows(known, BitVec::eq(&own, &own.like(*value))));
+                terms[number] = value.map(|value| own.like(value)).or(terms[number]);
+            }
+        }
         // Registers of one number that are equal for a reason that is not their form.
         let mut agree = [0; 10];
         for number in 0..10 {
