@@ -100,7 +100,7 @@ impl Block {
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         let from = self.at(offset, to.len());
         // SAFETY: both ranges are as long as `to`; what is behind `from` is only accessed atomically.
-        unsafe { copy_shared(from, to.as_mut_ptr(), to.len()) };
+        unsafe { copy_bytes::<true, false>(from, to.as_mut_ptr(), to.len()) };
     }
 
     /// Copies bytes in.
@@ -108,7 +108,7 @@ impl Block {
     pub fn write(&self, offset: usize, from: &[u8]) {
         let to = self.at(offset, from.len());
         // SAFETY: as in `read`.
-        unsafe { copy_shared(from.as_ptr(), to, from.len()) };
+        unsafe { copy_bytes::<false, true>(from.as_ptr(), to, from.len()) };
     }
 
     /// Copies bytes in from an address.
@@ -119,7 +119,7 @@ impl Block {
     pub unsafe fn write_from(&self, offset: usize, from: u64, bytes: usize) {
         let to = self.at(offset, bytes);
         // SAFETY: `at` checked the target; the caller vouches for the source.
-        unsafe { copy_shared(from as *const u8, to, bytes) };
+        unsafe { copy_bytes::<true, true>(from as *const u8, to, bytes) };
     }
 
     /// Zeroes bytes.
@@ -143,37 +143,45 @@ impl Drop for Block {
     }
 }
 
-/// Copies bytes that other threads may access meanwhile, by words where both sides are aligned.
+/// Copies bytes, by words where both sides are aligned. What other threads may access meanwhile is `SHARED`; the other side
+/// is the caller's alone, which may be a slice.
 ///
 /// # Safety
 /// `from` is valid for reads and `to` for writes of `bytes` bytes, the ranges do not overlap, and what other threads can
-/// reach of them is only accessed by atomic operations and by machine instructions.
+/// reach of them is shared and only accessed by atomic operations and by machine instructions.
 #[inline]
-pub(crate) unsafe fn copy_shared(from: *const u8, to: *mut u8, bytes: usize) {
+pub(crate) unsafe fn copy_bytes<const FROM_SHARED: bool, const TO_SHARED: bool>(
+    from: *const u8,
+    to: *mut u8,
+    bytes: usize,
+) {
     let together = from as usize | to as usize;
     let mut at = 0;
-    // SAFETY: every access is `at` bytes into both ranges with the rest at least as long as the word; pointers are
-    // aligned to the words by the tests of `together`. Casting the source to `*mut` does not write it.
-    unsafe {
-        if together & 7 == 0 {
-            while bytes - at >= 8 {
-                let word = AtomicU64::from_ptr(from.add(at).cast_mut().cast()).load(Ordering::Relaxed);
-                AtomicU64::from_ptr(to.add(at).cast()).store(word, Ordering::Relaxed);
-                at += 8;
+    macro_rules! word {
+        ($atomic:ty, $plain:ty) => {
+            // SAFETY: the word lies `at` bytes into both ranges, the rest of which is at least as long, and is aligned on both
+            // sides. Casting the source to `*mut` does not write it.
+            unsafe {
+                let word = match FROM_SHARED {
+                    true => <$atomic>::from_ptr(from.add(at).cast_mut().cast()).load(Ordering::Relaxed),
+                    false => from.add(at).cast::<$plain>().read(),
+                };
+                match TO_SHARED {
+                    true => <$atomic>::from_ptr(to.add(at).cast()).store(word, Ordering::Relaxed),
+                    false => to.add(at).cast::<$plain>().write(word),
+                }
+                at += size_of::<$plain>();
             }
-        }
-        if together & 3 == 0 {
-            while bytes - at >= 4 {
-                let word = AtomicU32::from_ptr(from.add(at).cast_mut().cast()).load(Ordering::Relaxed);
-                AtomicU32::from_ptr(to.add(at).cast()).store(word, Ordering::Relaxed);
-                at += 4;
-            }
-        }
-        while at < bytes {
-            let byte = AtomicU8::from_ptr(from.add(at).cast_mut()).load(Ordering::Relaxed);
-            AtomicU8::from_ptr(to.add(at)).store(byte, Ordering::Relaxed);
-            at += 1;
-        }
+        };
+    }
+    while together & 7 == 0 && bytes - at >= 8 {
+        word!(AtomicU64, u64);
+    }
+    while together & 3 == 0 && bytes - at >= 4 {
+        word!(AtomicU32, u32);
+    }
+    while at < bytes {
+        word!(AtomicU8, u8);
     }
 }
 

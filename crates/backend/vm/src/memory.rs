@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use kiln_isa::Size;
 
-use crate::block::{Block, copy_shared};
+use crate::block::{Block, copy_bytes};
 
 /// Whether programs may write a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -316,7 +316,7 @@ impl Memory {
             // borrow of `self` excludes every other reference into them; `from` may lie in neither.
             Owner::Own => unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address as *mut u8, from.len()) },
             // SAFETY: the range was just checked; `from` is a slice, which no shared memory is.
-            Owner::Shared => unsafe { copy_shared(from.as_ptr(), address as *mut u8, from.len()) },
+            Owner::Shared => unsafe { copy_bytes::<false, true>(from.as_ptr(), address as *mut u8, from.len()) },
         }
         Some(())
     }
@@ -347,7 +347,7 @@ impl Memory {
                 return Some(word.load(Ordering::Acquire));
             }
             // SAFETY: as above.
-            Owner::Shared => unsafe { copy_shared(address as *const u8, word.as_mut_ptr(), bytes) },
+            Owner::Shared => unsafe { copy_bytes::<true, false>(address as *const u8, word.as_mut_ptr(), bytes) },
         }
         Some(u64::from_le_bytes(word))
     }
@@ -415,7 +415,7 @@ impl Memory {
             self.write(to, &bytes)?;
         } else {
             // SAFETY: both ranges were just checked and do not overlap.
-            unsafe { copy_shared(from as *const u8, to as *mut u8, bytes) };
+            unsafe { copy_bytes::<true, true>(from as *const u8, to as *mut u8, bytes) };
         }
         Some(())
     }
@@ -437,7 +437,7 @@ impl Memory {
 fn copied(address: u64, bytes: usize) -> Vec<u8> {
     let mut copy = vec![0; bytes];
     // SAFETY: callers checked that the range is open; the copy is as long.
-    unsafe { copy_shared(address as *const u8, copy.as_mut_ptr(), bytes) };
+    unsafe { copy_bytes::<true, false>(address as *const u8, copy.as_mut_ptr(), bytes) };
     copy
 }
 
@@ -551,7 +551,8 @@ mod tests {
     #[test]
     fn the_same_place_has_the_same_addresses() {
         let addresses = || {
-            let mut memory = Memory::at(Places::at(PLACE_COUNT as u32 - 1, 1));
+            // AddressSanitizer's shadow is behind the first 2 GiB.
+            let mut memory = Memory::at(Places::at(1, 1));
             let mut start = |bytes, placement| {
                 let region = memory.allocate(bytes, placement, Access::ReadWrite).expect("memory");
                 memory.start(region)
@@ -559,10 +560,9 @@ mod tests {
             [start(8, Placement::Anywhere), start(5000, Placement::Low), start(8, Placement::Anywhere)]
         };
         assert_eq!(addresses(), addresses());
-        // In the same test: there is one last place.
-        low_regions_stay_below_4_gib();
     }
 
+    #[test]
     fn low_regions_stay_below_4_gib() {
         let mut memory = Memory::at(Places::at(PLACE_COUNT as u32 - 1, 1));
         // Five times a quarter of what is there; the fifth does not fit, wherever the kernel would put it.
