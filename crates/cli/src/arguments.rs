@@ -37,6 +37,21 @@ Examples:
 
 Ctrl-C ends the search and writes the best so far; a second one gives up and writes nothing.";
 
+const SANDBOX_EXAMPLES: &str = "\
+Examples:
+  kiln sandbox prog.o -o prog.kiln.o               heap accesses guarded, loops cancellable
+  kiln sandbox prog.o -o out.o --quantum 0.0001    cancelled after 100 us in loops
+  kiln sandbox prog.o -o out.o --explain           guards and cancellation points by source line";
+
+const CC_EXAMPLES: &str = "\
+Examples:
+  kiln cc -c prog.bpf.c -o prog.o                  clang, then sandbox and optimize
+  make CLANG=\"kiln cc\"                           in anybody's Makefile
+  KILN_QUANTUM=0.001 kiln cc -c prog.bpf.c -o prog.o
+
+Environment: KILN_CLANG names clang (clang-19), KILN_QUANTUM the seconds until a run is cancelled (0.01),
+KILN_OPTIMIZE the seconds for the optimizer (1; 0 leaves it out).";
+
 const EVIDENCE_EXAMPLES: &str = "\
 Examples:
   kiln verify-evidence proofs                      with the first of cvc5, bitwuzla, z3
@@ -125,6 +140,12 @@ pub enum Command {
     /// Write a smaller drop-in object, every rewrite with its evidence.
     #[command(after_help = OPTIMIZE_EXAMPLES)]
     Optimize(OptimizeArguments),
+    /// Guard heap accesses and make loops cancellable, so that plain pointers and loops load.
+    #[command(after_help = SANDBOX_EXAMPLES)]
+    Sandbox(SandboxArguments),
+    /// Compile C for BPF: clang with the right flags, then sandbox and optimize.
+    #[command(after_help = CC_EXAMPLES)]
+    Cc(CcArguments),
     /// Check the proofs of an optimization again, with another solver.
     #[command(after_help = EVIDENCE_EXAMPLES)]
     VerifyEvidence(EvidenceArguments),
@@ -246,6 +267,40 @@ pub struct OptimizeArguments {
     /// Print where the time went.
     #[arg(long)]
     pub timings: bool,
+}
+
+/// `kiln sandbox`.
+#[derive(Args, Debug)]
+pub struct SandboxArguments {
+    /// The object.
+    #[command(flatten)]
+    pub object: ObjectArguments,
+    /// Where to write the result.
+    #[arg(long, short, value_hint = ValueHint::FilePath)]
+    pub output: PathBuf,
+    /// Seconds that one run may spend in loops, callees included, before it is cancelled.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.01)]
+    pub quantum: f64,
+    /// What a cancelled program returns; by default what its hook takes for no program (XDP_PASS).
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub cancelled_return: Option<i32>,
+    /// Keep the guards and cancellation points that are provably needless.
+    #[arg(long)]
+    pub keep_all: bool,
+    /// Print every cancellation point with its source line.
+    #[arg(long)]
+    pub explain: bool,
+    /// Do not ask the running kernel at the end.
+    #[arg(long)]
+    pub offline: bool,
+}
+
+/// `kiln cc`.
+#[derive(Args, Debug)]
+pub struct CcArguments {
+    /// clang's arguments.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+    pub arguments: Vec<String>,
 }
 
 /// What to optimize for.

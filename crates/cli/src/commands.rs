@@ -8,12 +8,14 @@ use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Goal, Input, Program, Reason, bench, check, doctor, dump, evidence, examples, file, input, learn,
-    optimize, output, profile, profiles, recheck, report, run, sarif,
+    Engine, Error, Goal, Input, Program, Reason, bench, check, compile, doctor, dump, evidence, examples, file, input,
+    learn, optimize, output, profile, profiles, recheck, report, run, sandbox, sarif,
 };
 
 use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
-use crate::arguments::{EvidenceArguments, LearnArguments, OptimizeArguments, RunArguments};
+use crate::arguments::{
+    CcArguments, EvidenceArguments, LearnArguments, OptimizeArguments, RunArguments, SandboxArguments,
+};
 use crate::print;
 use crate::progress::Spinner;
 
@@ -136,6 +138,45 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
         _ => print::optimized(&outcome, arguments.verbose, arguments.timings),
     }
     Ok(0)
+}
+
+/// `kiln sandbox`.
+pub fn sandbox(arguments: &SandboxArguments, format: Format) -> Code {
+    let input = open(&arguments.object)?;
+    output::check_writable(&arguments.output)?;
+    let options = sandbox::Options {
+        quantum: seconds(arguments.quantum)?,
+        cancelled_return: arguments.cancelled_return,
+        elide: !arguments.keep_all,
+        ask_kernel: !arguments.offline,
+    };
+    let outcome = sandbox::sandbox(&input, &options)?;
+    output::write_whole(&arguments.output, &outcome.bytes)?;
+    match format {
+        Format::Json => print::json(&outcome)?,
+        _ => print::sandboxed(&outcome, arguments.explain),
+    }
+    let refused = outcome.kernel.iter().any(|(_, verdict)| matches!(verdict, check::KernelVerdict::Rejected { .. }));
+    Ok(u8::from(refused))
+}
+
+/// `kiln cc`.
+pub fn cc(arguments: &CcArguments) -> Code {
+    let from_environment = |name: &str, default: f64| match std::env::var(name) {
+        Ok(text) => {
+            let number =
+                text.parse().map_err(|_| Error::InvalidInput(format!("{name}={text} is no number of seconds")))?;
+            seconds(number)
+        }
+        Err(_) => seconds(default),
+    };
+    let options = compile::Options {
+        clang: std::env::var("KILN_CLANG").unwrap_or_else(|_| "clang-19".to_owned()),
+        arguments: arguments.arguments.clone(),
+        sandbox: sandbox::Options { quantum: from_environment("KILN_QUANTUM", 0.01)?, ..sandbox::Options::default() },
+        optimize: from_environment("KILN_OPTIMIZE", 1.0)?,
+    };
+    Ok(compile::compile(&options)?.code)
 }
 
 /// `kiln verify-evidence`.

@@ -45,6 +45,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Check(arguments) => commands::check(&arguments, format),
         Command::Optimize(arguments) => commands::optimize(&arguments, format),
+        Command::Sandbox(arguments) => commands::sandbox(&arguments, format),
+        Command::Cc(arguments) => commands::cc(&arguments),
         Command::VerifyEvidence(arguments) => commands::verify_evidence(&arguments, format),
         Command::Learn(arguments) => commands::learn(&arguments, format),
         Command::Run(arguments) => commands::run(&arguments, format),

@@ -470,3 +470,48 @@ pub fn findings(findings: &[Finding]) {
         }
     }
 }
+
+/// What the sandbox did.
+pub fn sandboxed(outcome: &kiln_driver::sandbox::Outcome, explain: bool) {
+    let rows: Vec<Vec<String>> = outcome
+        .functions
+        .iter()
+        .map(|own| {
+            vec![
+                own.function.clone(),
+                own.accesses.to_string(),
+                own.guards.to_string(),
+                own.elided_guards.to_string(),
+                own.points.len().to_string(),
+                own.bounded_loops.to_string(),
+                format!("{} -> {}", own.slots[0], own.slots[1]),
+            ]
+        })
+        .collect();
+    let header = ["function", "heap accesses", "guards", "elided", "cancellation points", "bounded loops", "slots"];
+    say!("{}", table(&header, &rows));
+    for function in outcome.functions.iter().filter(|_| explain) {
+        for point in &function.points {
+            let place = point.line.clone().unwrap_or_else(|| format!("instruction {}", point.insn));
+            let releases = if point.releases.is_empty() {
+                String::new()
+            } else {
+                format!("; releases {}", point.releases.join(", "))
+            };
+            say!("{}: cancellation point at {place}{releases}", function.function);
+        }
+    }
+    for (program, verdict) in &outcome.kernel {
+        match verdict {
+            KernelVerdict::Accepted { processed_insns } => {
+                say!(
+                    "{program}: {} by the kernel ({processed_insns} instructions processed)",
+                    styled(GOOD, "accepted")
+                );
+            }
+            KernelVerdict::Rejected { reason } => {
+                say!("{program}: {} by the kernel: {reason}", styled(BAD, "rejected"))
+            }
+        }
+    }
+}

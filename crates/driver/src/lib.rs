@@ -6,6 +6,8 @@
 //! |---|---|
 //! | `kiln check` | [`check::check`], [`profiles::check`] with `--kernel` |
 //! | `kiln optimize` | [`optimize::optimize`], [`report::page`] with `--report` |
+//! | `kiln sandbox` | [`sandbox::sandbox`] |
+//! | `kiln cc` | [`compile::compile`] |
 //! | `kiln run` | [`run::run`] |
 //! | `kiln bench` | [`bench::bench`] |
 //! | `kiln dump` | [`dump::program`] |
@@ -43,6 +45,7 @@
 pub mod bench;
 pub mod check;
 pub mod compare;
+pub mod compile;
 mod core_names;
 pub mod cost;
 pub mod diagnostic;
@@ -65,6 +68,7 @@ pub mod recheck;
 pub mod report;
 pub mod run;
 pub mod running;
+pub mod sandbox;
 pub mod sarif;
 pub mod shown;
 

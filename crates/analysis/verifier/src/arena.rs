@@ -11,7 +11,7 @@
 
 use kiln_isa::{AtomicOp, Reg};
 use kiln_platform::MapType;
-use kiln_program::Reference;
+use kiln_program::{InsnId, Reference};
 
 use crate::error::{Step, reject};
 use crate::explain::Reason;
@@ -24,6 +24,17 @@ impl Register {
 }
 
 impl Explorer<'_> {
+    /// What an address register holds for the access: with [`crate::Options::heap`], a number is a heap address.
+    pub(crate) fn heap_address(&self, register: Register) -> Register {
+        if self.options.heap && register.kind == Kind::Scalar { Register::ARENA } else { register }
+    }
+
+    /// The instructions that access the arena, on every path that leads to them.
+    pub(crate) fn arena_accesses(&self) -> impl Iterator<Item = InsnId> + use<'_> {
+        let in_arena = self.accessed.iter().enumerate().filter(|(_, kind)| **kind == Kind::Arena);
+        in_arena.map(|(at, _)| self.code.ops[at].node.id)
+    }
+
     /// The arena that the program uses: one at most.
     fn arena(&self) -> Step<Option<u32>> {
         let mut found = None;

@@ -209,6 +209,11 @@ impl Explorer<'_> {
         let mut again = self.state.clone();
         again.may_goto_depth += 1;
         self.widen_since_last_visit(&mut again, self.at, true);
+        if self.options.heap && target == self.at + 1 {
+            // A cancellation point in the making: where it will lead, the path ends.
+            self.state = again;
+            return Ok(Next::At(target));
+        }
         self.push(again, self.at + 1)?;
         Ok(Next::At(target))
     }

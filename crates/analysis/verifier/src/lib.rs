@@ -61,7 +61,7 @@ use kiln_program::{Object, Program};
 pub use domain::{Scalar, Tnum};
 pub use error::Error;
 pub use explain::{Part, Reason, Rejection, StoryStep};
-pub use facts::{Facts, InsnFacts, Pointer, Region, StackSet, Value};
+pub use facts::{Facts, Held, InsnFacts, Places, Pointer, Region, StackSet, Value};
 pub use prepared::Prepared;
 pub use profile::needs;
 
@@ -85,6 +85,9 @@ pub struct Options {
     pub deadline: Option<Instant>,
     /// The kernel that the program is for: what it does not have yet is rejected. By default the newest one described.
     pub profile: Profile,
+    /// A number used as an address is an address in the program's heap, as if it were cast to an arena pointer. For
+    /// transforms that insert those casts: the kernel refuses such a program.
+    pub heap: bool,
 }
 
 /// Whether values that the loader may still change (CO-RE fields, kconfig, `.rodata`, map sizes) count as known.
@@ -183,6 +186,7 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     let reads_uninitialized_stack = explorer.reads_uninitialized_stack;
     let depends_on_load = explorer.depends_on_load.get();
     let names = std::mem::take(&mut explorer.types);
-    let facts = explorer.recorder.take().map_or_else(Facts::default, |recorder| recorder.finish(&code, &names));
+    let mut facts = explorer.recorder.take().map_or_else(Facts::default, |recorder| recorder.finish(&code, &names));
+    facts.set_arena_accesses(explorer.arena_accesses());
     Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, _proof: () })
 }

@@ -23,7 +23,7 @@ pub(crate) enum Use {
 
 impl Explorer<'_> {
     pub(crate) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) -> Step<()> {
-        let base = self.read(address.base)?;
+        let base = self.heap_address(self.read(address.base)?);
         let mut value = self.load_from(address.base, base, i64::from(address.offset), size)?;
         if signed && value.is_pointer() && base.kind == Kind::Context {
             return reject(Reason::ContextAccess, "a pointer of the context is loaded with sign extension");
@@ -74,7 +74,8 @@ impl Explorer<'_> {
             return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
         }
         let before = std::mem::replace(&mut self.accessed[self.at as usize], base.kind);
-        if before != base.kind && before != Kind::Uninit && (is_view(before) || is_view(base.kind)) {
+        let own_code = |kind| is_view(kind) || kind == Kind::Arena;
+        if before != base.kind && before != Kind::Uninit && (own_code(before) || own_code(base.kind)) {
             return reject(
                 Reason::NotAPointer,
                 format!("r{number} is {} here on one path and {} on another", before.name(), base.kind.name()),
@@ -91,7 +92,7 @@ impl Explorer<'_> {
 
     pub(crate) fn store(&mut self, size: Size, address: Address, src: Source) -> Step<()> {
         let value = self.operand(src)?;
-        let base = self.read(address.base)?;
+        let base = self.heap_address(self.read(address.base)?);
         self.store_to(address.base, base, i64::from(address.offset), size, value, src)
     }
 
@@ -132,7 +133,7 @@ impl Explorer<'_> {
             AtomicOp::CompareExchange => Some(self.read(Reg::R0)?),
             _ => None,
         };
-        let base = self.read(address.base)?;
+        let base = self.heap_address(self.read(address.base)?);
         let offset = i64::from(address.offset);
         let _ = expected;
         if matches!(

@@ -407,6 +407,33 @@ impl LoadedObject {
         Err(Error::InvalidInput(format!("the object has no map {name}")))
     }
 
+    /// A heap by its map's name.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] when there is no such arena.
+    pub fn heap(&self, name: &str) -> Result<crate::Heap<'_>, Error> {
+        const ARENA: u32 = 33;
+        const PAGE_BYTES: usize = 4096;
+        for pointer in self.file.map_pointers() {
+            // SAFETY: the map belongs to the loaded object.
+            let (own, kind) = unsafe { (text(libbpf_sys::bpf_map__name(pointer)), libbpf_sys::bpf_map__type(pointer)) };
+            if own != name || kind != ARENA {
+                continue;
+            }
+            let mut bytes = 0;
+            // SAFETY: as above; libbpf maps an arena when it creates it, and unmaps it with the object.
+            let (start, pages) = unsafe {
+                let start = libbpf_sys::bpf_map__initial_value(pointer, &mut bytes);
+                (start, libbpf_sys::bpf_map__max_entries(pointer) as usize)
+            };
+            if let Some(start) = std::ptr::NonNull::new(start.cast()) {
+                // SAFETY: the mapping has the map's pages, and the result borrows the object that keeps it.
+                return Ok(unsafe { crate::Heap::new(start, pages * PAGE_BYTES) });
+            }
+        }
+        Err(Error::InvalidInput(format!("the object has no heap {name}")))
+    }
+
     /// Names of the maps that were created.
     pub fn map_names(&self) -> Vec<String> {
         let named = |pointer: *mut libbpf_sys::bpf_map| {

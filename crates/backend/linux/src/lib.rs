@@ -16,6 +16,7 @@
 pub mod attach;
 pub mod elf;
 pub mod error;
+pub mod heap;
 pub mod image;
 pub mod log;
 pub mod map;
@@ -28,6 +29,7 @@ pub mod ring;
 pub use attach::Link;
 pub use elf::{LoadFailure, LoadedObject, ObjectFile, ProgramLog};
 pub use error::Error;
+pub use heap::Heap;
 pub use image::{LoadedImage, LoadedImages, Loader, load_image, load_images};
 pub use map::MapHandle;
 pub use own::{OwnCgroup, OwnNetwork};

@@ -13,7 +13,7 @@
 pub(crate) mod record;
 mod repair;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use kiln_isa::{Reg, RegSet};
 use kiln_program::{InsnId, MapId};
@@ -161,16 +161,55 @@ impl StackSet {
 pub struct Facts {
     insns: HashMap<InsnId, InsnFacts>,
     held: HashMap<InsnId, Held>,
+    in_arena: HashSet<InsnId>,
 }
 
 /// Resources that some explored path holds just before an instruction. For people to read: a path that ended in a kept
 /// state may hold as many acquired elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Held {
-    /// The calls that acquired the references.
+    /// The calls that acquired the references, in the order in which some path acquired them.
     pub references: Vec<InsnId>,
+    /// For each of `references`, where every path that holds it keeps it.
+    pub places: Vec<Places>,
     /// Locks at most.
     pub locks: usize,
+}
+
+impl Held {
+    /// Some path holds what was acquired there, in these places.
+    pub fn add(&mut self, acquired: InsnId, places: Places) {
+        match self.references.iter().position(|known| *known == acquired) {
+            Some(at) => self.places[at] = self.places[at].common(places),
+            None => {
+                self.references.push(acquired);
+                self.places.push(places);
+            }
+        }
+    }
+}
+
+/// Where a reference is kept: registers and eight-byte stack slots of the current frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Places {
+    /// Registers that hold it.
+    pub registers: RegSet,
+    /// Slots that hold it: bit `i` is the slot at frame pointer - 8 * (i + 1).
+    pub slots: u64,
+    /// Some path has not compared it with null yet.
+    pub nullable: bool,
+}
+
+impl Places {
+    /// Where both keep it.
+    #[must_use]
+    pub fn common(self, other: Places) -> Places {
+        Places {
+            registers: self.registers.intersection(other.registers),
+            slots: self.slots & other.slots,
+            nullable: self.nullable || other.nullable,
+        }
+    }
 }
 
 impl Facts {
@@ -189,6 +228,16 @@ impl Facts {
         self.held.get(&insn)
     }
 
+    /// Whether the instruction accesses the program's arena, on every path that leads to it.
+    pub fn in_arena(&self, insn: InsnId) -> bool {
+        self.in_arena.contains(&insn)
+    }
+
+    /// Sets the instructions that access the arena.
+    pub(crate) fn set_arena_accesses(&mut self, accesses: impl Iterator<Item = InsnId>) {
+        self.in_arena = accesses.collect();
+    }
+
     /// Sets what may be held before an instruction.
     pub fn hold(&mut self, insn: InsnId, held: Held) {
         self.held.insert(insn, held);
@@ -201,11 +250,13 @@ impl Facts {
 
     /// Joins what another program that shares functions with this one found: what holds for both.
     pub fn join(&mut self, other: &Facts) {
+        self.in_arena.extend(&other.in_arena);
         for (id, held) in &other.held {
             let own = self.held.entry(*id).or_default();
             own.locks = own.locks.max(held.locks);
-            let new: Vec<_> = held.references.iter().copied().filter(|it| !own.references.contains(it)).collect();
-            own.references.extend(new);
+            for (acquired, places) in held.references.iter().zip(&held.places) {
+                own.add(*acquired, *places);
+            }
         }
         for (id, facts) in &other.insns {
             match self.insns.get_mut(id) {

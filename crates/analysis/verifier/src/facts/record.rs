@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::MapId;
 
-use super::{Facts, InsnFacts, KERNEL_STRUCTURE, Pointer, Region, StackSet, UNTRUSTED_MEMORY, Value};
+use super::{Facts, InsnFacts, KERNEL_STRUCTURE, Places, Pointer, Region, StackSet, UNTRUSTED_MEMORY, Value};
 use crate::code::{Code, Position};
 use crate::domain::{Scalar, apply};
 use crate::prune::{broken_links, strictly_within};
@@ -67,7 +67,7 @@ pub(super) struct Visited {
     last_stack: Stack,
     pub packet_bytes: u32,
     /// Where what some path holds here was acquired.
-    held: Vec<Position>,
+    held: Vec<(Position, Places)>,
     locks: usize,
 }
 
@@ -136,7 +136,7 @@ impl Recorder {
                 registers.iter_mut().for_each(|register| *register = relative(register, depth));
                 let stack = frame.stack.slots().iter().map(|slot| relative(&slot_value(slot), depth)).collect();
                 let packet_bytes = state.packet_bytes;
-                let held = state.references.iter().map(|held| held.at).collect();
+                let held = state.references.iter().map(|held| (held.at, places(state, held.id))).collect();
                 let (last_stack, locks) = (frame.stack.clone(), state.locks.len());
                 let slots = frame.stack.slots().len();
                 self.visited_bytes += size_of::<Visited>() + slots * size_of::<Register>();
@@ -154,8 +154,10 @@ impl Recorder {
                 visited.packet_bytes = visited.packet_bytes.min(state.packet_bytes);
                 visited.locks = visited.locks.max(state.locks.len());
                 for held in &state.references {
-                    if !visited.held.contains(&held.at) {
-                        visited.held.push(held.at);
+                    let kept = places(state, held.id);
+                    match visited.held.iter_mut().find(|(at, _)| *at == held.at) {
+                        Some((_, known)) => *known = known.common(kept),
+                        None => visited.held.push((held.at, kept)),
                     }
                 }
                 if !visited.last_stack.same(&frame.stack) {
@@ -236,8 +238,9 @@ impl Recorder {
                 .fold(RegSet::EMPTY, |live, next| live.union(next.live));
             let live_after = if op.node.insn == Insn::Exit { RegSet::of(&[Reg::R0]) } else { live_after };
             if !visited.held.is_empty() || visited.locks > 0 {
-                let references = visited.held.iter().map(|at| code.op(*at).node.id).collect();
-                facts.hold(op.node.id, super::Held { references, locks: visited.locks });
+                let mut held = super::Held { locks: visited.locks, ..super::Held::default() };
+                visited.held.iter().for_each(|(at, places)| held.add(code.op(*at).node.id, *places));
+                facts.hold(op.node.id, held);
             }
             facts.set(
                 op.node.id,
@@ -272,6 +275,24 @@ impl Recorder {
         });
         after
     }
+}
+
+/// Where the current frame keeps a reference.
+fn places(state: &State, reference: u32) -> Places {
+    let frame = state.frame();
+    let holds = |register: &Register| register.reference == reference;
+    let mut places = Places::default();
+    for reg in Reg::all().filter(|reg| holds(&frame.registers[reg.index()])) {
+        places.registers.insert(reg);
+        places.nullable |= frame.registers[reg.index()].nullable;
+    }
+    for (index, slot) in frame.stack.slots().iter().enumerate().take(64) {
+        if slot.spilled_bytes() == 8 && holds(&slot.register) {
+            places.slots |= 1 << index;
+            places.nullable |= slot.register.nullable;
+        }
+    }
+    places
 }
 
 /// Stack pointers say how many frames up they point instead of which frame.

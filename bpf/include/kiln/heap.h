@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * A heap for BPF programs: plain pointers, plain loops, malloc and locks.
+ *
+ *	#include <kiln/heap.h>
+ *
+ *	struct elem { int key, value; struct elem *next; };
+ *	kiln_heap(1 << 20);                 // bytes; one heap per object
+ *	struct elem *head;
+ *
+ *	for (struct elem *e = head; e; e = e->next)
+ *		...
+ *
+ * Compile with `kiln cc`, or with clang and then `kiln sandbox`: the kernel refuses the object as clang writes it. The
+ * heap is a BPF arena (Linux 6.9). Pointers are addresses of the process that loads the object, where the heap is mapped
+ * too, so that process can follow them.
+ */
+#ifndef KILN_HEAP_H
+#define KILN_HEAP_H
+
+#ifdef __bpf__
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_helpers.h>
+#else
+/* The same source as native code: tests compare it with the sandboxed program. */
+#include <linux/types.h>
+#include <stddef.h>
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+#define SEC(name)
+#endif
+
+#define KILN_PAGE_BYTES 4096
+
+#ifdef __bpf__
+/* Declares the object's heap. `bytes` is rounded up to whole pages; at most 4 GiB. */
+#define kiln_heap(bytes)                                                                           \
+	struct {                                                                                   \
+		__uint(type, 33); /* BPF_MAP_TYPE_ARENA, which older headers lack */               \
+		__uint(map_flags, 1u << 10); /* BPF_F_MMAPABLE */                                  \
+		__uint(max_entries, ((bytes) + KILN_PAGE_BYTES - 1ull) / KILN_PAGE_BYTES);         \
+	} kiln_heap_map SEC(".maps")
+#define KILN_IN_HEAP __attribute__((address_space(1)))
+#else
+#define kiln_heap(bytes) struct kiln_heap_declared
+#define KILN_IN_HEAP
+#endif
+
+/*
+ * A lock, shared with user space. Several may be held at once. It is a test-and-set lock: put it into a global variable or
+ * into the heap. Waiting for it is a loop like any other: the program is cancelled when its time is up.
+ */
+typedef struct {
+	__u32 held;
+} kiln_spinlock_t;
+
+static __always_inline void kiln_spin_lock(kiln_spinlock_t *lock)
+{
+	while (__sync_val_compare_and_swap(&lock->held, 0, 1))
+		;
+}
+
+static __always_inline void kiln_spin_unlock(kiln_spinlock_t *lock)
+{
+	__sync_lock_test_and_set(&lock->held, 0);
+}
+
+#endif

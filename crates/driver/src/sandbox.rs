@@ -1,0 +1,83 @@
+//! `kiln sandbox`: a drop-in object whose heap accesses are guarded and whose loops can be cancelled.
+
+use std::time::Duration;
+
+use kiln_program::Object;
+use kiln_sandbox::Evidence;
+use serde::Serialize;
+
+use crate::check::{self, KernelVerdict};
+use crate::error::Error;
+use crate::input::Input;
+
+/// How to sandbox.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The time that one invocation may spend in loops before it is cancelled.
+    pub quantum: Duration,
+    /// What a cancelled program returns; its hook's default when `None`.
+    pub cancelled_return: Option<i32>,
+    /// Leave out what the verifier's Facts prove needless.
+    pub elide: bool,
+    /// Whether to ask the running kernel, where it may be asked.
+    pub ask_kernel: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { quantum: Duration::from_millis(10), cancelled_return: None, elide: true, ask_kernel: true }
+    }
+}
+
+/// A sandboxed object and the account of it.
+#[derive(Serialize)]
+pub struct Outcome {
+    /// The IR.
+    #[serde(skip)]
+    pub object: Object,
+    /// The object file, or text where the input was text.
+    #[serde(skip)]
+    pub bytes: Vec<u8>,
+    /// Function by function.
+    pub functions: Vec<Evidence>,
+    /// The kernel's verdict on each program, where it was asked.
+    pub kernel: Vec<(String, KernelVerdict)>,
+}
+
+/// Sandboxes an object.
+///
+/// # Errors
+/// [`Error::Rejected`] when a program is unsafe in another way, [`Error::Unsupported`] for what the transform lacks.
+pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
+    let settings = kiln_sandbox::Options {
+        quantum_ns: u64::try_from(options.quantum.as_nanos()).unwrap_or(u64::MAX / 2),
+        cancelled_return: options.cancelled_return,
+        elide: options.elide,
+        verifier: input.verifier_options(),
+    };
+    let rewrite = kiln_sandbox::sandbox(&input.object, &settings).map_err(error)?;
+    let bytes = match &input.elf {
+        Some(elf) => elf.write(&rewrite.object).map_err(|error| Error::InvalidInput(error.to_string()))?,
+        None => kiln_program::text::print(&rewrite.object).into_bytes(),
+    };
+    let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
+    let programs = rewrite.object.programs.iter().filter(|_| asks);
+    let verdict = |program: &kiln_program::Program| {
+        (program.name.clone(), check::kernel_verdict(&bytes, &rewrite.object, program))
+    };
+    let kernel = programs.map(verdict).collect();
+    Ok(Outcome { object: rewrite.object, bytes, functions: rewrite.evidence, kernel })
+}
+
+fn error(error: kiln_sandbox::Error) -> Error {
+    use kiln_sandbox::Error as Sandbox;
+    use kiln_verifier::Error as Verifier;
+    match error {
+        Sandbox::Rejected { program, source } | Sandbox::Result { program, source } => match *source {
+            Verifier::Rejected(rejection) => Error::Rejected(format!("program {program}: {rejection}")),
+            Verifier::Limit { .. } => Error::Limit(format!("program {program}: {source}")),
+            _ => Error::Unsupported(format!("program {program}: {source}")),
+        },
+        Sandbox::Unsupported { .. } => Error::Unsupported(error.to_string()),
+    }
+}

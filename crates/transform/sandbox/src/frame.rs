@@ -1,0 +1,98 @@
+//! Room in a function's stack frame, and registers that are free at an instruction.
+
+use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Size, Source};
+use kiln_platform::limits::MAX_STACK_BYTES;
+use kiln_program::{Function, InsnId, Node};
+use kiln_verifier::{Facts, Region, Value};
+
+/// A function's stack frame: what it uses itself is above, what the transform uses below.
+pub(crate) struct Frame {
+    /// The lowest byte in use, relative to the frame pointer.
+    lowest: i32,
+}
+
+impl Frame {
+    /// What a function uses: its own accesses, and every address in its frame that a register ever holds.
+    pub(crate) fn of(function: &Function, facts: &Facts) -> Frame {
+        let mut lowest = 0;
+        for node in &function.nodes {
+            if let Some(address) = node.insn.address().filter(|address| address.base == Reg::R10) {
+                lowest = lowest.min(i32::from(address.offset));
+            }
+            if let Insn::Alu { op: AluOp::Add, src: Source::Imm(imm), .. } = node.insn
+                && (-(MAX_STACK_BYTES as i32)..0).contains(&imm)
+                && holds_frame(node, facts)
+            {
+                lowest = lowest.min(imm);
+            }
+            for value in facts.at(node.id).iter().flat_map(|known| &known.registers) {
+                if let Value::Pointer(pointer) = value
+                    && pointer.region == (Region::Stack { up: 0 })
+                {
+                    lowest = lowest.min(pointer.offset.smin.clamp(-(MAX_STACK_BYTES as i64), 0) as i32);
+                }
+            }
+        }
+        Frame { lowest: lowest.div_euclid(8) * 8 }
+    }
+
+    /// Eight bytes more: their offset from the frame pointer.
+    pub(crate) fn slot(&mut self) -> Option<i16> {
+        let lowest = self.lowest - 8;
+        if lowest < -(MAX_STACK_BYTES as i32) {
+            return None;
+        }
+        self.lowest = lowest;
+        Some(lowest as i16)
+    }
+}
+
+fn holds_frame(node: &Node, facts: &Facts) -> bool {
+    let Some(dst) = node.insn.written() else { return false };
+    facts.at(node.id).is_some_and(|known| match &known.registers[dst.index()] {
+        Value::Pointer(pointer) => matches!(pointer.region, Region::Stack { up: 0 }),
+        Value::Unknown => true,
+        _ => false,
+    })
+}
+
+/// Registers whose values are needed after an instruction. One that is uninitialized on some path is not, although `exit` may
+/// read it: R0 of a function that returns nothing.
+pub(crate) fn needed_after(facts: &Facts, at: InsnId) -> RegSet {
+    let Some(known) = facts.at(at) else { return RegSet::ALL };
+    known.live_after.iter().filter(|reg| known.registers[reg.index()] != Value::Uninit).collect()
+}
+
+/// Registers that programs may use: R0 to R9, those that calls destroy first.
+const ALLOCATABLE: [Reg; 10] =
+    [Reg::R0, Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5, Reg::R6, Reg::R7, Reg::R8, Reg::R9];
+
+/// A register that is not in `busy`.
+pub(crate) fn free_register(busy: RegSet) -> Option<Reg> {
+    ALLOCATABLE.into_iter().find(|reg| !busy.contains(*reg))
+}
+
+/// `dst = *(u64 *)(base + offset)`.
+pub(crate) fn load(dst: Reg, base: Reg, offset: i16) -> Insn {
+    Insn::Load { size: Size::B8, signed: false, dst, address: Address { base, offset } }
+}
+
+/// `*(u64 *)(base + offset) = src`.
+pub(crate) fn store(base: Reg, offset: i16, src: impl Into<Operand>) -> Insn {
+    Insn::Store { size: Size::B8, address: Address { base, offset }, src: src.into().0 }
+}
+
+/// What a store stores.
+pub(crate) struct Operand(Source);
+
+impl From<Reg> for Operand {
+    fn from(reg: Reg) -> Operand {
+        Operand(Source::Reg(reg))
+    }
+}
+
+impl From<i32> for Operand {
+    fn from(imm: i32) -> Operand {
+        Operand(Source::Imm(imm))
+    }
+}

@@ -1,0 +1,243 @@
+//! Heaps and unbounded loops for programs that the kernel's verifier would refuse (KFlex's instrumentation, for a stock kernel).
+//!
+//! The author writes plain C: pointers into a heap, `while` loops. clang compiles it, and this transform makes it loadable:
+//!
+//! ```text
+//!   r3 = *(u64 *)(r2 + 0)      head, a number for the verifier      r3 = *(u64 *)(r2 + 0)
+//! again:                                                          again:
+//!                                                                   may_goto pad       cancellation point: bounds the loop
+//!                                                                   tick               ... by this invocation's deadline
+//!   if r3 == 0 goto out                                             if r3 == 0 goto out
+//!   r0 = *(u32 *)(r3 + 0)                                           r0 = addr_space_cast(r3, 0, 1)   guard
+//!                                                                   r0 = *(u32 *)(r0 + 0)
+//!   if w0 == w4 goto found                                          if w0 == w4 goto found
+//!   r3 = *(u64 *)(r3 + 8)                                           r3 = addr_space_cast(r3, 0, 1)   guard
+//!                                                                   r3 = *(u64 *)(r3 + 8)
+//!   goto again                                                      goto again
+//!                                                                 pad:                 landing pad
+//!                                                                   release what is held here
+//!                                                                   r0 = 2             the hook's default: XDP_PASS
+//!                                                                   exit
+//! ```
+//!
+//! The heap is a BPF arena. Registers and memory keep the addresses that user space sees, so that pointers can be compared,
+//! stored and shared; a guard makes the kernel's address of it, right before an access. What is a heap access, and which guards
+//! and cancellation points are needless, is asked of the verifier's Facts: it explores the program with [`Options::heap`]
+//! (a number used as an address is a heap address).
+//!
+//! Reading order: [`loops`], `guard` (which accesses, which guards), `cancel` (deadline, landing pads), `frame` (stack slots and
+//! scratch registers), `rebuild`.
+//!
+//! [`Options::heap`]: kiln_verifier::Options::heap
+#![forbid(unsafe_code)]
+
+mod cancel;
+mod frame;
+mod guard;
+pub mod loops;
+mod probe;
+mod rebuild;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_platform::MapType;
+use kiln_program::{FunctionId, InsnId, MapId, Object};
+use kiln_verifier::Facts;
+use serde::Serialize;
+
+pub use probe::Probe;
+
+/// How to sandbox.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Nanoseconds that one invocation may spend in loops, callees included, before it is cancelled.
+    pub quantum_ns: u64,
+    /// What a cancelled program returns; the default of its hook when `None`.
+    pub cancelled_return: Option<i32>,
+    /// Leave out guards and cancellation points that the Facts prove needless.
+    pub elide: bool,
+    /// What the verifier assumes.
+    pub verifier: kiln_verifier::Options,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            quantum_ns: 10_000_000,
+            cancelled_return: None,
+            elide: true,
+            verifier: kiln_verifier::Options::default(),
+        }
+    }
+}
+
+/// Why an object cannot be sandboxed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The verifier refuses a program for another reason than heap accesses and loops.
+    #[error("{source}")]
+    Rejected {
+        /// The program.
+        program: String,
+        /// The verifier's answer.
+        source: Box<kiln_verifier::Error>,
+    },
+    /// The transform lacks something.
+    #[error("function {function}{}: {what}", .insn.map_or(String::new(), |insn| format!(", instruction {}", insn.0)))]
+    Unsupported {
+        /// The function.
+        function: String,
+        /// Where.
+        insn: Option<InsnId>,
+        /// What.
+        what: String,
+    },
+    /// The result does not verify.
+    #[error("the sandboxed program {program} is refused: {source}")]
+    Result {
+        /// The program.
+        program: String,
+        /// The verifier's answer.
+        source: Box<kiln_verifier::Error>,
+    },
+}
+
+/// A sandboxed object, and why it may stand for the original.
+#[derive(Clone, Debug)]
+pub struct Rewrite {
+    /// The new object.
+    pub object: Object,
+    /// What was done, function by function.
+    pub evidence: Vec<Evidence>,
+}
+
+/// What was done in one function.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Evidence {
+    /// The function.
+    pub function: String,
+    /// Heap accesses, each of which needs a guard before it on every path.
+    pub accesses: usize,
+    /// Guards that were inserted.
+    pub guards: usize,
+    /// Guards among them of addresses that were just formed: loaded, returned or passed. KFlex's Table 3 leaves these out.
+    pub new_pointers: usize,
+    /// Accesses that need no guard of their own: an earlier guard of the same address covers them.
+    pub elided_guards: usize,
+    /// Loops that can be cancelled.
+    pub points: Vec<Point>,
+    /// Loops that the verifier explored to their end, so that nothing need cancel them.
+    pub bounded_loops: usize,
+    /// Slots before and after.
+    pub slots: [u32; 2],
+}
+
+/// A cancellation point.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// The loop's first instruction in the original object.
+    pub insn: u32,
+    /// Source file and line, where known.
+    pub line: Option<String>,
+    /// The helpers that release what is held there, in that order.
+    pub releases: Vec<String>,
+    /// Whether the deadline is checked there; a lock that forbids calls leaves the kernel's own bound of 250 ms.
+    pub has_deadline: bool,
+}
+
+/// The object's heap.
+///
+/// # Errors
+/// [`Error::Unsupported`] for several arenas: the kernel allows a program one.
+pub fn heap(object: &Object) -> Result<Option<MapId>, Error> {
+    let mut arenas = object.maps.iter().enumerate().filter(|(_, map)| map.map_type == MapType::Arena);
+    let first = arenas.next();
+    match arenas.next() {
+        Some((_, second)) => Err(Error::Unsupported {
+            function: object.name.clone(),
+            insn: None,
+            what: format!("map {} is a second heap; the kernel allows a program one", second.name),
+        }),
+        None => Ok(first.map(|(at, _)| MapId(at as u32))),
+    }
+}
+
+/// Sandboxes every program of an object: explores it, then rewrites it by what was learned.
+///
+/// # Errors
+/// See [`Error`].
+pub fn sandbox(object: &Object, options: &Options) -> Result<Rewrite, Error> {
+    let probe = Probe::new(object, options)?;
+    let rewrite = apply(object, &probe, options)?;
+    probe::verify_result(&rewrite.object, options)?;
+    Ok(rewrite)
+}
+
+/// Rewrites an object by what exploring it told.
+///
+/// # Errors
+/// [`Error::Unsupported`].
+pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrite, Error> {
+    let heap = heap(object)?;
+    let mut new = object.clone();
+    let cancellation = cancel::Plan::new(object, probe, options);
+    let mut evidence = Vec::new();
+    let reached: BTreeSet<FunctionId> =
+        object.programs.iter().flat_map(|program| object.reachable_functions(program.entry)).collect();
+    for id in reached {
+        let mut edit = rebuild::Edit::new(object, id, &probe.facts, &mut new.next_insn);
+        let none = BTreeSet::new();
+        let guards = guard::insert(&mut edit, probe.points.get(&id).unwrap_or(&none), options)?;
+        let points = cancel::insert(&mut edit, &cancellation, probe, options)?;
+        if guards.guards > 0 && heap.is_none() {
+            return Err(
+                edit.unsupported(None, "heap accesses in an object without a heap: declare one with kiln_heap()")
+            );
+        }
+        if let Some(heap) = heap
+            && needs_reference(object, id, heap)
+        {
+            edit.refer_to(heap);
+        }
+        let bounded = probe.bounded.get(&id).map_or(0, BTreeSet::len);
+        let nodes = edit.finish()?;
+        let function = &mut new.functions[id.index()];
+        let before = function.slots();
+        function.nodes = nodes;
+        evidence.push(Evidence {
+            function: function.name.clone(),
+            accesses: guards.accesses,
+            guards: guards.guards,
+            new_pointers: guards.new_pointers,
+            elided_guards: guards.accesses - guards.guards,
+            points,
+            bounded_loops: bounded,
+            slots: [before, function.slots()],
+        });
+    }
+    Ok(Rewrite { object: new, evidence })
+}
+
+/// Whether the function is the entry of a program that does not mention its heap: the kernel wants it to, to know the arena.
+fn needs_reference(object: &Object, id: FunctionId, heap: MapId) -> bool {
+    use kiln_program::Reference;
+    let mentions = |entry: FunctionId| {
+        let functions = object.reachable_functions(entry);
+        let mut nodes = functions.iter().flat_map(|id| &object.function(*id).nodes);
+        nodes.any(|node| match node.reference {
+            Reference::Map(map) | Reference::MapValue { map, .. } => map == heap,
+            _ => false,
+        })
+    };
+    object.programs.iter().any(|program| program.entry == id) && !mentions(id)
+}
+
+/// Where each function's loops are, by the first instruction.
+pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
+
+/// The Facts of all programs of an object, joined.
+pub(crate) fn joined(all: &[Facts]) -> Facts {
+    let mut joined = Facts::default();
+    all.iter().for_each(|facts| joined.join(facts));
+    joined
+}

@@ -1,0 +1,122 @@
+//! Asks the verifier: which accesses go to the heap, what is live and held at each loop, which loops need no cancellation point.
+//!
+//! The program is explored as it will be after the transform, as far as safety goes: numbers used as addresses are heap
+//! addresses, and each loop begins with `may_goto +0`, which changes nothing but tells the verifier that the loop may end at
+//! any time. A loop that it can also explore to its end without that, within a budget, is bounded: it needs no cancellation point.
+
+use std::collections::BTreeMap;
+
+use kiln_isa::Insn;
+use kiln_program::{InsnId, Object, Reference};
+use kiln_verifier::{Facts, Prepared};
+
+use crate::{Error, Headers, Options, joined, loops};
+
+/// Instructions that the verifier may process more, in all, because loops have no cancellation point. A loop whose every
+/// iteration fits into this is over in about 100 us.
+const UNROLLED_INSNS: u64 = 50_000;
+/// Loops that are tried without a cancellation point.
+const TRIES: usize = 64;
+
+/// What exploring an object told.
+pub struct Probe {
+    /// What is known before each of the original instructions.
+    pub facts: Facts,
+    /// Loops that are to be cancellable.
+    pub points: Headers,
+    /// Loops that are not, because they are bounded.
+    pub bounded: Headers,
+    /// For each loop that is to be cancellable, the instruction that stands for its cancellation point in `facts`.
+    pub stand_ins: BTreeMap<InsnId, InsnId>,
+}
+
+struct Explored {
+    facts: Facts,
+    processed: u64,
+    stand_ins: BTreeMap<InsnId, InsnId>,
+}
+
+impl Probe {
+    /// Explores every program of an object.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] for what is wrong besides heap accesses and loops.
+    pub fn new(object: &Object, options: &Options) -> Result<Probe, Error> {
+        let mut points = Headers::new();
+        for program in &object.programs {
+            for id in object.reachable_functions(program.entry) {
+                points.entry(id).or_insert_with(|| loops::headers(object.function(id)));
+            }
+        }
+        points.retain(|_, headers| !headers.is_empty());
+        let mut explored = explore(object, &points, options)?;
+        let mut bounded = Headers::new();
+        let limit = explored.processed.saturating_add(UNROLLED_INSNS);
+        if options.elide {
+            let all: Vec<_> = points.iter().flat_map(|(id, own)| own.iter().rev().map(move |at| (*id, *at))).collect();
+            for (function, header) in all.into_iter().take(TRIES) {
+                let mut fewer = points.clone();
+                fewer.entry(function).or_default().remove(&header);
+                let Ok(without) = explore(object, &fewer, options) else { continue };
+                if without.processed <= limit {
+                    (points, explored) = (fewer, without);
+                    bounded.entry(function).or_default().insert(header);
+                }
+            }
+        }
+        Ok(Probe { facts: explored.facts, points, bounded, stand_ins: explored.stand_ins })
+    }
+}
+
+fn explore(object: &Object, points: &Headers, options: &Options) -> Result<Explored, Error> {
+    let mut probed = object.clone();
+    let mut stand_ins = BTreeMap::new();
+    for (id, headers) in points {
+        let mut nodes = Vec::with_capacity(probed.functions[id.index()].nodes.len() + headers.len());
+        for node in std::mem::take(&mut probed.functions[id.index()].nodes) {
+            if headers.contains(&node.id) {
+                let mut point = probed.new_node(Insn::MayGoto { offset: 0 }, Reference::Branch(node.id));
+                point.line = node.line;
+                stand_ins.insert(node.id, point.id);
+                nodes.push(point);
+            }
+            nodes.push(node);
+        }
+        for node in &mut nodes {
+            if let Reference::Branch(target) = node.reference
+                && !matches!(node.insn, Insn::MayGoto { .. })
+                && let Some(point) = stand_ins.get(&target)
+            {
+                node.reference = Reference::Branch(*point);
+            }
+        }
+        probed.functions[id.index()].nodes = nodes;
+    }
+    let verifier = kiln_verifier::Options { heap: true, skip_facts: false, ..options.verifier.clone() };
+    let prepared = Prepared::new(&probed, &verifier);
+    let mut all = Vec::new();
+    let mut processed = 0;
+    for program in &probed.programs {
+        let verified = prepared
+            .verify(program, &verifier)
+            .map_err(|source| Error::Rejected { program: program.name.clone(), source: Box::new(source) })?;
+        processed += verified.statistics.processed_insns;
+        all.push(verified.facts);
+    }
+    Ok(Explored { facts: joined(&all), processed, stand_ins })
+}
+
+/// Holds a sandboxed object to the verifier's own rules.
+///
+/// # Errors
+/// [`Error::Result`].
+pub(crate) fn verify_result(object: &Object, options: &Options) -> Result<(), Error> {
+    let verifier = kiln_verifier::Options { skip_facts: true, explain: true, ..options.verifier.clone() };
+    let prepared = Prepared::new(object, &verifier);
+    for program in &object.programs {
+        prepared
+            .verify(program, &verifier)
+            .map_err(|source| Error::Result { program: program.name.clone(), source: Box::new(source) })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! One function being rewritten: what goes before and after each of its instructions, and behind its last.
+//!
+//! ```text
+//!   entry                      once
+//!   checks(i), guards(i), i    every branch to `i` leads to the first of these
+//!   after(i)                   on the way from `i` to the next instruction
+//!   tail                       landing pads
+//! ```
+
+use std::collections::BTreeMap;
+
+use kiln_isa::{Insn, Reg};
+use kiln_program::{Function, FunctionId, InsnId, LineId, MapId, Node, Object, Reference};
+use kiln_verifier::Facts;
+
+use crate::Error;
+use crate::frame::Frame;
+
+pub(crate) struct Edit<'a> {
+    pub object: &'a Object,
+    pub id: FunctionId,
+    pub function: &'a Function,
+    pub facts: &'a Facts,
+    pub frame: Frame,
+    next_insn: &'a mut u32,
+    entry: Vec<Node>,
+    checks: BTreeMap<InsnId, Vec<Node>>,
+    guards: BTreeMap<InsnId, Vec<Node>>,
+    replaced: BTreeMap<InsnId, Insn>,
+    after: BTreeMap<InsnId, Vec<Node>>,
+    tail: Vec<Node>,
+}
+
+impl<'a> Edit<'a> {
+    pub(crate) fn new(object: &'a Object, id: FunctionId, facts: &'a Facts, next_insn: &'a mut u32) -> Edit<'a> {
+        let function = object.function(id);
+        Edit {
+            object,
+            id,
+            function,
+            facts,
+            frame: Frame::of(function, facts),
+            next_insn,
+            entry: Vec::new(),
+            checks: BTreeMap::new(),
+            guards: BTreeMap::new(),
+            replaced: BTreeMap::new(),
+            after: BTreeMap::new(),
+            tail: Vec::new(),
+        }
+    }
+
+    pub(crate) fn unsupported(&self, insn: Option<InsnId>, what: impl Into<String>) -> Error {
+        Error::Unsupported { function: self.function.name.clone(), insn, what: what.into() }
+    }
+
+    /// A new instruction of the same source line as another.
+    pub(crate) fn node(&mut self, insn: Insn, reference: Reference, line: Option<LineId>) -> Node {
+        let id = InsnId(*self.next_insn);
+        *self.next_insn += 1;
+        Node { line, ..Node::new(id, insn, reference) }
+    }
+
+    /// New instructions, none of which refers to anything.
+    pub(crate) fn nodes(&mut self, insns: impl IntoIterator<Item = Insn>, line: Option<LineId>) -> Vec<Node> {
+        insns.into_iter().map(|insn| self.node(insn, Reference::None, line)).collect()
+    }
+
+    /// Eight free bytes of the frame.
+    pub(crate) fn slot(&mut self, at: Option<InsnId>) -> Result<i16, Error> {
+        self.frame
+            .slot()
+            .ok_or_else(|| self.unsupported(at, "no room is left in the function's stack frame of 512 bytes"))
+    }
+
+    pub(crate) fn enter_with(&mut self, nodes: Vec<Node>) {
+        self.entry.extend(nodes);
+    }
+
+    pub(crate) fn check(&mut self, at: InsnId, nodes: Vec<Node>) {
+        self.checks.entry(at).or_default().extend(nodes);
+    }
+
+    pub(crate) fn guard(&mut self, at: InsnId, nodes: Vec<Node>) {
+        self.guards.entry(at).or_default().extend(nodes);
+    }
+
+    pub(crate) fn replace(&mut self, at: InsnId, insn: Insn) {
+        self.replaced.insert(at, insn);
+    }
+
+    pub(crate) fn follow(&mut self, at: InsnId, nodes: Vec<Node>) {
+        self.after.entry(at).or_default().extend(nodes);
+    }
+
+    pub(crate) fn land(&mut self, nodes: Vec<Node>) {
+        self.tail.extend(nodes);
+    }
+
+    /// Where an instruction begins once its checks are done.
+    pub(crate) fn resume(&self, at: InsnId) -> InsnId {
+        self.guards.get(&at).and_then(|nodes| nodes.first()).map_or(at, |node| node.id)
+    }
+
+    /// Loads the heap's address at the entry, where R0 is free: the kernel takes a program's arena from such an instruction.
+    pub(crate) fn refer_to(&mut self, heap: MapId) {
+        let line = self.function.nodes.first().and_then(|node| node.line);
+        let load = self.node(Node::address_load(Reg::R0), Reference::Map(heap), line);
+        self.entry.insert(0, load);
+    }
+
+    /// The new instructions.
+    pub(crate) fn finish(mut self) -> Result<Vec<Node>, Error> {
+        let first = |at: &InsnId| {
+            let of =
+                |nodes: &BTreeMap<InsnId, Vec<Node>>| nodes.get(at).and_then(|nodes| nodes.first()).map(|node| node.id);
+            of(&self.checks).or_else(|| of(&self.guards)).unwrap_or(*at)
+        };
+        let starts: BTreeMap<InsnId, InsnId> =
+            self.function.nodes.iter().map(|node| (node.id, first(&node.id))).collect();
+        let mut nodes = std::mem::take(&mut self.entry);
+        for original in &self.function.nodes {
+            nodes.extend(self.checks.remove(&original.id).unwrap_or_default());
+            nodes.extend(self.guards.remove(&original.id).unwrap_or_default());
+            let mut node = original.clone();
+            if let Some(insn) = self.replaced.get(&node.id) {
+                node.insn = *insn;
+            }
+            if let Reference::Branch(target) = node.reference
+                && let Some(start) = starts.get(&target)
+            {
+                node.reference = Reference::Branch(*start);
+            }
+            let id = node.id;
+            nodes.push(node);
+            nodes.extend(self.after.remove(&id).unwrap_or_default());
+        }
+        nodes.append(&mut self.tail);
+        Ok(nodes)
+    }
+}
