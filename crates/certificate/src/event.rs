@@ -71,6 +71,8 @@ pub struct Event<'e, 'a> {
     pub node: &'e Node,
     /// What R1 to R5 are, as the old function's provenance says.
     pub arguments: [Class; 5],
+    /// Which of R1 to R5 some path of the old function has written: it reads no others.
+    pub readable: RegSet,
     /// How many events came before on this path.
     pub number: u32,
     /// The new version of a function that is called.
@@ -126,7 +128,7 @@ impl<'a> Event<'_, 'a> {
                 old.same_memory(self.world, new, &mut goals)?;
             }
             Insn::Call(target) => {
-                self.arguments_read(target).iter().for_each(&mut equal);
+                self.arguments_read(target).intersection(self.readable).iter().for_each(&mut equal);
                 let reach = self.reach(target, [old, new]);
                 if reach.reads_memory || reach.writes_memory {
                     old.same_memory(self.world, new, &mut goals)?;

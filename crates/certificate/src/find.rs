@@ -54,10 +54,13 @@ pub fn certify(
         Version { function, cfg: Cfg::new(function), provenance: Provenance::of(objects[0], id, function, arguments) }
     };
     let mut first = None;
-    for mut places in pairs::attempts(functions) {
+    let gone = left_out(functions);
+    let without = [BTreeSet::new()].into_iter().chain((!gone.is_empty()).then_some(gone));
+    let attempts =
+        without.flat_map(|gone| pairs::attempts(functions).into_iter().map(move |places| (places, gone.clone())));
+    for (mut places, left_out) in attempts {
         for _ in 0..MAX_DROPPED {
             let pairs: BTreeMap<Pair, Relation> = places.iter().map(|pair| (*pair, Relation::default())).collect();
-            let left_out = BTreeSet::new();
             let step = Step { versions: functions.map(version), pairs: &pairs, left_out: &left_out, callees: objects };
             let tried = guess::relations(&step, solver, stop).and_then(|relations| {
                 let step = Step { pairs: &relations, ..step };
@@ -117,4 +120,11 @@ pub fn difference(before: &str, after: &str) -> Vec<Edit> {
         edits.push(Edit::Drop(old.len() - at));
     }
     edits
+}
+
+/// Calls of helpers that only the old version has.
+fn left_out([old, new]: [&Function; 2]) -> BTreeSet<u32> {
+    let kept: BTreeSet<_> = new.nodes.iter().map(|node| node.id).collect();
+    let calls = old.nodes.iter().zip(0..).filter(|(node, _)| node.helper().is_some() && !kept.contains(&node.id));
+    calls.map(|(_, at)| at).collect()
 }

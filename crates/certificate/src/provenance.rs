@@ -92,6 +92,8 @@ impl Class {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Known {
     registers: [Class; Reg::COUNT],
+    /// Registers that some path has written since a call or the entry left nothing in them.
+    readable: RegSet,
     /// Eight-byte slots of the frame that hold addresses; others hold numbers.
     slots: BTreeMap<i64, Class>,
 }
@@ -172,7 +174,8 @@ impl Provenance {
     /// The classes in a function, which may be another version of the object's.
     pub fn of(object: &Object, id: FunctionId, function: &Function, arguments: &Arguments) -> Provenance {
         let cfg = Cfg::new(function);
-        let mut entry = Known { registers: [Class::Number; Reg::COUNT], slots: BTreeMap::new() };
+        let readable = RegSet::arguments(5).union(RegSet::of(&[Reg::R10]));
+        let mut entry = Known { registers: [Class::Number; Reg::COUNT], readable, slots: BTreeMap::new() };
         if let Some(own) = arguments.0.get(id.index()) {
             entry.registers[1..6].copy_from_slice(own);
         }
@@ -202,6 +205,11 @@ impl Provenance {
         provenance
     }
 
+    /// Whether a register may be read before an instruction: some path has written it.
+    pub fn is_readable(&self, at: usize, reg: Reg) -> bool {
+        self.0.get(at).and_then(Option::as_ref).is_none_or(|known| known.readable.contains(reg))
+    }
+
     /// The class of a register before an instruction.
     pub fn class(&self, at: usize, reg: Reg) -> Class {
         self.0.get(at).and_then(Option::as_ref).map_or(Class::Unknown, |known| known.registers[reg.index()])
@@ -219,7 +227,7 @@ impl Known {
         for (offset, class) in &mut slots {
             *class = class.join(other.slots.get(offset).copied().unwrap_or(Class::Number));
         }
-        Known { registers, slots }
+        Known { registers, readable: self.readable.union(other.readable), slots }
     }
 
     fn after(mut self, object: &Object, node: &Node, types: &[Option<ProgramType>]) -> Known {
@@ -282,6 +290,7 @@ impl Known {
         };
         if let Some((dst, value)) = result {
             self.registers[dst.index()] = value;
+            self.readable.insert(dst);
         }
         self
     }
@@ -332,6 +341,7 @@ impl Known {
 
     fn clobber(&mut self) {
         RegSet::CALLER_SAVED.iter().for_each(|reg| self.registers[reg.index()] = Class::Number);
+        self.readable = self.readable.difference(RegSet::CALLER_SAVED);
     }
 
     fn call(&mut self, target: CallTarget) {

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use kiln_isa::semantics::{BitVec, Flow};
-use kiln_isa::{Insn, Reg};
+use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Cfg, Function, Node, Object};
 
 use crate::event::{Event, is_event};
@@ -269,6 +269,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
     }
 
     fn event<'e>(&'e self, joint: &Joint<'a>, node: &'e Node) -> Event<'e, 'a> {
+        let provenance = &self.step.versions[0].provenance;
         let class = |number: u8| {
             let reg = kiln_isa::Reg::new(number).expect("there are five arguments");
             self.step.versions[0].provenance.class(joint.old.at, reg)
@@ -278,6 +279,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
             world: self.world,
             node,
             arguments: [1, 2, 3, 4, 5].map(class),
+            readable: RegSet::arguments(5).iter().filter(|reg| provenance.is_readable(joint.old.at, *reg)).collect(),
             number: joint.events,
             callees: self.step.callees.map(callee),
         }
