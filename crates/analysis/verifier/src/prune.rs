@@ -459,6 +459,7 @@ impl Explorer<'_> {
     fn uncovered_reads_fit(&self, known: usize, slots: &[Slot], read: u64, exactness: Exactness) -> bool {
         let pointer = |slot: &Slot| slot.bytes[0] == Byte::Spill && slot.register.is_pointer();
         exactness != Exactness::Explored
+            || self.recorder.is_none()
             || !slots.iter().enumerate().skip(known).any(|(index, slot)| read >> index & 1 != 0 && pointer(slot))
     }
 
@@ -469,7 +470,7 @@ impl Explorer<'_> {
             (None, Some(_)) if exactness != Exactness::Explored => return false,
             _ => {}
         }
-        if exactness == Exactness::Same && old.bytes != current.bytes {
+        if exactness != Exactness::Explored && old.bytes != current.bytes {
             return false;
         }
         if self.stack_must_be_written() && less_written(old, current) {
@@ -480,14 +481,12 @@ impl Explorer<'_> {
         {
             return register_covers(&self.origins, old, current, ids, exactness);
         }
-        let spilled = old.spilled_bytes();
-        if spilled > 0 {
-            return spilled == current.spilled_bytes()
-                && register_covers(&self.origins, &old.register, &current.register, ids, exactness)
-                && bytes_cover(&old.bytes[spilled as usize..], &current.bytes[spilled as usize..], false);
-        }
-        let number = current.register.kind == Kind::Scalar;
-        bytes_cover(&old.bytes, &current.bytes, number)
+        // Bytes of which nothing was known may be any. Facts do not take a pointer for a number, though.
+        let anything =
+            current.register.kind == Kind::Scalar || self.recorder.is_none() && !self.stack_must_be_written();
+        let registers = old.bytes[0] == Byte::Spill;
+        bytes_cover(&old.bytes, &current.bytes, anything)
+            && (!registers || register_covers(&self.origins, &old.register, &current.register, ids, exactness))
     }
 
     /// The path ends in a kept state: what its future depends on, the current path's past depends on.
@@ -613,12 +612,11 @@ fn object_covers(old: &StackObject, current: &StackObject, ids: &mut IdMap) -> b
         && ids.matches(old.reference, current.reference)
 }
 
-fn bytes_cover(old: &[Byte], current: &[Byte], spilled_number: bool) -> bool {
+/// Whether each byte may stand for the old one; `spilled`: also a spilled register's for one of which nothing is known.
+fn bytes_cover(old: &[Byte], current: &[Byte], spilled: bool) -> bool {
     old.iter().zip(current).all(|(a, b)| match (a, b) {
-        (Byte::Invalid, Byte::Spill) => spilled_number,
-        (Byte::Invalid, _) => true,
-        (Byte::Misc, Byte::Spill) => spilled_number,
-        (Byte::Misc, _) => true,
+        (Byte::Invalid | Byte::Misc, Byte::Spill) => spilled,
+        (Byte::Invalid | Byte::Misc, _) => true,
         (a, b) => a == b,
     })
 }
