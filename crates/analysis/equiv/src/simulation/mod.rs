@@ -134,7 +134,7 @@ const MOST_WAYS: usize = 256;
 /// Pairs of ways looked at for one function at most, for each of its instructions.
 const EFFORT: usize = 64;
 /// Questions put to the solver on the way at most.
-const MAX_ASKED: usize = 64;
+const MAX_ASKED: usize = 16;
 /// The least effort for a function.
 const LEAST_EFFORT: usize = 4096;
 
@@ -153,10 +153,14 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
     let mut reason = String::new();
     let mut proved = None;
     let whole = [Places::Away, Places::Joins, Places::Blocks, Places::SharedBlocks].map(|places| (places, false));
+    // Branches that only the solver can decide are few, and asking about each takes long: last of all.
+    let attempts = [(Places::Away, true)].into_iter().chain(whole).map(|(places, near)| (places, near, false));
+    let attempts = attempts.chain([(Places::Away, true, true), (Places::Away, false, true)]);
     let (old, new) = (Indexed::new(question.before), Indexed::new(question.after));
     let alike = alike_for(question, &old, &new);
-    for (places, near) in [(Places::Away, true)].into_iter().chain(whole) {
-        match Explorer::new(question, (&old, &new), &alike, places, near).simulate() {
+    for (places, near, asks) in attempts {
+        let explorer = Explorer::new(question, (&old, &new), &alike, places, near);
+        match (Explorer { asks, ..explorer }).simulate() {
             // Where only unreachable instructions went, evidence shows what stays, if that can be shown.
             Ok(simulation) if near && question.keep_segments && simulation.segments.is_empty() => {
                 proved = Some(simulation);
@@ -337,6 +341,8 @@ struct Explorer<'q, 'f> {
     relations: BTreeMap<Pair, Relation>,
     edges: BTreeMap<Pair, Vec<Edge<'f>>>,
     effort: usize,
+    /// Whether the solver is asked about branches that no form decides.
+    asks: bool,
     /// Questions put to the solver on the way.
     asked: usize,
 }
@@ -360,7 +366,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         let meeting = both.filter(meet).filter(|id| !between.contains(id)).collect();
         let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
         let (relations, edges) = (BTreeMap::new(), BTreeMap::new());
-        Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asked: 0 }
+        Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asks: false, asked: 0 }
     }
 
     /// The pairs to begin with, and what holds there: the entry, or where both are in one state and a change may come.
@@ -667,7 +673,8 @@ impl<'q, 'f> Explorer<'q, 'f> {
             known.add(&ran.world, *condition);
         }
         let decided = known.decides(&ran.world, *last);
-        let Some(same) = old.iter().rev().find(|step| step.node.id == branch.id).filter(|_| decided.is_none()) else {
+        let asks = self.asks && decided.is_none();
+        let Some(same) = old.iter().rev().find(|step| asks && step.node.id == branch.id) else {
             return Ok(decided);
         };
         drop(ran);
