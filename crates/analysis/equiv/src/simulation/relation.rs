@@ -65,6 +65,8 @@ pub struct Relation {
     names: [Name; VARIABLES],
     /// Bits of each register that are equal in both functions.
     bits: Bits,
+    /// Bits of registers that are zero: an invariant of each function.
+    zero: [u64; VARIABLES],
     /// Bytes of the frame, by their offset, that may differ.
     pub differ: BTreeSet<i32>,
     /// Bytes that may differ if R0 is not zero: what was called then did not write them.
@@ -79,6 +81,7 @@ pub struct Relation {
 pub struct Arrival {
     labels: [Option<Label>; VARIABLES],
     bits: Bits,
+    zero: [u64; VARIABLES],
     differ: BTreeSet<i32>,
     failed: BTreeSet<i32>,
     held: [BTreeMap<i32, u8>; 2],
@@ -105,7 +108,8 @@ impl Relation {
     pub fn entry() -> Relation {
         let names = std::array::from_fn(|variable| Name::Class((variable % Reg::COUNT) as u8));
         let (differ, failed, held) = (BTreeSet::new(), BTreeSet::new(), Default::default());
-        Relation { names, bits: [u64::MAX; Reg::COUNT], differ, failed, held, found: false }
+        let (bits, zero) = ([u64::MAX; Reg::COUNT], [0; VARIABLES]);
+        Relation { names, bits, zero, differ, failed, held, found: false }
     }
 
     /// At a place that both functions reach in one state: of registers that may not be read there nothing is known.
@@ -127,9 +131,9 @@ impl Relation {
             Some(Label::Named(name)) => name,
             Some(Label::Term(term)) => numbered(&mut numbers, term),
         });
-        let Arrival { bits, differ, failed, held, found, .. } = arrival;
+        let Arrival { bits, zero, differ, failed, held, found, .. } = arrival;
         let (differ, failed, held) = (differ.clone(), failed.clone(), held.clone());
-        Relation { names, bits: *bits, differ, failed, held, found: *found }
+        Relation { names, bits: *bits, zero: *zero, differ, failed, held, found: *found }
     }
 
     /// Takes away what does not hold after another way; whether there was anything.
@@ -149,6 +153,7 @@ impl Relation {
         let met = Relation {
             names,
             bits: std::array::from_fn(|reg| self.bits[reg] & arrival.bits[reg]),
+            zero: std::array::from_fn(|variable| self.zero[variable] & arrival.zero[variable]),
             held: [held(0), held(1)],
             found: self.found && arrival.found,
             differ,
@@ -183,7 +188,7 @@ impl Relation {
             Name::Class(class) => one == other && seen.insert(class),
             _ => one == other && one == Name::Unreadable,
         });
-        plain && !self.found && self.held.iter().all(BTreeMap::is_empty)
+        plain && !self.found && self.held.iter().all(BTreeMap::is_empty) && self.zero.iter().all(|zero| *zero == 0)
     }
 
     /// A register of which only some bits are equal, and those.
@@ -201,6 +206,17 @@ impl Relation {
             if let (Name::Class(class), Some(term)) = (self.names[old(reg)], world.register(reg)) {
                 classes.entry(class).or_insert(term);
             }
+        }
+        let mut zeros: HashMap<u8, u64> = HashMap::new();
+        for (name, zero) in self.names.iter().zip(self.zero) {
+            if let Name::Class(class) = name {
+                *zeros.entry(*class).or_default() |= zero;
+            }
+        }
+        for (class, zero) in zeros.into_iter().filter(|(_, zero)| *zero != 0) {
+            let any = || world.pointer_symbol(Symbol::Own(class), Class::Unknown, None);
+            let known = *classes.entry(class).or_insert_with(any);
+            classes.insert(class, cleared(&known, zero));
         }
         let mut term = |variable: usize| match self.names[variable] {
             Name::Unreadable => None,
@@ -277,6 +293,15 @@ impl Relation {
                         let term = ends[side].registers[reg.index()].ok_or_else(unreadable)?;
                         pairs.push((named_term(world, name).id(), term));
                     }
+                }
+            }
+            for (side, variable) in [old(reg), new(reg)].into_iter().enumerate() {
+                if let (Name::Class(_), Some(term)) = (self.names[variable], ends[side].registers[reg.index()]) {
+                    let parts = runs(self.zero[variable]).into_iter().filter(|(_, _, zero)| *zero);
+                    let part = |(low, bits, _)| {
+                        (world.arena.term(term).extract(low, bits).id(), world.arena.constant(bits, 0).id())
+                    };
+                    pairs.extend(parts.map(part).filter(|(part, zero)| part != zero));
                 }
             }
             let [first, second] = [0, 1].map(|side: usize| ends[side].registers[reg.index()]);
@@ -381,6 +406,28 @@ fn equal_bits(world: &World<'_>, one: TermId, other: TermId) -> u64 {
     parts.fold(prefix, |mask, (at, bits)| mask | mask_of(at, bits))
 }
 
+/// Bits of a term that are zero in its normal form.
+fn zero_bits(world: &World<'_>, id: TermId) -> u64 {
+    let mut zero = 0;
+    let boundaries = world.arena.boundaries(&[id], u64::BITS);
+    for (low, bits) in boundaries.windows(2).map(|part| (part[0], part[1] - part[0])) {
+        if world.arena.term(id).extract(low, bits).as_constant() == Some(0) {
+            zero |= mask_of(low, bits);
+        }
+    }
+    zero
+}
+
+/// A term with bits cleared that are zero.
+fn cleared<'a>(term: &Term<'a>, zero: u64) -> Term<'a> {
+    let part = |(low, bits, zero): (u32, u32, bool)| match zero {
+        true => term.arena().constant(bits, 0),
+        false => term.extract(low, bits),
+    };
+    let parts: Vec<Term<'a>> = runs(zero).into_iter().map(part).collect();
+    term.arena().concat(&parts)
+}
+
 fn mask_of(low: u32, bits: u32) -> u64 {
     if bits == 0 { 0 } else { (u64::MAX >> (u64::BITS - bits)) << low }
 }
@@ -440,6 +487,7 @@ impl Arrival {
             (Some(first), Some(second)) => equal_bits(world, first, second),
             _ => 0,
         });
+        let zero = std::array::from_fn(|variable| held(variable).map_or(0, |term| zero_bits(world, term)));
         let uses = &ends[0].uses;
         let (mut differ, mut failed) = (differing_bytes(world, ends, conditions), BTreeSet::new());
         let filled: BTreeSet<i32> = differ.iter().copied().filter(|byte| uses.fills(i64::from(*byte))).collect();
@@ -447,7 +495,15 @@ impl Arrival {
         if uses.fills_on_success {
             failed = filled;
         }
-        Arrival { labels, bits, differ, failed, held: held_bytes(world, ends), found: finds_first(world, &ends[0]) }
+        Arrival {
+            labels,
+            bits,
+            zero,
+            differ,
+            failed,
+            held: held_bytes(world, ends),
+            found: finds_first(world, &ends[0]),
+        }
     }
 
     /// The same value, of which nothing is known, in this register of both functions.
@@ -457,6 +513,7 @@ impl Arrival {
             self.labels[old(reg)] = Some(Label::Term(term));
             self.labels[new(reg)] = Some(Label::Term(term));
             self.bits[reg.index()] = u64::MAX;
+            (self.zero[old(reg)], self.zero[new(reg)]) = (0, 0);
         }
         self
     }
@@ -564,6 +621,9 @@ pub struct RelationRecord {
     after: Vec<Name>,
     /// Registers that the functions do not hold the same in, and the bits that are equal all the same.
     equal: Vec<(u8, u64)>,
+    /// Registers of each function with bits that are zero, and those.
+    #[serde(default, skip_serializing_if = "no_bits")]
+    zero: [Vec<(u8, u64)>; 2],
     /// Bytes of the frame that may differ.
     differ: Vec<i32>,
     /// Bytes of the frame that may differ if R0 is not zero.
@@ -577,6 +637,10 @@ pub struct RelationRecord {
     found: bool,
 }
 
+fn no_bits(sides: &[Vec<(u8, u64)>; 2]) -> bool {
+    sides.iter().all(Vec::is_empty)
+}
+
 impl RelationRecord {
     /// The record of a relation.
     pub fn of(relation: &Relation) -> RelationRecord {
@@ -585,6 +649,11 @@ impl RelationRecord {
             before: side(0),
             after: side(Reg::COUNT),
             equal: Reg::all().filter_map(|reg| relation.partly_equal(reg)).collect(),
+            zero: [old, new].map(|variable: fn(Reg) -> usize| {
+                let bits = |reg: Reg| (reg.number(), relation.zero[variable(reg)]);
+                let is_class = |reg: &Reg| matches!(relation.names[variable(*reg)], Name::Class(_));
+                Reg::all().filter(is_class).map(bits).filter(|(_, bits)| *bits != 0).collect()
+            }),
             differ: relation.differ.iter().copied().collect(),
             failed: relation.failed.iter().copied().collect(),
             held: [0, 1].map(|side: usize| relation.held[side].iter().map(|(at, value)| (*at, *value)).collect()),
@@ -613,10 +682,16 @@ impl RelationRecord {
         for (reg, bits) in &self.equal {
             *equal.get_mut(usize::from(*reg)).ok_or("there are registers 0 to 10")? = *bits;
         }
+        let mut zero = [0; VARIABLES];
+        for (side, known) in self.zero.iter().enumerate() {
+            for (reg, bits) in known.iter().filter(|(reg, _)| usize::from(*reg) < Reg::COUNT) {
+                zero[side * Reg::COUNT + usize::from(*reg)] = *bits;
+            }
+        }
         let bytes = |bytes: &[i32]| bytes.iter().copied().filter(|at| FRAMES.contains(at)).collect();
         let (differ, failed): (BTreeSet<i32>, BTreeSet<i32>) = (bytes(&self.differ), bytes(&self.failed));
         let held =
             [0, 1].map(|side: usize| self.held[side].iter().copied().filter(|(at, _)| FRAMES.contains(at)).collect());
-        Ok(Relation { names, bits: equal, differ, failed, held, found: self.found })
+        Ok(Relation { names, bits: equal, zero, differ, failed, held, found: self.found })
     }
 }
