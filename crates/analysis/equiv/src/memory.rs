@@ -561,6 +561,19 @@ impl<'a> World<'a> {
         }
     }
 
+    /// Whether two terms are known to be addresses, or are a constant away from one another.
+    pub fn are_addresses(&self, one: TermId, other: TermId) -> bool {
+        let root = |term: TermId| match self.arena.shape(term).0 {
+            Shape::Sum(constant, _) if constant != 0 => {
+                let term = self.arena.term(term);
+                term.sub(&term.like(constant)).id()
+            }
+            _ => term,
+        };
+        let roots = [root(one), root(other)];
+        roots[0] == roots[1] || roots.iter().any(|root| self.class_of(*root).0 != Class::Unknown)
+    }
+
     /// Whether a term is the address of a packet's byte, with nothing added to it.
     pub fn is_packet_symbol(&self, term: TermId) -> bool {
         let symbol = matches!(self.arena.shape(term).0, Shape::Symbol(_));

@@ -152,7 +152,8 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
     // at the end of each.
     let mut reason = String::new();
     let mut proved = None;
-    let whole = [Places::Away, Places::Joins, Places::Blocks, Places::SharedBlocks].map(|places| (places, false));
+    let whole = [Places::Away, Places::Joins, Places::Unchanged, Places::Blocks, Places::SharedBlocks];
+    let whole = whole.map(|places| (places, false));
     // Branches that only the solver can decide are few, and asking about each takes long: last of all.
     let attempts = [(Places::Away, true)].into_iter().chain(whole).map(|(places, near)| (places, near, false));
     let attempts = attempts.chain([(Places::Away, true, true), (Places::Away, false, true)]);
@@ -183,6 +184,8 @@ enum Places {
     Blocks,
     /// Where ways join in either.
     Joins,
+    /// The first of a block in either that is the same in both: what an operation chooses may now be chosen before it.
+    Unchanged,
     /// The first of a block in both: an instruction that moved may be the first of one.
     SharedBlocks,
 }
@@ -361,9 +364,13 @@ impl<'q, 'f> Explorer<'q, 'f> {
             let [old, new] = [0, 1].map(|side: usize| leaders[side].contains(id));
             if places == Places::SharedBlocks { old && new } else { old || new }
         };
+        let changed = |id: &InsnId| {
+            let node = |side: &Indexed<'f>| side.cfg.position.get(id).map(|at| &side.function.nodes[*at]);
+            places == Places::Unchanged && node(old).zip(node(new)).is_none_or(|(one, other)| !is_same(one, other))
+        };
         let between = if places == Places::Away { between_changes(old, new) } else { HashSet::new() };
         let both = question.before.nodes.iter().map(|node| node.id).filter(|id| new.cfg.position.contains_key(id));
-        let meeting = both.filter(meet).filter(|id| !between.contains(id)).collect();
+        let meeting = both.filter(meet).filter(|id| !between.contains(id) && !changed(id)).collect();
         let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
         let (relations, edges) = (BTreeMap::new(), BTreeMap::new());
         Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asks: false, asked: 0 }

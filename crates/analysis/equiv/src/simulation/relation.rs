@@ -207,7 +207,7 @@ impl Relation {
                 classes.entry(class).or_insert(term);
             }
         }
-        let mut zeros: HashMap<u8, u64> = HashMap::new();
+        let mut zeros: BTreeMap<u8, u64> = BTreeMap::new();
         for (name, zero) in self.names.iter().zip(self.zero) {
             if let Name::Class(class) = name {
                 *zeros.entry(*class).or_default() |= zero;
@@ -386,10 +386,14 @@ fn runs(mask: u64) -> Vec<(u32, u32, bool)> {
     found
 }
 
-/// Bits in which two terms have one normal form, as far as their parts and their lowest bits tell.
+/// Bits in which two numbers have one normal form, as far as their parts and their lowest bits tell.
 fn equal_bits(world: &World<'_>, one: TermId, other: TermId) -> u64 {
     if one == other {
         return u64::MAX;
+    }
+    // Half of one address and half of another would be no address.
+    if world.are_addresses(one, other) {
+        return 0;
     }
     let same = |low: u32, bits: u32| {
         let part = |term| world.arena.term(term).extract(low, bits);
