@@ -80,6 +80,12 @@ Examples:
   kiln bench *.o --offline --format json
   kiln bench --profile -o here.cost    then: kiln optimize --cost-model here.cost ...";
 
+const OPS_EXAMPLES: &str = "\
+Examples:
+  kiln ops                       the operations: proof sequences, native code, what proves them
+  kiln ops prog.o                where they are in an object
+  kiln ops prog.o -o marked.o    the same object with its marks, in the section .kiln.ops";
+
 const DUMP_EXAMPLES: &str = "\
 Examples:
   kiln dump prog.o
@@ -169,6 +175,9 @@ pub enum Command {
         /// The table, such as syscalls or tracepoint.sched.sched_switch.
         table: Option<String>,
     },
+    /// List native operations, or mark them in an object.
+    #[command(after_help = OPS_EXAMPLES)]
+    Ops(OpsArguments),
     /// Say what the code of a rejection means and what usually fixes it; without a code, all of them.
     Explain {
         /// The code, such as possibly-null.
@@ -423,6 +432,17 @@ pub struct BenchArguments {
     /// Leave the kernel out.
     #[arg(long)]
     pub offline: bool,
+}
+
+/// `kiln ops`.
+#[derive(Args, Debug)]
+pub struct OpsArguments {
+    /// A BPF object file; without one, the operations themselves are listed.
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub object: Option<PathBuf>,
+    /// Where to write the object with marks. Its programs do not change.
+    #[arg(long, short, requires = "object", value_hint = ValueHint::FilePath)]
+    pub output: Option<PathBuf>,
 }
 
 /// `kiln dump`.

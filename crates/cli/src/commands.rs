@@ -9,12 +9,12 @@ use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
     Engine, Error, Goal, Input, Program, Reason, bench, check, compile, doctor, dump, evidence, examples, file, input,
-    learn, optimize, output, profile, profiles, recheck, report, run, sandbox, sarif,
+    learn, operations, optimize, output, profile, profiles, recheck, report, run, sandbox, sarif,
 };
 
 use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
 use crate::arguments::{
-    CcArguments, EvidenceArguments, LearnArguments, OptimizeArguments, RunArguments, SandboxArguments,
+    CcArguments, EvidenceArguments, LearnArguments, OpsArguments, OptimizeArguments, RunArguments, SandboxArguments,
 };
 use crate::print;
 use crate::progress::Spinner;
@@ -341,6 +341,35 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     match format {
         Format::Json => print::json(&listings)?,
         _ => print::listings(&dump::maps(&input.object), &listings),
+    }
+    Ok(0)
+}
+
+/// `kiln ops`.
+pub fn ops(arguments: &OpsArguments, format: Format) -> Code {
+    let Some(path) = &arguments.object else {
+        let rows = operations::rows();
+        match format {
+            Format::Json => print::json(&rows)?,
+            _ => print::operations(&rows),
+        }
+        return Ok(0);
+    };
+    let mut input = input::open(path, &[])?;
+    match &arguments.output {
+        Some(output) => {
+            output::check_writable(output)?;
+            let bytes = operations::annotate(&mut input)?;
+            output::write_whole(output, &bytes)?;
+        }
+        None => {
+            operations::recognize(&mut input);
+        }
+    }
+    let found = operations::found(&input.object);
+    match format {
+        Format::Json => print::json(&found)?,
+        _ => print::found_operations(&found),
     }
     Ok(0)
 }

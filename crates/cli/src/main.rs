@@ -52,6 +52,7 @@ fn main() -> ExitCode {
         Command::Run(arguments) => commands::run(&arguments, format),
         Command::Bench(arguments) => commands::bench(&arguments, format),
         Command::Dump(arguments) => commands::dump(&arguments, format),
+        Command::Ops(arguments) => commands::ops(&arguments, format),
         Command::Explain { code } => commands::explain(code.as_deref(), format),
         Command::Query(arguments) => query::query(&arguments, format),
         Command::Tables { table } => query::tables(table.as_deref(), format),

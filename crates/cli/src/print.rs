@@ -11,7 +11,7 @@ use kiln_driver::optimize::Outcome;
 use kiln_driver::profiles::Matrix;
 use kiln_driver::run::Ran;
 use kiln_driver::shown::{Clean, clean};
-use kiln_driver::{Error, Reason};
+use kiln_driver::{Error, Reason, operations};
 
 use crate::arguments::Format;
 use crate::{output, say};
@@ -514,4 +514,33 @@ pub fn sandboxed(outcome: &kiln_driver::sandbox::Outcome, explain: bool) {
             }
         }
     }
+}
+
+/// The operations, a paragraph each.
+pub fn operations(rows: &[operations::Row]) {
+    for row in rows {
+        say!("{}  [{}]", row.name, operations::machines(row));
+        say!("  {}", row.meaning);
+        for sequence in &row.proof_sequences {
+            say!("  proof sequence, {}: {}", sequence.name, sequence.instructions.join(" ; "));
+        }
+        for way in &row.native {
+            let needs = way.needs.iter().map(|need| format!(" with {need}")).collect::<String>();
+            say!("  {}{needs}: {}", way.arch, way.instructions.join(" ; "));
+        }
+        say!("  pays in {}", row.pays);
+        match row.proved_by {
+            [] => say!("  native code: tested, not proved"),
+            theorems => say!("  native code: proved, {}", theorems.join(", ")),
+        }
+        say!("");
+    }
+}
+
+/// Where an object has operations, a line each.
+pub fn found_operations(found: &[operations::Found]) {
+    for row in found {
+        say!("{} slot {}: {}", row.function, row.slot, row.operation);
+    }
+    say!("{} operation{}", found.len(), if found.len() == 1 { "" } else { "s" });
 }

@@ -89,6 +89,9 @@ pub struct Line {
     /// The CO-RE relocation, such as `field_byte_offset of struct task_struct.pid`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub core: Option<Shown>,
+    /// The native operation that it ends by a mark, or `part` where it is another instruction of one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<Shown>,
     /// What the verifier knows before it, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<Shown>,
@@ -275,7 +278,11 @@ impl View<'_> {
                 source: source.map(|source| source.text.trim()).filter(|text| !text.is_empty()).map(Shown::from),
                 reference: self.reference(node),
                 core: self.core(node).map(Shown::from),
-                facts: self.facts.at(node.id).map(|facts| known.describe(self.object, facts, self.held(node.id)).into()),
+                operation: self.operation(node.id).map(Shown::from),
+                facts: self
+                    .facts
+                    .at(node.id)
+                    .map(|facts| known.describe(self.object, facts, self.held(node.id)).into()),
                 known: self.facts.at(node.id).map(|facts| self.known_here(node.id, facts)),
             });
             slot += node.insn.slots();
@@ -287,8 +294,14 @@ impl View<'_> {
     fn known_here(&self, insn: InsnId, facts: &InsnFacts) -> KnownHere {
         let registers = facts.registers.iter().enumerate().filter(|(_, value)| !matches!(value, Value::Uninit));
         KnownHere {
-            registers: registers.map(|(index, value)| (format!("r{index}").into(), value_text(self.object, value).into())).collect(),
-            stack: facts.stack.iter().map(|(at, value)| (format!("fp{at}").into(), value_text(self.object, value).into())).collect(),
+            registers: registers
+                .map(|(index, value)| (format!("r{index}").into(), value_text(self.object, value).into()))
+                .collect(),
+            stack: facts
+                .stack
+                .iter()
+                .map(|(at, value)| (format!("fp{at}").into(), value_text(self.object, value).into()))
+                .collect(),
             live: Shown::all(facts.live_after.iter().map(|reg| reg.to_string())),
             stack_live: Shown::all(ranges(&facts.stack_live_after)),
             packet_bytes: facts.packet_bytes,
@@ -318,6 +331,12 @@ impl View<'_> {
             _ => return None,
         };
         Some(Referred { kind, name: name.as_str().into(), offset })
+    }
+
+    fn operation(&self, insn: InsnId) -> Option<String> {
+        let mark = self.object.operations.iter().find(|mark| mark.members.contains(&insn))?;
+        let ends = mark.members.last() == Some(&insn);
+        Some(if ends { crate::operations::mark_text(mark) } else { "part".to_owned() })
     }
 
     fn core(&self, node: &Node) -> Option<String> {
@@ -363,6 +382,11 @@ fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String
     let mut text = format!("{:5}: {}", line.slot, line.text);
     if let Some(core) = &line.core {
         let _ = write!(text, "  ; CO-RE {core}");
+    }
+    match &line.operation {
+        Some(operation) if *operation == "part" => text = format!("{text:<44}  ; *"),
+        Some(operation) => text = format!("{text:<44}  ; * {operation}"),
+        None => {}
     }
     match line.facts.as_ref().filter(|facts| !facts.is_empty()) {
         Some(facts) => writeln!(out, "{text:<44}  ; {facts}"),

@@ -58,6 +58,7 @@ pub mod file;
 pub mod input;
 pub mod kernel;
 pub mod learn;
+pub mod operations;
 pub mod optimize;
 pub mod output;
 pub mod packets;
@@ -74,13 +75,13 @@ pub mod shown;
 
 pub use error::Error;
 pub use input::Input;
-pub use shown::Shown;
 pub use kiln_platform::ProgramType;
 pub use kiln_program::{Object, Program};
 pub use kiln_superopt::learn::Watch;
 pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;
 pub use kiln_vm::Engine;
+pub use shown::Shown;
 
 /// Instructions that a run in the VM may take unless told otherwise.
 pub const DEFAULT_BUDGET: u64 = 1_000_000_000;

@@ -160,12 +160,17 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     };
     let machine = search.model.machine.clone();
     let judge = kernel.as_ref().map(|kernel| kernel as &dyn Judge);
-    let mut rewrite = kiln_superopt::optimize_judged(&input.object, &search, progress, judge);
+    // Marks are about the instructions that stand now. The result gets its own.
+    let unmarked = Object { operations: Vec::new(), ..input.object.clone() };
+    let mut rewrite = kiln_superopt::optimize_judged(&unmarked, &search, progress, judge);
     let mut uncertified = Vec::new();
     let proofs = match options.certify {
         true => certify(input, &mut rewrite, &mut uncertified, progress),
         false => evidence::Proofs::new(),
     };
+    if !input.object.operations.is_empty() {
+        kiln_idiom::annotate(&mut rewrite.object, &kiln_isa::operation::Registry::BUILTIN);
+    }
     let bytes = write(input, &rewrite.object)?;
     let kernel_after = kernel
         .as_ref()

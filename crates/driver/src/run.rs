@@ -109,8 +109,9 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
             };
             let result = vm.run(&program.name, &vm_input, engine).map_err(vm_error)?;
             let value = result.value as u32;
-            let entries =
-                |entries: &kiln_vm::Entries| entries.iter().map(|(key, value)| (hex(key).into(), hex(value).into())).collect();
+            let entries = |entries: &kiln_vm::Entries| {
+                entries.iter().map(|(key, value)| (hex(key).into(), hex(value).into())).collect()
+            };
             Ok(Ran {
                 value,
                 action: action(value),
@@ -211,7 +212,10 @@ pub fn with_sized_maps(object: &Object) -> Object {
 /// # Errors
 /// As [`run`].
 pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
-    let object = with_sized_maps(object);
+    let mut object = with_sized_maps(object);
+    if object.operations.is_empty() {
+        kiln_idiom::annotate(&mut object, &options.operations);
+    }
     let mut vm = Vm::new(&object, options).map_err(vm_error)?;
     vm.load(&program.name).map_err(vm_error)?;
     Ok(vm)

@@ -13,6 +13,7 @@
 //! - [`semantics`]: the bit-vector interface and [`semantics::execute`], which runs one instruction on a `Machine`;
 //! - [`encoding`]: 8-byte slots (RFC 9669 section 3) to instructions and back, total and lossless;
 //! - [`text`]: LLVM's syntax, printed and parsed;
+//! - [`operation`]: native operations, the extended table: proof sequences of plain BPF and what machines do instead;
 //! - [`forms`]: every form an instruction can take, with its group and version; [`manual`] prints them.
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod encoding;
 pub mod forms;
 pub mod insn;
 pub mod manual;
+pub mod operation;
 pub mod semantics;
 pub mod table;
 pub mod text;

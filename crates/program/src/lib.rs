@@ -16,14 +16,17 @@
 //! deleted freely, facts of an analysis stay attached to what they speak of, and offsets are computed once, when
 //! [`lower`] turns a program into slots.
 //!
-//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`], [`shown`].
+//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`] and
+//! [`operation`] (marks of native operations).
 #![forbid(unsafe_code)]
 
 pub mod btf;
 pub mod cfg;
 pub mod interpret;
+pub mod liveness;
 pub mod lower;
 pub mod object;
+pub mod operation;
 pub mod shown;
 pub mod text;
 pub mod validate;
@@ -36,5 +39,6 @@ pub use object::{
     MapContents, MapId, MapSlot, Node, Object, Program, ProgramId, READ_ONLY_FLAG, Reference, SourceLine,
     WRITE_ONLY_FLAG,
 };
+pub use operation::Mark;
 pub use shown::{Clean, CleanLines, clean};
 pub use validate::{Invalid, validate};

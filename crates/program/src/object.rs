@@ -73,6 +73,8 @@ pub struct Object {
     pub core: Vec<CoreRelocation>,
     /// The raw `.BTF` section, if any.
     pub btf: Option<Vec<u8>>,
+    /// Which instructions are proof sequences of native operations: claims, see [`crate::operation`].
+    pub operations: Vec<crate::operation::Mark>,
     /// The next unused instruction id.
     pub next_insn: u32,
 }

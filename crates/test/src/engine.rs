@@ -81,7 +81,9 @@ fn reference(object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, N
 
 fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]) -> Result<Ran, NoRun> {
     let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
-    let outcome = kiln_vm::Vm::new(object, options).and_then(|mut vm| {
+    let mut object = object.clone();
+    kiln_idiom::annotate(&mut object, &options.operations);
+    let outcome = kiln_vm::Vm::new(&object, options).and_then(|mut vm| {
         vm.load(&program.name)?;
         vm.run(&program.name, &kiln_vm::Input::packet(packet), engine)
     });

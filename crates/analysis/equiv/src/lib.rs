@@ -30,7 +30,7 @@
 //! `docs/equivalence.md` has the decisions and the measurements.
 //!
 //! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], `calls`, [`shared`], [`concrete`],
-//! [`check`](mod@check), [`answers`], [`ablation`].
+//! [`check`](mod@check), [`answers`], [`ablation`]; [`operation`] proves the rows of native operations.
 #![forbid(unsafe_code)]
 
 pub mod ablation;
@@ -43,6 +43,7 @@ pub mod evaluate;
 pub mod machine;
 pub mod memory;
 pub mod normalize;
+pub mod operation;
 mod path;
 pub mod record;
 pub mod rule;

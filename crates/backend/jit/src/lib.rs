@@ -13,17 +13,19 @@
 //!                                44 89 d0             mov   eax, r10d
 //! ```
 //!
-//! What it adds to the kernel's: divisions by constants as multiplications, fused compare and branch, rotations and
-//! byte-swapping loads recognized, aligned loops, and an instruction budget kept in a register that costs one
-//! subtraction a loop iteration and nothing in straight code.
+//! What it adds to the kernel's: divisions by constants as multiplications, fused compare and branch, byte-swapping
+//! loads recognized, native operations where the object has checked marks, aligned loops, and an instruction budget kept
+//! in a register that costs one subtraction a loop iteration and nothing in straight code.
+//!
+//! The JIT for 64-bit Arm ([`aarch64`]) has the whole instruction set and native operations, no fusions yet.
 //!
 //! This crate only makes bytes. `kiln-vm` maps them executable, provides what [`Symbols`] asks for, and calls the
 //! entry as an [`Entry`]. It does not derive from the instruction table: it is an independent witness, and tests run
 //! both on the same programs.
 //!
 //! # The contract with the runtime
-//! - The entry is `extern "sysv64" fn(context, *mut Runtime) -> u64`.
-//! - A helper is `extern "sysv64" fn(r1, r2, r3, r4, r5, *mut Runtime) -> u64`; so is a callback's address, which a
+//! - The entry is `extern "C" fn(context, *mut Runtime) -> u64`, by the convention of Unix (System V on x86-64).
+//! - A helper is `extern "C" fn(r1, r2, r3, r4, r5, *mut Runtime) -> u64`; so is a callback's address, which a
 //!   helper calls.
 //! - A run has been stopped exactly when [`Runtime::budget`] is negative. The loop header that found it so, or the
 //!   code after the call of a helper that said [`Runtime::stop`], leaves its function; every caller checks and leaves
@@ -36,8 +38,13 @@
 //!   never wrote (the verifier says which do) sees what the process left there.
 #![forbid(unsafe_code)]
 
+pub mod aarch64;
+mod native;
+mod plan;
 pub mod x86_64;
 
+use kiln_isa::operation::Registry;
+use kiln_program::operation::Refused;
 use kiln_program::{ExternId, FunctionId, InsnId, MapId};
 
 /// What compiled code and the runtime share. Embed it as the first field of the runtime's own state.
@@ -76,10 +83,17 @@ impl Runtime {
 }
 
 /// How compiled code is entered.
-pub type Entry = extern "sysv64" fn(context: u64, runtime: *mut Runtime) -> u64;
+pub type Entry = extern "C" fn(context: u64, runtime: *mut Runtime) -> u64;
 
 /// How compiled code calls helpers and kfuncs, and how a helper calls a callback.
-pub type HelperEntry = extern "sysv64" fn(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64;
+pub type HelperEntry = extern "C" fn(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64;
+
+/// The compiler for the machine that this is compiled for.
+#[cfg(target_arch = "aarch64")]
+pub use aarch64::compile as compile_here;
+/// The compiler for the machine that this is compiled for.
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::compile as compile_here;
 
 /// A map whose values lie side by side, so that code may look them up by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,9 +136,9 @@ pub trait Symbols {
 /// What the machine and the caller allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The CPU has BMI2: `shlx`, `shrx`, `sarx`, `mulx`, `rorx`.
+    /// x86-64: the CPU has BMI2: `shlx`, `shrx`, `sarx`, `mulx`, `rorx`.
     pub bmi2: bool,
-    /// The CPU has `movbe`.
+    /// x86-64: the CPU has `movbe`.
     pub movbe: bool,
     /// Count instructions at loop headers and returns. Without it nothing but a helper stops the run, so it may only
     /// be turned off for programs that are known to end within the budget.
@@ -132,11 +146,14 @@ pub struct Options {
     /// Bytes below the frame pointer that are zeros when a function begins, at most all it has: for programs that may
     /// read what they never wrote. 0 clears nothing.
     pub cleared_bytes: u32,
+    /// The native operations to do where the object has marks for them. With [`Registry::EMPTY`], or where an
+    /// operation is not in it or the CPU lacks what it needs, the proof sequence is compiled.
+    pub operations: Registry,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { bmi2: false, movbe: false, metered: true, cleared_bytes: 0 }
+        Options { bmi2: false, movbe: false, metered: true, cleared_bytes: 0, operations: Registry::BUILTIN }
     }
 }
 
@@ -175,6 +192,9 @@ pub enum Error {
     /// The object is not valid: see [`kiln_program::validate()`].
     #[error("malformed program: {0}")]
     Malformed(&'static str),
+    /// A mark that is not true of the program.
+    #[error("malformed program: {0}")]
+    Operation(#[from] Refused),
     /// More code than 32-bit displacements reach comfortably.
     #[error("the program is too large: {bytes} bytes of code, at most {limit}")]
     Limit {

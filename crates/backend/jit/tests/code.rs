@@ -1,8 +1,9 @@
 //! The machine code of the examples that the documentation gives, as `llvm-mc --disassemble` reads it.
 
+use kiln_isa::operation::Registry;
 use kiln_jit::x86_64::compile;
 use kiln_jit::{Options, Symbols};
-use kiln_program::{ExternId, Function, FunctionId, Linkage, MapId, Object, Reference};
+use kiln_program::{ExternId, Function, FunctionId, InsnId, Linkage, MapId, Mark, Object, Reference};
 
 struct Nothing;
 
@@ -23,10 +24,24 @@ impl Symbols for Nothing {
 
 /// The code of a function of these instructions and an `exit`, in hexadecimal.
 fn code(bpf: &str) -> String {
+    code_with(bpf, None, Options { bmi2: true, movbe: true, ..Options::default() })
+}
+
+/// The code of a function of these instructions and an `exit`, all but the last marked as an operation with these
+/// operands.
+fn marked(bpf: &str, operation: &str, form: u8, operands: &[i32], options: Options) -> String {
+    let mark = |members| Mark { operation: operation.into(), form, operands: operands.to_vec(), members };
+    code_with(bpf, Some(&mark), options)
+}
+
+fn code_with(bpf: &str, mark: Option<&dyn Fn(Vec<InsnId>) -> Mark>, options: Options) -> String {
     let mut object = Object::default();
     let lines = bpf.split(';').map(str::trim).chain(["exit"]);
     let insns: Vec<_> = lines.map(|line| kiln_isa::text::parse(line).expect("an instruction")).collect();
-    let nodes = insns.into_iter().map(|insn| object.new_node(insn, Reference::None)).collect();
+    let nodes: Vec<_> = insns.into_iter().map(|insn| object.new_node(insn, Reference::None)).collect();
+    if let Some(mark) = mark {
+        object.operations.push(mark(nodes.iter().rev().skip(1).rev().map(|node| node.id).collect()));
+    }
     object.functions.push(Function {
         name: "example".into(),
         section: "xdp".into(),
@@ -34,7 +49,6 @@ fn code(bpf: &str) -> String {
         btf_id: 0,
         nodes,
     });
-    let options = Options { bmi2: true, movbe: true, ..Options::default() };
     let code = compile(&object, FunctionId(0), &Nothing, &options).expect("it compiles");
     code.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
@@ -50,10 +64,6 @@ fn examples_compile_to_what_the_documentation_says() {
         ("w0 = w1; w0 /= 10", "89 f8 41 89 c2 41 bb cd cc cc cc 4d 0f af d3 49 c1 ea 23 44 89 d0 c3"),
         // movzx eax, byte ptr [rdi + rsi + 4]; ret
         ("r3 = r1; r3 += r2; r0 = *(u8 *)(r3 + 4)", "0f b6 44 37 04 c3"),
-        // rol eax, 4; ret
-        ("w4 = w0; w4 >>= 28; w0 <<= 4; w0 |= w4", "c1 c0 04 c3"),
-        // rorx eax, edx, 28; ret
-        ("w4 = w3; w4 >>= 28; w0 = w3; w0 <<= 4; w0 |= w4", "c4 e3 7b f0 c2 1c c3"),
         // movsxd rax, esi; ret
         ("r0 = r2; r0 <<= 32; r0 s>>= 32", "48 63 c6 c3"),
         // xor rax, qword ptr [rdi]; ret
@@ -81,4 +91,25 @@ fn examples_compile_to_what_the_documentation_says() {
     ] {
         assert_eq!(code(bpf), expected, "{bpf}");
     }
+}
+
+#[test]
+fn rotations_fall_back_where_a_feature_or_the_registry_lacks_them() {
+    let plain = Options::default();
+    let bmi2 = Options { bmi2: true, ..plain };
+    let masked = Options { operations: Registry::EMPTY, ..bmi2 };
+    let in_place = "w4 = w0; w4 >>= 28; w0 <<= 4; w0 |= w4";
+    let apart = "w4 = w3; w4 >>= 28; w0 = w3; w0 <<= 4; w0 |= w4";
+    for options in [plain, bmi2] {
+        // rol eax, 4; ret
+        assert_eq!(marked(in_place, "rotate_left_32", 0, &[0, 0, 4, 4], options), "c1 c0 04 c3");
+    }
+    // rorx eax, edx, 28; ret
+    assert_eq!(marked(apart, "rotate_left_32", 2, &[0, 3, 4, 4], bmi2), "c4 e3 7b f0 c2 1c c3");
+    // mov eax, edx; rol eax, 4; ret
+    assert_eq!(marked(apart, "rotate_left_32", 2, &[0, 3, 4, 4], plain), "89 d0 c1 c0 04 c3");
+    let sequence = code_with(apart, None, bmi2);
+    assert_eq!(marked(apart, "rotate_left_32", 2, &[0, 3, 4, 4], masked), sequence);
+    assert_eq!(marked(apart, "an_operation_of_tomorrow", 0, &[], bmi2), sequence);
+    assert_ne!(sequence, "c4 e3 7b f0 c2 1c c3");
 }

@@ -2,7 +2,7 @@
 
 use kiln_isa::{Insn, Slot, decode};
 use kiln_jit::x86_64::compile;
-use kiln_jit::{Error, Options, Symbols};
+use kiln_jit::{Code, Error, Options, Symbols, aarch64};
 use kiln_program::{Extern, ExternId, ExternKind, Function, FunctionId, Linkage, MapId, Object, Reference};
 
 struct Everything;
@@ -88,12 +88,23 @@ fn object_of(insn: Insn) -> Object {
     object
 }
 
+type Compile = fn(&Object, FunctionId, &dyn Symbols, &Options) -> Result<Code, Error>;
+
+const MACHINES: [Compile; 2] = [compile, aarch64::compile];
+
 #[test]
 fn every_form_has_code_or_is_named() {
+    MACHINES.into_iter().for_each(forms_have_code);
+}
+
+fn forms_have_code(compile: Compile) {
     let forms = all_forms();
     assert!(forms.len() > 10_000, "{} forms", forms.len());
     let mut unsupported = std::collections::BTreeSet::new();
-    for options in [Options::default(), Options { bmi2: true, movbe: true, metered: false, cleared_bytes: 512 }] {
+    for options in [
+        Options::default(),
+        Options { bmi2: true, movbe: true, metered: false, cleared_bytes: 512, ..Options::default() },
+    ] {
         for insn in &forms {
             match compile(&object_of(*insn), FunctionId(0), &Everything, &options) {
                 Ok(code) => assert!(!code.bytes.is_empty() && code.insns.len() >= 2, "{insn}"),

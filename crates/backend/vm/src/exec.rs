@@ -22,7 +22,8 @@
 //! vm.load_unverified("main").unwrap();
 //! ```
 //!
-//! The processor enters the code as `extern "sysv64" fn(context: u64, runtime: *mut Runtime) -> u64`.
+//! The processor enters the code as a [`kiln_jit::Entry`]. 64-bit Arm fetches instructions through another cache than
+//! data, so new code is written back and old instructions are dropped before it runs: here and nowhere else.
 
 use std::io;
 use std::ptr::NonNull;
@@ -56,6 +57,7 @@ impl Program {
         // SAFETY: `start` begins a fresh mapping of at least `code.len()` writable bytes, which nothing else refers
         // to, so the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), start.as_ptr(), code.len()) };
+        synchronize_instructions(start, code.len());
         // SAFETY: the range is the mapping just made; no reference into it exists.
         let result =
             unsafe { libc::mprotect(start.as_ptr().cast(), program.mapped_bytes, libc::PROT_READ | libc::PROT_EXEC) };
@@ -100,13 +102,13 @@ impl Program {
     /// The code is what the JIT made of a program that the verifier accepted, the symbols that it was compiled with are
     /// live, `context` is the address of a context of the program's type, and `R` begins with a [`kiln_jit::Runtime`] and
     /// is what the helpers behind the symbols take it for. Any other code does what it likes with the process.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub unsafe fn call<R>(&self, context: u64, runtime: &mut R) -> u64 {
         // SAFETY: the mapping is executable and lives as long as `self`; the JIT's entry has this signature and keeps
-        // the callee-saved registers of the System V convention; the caller vouches for what it touches.
+        // the callee-saved registers of the machine's C convention; the caller vouches for what it touches.
         unsafe {
-            let entry: extern "sysv64" fn(u64, *mut R) -> u64 = std::mem::transmute(self.address() as usize);
-            entry(context, runtime)
+            let entry: kiln_jit::Entry = std::mem::transmute(self.address() as usize);
+            entry(context, std::ptr::from_mut(runtime).cast())
         }
     }
 }
@@ -117,6 +119,25 @@ impl Drop for Program {
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.mapped_bytes) };
     }
 }
+
+/// Makes code that was just written the code that the processor fetches.
+#[cfg(target_arch = "aarch64")]
+fn synchronize_instructions(start: NonNull<u8>, bytes: usize) {
+    /// No cache line of a 64-bit Arm processor is shorter.
+    const LINE_BYTES: usize = 16;
+    for offset in (0..bytes).step_by(LINE_BYTES) {
+        let address = start.as_ptr() as usize + offset;
+        // SAFETY: the address lies in a mapping of `bytes` bytes from `start`; cleaning a data line and dropping an
+        // instruction line change no memory.
+        unsafe { std::arch::asm!("dc cvau, {0}", "dsb ish", "ic ivau, {0}", in(reg) address) };
+    }
+    // SAFETY: barriers touch nothing.
+    unsafe { std::arch::asm!("dsb ish", "isb") };
+}
+
+/// x86-64 keeps instructions and data in step by itself.
+#[cfg(not(target_arch = "aarch64"))]
+fn synchronize_instructions(_: NonNull<u8>, _: usize) {}
 
 fn map_writable(bytes: usize) -> io::Result<NonNull<u8>> {
     // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.

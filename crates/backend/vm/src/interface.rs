@@ -22,6 +22,8 @@ pub struct Options {
     /// Addresses that are the same each time: those of this place of a few. VMs that live at the same time want another
     /// one each. `None`: any.
     pub place: Option<u32>,
+    /// The native operations that compiled code uses where the object has marks for them.
+    pub operations: kiln_isa::operation::Registry,
 }
 
 impl Default for Options {
@@ -32,6 +34,7 @@ impl Default for Options {
             surroundings: Surroundings::default(),
             stack_fill: 0,
             place: None,
+            operations: kiln_isa::operation::Registry::BUILTIN,
         }
     }
 }

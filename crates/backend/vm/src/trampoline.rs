@@ -102,12 +102,12 @@ fn tail_call_or_zero(state: &mut State, arguments: [u64; 5]) -> Result<Reply, Fa
     }
 }
 
-extern "sysv64" fn tail_call_entry(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64 {
+extern "C" fn tail_call_entry(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64 {
     enter(tail_call_or_zero, [r1, r2, r3, r4, r5], runtime)
 }
 
 /// A classic packet load: (context, offset, bytes) to the value in host order, or -1.
-pub(crate) extern "sysv64" fn packet_load_entry(
+pub(crate) extern "C" fn packet_load_entry(
     _: u64,
     offset: u64,
     bytes: u64,
@@ -133,7 +133,7 @@ macro_rules! entries {
             let entry: HelperEntry = match id {
                 12 => tail_call_entry,
                 $($id => {
-                    extern "sysv64" fn entry(
+                    extern "C" fn entry(
                         r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime,
                     ) -> u64 {
                         enter($function, [r1, r2, r3, r4, r5], runtime)

@@ -287,20 +287,23 @@ impl Vm {
         Ok(())
     }
 
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     fn compile(&self, entry: FunctionId, cleared_bytes: u32) -> Result<exec::Program, String> {
         let options = kiln_jit::Options {
+            #[cfg(target_arch = "x86_64")]
             bmi2: std::arch::is_x86_feature_detected!("bmi2"),
+            #[cfg(target_arch = "x86_64")]
             movbe: std::arch::is_x86_feature_detected!("movbe"),
             cleared_bytes,
+            operations: self.options.operations,
             ..kiln_jit::Options::default()
         };
-        let code = kiln_jit::x86_64::compile(&self.object, entry, &self.symbols, &options);
+        let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &options);
         let code = code.map_err(|error| error.to_string())?;
         exec::Program::load(&code).map_err(|error| error.to_string())
     }
 
-    #[cfg(any(not(target_arch = "x86_64"), miri))]
+    #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
     fn compile(&self, _: FunctionId, _: u32) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())
     }

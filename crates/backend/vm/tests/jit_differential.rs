@@ -10,8 +10,9 @@
 //!   r1 = *(u64 *)(r10 - 8) ...     all registers into memory
 //!   exit
 //! ```
-#![cfg(target_arch = "x86_64")]
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
+use kiln_isa::operation::Registry;
 use kiln_isa::{Address, AluOp, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_jit::{Options, Runtime, Symbols};
 use kiln_program::interpret::{Fault, HelperResult};
@@ -260,12 +261,12 @@ fn packet(offset: i64, size: Size) -> Option<u64> {
     inside.then(|| (offset..offset + bytes).fold(0, |value, byte| value << 8 | byte as u64))
 }
 
-extern "sysv64" fn helper(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64 {
+extern "C" fn helper(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64 {
     let _ = runtime;
     mix(1, [r1, r2, r3, r4, r5])
 }
 
-extern "sysv64" fn packet_load(_: u64, offset: u64, bytes: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
+extern "C" fn packet_load(_: u64, offset: u64, bytes: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
     let size = Size::from_bytes(bytes as u32).expect("a size");
     packet(offset as i64, size).unwrap_or(u64::MAX)
 }
@@ -290,21 +291,29 @@ impl Symbols for TestSymbols {
     }
 }
 
-/// Every combination of options that this CPU can run.
+/// Every combination of options that this CPU can run, and the proof sequences in place of native operations.
 fn all_options() -> Vec<Options> {
+    #[cfg(target_arch = "x86_64")]
+    let (bmi2, movbe) = (is_x86_feature_detected!("bmi2"), is_x86_feature_detected!("movbe"));
+    #[cfg(not(target_arch = "x86_64"))]
+    let (bmi2, movbe) = (false, false);
     let mut all = Vec::new();
     for metered in [true, false] {
         all.push(Options { metered, ..Options::default() });
-        let (bmi2, movbe) = (is_x86_feature_detected!("bmi2"), is_x86_feature_detected!("movbe"));
         if bmi2 || movbe {
-            all.push(Options { bmi2, movbe, metered, cleared_bytes: if metered { 512 } else { 0 } });
+            let cleared_bytes = if metered { 512 } else { 0 };
+            all.push(Options { bmi2, movbe, metered, cleared_bytes, ..Options::default() });
         }
     }
+    all.push(Options { operations: Registry::EMPTY, ..Options::default() });
     all
 }
 
 /// Runs a program both ways and compares.
 fn agree(object: &Object, entry: FunctionId) {
+    let mut object = object.clone();
+    kiln_idiom::annotate(&mut object, &Registry::BUILTIN);
+    let object = &object;
     kiln_program::validate(object).expect("a valid program");
     let initial: Memory = std::array::from_fn(|at| (at * 37 + at / 8) as u8);
     let mut memory = Box::new(initial);
@@ -312,7 +321,7 @@ fn agree(object: &Object, entry: FunctionId) {
     let mut reference = ReferenceMachine { base, memory: initial, stack: Vec::new() };
     let outcome = Interpreter::new(object).run(entry, base, &mut reference, BUDGET).expect("the reference runs");
     for options in all_options() {
-        let code = kiln_jit::x86_64::compile(object, entry, &TestSymbols, &options).expect("it compiles");
+        let code = kiln_jit::compile_here(object, entry, &TestSymbols, &options).expect("it compiles");
         assert_eq!(code.entry_offset, 0);
         let compiled = Program::new(&code.bytes).expect("executable memory");
         *memory = initial;

@@ -1,5 +1,5 @@
 //! Compiled code and its runtime: budgets, stops, callbacks, tail calls, and how far branches reach.
-#![cfg(target_arch = "x86_64")]
+#![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 use std::cell::Cell;
 
@@ -95,7 +95,7 @@ const QUIET: u32 = 3;
 const TAIL_CALL: u32 = 12;
 
 /// Calls back R1 times with (round, R3), and returns the sum of what came back.
-extern "sysv64" fn repeat(rounds: u64, callback: u64, data: u64, _: u64, _: u64, runtime: *mut Runtime) -> u64 {
+extern "C" fn repeat(rounds: u64, callback: u64, data: u64, _: u64, _: u64, runtime: *mut Runtime) -> u64 {
     // SAFETY: the programs below pass the address of one of their functions, which the JIT made a `HelperEntry`.
     let callback: HelperEntry = unsafe { std::mem::transmute(callback as usize) };
     let mut sum = 0u64;
@@ -109,17 +109,17 @@ extern "sysv64" fn repeat(rounds: u64, callback: u64, data: u64, _: u64, _: u64,
     sum
 }
 
-extern "sysv64" fn stop(_: u64, _: u64, _: u64, _: u64, _: u64, runtime: *mut Runtime) -> u64 {
+extern "C" fn stop(_: u64, _: u64, _: u64, _: u64, _: u64, runtime: *mut Runtime) -> u64 {
     // SAFETY: compiled code passes the runtime that the run was entered with.
     unsafe { (*runtime).stop(7) };
     1
 }
 
-extern "sysv64" fn tail_call(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
+extern "C" fn tail_call(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
     TAIL.get()
 }
 
-extern "sysv64" fn quiet(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
+extern "C" fn quiet(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
     0
 }
 
@@ -154,7 +154,7 @@ fn compile(object: &Object, entry: u32) -> Program {
 }
 
 fn compile_with(object: &Object, entry: u32, options: &Options) -> Program {
-    let code = kiln_jit::x86_64::compile(object, FunctionId(entry), &TestSymbols, options);
+    let code = kiln_jit::compile_here(object, FunctionId(entry), &TestSymbols, options);
     Program::load(&code.expect("it compiles")).expect("executable memory")
 }
 
@@ -422,7 +422,7 @@ fn the_stack_is_aligned_at_calls() {
     /// Returns rsp as it was before the call.
     // SAFETY: the body touches no register but rax, which the convention lets it change, and returns.
     #[unsafe(naked)]
-    extern "sysv64" fn stack_pointer(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
+    extern "C" fn stack_pointer(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
         core::arch::naked_asm!("lea rax, [rsp + 8]", "ret")
     }
     struct Looking;
@@ -452,7 +452,7 @@ fn the_stack_is_aligned_at_calls() {
                 let functions =
                     if nested { vec![vec![set(Reg::R6, 0), subprogram(1), exit()], body] } else { vec![body] };
                 let object = object(functions);
-                let code = kiln_jit::x86_64::compile(&object, FunctionId(0), &Looking, &Options::default());
+                let code = kiln_jit::compile_here(&object, FunctionId(0), &Looking, &Options::default());
                 let program = Program::load(&code.expect("it compiles")).expect("executable memory");
                 // SAFETY: the program touches no memory but its stack.
                 let value = unsafe { program.call(0, &mut Runtime::new(1000)) };
@@ -504,7 +504,7 @@ fn arrays_are_indexed_in_place() {
         for stride_bytes in [1, 2, 8, 24, 40, 4096] {
             for entries in [1, 100, 128, 1000, i32::MAX as u32] {
                 let symbols = OneArray(kiln_jit::Array { first, stride_bytes, entries });
-                let code = kiln_jit::x86_64::compile(&object, FunctionId(0), &symbols, &Options::default());
+                let code = kiln_jit::compile_here(&object, FunctionId(0), &symbols, &Options::default());
                 let program = Program::load(&code.expect("it compiles")).expect("executable memory");
                 for index in [0, 1, entries - 1, entries, entries + 1, u32::MAX, 1 << 31] {
                     let key = index;

@@ -50,6 +50,7 @@ mod file;
 mod kconfig;
 mod layout;
 mod maps;
+mod operations;
 mod read;
 mod write;
 
@@ -77,6 +78,16 @@ impl ElfObject {
     /// when it refers to something that the file has no symbol for.
     pub fn write(&self, object: &Object) -> Result<Vec<u8>, Error> {
         write::write_file(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
+    }
+
+    /// The file that was read with the marks of `object` ([`Object::operations`]) in its section `.kiln.ops`, and
+    /// everything else as it is. `object` must have the instructions of [`ElfObject::object`].
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] when a mark is not about instructions of the object.
+    pub fn write_marks(&self, object: &Object) -> Result<Vec<u8>, Error> {
+        let bytes = self.sources.file.bytes.clone();
+        operations::with_marks(bytes, object).map_err(|fault| fault.in_file(&object.name))
     }
 
     /// Writes the object from its parts, also where [`ElfObject::write`] would hand the original back. Without

@@ -45,6 +45,8 @@ pub(crate) struct Sources {
     pub lines: Vec<SourceLine>,
     /// The CO-RE relocations as they were read.
     pub core: Vec<CoreRelocation>,
+    /// The marks of native operations as they were read.
+    pub operations: Vec<kiln_program::Mark>,
 }
 
 impl Sources {
@@ -105,6 +107,7 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
         original: Vec::new(),
         lines: Vec::new(),
         core: Vec::new(),
+        operations: Vec::new(),
         file,
     };
     read_functions(&mut object, &mut sources)?;
@@ -118,6 +121,8 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     if let (Some(ext), Some(btf)) = (ext.transpose()?, &btf) {
         attach_debug_info(&mut object, &mut sources, ext, btf)?;
     }
+    object.operations = crate::operations::read_marks(&object, &sources)?;
+    sources.operations.clone_from(&object.operations);
     sources.original.clone_from(&object.functions);
     sources.lines.clone_from(&object.lines);
     sources.core.clone_from(&object.core);

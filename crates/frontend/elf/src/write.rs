@@ -30,10 +30,15 @@ const LOAD_IMM64: u8 = 0x18;
 
 pub(crate) fn write_file(object: &Object, sources: &Sources) -> Result<Vec<u8>> {
     check_same_shape(object, sources)?;
-    if is_unchanged(object, sources) {
+    let unchanged = is_unchanged(object, sources);
+    if unchanged && object.operations == sources.operations {
         return Ok(sources.file.bytes.clone());
     }
-    rebuild(object, sources, true)
+    match (unchanged, object.operations.is_empty()) {
+        (true, false) => crate::operations::with_marks(sources.file.bytes.clone(), object),
+        (false, false) => crate::operations::with_marks(rebuild(object, sources, true)?, object),
+        (_, true) => rebuild(object, sources, !unchanged),
+    }
 }
 
 /// Writes the file from its parts even if nothing changed.
@@ -47,6 +52,12 @@ pub(crate) fn rebuild(object: &Object, sources: &Sources, drop_debug: bool) -> R
     writer.write_btf()?;
     if drop_debug {
         writer.output.drop_debug_sections();
+    }
+    // The old marks are about other code, or not wanted any more.
+    if let Some(index) = sources.file.section_named(crate::operations::SECTION)
+        && (drop_debug || object.operations != sources.operations)
+    {
+        writer.output.drop_section(index);
     }
     writer.output.to_bytes()
 }

@@ -5,8 +5,8 @@ use kiln_program::{Node, Reference};
 
 use super::assembler::{Arithmetic, Condition, Gpr, Memory};
 use super::function::{Cold, ColdKind, FunctionCompiler};
-use super::plan::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use super::{BUDGET, RUNTIME, gpr, runtime_field};
+use crate::plan::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use crate::{Error, Runtime};
 
 /// The condition under which a compared pair branches.

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 
 use kiln_isa::{Insn, Reg, RegSet, Size, Width};
+use kiln_program::liveness::live_after;
+use kiln_program::operation::{Region, Schedule};
 use kiln_program::{FunctionId, InsnId, Node, Reference};
 
 use super::assembler::{Arithmetic, Assembler, Condition, Gpr, Label, Memory};
-use super::liveness::live_after;
-use super::plan::FunctionPlan;
 use super::{BUDGET, RUNTIME, Shared, gpr, runtime_field};
+use crate::plan::FunctionPlan;
 use crate::{Error, Runtime};
 
 /// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
@@ -38,6 +39,8 @@ pub(super) enum ColdKind {
 pub(super) struct FunctionCompiler<'s, 'a> {
     pub shared: &'s mut Shared<'a>,
     pub nodes: &'a [Node],
+    /// Runs of instructions that marks say an operation does, by where they begin.
+    pub regions: &'a HashMap<usize, Region>,
     pub plan: FunctionPlan,
     id: FunctionId,
     is_entry: bool,
@@ -59,9 +62,9 @@ pub(super) struct FunctionCompiler<'s, 'a> {
 
 impl<'s, 'a> FunctionCompiler<'s, 'a> {
     pub fn new(shared: &'s mut Shared<'a>, id: FunctionId, is_entry: bool) -> Result<Self, Error> {
-        let function =
-            shared.object.functions.get(id.index()).ok_or(Error::Malformed("a function that does not exist"))?;
-        let nodes = &function.nodes[..];
+        let schedule: &'a Schedule =
+            shared.schedules.get(&id).ok_or(Error::Malformed("a function that does not exist"))?;
+        let nodes = &schedule.nodes[..];
         if !nodes.last().is_some_and(|last| matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
             return Err(Error::Malformed("a function runs past its end"));
         }
@@ -84,6 +87,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         Ok(FunctionCompiler {
             shared,
             nodes,
+            regions: &schedule.regions,
             plan,
             id,
             is_entry,
@@ -112,6 +116,13 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             self.shared.insns.push((id, label));
             self.loop_cost(at);
             self.current = at;
+            let regions = self.regions;
+            if let Some(region) = regions.get(&at)
+                && self.native(region)
+            {
+                at += region.length;
+                continue;
+            }
             at += match self.fused(at)? {
                 0 => {
                     self.instruction(at)?;

@@ -1,12 +1,11 @@
 //! Runs of BPF instructions that fewer machine instructions do.
 //!
-//! BPF computes an address, loads, and operates in three instructions where x86 has one, and has no rotation, no
+//! BPF computes an address, loads, and operates in three instructions where x86 has one, and has no
 //! sign extension below version 4 and no three-operand forms. Compilers therefore emit the same few runs, and each
 //! method here knows one kind:
 //!
 //! ```text
 //!   r3 = r1 ; r3 += r2 ; r3 = *(u8 *)(r3 + 4)            movzx edx, byte [rdi + rsi + 4]
-//!   w4 = w3 ; w4 >>= 28 ; w3 <<= 4 ; w3 |= w4            rol   edx, 4                       (r4 dead)
 //!   r2 <<= 32 ; r2 s>>= 32                               movsxd rsi, esi
 //!   r3 = r2 ; r3 &= 8 ; if r3 == 0 goto out              test  sil, 8 ; je out              (r3 dead)
 //!   r9 += -1 ; if r9 != 0 goto back                      add   r15, -1 ; jne back
@@ -81,7 +80,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
     /// Tries to compile several instructions at once; says how many, 0 for none.
     pub(super) fn fused(&mut self, at: usize) -> Result<usize, Error> {
         let run = self.run(at);
-        for attempt in [Self::rotation, Self::extension, Self::access, Self::three_operands] {
+        for attempt in [Self::extension, Self::access, Self::three_operands] {
             if let Some(length) = attempt(self, at, run) {
                 return Ok(length);
             }
@@ -98,51 +97,12 @@ impl<'a> FunctionCompiler<'_, 'a> {
         }
     }
 
-    /// The instructions from `at` up to the next branch target.
+    /// The instructions from `at` up to the next branch target or region.
     fn run(&self, at: usize) -> &'a [Node] {
         let longest = self.nodes.len().min(at + LONGEST);
-        let end = (at + 1..longest).find(|next| self.is_target[*next]).unwrap_or(longest);
+        let end =
+            (at + 1..longest).find(|next| self.is_target[*next] || self.regions.contains_key(next)).unwrap_or(longest);
         &self.nodes[at..end]
-    }
-
-    /// A rotation: two copies shifted against each other and joined.
-    fn rotation(&mut self, at: usize, run: &[Node]) -> Option<usize> {
-        let (copied, part, from) = copy(run.first())?;
-        let (first, width, shifted, amount) = shift(run.get(1))?;
-        // In place, or into a third register.
-        let (to, next) = match copy(run.get(2)) {
-            Some((second, to, again)) if again == from && fits(second, width) => (to, 3),
-            Some(_) => return None,
-            None => (from, 2),
-        };
-        let (second, second_width, also_shifted, rest) = shift(run.get(next))?;
-        let (join, join_width, result, Source::Reg(joined)) = alu(run.get(next + 1))? else { return None };
-        let left = match (first, second) {
-            (AluOp::Lsh, AluOp::Rsh) => amount,
-            (AluOp::Rsh, AluOp::Lsh) => rest,
-            _ => return None,
-        };
-        let matches = fits(copied, width)
-            && (second_width, join_width) == (width, width)
-            && u32::from(amount) + u32::from(rest) == width.bits()
-            && matches!(join, AluOp::Or | AluOp::Xor | AluOp::Add)
-            && (shifted, also_shifted) == (part, to)
-            && (result, joined) == (to, part)
-            && part != to
-            && part != from;
-        if !matches || self.lives_after(at + next + 1, part) {
-            return None;
-        }
-        let bits = width.bits() as u8;
-        if to == from {
-            self.code().shift_imm(Shift::RotateLeft, width, gpr(to), left);
-        } else if self.shared.options.bmi2 {
-            self.code().rotate_right(width, gpr(to), gpr(from), bits - left);
-        } else {
-            self.code().mov(width, gpr(to), gpr(from));
-            self.code().shift_imm(Shift::RotateLeft, width, gpr(to), left);
-        }
-        Some(next + 2)
     }
 
     /// Zero and sign extensions: a shift left and back, or a mask.

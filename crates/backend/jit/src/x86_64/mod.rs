@@ -12,9 +12,8 @@
 //! below rsp where a leaf fits the red zone, no runtime register where nothing uses it.
 //!
 //! - `assembler`: bytes, labels, short and long jumps;
-//! - `plan`: what a program and each function need, before any code;
-//! - `liveness`: which registers are still needed;
 //! - `function`: frames and the walk over instructions; `alu`, `divide`, `memory`, `control`: their code;
+//! - `native`: regions that marks say an operation does;
 //! - `fuse`: runs of instructions that one machine instruction does.
 
 mod alu;
@@ -23,20 +22,20 @@ mod control;
 mod divide;
 mod function;
 mod fuse;
-mod liveness;
 mod memory;
-mod plan;
+mod native;
 
 use std::collections::HashMap;
 
 use kiln_isa::Reg;
+use kiln_program::operation::{Schedule, schedule};
 use kiln_program::{FunctionId, Object};
 
+use crate::plan::Plan;
 use crate::{Code, Error, Options, Symbols};
 use assembler::{Arithmetic, Assembler, Gpr, Label, Memory};
 use function::FunctionCompiler;
 use kiln_isa::Width;
-use plan::Plan;
 
 /// Bytes of code at most.
 const MAX_CODE_BYTES: usize = 64 << 20;
@@ -67,6 +66,7 @@ struct Shared<'a> {
     symbols: &'a dyn Symbols,
     options: &'a Options,
     plan: Plan,
+    schedules: &'a HashMap<FunctionId, Schedule>,
     assembler: Assembler,
     functions: HashMap<FunctionId, Label>,
     callbacks: HashMap<FunctionId, Label>,
@@ -81,11 +81,14 @@ struct Shared<'a> {
 pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Code, Error> {
     let plan = Plan::new(object, entry, symbols, options)?;
     let order: Vec<FunctionId> = plan.order.clone();
+    let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &options.operations)?));
+    let schedules = order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
+    let schedules = &schedules;
     let mut assembler = Assembler::default();
     let functions = order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks: HashMap<_, _> = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
     let insns = Vec::new();
-    let mut shared = Shared { object, symbols, options, plan, assembler, functions, callbacks, insns };
+    let mut shared = Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, insns };
     for id in &order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {

@@ -1,9 +1,9 @@
 //! What a program and its functions need, found before any code is emitted.
 //!
 //! ```text
-//!   *(u32 *)(r10 - 4) = 0   -> rbp, 4 bytes of stack        call 1        -> runtime register, aligned stack
-//!   r2 = r10                -> rbp, all 512 bytes           goto back     -> a loop header, its cost
-//!   r6 = r1                 -> rbx saved                    call f        -> what f needs
+//!   *(u32 *)(r10 - 4) = 0   -> frame pointer, 4 bytes of stack        call 1        -> runtime register, aligned stack
+//!   r2 = r10                -> frame pointer, all 512 bytes           goto back     -> a loop header, its cost
+//!   r6 = r1                 -> r6 saved                    call f        -> what f needs
 //! ```
 
 use std::collections::{BTreeSet, HashMap};
@@ -36,9 +36,9 @@ pub struct Plan {
 /// The needs of one function.
 #[derive(Clone, Debug)]
 pub struct FunctionPlan {
-    /// Whether rbp is set up.
+    /// Whether the frame pointer is set up.
     pub frame: bool,
-    /// Bytes of stack below rbp, a multiple of 8.
+    /// Bytes of stack below the frame pointer, a multiple of 8.
     pub stack_bytes: i32,
     /// Displacement of the `may_goto` counter, if it has one; part of the stack.
     pub may_goto_slot: Option<i32>,

@@ -1,0 +1,96 @@
+//! Arithmetic, moves, shifts, byte order.
+
+use kiln_isa::{AluOp, ByteOrder, Reg, Size, Source, Width};
+
+use super::assembler::{Gpr, Op};
+use super::function::FunctionCompiler;
+use super::{SCRATCH, gpr};
+
+/// Immediates of additions and comparisons are below this.
+const IMM_LIMIT: i64 = 4096;
+
+impl FunctionCompiler<'_, '_> {
+    pub(super) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
+        let to = gpr(dst);
+        match (op, src) {
+            (AluOp::Mov, Source::Reg(src)) => self.code().mov(width, to, gpr(src)),
+            (AluOp::Mov, Source::Imm(imm)) => self.code().constant(to, extended(width, imm)),
+            (AluOp::Add, Source::Imm(imm)) => self.add_constant(width, to, imm.into()),
+            (AluOp::Sub, Source::Imm(imm)) => self.add_constant(width, to, -i64::from(imm)),
+            (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Source::Imm(imm)) => {
+                let amount = imm as u32 & (width.bits() - 1);
+                self.code().shift_imm(machine(op), width, to, to, amount);
+            }
+            (AluOp::And | AluOp::Or | AluOp::Xor, Source::Imm(imm)) => {
+                let value = extended(width, imm);
+                if !self.code().logical_imm(machine(op), width, to, to, value) {
+                    self.code().constant(SCRATCH[0], value);
+                    self.code().op(machine(op), width, to, to, SCRATCH[0]);
+                }
+            }
+            (_, Source::Imm(imm)) => {
+                self.code().constant(SCRATCH[0], extended(width, imm));
+                self.operate(op, width, to, SCRATCH[0]);
+            }
+            (_, Source::Reg(src)) => self.operate(op, width, to, gpr(src)),
+        }
+    }
+
+    fn operate(&mut self, op: AluOp, width: Width, dst: Gpr, src: Gpr) {
+        match op {
+            AluOp::Mul => self.code().multiply(width, dst, dst, src),
+            AluOp::Mod | AluOp::Smod => {
+                // A divisor of zero makes the quotient zero and the remainder the dividend, as BPF wants it.
+                let division = if op == AluOp::Mod { Op::Udiv } else { Op::Sdiv };
+                self.code().op(division, width, SCRATCH[1], dst, src);
+                self.code().multiply_subtract(width, dst, SCRATCH[1], src, dst);
+            }
+            _ => self.code().op(machine(op), width, dst, dst, src),
+        }
+    }
+
+    fn add_constant(&mut self, width: Width, dst: Gpr, value: i64) {
+        match value {
+            0..IMM_LIMIT => self.code().add_imm(width, dst, dst, value as u32),
+            -4095..0 => self.code().sub_imm(width, dst, dst, -value as u32),
+            _ => {
+                let value = if width == Width::W32 { value as u32 as u64 } else { value as u64 };
+                self.code().constant(SCRATCH[0], value);
+                self.code().op(Op::Add, width, dst, dst, SCRATCH[0]);
+            }
+        }
+    }
+
+    pub(super) fn endian(&mut self, order: ByteOrder, size: Size, dst: Reg) {
+        let to = gpr(dst);
+        match (order, size) {
+            (ByteOrder::Little, Size::B8) => {}
+            (ByteOrder::Little, size) => self.code().zero_extend(size, to, to),
+            (_, size) => self.code().swap_bytes(size, to, to),
+        }
+    }
+}
+
+/// The machine's operation, for those that are one.
+fn machine(op: AluOp) -> Op {
+    match op {
+        AluOp::Add => Op::Add,
+        AluOp::Sub => Op::Sub,
+        AluOp::And => Op::And,
+        AluOp::Or | AluOp::Mov | AluOp::Mul | AluOp::Mod | AluOp::Smod => Op::Or,
+        AluOp::Xor => Op::Xor,
+        AluOp::Div => Op::Udiv,
+        AluOp::Sdiv => Op::Sdiv,
+        AluOp::Lsh => Op::Lsl,
+        AluOp::Rsh => Op::Lsr,
+        AluOp::Arsh => Op::Asr,
+    }
+}
+
+/// An immediate as the 64 bits a register holds after a move of it.
+pub(super) fn extended(width: Width, imm: i32) -> u64 {
+    match width {
+        Width::W32 => u64::from(imm as u32),
+        Width::W64 => i64::from(imm) as u64,
+    }
+}

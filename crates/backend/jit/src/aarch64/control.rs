@@ -1,0 +1,192 @@
+//! Branches, calls, classic packet loads.
+
+use kiln_isa::{CallTarget, JumpOp, PacketMode, Reg, Size, Source, Width};
+use kiln_program::Reference;
+
+use super::alu::extended;
+use super::assembler::{Condition, Gpr, Op};
+use super::function::FunctionCompiler;
+use super::{BUDGET, RESULT, RUNTIME, SCRATCH, SIXTH, gpr};
+use crate::plan::TAIL_CALL;
+use crate::{Error, Runtime};
+
+/// The condition under which a compared pair branches.
+fn condition(op: JumpOp) -> Condition {
+    match op {
+        JumpOp::Eq => Condition::EQUAL,
+        JumpOp::Ne | JumpOp::Set => Condition::NOT_EQUAL,
+        JumpOp::Gt => Condition::ABOVE,
+        JumpOp::Ge => Condition::ABOVE_EQUAL,
+        JumpOp::Lt => Condition::BELOW,
+        JumpOp::Le => Condition::BELOW_EQUAL,
+        JumpOp::Sgt => Condition::GREATER,
+        JumpOp::Sge => Condition::GREATER_EQUAL,
+        JumpOp::Slt => Condition::LESS,
+        JumpOp::Sle => Condition::LESS_EQUAL,
+    }
+}
+
+impl FunctionCompiler<'_, '_> {
+    pub(super) fn branch(&mut self, at: usize, op: JumpOp, width: Width, dst: Reg, src: Source) -> Result<(), Error> {
+        let target = self.target(at)?;
+        if self.falls_through(at) {
+            return Ok(());
+        }
+        let first = gpr(dst);
+        match (op, src) {
+            (JumpOp::Eq | JumpOp::Ne, Source::Imm(0)) => {
+                self.code().jump_if_zero(width, first, op == JumpOp::Eq, target);
+                return Ok(());
+            }
+            (JumpOp::Set, Source::Imm(imm)) => {
+                let mask = extended(width, imm);
+                if !self.code().logical_imm(Op::Ands, width, Gpr::ZERO, first, mask) {
+                    self.code().constant(SCRATCH[0], mask);
+                    self.code().op(Op::Ands, width, Gpr::ZERO, first, SCRATCH[0]);
+                }
+            }
+            (JumpOp::Set, Source::Reg(src)) => self.code().op(Op::Ands, width, Gpr::ZERO, first, gpr(src)),
+            (_, Source::Reg(src)) => self.code().op(Op::Subs, width, Gpr::ZERO, first, gpr(src)),
+            (_, Source::Imm(imm @ 0..4096)) => self.code().subs_imm(width, Gpr::ZERO, first, imm as u32),
+            (_, Source::Imm(imm @ -4095..0)) => self.code().compare_negative(width, first, -imm as u32),
+            (_, Source::Imm(imm)) => {
+                self.code().constant(SCRATCH[0], extended(width, imm));
+                self.code().op(Op::Subs, width, Gpr::ZERO, first, SCRATCH[0]);
+            }
+        }
+        self.code().jump_if(condition(op), target);
+        Ok(())
+    }
+
+    pub(super) fn may_goto(&mut self, at: usize) -> Result<(), Error> {
+        let target = self.target(at)?;
+        let offset = self.plan.may_goto_slot.ok_or(Error::Malformed("no counter for may_goto"))?;
+        let (frame, [scratch, count, ..]) = (gpr(Reg::R10), SCRATCH);
+        self.code().load(Size::B8, count, frame, offset, scratch);
+        self.code().jump_if_zero(Width::W64, count, true, target);
+        self.code().sub_imm(Width::W64, count, count, 1);
+        self.code().store(Size::B8, count, frame, offset, scratch);
+        Ok(())
+    }
+
+    pub(super) fn call(&mut self, at: usize, target: CallTarget) -> Result<(), Error> {
+        match target {
+            CallTarget::Subprogram(_) => self.call_subprogram(at),
+            CallTarget::Helper(TAIL_CALL) => self.tail_call(at),
+            CallTarget::Helper(helper) => match self.shared.symbols.helper_address(helper) {
+                Some(address) => {
+                    let may_stop = self.shared.symbols.helper_may_stop(helper);
+                    self.call_native(address, may_stop);
+                    Ok(())
+                }
+                None => self.unresolved(at, format!("helper {helper}")),
+            },
+            CallTarget::Kfunc { .. } => {
+                let Reference::Extern(symbol) = self.nodes[at].reference else {
+                    return self.unsupported(at, "kfuncs by number");
+                };
+                match self.shared.symbols.extern_address(symbol) {
+                    Some(address) => {
+                        self.call_native(address, true);
+                        Ok(())
+                    }
+                    None => {
+                        let known = self.shared.object.externs.get(symbol.index());
+                        let name = known.map_or_else(String::new, |symbol| symbol.name.clone());
+                        self.unresolved(at, format!("kfunc {name}"))
+                    }
+                }
+            }
+        }
+    }
+
+    fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {
+        let callee = self.nodes[at].callee().ok_or(Error::Malformed("a call without a callee"))?;
+        let label = self.shared.function_label(callee)?;
+        self.code().call(label);
+        if !self.budget() {
+            return Ok(());
+        }
+        let (cost, reload) = {
+            let plan = self.shared.plan.function(callee);
+            (plan.cost, plan.may_tail_call)
+        };
+        if reload {
+            self.code().load(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
+        }
+        if self.shared.options.metered {
+            self.spend(cost as u64);
+        } else {
+            self.code().subs_imm(Width::W64, Gpr::ZERO, BUDGET, 0);
+            self.leave_if(Condition::MINUS);
+        }
+        Ok(())
+    }
+
+    /// Calls a [`crate::HelperEntry`]: arguments are in place, the budget travels in memory.
+    fn call_native(&mut self, address: u64, may_stop: bool) {
+        let budget = self.budget();
+        let code = self.code();
+        if budget {
+            code.store(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
+        }
+        code.mov(Width::W64, SIXTH, RUNTIME);
+        code.constant(SCRATCH[0], address);
+        code.call_register(SCRATCH[0]);
+        code.mov(Width::W64, gpr(Reg::R0), RESULT);
+        if budget {
+            code.load(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
+            if may_stop {
+                code.subs_imm(Width::W64, Gpr::ZERO, BUDGET, 0);
+                self.leave_if(Condition::MINUS);
+            }
+        }
+    }
+
+    /// The helper returns the target's entry, or 0. Then this frame goes, and the target takes its place.
+    fn tail_call(&mut self, at: usize) -> Result<(), Error> {
+        let Some(address) = self.shared.symbols.helper_address(TAIL_CALL) else {
+            return self.unresolved(at, format!("helper {TAIL_CALL}"));
+        };
+        let failed = self.code().label();
+        let target = SCRATCH[1];
+        self.code().store(Size::B8, gpr(Reg::R1), RUNTIME, Runtime::TAIL_CONTEXT, SCRATCH[0]);
+        self.call_native(address, true);
+        self.code().jump_if_zero(Width::W64, gpr(Reg::R0), true, failed);
+        self.code().mov(Width::W64, target, gpr(Reg::R0));
+        self.code().load(Size::B8, gpr(Reg::R1), RUNTIME, Runtime::TAIL_CONTEXT, SCRATCH[0]);
+        self.code().mov(Width::W64, Gpr(1), RUNTIME);
+        self.tear_down();
+        self.code().jump_register(target);
+        self.code().bind(failed);
+        Ok(())
+    }
+
+    /// Calls the packet load routine; out of bounds leaves the function with R0 = 0.
+    pub(super) fn load_packet(&mut self, at: usize, mode: PacketMode, size: Size, offset: i32) -> Result<(), Error> {
+        let Some(address) = self.shared.symbols.packet_load_address() else {
+            return self.unresolved(at, "packet loads");
+        };
+        let index = gpr(Reg::R2);
+        match mode {
+            PacketMode::Absolute => self.code().constant(index, i64::from(offset) as u64),
+            PacketMode::Indirect(reg) => {
+                self.code().constant(SCRATCH[0], u64::from(offset as u32));
+                self.code().op(Op::Add, Width::W32, index, gpr(reg), SCRATCH[0]);
+                self.code().sign_extend(Size::B4, Width::W64, index, index);
+            }
+        }
+        self.code().mov(Width::W64, gpr(Reg::R1), gpr(Reg::R6));
+        self.code().constant(gpr(Reg::R3), size.bytes().into());
+        self.call_native(address, false);
+        // A value is at most 32 bits; -1 is out of bounds.
+        let inside = self.code().label();
+        self.code().subs_imm(Width::W64, Gpr::ZERO, gpr(Reg::R0), 0);
+        self.code().jump_if(Condition::GREATER_EQUAL, inside);
+        self.code().constant(gpr(Reg::R0), 0);
+        let leave = self.leave();
+        self.code().jump(leave);
+        self.code().bind(inside);
+        Ok(())
+    }
+}

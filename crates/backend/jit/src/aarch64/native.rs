@@ -1,0 +1,47 @@
+//! The machine instructions that rows of the operation table may use, and regions compiled by them.
+
+use kiln_isa::Width;
+use kiln_isa::operation::Arch;
+use kiln_program::operation::Region;
+
+use super::assembler::{Assembler, Gpr, Op};
+use super::function::FunctionCompiler;
+use super::{SCRATCH, gpr};
+use crate::native::{Access, MachineInsn, Registers, prepare};
+
+/// An instruction, its operands, its encoding.
+type Row = MachineInsn<Assembler, Gpr>;
+
+const fn row(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], u8)) -> Row {
+    MachineInsn { name, operands, emit }
+}
+
+const ONE: &[Access] = &[Access::Write, Access::Read];
+const TWO: &[Access] = &[Access::Write, Access::Read, Access::Read];
+
+/// The table. Registers come before numbers.
+const TABLE: &[Row] = &[
+    row("mov32", ONE, |code, regs, _| code.mov(Width::W32, regs[0], regs[1])),
+    row("mov64", ONE, |code, regs, _| code.mov(Width::W64, regs[0], regs[1])),
+    row("neg32", ONE, |code, regs, _| code.op(Op::Sub, Width::W32, regs[0], Gpr::ZERO, regs[1])),
+    row("neg64", ONE, |code, regs, _| code.op(Op::Sub, Width::W64, regs[0], Gpr::ZERO, regs[1])),
+    row("rorv32", TWO, |code, regs, _| code.op(Op::Ror, Width::W32, regs[0], regs[1], regs[2])),
+    row("rorv64", TWO, |code, regs, _| code.op(Op::Ror, Width::W64, regs[0], regs[1], regs[2])),
+    row("extr32", &[Access::Write, Access::Read, Access::Read, Access::Imm(31)], |code, regs, imm| {
+        code.extract(Width::W32, regs[0], regs[1], regs[2], imm.into());
+    }),
+    row("extr64", &[Access::Write, Access::Read, Access::Read, Access::Imm(63)], |code, regs, imm| {
+        code.extract(Width::W64, regs[0], regs[1], regs[2], imm.into());
+    }),
+];
+
+impl FunctionCompiler<'_, '_> {
+    /// Compiles the region that begins here by the operation's native code; false where it has none.
+    pub(super) fn native(&mut self, region: &Region) -> bool {
+        let Some(native) = region.operation.native(Arch::Aarch64, |_| false, &region.operands) else { return false };
+        let registers = Registers { bpf: gpr, scratch: [SCRATCH[0], SCRATCH[1]] };
+        let Some(insns) = prepare(native, region, TABLE, &registers) else { return false };
+        insns.iter().for_each(|insn| insn.emit(self.code()));
+        true
+    }
+}

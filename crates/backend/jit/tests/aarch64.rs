@@ -1,0 +1,181 @@
+//! The 64-bit Arm JIT's code, as LLVM disassembles it. What it computes is tested under qemu by
+//! `scripts/arm64-tests`.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use kiln_jit::{Options, Symbols, aarch64};
+use kiln_program::{ExternId, Function, FunctionId, InsnId, Linkage, MapId, Mark, Object, Reference};
+
+struct Nothing;
+
+impl Symbols for Nothing {
+    fn map_address(&self, _: MapId) -> Option<u64> {
+        None
+    }
+    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
+        None
+    }
+    fn helper_address(&self, _: u32) -> Option<u64> {
+        None
+    }
+    fn extern_address(&self, _: ExternId) -> Option<u64> {
+        None
+    }
+}
+
+/// The code of a function of these instructions and an `exit`, all but the last marked where `mark` says how.
+fn code(bpf: &str, mark: Option<(&str, u8, &[i32])>) -> Vec<u8> {
+    let mut object = Object::default();
+    let lines = bpf.split(';').map(str::trim).chain(["exit"]);
+    let insns: Vec<_> = lines.map(|line| kiln_isa::text::parse(line).expect("an instruction")).collect();
+    let nodes: Vec<_> = insns.into_iter().map(|insn| object.new_node(insn, Reference::None)).collect();
+    if let Some((operation, form, operands)) = mark {
+        let members: Vec<InsnId> = nodes[..nodes.len() - 1].iter().map(|node| node.id).collect();
+        object.operations.push(Mark { operation: operation.into(), form, operands: operands.to_vec(), members });
+    }
+    let (name, section) = ("example".to_owned(), "xdp".to_owned());
+    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes });
+    aarch64::compile(&object, FunctionId(0), &Nothing, &Options::default()).expect("it compiles").bytes
+}
+
+/// Instructions as LLVM prints them, spaces made one; `None`, said aloud, where there is no LLVM.
+fn disassembled(bytes: &[u8]) -> Option<Vec<String>> {
+    let mut command = Command::new("llvm-mc-19");
+    command.args(["--disassemble", "--triple=aarch64"]);
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            println!("skipped: llvm-mc-19: {error}");
+            return None;
+        }
+    };
+    let text: String = bytes.iter().map(|byte| format!("{byte:#04x} ")).collect();
+    child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("llvm-mc reads");
+    let output = child.wait_with_output().expect("llvm-mc ends");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let lines = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default().trim())
+        .filter(|line| !line.is_empty() && !line.starts_with('.'));
+    Some(lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
+}
+
+/// What every function ends with.
+const END: [&str; 2] = ["mov x0, x7", "ret"];
+
+#[test]
+fn instructions_are_what_llvm_reads() {
+    for (bpf, expected) in [
+        ("w0 = *(u32 *)(r1 + 4)", "ldr w7, [x0, #4]"),
+        ("r0 = *(u64 *)(r1 + 4)", "ldur x7, [x0, #4]"),
+        ("r0 = *(u8 *)(r1 + 30000)", "mov x9, #30000 | ldrb w7, [x0, x9]"),
+        ("r0 = *(s16 *)(r1 - 2)", "ldursh x7, [x0, #-2]"),
+        ("r0 = *(s32 *)(r1 + 8)", "ldrsw x7, [x0, #8]"),
+        ("*(u16 *)(r1 + 2) = 7", "mov x10, #7 | strh w10, [x0, #2]"),
+        ("*(u8 *)(r1 + 2) = 0", "strb wzr, [x0, #2]"),
+        ("r0 += 8", "add x7, x7, #8"),
+        ("w0 += -8", "sub w7, w7, #8"),
+        ("r0 += 100000", "mov x9, #34464 | movk x9, #1, lsl #16 | add x7, x7, x9"),
+        ("r0 &= 255", "and x7, x7, #0xff"),
+        ("w0 |= 5", "mov x9, #5 | orr w7, w7, w9"),
+        ("r0 ^= -256", "eor x7, x7, #0xffffffffffffff00"),
+        ("w0 &= -65536", "and w7, w7, #0xffff0000"),
+        ("r0 = -2", "mov x7, #-2"),
+        ("w0 = -1", "mov x7, #65535 | movk x7, #65535, lsl #16"),
+        ("r0 /= r1", "udiv x7, x7, x0"),
+        ("w0 %= w1", "udiv w10, w7, w0 | msub w7, w10, w0, w7"),
+        ("r0 s%= r1", "sdiv x10, x7, x0 | msub x7, x10, x0, x7"),
+        ("r0 *= r1", "mul x7, x7, x0"),
+        ("r0 <<= 3", "lsl x7, x7, #3"),
+        ("w0 >>= 31", "lsr w7, w7, #31"),
+        ("r0 s>>= 63", "asr x7, x7, #63"),
+        ("w0 <<= w1", "lsl w7, w7, w0"),
+        ("r0 = -r0", "neg x7, x7"),
+        ("r0 = be16 r0", "rev16 w7, w7 | uxth w7, w7"),
+        ("r0 = be32 r0", "rev w7, w7"),
+        ("r0 = be64 r0", "rev x7, x7"),
+        ("r0 = (s32)r1", "sxtw x7, w0"),
+        ("w0 = (s8)w1", "sxtb w7, w0"),
+        (
+            "r0 = 81985529216486895 ll",
+            "mov x7, #52719 | movk x7, #35243, lsl #16 | movk x7, #17767, lsl #32 | movk x7, #291, lsl #48",
+        ),
+        (
+            "lock *(u64 *)(r1 + 8) += r2",
+            "add x9, x0, #8 | ldaxr x10, [x9] | add x11, x10, x1 | stlxr w12, x11, [x9] | cbnz w12, #-12",
+        ),
+    ] {
+        let Some(lines) = disassembled(&code(bpf, None)) else { return };
+        let expected: Vec<&str> = expected.split(" | ").chain(END).collect();
+        assert_eq!(lines, expected, "{bpf}");
+    }
+}
+
+#[test]
+fn frames_hold_what_must_be_given_back() {
+    let Some(lines) = disassembled(&code("r6 = r1; *(u64 *)(r10 - 8) = r6; r0 = r6", None)) else { return };
+    let expected = [
+        "stp x19, x25, [sp, #-16]!",
+        "mov x25, sp",
+        "sub sp, sp, #16",
+        "mov x19, x0",
+        "stur x19, [x25, #-8]",
+        "mov x7, x19",
+        "mov sp, x25",
+        "ldp x19, x25, [sp], #16",
+    ];
+    assert_eq!(lines, expected.into_iter().chain(END).collect::<Vec<_>>());
+}
+
+/// Every constant and register pair of the rows' instructions, one by one.
+#[test]
+fn rotations_are_extr() {
+    for (operation, bits, letter, x) in [("rotate_left_32", 32, 'w', 'w'), ("rotate_left_64", 64, 'r', 'x')] {
+        for k in 1..bits {
+            let rest = bits - k;
+            let text = format!(
+                "{letter}3 = {letter}2; {letter}3 >>= {rest}; {letter}0 = {letter}2; {letter}0 <<= {k}; {letter}0 |= {letter}3"
+            );
+            let Some(lines) = disassembled(&code(&text, Some((operation, 2, &[0, 2, 3, k])))) else { return };
+            let expected = format!("ror {x}7, {x}1, #{rest}");
+            assert_eq!(lines, [expected.as_str(), END[0], END[1]], "{text}");
+        }
+    }
+}
+
+/// Constants and masks of all shapes are what they are, as LLVM reads them back.
+#[test]
+fn masks_are_encoded_or_made_in_a_register() {
+    let numbers = [
+        1,
+        2,
+        3,
+        7,
+        8,
+        0x7f,
+        0xff0,
+        0xffff,
+        0x10000,
+        0x7fff_ffff,
+        -1,
+        -2,
+        -128,
+        i32::MIN,
+        0x5555_5555,
+        0x0f0f_0f0f,
+        12345,
+        -98765,
+    ];
+    for number in numbers {
+        for (text, wide) in [(format!("r0 &= {number}"), true), (format!("w0 &= {number}"), false)] {
+            let Some(lines) = disassembled(&code(&text, None)) else { return };
+            let value = if wide { i64::from(number) as u64 } else { u64::from(number as u32) };
+            let direct = format!(", #{value:#x}");
+            let through_register =
+                lines.len() > 3 && lines[lines.len() - 3].starts_with("and") && lines[0].starts_with("mov");
+            assert!(lines[0].ends_with(&direct) || through_register, "{text}: {lines:?}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What an operation means, as an expression that any [`BitVec`] evaluates.
+
+use super::{Imm, Index, Operands};
+use crate::semantics::BitVec;
+
+/// An expression over the operands. Registers are 64 bits; both sides of a binary expression have one width.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expr {
+    /// A register operand, 64 bits.
+    Reg(Index),
+    /// A number, 64 bits.
+    Imm(Imm),
+    /// The lowest bits.
+    Truncate(u32, &'static Expr),
+    /// Widened with zeros to 64 bits.
+    ZeroExtend(&'static Expr),
+    /// Widened with the sign bit to 64 bits.
+    SignExtend(&'static Expr),
+    /// Bitwise or.
+    Or(&'static Expr, &'static Expr),
+    /// Bitwise and.
+    And(&'static Expr, &'static Expr),
+    /// Wrapping addition.
+    Add(&'static Expr, &'static Expr),
+    /// Wrapping subtraction.
+    Sub(&'static Expr, &'static Expr),
+    /// Left shift by the amount modulo the width, a power of two.
+    Shl(&'static Expr, &'static Expr),
+    /// Logical right shift by the amount modulo the width, a power of two.
+    Lshr(&'static Expr, &'static Expr),
+}
+
+impl Expr {
+    /// The value, given what each register operand holds and a way to make 64-bit constants.
+    pub fn evaluate<B: BitVec>(
+        &self,
+        operands: &Operands,
+        register: &impl Fn(Index) -> B,
+        constant: &impl Fn(u64) -> B,
+    ) -> B {
+        let value = |expr: &Expr| expr.evaluate(operands, register, constant);
+        match self {
+            Expr::Reg(index) => register(*index),
+            Expr::Imm(imm) => constant(operands.imm(*imm) as u64),
+            Expr::Truncate(bits, of) => value(of).truncate(*bits),
+            Expr::ZeroExtend(of) => value(of).zero_extend(64),
+            Expr::SignExtend(of) => value(of).sign_extend(64),
+            Expr::Or(left, right) => value(left).or(&value(right)),
+            Expr::And(left, right) => value(left).and(&value(right)),
+            Expr::Add(left, right) => value(left).add(&value(right)),
+            Expr::Sub(left, right) => value(left).sub(&value(right)),
+            Expr::Shl(left, right) => value(left).shl(&value(right).shift_amount()),
+            Expr::Lshr(left, right) => value(left).lshr(&value(right).shift_amount()),
+        }
+    }
+}

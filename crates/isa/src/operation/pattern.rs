@@ -1,0 +1,196 @@
+//! Matching instructions with proof sequences.
+//!
+//! One matcher serves two questions. The recognizer asks which operands make an instruction an instance of a template,
+//! starting from none; the check of a mark asks whether it is one with all operands given.
+//!
+//! ```text
+//!   template  t >>= 32-k      instruction  w4 >>= 28      binding  t = 4, k = 4
+//! ```
+
+use super::{Condition, Form, From, Imm, Index, MAX_OPERANDS, OperandKind, Operation, Template};
+use crate::insn::{Insn, Reg, RegSet, Source, Width};
+
+/// What operands are bound to so far: a register's number or an immediate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Binding([Option<i32>; MAX_OPERANDS]);
+
+/// What all operands are bound to. The kinds and conditions have been checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Operands([i32; MAX_OPERANDS]);
+
+impl Binding {
+    /// With all of these bound, in order; those beyond [`MAX_OPERANDS`] are ignored.
+    pub fn of(values: &[i32]) -> Binding {
+        let mut binding = Binding::default();
+        for (slot, value) in binding.0.iter_mut().zip(values) {
+            *slot = Some(*value);
+        }
+        binding
+    }
+
+    /// Binds an operand; false when it is bound to something else, or does not exist.
+    fn bind(&mut self, index: Index, value: i32) -> bool {
+        match self.0.get_mut(usize::from(index)) {
+            Some(slot) => *slot.get_or_insert(value) == value,
+            None => false,
+        }
+    }
+
+    fn bind_imm(&mut self, imm: Imm, value: i32) -> bool {
+        match imm {
+            Imm::Operand(index) => self.bind(index, value),
+            Imm::Complement(of, index) => of.checked_sub(value).is_some_and(|value| self.bind(index, value)),
+            Imm::Constant(constant) => constant == value,
+        }
+    }
+
+    fn bind_reg(&mut self, index: Index, reg: Reg) -> bool {
+        self.bind(index, i32::from(reg.number()))
+    }
+
+    /// Whether an instruction is an instance of a template, with what this leaves open bound by it. The binding means
+    /// nothing after a `false`.
+    pub fn matches(&mut self, template: &Template, insn: &Insn) -> bool {
+        match (*template, *insn) {
+            (Template::Alu { ops, widths, dst: to, src: from }, Insn::Alu { op, width, dst, src }) => {
+                ops.contains(&op)
+                    && widths.contains(&width)
+                    && self.bind_reg(to, dst)
+                    && match (from, src) {
+                        (From::Reg(index), Source::Reg(reg)) => self.bind_reg(index, reg),
+                        (From::Imm(imm), Source::Imm(value)) => self.bind_imm(imm, value),
+                        _ => false,
+                    }
+            }
+            (Template::Neg { widths, dst: to }, Insn::Neg { width, dst }) => {
+                widths.contains(&width) && self.bind_reg(to, dst)
+            }
+            _ => false,
+        }
+    }
+
+    /// The operands, where all that the form uses are bound and allowed. An operand that the form does not use is
+    /// bound to what its conditions say, or to 0.
+    pub fn complete(mut self, operation: &Operation, form: &Form) -> Option<Operands> {
+        for condition in form.when {
+            if let Condition::Same(left, right) = *condition {
+                let (left, right) = (usize::from(left), usize::from(right));
+                let value = (*self.0.get(left)?).or(*self.0.get(right)?)?;
+                (self.0[left], self.0[right]) = (self.0[left].or(Some(value)), self.0[right].or(Some(value)));
+            }
+        }
+        let operands = Operands(self.0.map(|value| value.unwrap_or(0)));
+        operands.allowed(operation, form).then_some(operands)
+    }
+}
+
+impl Operands {
+    fn value(&self, index: Index) -> i32 {
+        self.0.get(usize::from(index)).copied().unwrap_or(0)
+    }
+
+    /// Their values: register numbers and immediates.
+    pub fn values(&self) -> &[i32; MAX_OPERANDS] {
+        &self.0
+    }
+
+    /// A register operand; R0 for what is none.
+    pub fn reg(&self, index: Index) -> Reg {
+        u8::try_from(self.value(index)).ok().and_then(Reg::new).unwrap_or(Reg::R0)
+    }
+
+    /// An immediate, sign-extended.
+    pub fn imm(&self, imm: Imm) -> i64 {
+        match imm {
+            Imm::Operand(index) => self.value(index).into(),
+            Imm::Complement(of, index) => i64::from(of) - i64::from(self.value(index)),
+            Imm::Constant(value) => value.into(),
+        }
+    }
+
+    /// Whether a condition holds.
+    pub fn satisfies(&self, condition: Condition) -> bool {
+        match condition {
+            Condition::Same(left, right) => self.value(left) == self.value(right),
+            Condition::Differ(left, right) => self.value(left) != self.value(right),
+            Condition::Is(index, reg) => self.value(index) == i32::from(reg),
+            Condition::IsNot(index, reg) => self.value(index) != i32::from(reg),
+        }
+    }
+
+    /// Whether registers are registers that a program may write, immediates lie in their ranges and the form's
+    /// conditions hold.
+    fn allowed(&self, operation: &Operation, form: &Form) -> bool {
+        let fits = |(index, operand): (usize, &super::Operand)| match operand.kind {
+            OperandKind::Immediate { min, max } => (min..=max).contains(&self.0[index]),
+            OperandKind::Source => (0..=10).contains(&self.0[index]),
+            OperandKind::Result | OperandKind::Temporary => (0..=9).contains(&self.0[index]),
+        };
+        operation.operands.len() <= MAX_OPERANDS
+            && operation.operands.iter().enumerate().all(fits)
+            && form.when.iter().all(|condition| self.satisfies(*condition))
+    }
+
+    /// The registers bound to temporaries that the form writes: what must be dead behind it. The result is none.
+    pub fn temporaries(&self, operation: &Operation, form: &Form) -> RegSet {
+        let mut written = RegSet::EMPTY;
+        for template in form.code {
+            written.insert(self.reg(template.dst()));
+        }
+        if let Some(result) = operation.result() {
+            written.remove(self.reg(result));
+        }
+        written
+    }
+
+    /// The instructions of a form, with the first choice wherever a template has several.
+    pub fn instantiate(&self, form: &Form) -> Option<Vec<Insn>> {
+        form.code.iter().map(|template| self.instance(template)).collect()
+    }
+
+    /// The instruction of a template, with its first choices.
+    pub fn instance(&self, template: &Template) -> Option<Insn> {
+        Some(match *template {
+            Template::Alu { ops, widths, dst, src } => Insn::Alu {
+                op: *ops.first()?,
+                width: *widths.first()?,
+                dst: self.reg(dst),
+                src: match src {
+                    From::Reg(index) => Source::Reg(self.reg(index)),
+                    From::Imm(imm) => Source::Imm(i32::try_from(self.imm(imm)).ok()?),
+                },
+            },
+            Template::Neg { widths, dst } => Insn::Neg { width: *widths.first()?, dst: self.reg(dst) },
+        })
+    }
+}
+
+impl Template {
+    /// The operand that it writes.
+    pub const fn dst(&self) -> Index {
+        match *self {
+            Template::Alu { dst, .. } | Template::Neg { dst, .. } => dst,
+        }
+    }
+
+    /// How many instructions it stands for: its choices of operation and width.
+    pub const fn choices(&self) -> usize {
+        match self {
+            Template::Alu { ops, widths, .. } => ops.len() * widths.len(),
+            Template::Neg { widths, .. } => widths.len(),
+        }
+    }
+
+    /// The template with one of its choices only.
+    pub fn choice(&self, number: usize) -> Template {
+        let one = |widths: &'static [Width], at: usize| -> &'static [Width] { widths.get(at..=at).unwrap_or(&[]) };
+        match *self {
+            Template::Alu { ops, widths, dst, src } => {
+                let at = number / widths.len().max(1);
+                let widths_of = one(widths, number % widths.len().max(1));
+                Template::Alu { ops: ops.get(at..=at).unwrap_or(&[]), widths: widths_of, dst, src }
+            }
+            Template::Neg { widths, dst } => Template::Neg { widths: one(widths, number), dst },
+        }
+    }
+}

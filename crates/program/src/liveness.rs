@@ -1,0 +1,71 @@
+//! Which registers are still needed after each instruction.
+//!
+//! ```text
+//!   w4 = w3                        r3 r4
+//!   w4 >>= 28                      r3 r4
+//!   w3 <<= 4                       r3 r4
+//!   w3 |= w4                       r3         <- r4 is dead: the four may become one rotation
+//! ```
+
+use std::collections::HashMap;
+
+use kiln_isa::{Insn, Reg, RegSet};
+
+use crate::object::{InsnId, Node};
+
+/// The registers that may be read after each instruction before they are written, over all paths of the control-flow
+/// graph. A call reads R1 to R5 and destroys R0 to R5. `positions` gives the position of each instruction.
+pub fn live_after(nodes: &[Node], positions: &HashMap<InsnId, usize>) -> Vec<RegSet> {
+    let target = |node: &Node| node.target().and_then(|id| positions.get(&id)).copied().filter(|at| *at < nodes.len());
+    let mut branches: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    for (at, node) in nodes.iter().enumerate() {
+        if let Some(target) = target(node) {
+            branches[target].push(at);
+        }
+    }
+    let mut before = vec![RegSet::EMPTY; nodes.len() + 1];
+    let after = |before: &[RegSet], at: usize| {
+        let next = match nodes[at].insn {
+            Insn::Jump { .. } | Insn::Exit => RegSet::EMPTY,
+            _ => before[at + 1],
+        };
+        target(&nodes[at]).map_or(next, |target| next.union(before[target]))
+    };
+    // Sets only grow, so each instruction is looked at again at most once for each register and successor.
+    let mut pending: Vec<usize> = (0..nodes.len()).collect();
+    let mut waiting = vec![true; nodes.len()];
+    while let Some(at) = pending.pop() {
+        waiting[at] = false;
+        let insn = &nodes[at].insn;
+        let live = after(&before, at).difference(written(insn)).union(read(insn));
+        if live == before[at] {
+            continue;
+        }
+        before[at] = live;
+        for earlier in branches[at].iter().copied().chain(at.checked_sub(1)) {
+            if !waiting[earlier] {
+                waiting[earlier] = true;
+                pending.push(earlier);
+            }
+        }
+    }
+    (0..nodes.len()).map(|at| after(&before, at)).collect()
+}
+
+/// The registers that an instruction writes or destroys.
+pub(crate) fn written(insn: &Insn) -> RegSet {
+    match insn {
+        Insn::Call(_) | Insn::LoadPacket { .. } => RegSet::CALLER_SAVED,
+        _ => insn.written().into_iter().collect(),
+    }
+}
+
+/// The registers that an instruction may read.
+pub(crate) fn read(insn: &Insn) -> RegSet {
+    match insn {
+        Insn::Call(_) => RegSet::arguments(5),
+        // The packet load's routine may leave the function with R0 alone.
+        Insn::LoadPacket { .. } => insn.read().union(RegSet::of(&[Reg::R6])),
+        _ => insn.read(),
+    }
+}

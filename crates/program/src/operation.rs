@@ -1,0 +1,322 @@
+//! Marks: which instructions of a program are a proof sequence of a native operation, and the check that they are.
+//!
+//! A mark changes nothing of the program. It names an operation, one of its proof sequences, the operands and the
+//! instructions, which may lie apart in one block:
+//!
+//! ```text
+//!   r4 = r2                   * rotate_left_64 d=r3 s=r2 t=r4 k=13
+//!   r5 = *(u64 *)(r1 + 0)
+//!   r4 >>= 51                 *
+//!   r3 = r2                   *
+//!   r5 += r6                            the others are moved in front of the last one, where the operation stands:
+//!   r3 <<= 13                 *         r5 = ... ; r5 += r6 ; r4 = r2 ; r4 >>= 51 ; r3 = r2 ; r3 <<= 13 ; r3 |= r4
+//!   r3 |= r4                  *
+//! ```
+//!
+//! A mark is a claim of whoever wrote the object and is never believed. [`schedule`] checks all of it: that the
+//! operands are allowed, that the instructions are the sequence with these operands, that no jump leads among them,
+//! that the others do not mind the move, and that what native code does not write (the temporaries) is dead behind it.
+//! An operation that the registry does not know is no error: its proof sequence runs.
+
+use std::collections::HashMap;
+
+use kiln_isa::operation::{Binding, Form, MAX_OPERANDS, Operands, Operation, Registry};
+use kiln_isa::{Insn, RegSet};
+
+use crate::liveness::{live_after, read, written};
+use crate::object::{FunctionId, InsnId, Node, Object, Reference};
+
+/// Instructions from the first to the last of a mark at most.
+pub const MAX_SPAN: usize = 64;
+
+/// A claim that some instructions of one block are a proof sequence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// The operation's name.
+    pub operation: String,
+    /// Which of its proof sequences.
+    pub form: u8,
+    /// Operands in the operation's order: register numbers and immediates.
+    pub operands: Vec<i32>,
+    /// The instructions, in layout order.
+    pub members: Vec<InsnId>,
+}
+
+/// Why a mark is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// It names an instruction that its function does not have, none, or one twice.
+    #[error("its instructions are not instructions of one function in layout order")]
+    Members,
+    /// Its instructions lie too far apart.
+    #[error("its first and last instruction are more than {MAX_SPAN} instructions apart")]
+    Span,
+    /// The operation has no proof sequence of this number.
+    #[error("the operation has no proof sequence of this number")]
+    Form,
+    /// A register, immediate or condition of the operation does not hold.
+    #[error("its operands are not allowed")]
+    Operands,
+    /// The instructions are not the proof sequence.
+    #[error("its instructions are not the proof sequence with these operands")]
+    Sequence,
+    /// Control comes into or leaves the region between its instructions.
+    #[error("control enters or leaves the region between its instructions")]
+    Control,
+    /// An instruction between them reads or writes a register that they write, or writes one that they read.
+    #[error("an instruction between its instructions depends on them")]
+    Dependence,
+    /// A register that native code does not write is read afterwards.
+    #[error("a temporary register is read afterwards")]
+    LiveTemporary,
+    /// An instruction belongs to two marks.
+    #[error("an instruction belongs to another mark too")]
+    Overlap,
+}
+
+/// A refused mark.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the mark of operation {operation} is refused: {refusal}")]
+pub struct Refused {
+    /// The mark's position in [`Object::operations`].
+    pub mark: usize,
+    /// The operation that it names.
+    pub operation: String,
+    /// Its last instruction, where it has one.
+    pub insn: Option<InsnId>,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+/// A checked mark: a run of instructions in [`Schedule::nodes`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Region {
+    /// Where it begins.
+    pub start: usize,
+    /// Instructions.
+    pub length: usize,
+    /// The operation.
+    pub operation: &'static Operation,
+    /// The proof sequence.
+    pub form: &'static Form,
+    /// The operands.
+    pub operands: Operands,
+}
+
+/// A function with the instructions of each checked mark side by side.
+#[derive(Clone, Debug, Default)]
+pub struct Schedule {
+    /// The function's instructions, moved where marks ask for it: a program of equal meaning.
+    pub nodes: Vec<Node>,
+    /// The marks, by the position at which they begin.
+    pub regions: HashMap<usize, Region>,
+}
+
+/// Checks the marks of a function whose operations the registry knows.
+///
+/// # Errors
+/// Returns the first mark that is refused.
+pub fn schedule(object: &Object, function: FunctionId, registry: &Registry) -> Result<Schedule, Refused> {
+    let nodes = object.functions.get(function.index()).map_or(&[][..], |function| &function.nodes);
+    if object.operations.is_empty() || registry.operations().is_empty() {
+        return Ok(Schedule { nodes: nodes.to_vec(), regions: HashMap::new() });
+    }
+    let mut checker = Checker::new(nodes);
+    let mut own: Vec<(usize, usize)> = (0..object.operations.len())
+        .filter_map(|index| Some((checker.last_member(&object.operations[index])?, index)))
+        .collect();
+    own.sort_unstable();
+    for (_, index) in own {
+        let mark = &object.operations[index];
+        let Some(operation) = registry.by_name(&mark.operation) else { continue };
+        checker.add(operation, mark).map_err(|refusal| Refused {
+            mark: index,
+            operation: mark.operation.clone(),
+            insn: mark.members.last().copied(),
+            refusal,
+        })?;
+    }
+    Ok(checker.finish())
+}
+
+/// Checks the marks of all functions, and that each mark is of some function.
+///
+/// # Errors
+/// Returns the first mark that is refused.
+pub fn check(object: &Object, registry: &Registry) -> Result<(), Refused> {
+    let all: std::collections::HashSet<InsnId> =
+        object.functions.iter().flat_map(|function| &function.nodes).map(|node| node.id).collect();
+    for (index, mark) in object.operations.iter().enumerate() {
+        if mark.members.last().is_none_or(|last| !all.contains(last)) {
+            let (operation, insn) = (mark.operation.clone(), mark.members.last().copied());
+            return Err(Refused { mark: index, operation, insn, refusal: Refusal::Members });
+        }
+    }
+    (0..object.functions.len() as u32).try_for_each(|id| schedule(object, FunctionId(id), registry).map(|_| ()))
+}
+
+/// Checks marks one after another, in the order of their last instructions. What a mark moves stays moved for those
+/// after it, so that what is checked is the order in which the JIT sees the instructions.
+pub struct Checker<'a> {
+    nodes: &'a [Node],
+    positions: HashMap<InsnId, usize>,
+    is_target: Vec<bool>,
+    live_after: Vec<RegSet>,
+    /// The positions in their new order.
+    order: Vec<usize>,
+    /// The place of each position in `order`.
+    place: Vec<usize>,
+    taken: Vec<bool>,
+    /// Regions by the position of their last instruction, which no later mark moves.
+    regions: Vec<(usize, Region)>,
+}
+
+impl<'a> Checker<'a> {
+    /// For a function's instructions.
+    pub fn new(nodes: &'a [Node]) -> Checker<'a> {
+        let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+        let mut is_target = vec![false; nodes.len()];
+        for target in nodes.iter().filter_map(Node::target).filter_map(|id| positions.get(&id)) {
+            is_target[*target] = true;
+        }
+        let live_after = live_after(nodes, &positions);
+        let order: Vec<usize> = (0..nodes.len()).collect();
+        let (place, taken) = (order.clone(), vec![false; nodes.len()]);
+        Checker { nodes, positions, is_target, live_after, order, place, taken, regions: Vec::new() }
+    }
+
+    /// The position of a mark's last instruction; `None` where it is in no mark of this function.
+    fn last_member(&self, mark: &Mark) -> Option<usize> {
+        self.positions.get(mark.members.last()?).copied()
+    }
+
+    /// Whether a branch leads to a position.
+    pub fn is_target(&self, at: usize) -> bool {
+        self.is_target[at]
+    }
+
+    /// Whether an instruction belongs to a mark already.
+    pub fn is_taken(&self, at: usize) -> bool {
+        self.taken[at]
+    }
+
+    /// Checks a mark, and moves its instructions in front of its last one.
+    ///
+    /// # Errors
+    /// Returns why it is refused; the order stays as it was then.
+    pub fn add(&mut self, operation: &'static Operation, mark: &Mark) -> Result<(), Refusal> {
+        let positions = |id: &InsnId| self.positions.get(id).copied().ok_or(Refusal::Members);
+        let members = mark.members.iter().map(positions).collect::<Result<Vec<_>, _>>()?;
+        if members.is_empty() || !members.is_sorted_by(|left, right| left < right) {
+            return Err(Refusal::Members);
+        }
+        let form = operation.forms.get(usize::from(mark.form)).ok_or(Refusal::Form)?;
+        if mark.operands.len() != operation.operands.len() || mark.operands.len() > MAX_OPERANDS {
+            return Err(Refusal::Operands);
+        }
+        let binding = Binding::of(&mark.operands);
+        let operands = binding.complete(operation, form).ok_or(Refusal::Operands)?;
+        self.add_checked(operation, form, operands, &members)
+    }
+
+    fn add_checked(
+        &mut self,
+        operation: &'static Operation,
+        form: &'static Form,
+        operands: Operands,
+        members: &[usize],
+    ) -> Result<(), Refusal> {
+        if members.iter().any(|member| self.taken[*member]) {
+            return Err(Refusal::Overlap);
+        }
+        self.is_sequence(form, &operands, members)?;
+        let (first, last) = (members[0], members[members.len() - 1]);
+        let (begin, end) = (self.place[first], self.place[last]);
+        if end - begin >= MAX_SPAN {
+            return Err(Refusal::Span);
+        }
+        self.is_movable(members, begin, end)?;
+        if !self.live_after[last].intersection(operands.temporaries(operation, form)).is_empty() {
+            return Err(Refusal::LiveTemporary);
+        }
+        let is_member = |at: &usize| members.binary_search(at).is_ok();
+        let window = &mut self.order[begin..=end];
+        window.sort_by_key(is_member);
+        for (offset, at) in window.iter().enumerate() {
+            self.place[*at] = begin + offset;
+        }
+        for member in members {
+            self.taken[*member] = true;
+        }
+        self.regions.push((last, Region { start: 0, length: members.len(), operation, form, operands }));
+        Ok(())
+    }
+
+    /// Whether the instructions are those of the form, in an order that keeps what each reads.
+    fn is_sequence(&self, form: &Form, operands: &Operands, members: &[usize]) -> Result<(), Refusal> {
+        if members.len() != form.code.len() {
+            return Err(Refusal::Sequence);
+        }
+        let plain = |at: &usize| self.nodes[*at].reference == Reference::None && self.nodes[*at].core.is_none();
+        if !members.iter().all(plain) {
+            return Err(Refusal::Sequence);
+        }
+        // The member that stands for each template, in the template's order.
+        let mut chosen: Vec<usize> = Vec::with_capacity(members.len());
+        for template in form.code {
+            let fits = |at: &&usize| {
+                let mut binding = Binding::of(operands.values());
+                !chosen.contains(at) && binding.matches(template, &self.nodes[**at].insn)
+            };
+            chosen.push(*members.iter().find(fits).ok_or(Refusal::Sequence)?);
+        }
+        for (index, earlier) in chosen.iter().enumerate() {
+            let swapped = |later: &&usize| *later < earlier;
+            for later in chosen[index + 1..].iter().filter(swapped) {
+                if depends(&self.nodes[*earlier].insn, &self.nodes[*later].insn) {
+                    return Err(Refusal::Sequence);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the members can go to the end of the window `begin..=end` of the order.
+    fn is_movable(&self, members: &[usize], begin: usize, end: usize) -> Result<(), Refusal> {
+        let (mut reads, mut writes) = (RegSet::EMPTY, RegSet::EMPTY);
+        let moves = end - begin + 1 != members.len();
+        for (index, at) in self.order[begin..=end].iter().enumerate() {
+            let insn = &self.nodes[*at].insn;
+            let entered = self.is_target[*at] && (index > 0 || moves);
+            if entered || insn.is_control() {
+                return Err(Refusal::Control);
+            }
+            if members.binary_search(at).is_ok() {
+                (reads, writes) = (reads.union(read(insn)), writes.union(written(insn)));
+            } else {
+                let disturbs = !written(insn).intersection(reads.union(writes)).is_empty()
+                    || !read(insn).intersection(writes).is_empty();
+                if disturbs {
+                    return Err(Refusal::Dependence);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The function in its new order, with the regions.
+    pub fn finish(self) -> Schedule {
+        let nodes = self.order.iter().map(|at| self.nodes[*at].clone()).collect();
+        let regions = self.regions.into_iter().map(|(last, region)| {
+            let start = self.place[last] + 1 - region.length;
+            (start, Region { start, ..region })
+        });
+        Schedule { nodes, regions: regions.collect() }
+    }
+}
+
+/// Whether two instructions may not change places.
+fn depends(left: &Insn, right: &Insn) -> bool {
+    let conflict = |a: &Insn, b: &Insn| !written(a).intersection(read(b).union(written(b))).is_empty();
+    conflict(left, right) || conflict(right, left)
+}

@@ -1,0 +1,151 @@
+//! Marks are claims: what is true is taken, every kind of lie is refused.
+
+use kiln_isa::operation::Registry;
+use kiln_program::operation::{Refusal, check, schedule};
+use kiln_program::{Function, FunctionId, Linkage, Mark, Object, Reference};
+
+/// A function of these instructions, separated by `;`. A leading `*` makes an instruction a member of the mark, a
+/// trailing `-> n` a branch's target.
+fn object(text: &str, operation: &str, form: u8, operands: &[i32]) -> Object {
+    let mut object = Object::default();
+    let mut nodes = Vec::new();
+    let mut members = Vec::new();
+    let mut targets = Vec::new();
+    for line in text.split(';').map(str::trim) {
+        let (line, target) = line.split_once("->").map_or((line, None), |(line, to)| (line, Some(to.trim())));
+        let member = line.starts_with('*') && !line.starts_with("*(");
+        let insn = kiln_isa::text::parse(line.trim_start_matches("* ").trim()).expect("an instruction");
+        let node = object.new_node(insn, Reference::None);
+        if member {
+            members.push(node.id);
+        }
+        targets.push(target.map(|to| to.parse::<usize>().expect("a position")));
+        nodes.push(node);
+    }
+    for at in 0..nodes.len() {
+        if let Some(to) = targets[at] {
+            nodes[at].reference = Reference::Branch(nodes[to].id);
+        }
+    }
+    object.functions.push(Function {
+        name: "example".into(),
+        section: "xdp".into(),
+        linkage: Linkage::Static,
+        btf_id: 0,
+        nodes,
+    });
+    object.operations.push(Mark { operation: operation.into(), form, operands: operands.to_vec(), members });
+    object
+}
+
+const ROTATE: &str = "rotate_left_64";
+
+fn refusal(text: &str, form: u8, operands: &[i32]) -> Option<Refusal> {
+    check(&object(text, ROTATE, form, operands), &Registry::BUILTIN).err().map(|refused| refused.refusal)
+}
+
+#[test]
+fn members_move_to_the_last_one() {
+    let text =
+        "* r4 = r2; r5 = *(u64 *)(r1 + 0); * r4 >>= 51; * r3 = r2; r5 += r6; * r3 <<= 13; * r3 |= r4; r0 = r3; exit";
+    let object = object(text, ROTATE, 2, &[3, 2, 4, 13]);
+    let schedule = schedule(&object, FunctionId(0), &Registry::BUILTIN).expect("the mark is true");
+    let insns: Vec<String> = schedule.nodes.iter().map(|node| node.insn.to_string()).collect();
+    let expected =
+        ["r5 = *(u64 *)(r1 + 0)", "r5 += r6", "r4 = r2", "r4 >>= 51", "r3 = r2", "r3 <<= 13", "r3 |= r4", "r0 = r3"];
+    assert_eq!(insns[..8], expected.map(|text| kiln_isa::text::parse(text).expect("an instruction").to_string()));
+    let region = schedule.regions.get(&2).expect("a region");
+    assert_eq!((region.start, region.length, region.operation.name), (2, 5, ROTATE));
+}
+
+#[test]
+fn an_operation_that_nobody_knows_is_no_error() {
+    let object = object("* r0 = 1; exit", "of_tomorrow", 9, &[1, 2, 3]);
+    let schedule = schedule(&object, FunctionId(0), &Registry::BUILTIN).expect("it is left alone");
+    assert!(schedule.regions.is_empty() && schedule.nodes == object.functions[0].nodes);
+}
+
+#[test]
+fn lies_are_refused() {
+    let in_place = "* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r2; exit";
+    assert_eq!(refusal(in_place, 0, &[2, 2, 4, 13]), None);
+    for (why, text, form, operands) in [
+        (Refusal::Operands, in_place, 0, &[2, 2, 4, 64][..]),
+        (Refusal::Operands, in_place, 0, &[2, 2, 4, 0]),
+        (Refusal::Operands, in_place, 0, &[2, 2, 4, -51]),
+        (Refusal::Operands, in_place, 0, &[2, 2, 2, 13]),
+        (Refusal::Operands, in_place, 0, &[2, 3, 4, 13]),
+        (Refusal::Operands, in_place, 0, &[2, 2, 10, 13]),
+        (Refusal::Operands, in_place, 0, &[2, 2, 77, 13]),
+        (Refusal::Operands, in_place, 0, &[2, 2, 4]),
+        (Refusal::Operands, in_place, 0, &[2, 2, 4, 13, 0]),
+        (Refusal::Operands, in_place, 0, &[0; 300]),
+        (Refusal::Form, in_place, 200, &[2, 2, 4, 13]),
+        (Refusal::Sequence, in_place, 0, &[2, 2, 4, 12]),
+        (Refusal::Sequence, in_place, 0, &[3, 3, 4, 13]),
+        (Refusal::Sequence, in_place, 1, &[2, 2, 4, 13]),
+        // One instruction short, one too many.
+        (Refusal::Sequence, "r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r2; exit", 0, &[2, 2, 4, 13]),
+        (Refusal::Sequence, "* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; * r0 = r2; exit", 0, &[2, 2, 4, 13]),
+        // The copy is made of what is shifted already.
+        (Refusal::Sequence, "* r2 <<= 13; * r4 = r2; * r4 >>= 51; * r2 |= r4; r0 = r2; exit", 0, &[2, 2, 4, 13]),
+        // The temporary is read afterwards: by an instruction, and round a loop.
+        (Refusal::LiveTemporary, "* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r4; exit", 0, &[2, 2, 4, 13]),
+        (
+            Refusal::LiveTemporary,
+            "r0 = r4; * r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; if r2 != 0 goto +0 -> 0; exit",
+            0,
+            &[2, 2, 4, 13],
+        ),
+        // A jump into the middle.
+        (
+            Refusal::Control,
+            "r0 = 0; * r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; if r2 == 0 goto +0 -> 3; exit",
+            0,
+            &[2, 2, 4, 13],
+        ),
+        // A branch out of the middle.
+        (
+            Refusal::Control,
+            "r0 = 0; * r4 = r2; * r4 >>= 51; if r2 == 0 goto +0 -> 6; * r2 <<= 13; * r2 |= r4; exit",
+            0,
+            &[2, 2, 4, 13],
+        ),
+        // A jump to an instruction that would move.
+        (
+            Refusal::Control,
+            "r0 = 0; * r4 = r2; r0 += 1; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; if r2 == 0 goto +0 -> 1; exit",
+            0,
+            &[2, 2, 4, 13],
+        ),
+        // Something between reads the temporary, writes the source, writes the temporary.
+        (Refusal::Dependence, "* r4 = r2; r0 = r4; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; exit", 0, &[2, 2, 4, 13]),
+        (Refusal::Dependence, "* r4 = r2; r2 = 7; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; exit", 0, &[2, 2, 4, 13]),
+        (Refusal::Dependence, "* r4 = r2; r4 = 7; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; exit", 0, &[2, 2, 4, 13]),
+        (Refusal::Dependence, "* r4 = r2; call 5; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; exit", 0, &[2, 2, 4, 13]),
+    ] {
+        assert_eq!(refusal(text, form, operands), Some(why), "{text} form {form} {operands:?}");
+    }
+}
+
+#[test]
+fn marks_that_share_an_instruction_or_have_none_are_refused() {
+    let text = "* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r2; exit";
+    let once = object(text, ROTATE, 0, &[2, 2, 4, 13]);
+    let reason = |object: &Object| check(object, &Registry::BUILTIN).map_err(|refused| refused.refusal);
+    let mut twice = once.clone();
+    twice.operations.push(twice.operations[0].clone());
+    assert_eq!(reason(&twice), Err(Refusal::Overlap));
+    let mut empty = once.clone();
+    empty.operations[0].members.clear();
+    assert_eq!(reason(&empty), Err(Refusal::Members));
+    let mut nowhere = once.clone();
+    nowhere.operations[0].members[0] = kiln_program::InsnId(77);
+    assert_eq!(reason(&nowhere), Err(Refusal::Members));
+    let mut backwards = once.clone();
+    backwards.operations[0].members.swap(0, 1);
+    assert_eq!(reason(&backwards), Err(Refusal::Members));
+    let mut relocated = once;
+    relocated.functions[0].nodes[1].core = Some(kiln_program::CoreId(0));
+    assert_eq!(reason(&relocated), Err(Refusal::Sequence));
+}

@@ -1,0 +1,131 @@
+//! Finds native operations in ordinary compiler output.
+//!
+//! A compiler writes a rotation as two copies shifted against each other and joined, with other instructions in
+//! between, in either order, with whatever temporaries are free. [`recognize`] finds such instructions and returns
+//! marks ([`kiln_program::operation`]); the program itself does not change.
+//!
+//! ```text
+//!   r4 = r2 ; r4 >>= 51 ; r3 = r2 ; r3 <<= 13 ; r3 |= r4        rotate_left_64 d=r3 s=r2 t=r4 k=13
+//! ```
+//!
+//! Recognition is a search for instances of proof sequences, from the last instruction backwards through its block.
+//! Registers bound so far direct it. Whether the instructions found may stand together (dataflow, dead temporaries, no
+//! jump among them) is decided by the same check that every mark has to pass, so that there is one rule only.
+#![forbid(unsafe_code)]
+
+use kiln_isa::operation::{Arch, Binding, Form, Operation, Registry};
+use kiln_program::operation::{Checker, MAX_SPAN, Mark};
+use kiln_program::{Node, Object};
+
+/// Candidates that the search for one instance looks at, at most: a bound on hostile input.
+const MAX_CANDIDATES: usize = 2048;
+
+/// Finds operations of the registry in all functions. Marks that the object has are not looked at.
+pub fn recognize(object: &Object, registry: &Registry) -> Vec<Mark> {
+    object.functions.iter().flat_map(|function| recognize_in(&function.nodes, registry)).collect()
+}
+
+/// Replaces the marks of an object by those that [`recognize`] finds; returns how many there are now.
+pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
+    object.operations = recognize(object, registry);
+    object.operations.len()
+}
+
+/// Finds operations in one function.
+fn recognize_in(nodes: &[Node], registry: &Registry) -> Vec<Mark> {
+    let mut checker = Checker::new(nodes);
+    let mut marks = Vec::new();
+    for root in 0..nodes.len() {
+        let found = registry.operations().iter().find_map(|operation| {
+            (0..operation.forms.len()).find_map(|form| find(nodes, &mut checker, operation, form, root))
+        });
+        marks.extend(found);
+    }
+    marks
+}
+
+/// An instance of a form whose last instruction is at `root`, accepted by the checker.
+fn find(
+    nodes: &[Node],
+    checker: &mut Checker<'_>,
+    operation: &'static Operation,
+    number: usize,
+    root: usize,
+) -> Option<Mark> {
+    let form = &operation.forms[number];
+    let last = form.code.last()?;
+    let mut binding = Binding::default();
+    if checker.is_taken(root) || !binding.matches(last, &nodes[root].insn) {
+        return None;
+    }
+    let first = block_begin(nodes, checker, root);
+    let mut search = Search { nodes, operation, form, number, first, members: vec![root], candidates: 0 };
+    search.extend(checker, form.code.len() - 1, binding)
+}
+
+/// The first instruction that may stand in a region with the one at `root`.
+fn block_begin(nodes: &[Node], checker: &Checker<'_>, root: usize) -> usize {
+    let mut at = root;
+    while at > 0 && root - at + 1 < MAX_SPAN && !checker.is_target(at) && !nodes[at - 1].insn.is_control() {
+        at -= 1;
+    }
+    at
+}
+
+/// The search for the instructions of one form.
+struct Search<'a> {
+    nodes: &'a [Node],
+    operation: &'static Operation,
+    form: &'static Form,
+    number: usize,
+    first: usize,
+    members: Vec<usize>,
+    candidates: usize,
+}
+
+impl Search<'_> {
+    /// Finds instructions for the first `open` templates, the nearest first.
+    fn extend(&mut self, checker: &mut Checker<'_>, open: usize, binding: Binding) -> Option<Mark> {
+        let Some(next) = open.checked_sub(1) else { return self.accept(checker, binding) };
+        let root = self.members[0];
+        for at in (self.first..root).rev() {
+            self.candidates += 1;
+            if self.candidates > MAX_CANDIDATES {
+                return None;
+            }
+            let mut more = binding;
+            if self.members.contains(&at)
+                || checker.is_taken(at)
+                || !more.matches(&self.form.code[next], &self.nodes[at].insn)
+            {
+                continue;
+            }
+            self.members.push(at);
+            if let Some(mark) = self.extend(checker, next, more) {
+                return Some(mark);
+            }
+            self.members.pop();
+        }
+        None
+    }
+
+    fn accept(&self, checker: &mut Checker<'_>, binding: Binding) -> Option<Mark> {
+        let operands = binding.complete(self.operation, self.form)?;
+        let pays = |arch| {
+            let native = self.operation.native(arch, |_| true, &operands);
+            native.is_some_and(|native| native.code.len() < self.form.code.len())
+        };
+        if !Arch::ALL.into_iter().any(pays) {
+            return None;
+        }
+        let mut members = self.members.clone();
+        members.sort_unstable();
+        let mark = Mark {
+            operation: self.operation.name.to_owned(),
+            form: u8::try_from(self.number).ok()?,
+            operands: operands.values()[..self.operation.operands.len()].to_vec(),
+            members: members.iter().map(|at| self.nodes[*at].id).collect(),
+        };
+        checker.add(self.operation, &mark).ok().map(|()| mark)
+    }
+}
