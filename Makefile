@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help demo test test-sanitized fuzz bench setup corpus corpus-all
+.PHONY: help demo test test-sanitized proofs fuzz bench setup setup-tests corpus corpus-all
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -12,11 +12,14 @@ help: ## Show this list
 demo: setup corpus ## Run the main job on real objects: check, optimize, run, in the VM and the kernel
 	@cargo xtask demo
 
-test: setup corpus ## Run every test
+test: setup-tests corpus ## Run every test
 	@cargo xtask test
 
 test-sanitized: setup corpus ## Run VM, JIT and CLI under AddressSanitizer, the interpreter under Miri (needs nightly Rust)
 	@scripts/test-sanitized
+
+proofs: setup-tests ## Check the machine-checked proofs of native operations
+	@proofs/check
 
 fuzz: setup corpus ## Fuzz longer than the tests do (FUZZ_SECONDS in all, ten minutes unless set)
 	@cargo xtask fuzz --seconds $(or $(FUZZ_SECONDS),600)
@@ -26,6 +29,9 @@ bench: setup corpus ## Measure against the kernel and the peers
 
 setup: ## Install what is missing from Debian, after saying what and why
 	@scripts/setup
+
+setup-tests: ## Install what the tests and proofs need besides
+	@scripts/setup --tests
 
 corpus: setup ## Build the objects that tests and the demo use (seconds, once)
 	@scripts/corpus core

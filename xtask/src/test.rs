@@ -41,7 +41,7 @@ struct Sum {
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [quick] = flags(arguments, ["--quick"])?;
     if !quick {
-        run_command(&mut script("setup"), "scripts/setup")?;
+        run_command(script("setup").arg("--tests"), "scripts/setup")?;
         run_command(script("corpus").arg("core"), "scripts/corpus")?;
     }
     let started = Instant::now();

@@ -120,14 +120,7 @@ pub fn bench(input: &Input, options: &Options, progress: &mut dyn kiln_superopt:
             _ => None,
         };
         let note = (!notes.is_empty()).then(|| notes.join("; "));
-        rows.push(Row {
-            object: input.object.name.as_str().into(),
-            optimized,
-            vm,
-            kernel,
-            vm_to_kernel,
-            note: note.map(Shown::from),
-        });
+        rows.push(Row { object: input.object.name.as_str().into(), optimized, vm, kernel, vm_to_kernel, note: note.map(Shown::from) });
     }
     Ok(rows)
 }

@@ -246,9 +246,9 @@ impl<'a> Code<'a> {
     fn live_registers(&mut self) {
         let mut live = vec![RegSet::EMPTY; self.ops.len()];
         self.backward(|at| {
-            let after = self
-                .successors(at as Position)
-                .fold(RegSet::EMPTY, |all, next| all.union(live.get(next as usize).copied().unwrap_or(RegSet::EMPTY)));
+            let after = self.successors(at as Position).fold(RegSet::EMPTY, |all, next| {
+                all.union(live.get(next as usize).copied().unwrap_or(RegSet::EMPTY))
+            });
             let before = self.live_before(at, after, &live);
             std::mem::replace(&mut live[at], before) != before
         });

@@ -21,7 +21,9 @@ use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::iterator::iterators_moved;
 use crate::precision::{FOLLOWER_BYTES, Origins};
-use crate::state::{Byte, Caller, Frame, IteratorState, Kind, ObjectKind, Register, Slot, Stack, StackObject, State};
+use crate::state::{
+    Byte, Caller, Frame, IteratorState, Kind, ObjectKind, Register, Slot, Stack, StackObject, State,
+};
 
 /// Which differences count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -150,11 +150,7 @@ impl<'a> Parser<'a> {
         if self.parsed.object.functions.is_empty() || !self.waiting.is_empty() {
             let named = self.waiting.first().map(|index| self.parsed.object.programs[*index].name.clone());
             let name = named.filter(|name| !name.is_empty()).unwrap_or_else(|| "main".to_owned());
-            let name = if self.taken.contains(&name) {
-                format!("{name}.{}", self.parsed.object.functions.len())
-            } else {
-                name
-            };
+            let name = if self.taken.contains(&name) { format!("{name}.{}", self.parsed.object.functions.len()) } else { name };
             self.begin_function(name, Linkage::Global, None, 0);
         }
         self.parsed.object.functions.len() - 1

@@ -1,0 +1,46 @@
+(** 64-bit Arm: the instructions that native code uses (Arm ARM, A64 base instructions). None of them touches flags. *)
+
+From Coq Require Import ZArith List Lia.
+From Kiln Require Import Bits Bpf.
+Import ListNotations.
+Open Scope Z_scope.
+
+Inductive insn :=
+| Extr (w : width) (d n m : reg) (lsb : Z)
+| Neg (w : width) (d m : reg)
+| Rorv (w : width) (d n m : reg).
+
+(** EXTR: [w] bits of the concatenation of two registers, from bit [lsb] on. *)
+Definition extr (w n m lsb : Z) : Z := wrap w (Z.shiftr (wrap w n * 2 ^ w + wrap w m) lsb).
+(** RORV rotates to the right by the amount modulo the width; the manual's ROR(x, k) is LSR(x, k) OR LSL(x, w - k),
+    and x for k = 0. *)
+Definition rorv (w n m : Z) : Z :=
+  let k := wrap w m mod w in
+  if k =? 0 then wrap w n else Z.lor (lshr w n k) (shl w (wrap w n) (w - k)).
+
+Definition step (i : insn) (s : regs) : regs :=
+  match i with
+  | Extr w d n m lsb => update s d (extr (bits w) (s n) (s m) lsb)
+  | Neg w d m => update s d (wrap (bits w) (- wrap (bits w) (s m)))
+  | Rorv w d n m => update s d (rorv (bits w) (s n) (s m))
+  end.
+
+Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => step i s) code s.
+
+Lemma extr_is_rotl w x k : 0 < k < w -> extr w x x (w - k) = rotl w (wrap w x) k.
+Proof.
+  intros H. apply (rotation_unique w k (wrap w x)); [lia | | apply rotl_is_rotation; lia].
+  unfold extr. split; [apply wrap_range; lia |]. intros i Hi.
+  assert (R := wrap_range w x ltac:(lia)).
+  rewrite wrap_bit, Z.shiftr_spec by lia. destruct (Z.ltb_spec i w); [| lia]. rewrite Bool.andb_true_l.
+  rewrite <- Z.shiftl_mul_pow2 by lia.
+  assert (N : Z.land (Z.shiftl (wrap w x) w) (wrap w x) = 0).
+  { apply Z.bits_inj'. intros j Hj. rewrite Z.land_spec, Z.bits_0. destruct (Z.lt_ge_cases j w).
+    - rewrite Z.shiftl_spec_low by lia. reflexivity.
+    - rewrite (high_bits w (wrap w x) j) by lia. apply Bool.andb_false_r. }
+  rewrite Z.add_nocarry_lxor by exact N. rewrite Z.lxor_lor by exact N.
+  rewrite Z.lor_spec, mod_near by lia. destruct (Z.leb_spec k i).
+  - rewrite Z.shiftl_spec by lia. rewrite (high_bits w (wrap w x) (i + (w - k))) by lia.
+    rewrite Bool.orb_false_r. f_equal. lia.
+  - rewrite Z.shiftl_spec_low by lia. rewrite Bool.orb_false_l. f_equal. lia.
+Qed.

@@ -1,0 +1,72 @@
+(** BPF, as far as proof sequences use it (RFC 9669, and Kiln's table in crates/isa/src/table.rs). *)
+
+From Coq Require Import ZArith List Lia.
+From Kiln Require Import Bits.
+Import ListNotations.
+Open Scope Z_scope.
+
+(** A place that holds 64 bits: a BPF register, which on a machine is the register that the JIT keeps it in, or a
+    register that the JIT keeps free within an instruction. *)
+Inductive reg := Bpf (n : Z) | Scratch (n : Z).
+
+Definition reg_eq (a b : reg) : {a = b} + {a <> b}.
+Proof. decide equality; apply Z.eq_dec. Defined.
+
+Definition regs := reg -> Z.
+
+Definition update (s : regs) (r : reg) (v : Z) : regs := fun x => if reg_eq x r then v else s x.
+
+Lemma update_same s r v : update s r v r = v.
+Proof. unfold update. destruct (reg_eq r r); congruence. Qed.
+
+Lemma update_other s r v x : x <> r -> update s r v x = s x.
+Proof. unfold update. destruct (reg_eq x r); congruence. Qed.
+
+(** What registers hold are numbers of 64 bits. *)
+Definition well_formed (s : regs) : Prop := forall r, 0 <= s r < 2 ^ 64.
+
+Inductive width := W32 | W64.
+Definition bits (w : width) : Z := match w with W32 => 32 | W64 => 64 end.
+
+Lemma bits_positive w : 0 < bits w.
+Proof. destruct w; simpl; lia. Qed.
+
+Inductive alu := Mov | Add | Sub | And | Or | Xor | Lsh | Rsh.
+Inductive operand := Reg (r : reg) | Imm (z : Z).
+
+Inductive insn :=
+| Alu (op : alu) (w : width) (d : reg) (s : operand)
+| Neg (w : width) (d : reg).
+
+Definition value (s : regs) (o : operand) : Z := match o with Reg r => s r | Imm z => wrap 64 z end.
+
+(** The meaning at a width: operands cut to it, the result too, and so zero-extended. Shift amounts are taken modulo
+    the width. *)
+Definition apply (op : alu) (w a b : Z) : Z :=
+  match op with
+  | Mov => wrap w b
+  | Add => wrap w (wrap w a + wrap w b)
+  | Sub => wrap w (wrap w a - wrap w b)
+  | And => Z.land (wrap w a) (wrap w b)
+  | Or => Z.lor (wrap w a) (wrap w b)
+  | Xor => Z.lxor (wrap w a) (wrap w b)
+  | Lsh => shl w (wrap w a) (wrap w b mod w)
+  | Rsh => lshr w (wrap w a) (wrap w b mod w)
+  end.
+
+Definition step (i : insn) (s : regs) : regs :=
+  match i with
+  | Alu op w d o => update s d (apply op (bits w) (s d) (value s o))
+  | Neg w d => update s d (wrap (bits w) (- wrap (bits w) (s d)))
+  end.
+
+Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => step i s) code s.
+
+(** A template lists the operations and widths that may stand at its place. *)
+Inductive template :=
+| TAlu (ops : list alu) (ws : list width) (d : reg) (s : operand)
+| TNeg (ws : list width) (d : reg).
+
+Inductive instance : template -> insn -> Prop :=
+| instance_alu ops ws d s op w : In op ops -> In w ws -> instance (TAlu ops ws d s) (Alu op w d s)
+| instance_neg ws d w : In w ws -> instance (TNeg ws d) (Neg w d).

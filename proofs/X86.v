@@ -1,0 +1,156 @@
+(** x86-64: the instructions that native code uses (Intel SDM volume 2).
+
+    The carry flag is [None] where the manual leaves it undefined. Single-pass JITs keep nothing in the flags between
+    instructions, so no theorem promises anything of them, and instructions here do not read them. *)
+
+From Coq Require Import ZArith List Lia.
+From Kiln Require Import Bits Bpf.
+Import ListNotations.
+Open Scope Z_scope.
+
+Record state := { gprs : regs; carry : option bool }.
+
+Inductive insn :=
+| Mov (w : width) (d s : reg)
+| Neg (w : width) (d : reg)
+| Rol (w : width) (d : reg) (k : Z)
+| Rolcl (w : width) (d c : reg)
+| Rorx (w : width) (d s : reg) (k : Z).
+
+(** One turn of ROL, as the manual's loop has it: the number doubled, with the bit that leaves at the top put in below. *)
+Definition turn_left (w x : Z) : Z := wrap w (2 * x) + Z.b2z (Z.testbit x (w - 1)).
+(** One turn of a rotation to the right: the number halved, with the lowest bit put in at the top. *)
+Definition turn_right (w x : Z) : Z := x / 2 + Z.b2z (Z.testbit x 0) * 2 ^ (w - 1).
+
+Fixpoint turns (turn : Z -> Z) (n : nat) (x : Z) : Z :=
+  match n with O => x | S n => turns turn n (turn x) end.
+
+(** The count is masked to five bits, six for 64-bit operands. A 32-bit destination is zero-extended. *)
+Definition rol (w x k : Z) : Z := turns (turn_left w) (Z.to_nat (k mod w)) (wrap w x).
+Definition ror (w x k : Z) : Z := turns (turn_right w) (Z.to_nat (k mod w)) (wrap w x).
+
+Definition step (i : insn) (s : state) : state :=
+  match i with
+  | Mov w d r => {| gprs := update (gprs s) d (wrap (bits w) (gprs s r)); carry := carry s |}
+  | Neg w d =>
+      let x := wrap (bits w) (gprs s d) in
+      {| gprs := update (gprs s) d (wrap (bits w) (- x)); carry := Some (negb (x =? 0)) |}
+  | Rol w d k => {| gprs := update (gprs s) d (rol (bits w) (gprs s d) k); carry := None |}
+  | Rolcl w d c => {| gprs := update (gprs s) d (rol (bits w) (gprs s d) (wrap 8 (gprs s c))); carry := None |}
+  | Rorx w d r k => {| gprs := update (gprs s) d (ror (bits w) (gprs s r) k); carry := carry s |}
+  end.
+
+Definition run (code : list insn) (s : state) : state := fold_left (fun s i => step i s) code s.
+
+(** Turning [n] times to the left moves bit [i - n], counted round, to bit [i]. *)
+Lemma turn_left_range w x : 0 < w -> 0 <= x < 2 ^ w -> 0 <= turn_left w x < 2 ^ w.
+Proof.
+  intros Hw Hx. unfold turn_left.
+  assert (E : wrap w (2 * x) mod 2 = 0).
+  { unfold wrap. replace (2 ^ w) with (2 * 2 ^ (w - 1)) by (rewrite <- Z.pow_succ_r by lia; f_equal; lia).
+    rewrite Z.mul_mod_distr_l by (try apply Z.pow_nonzero; lia). rewrite Z.mul_comm. apply Z_mod_mult. }
+  assert (R := wrap_range w (2 * x) ltac:(lia)).
+  assert (P : 2 ^ w mod 2 = 0).
+  { replace w with (Z.succ (w - 1)) by lia. rewrite Z.pow_succ_r by lia. rewrite Z.mul_comm. apply Z_mod_mult. }
+  assert (0 <= Z.b2z (Z.testbit x (w - 1)) <= 1) by (destruct (Z.testbit x (w - 1)); simpl; lia).
+  assert (wrap w (2 * x) <> 2 ^ w - 1).
+  { intros C. rewrite C in E. rewrite Zminus_mod, P in E. discriminate E. }
+  lia.
+Qed.
+
+Lemma turn_left_bit w x i : 0 < w -> 0 <= x < 2 ^ w -> 0 <= i < w ->
+  Z.testbit (turn_left w x) i = Z.testbit x ((i - 1) mod w).
+Proof.
+  intros Hw Hx Hi. unfold turn_left. rewrite Z.add_comm.
+  assert (N : Z.land (Z.b2z (Z.testbit x (w - 1))) (wrap w (2 * x)) = 0).
+  { apply Z.bits_inj'. intros j Hj. rewrite Z.land_spec, Z.bits_0, wrap_bit by lia.
+    destruct (Z.eq_dec j 0) as [-> | J].
+    - rewrite Z.testbit_even_0. rewrite !Bool.andb_false_r. reflexivity.
+    - destruct (Z.testbit x (w - 1)); simpl Z.b2z.
+      + replace 1 with (2 ^ 0) by reflexivity. rewrite Z.pow2_bits_false by lia. reflexivity.
+      + rewrite Z.bits_0. reflexivity. }
+  rewrite Z.add_nocarry_lxor by exact N. rewrite Z.lxor_lor by exact N.
+  rewrite Z.lor_spec, wrap_bit by lia. destruct (Z.ltb_spec i w); [| lia]. rewrite Bool.andb_true_l.
+  destruct (Z.eq_dec i 0) as [-> | I].
+  - rewrite Z.testbit_even_0, Bool.orb_false_r. rewrite Z.b2z_bit0.
+    f_equal. apply Z.mod_unique with (-1); lia.
+  - replace (Z.testbit (Z.b2z (Z.testbit x (w - 1))) i) with false.
+    + rewrite Bool.orb_false_l. replace i with (Z.succ (i - 1)) at 1 by lia. rewrite Z.testbit_even_succ by lia.
+      f_equal. symmetry. apply Z.mod_small. lia.
+    + destruct (Z.testbit x (w - 1)); simpl Z.b2z; [| rewrite Z.bits_0; reflexivity].
+      replace 1 with (2 ^ 0) by reflexivity. rewrite Z.pow2_bits_false by lia. reflexivity.
+Qed.
+
+Lemma turns_left_rotate w n : forall x, 0 < w -> 0 <= x < 2 ^ w ->
+  is_rotation w (Z.of_nat n) x (turns (turn_left w) n x).
+Proof.
+  induction n as [| n IH]; intros x Hw Hx; cbn [turns].
+  - split; [exact Hx |]. intros i Hi. rewrite Z.sub_0_r, Z.mod_small by lia. reflexivity.
+  - destruct (IH (turn_left w x) Hw (turn_left_range w x Hw Hx)) as [R B]. split; [exact R |].
+    intros i Hi. rewrite B by lia. rewrite turn_left_bit by (try apply Z.mod_pos_bound; lia).
+    f_equal. rewrite Zminus_mod_idemp_l. f_equal. lia.
+Qed.
+
+(** Turning to the right by [n] is turning to the left by [w - n]. *)
+Lemma turn_right_range w x : 0 < w -> 0 <= x < 2 ^ w -> 0 <= turn_right w x < 2 ^ w.
+Proof.
+  intros Hw Hx. unfold turn_right.
+  assert (P : 2 ^ w = 2 * 2 ^ (w - 1)) by (rewrite <- Z.pow_succ_r by lia; f_equal; lia).
+  assert (0 <= x / 2 < 2 ^ (w - 1)).
+  { split; [apply Z.div_pos; lia |]. apply Z.div_lt_upper_bound; lia. }
+  destruct (Z.testbit x 0); simpl Z.b2z; lia.
+Qed.
+
+Lemma turn_right_bit w x i : 0 < w -> 0 <= x < 2 ^ w -> 0 <= i < w ->
+  Z.testbit (turn_right w x) i = Z.testbit x ((i + 1) mod w).
+Proof.
+  intros Hw Hx Hi. unfold turn_right.
+  assert (P : 2 ^ w = 2 * 2 ^ (w - 1)) by (rewrite <- Z.pow_succ_r by lia; f_equal; lia).
+  assert (H : 0 <= x / 2 < 2 ^ (w - 1)).
+  { split; [apply Z.div_pos; lia |]. apply Z.div_lt_upper_bound; lia. }
+  assert (S : forall j, 0 <= j -> Z.testbit (x / 2) j = Z.testbit x (j + 1)).
+  { intros j Hj. replace (x / 2) with (Z.shiftr x 1) by (rewrite Z.shiftr_div_pow2 by lia; reflexivity).
+    rewrite Z.shiftr_spec by lia. reflexivity. }
+  assert (T : forall j, 0 <= j -> Z.testbit (Z.b2z (Z.testbit x 0) * 2 ^ (w - 1)) j = ((j =? w - 1) && Z.testbit x 0)%bool).
+  { intros j Hj. destruct (Z.testbit x 0); simpl Z.b2z.
+    - rewrite Z.mul_1_l, Bool.andb_true_r. destruct (Z.eqb_spec j (w - 1)) as [-> |].
+      + apply Z.pow2_bits_true. lia.
+      + apply Z.pow2_bits_false. lia.
+    - rewrite Z.mul_0_l, Z.bits_0, Bool.andb_false_r. reflexivity. }
+  assert (N : Z.land (x / 2) (Z.b2z (Z.testbit x 0) * 2 ^ (w - 1)) = 0).
+  { apply Z.bits_inj'. intros j Hj. rewrite Z.land_spec, Z.bits_0, T by lia.
+    destruct (Z.eqb_spec j (w - 1)) as [-> |]; [| rewrite Bool.andb_false_l, Bool.andb_false_r; reflexivity].
+    rewrite (high_bits (w - 1) (x / 2)) by lia. reflexivity. }
+  rewrite Z.add_nocarry_lxor by exact N. rewrite Z.lxor_lor by exact N.
+  rewrite Z.lor_spec, S, T by lia. destruct (Z.eqb_spec i (w - 1)) as [-> |].
+  - replace (w - 1 + 1) with w by lia. rewrite Z.mod_same by lia.
+    rewrite (high_bits w x) by lia. reflexivity.
+  - rewrite Bool.andb_false_l, Bool.orb_false_r. f_equal. symmetry. apply Z.mod_small. lia.
+Qed.
+
+Lemma turns_right_rotate w n : forall x, 0 < w -> 0 <= x < 2 ^ w ->
+  is_rotation w (- Z.of_nat n) x (turns (turn_right w) n x).
+Proof.
+  induction n as [| n IH]; intros x Hw Hx; cbn [turns].
+  - split; [exact Hx |]. intros i Hi. replace (i - - Z.of_nat 0) with i by lia. rewrite Z.mod_small by lia. reflexivity.
+  - destruct (IH (turn_right w x) Hw (turn_right_range w x Hw Hx)) as [R B]. split; [exact R |].
+    intros i Hi. rewrite B by lia. rewrite turn_right_bit by (try apply Z.mod_pos_bound; lia).
+    f_equal. rewrite Zplus_mod_idemp_l. f_equal. lia.
+Qed.
+
+(** ROL and RORX are rotations. *)
+Lemma rol_is_rotl w x k : 0 < k < w -> rol w x k = rotl w (wrap w x) k.
+Proof.
+  intros H. apply (rotation_unique w k (wrap w x)); [lia | | apply rotl_is_rotation; lia].
+  unfold rol. rewrite Z.mod_small by lia. rewrite <- (Z2Nat.id k) at 1 by lia.
+  apply turns_left_rotate; [lia | apply wrap_range; lia].
+Qed.
+
+Lemma ror_is_rotl w x k : 0 < k < w -> ror w x (w - k) = rotl w (wrap w x) k.
+Proof.
+  intros H. apply (rotation_unique w k (wrap w x)); [lia | | apply rotl_is_rotation; lia].
+  unfold ror. rewrite Z.mod_small by lia.
+  destruct (turns_right_rotate w (Z.to_nat (w - k)) (wrap w x) ltac:(lia) (wrap_range w x ltac:(lia))) as [R B].
+  split; [exact R |]. intros i Hi. rewrite B by lia. f_equal. rewrite Z2Nat.id by lia.
+  replace (i - - (w - k)) with (i - k + 1 * w) by lia. apply Z_mod_plus_full.
+Qed.
