@@ -210,12 +210,20 @@ impl<'a> State<'a> {
         let mut of = self.frame_contents.of.clone();
         of.extend(self.frame.values());
         if with_memory {
-            name = format!("{name}_{}", self.memory.name);
-            of.extend(&self.memory.of);
-            for stored in &self.log {
-                name = format!("{name}_{}", stored.value.bits());
-                of.extend([stored.address, stored.value]);
-            }
+            let (memory, contents) = self.outside();
+            name = format!("{name}_{memory}");
+            of.extend(contents);
+        }
+        (name, of)
+    }
+
+    /// What is given for all that memory outside of the frame holds.
+    fn outside(&self) -> (String, Vec<Term<'a>>) {
+        let mut name = format!("{}_{}", self.memory.name, self.fields.len());
+        let mut of = self.memory.of.clone();
+        for stored in &self.log {
+            name = format!("{name}_{}", stored.value.bits());
+            of.extend([stored.address, stored.value]);
         }
         (name, of)
     }
@@ -406,7 +414,8 @@ impl<'a> Running<'_, 'a> {
             };
             let loaded = match (rewritten, self.node.core) {
                 (_, Some(core)) => {
-                    let (name, mut of) = self.state.everything(true);
+                    let local = place.1.may_be_frame();
+                    let (name, mut of) = if local { self.state.everything(true) } else { self.state.outside() };
                     of.push(place.0);
                     let signed = if signed { "s" } else { "u" };
                     let name = format!("relocated_{}_{}_{signed}_{name}", core.0, size.bits());
