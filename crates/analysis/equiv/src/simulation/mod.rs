@@ -126,7 +126,9 @@ pub struct Meeting {
 }
 
 /// Instructions on a way at most.
-const LONGEST_WAY: usize = 512;
+const LONGEST_WAY: usize = 2048;
+/// Instructions of a block after which the functions meet within it: what holds is then found piece by piece.
+const LONGEST_PIECE: usize = 128;
 /// Times that a way may come by an instruction.
 const ROUNDS: usize = 2;
 /// Ways from one place at most.
@@ -309,6 +311,32 @@ fn between_changes(old: &Indexed<'_>, new: &Indexed<'_>) -> HashSet<InsnId> {
     (0..nodes.len()).filter(|at| behind[*at] && (ahead[*at] || changed[*at])).map(|at| nodes[at].id).collect()
 }
 
+/// Instructions within long blocks at which the functions may meet: in both, and in the same order in both; where there is
+/// a choice, unchanged and behind an unchanged one.
+fn pieces(old: &Indexed<'_>, new: &Indexed<'_>) -> Vec<InsnId> {
+    let mut found = Vec::new();
+    let there = |at: usize| new.cfg.position.get(&old.function.nodes[at].id).copied();
+    let unchanged = |at: usize| {
+        let same = |at: usize| there(at).filter(|other| is_same(&old.function.nodes[at], &new.function.nodes[*other]));
+        same(at - 1).is_some_and(|before| same(at) == Some(before + 1))
+    };
+    for block in old.cfg.blocks.iter().filter(|block| block.range.len() > 2 * LONGEST_PIECE) {
+        let (mut from, mut least) = (block.range.start, there(block.range.start).unwrap_or(0));
+        while block.range.end - from > 2 * LONGEST_PIECE {
+            let choice = from + LONGEST_PIECE..from + 2 * LONGEST_PIECE;
+            let fits = |at: &usize| there(*at).is_some_and(|other| other > least);
+            let best = choice.clone().filter(fits).find(|at| unchanged(*at)).or_else(|| choice.clone().find(fits));
+            let Some(at) = best else {
+                from = choice.end;
+                continue;
+            };
+            found.push(old.function.nodes[at].id);
+            (from, least) = (at, there(at).unwrap_or(least));
+        }
+    }
+    found
+}
+
 /// What two functions have in common, by what the question says that calls read.
 fn alike_for(question: &Question<'_>, old: &Indexed<'_>, new: &Indexed<'_>) -> Alike {
     let uses = |node: &Node| {
@@ -370,7 +398,9 @@ impl<'q, 'f> Explorer<'q, 'f> {
         };
         let between = if places == Places::Away { between_changes(old, new) } else { HashSet::new() };
         let both = question.before.nodes.iter().map(|node| node.id).filter(|id| new.cfg.position.contains_key(id));
-        let meeting = both.filter(meet).filter(|id| !between.contains(id) && !changed(id)).collect();
+        let mut meeting: HashSet<InsnId> =
+            both.filter(meet).filter(|id| !between.contains(id) && !changed(id)).collect();
+        meeting.extend(pieces(old, new));
         let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
         let (relations, edges) = (BTreeMap::new(), BTreeMap::new());
         Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asks: false, asked: 0 }
