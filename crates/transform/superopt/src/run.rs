@@ -34,7 +34,7 @@ const IDLE_ROUNDS: usize = 4;
 /// Time between two looks at whether to stop, while a search runs.
 const BETWEEN_STEPS: Duration = Duration::from_millis(50);
 /// Instructions that the facts of a part's programs may speak of, counted for each program, before they hold one value.
-const MAX_FACTS: usize = 100_000;
+const MAX_FACTS: usize = 20_000;
 /// Snapshots kept at most; beyond, every other one is dropped.
 const MAX_SNAPSHOTS: usize = 24;
 
