@@ -121,6 +121,10 @@ const NEEDS: &[Need] = &[
     row("xz-utils", Tool("xz", "--version"), "unpacking the kernel's sources"),
     row("python3", Tool("python3", "--version"), "scripts/corpus"),
     row("iproute2", Tool("ip", "-V"), "make test: attaching to interfaces of its own"),
+    row("coq", Tool("coqc", "--version"), "make test, make proofs: the proofs of native operations"),
+    row("qemu-user-static", Tool("qemu-aarch64-static", "--version"), "make test: arm64 code of the JIT"),
+    row("gcc-aarch64-linux-gnu", Tool("aarch64-linux-gnu-gcc", "--version"), "make test: linking arm64 tests"),
+    row("libc6-dev-arm64-cross", AnyOf(&["/usr/aarch64-linux-gnu/include/stdio.h"]), "make test: linking arm64 tests"),
 ];
 
 fn ok(what: &str, detail: String, needed_for: &str) -> Finding {
