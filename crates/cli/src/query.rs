@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::Error;
+use kiln_driver::shown::clean;
 use kiln_driver::query::plan::{self, Plan, Step};
 use kiln_driver::query::replay::{self, Recorder};
 use kiln_driver::query::{self, live};
@@ -277,11 +278,6 @@ impl Printer {
             .for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
         Ok(0)
     }
-}
-
-/// Text from the kernel, without what a terminal would act on.
-fn clean(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }).collect()
 }
 
 /// The splits that were tried.

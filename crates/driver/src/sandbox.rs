@@ -7,6 +7,7 @@ use kiln_sandbox::Evidence;
 use serde::Serialize;
 
 use crate::check::{self, KernelVerdict};
+use crate::shown::Shown;
 use crate::error::Error;
 use crate::input::Input;
 
@@ -41,7 +42,7 @@ pub struct Outcome {
     /// Function by function.
     pub functions: Vec<Evidence>,
     /// The kernel's verdict on each program, where it was asked.
-    pub kernel: Vec<(String, KernelVerdict)>,
+    pub kernel: Vec<(Shown, KernelVerdict)>,
 }
 
 /// Sandboxes an object.
@@ -63,7 +64,7 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
     let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
     let programs = rewrite.object.programs.iter().filter(|_| asks);
     let verdict = |program: &kiln_program::Program| {
-        (program.name.clone(), check::kernel_verdict(&bytes, &rewrite.object, program))
+        (Shown::from(program.name.as_str()), check::kernel_verdict(&bytes, &rewrite.object, program))
     };
     let kernel = programs.map(verdict).collect();
     Ok(Outcome { object: rewrite.object, bytes, functions: rewrite.evidence, kernel })

@@ -78,15 +78,20 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 12] = [
+    const PLAIN: [(&str, &str); 17] = [
         ("check.rs", "code"),
         ("check.rs", "explanation"),
         ("compare.rs", "maps"),
+        ("compile.rs", "arguments"),
+        ("compile.rs", "clang"),
         ("doctor.rs", "detail"),
         ("doctor.rs", "mend"),
         ("doctor.rs", "needed_for"),
         ("doctor.rs", "what"),
+        ("error.rs", "call"),
+        ("error.rs", "reason"),
         ("learn.rs", "text"),
+        ("operations.rs", "instructions"),
         ("optimize.rs", "programs"),
         ("profile.rs", "*"),
         ("profiles.rs", "loads_on"),
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn what_is_printed_is_clean_and_what_is_data_is_exact() {
         let name = Shown::from("p\naccepted\u{202e}");
-        assert_eq!(format!("[{name:<24}]"), r"[p\naccepted\u{202e}      ]");
+        assert_eq!(format!("[{name:<24}]"), r"[p\naccepted\u{202e}     ]");
         assert_eq!(serde_json::to_value(&name).unwrap(), "p\naccepted\u{202e}");
         assert!(name == "p\naccepted\u{202e}");
     }
