@@ -7,7 +7,8 @@
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{CallTarget, Insn, PacketMode, Reg, RegSet};
-use kiln_platform::{ArgKind, Effect, Helper, MapType, Prototype};
+use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
+use kiln_platform::{ArgKind, Effect, Fills, Follows, Helper, MapType, Prototype, Stable};
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{Function, Linkage, Node, Object, Reference};
 
@@ -15,51 +16,6 @@ use crate::provenance::Class;
 use crate::state::{Contents, State, World};
 use crate::term::Term;
 
-/// Helpers of [`Effect::Any`] that change no memory of a program but what their arguments point to
-/// (`kernel/trace/bpf_trace.c`, `net/core/filter.c`, `kernel/bpf/ringbuf.c`).
-const NO_MEMORY: &[&str] = &[
-    "trace_printk",
-    "redirect",
-    "perf_event_output",
-    "redirect_map",
-    "fib_lookup",
-    "ringbuf_output",
-    "ringbuf_reserve",
-];
-/// Helpers that write all of their buffer, also when they fail.
-const FILLS: &[&str] = &[
-    "probe_read",
-    "get_current_comm",
-    "skb_load_bytes",
-    "skb_load_bytes_relative",
-    "probe_read_user",
-    "probe_read_kernel",
-];
-/// Helpers that write all of their buffer if they return zero.
-const FILLS_ON_SUCCESS: &[&str] = &["xdp_load_bytes"];
-/// Helpers that follow addresses which lie in memory that they read.
-const FOLLOWS_MEMORY: &[&str] = &["seq_printf", "snprintf_btf", "seq_printf_btf", "snprintf", "trace_vprintk"];
-/// Helpers whose result is the same as long as one program runs.
-const SAME_ALL_ALONG: &[&str] = &[
-    "get_smp_processor_id",
-    "get_current_pid_tgid",
-    "get_current_uid_gid",
-    "get_current_task",
-    "get_numa_node_id",
-    "per_cpu_ptr",
-    "this_cpu_ptr",
-    "get_current_task_btf",
-];
-/// Maps that a lookup leaves as they were: others remember what was looked up, or hand out a reference.
-const FORGETFUL: [MapType; 7] = [
-    MapType::Hash,
-    MapType::Array,
-    MapType::PercpuHash,
-    MapType::PercpuArray,
-    MapType::LpmTrie,
-    MapType::ArrayOfMaps,
-    MapType::HashOfMaps,
-];
 /// Bytes of a frame.
 const FRAME: i64 = 512;
 
@@ -155,10 +111,9 @@ impl<'a> Event<'_, 'a> {
     /// Says why the call cannot be left out.
     pub fn leave_out(&self, old: &mut State<'a>) -> Result<(), String> {
         let helper = self.node.helper().and_then(Helper::by_id);
-        let only_answers = helper.is_some_and(|helper| match helper.name {
-            "get_prandom_u32" => false,
-            _ if helper.acquires || helper.changes_packet_data => false,
-            "map_lookup_elem" => self.map().is_some_and(|map| FORGETFUL.contains(&map.map_type)),
+        let only_answers = helper.is_some_and(|helper| match helper.id {
+            _ if helper.acquires || helper.changes_packet_data || helper.moves_on => false,
+            MAP_LOOKUP_ELEM => self.map().is_some_and(|map| map.map_type.rules().forgets_lookups),
             _ => helper.effect == Effect::ResultOnly,
         });
         if !only_answers {
@@ -220,11 +175,10 @@ impl<'a> Event<'_, 'a> {
             return Reach { frame: handed, ..everything };
         };
         let Some((helper, prototype)) = self.helper() else { return everything };
-        let any = helper.effect == Effect::Any && !NO_MEMORY.contains(&helper.name);
         let mut reach = Reach {
             buffers: Vec::new(),
-            frame: false,
-            writes_memory: any || helper.changes_packet_data,
+            frame: helper.effect == Effect::Any && local,
+            writes_memory: helper.effect > Effect::ChangesOutside || helper.changes_packet_data,
             reads_memory: helper.effect != Effect::ResultOnly,
         };
         for index in 0..helper.most_arguments().min(5) {
@@ -250,7 +204,7 @@ impl<'a> Event<'_, 'a> {
                 reach.writes_memory |= writes;
                 continue;
             };
-            let follows = FOLLOWS_MEMORY.contains(&helper.name);
+            let follows = helper.follows == Follows::Memory;
             let bytes = self.size(kind, [old, new], index);
             match (kind.reads_memory() || writes, bytes) {
                 (true, Some(bytes)) if !follows => {
@@ -297,7 +251,7 @@ impl<'a> Event<'_, 'a> {
                 state.frame_contents = Contents::named(&format!("frame{}", self.number));
             }
         }
-        let name = self.helper().map_or("", |(helper, _)| helper.name);
+        let fills = self.helper().map_or(Fills::Unknown, |(helper, _)| helper.fills);
         let result = self.result(old);
         for buffer in &reach.buffers {
             for at in buffer.from..buffer.from + buffer.bytes {
@@ -313,10 +267,10 @@ impl<'a> Event<'_, 'a> {
                     // What it does not write stays.
                     let kept = world.arena.apply(&format!("buffer_{}_{place}_of", self.number), &[left], 8);
                     let written = world.arena.symbol(&format!("buffer_{}_{place}", self.number), 8);
-                    let value = match (FILLS.contains(&name), FILLS_ON_SUCCESS.contains(&name)) {
-                        (true, _) => written,
-                        (_, true) => Term::ite(&result.is_zero(), &written, &kept),
-                        _ => kept,
+                    let value = match fills {
+                        Fills::Always => written,
+                        Fills::OnSuccess => Term::ite(&result.is_zero(), &written, &kept),
+                        Fills::Unknown => kept,
                     };
                     state.frame.insert(at, value);
                 }
@@ -342,15 +296,14 @@ impl<'a> Event<'_, 'a> {
     fn stable(&self, state: &State<'a>) -> Option<Term<'a>> {
         let (helper, prototype) = self.helper()?;
         let arena = self.world.arena;
-        if SAME_ALL_ALONG.contains(&helper.name) {
+        if helper.stable == Stable::Always {
             let arguments = &state.registers[1..=prototype.args.len().min(5)];
             return Some(arena.apply(&format!("helper_{}", helper.id), arguments, 64));
         }
-        if helper.name != "map_lookup_elem" {
+        if helper.stable != Stable::InLastingElements {
             return None;
         }
-        // An element of an array is never replaced.
-        let map = self.map().filter(|map| matches!(map.map_type, MapType::Array | MapType::PercpuArray))?;
+        let map = self.map().filter(|map| map.map_type.rules().elements_stay)?;
         let offset = self.world.frame_offset(state.registers[2])?;
         let key = state.frame_bytes(self.world, offset, i64::from(map.key_size.min(8)).max(1));
         Some(arena.apply(&format!("element_{}", key.bits()), &[state.registers[1], key], 64))
@@ -358,9 +311,9 @@ impl<'a> Event<'_, 'a> {
 
     /// What is taken for granted of a result: that the first element of an array is there.
     fn granted(&self, result: Term<'a>) -> Option<Term<'a>> {
-        let name = self.helper().map_or("", |(helper, _)| helper.name);
+        let is_lookup = self.helper().is_some_and(|(helper, _)| helper.id == MAP_LOOKUP_ELEM);
         let is_array = self.map().is_some_and(|map| matches!(map.map_type, MapType::Array | MapType::PercpuArray));
-        (name == "map_lookup_elem" && is_array).then_some(())?;
+        (is_lookup && is_array).then_some(())?;
         let key = result.operand(1)?;
         let found = Term::not(&BitVec::eq(&result, &result.like(0)));
         Some(Term::not(&key.is_zero()).or(&found))

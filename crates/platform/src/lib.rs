@@ -39,7 +39,8 @@ pub use context::{
     SOCKET, TCP_SOCKET,
 };
 pub use helper::{
-    ArgKind, Capability, DynptrUse, Effect, HELPER_COUNT, Helper, Memory, Prototype, ReturnKind, Variant,
+    ArgKind, Capability, DynptrUse, Effect, FilledBuffer, Fills, Follows, HELPER_COUNT, Helper, Memory, Prototype,
+    ReturnKind, Stable, Variant, id as helper_id,
 };
 pub use hook::{
     IteratorArgument, IteratorTarget, RawTracepoint, WritableField, hook_refuses, is_boolean_lsm_hook,

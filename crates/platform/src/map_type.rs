@@ -114,6 +114,10 @@ pub struct MapRules {
     pub indexed: bool,
     /// What a lookup in a program gives.
     pub lookup: Lookup,
+    /// A looked-up element is never replaced: its address is a function of map and key for the whole run.
+    pub elements_stay: bool,
+    /// A lookup leaves the map as it was: no order of use is kept, no reference is handed out.
+    pub forgets_lookups: bool,
     /// The helpers that take it; `None` means all that take maps and are not kept to other types.
     pub helpers: Option<&'static [&'static str]>,
 }
@@ -129,7 +133,17 @@ const NOTHING: SizeRule = SizeRule::Exactly(0);
 const LOCAL_STORAGE_VALUE: SizeRule = SizeRule::Between(1, 65_176);
 
 const fn rules(key: SizeRule, value: SizeRule, entries: SizeRule, lookup: Lookup) -> MapRules {
-    MapRules { key, value, entries, per_cpu: false, indexed: false, lookup, helpers: None }
+    MapRules {
+        key,
+        value,
+        entries,
+        per_cpu: false,
+        indexed: false,
+        lookup,
+        elements_stay: false,
+        forgets_lookups: false,
+        helpers: None,
+    }
 }
 
 impl MapRules {
@@ -140,6 +154,16 @@ impl MapRules {
 
     const fn indexed(mut self) -> Self {
         self.indexed = true;
+        self
+    }
+
+    const fn elements_stay(mut self) -> Self {
+        self.elements_stay = true;
+        self
+    }
+
+    const fn forgets_lookups(mut self) -> Self {
+        self.forgets_lookups = true;
         self
     }
 
@@ -165,13 +189,19 @@ impl MapType {
     pub const fn rules(self) -> MapRules {
         use Lookup::{InnerMap, None as NoLookup, ReadOnlyValue, Socket, Value, XdpSocket};
         match self {
-            MapType::Hash | MapType::LruHash => rules(ANY_KEY, ANY_VALUE, SOME, Value),
-            MapType::PercpuHash | MapType::LruPercpuHash => {
-                rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu()
+            MapType::Hash => rules(ANY_KEY, ANY_VALUE, SOME, Value).forgets_lookups(),
+            MapType::LruHash => rules(ANY_KEY, ANY_VALUE, SOME, Value),
+            MapType::PercpuHash => {
+                rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu().forgets_lookups()
             }
-            MapType::Array => rules(FOUR, ANY_VALUE, SOME, Value).indexed(),
-            MapType::PercpuArray => rules(FOUR, SizeRule::Between(1, 32_768), SOME, Value).indexed().per_cpu(),
-            MapType::LpmTrie => rules(SizeRule::Between(5, 260), ANY_VALUE, SOME, Value),
+            MapType::LruPercpuHash => rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu(),
+            MapType::Array => rules(FOUR, ANY_VALUE, SOME, Value).indexed().elements_stay().forgets_lookups(),
+            MapType::PercpuArray => rules(FOUR, SizeRule::Between(1, 32_768), SOME, Value)
+                .indexed()
+                .per_cpu()
+                .elements_stay()
+                .forgets_lookups(),
+            MapType::LpmTrie => rules(SizeRule::Between(5, 260), ANY_VALUE, SOME, Value).forgets_lookups(),
             MapType::ProgArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&["tail_call"]),
             MapType::PerfEventArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&[
                 "perf_event_read",
@@ -186,8 +216,10 @@ impl MapType {
             MapType::CgroupArray => {
                 rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&["skb_under_cgroup", "current_task_under_cgroup"])
             }
-            MapType::ArrayOfMaps => rules(FOUR, FOUR, SOME, InnerMap).indexed().only(&["map_lookup_elem"]),
-            MapType::HashOfMaps => rules(ANY_KEY, FOUR, SOME, InnerMap).only(&["map_lookup_elem"]),
+            MapType::ArrayOfMaps => {
+                rules(FOUR, FOUR, SOME, InnerMap).indexed().forgets_lookups().only(&["map_lookup_elem"])
+            }
+            MapType::HashOfMaps => rules(ANY_KEY, FOUR, SOME, InnerMap).forgets_lookups().only(&["map_lookup_elem"]),
             MapType::Devmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue)
                 .indexed()
                 .only(&["redirect_map", "map_lookup_elem"]),

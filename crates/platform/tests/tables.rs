@@ -60,13 +60,42 @@ fn effects_agree_with_arguments() {
                 assert_ne!(helper.prototype.returns, ReturnKind::Void, "{} would do nothing", helper.name);
             }
             Effect::WritesArguments => {
-                assert!(writes && !releases && !helper.acquires, "{}", helper.name)
+                assert!(writes && !releases && !helper.acquires, "{}", helper.name);
+                assert!(!helper.changes_packet_data, "{}", helper.name);
             }
-            Effect::Any => {}
+            Effect::ChangesItsMap => {
+                assert_eq!(helper.prototype.args.first(), Some(&ArgKind::ConstMapPtr), "{}", helper.name);
+            }
+            Effect::ChangesOutside | Effect::ChangesAllButStack | Effect::Any => {}
         }
         if helper.effect == Effect::ResultOnly {
             assert!(!helper.prototype.args.iter().any(|kind| kind.reads_memory()), "{}", helper.name);
         }
+    }
+}
+
+#[test]
+fn properties_agree_with_arguments() {
+    for helper in Helper::all() {
+        let name = helper.name;
+        let mut args = helper.prototype.args.iter();
+        assert_eq!(helper.fills != Fills::Unknown, helper.filled_buffer().is_some(), "{name} fills nothing");
+        if let Some(filled) = helper.filled_buffer() {
+            assert!(matches!(helper.prototype.args.get(filled.bytes), Some(ArgKind::Size { .. })), "{name}");
+            assert!(helper.variants.is_empty(), "{name}: its buffer may be another argument");
+        }
+        if helper.follows == Follows::Numbers {
+            assert!(args.any(|kind| *kind == ArgKind::Anything) || helper.reads_all_arguments, "{name}");
+        }
+        match helper.stable {
+            Stable::Never => {}
+            Stable::Always => assert_eq!(helper.effect, Effect::ResultOnly, "{name}"),
+            Stable::InLastingElements => assert_eq!(helper.effect, Effect::ReadsMemory, "{name}"),
+        }
+        assert!(!helper.moves_on || helper.stable == Stable::Never, "{name}");
+        assert!(helper.answer_bits == u64::MAX || helper.prototype.returns == ReturnKind::Integer, "{name}");
+        // What says nothing of its effect may be called by nobody who relies on it.
+        assert!(helper.effect != Effect::Any || helper.stable == Stable::Never, "{name}");
     }
 }
 

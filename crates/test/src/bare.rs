@@ -8,6 +8,7 @@
 //! ```
 
 use kiln_isa::{Reg, Size};
+use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
 use kiln_platform::{MapType, ProgramType};
 use kiln_program::interpret::{Fault, HelperResult};
 use kiln_program::{Environment, ExternId, Map, MapContents, MapId, Node, Object};
@@ -208,7 +209,6 @@ impl Environment for Bare {
     }
 
     fn call_helper(&mut self, helper: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
-        const MAP_LOOKUP_ELEM: u32 = 1;
         match helper {
             MAP_LOOKUP_ELEM => Ok(HelperResult::Value(self.lookup(arguments[0], arguments[1])?)),
             _ => Err(Fault::Unsupported(format!("helper {helper} in the bare environment"))),

@@ -19,9 +19,10 @@
 //! |---|---|---|
 //! | `Effect::ResultOnly`, `Effect::ReadsMemory` | what its arguments point to; with the context, the packet | nothing |
 //! | `Effect::WritesArguments` | the same | what its arguments point to |
-//! | `Effect::Any`, confined to one map ([`CONFINED`]) | the same | that map's values |
-//! | `Effect::Any`, others | all memory but this frame, of which only what its arguments point to | the same |
-//! | anything else | everything | everything |
+//! | `Effect::ChangesOutside` | the same | the same |
+//! | `Effect::ChangesItsMap` | the same | the same, and the values of its map |
+//! | `Effect::ChangesAllButStack` | all memory but this frame, of which only what its arguments point to | the same |
+//! | `Effect::Any` and anything else | everything | everything |
 //!
 //! **Same map, same key, same value?** A second lookup of a key in a hash may find another element or none, because
 //! user space and other CPUs update and delete at the same time: lookups there are events, never joined. An element of
@@ -33,7 +34,8 @@
 use std::collections::BTreeSet;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
-use kiln_platform::{ArgKind, DynptrUse, Effect, Helper, MapType, Prototype, ReturnKind};
+use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
+use kiln_platform::{ArgKind, DynptrUse, Effect, Fills, Follows, Helper, Lookup, Prototype, ReturnKind, Stable};
 use kiln_program::{MapId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Pointer, Region, Value};
 
@@ -87,51 +89,17 @@ pub(crate) struct Known {
     pub prototype: &'static Prototype,
     /// What it writes beside its arguments.
     pub beyond: Beyond,
-    /// Whether numbers among its arguments may be addresses that it reads from.
-    pub follows_numbers: bool,
-    /// Whether it writes all of each buffer, so that what was there does not matter.
-    pub fills: bool,
 }
 
-/// Helpers of [`Effect::Any`] that change less than anything, as far as the program sees (`kernel/bpf/helpers.c`,
-/// `kernel/bpf/ringbuf.c`, `kernel/trace/bpf_trace.c`, `net/core/filter.c`).
-const CONFINED: &[(u32, Beyond)] = &[
-    (2, Beyond::ItsMap),    // map_update_elem
-    (3, Beyond::ItsMap),    // map_delete_elem
-    (6, Beyond::Nothing),   // trace_printk
-    (23, Beyond::Nothing),  // redirect
-    (25, Beyond::Nothing),  // perf_event_output
-    (51, Beyond::Nothing),  // redirect_map
-    (69, Beyond::Nothing),  // fib_lookup
-    (87, Beyond::ItsMap),   // map_push_elem
-    (88, Beyond::ItsMap),   // map_pop_elem
-    (130, Beyond::Nothing), // ringbuf_output
-    (131, Beyond::Nothing), // ringbuf_reserve
-];
-
-/// Helpers that read kernel memory at an address that their prototype calls a number: probe_read, trace_printk,
-/// probe_read_str, probe_read_kernel, probe_read_kernel_str.
-const FOLLOWS_NUMBERS: &[u32] = &[4, 6, 45, 113, 115];
-
-/// Helpers that follow addresses which lie in the memory that they read: seq_printf, snprintf_btf, seq_printf_btf,
-/// snprintf, trace_vprintk.
-const FOLLOWS_MEMORY: &[u32] = &[126, 149, 150, 165, 177];
-
-/// Helpers that write all of their buffer, also when they fail: probe_read, get_current_comm, skb_load_bytes,
-/// skb_load_bytes_relative, probe_read_user, probe_read_kernel.
-const FILLS: &[u32] = &[4, 16, 26, 68, 112, 113];
-
-/// Helpers that write all of their buffer if they return zero: xdp_load_bytes.
-const FILLS_ON_SUCCESS: &[u32] = &[189];
+impl Known {
+    /// Whether numbers among its arguments may be addresses that it reads from.
+    fn follows_numbers(&self) -> bool {
+        self.helper.follows == Follows::Numbers
+    }
+}
 
 /// Bytes of a frame.
 const FRAME: i64 = 512;
-
-/// `bpf_map_lookup_elem`.
-const MAP_LOOKUP_ELEM: u32 = 1;
-/// Helpers whose result is the same as long as one program runs: get_smp_processor_id, get_current_pid_tgid,
-/// get_current_uid_gid, get_current_task, get_numa_node_id, per_cpu_ptr, this_cpu_ptr, get_current_task_btf.
-const SAME_ALL_ALONG: &[u32] = &[8, 14, 15, 35, 42, 153, 154, 158];
 
 /// The call's effects, where its prototype tells them.
 pub(crate) fn known(object: &Object, target: CallTarget) -> Option<Known> {
@@ -142,17 +110,16 @@ pub(crate) fn known(object: &Object, target: CallTarget) -> Option<Known> {
         let dynptr = matches!(kind, ArgKind::Dynptr(DynptrUse::Any | DynptrUse::ReleasesRingBuffer));
         dynptr || matches!(kind, ArgKind::Callback | ArgKind::StackOrNull)
     };
-    if prototype.args.iter().any(opaque) || FOLLOWS_MEMORY.contains(&id) {
+    if prototype.args.iter().any(opaque) || helper.follows == Follows::Memory {
         return None;
     }
-    let confined = CONFINED.iter().find(|(confined, _)| *confined == id).map(|(_, beyond)| *beyond);
     let beyond = match helper.effect {
-        _ if helper.changes_packet_data => Beyond::AllButFrame,
-        Effect::Any => confined.unwrap_or(Beyond::AllButFrame),
-        _ => Beyond::Nothing,
+        Effect::Any => return None,
+        Effect::ChangesAllButStack => Beyond::AllButFrame,
+        Effect::ChangesItsMap => Beyond::ItsMap,
+        Effect::ResultOnly | Effect::ReadsMemory | Effect::WritesArguments | Effect::ChangesOutside => Beyond::Nothing,
     };
-    let (follows_numbers, fills) = (FOLLOWS_NUMBERS.contains(&id), FILLS.contains(&id));
-    Some(Known { helper, prototype, beyond, follows_numbers, fills })
+    Some(Known { helper, prototype, beyond })
 }
 
 /// The prototype that holds in all programs of an object, if one does.
@@ -168,8 +135,7 @@ fn prototype(object: &Object, helper: &'static Helper) -> Option<&'static Protot
 /// How many argument registers a call may read.
 pub(crate) fn arguments(known: Option<&Known>) -> usize {
     match known {
-        // It reads more than its prototype says: what the format asks for.
-        Some(known) if known.helper.id == 6 => 5,
+        Some(known) if known.helper.reads_all_arguments => 5,
         Some(known) => known.prototype.args.len(),
         None => 5,
     }
@@ -178,16 +144,15 @@ pub(crate) fn arguments(known: Option<&Known>) -> usize {
 /// Whether a call gives the same result whenever it is made with the same arguments in one run of the program, and
 /// does nothing else.
 pub(crate) fn is_stable(object: &Object, known: &Known, map: Option<MapId>) -> bool {
-    let is_array = |map: MapId| {
-        let map = object.maps.get(map.index());
-        map.is_some_and(|map| matches!(map.map_type, MapType::Array | MapType::PercpuArray))
-    };
-    let id = known.helper.id;
-    SAME_ALL_ALONG.contains(&id) || id == MAP_LOOKUP_ELEM && map.is_some_and(is_array)
+    match known.helper.stable {
+        Stable::Never => false,
+        Stable::InLastingElements => {
+            let map = map.and_then(|map| object.maps.get(map.index()));
+            map.is_some_and(|map| map.map_type.rules().elements_stay)
+        }
+        Stable::Always => true,
+    }
 }
-
-/// `bpf_get_prandom_u32`: each call moves on what the next one answers.
-const GET_PRANDOM_U32: u32 = 7;
 
 /// Whether a call does nothing but answer: without a reader of R0 nobody can tell whether it was made.
 ///
@@ -195,34 +160,18 @@ const GET_PRANDOM_U32: u32 = 7;
 /// of sockets takes hold of one.
 pub fn only_answers(object: &Object, node: &Node, known: Option<&InsnFacts>) -> bool {
     let Some(helper) = node.helper().and_then(Helper::by_id) else { return false };
-    if helper.acquires || helper.changes_packet_data {
+    if helper.acquires || helper.changes_packet_data || helper.moves_on {
         return false;
     }
-    match helper.id {
-        GET_PRANDOM_U32 => false,
-        MAP_LOOKUP_ELEM => {
-            let map = known.and_then(|known| match &known.registers[Reg::R1.index()] {
-                Value::Pointer(Pointer { region: Region::Map(map), nullable: false, .. }) => {
-                    object.maps.get(map.index())
-                }
-                _ => None,
-            });
-            map.is_some_and(|map| FORGETFUL.contains(&map.map_type))
-        }
-        _ => helper.effect == Effect::ResultOnly,
+    if helper.id == MAP_LOOKUP_ELEM {
+        let map = known.and_then(|known| match &known.registers[Reg::R1.index()] {
+            Value::Pointer(Pointer { region: Region::Map(map), nullable: false, .. }) => object.maps.get(map.index()),
+            _ => None,
+        });
+        return map.is_some_and(|map| map.map_type.rules().forgets_lookups);
     }
+    helper.effect == Effect::ResultOnly
 }
-
-/// Maps that are after a lookup as they were before.
-const FORGETFUL: [MapType; 7] = [
-    MapType::Hash,
-    MapType::Array,
-    MapType::PercpuHash,
-    MapType::PercpuArray,
-    MapType::LpmTrie,
-    MapType::ArrayOfMaps,
-    MapType::HashOfMaps,
-];
 
 /// The size of what an argument points to, where its map or its kind says it.
 pub(crate) fn fixed_size(object: &Object, kind: ArgKind, map: Option<MapId>) -> Option<u32> {
@@ -356,14 +305,13 @@ impl<'a> State<'_, 'a> {
         }
         let map = self.map_argument(Some(&known), &own);
         let (reads, writes) = self.touches(Some(&known), map, &own);
-        let id = known.helper.id;
-        let fills = FILLS.contains(&id) || FILLS_ON_SUCCESS.contains(&id);
-        let is_array = is_stable(self.world.object, &known, map) && id == MAP_LOOKUP_ELEM;
+        let fills = known.helper.fills != Fills::Unknown;
+        let is_array = known.helper.stable == Stable::InLastingElements && is_stable(self.world.object, &known, map);
         let key = reads.ranges.first().filter(|(_, size)| is_array && *size == 4).map(|(from, _)| *from);
         EventUse {
             all: reads.frame || writes.frame,
             fills: if fills && !writes.vague && !writes.frame { writes.ranges.clone() } else { Vec::new() },
-            fills_on_success: FILLS_ON_SUCCESS.contains(&id),
+            fills_on_success: known.helper.fills == Fills::OnSuccess,
             key: key.filter(|_| reads.are_bytes()),
             reads: reads.ranges,
             writes: writes.ranges,
@@ -388,7 +336,8 @@ impl<'a> State<'_, 'a> {
             .collect::<Result<_, _>>()?;
         let map = self.map_argument(known.as_ref(), &arguments);
         let (reads, writes) = self.touches(known.as_ref(), map, &arguments);
-        let seen = self.seen(&reads, &writes, known.is_some_and(|known| known.fills && !writes.vague));
+        let seen =
+            self.seen(&reads, &writes, known.is_some_and(|known| known.helper.fills == Fills::Always && !writes.vague));
         let ids: Vec<Option<TermId>> = arguments.iter().map(|argument| argument.map(|term| term.id())).collect();
         let stable = known.filter(|known| is_stable(self.world.object, known, map) && reads.are_bytes());
         let log = if let Some(known) = stable {
@@ -442,13 +391,8 @@ impl<'a> State<'_, 'a> {
 
     /// Whether looking a map's keys up gives values, and not sockets or maps.
     fn holds_values(&self, map: MapId) -> bool {
-        let map_type = self.world.object.maps.get(map.index()).map(|map| map.map_type);
-        map_type.is_some_and(|map_type| {
-            !matches!(
-                map_type,
-                MapType::ArrayOfMaps | MapType::HashOfMaps | MapType::Sockmap | MapType::Sockhash | MapType::Xskmap
-            )
-        })
+        let lookup = self.world.object.maps.get(map.index()).map(|map| map.map_type.rules().lookup);
+        lookup.is_some_and(|lookup| !matches!(lookup, Lookup::InnerMap | Lookup::Socket | Lookup::XdpSocket))
     }
 
     /// What a call reads and what it writes.
@@ -484,7 +428,7 @@ impl<'a> State<'_, 'a> {
                 }
                 (ArgKind::Anything, None) => {
                     let class = self.world.class_of_address(*argument);
-                    let followed = known.follows_numbers && class == Some(Class::Unknown);
+                    let followed = known.follows_numbers() && class == Some(Class::Unknown);
                     if followed || class == Some(Class::Stack(0)) {
                         reads.frame = true;
                     }
@@ -492,7 +436,7 @@ impl<'a> State<'_, 'a> {
                 _ => {}
             }
         }
-        reads.all |= known.follows_numbers;
+        reads.all |= known.follows_numbers();
         match known.beyond {
             Beyond::Nothing => {}
             Beyond::ItsMap => writes.class(map.map_or(Class::Other, Class::MapValue)),

@@ -9,16 +9,13 @@
 use std::collections::{BTreeSet, HashMap};
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
+use kiln_platform::helper_id::TAIL_CALL;
 use kiln_program::{Function, FunctionId, Node, Object, Reference};
 
 use crate::{Error, Options, Symbols};
 
 /// Bytes of stack a frame has at most (kernel `MAX_BPF_STACK`).
 const MAX_STACK_BYTES: i32 = 512;
-/// Helper number of `bpf_map_lookup_elem`.
-pub const MAP_LOOKUP_ELEM: u32 = 1;
-/// Helper number of `bpf_tail_call`.
-pub const TAIL_CALL: u32 = 12;
 
 /// The needs of a program.
 pub struct Plan {

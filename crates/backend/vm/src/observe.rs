@@ -13,6 +13,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, REDIRECT_MAP};
 use kiln_program::{InsnId, MapId};
 
 use crate::state::State;
@@ -26,10 +27,6 @@ pub struct Observed {
     pub missed: Vec<(MapId, Vec<u8>)>,
 }
 
-/// `bpf_map_lookup_elem`, by address of its key.
-const LOOK_UP: u32 = 1;
-/// `bpf_redirect_map`, whose key is a number.
-const REDIRECT_MAP: u32 = 51;
 /// What `bpf_redirect_map` answers where there is an entry.
 const REDIRECTED: u64 = 4;
 /// Keys remembered at most: a program may ask in a loop.
@@ -45,7 +42,7 @@ impl Observed {
         let Ok(index) = state.map_index(map) else { return };
         let key_bytes = state.maps[index].definition.key_size;
         let key = match helper {
-            LOOK_UP if answer == 0 => state.bytes(key, key_bytes.into()).ok().map(Cow::into_owned),
+            MAP_LOOKUP_ELEM if answer == 0 => state.bytes(key, key_bytes.into()).ok().map(Cow::into_owned),
             REDIRECT_MAP if answer != REDIRECTED => key.to_ne_bytes().get(..key_bytes as usize).map(<[u8]>::to_vec),
             _ => None,
         };

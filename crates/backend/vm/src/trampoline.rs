@@ -127,7 +127,7 @@ pub(crate) fn load_packet(state: &State, offset: i64, bytes: usize) -> Option<u6
 }
 
 macro_rules! entries {
-    ($($id:literal, $name:literal, $function:path, $leaves:literal;)*) => {
+    ($($id:literal, $name:literal, $function:path, $how:ident;)*) => {
         /// The address of a helper's entry point; `None` where the VM lacks it.
         pub(crate) fn address(id: u32) -> Option<u64> {
             let entry: HelperEntry = match id {

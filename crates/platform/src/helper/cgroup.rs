@@ -9,8 +9,12 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(Bpf)
         .effect(ReadsMemory)
         .allowed(ALL),
-    helper(77, "rc_repeat", 4, 18).args(&[Context]).gpl_only().allowed(LIRC_MODE2),
-    helper(78, "rc_keydown", 4, 18).args(&[Context, Anything, Anything, Anything]).gpl_only().allowed(LIRC_MODE2),
+    helper(77, "rc_repeat", 4, 18).args(&[Context]).gpl_only().effect(ChangesAllButStack).allowed(LIRC_MODE2),
+    helper(78, "rc_keydown", 4, 18)
+        .args(&[Context, Anything, Anything, Anything])
+        .gpl_only()
+        .effect(ChangesAllButStack)
+        .allowed(LIRC_MODE2),
     helper(81, "get_local_storage", 4, 19)
         .args(&[ConstMapPtr, Anything])
         .returns(ReturnKind::MapValue)
@@ -26,7 +30,11 @@ pub(super) const HELPERS: &[Helper] = &[
             LSM,
         ]))
         .attach_rules(&[(ProgramType::Lsm, LSM_CGROUP)]),
-    helper(92, "rc_pointer_rel", 5, 0).args(&[Context, Anything, Anything]).gpl_only().allowed(LIRC_MODE2),
+    helper(92, "rc_pointer_rel", 5, 0)
+        .args(&[Context, Anything, Anything])
+        .gpl_only()
+        .effect(ChangesAllButStack)
+        .allowed(LIRC_MODE2),
     helper(101, "sysctl_get_name", 5, 2)
         .args(&[Context, READ_WRITE, SIZE, Anything])
         .effect(WritesArguments)
@@ -39,13 +47,17 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[Context, WRITE_UNINIT, SIZE])
         .effect(WritesArguments)
         .allowed(CGROUP_SYSCTL),
-    helper(104, "sysctl_set_new_value", 5, 2).args(&[Context, READ, SIZE]).allowed(CGROUP_SYSCTL),
+    helper(104, "sysctl_set_new_value", 5, 2)
+        .args(&[Context, READ, SIZE])
+        .effect(ChangesAllButStack)
+        .allowed(CGROUP_SYSCTL),
     helper(186, "get_retval", 5, 18)
         .effect(ReadsMemory)
         .allowed(any_of(&[CGROUP_SOCK, CGROUP_DEVICE, CGROUP_SOCK_ADDR, CGROUP_SYSCTL, CGROUP_SOCKOPT, LSM]))
         .attach_rules(&[(ProgramType::CgroupSockAddr, ADDRESS_VERDICT), (ProgramType::Lsm, LSM_CGROUP)]),
     helper(187, "set_retval", 5, 18)
         .args(&[Anything])
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[CGROUP_SOCK, CGROUP_DEVICE, CGROUP_SOCK_ADDR, CGROUP_SYSCTL, CGROUP_SOCKOPT, LSM]))
         .attach_rules(&[(ProgramType::CgroupSockAddr, ADDRESS_VERDICT), (ProgramType::Lsm, LSM_CGROUP)]),
 ];

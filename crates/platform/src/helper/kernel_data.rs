@@ -5,22 +5,37 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(5, "ktime_get_ns", 4, 1).effect(ResultOnly).allowed(ALL),
-    helper(7, "get_prandom_u32", 4, 1).effect(ResultOnly).allowed(ALL),
-    helper(8, "get_smp_processor_id", 4, 1).effect(ResultOnly).fastcall().allowed(ALL),
-    helper(14, "get_current_pid_tgid", 4, 2).effect(ResultOnly).allowed(ALL),
-    helper(15, "get_current_uid_gid", 4, 2).capability(Bpf).effect(ResultOnly).allowed(ALL),
+    helper(7, "get_prandom_u32", 4, 1).effect(ResultOnly).moves_on().allowed(ALL),
+    helper(8, "get_smp_processor_id", 4, 1)
+        .effect(ResultOnly)
+        .fastcall()
+        .stable(Stable::Always)
+        .answers(0x7fff_ffff)
+        .allowed(ALL),
+    helper(14, "get_current_pid_tgid", 4, 2)
+        .effect(ResultOnly)
+        .stable(Stable::Always)
+        .answers(0x7fff_ffff_7fff_ffff)
+        .allowed(ALL),
+    helper(15, "get_current_uid_gid", 4, 2).capability(Bpf).effect(ResultOnly).stable(Stable::Always).allowed(ALL),
     helper(16, "get_current_comm", 4, 2)
         .args(&[WRITE_UNINIT, SIZE])
         .capability(PerfMon)
         .effect(WritesArguments)
+        .fills(Fills::Always)
         .allowed(ALL),
-    helper(35, "get_current_task", 4, 8).gpl_only().capability(PerfMon).effect(ResultOnly).allowed(ALL),
+    helper(35, "get_current_task", 4, 8)
+        .gpl_only()
+        .capability(PerfMon)
+        .effect(ResultOnly)
+        .stable(Stable::Always)
+        .allowed(ALL),
     helper(37, "current_task_under_cgroup", 4, 9)
         .args(&[ConstMapPtr, Anything])
         .capability(Bpf)
         .effect(ReadsMemory)
         .allowed(ALL),
-    helper(42, "get_numa_node_id", 4, 10).effect(ResultOnly).allowed(ALL),
+    helper(42, "get_numa_node_id", 4, 10).effect(ResultOnly).stable(Stable::Always).allowed(ALL),
     helper(80, "get_current_cgroup_id", 4, 18).capability(Bpf).effect(ResultOnly).allowed(ALL),
     helper(105, "strtol", 5, 2)
         .args(&[READ, SIZE, Anything, aligned(8, Memory::WRITE_UNINIT)])
@@ -45,24 +60,28 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[READ_WRITE, SIZE, READ, SIZE, Anything])
         .capability(PerfMon)
         .effect(WritesArguments)
+        .follows(Follows::Memory)
         .allowed(ALL),
     helper(153, "per_cpu_ptr", 5, 10)
         .args(&[PercpuBtfId, Anything])
         .returns(ReturnKind::PercpuVariable { nullable: true })
         .capability(Bpf)
         .effect(ResultOnly)
+        .stable(Stable::Always)
         .allowed(ALL),
     helper(154, "this_cpu_ptr", 5, 10)
         .args(&[PercpuBtfId])
         .returns(ReturnKind::PercpuVariable { nullable: false })
         .capability(Bpf)
         .effect(ResultOnly)
+        .stable(Stable::Always)
         .allowed(ALL),
     helper(158, "get_current_task_btf", 5, 11)
         .returns(btf_result_trusted("task_struct"))
         .gpl_only()
         .capability(PerfMon)
         .effect(ResultOnly)
+        .stable(Stable::Always)
         .allowed(ALL),
     helper(160, "ktime_get_coarse_ns", 5, 11).effect(ResultOnly).allowed(any_of(&[
         LWT,
@@ -86,6 +105,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .capability(PerfMon)
         .effect(WritesArguments)
+        .follows(Follows::Memory)
         .allowed(ALL),
     helper(181, "loop", 5, 17).args(&[Anything, Callback, StackOrNull, Anything]).capability(Bpf).allowed(ALL),
     helper(182, "strncmp", 5, 17).args(&[READ, SIZE, ConstString]).effect(ReadsMemory).allowed(ALL),

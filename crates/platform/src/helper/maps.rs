@@ -9,57 +9,114 @@ pub(super) const HELPERS: &[Helper] = &[
         .returns(ReturnKind::MapValueOrNull)
         .packet_memory()
         .effect(ReadsMemory)
+        .stable(Stable::InLastingElements)
         .allowed(ALL),
-    helper(2, "map_update_elem", 3, 19).args(&[ConstMapPtr, MapKey, MapValue, Anything]).packet_memory().allowed(ALL),
-    helper(3, "map_delete_elem", 3, 19).args(&[ConstMapPtr, MapKey]).packet_memory().allowed(ALL),
-    helper(12, "tail_call", 4, 2).args(&[Context, ConstMapPtr, Anything]).returns(ReturnKind::Void).allowed(ALL),
-    helper(87, "map_push_elem", 4, 20).args(&[ConstMapPtr, MapValue, Anything]).packet_memory().allowed(ALL),
-    helper(88, "map_pop_elem", 4, 20).args(&[ConstMapPtr, UninitMapValue]).allowed(ALL),
+    helper(2, "map_update_elem", 3, 19)
+        .args(&[ConstMapPtr, MapKey, MapValue, Anything])
+        .packet_memory()
+        .effect(ChangesItsMap)
+        .allowed(ALL),
+    helper(3, "map_delete_elem", 3, 19).args(&[ConstMapPtr, MapKey]).packet_memory().effect(ChangesItsMap).allowed(ALL),
+    helper(12, "tail_call", 4, 2)
+        .args(&[Context, ConstMapPtr, Anything])
+        .returns(ReturnKind::Void)
+        .effect(ChangesAllButStack)
+        .needs_frame()
+        .allowed(ALL),
+    helper(87, "map_push_elem", 4, 20)
+        .args(&[ConstMapPtr, MapValue, Anything])
+        .packet_memory()
+        .effect(ChangesItsMap)
+        .allowed(ALL),
+    helper(88, "map_pop_elem", 4, 20).args(&[ConstMapPtr, UninitMapValue]).effect(ChangesItsMap).allowed(ALL),
     helper(89, "map_peek_elem", 4, 20).args(&[ConstMapPtr, UninitMapValue]).effect(WritesArguments).allowed(ALL),
-    helper(93, "spin_lock", 5, 1).args(&[SpinLock]).returns(ReturnKind::Void).capability(Bpf).allowed(ALL),
-    helper(94, "spin_unlock", 5, 1).args(&[SpinLock]).returns(ReturnKind::Void).capability(Bpf).allowed(ALL),
-    helper(130, "ringbuf_output", 5, 8).args(&[ConstMapPtr, READ, SIZE_OR_ZERO, Anything]).allowed(ALL),
+    helper(93, "spin_lock", 5, 1)
+        .args(&[SpinLock])
+        .returns(ReturnKind::Void)
+        .capability(Bpf)
+        .effect(ChangesAllButStack)
+        .allowed(ALL),
+    helper(94, "spin_unlock", 5, 1)
+        .args(&[SpinLock])
+        .returns(ReturnKind::Void)
+        .capability(Bpf)
+        .effect(ChangesAllButStack)
+        .allowed(ALL),
+    helper(130, "ringbuf_output", 5, 8)
+        .args(&[ConstMapPtr, READ, SIZE_OR_ZERO, Anything])
+        .effect(ChangesOutside)
+        .allowed(ALL),
     helper(131, "ringbuf_reserve", 5, 8)
         .args(&[ConstMapPtr, ConstAllocSize, Anything])
         .returns(ReturnKind::RingBufferMemoryOrNull)
         .acquires()
+        .effect(ChangesOutside)
         .allowed(ALL),
     helper(132, "ringbuf_submit", 5, 8)
         .args(&[ReleasedRingBufferMemory, Anything])
         .returns(ReturnKind::Void)
+        .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(133, "ringbuf_discard", 5, 8)
         .args(&[ReleasedRingBufferMemory, Anything])
         .returns(ReturnKind::Void)
+        .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(134, "ringbuf_query", 5, 8).args(&[ConstMapPtr, Anything]).effect(ReadsMemory).allowed(ALL),
     helper(145, "inode_storage_get", 5, 10)
         .args(&[ConstMapPtr, btf_or_null("inode"), MapValueOrNull, Anything])
         .returns(ReturnKind::MapValueOrNull)
+        .effect(ChangesAllButStack)
         .allowed(LSM),
-    helper(146, "inode_storage_delete", 5, 10).args(&[ConstMapPtr, btf_or_null("inode")]).allowed(LSM),
+    helper(146, "inode_storage_delete", 5, 10)
+        .args(&[ConstMapPtr, btf_or_null("inode")])
+        .effect(ChangesAllButStack)
+        .allowed(LSM),
     helper(156, "task_storage_get", 5, 11)
         .args(&[ConstMapPtr, btf_or_null("task_struct"), MapValueOrNull, Anything])
         .returns(ReturnKind::MapValueOrNull)
         .capability(Bpf)
+        .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(157, "task_storage_delete", 5, 11)
         .args(&[ConstMapPtr, btf_or_null("task_struct")])
         .capability(Bpf)
+        .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(164, "for_each_map_elem", 5, 13)
         .args(&[ConstMapPtr, Callback, StackOrNull, Anything])
         .capability(Bpf)
         .allowed(ALL),
-    helper(169, "timer_init", 5, 15).args(&[Timer, ConstMapPtr, Anything]).gpl_only().capability(Bpf).allowed(ALL),
-    helper(170, "timer_set_callback", 5, 15).args(&[Timer, Callback]).gpl_only().capability(Bpf).allowed(ALL),
-    helper(171, "timer_start", 5, 15).args(&[Timer, Anything, Anything]).gpl_only().capability(Bpf).allowed(ALL),
-    helper(172, "timer_cancel", 5, 15).args(&[Timer]).gpl_only().capability(Bpf).allowed(ALL),
+    helper(169, "timer_init", 5, 15)
+        .args(&[Timer, ConstMapPtr, Anything])
+        .gpl_only()
+        .capability(Bpf)
+        .effect(ChangesAllButStack)
+        .allowed(ALL),
+    helper(170, "timer_set_callback", 5, 15)
+        .args(&[Timer, Callback])
+        .gpl_only()
+        .capability(Bpf)
+        .calls_later()
+        .allowed(ALL),
+    helper(171, "timer_start", 5, 15)
+        .args(&[Timer, Anything, Anything])
+        .gpl_only()
+        .capability(Bpf)
+        .effect(ChangesAllButStack)
+        .allowed(ALL),
+    helper(172, "timer_cancel", 5, 15)
+        .args(&[Timer])
+        .gpl_only()
+        .capability(Bpf)
+        .effect(ChangesAllButStack)
+        .allowed(ALL),
     helper(194, "kptr_xchg", 5, 19)
         .args(&[KptrDest, ReleasedBtfIdOrNull])
         .returns(ReturnKind::KptrOrNull)
         .capability(Bpf)
         .acquires()
+        .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(195, "map_lookup_percpu_elem", 5, 19)
         .args(&[ConstMapPtr, MapKey, Anything])
@@ -75,6 +132,11 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[ConstMapPtr, btf_or_null("cgroup"), MapValueOrNull, Anything])
         .returns(ReturnKind::MapValueOrNull)
         .capability(Bpf)
+        .effect(ChangesAllButStack)
         .allowed(ALL),
-    helper(211, "cgrp_storage_delete", 6, 2).args(&[ConstMapPtr, btf_or_null("cgroup")]).capability(Bpf).allowed(ALL),
+    helper(211, "cgrp_storage_delete", 6, 2)
+        .args(&[ConstMapPtr, btf_or_null("cgroup")])
+        .capability(Bpf)
+        .effect(ChangesAllButStack)
+        .allowed(ALL),
 ];

@@ -8,8 +8,11 @@
 //!       .returns(MapValueOrNull)                  what r0 is afterwards
 //!       .packet_memory()                          flags
 //!       .effect(Effect::ReadsMemory)              what a call can change besides r0
+//!       .stable(InLastingElements)                what else those may rely on who move, join or drop calls
 //!       .allowed(ALL),                            who may call it
 //! ```
+//!
+//! What a row does not say is the worst: the call may read and change anything, and its result is never the same twice.
 //!
 //! Where the kernel has several prototypes for one number (a socket cookie asks for the context in one program type
 //! and for a socket in another), [`Helper::prototype_for`] chooses.
@@ -28,6 +31,7 @@
 
 mod cgroup;
 mod dynptr;
+pub mod id;
 mod kernel_data;
 mod maps;
 mod packet;
@@ -62,6 +66,24 @@ pub struct Helper {
     pub capability: Capability,
     /// What a call can change besides `r0`.
     pub effect: Effect,
+    /// What it reads at addresses that its prototype does not call memory.
+    pub follows: Follows,
+    /// Whether it writes all of the buffer that it is given.
+    pub fills: Fills,
+    /// When two calls with the same arguments in one run of a program give the same.
+    pub stable: Stable,
+    /// Bits of an integer result that may be one.
+    pub answer_bits: u64,
+    /// Each call changes what the next one answers, so that none may be left out although the program sees no effect.
+    pub moves_on: bool,
+    /// What it does depends on the stack frame that it is called in.
+    pub needs_frame: bool,
+    /// It reads all five argument registers, whatever its prototype says.
+    pub reads_all_arguments: bool,
+    /// The function of the program that it is given does not run during the call but later.
+    pub calls_later: bool,
+    /// It reaches out of the program to other processes: a test must not call it with made-up arguments.
+    pub reaches_out: bool,
     /// The call may move or resize the packet: every packet pointer is stale afterwards. See also
     /// [`Helper::changes_packet_for_callers`].
     pub changes_packet_data: bool,
@@ -84,7 +106,7 @@ pub enum Capability {
     PerfMon,
 }
 
-/// What a call may change or depend on, for those that move or drop calls.
+/// What a call may change or depend on, for those that move or drop calls. From the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     /// Nothing but `r0`, which depends on the outside world (time, CPU, chance) and not on memory.
@@ -93,8 +115,66 @@ pub enum Effect {
     ReadsMemory,
     /// Writes the memory its arguments point at (see [`ArgKind::writes_memory`]) and nothing else the program sees.
     WritesArguments,
-    /// Anything: maps, the packet, sockets, other tasks.
+    /// The same, and changes what the program cannot see: a ring, a trace, where a packet goes.
+    ChangesOutside,
+    /// The same, and values of the map in its first argument.
+    ChangesItsMap,
+    /// Anything but the program's stack, of which it reads and writes only what its arguments point at.
+    ChangesAllButStack,
+    /// Anything. This is what a row says that says nothing.
     Any,
+}
+
+impl Effect {
+    /// Whether a call leaves traces beside its result and its arguments.
+    pub const fn is_lasting(self) -> bool {
+        matches!(self, Effect::ChangesOutside | Effect::ChangesItsMap | Effect::ChangesAllButStack | Effect::Any)
+    }
+}
+
+/// What a helper reads at addresses that its prototype does not call memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Follows {
+    /// Nothing.
+    Nothing,
+    /// Kernel memory at arguments that the prototype calls numbers.
+    Numbers,
+    /// Memory at addresses that lie in the memory that it reads.
+    Memory,
+}
+
+/// Whether a helper writes all of its buffer: the memory argument that it only writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fills {
+    /// Nobody says so.
+    Unknown,
+    /// If it returns zero.
+    OnSuccess,
+    /// Also when it fails.
+    Always,
+}
+
+/// When two calls with the same arguments in one run of a program give the same, whatever happens between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stable {
+    /// Nobody says so.
+    Never,
+    /// Where the elements of its map stay where they are ([`MapType::elements_stay`](crate::MapType::elements_stay)):
+    /// the key's bytes decide, not where they lie.
+    InLastingElements,
+    /// Always.
+    Always,
+}
+
+/// Where a helper that fills a buffer has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilledBuffer {
+    /// Index of the argument that points to it, from 0.
+    pub buffer: usize,
+    /// Index of the argument that says its bytes.
+    pub bytes: usize,
+    /// Whether it is written whole only if the helper returns zero.
+    pub on_success: bool,
 }
 
 impl Helper {
@@ -103,14 +183,39 @@ impl Helper {
         BY_ID.get(usize::try_from(id).ok()?).copied().flatten()
     }
 
-    /// How many arguments a call of it may read, whatever program makes the call. Of `bpf_trace_printk` that is all five: the
-    /// format asks for those that its prototype does not name.
+    /// How many arguments a call of it may read, whatever program makes the call.
     pub fn most_arguments(&self) -> usize {
-        if self.name == "trace_printk" {
+        if self.reads_all_arguments {
             return 5;
         }
         let variants = self.variants.iter().map(|variant| variant.prototype.args.len());
         variants.fold(self.prototype.args.len(), usize::max)
+    }
+
+    /// Whether it runs a function of the program before it returns.
+    pub fn runs_callback(&self) -> bool {
+        self.takes_callback() && !self.calls_later
+    }
+
+    /// Whether it has a function of the program run some time later.
+    pub fn runs_callback_later(&self) -> bool {
+        self.takes_callback() && self.calls_later
+    }
+
+    fn takes_callback(&self) -> bool {
+        self.prototype.args.contains(&ArgKind::Callback)
+    }
+
+    /// The buffer that it writes all of, if it does.
+    pub fn filled_buffer(&self) -> Option<FilledBuffer> {
+        let on_success = match self.fills {
+            Fills::Unknown => return None,
+            Fills::OnSuccess => true,
+            Fills::Always => false,
+        };
+        let is_buffer = |kind: &ArgKind| matches!(kind, ArgKind::Memory(memory) if memory.writes && !memory.reads);
+        let buffer = self.prototype.args.iter().position(is_buffer)?;
+        Some(FilledBuffer { buffer, bytes: buffer + 1, on_success })
     }
 
     /// The helper with this name, with or without `bpf_`.
@@ -139,7 +244,7 @@ impl Helper {
     /// nothing, and one that succeeds never comes back to its function; but it comes back to that function's callers,
     /// with whatever the other program did.
     pub fn changes_packet_for_callers(&self) -> bool {
-        self.changes_packet_data || self.id == TAIL_CALL
+        self.changes_packet_data || self.id == id::TAIL_CALL
     }
 
     /// Whether a packet pointer may be passed as the argument of this index (counted from 0), a memory argument.
@@ -165,8 +270,6 @@ impl Helper {
             .map_or(&self.prototype, |variant| &variant.prototype)
     }
 }
-
-const TAIL_CALL: u32 = 12;
 
 /// One more than the highest helper number.
 pub const HELPER_COUNT: usize = 212;

@@ -3,9 +3,9 @@
 
 pub(super) use super::Capability::{self, *};
 pub(super) use super::Effect::{self, *};
-pub(super) use super::Helper;
 pub(super) use super::prototype::ArgKind::{self, *};
 pub(super) use super::prototype::{DynptrUse, Memory, Prototype, ReturnKind, Variant};
+pub(super) use super::{Fills, Follows, Helper, Stable};
 pub(super) use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
 
 /// Begins a row. Until said otherwise: no arguments, an integer result, any effect, nobody may call it.
@@ -20,6 +20,15 @@ pub(super) const fn helper(id: u32, name: &'static str, major: u8, minor: u8) ->
         attach_rules: &[],
         capability: Capability::None,
         effect: Effect::Any,
+        follows: Follows::Nothing,
+        fills: Fills::Unknown,
+        stable: Stable::Never,
+        answer_bits: u64::MAX,
+        moves_on: false,
+        needs_frame: false,
+        reads_all_arguments: false,
+        calls_later: false,
+        reaches_out: false,
         changes_packet_data: false,
         acquires: false,
         casts_argument: false,
@@ -80,6 +89,51 @@ impl Helper {
 
     pub(super) const fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;
+        self
+    }
+
+    pub(super) const fn follows(mut self, follows: Follows) -> Self {
+        self.follows = follows;
+        self
+    }
+
+    pub(super) const fn fills(mut self, fills: Fills) -> Self {
+        self.fills = fills;
+        self
+    }
+
+    pub(super) const fn stable(mut self, stable: Stable) -> Self {
+        self.stable = stable;
+        self
+    }
+
+    pub(super) const fn answers(mut self, bits: u64) -> Self {
+        self.answer_bits = bits;
+        self
+    }
+
+    pub(super) const fn moves_on(mut self) -> Self {
+        self.moves_on = true;
+        self
+    }
+
+    pub(super) const fn needs_frame(mut self) -> Self {
+        self.needs_frame = true;
+        self
+    }
+
+    pub(super) const fn reads_all_arguments(mut self) -> Self {
+        self.reads_all_arguments = true;
+        self
+    }
+
+    pub(super) const fn calls_later(mut self) -> Self {
+        self.calls_later = true;
+        self
+    }
+
+    pub(super) const fn reaches_out(mut self) -> Self {
+        self.reaches_out = true;
         self
     }
 

@@ -10,6 +10,7 @@ pub(super) const HELPERS: &[Helper] = &[
             any_of(&[BTF_TRACERS, SK_REUSEPORT]),
             Prototype::new(&[BTF_SOCK_OR_NULL], ReturnKind::Integer),
         )])
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[
             BTF_TRACERS,
             TC,
@@ -33,12 +34,17 @@ pub(super) const HELPERS: &[Helper] = &[
             any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR]),
             Prototype::new(&[Context, Anything, Anything, READ, SIZE], ReturnKind::Integer),
         )])
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]))
         .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
-    helper(52, "sk_redirect_map", 4, 14).args(&[Context, ConstMapPtr, Anything, Anything]).allowed(SK_SKB),
+    helper(52, "sk_redirect_map", 4, 14)
+        .args(&[Context, ConstMapPtr, Anything, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(SK_SKB),
     helper(53, "sock_map_update", 4, 14)
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .packet_memory()
+        .effect(ChangesAllButStack)
         .allowed(SOCK_OPS),
     helper(57, "getsockopt", 4, 15)
         .args(&[BTF_SOCK, Anything, Anything, WRITE_UNINIT, SIZE])
@@ -46,27 +52,43 @@ pub(super) const HELPERS: &[Helper] = &[
             any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR]),
             Prototype::new(&[Context, Anything, Anything, WRITE_UNINIT, SIZE], ReturnKind::Integer),
         )])
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]))
         .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
-    helper(59, "sock_ops_cb_flags_set", 4, 16).args(&[Context, Anything]).allowed(SOCK_OPS),
-    helper(60, "msg_redirect_map", 4, 17).args(&[Context, ConstMapPtr, Anything, Anything]).allowed(SK_MSG),
-    helper(61, "msg_apply_bytes", 4, 17).args(&[Context, Anything]).allowed(SK_MSG),
-    helper(62, "msg_cork_bytes", 4, 17).args(&[Context, Anything]).allowed(SK_MSG),
+    helper(59, "sock_ops_cb_flags_set", 4, 16).args(&[Context, Anything]).effect(ChangesAllButStack).allowed(SOCK_OPS),
+    helper(60, "msg_redirect_map", 4, 17)
+        .args(&[Context, ConstMapPtr, Anything, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(SK_MSG),
+    helper(61, "msg_apply_bytes", 4, 17).args(&[Context, Anything]).effect(ChangesAllButStack).allowed(SK_MSG),
+    helper(62, "msg_cork_bytes", 4, 17).args(&[Context, Anything]).effect(ChangesAllButStack).allowed(SK_MSG),
     helper(63, "msg_pull_data", 4, 17)
         .args(&[Context, Anything, Anything, Anything])
         .changes_packet_data()
+        .effect(ChangesAllButStack)
         .allowed(SK_MSG),
     helper(64, "bind", 4, 17)
         .args(&[Context, READ, SIZE])
+        .effect(ChangesAllButStack)
         .allowed(CGROUP_SOCK_ADDR)
         .attach_rules(&[(ProgramType::CgroupSockAddr, CONNECT)]),
     helper(70, "sock_hash_update", 4, 18)
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .packet_memory()
+        .effect(ChangesAllButStack)
         .allowed(SOCK_OPS),
-    helper(71, "msg_redirect_hash", 4, 18).args(&[Context, ConstMapPtr, MapKey, Anything]).allowed(SK_MSG),
-    helper(72, "sk_redirect_hash", 4, 18).args(&[Context, ConstMapPtr, MapKey, Anything]).allowed(SK_SKB),
-    helper(82, "sk_select_reuseport", 4, 19).args(&[Context, ConstMapPtr, MapKey, Anything]).allowed(SK_REUSEPORT),
+    helper(71, "msg_redirect_hash", 4, 18)
+        .args(&[Context, ConstMapPtr, MapKey, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(SK_MSG),
+    helper(72, "sk_redirect_hash", 4, 18)
+        .args(&[Context, ConstMapPtr, MapKey, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(SK_SKB),
+    helper(82, "sk_select_reuseport", 4, 19)
+        .args(&[Context, ConstMapPtr, MapKey, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(SK_REUSEPORT),
     helper(84, "sk_lookup_tcp", 4, 20)
         .args(&[Context, READ, SIZE_OR_ZERO, Anything, Anything])
         .returns(ReturnKind::SocketOrNull)
@@ -76,6 +98,7 @@ pub(super) const HELPERS: &[Helper] = &[
             Prototype::new(&[Context, READ, SIZE_OR_ZERO, Anything, Anything], ReturnKind::SocketOrNull),
         )])
         .acquires()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
     helper(85, "sk_lookup_udp", 4, 20)
         .args(&[Context, READ, SIZE_OR_ZERO, Anything, Anything])
@@ -86,8 +109,9 @@ pub(super) const HELPERS: &[Helper] = &[
             Prototype::new(&[Context, READ, SIZE_OR_ZERO, Anything, Anything], ReturnKind::SocketOrNull),
         )])
         .acquires()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
-    helper(86, "sk_release", 4, 20).args(&[ReleasedBtfSockCommon]).allowed(any_of(&[
+    helper(86, "sk_release", 4, 20).args(&[ReleasedBtfSockCommon]).effect(ChangesAllButStack).allowed(any_of(&[
         TC,
         XDP,
         CGROUP_SKB,
@@ -98,10 +122,12 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(90, "msg_push_data", 4, 20)
         .args(&[Context, Anything, Anything, Anything])
         .changes_packet_data()
+        .effect(ChangesAllButStack)
         .allowed(SK_MSG),
     helper(91, "msg_pop_data", 5, 0)
         .args(&[Context, Anything, Anything, Anything])
         .changes_packet_data()
+        .effect(ChangesAllButStack)
         .allowed(SK_MSG),
     helper(95, "sk_fullsock", 5, 1)
         .args(&[SockCommon])
@@ -129,11 +155,13 @@ pub(super) const HELPERS: &[Helper] = &[
             Prototype::new(&[Context, READ, SIZE_OR_ZERO, Anything, Anything], ReturnKind::SockCommonOrNull),
         )])
         .acquires()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
     helper(100, "tcp_check_syncookie", 5, 2)
         .args(&[BTF_SOCK, READ, SIZE, READ, SIZE])
         .gpl_only()
         .packet_memory()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP])),
     helper(107, "sk_storage_get", 5, 2)
         .args(&[ConstMapPtr, BTF_SOCK, MapValueOrNull, Anything])
@@ -151,6 +179,7 @@ pub(super) const HELPERS: &[Helper] = &[
                 Prototype::new(&[ConstMapPtr, Context, MapValueOrNull, Anything], ReturnKind::MapValueOrNull),
             ),
         ])
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[
             BTF_TRACERS,
             TC,
@@ -168,6 +197,7 @@ pub(super) const HELPERS: &[Helper] = &[
             any_of(&[TRACING, SYSCALL]),
             Prototype::new(&[ConstMapPtr, btf_or_null("sock_common")], ReturnKind::Integer),
         )])
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[
             BTF_TRACERS,
             TC,
@@ -182,9 +212,10 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[BTF_SOCK, READ, SIZE, READ, SIZE])
         .gpl_only()
         .packet_memory()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP])),
-    helper(116, "tcp_send_ack", 5, 6).args(&[btf("tcp_sock"), Anything]).allowed(STRUCT_OPS),
-    helper(122, "get_netns_cookie", 5, 7).args(&[ContextOrNull]).allowed(any_of(&[
+    helper(116, "tcp_send_ack", 5, 6).args(&[btf("tcp_sock"), Anything]).effect(ChangesAllButStack).allowed(STRUCT_OPS),
+    helper(122, "get_netns_cookie", 5, 7).args(&[ContextOrNull]).effect(ChangesAllButStack).allowed(any_of(&[
         TC,
         SOCKET_FILTER,
         CGROUP_SKB,
@@ -197,6 +228,7 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(124, "sk_assign", 5, 7)
         .args(&[Context, BTF_SOCK, Anything])
         .variants(&[variant(SK_LOOKUP, Prototype::new(&[Context, SocketOrNull, Anything], ReturnKind::Integer))])
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, SK_LOOKUP])),
     helper(128, "sk_cgroup_id", 5, 8).args(&[BTF_SOCK]).effect(ReadsMemory).allowed(CGROUP_SKB),
     helper(129, "sk_ancestor_cgroup_id", 5, 8).args(&[BTF_SOCK, Anything]).effect(ReadsMemory).allowed(CGROUP_SKB),
@@ -304,8 +336,15 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[Context, READ_WRITE, SIZE, Anything])
         .effect(WritesArguments)
         .allowed(SOCK_OPS),
-    helper(143, "store_hdr_opt", 5, 10).args(&[Context, READ, SIZE, Anything]).changes_packet_data().allowed(SOCK_OPS),
-    helper(144, "reserve_hdr_opt", 5, 10).args(&[Context, Anything, Anything]).allowed(SOCK_OPS),
+    helper(143, "store_hdr_opt", 5, 10)
+        .args(&[Context, READ, SIZE, Anything])
+        .changes_packet_data()
+        .effect(ChangesAllButStack)
+        .allowed(SOCK_OPS),
+    helper(144, "reserve_hdr_opt", 5, 10)
+        .args(&[Context, Anything, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(SOCK_OPS),
     helper(178, "skc_to_unix_sock", 5, 16)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("unix_sock"))
@@ -349,20 +388,24 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[fixed(20, Memory::READ), READ, SIZE_OR_ZERO])
         .gpl_only()
         .packet_memory()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP])),
     helper(205, "tcp_raw_gen_syncookie_ipv6", 6, 0)
         .args(&[fixed(40, Memory::READ), READ, SIZE_OR_ZERO])
         .gpl_only()
         .packet_memory()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP])),
     helper(206, "tcp_raw_check_syncookie_ipv4", 6, 0)
         .args(&[fixed(20, Memory::READ), fixed(20, Memory::READ)])
         .gpl_only()
         .packet_memory()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP])),
     helper(207, "tcp_raw_check_syncookie_ipv6", 6, 0)
         .args(&[fixed(40, Memory::READ), fixed(20, Memory::READ)])
         .gpl_only()
         .packet_memory()
+        .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, XDP])),
 ];

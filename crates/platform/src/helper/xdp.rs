@@ -4,10 +4,22 @@ use super::row::*;
 
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
-    helper(44, "xdp_adjust_head", 4, 10).args(&[Context, Anything]).changes_packet_data().allowed(XDP),
-    helper(51, "redirect_map", 4, 14).args(&[ConstMapPtr, Anything, Anything]).allowed(XDP),
-    helper(54, "xdp_adjust_meta", 4, 15).args(&[Context, Anything]).changes_packet_data().allowed(XDP),
-    helper(65, "xdp_adjust_tail", 4, 18).args(&[Context, Anything]).changes_packet_data().allowed(XDP),
+    helper(44, "xdp_adjust_head", 4, 10)
+        .args(&[Context, Anything])
+        .changes_packet_data()
+        .effect(ChangesAllButStack)
+        .allowed(XDP),
+    helper(51, "redirect_map", 4, 14).args(&[ConstMapPtr, Anything, Anything]).effect(ChangesOutside).allowed(XDP),
+    helper(54, "xdp_adjust_meta", 4, 15)
+        .args(&[Context, Anything])
+        .changes_packet_data()
+        .effect(ChangesAllButStack)
+        .allowed(XDP),
+    helper(65, "xdp_adjust_tail", 4, 18)
+        .args(&[Context, Anything])
+        .changes_packet_data()
+        .effect(ChangesAllButStack)
+        .allowed(XDP),
     helper(188, "xdp_get_buff_len", 5, 18)
         .args(&[btf("xdp_buff")])
         .variants(&[variant(XDP, Prototype::new(&[Context], ReturnKind::Integer))])
@@ -16,6 +28,10 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(189, "xdp_load_bytes", 5, 18)
         .args(&[Context, Anything, WRITE_UNINIT, SIZE])
         .effect(WritesArguments)
+        .fills(Fills::OnSuccess)
         .allowed(XDP),
-    helper(190, "xdp_store_bytes", 5, 18).args(&[Context, Anything, READ, SIZE]).allowed(XDP),
+    helper(190, "xdp_store_bytes", 5, 18)
+        .args(&[Context, Anything, READ, SIZE])
+        .effect(ChangesAllButStack)
+        .allowed(XDP),
 ];

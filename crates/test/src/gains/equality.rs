@@ -20,7 +20,7 @@ use kiln_driver::kernel::{self, KernelProgram};
 use kiln_driver::packets::{self, Random};
 use kiln_driver::{Engine, Input, Object, Program, ProgramType, run};
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
-use kiln_platform::MapType;
+use kiln_platform::{Helper, MapType};
 use kiln_program::MapContents;
 use kiln_vm::{Clock, UpdateFlag, Vm};
 use serde::Serialize;
@@ -73,8 +73,6 @@ const MOST_INSNS: u64 = 10_000_000;
 /// Runs of the original that must agree before a difference counts: addresses that programs keep in maps differ in few
 /// bits, and may come out equal several times.
 const WITNESSES: usize = 12;
-/// Helpers that reach beyond the program, into this process: `probe_write_user`, `send_signal`, `send_signal_thread`.
-const DANGEROUS: [u32; 3] = [36, 109, 117];
 /// What a test run answers to an input that the program type does not take.
 const EINVAL: i32 = 22;
 
@@ -270,7 +268,9 @@ fn dangerous(object: &Object, program: &Program) -> Option<u32> {
     let functions = object.reachable_functions(program.entry).into_iter();
     let mut insns = functions.flat_map(|id| &object.function(id).nodes).map(|node| node.insn);
     insns.find_map(|insn| match insn {
-        Insn::Call(CallTarget::Helper(number)) if DANGEROUS.contains(&number) => Some(number),
+        Insn::Call(CallTarget::Helper(number)) if Helper::by_id(number).is_none_or(|helper| helper.reaches_out) => {
+            Some(number)
+        }
         _ => None,
     })
 }

@@ -1,13 +1,13 @@
 //! Branches, calls, classic packet loads.
 
 use kiln_isa::{CallTarget, JumpOp, PacketMode, Reg, Size, Source, Width};
+use kiln_platform::helper_id::TAIL_CALL;
 use kiln_program::Reference;
 
 use super::alu::extended;
 use super::assembler::{Condition, Gpr, Op};
 use super::function::FunctionCompiler;
 use super::{BUDGET, RESULT, RUNTIME, SCRATCH, SIXTH, gpr};
-use crate::plan::TAIL_CALL;
 use crate::{Error, Runtime};
 
 /// The condition under which a compared pair branches.

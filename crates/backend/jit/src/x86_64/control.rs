@@ -1,12 +1,12 @@
 //! Branches, calls, exits of a kind.
 
 use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
+use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::{Node, Reference};
 
 use super::assembler::{Arithmetic, Condition, Gpr, Memory};
 use super::function::{Cold, ColdKind, FunctionCompiler};
 use super::{BUDGET, RUNTIME, gpr, runtime_field};
-use crate::plan::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use crate::{Error, Runtime};
 
 /// The condition under which a compared pair branches.

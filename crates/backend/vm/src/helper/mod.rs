@@ -40,113 +40,123 @@ fn done(result: Result<(), Errno>) -> Answer {
     Ok(Reply::Value(crate::errno::status(result)))
 }
 
-/// The helpers: number, name in `kiln_platform`, function, and whether it may stop the run, call back or leave by a
-/// tail call even when all is well.
+/// How far the VM has a helper.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// It does what the kernel does, and returns.
+    Works,
+    /// The same, but it may leave other than by returning even when all is well: tail calls and those that call back.
+    Leaves,
+    /// It only refuses, or finds nothing: what it would look at is not there.
+    Refuses,
+}
+
+/// The helpers: number, name in `kiln_platform`, function, and how far the VM has it.
 macro_rules! helpers {
     ($apply:ident) => {
         $apply! {
-            1, "map_lookup_elem", maps::look_up, false;
-            2, "map_update_elem", maps::update, false;
-            3, "map_delete_elem", maps::delete, false;
-            4, "probe_read", tracing::probe_read, false;
-            5, "ktime_get_ns", kernel::ktime_get_ns, false;
-            6, "trace_printk", print::trace_printk, false;
-            7, "get_prandom_u32", kernel::get_prandom_u32, false;
-            8, "get_smp_processor_id", kernel::get_smp_processor_id, false;
-            9, "skb_store_bytes", socket_buffer::store_bytes, false;
-            10, "l3_csum_replace", checksum::l3_replace, false;
-            11, "l4_csum_replace", checksum::l4_replace, false;
-            12, "tail_call", maps::tail_call, true;
-            13, "clone_redirect", redirect::clone_redirect, false;
-            14, "get_current_pid_tgid", kernel::get_current_pid_tgid, false;
-            15, "get_current_uid_gid", kernel::get_current_uid_gid, false;
-            16, "get_current_comm", kernel::get_current_comm, false;
-            17, "get_cgroup_classid", kernel::zero, false;
-            18, "skb_vlan_push", socket_buffer::vlan_push, false;
-            19, "skb_vlan_pop", socket_buffer::vlan_pop, false;
-            22, "perf_event_read", tracing::perf_event_read, false;
-            23, "redirect", redirect::redirect, false;
-            24, "get_route_realm", kernel::zero, false;
-            25, "perf_event_output", tracing::perf_event_output, false;
-            26, "skb_load_bytes", socket_buffer::load_bytes, false;
-            27, "get_stackid", tracing::get_stackid, false;
-            28, "csum_diff", checksum::difference, false;
-            31, "skb_change_proto", socket_buffer::change_protocol, false;
-            32, "skb_change_type", socket_buffer::change_type, false;
-            34, "get_hash_recalc", socket_buffer::get_hash_recalc, false;
-            35, "get_current_task", kernel::get_current_task, false;
-            36, "probe_write_user", tracing::probe_write_user, false;
-            38, "skb_change_tail", socket_buffer::change_tail, false;
-            39, "skb_pull_data", socket_buffer::pull_data, false;
-            40, "csum_update", checksum::update, false;
-            41, "set_hash_invalid", socket_buffer::set_hash_invalid, false;
-            42, "get_numa_node_id", kernel::zero, false;
-            43, "skb_change_head", socket_buffer::change_head, false;
-            44, "xdp_adjust_head", xdp::adjust_head, false;
-            45, "probe_read_str", tracing::probe_read_str, false;
-            46, "get_socket_cookie", socket_buffer::get_socket_cookie, false;
-            47, "get_socket_uid", socket_buffer::get_socket_uid, false;
-            48, "set_hash", socket_buffer::set_hash, false;
-            50, "skb_adjust_room", socket_buffer::adjust_room, false;
-            51, "redirect_map", redirect::redirect_map, false;
-            54, "xdp_adjust_meta", xdp::adjust_meta, false;
-            55, "perf_event_read_value", tracing::perf_event_read_value, false;
-            56, "perf_prog_read_value", tracing::perf_prog_read_value, false;
-            65, "xdp_adjust_tail", xdp::adjust_tail, false;
-            67, "get_stack", tracing::get_stack, false;
-            68, "skb_load_bytes_relative", socket_buffer::load_bytes_relative, false;
-            69, "fib_lookup", route::fib_lookup, false;
-            80, "get_current_cgroup_id", kernel::get_current_cgroup_id, false;
-            81, "get_local_storage", maps::get_local_storage, false;
-            84, "sk_lookup_tcp", kernel::zero, false;
-            85, "sk_lookup_udp", kernel::zero, false;
-            86, "sk_release", kernel::zero, false;
-            87, "map_push_elem", maps::push, false;
-            88, "map_pop_elem", maps::pop, false;
-            89, "map_peek_elem", maps::peek, false;
-            93, "spin_lock", maps::spin_lock, false;
-            94, "spin_unlock", maps::spin_unlock, false;
-            95, "sk_fullsock", socket_buffer::sk_fullsock, false;
-            96, "tcp_sock", kernel::zero, false;
-            97, "skb_ecn_set_ce", socket_buffer::ecn_set_ce, false;
-            98, "get_listener_sock", kernel::zero, false;
-            99, "skc_lookup_tcp", kernel::zero, false;
-            105, "strtol", text::strtol, false;
-            106, "strtoul", text::strtoul, false;
-            112, "probe_read_user", tracing::probe_read, false;
-            113, "probe_read_kernel", tracing::probe_read, false;
-            114, "probe_read_user_str", tracing::probe_read_str, false;
-            115, "probe_read_kernel_str", tracing::probe_read_str, false;
-            118, "jiffies64", kernel::jiffies64, false;
-            125, "ktime_get_boot_ns", kernel::ktime_get_boot_ns, false;
-            130, "ringbuf_output", ring::output, false;
-            131, "ringbuf_reserve", ring::reserve, false;
-            132, "ringbuf_submit", ring::submit, false;
-            133, "ringbuf_discard", ring::discard, false;
-            134, "ringbuf_query", ring::query, false;
-            135, "csum_level", checksum::level, false;
-            152, "redirect_neigh", redirect::redirect_neigh, false;
-            155, "redirect_peer", redirect::redirect_peer, false;
-            160, "ktime_get_coarse_ns", kernel::ktime_get_coarse_ns, false;
-            163, "check_mtu", route::check_mtu, false;
-            164, "for_each_map_elem", maps::for_each, true;
-            165, "snprintf", print::snprintf, false;
-            174, "get_attach_cookie", kernel::zero, false;
-            177, "trace_vprintk", print::trace_vprintk, false;
-            181, "loop", kernel::run_loop, true;
-            182, "strncmp", text::strncmp, false;
-            188, "xdp_get_buff_len", xdp::get_buff_len, false;
-            189, "xdp_load_bytes", xdp::load_bytes, false;
-            190, "xdp_store_bytes", xdp::store_bytes, false;
-            195, "map_lookup_percpu_elem", maps::look_up_per_cpu, false;
-            208, "ktime_get_tai_ns", kernel::ktime_get_tai_ns, false;
+            1, "map_lookup_elem", maps::look_up, Works;
+            2, "map_update_elem", maps::update, Works;
+            3, "map_delete_elem", maps::delete, Works;
+            4, "probe_read", tracing::probe_read, Works;
+            5, "ktime_get_ns", kernel::ktime_get_ns, Works;
+            6, "trace_printk", print::trace_printk, Works;
+            7, "get_prandom_u32", kernel::get_prandom_u32, Works;
+            8, "get_smp_processor_id", kernel::get_smp_processor_id, Works;
+            9, "skb_store_bytes", socket_buffer::store_bytes, Works;
+            10, "l3_csum_replace", checksum::l3_replace, Works;
+            11, "l4_csum_replace", checksum::l4_replace, Works;
+            12, "tail_call", maps::tail_call, Leaves;
+            13, "clone_redirect", redirect::clone_redirect, Works;
+            14, "get_current_pid_tgid", kernel::get_current_pid_tgid, Works;
+            15, "get_current_uid_gid", kernel::get_current_uid_gid, Works;
+            16, "get_current_comm", kernel::get_current_comm, Works;
+            17, "get_cgroup_classid", kernel::zero, Works;
+            18, "skb_vlan_push", socket_buffer::vlan_push, Works;
+            19, "skb_vlan_pop", socket_buffer::vlan_pop, Works;
+            22, "perf_event_read", tracing::perf_event_read, Refuses;
+            23, "redirect", redirect::redirect, Works;
+            24, "get_route_realm", kernel::zero, Refuses;
+            25, "perf_event_output", tracing::perf_event_output, Refuses;
+            26, "skb_load_bytes", socket_buffer::load_bytes, Works;
+            27, "get_stackid", tracing::get_stackid, Refuses;
+            28, "csum_diff", checksum::difference, Works;
+            31, "skb_change_proto", socket_buffer::change_protocol, Works;
+            32, "skb_change_type", socket_buffer::change_type, Works;
+            34, "get_hash_recalc", socket_buffer::get_hash_recalc, Works;
+            35, "get_current_task", kernel::get_current_task, Works;
+            36, "probe_write_user", tracing::probe_write_user, Works;
+            38, "skb_change_tail", socket_buffer::change_tail, Works;
+            39, "skb_pull_data", socket_buffer::pull_data, Works;
+            40, "csum_update", checksum::update, Works;
+            41, "set_hash_invalid", socket_buffer::set_hash_invalid, Works;
+            42, "get_numa_node_id", kernel::zero, Works;
+            43, "skb_change_head", socket_buffer::change_head, Works;
+            44, "xdp_adjust_head", xdp::adjust_head, Works;
+            45, "probe_read_str", tracing::probe_read_str, Works;
+            46, "get_socket_cookie", socket_buffer::get_socket_cookie, Works;
+            47, "get_socket_uid", socket_buffer::get_socket_uid, Works;
+            48, "set_hash", socket_buffer::set_hash, Works;
+            50, "skb_adjust_room", socket_buffer::adjust_room, Works;
+            51, "redirect_map", redirect::redirect_map, Works;
+            54, "xdp_adjust_meta", xdp::adjust_meta, Works;
+            55, "perf_event_read_value", tracing::perf_event_read_value, Refuses;
+            56, "perf_prog_read_value", tracing::perf_prog_read_value, Refuses;
+            65, "xdp_adjust_tail", xdp::adjust_tail, Works;
+            67, "get_stack", tracing::get_stack, Refuses;
+            68, "skb_load_bytes_relative", socket_buffer::load_bytes_relative, Works;
+            69, "fib_lookup", route::fib_lookup, Works;
+            80, "get_current_cgroup_id", kernel::get_current_cgroup_id, Works;
+            81, "get_local_storage", maps::get_local_storage, Works;
+            84, "sk_lookup_tcp", kernel::zero, Refuses;
+            85, "sk_lookup_udp", kernel::zero, Refuses;
+            86, "sk_release", kernel::zero, Refuses;
+            87, "map_push_elem", maps::push, Works;
+            88, "map_pop_elem", maps::pop, Works;
+            89, "map_peek_elem", maps::peek, Works;
+            93, "spin_lock", maps::spin_lock, Works;
+            94, "spin_unlock", maps::spin_unlock, Works;
+            95, "sk_fullsock", socket_buffer::sk_fullsock, Works;
+            96, "tcp_sock", kernel::zero, Refuses;
+            97, "skb_ecn_set_ce", socket_buffer::ecn_set_ce, Works;
+            98, "get_listener_sock", kernel::zero, Refuses;
+            99, "skc_lookup_tcp", kernel::zero, Refuses;
+            105, "strtol", text::strtol, Works;
+            106, "strtoul", text::strtoul, Works;
+            112, "probe_read_user", tracing::probe_read, Works;
+            113, "probe_read_kernel", tracing::probe_read, Works;
+            114, "probe_read_user_str", tracing::probe_read_str, Works;
+            115, "probe_read_kernel_str", tracing::probe_read_str, Works;
+            118, "jiffies64", kernel::jiffies64, Works;
+            125, "ktime_get_boot_ns", kernel::ktime_get_boot_ns, Works;
+            130, "ringbuf_output", ring::output, Works;
+            131, "ringbuf_reserve", ring::reserve, Works;
+            132, "ringbuf_submit", ring::submit, Works;
+            133, "ringbuf_discard", ring::discard, Works;
+            134, "ringbuf_query", ring::query, Works;
+            135, "csum_level", checksum::level, Works;
+            152, "redirect_neigh", redirect::redirect_neigh, Works;
+            155, "redirect_peer", redirect::redirect_peer, Works;
+            160, "ktime_get_coarse_ns", kernel::ktime_get_coarse_ns, Works;
+            163, "check_mtu", route::check_mtu, Works;
+            164, "for_each_map_elem", maps::for_each, Leaves;
+            165, "snprintf", print::snprintf, Works;
+            174, "get_attach_cookie", kernel::zero, Refuses;
+            177, "trace_vprintk", print::trace_vprintk, Works;
+            181, "loop", kernel::run_loop, Leaves;
+            182, "strncmp", text::strncmp, Works;
+            188, "xdp_get_buff_len", xdp::get_buff_len, Works;
+            189, "xdp_load_bytes", xdp::load_bytes, Works;
+            190, "xdp_store_bytes", xdp::store_bytes, Works;
+            195, "map_lookup_percpu_elem", maps::look_up_per_cpu, Works;
+            208, "ktime_get_tai_ns", kernel::ktime_get_tai_ns, Works;
         }
     };
 }
 pub(crate) use helpers;
 
 macro_rules! lookup {
-    ($($id:literal, $name:literal, $function:path, $leaves:literal;)*) => {
+    ($($id:literal, $name:literal, $function:path, $how:ident;)*) => {
         /// The function behind a helper's number; `None` where the VM lacks it.
         #[inline]
         pub const fn by_id(id: u32) -> Option<HelperFunction> {
@@ -156,11 +166,11 @@ macro_rules! lookup {
             }
         }
 
-        /// Whether a helper may leave other than by returning: tail calls and those that call back.
-        pub const fn leaves(id: u32) -> bool {
+        /// How far the VM has a helper; `None` where it lacks it.
+        pub const fn how(id: u32) -> Option<How> {
             match id {
-                $($id => $leaves,)*
-                _ => true,
+                $($id => Some(How::$how),)*
+                _ => None,
             }
         }
 
@@ -170,6 +180,11 @@ macro_rules! lookup {
 }
 
 helpers!(lookup);
+
+/// Whether a helper may leave other than by returning.
+pub const fn leaves(id: u32) -> bool {
+    !matches!(how(id), Some(How::Works | How::Refuses))
+}
 
 /// A helper's name for messages.
 pub fn name(id: u32) -> String {

@@ -220,9 +220,9 @@ impl Calls {
         let inputs_mixed = words.fold(inputs.len() as u64, |all, word| mix(&[all, word]));
         let before = match shape.effect {
             Effect::ResultOnly => 0,
-            Effect::ReadsMemory | Effect::WritesArguments | Effect::Any => self.changes,
+            _ => self.changes,
         };
-        if shape.effect == Effect::Any {
+        if shape.effect.is_lasting() {
             self.changes += 1;
             self.record.extend(shape.name.to_le_bytes());
             self.record.extend((inputs.len() as u32).to_le_bytes());

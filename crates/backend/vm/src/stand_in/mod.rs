@@ -32,13 +32,16 @@ mod made_up;
 use std::sync::Arc;
 
 use kiln_isa::{Reg, Size};
+use kiln_platform::helper_id::{
+    PROBE_READ, PROBE_READ_KERNEL, PROBE_READ_KERNEL_STR, PROBE_READ_STR, PROBE_READ_USER, PROBE_READ_USER_STR,
+};
 use kiln_platform::{Helper, Lookup, ProgramType};
 use kiln_program::btf::Btf;
 use kiln_program::interpret::{Environment, Fault, HelperResult, Interpreter, Trap};
 use kiln_program::{ExternId, ExternKind, FunctionId, MapId, Node, Object};
 use kiln_verifier::{Facts, Value};
 
-use crate::helper;
+use crate::helper::{self, How};
 use crate::interface::{Error, Input, Lacking, Options};
 use crate::interpreter::View;
 use crate::map::{Entries, Storage, UpdateFlag, index_of_handle};
@@ -213,14 +216,24 @@ struct Stage<'w> {
     rounds: u32,
 }
 
-/// Helpers that the VM has, and that only refuse or find nothing there: perf_event_read, get_route_realm,
-/// perf_event_output, get_stackid, perf_event_read_value, perf_prog_read_value, get_stack, sk_lookup_tcp,
-/// sk_lookup_udp, sk_release, tcp_sock, get_listener_sock, skc_lookup_tcp, get_attach_cookie.
-const REFUSING: &[u32] = &[22, 24, 25, 27, 55, 56, 67, 84, 85, 86, 96, 98, 99, 174];
-/// Helpers that read memory at an address that may not be there: probe_read, probe_read_user, probe_read_kernel.
-const PROBES: &[u32] = &[4, 112, 113];
-/// The same of text: probe_read_str, probe_read_user_str, probe_read_kernel_str.
-const TEXT_PROBES: &[u32] = &[45, 114, 115];
+/// How a helper reads memory at an address that may not be there.
+struct Probe {
+    /// Up to a zero byte.
+    text: bool,
+    /// Memory of user space, perhaps.
+    user: bool,
+}
+
+fn probe_of(id: u32) -> Option<Probe> {
+    let (text, user) = match id {
+        PROBE_READ | PROBE_READ_USER => (false, true),
+        PROBE_READ_KERNEL => (false, false),
+        PROBE_READ_STR | PROBE_READ_USER_STR => (true, true),
+        PROBE_READ_KERNEL_STR => (true, false),
+        _ => return None,
+    };
+    Some(Probe { text, user })
+}
 
 fn lacks(what: impl Into<String>) -> Fault {
     Fault::Unsupported(what.into())
@@ -289,7 +302,7 @@ impl Stage<'_> {
     }
 
     /// `bpf_probe_read` and its kin: memory that may not be there. User space's is anywhere.
-    fn probe(&mut self, [to, bytes, from, ..]: [u64; 5], text: bool, user: bool) -> Result<u64, Fault> {
+    fn probe(&mut self, [to, bytes, from, ..]: [u64; 5], Probe { text, user }: Probe) -> Result<u64, Fault> {
         let length = u64::from(bytes as u32).min(1 << 20);
         let mut read = Vec::new();
         let mut there = true;
@@ -334,7 +347,7 @@ impl Stage<'_> {
             let lookup = map.definition.map_type.rules().lookup;
             matches!(map.storage(), Storage::Absent) || matches!(lookup, Lookup::Socket | Lookup::XdpSocket)
         });
-        helper::by_id(id).is_some() && !REFUSING.contains(&id) && !foreign
+        helper::how(id).is_some_and(|how| how != How::Refuses) && !foreign
     }
 
     /// A call that nobody knows: what it reads decides what it gives and writes.
@@ -404,8 +417,8 @@ impl Environment for Stage<'_> {
     }
 
     fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
-        if PROBES.contains(&id) || TEXT_PROBES.contains(&id) {
-            let result = self.probe(arguments, TEXT_PROBES.contains(&id), matches!(id, 4 | 45 | 112 | 114))?;
+        if let Some(how) = probe_of(id) {
+            let result = self.probe(arguments, how)?;
             return Ok(HelperResult::Value(result));
         }
         if self.is_own(id, arguments) {

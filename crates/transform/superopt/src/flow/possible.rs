@@ -12,7 +12,7 @@
 //! context has addresses of four bytes ([`loads_numbers`]): the kernel makes those eight bytes wide.
 
 use kiln_isa::{AluOp, Imm64, Insn, Reg, RegSet, Size, Source, Width};
-use kiln_platform::{Field, FieldValue};
+use kiln_platform::{Field, FieldValue, Helper};
 use kiln_program::{Cfg, Function, FunctionId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Scalar, Tnum, Value};
 
@@ -20,12 +20,6 @@ use crate::flow::demand::Demand;
 
 /// Bits of each register that may be one.
 pub type Possible = [u64; Reg::COUNT];
-
-/// What helpers answer, whoever asks: bits that may be one (`kernel/bpf/helpers.c`, `kernel/bpf/core.c`).
-const ANSWERS: &[(u32, u64)] = &[
-    (8, 0x7fff_ffff),            // get_smp_processor_id
-    (14, 0x7fff_ffff_7fff_ffff), // get_current_pid_tgid: two numbers below PID_MAX_LIMIT, which is 2^22 at most
-];
 
 /// Whether no program that runs a function has a context in which four bytes are an address.
 pub fn loads_numbers(object: &Object, function: FunctionId) -> bool {
@@ -41,8 +35,8 @@ pub fn step(bits: &mut Possible, node: &Node, numbers: bool) {
         for reg in RegSet::CALLER_SAVED.iter() {
             bits[reg.index()] = u64::MAX;
         }
-        if let Some((_, answer)) = ANSWERS.iter().find(|(helper, _)| node.helper() == Some(*helper)) {
-            bits[Reg::R0.index()] = *answer;
+        if let Some(helper) = node.helper().and_then(Helper::by_id) {
+            bits[Reg::R0.index()] = helper.answer_bits;
             return;
         }
     }

@@ -9,39 +9,17 @@
 //! ```
 //!
 //! A verifier that only knows "the helper may write here" must take the zeros for needed. Which helpers write all of
-//! their buffer, always or when they return zero, is in [`FILLS`].
+//! their buffer, always or when they return zero, is in their rows ([`Helper::filled_buffer`]).
 
 use kiln_isa::{Insn, JumpOp, Reg, Source};
+use kiln_platform::{ArgKind, FilledBuffer, Helper};
 use kiln_program::{Cfg, Function, InsnId, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, StackSet, Value};
 
 use crate::laws::dead::own_stack_offset;
 
-/// A helper that writes all of a buffer.
-struct Fill {
-    helper: u32,
-    buffer: Reg,
-    bytes: Reg,
-    /// Only when it returns zero; the others clear the buffer when they fail.
-    on_success: bool,
-    /// An address that it reads, which may be in the frame too.
-    source: Option<Reg>,
-}
-
-const fn fill(helper: u32, buffer: Reg, bytes: Reg, on_success: bool, source: Option<Reg>) -> Fill {
-    Fill { helper, buffer, bytes, on_success, source }
-}
-
-/// Helpers that write all of a buffer (`net/core/filter.c`, `kernel/trace/bpf_trace.c`, `kernel/bpf/helpers.c`).
-const FILLS: &[Fill] = &[
-    fill(4, Reg::R1, Reg::R2, false, Some(Reg::R3)),   // probe_read
-    fill(16, Reg::R1, Reg::R2, false, None),           // get_current_comm
-    fill(26, Reg::R3, Reg::R4, false, None),           // skb_load_bytes
-    fill(68, Reg::R3, Reg::R4, false, None),           // skb_load_bytes_relative
-    fill(112, Reg::R1, Reg::R2, false, Some(Reg::R3)), // probe_read_user
-    fill(113, Reg::R1, Reg::R2, false, Some(Reg::R3)), // probe_read_kernel
-    fill(189, Reg::R3, Reg::R4, true, None),           // xdp_load_bytes
-];
+/// The registers of arguments, in their order.
+const ARGUMENTS: [Reg; 5] = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
 
 /// Stores before such a call, in its block, of which it overwrites every byte.
 pub fn overwritten(function: &Function, cfg: &Cfg, facts: &Facts) -> Vec<InsnId> {
@@ -49,9 +27,11 @@ pub fn overwritten(function: &Function, cfg: &Cfg, facts: &Facts) -> Vec<InsnId>
     for block in &cfg.blocks {
         for call in block.range.clone() {
             let node = &function.nodes[call];
-            let fill = FILLS.iter().find(|fill| node.helper() == Some(fill.helper));
-            if let (Some(fill), Some(known)) = (fill, facts.at(node.id))
-                && let Some(bytes) = filled(function, cfg, facts, (block.range.end, call), fill, known)
+            let helper = node.helper().and_then(Helper::by_id);
+            let fills = helper.and_then(|helper| Some((helper, helper.filled_buffer()?)));
+            if let (Some((helper, buffer)), Some(known)) = (fills, facts.at(node.id))
+                && reads_nothing_of_the_frame(helper, known)
+                && let Some(bytes) = filled(function, cfg, facts, (block.range.end, call), buffer, known)
             {
                 found.extend(stores_to(function, facts, block.range.start..call, bytes));
             }
@@ -60,23 +40,28 @@ pub fn overwritten(function: &Function, cfg: &Cfg, facts: &Facts) -> Vec<InsnId>
     found
 }
 
+/// Whether none of the numbers that a helper is given may be an address in the frame, where it would read.
+fn reads_nothing_of_the_frame(helper: &Helper, known: &InsnFacts) -> bool {
+    let numbers = helper.prototype.args.iter().zip(ARGUMENTS).filter(|(kind, _)| **kind == ArgKind::Anything);
+    numbers.map(|(_, reg)| &known.registers[reg.index()]).all(|value| matches!(value, Value::Scalar(_)))
+}
+
 /// The bytes that nobody reads between the call and the next look at what it wrote, whichever way it ends.
 fn filled(
     function: &Function,
     cfg: &Cfg,
     facts: &Facts,
     (end, call): (usize, usize),
-    fill: &Fill,
+    fill: FilledBuffer,
     known: &InsnFacts,
 ) -> Option<StackSet> {
-    let start = i32::try_from(own_stack_offset(known, fill.buffer)?).ok()?;
-    let bytes = match &known.registers[fill.bytes.index()] {
+    let start = i32::try_from(own_stack_offset(known, *ARGUMENTS.get(fill.buffer)?)?).ok()?;
+    let bytes = match &known.registers[ARGUMENTS.get(fill.bytes)?.index()] {
         Value::Scalar(scalar) => i32::try_from(scalar.as_constant()?).ok()?,
         _ => return None,
     };
-    let in_frame = |reg: Reg| !matches!(&known.registers[reg.index()], Value::Scalar(_));
     let inside = start >= -512 && bytes > 0 && start.checked_add(bytes)? <= 0;
-    if !inside || fill.source.is_some_and(in_frame) {
+    if !inside {
         return None;
     }
     let mut set = StackSet::EMPTY;

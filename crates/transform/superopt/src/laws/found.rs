@@ -22,6 +22,7 @@
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::MapType;
+use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Value};
 
@@ -32,8 +33,6 @@ use crate::laws::control_flow::{Change, remove_unreachable_blocks};
 use crate::laws::dead::own_stack_offset;
 use crate::laws::frame::holds_zeros;
 
-/// `bpf_map_lookup_elem`.
-const MAP_LOOKUP_ELEM: u32 = 1;
 /// Places that a check is tried to lead to at most.
 const MAX_TARGETS: usize = 16;
 

@@ -25,6 +25,7 @@
 use std::collections::HashMap;
 
 use kiln_isa::{Address, AluOp, Insn, Reg, Source, Width};
+use kiln_platform::Helper;
 use kiln_program::{Cfg, Function, FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
@@ -36,8 +37,6 @@ use crate::laws::control_flow::Change;
 
 /// Bytes of a stack frame.
 const FRAME_BYTES: i32 = 512;
-/// Helpers whose meaning depends on the frame they are called in: `tail_call`, `get_stackid`, `get_stack`.
-const FRAME_HELPERS: [u32; 3] = [12, 27, 67];
 /// Registers that calls leave alone.
 const SAVED: [Reg; 4] = [Reg::R6, Reg::R7, Reg::R8, Reg::R9];
 
@@ -73,7 +72,8 @@ pub fn inline_calls(
 /// Whether a function does what means another thing in another frame.
 fn keeps_frame(function: &Function) -> bool {
     function.nodes.iter().any(|node| {
-        let helper = node.helper().is_some_and(|id| FRAME_HELPERS.contains(&id));
+        // Of a helper that is not in the table nothing is known.
+        let helper = node.helper().is_some_and(|id| Helper::by_id(id).is_none_or(|helper| helper.needs_frame));
         helper || matches!(node.insn, Insn::LoadPacket { .. })
     })
 }

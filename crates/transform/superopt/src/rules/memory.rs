@@ -2,6 +2,7 @@
 
 use kiln_isa::{Address, ByteOrder, Insn, Reg, Size, Source};
 use kiln_platform::MapType;
+use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
 use kiln_program::Node;
 
 use crate::rules::operands::{one_slot_move, with};
@@ -115,9 +116,6 @@ fn holds_array_key(region: &Region<'_>, trace: &Trace, at: usize, start: i64, by
     let inside = key.root == Root::Stack && (start..start + bytes).contains(&key.offset);
     inside && bytes == 8 && matches!(map, MapType::Array | MapType::PercpuArray)
 }
-
-/// `bpf_map_lookup_elem`.
-const MAP_LOOKUP_ELEM: u32 = 1;
 
 /// What these stores leave in the bytes from `start`; `None` where one is not written.
 fn last_stored(stores: &[&Access], start: i64, size: Size) -> Option<Vec<Lane>> {

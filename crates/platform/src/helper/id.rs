@@ -1,0 +1,37 @@
+//! Numbers of the helpers that code outside of the table asks for by name.
+
+macro_rules! ids {
+    ($($constant:ident = $number:literal $name:literal,)*) => {
+        $(
+            #[doc = concat!("`bpf_", $name, "`.")]
+            pub const $constant: u32 = $number;
+        )*
+
+        /// Every one of them, with its name.
+        #[cfg(test)]
+        const NAMED: &[(u32, &str)] = &[$(($number, $name)),*];
+    };
+}
+
+ids! {
+    MAP_LOOKUP_ELEM = 1 "map_lookup_elem",
+    PROBE_READ = 4 "probe_read",
+    GET_SMP_PROCESSOR_ID = 8 "get_smp_processor_id",
+    TAIL_CALL = 12 "tail_call",
+    PROBE_READ_STR = 45 "probe_read_str",
+    REDIRECT_MAP = 51 "redirect_map",
+    PROBE_READ_USER = 112 "probe_read_user",
+    PROBE_READ_KERNEL = 113 "probe_read_kernel",
+    PROBE_READ_USER_STR = 114 "probe_read_user_str",
+    PROBE_READ_KERNEL_STR = 115 "probe_read_kernel_str",
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_are_those_of_the_table() {
+        for (number, name) in super::NAMED {
+            assert_eq!(crate::Helper::by_id(*number).map(|helper| helper.name), Some(*name), "{number}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What helper rows and map types say, asked of the kernel and of the VM.
+//!
+//! Proofs rely on these properties, so a row that says too much makes wrong rewrites "proved". Each question is a program
+//! that returns 1 where the property holds and 0 where it does not:
+//!
+//! ```text
+//!   probe_read       fills: yes    the kernel answers 1: allowed to say so
+//!   probe_read_str   fills: no     the kernel answers 0: a row that said yes would fail here
+//! ```
+//!
+//! Every row that says such a thing has a question (or stands in [`NOT_ASKED`] with the reason), so a property that is
+//! given to another helper fails until it is shown to be true.
+
+use kiln_platform::{Fills, Follows, Helper, MapType, Stable};
+use kiln_program::text::parse;
+use kiln_test::engine::{Engine, NoRun, kernel_available, run};
+
+/// A property of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Property {
+    /// [`Fills::Always`].
+    FillsAlways,
+    /// [`Fills::OnSuccess`], asked where the helper succeeds.
+    FillsOnSuccess,
+    /// [`Stable::Always`].
+    StableAlways,
+    /// [`MapRules::elements_stay`](kiln_platform::MapRules::elements_stay).
+    ElementsStay,
+    /// [`Follows::Nothing`].
+    FollowsNothing,
+    /// [`Helper::answer_bits`]: the answer has no other bits.
+    AnswerBits,
+}
+
+/// Rows that say something and cannot be asked here.
+const NOT_ASKED: &[(&str, &str)] = &[
+    ("per_cpu_ptr", "its argument is a variable of the kernel, which text cannot name"),
+    ("this_cpu_ptr", "its argument is a variable of the kernel, which text cannot name"),
+    ("get_current_task_btf", "the kernel's test run gives no packet to the program types that may call it"),
+    ("probe_read", "the kernel's test run gives no packet to the program types that may call it; as probe_read_kernel"),
+    ("get_numa_node_id", "one node here: nothing could differ"),
+];
+
+/// Calls a helper that fills 16 bytes at `r10 - 16` twice, over bytes of two kinds, and compares what is there.
+fn fills(kind: &str, call: &str) -> String {
+    let fill = |byte: &str| format!("r1 = {byte} ll\n*(u64 *)(r10 - 16) = r1\n*(u64 *)(r10 - 8) = r1\n{call}\n");
+    format!(
+        "; program {kind}\nr6 = r1\n{}r7 = *(u64 *)(r10 - 16)\nr8 = *(u64 *)(r10 - 8)\n{}r1 = *(u64 *)(r10 - 16)\n\
+         r2 = *(u64 *)(r10 - 8)\nr0 = 0\nif r1 != r7 goto out\nif r2 != r8 goto out\nr0 = 1\nout:\nexit\n",
+        fill("0xa5a5a5a5a5a5a5a5"),
+        fill("0x5a5a5a5a5a5a5a5a"),
+    )
+}
+
+/// The same with the context in R1 and the buffer in R3.
+fn loads(kind: &str, helper: &str, offset: u32, rest: &str) -> String {
+    fills(kind, &format!("r1 = r6\nr2 = {offset}\nr3 = r10\nr3 += -16\nr4 = 16\n{rest}call {helper}"))
+}
+
+/// The same with the buffer in R1 and an address in R3.
+fn probes(helper: &str, source: &str) -> String {
+    fills("xdp", &format!("r1 = r10\nr1 += -16\nr2 = 16\n{source}\ncall {helper}"))
+}
+
+/// Asks twice, with some time between.
+fn twice(helper: &str) -> String {
+    format!(
+        "; program xdp\ncall {helper}\nr6 = r0\ncall ktime_get_ns\ncall {helper}\nr1 = r0\nr0 = 0\n\
+         if r1 != r6 goto out\nr0 = 1\nout:\nexit\n"
+    )
+}
+
+/// Looks an element up, updates it, and looks it up again.
+fn element(map: &str, key: &str) -> String {
+    let lookup = "r1 = map[table]\nr2 = r10\nr2 += -8\ncall map_lookup_elem\n";
+    format!(
+        "; map table {map} value 8 entries 4{}\n; program xdp\n{key}*(u64 *)(r10 - 16) = 1\n\
+         r1 = map[table]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\ncall map_update_elem\n{lookup}\
+         if r0 == 0 goto out\nr6 = r0\n*(u64 *)(r10 - 16) = 2\n\
+         r1 = map[table]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\ncall map_update_elem\n{lookup}\
+         r1 = r0\nr0 = 0\nif r1 != r6 goto out\nr0 = 1\nout:\nexit\n",
+        if map.starts_with("lpm") { " flags 1" } else { "" },
+    )
+}
+
+/// Gives a helper an address of the frame as a number, with two values behind it, and compares what comes out.
+fn follows(helper: &str) -> String {
+    let call = format!("r1 = r10\nr1 += -16\nr2 = 8\nr3 = r10\nr3 += -8\ncall {helper}\n");
+    format!(
+        "; program xdp\n*(u64 *)(r10 - 16) = 0\n*(u64 *)(r10 - 8) = 0x11\n{call}r6 = *(u64 *)(r10 - 16)\n\
+         *(u64 *)(r10 - 8) = 0x22\n{call}r1 = *(u64 *)(r10 - 16)\nr0 = 0\nif r1 != r6 goto out\nr0 = 1\nout:\nexit\n"
+    )
+}
+
+/// The bits of an answer beyond a mask.
+fn bits(helper: &str) -> String {
+    let mask = !Helper::by_name(helper).expect("a helper").answer_bits;
+    format!(
+        "; program xdp\ncall {helper}\nr1 = {mask:#x} ll\nr1 &= r0\nr0 = 0\nif r1 != 0 goto out\nr0 = 1\nout:\nexit\n"
+    )
+}
+
+struct Question {
+    property: Property,
+    /// A helper, or a map type.
+    about: &'static str,
+    program: String,
+    /// Whether it holds.
+    holds: bool,
+}
+
+fn questions() -> Vec<Question> {
+    use Property::*;
+    let ask = |property, about, program, holds| Question { property, about, program, holds };
+    let key = "*(u64 *)(r10 - 8) = 0\n";
+    let prefix = "r1 = 32\n*(u32 *)(r10 - 8) = r1\n*(u32 *)(r10 - 4) = 7\n";
+    let name = "r1 = r10\nr1 += -16\nr2 = 16\n";
+    vec![
+        ask(FillsAlways, "get_current_comm", fills("xdp", &format!("{name}call get_current_comm")), true),
+        ask(FillsAlways, "skb_load_bytes", loads("sched_cls", "skb_load_bytes", 0, ""), true),
+        ask(FillsAlways, "skb_load_bytes", loads("sched_cls", "skb_load_bytes", 4000, ""), true),
+        ask(FillsAlways, "skb_load_bytes_relative", loads("sched_cls", "skb_load_bytes_relative", 0, "r5 = 0\n"), true),
+        ask(FillsAlways, "skb_load_bytes_relative", loads("sched_cls", "skb_load_bytes_relative", 4000, "r5 = 0\n"), true),
+        ask(FillsAlways, "probe_read_user", probes("probe_read_user", "r3 = 0"), true),
+        ask(FillsAlways, "probe_read_kernel", probes("probe_read_kernel", "r3 = 0"), true),
+        ask(FillsAlways, "probe_read_kernel", probes("probe_read_kernel", "r3 = r6"), true),
+        ask(FillsAlways, "probe_read_kernel_str", probes("probe_read_kernel_str", SHORT_TEXT), false),
+        ask(FillsAlways, "xdp_load_bytes", loads("xdp", "xdp_load_bytes", 4000, ""), false),
+        ask(FillsOnSuccess, "xdp_load_bytes", loads("xdp", "xdp_load_bytes", 0, ""), true),
+        ask(FillsOnSuccess, "probe_read_kernel_str", probes("probe_read_kernel_str", SHORT_TEXT), false),
+        ask(StableAlways, "get_smp_processor_id", twice("get_smp_processor_id"), true),
+        ask(StableAlways, "get_current_pid_tgid", twice("get_current_pid_tgid"), true),
+        ask(StableAlways, "get_current_uid_gid", twice("get_current_uid_gid"), true),
+        ask(StableAlways, "get_current_task", twice("get_current_task"), true),
+        ask(StableAlways, "ktime_get_ns", twice("ktime_get_ns"), false),
+        ask(StableAlways, "get_prandom_u32", twice("get_prandom_u32"), false),
+        ask(ElementsStay, "array", element("array key 4", key), true),
+        ask(ElementsStay, "percpu_array", element("percpu_array key 4", key), true),
+        ask(ElementsStay, "hash", element("hash key 8", key), false),
+        ask(ElementsStay, "lru_hash", element("lru_hash key 8", key), false),
+        ask(ElementsStay, "lpm_trie", element("lpm_trie key 8", prefix), false),
+        ask(FollowsNothing, "probe_read_kernel", follows("probe_read_kernel"), false),
+        ask(FollowsNothing, "probe_read_kernel_str", follows("probe_read_kernel_str"), false),
+        ask(AnswerBits, "get_smp_processor_id", bits("get_smp_processor_id"), true),
+        ask(AnswerBits, "get_current_pid_tgid", bits("get_current_pid_tgid"), true),
+    ]
+}
+
+/// An address with an empty text behind it: the second half of a number on the stack.
+const SHORT_TEXT: &str = "*(u64 *)(r10 - 24) = 0\nr3 = r10\nr3 += -24";
+
+fn said(property: Property, about: &str) -> bool {
+    if property == Property::ElementsStay {
+        return MapType::from_name(about).expect("a map type").rules().elements_stay;
+    }
+    let helper = Helper::by_name(about).expect("a helper");
+    match property {
+        Property::FillsAlways => helper.fills == Fills::Always,
+        Property::FillsOnSuccess => helper.fills != Fills::Unknown,
+        Property::StableAlways => helper.stable == Stable::Always,
+        Property::FollowsNothing => helper.follows == Follows::Nothing,
+        Property::AnswerBits => helper.answer_bits != u64::MAX,
+        Property::ElementsStay => unreachable!("a map type was asked for above"),
+    }
+}
+
+/// Whether the property holds on an engine; `None` where it cannot be asked there.
+fn answer(engine: Engine, question: &Question) -> Option<bool> {
+    let object = parse(&question.program).unwrap_or_else(|error| panic!("{}: {error}", question.about));
+    match run(engine, &object, &object.programs[0], &[1; 64]) {
+        Ok(ran) => Some(ran.value == 1),
+        Err(NoRun::Skipped(_)) => None,
+        Err(NoRun::Failed(why)) => panic!("{:?} of {}: {why}\n{}", question.property, question.about, question.program),
+    }
+}
+
+/// Each row says no more than what the kernel does, and no question gets the answer that nobody expected.
+#[test]
+fn rows_say_what_the_kernel_does() {
+    if let Err(why) = kernel_available() {
+        println!("skipped: {why}");
+        return;
+    }
+    for question in questions() {
+        let Question { property, about, holds, .. } = question;
+        assert_eq!(answer(Engine::Kernel, &question), Some(holds), "{property:?} of {about}:\n{}", question.program);
+        assert!(!said(property, about) || holds, "the row of {about} says {property:?}, and the kernel does not");
+    }
+}
+
+/// The VM stands in for the kernel: what a row says must hold there too.
+#[test]
+fn the_vm_does_what_rows_say() {
+    for engine in [Engine::Interpreter, Engine::Jit] {
+        for question in questions().iter().filter(|question| question.holds) {
+            let Question { property, about, program, .. } = question;
+            assert_ne!(
+                answer(engine, question),
+                Some(false),
+                "{property:?} of {about} by {}:\n{program}",
+                engine.name()
+            );
+        }
+    }
+}
+
+/// A property that a row is given has a question.
+#[test]
+fn no_row_says_what_nobody_asked() {
+    let questions = questions();
+    let asked = |property, about: &str| {
+        let found = questions.iter().any(|question| (question.property, question.about) == (property, about));
+        assert!(found || NOT_ASKED.iter().any(|(name, _)| *name == about), "{property:?} of {about} is not asked");
+    };
+    for helper in Helper::all() {
+        match helper.fills {
+            Fills::Unknown => {}
+            Fills::OnSuccess => asked(Property::FillsOnSuccess, helper.name),
+            Fills::Always => asked(Property::FillsAlways, helper.name),
+        }
+        if helper.stable == Stable::Always {
+            asked(Property::StableAlways, helper.name);
+        }
+        if helper.answer_bits != u64::MAX {
+            asked(Property::AnswerBits, helper.name);
+        }
+    }
+    for map_type in MapType::ALL.iter().filter(|map_type| map_type.rules().elements_stay) {
+        asked(Property::ElementsStay, map_type.name());
+    }
+    // And a property that is taken away everywhere would leave a question without a row.
+    for question in questions.iter().filter(|question| question.holds) {
+        assert!(said(question.property, question.about), "no row says {:?} of {}", question.property, question.about);
+    }
+}
