@@ -47,7 +47,7 @@ pub use hook::{
     is_disabled_lsm_hook, is_sleepable_lsm_hook, is_unsupported_member, is_untrusted_lsm_hook, iterator_allows,
     iterator_target, member_refuses, raw_tracepoint, writable_fields,
 };
-pub use kfunc::{Kfunc, KfuncFlag};
+pub use kfunc::{DynptrSource, Kfunc, KfuncFlag, KfuncMeaning, Later};
 pub use map_type::{Lookup, MapRules, MapType, MapTypes, SizeRule};
 pub use profile::{Feature, Found, Lack, Profile};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};

@@ -72,7 +72,7 @@ impl Explorer<'_> {
             self.fill_stack_bytes(frame, lowest, length, always_fills(helper))?;
         }
         self.release(helper, &call)?;
-        if crate::code::runs_callback(helper) {
+        if helper.runs_callback() {
             return self.call_with_callback(helper, &call);
         }
         let before = self.state.register(Reg::R1).to_owned();

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
-use kiln_platform::{Helper, Kfunc, KfuncFlag};
+use kiln_platform::{Helper, Kfunc, KfuncFlag, KfuncMeaning};
 use kiln_program::btf::{Btf, Kind};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
@@ -48,18 +48,23 @@ pub(crate) struct Op<'a> {
 impl Op<'_> {
     /// Whether it calls something that runs a function of the program before it returns.
     pub(crate) fn runs_callback(&self) -> bool {
-        self.helper.is_some_and(runs_callback) || self.kfunc == Some("bpf_rbtree_add_impl")
+        self.helper.is_some_and(Helper::runs_callback) || self.kfunc_meaning() == Some(KfuncMeaning::AddToTree)
     }
 
     /// Whether it has a function of the program run some time later.
     pub(crate) fn runs_later(&self) -> bool {
-        let later = |name: &str| name == "bpf_wq_set_callback_impl" || name.starts_with("bpf_task_work_schedule_");
-        self.helper.is_some_and(runs_later) || self.kfunc.is_some_and(later)
+        let later = matches!(self.kfunc_meaning(), Some(KfuncMeaning::RunLater(_)));
+        self.helper.is_some_and(Helper::runs_callback_later) || later
     }
 
     /// The row of the kernel function it calls.
     pub(crate) fn kfunc_row(&self) -> Option<&'static Kfunc> {
         Kfunc::by_name(self.kfunc?)
+    }
+
+    /// What that does beside what its prototype says.
+    pub(crate) fn kfunc_meaning(&self) -> Option<KfuncMeaning> {
+        self.kfunc_row().map(|kfunc| kfunc.meaning)
     }
 }
 
@@ -246,9 +251,9 @@ impl<'a> Code<'a> {
     fn live_registers(&mut self) {
         let mut live = vec![RegSet::EMPTY; self.ops.len()];
         self.backward(|at| {
-            let after = self.successors(at as Position).fold(RegSet::EMPTY, |all, next| {
-                all.union(live.get(next as usize).copied().unwrap_or(RegSet::EMPTY))
-            });
+            let after = self
+                .successors(at as Position)
+                .fold(RegSet::EMPTY, |all, next| all.union(live.get(next as usize).copied().unwrap_or(RegSet::EMPTY)));
             let before = self.live_before(at, after, &live);
             std::mem::replace(&mut live[at], before) != before
         });
@@ -322,14 +327,4 @@ fn kfunc_arguments(types: &Btf, name: &str) -> Option<usize> {
     let id = types.find(name, |kind| matches!(kind, Kind::Function { .. }))?;
     let Kind::Function { prototype, .. } = *types.kind(id) else { return None };
     Some(types.parameters(prototype).len().min(5))
-}
-
-/// Whether a helper runs a function of the program before it returns.
-pub(crate) fn runs_callback(helper: &Helper) -> bool {
-    matches!(helper.name, "loop" | "for_each_map_elem" | "find_vma" | "user_ringbuf_drain")
-}
-
-/// Whether a helper arranges for a function of the program to run later.
-fn runs_later(helper: &Helper) -> bool {
-    matches!(helper.name, "timer_set_callback")
 }

@@ -14,7 +14,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::{DYNPTR_BYTES, MAX_STACK_BYTES};
-use kiln_platform::{DynptrUse, Helper, PacketAccess};
+use kiln_platform::{DynptrSource, DynptrUse, Helper, KfuncMeaning, PacketAccess};
 
 use crate::arguments::Call;
 use crate::error::{Step, reject, unsupported};
@@ -110,22 +110,19 @@ impl Explorer<'_> {
             call.dynptr = Some(self.expect_dynptr(reg)?);
             return Ok(());
         }
-        match (call.kfunc.name, call.dynptr) {
-            ("bpf_dynptr_from_skb", _) => self.make_dynptr(reg, DynptrKind::Skb, 0),
-            ("bpf_dynptr_from_xdp", _) => self.make_dynptr(reg, DynptrKind::Xdp, 0),
-            ("bpf_dynptr_from_skb_meta", _) => self.make_dynptr(reg, DynptrKind::SkbMeta, 0),
-            ("bpf_dynptr_clone", Some(cloned)) => self.make_dynptr(reg, cloned.kind, cloned.reference),
-            (name, _) => unsupported(format!("the dynptr that {name} makes")),
+        match (call.kfunc.meaning, call.dynptr) {
+            (KfuncMeaning::MakeDynptr(DynptrSource::Skb), _) => self.make_dynptr(reg, DynptrKind::Skb, 0),
+            (KfuncMeaning::MakeDynptr(DynptrSource::Xdp), _) => self.make_dynptr(reg, DynptrKind::Xdp, 0),
+            (KfuncMeaning::MakeDynptr(DynptrSource::SkbMeta), _) => self.make_dynptr(reg, DynptrKind::SkbMeta, 0),
+            (KfuncMeaning::CloneDynptr, Some(cloned)) => self.make_dynptr(reg, cloned.kind, cloned.reference),
+            _ => unsupported(format!("the dynptr that {} makes", call.kfunc.name)),
         }
     }
 
     /// The result of `bpf_dynptr_slice` and `bpf_dynptr_slice_rdwr`.
     pub(crate) fn slice_result(&mut self, call: &KfuncCall) -> Step<Option<Register>> {
-        let read_only = match call.kfunc.name {
-            "bpf_dynptr_slice" => true,
-            "bpf_dynptr_slice_rdwr" => false,
-            _ => return Ok(None),
-        };
+        let KfuncMeaning::Slice { writable } = call.kfunc.meaning else { return Ok(None) };
+        let read_only = !writable;
         let (Some(dynptr), Some(bytes)) = (call.dynptr, call.constant) else { return Ok(None) };
         if !read_only && self.program_type.packet_access() != PacketAccess::ReadWrite {
             return reject(Reason::ReadOnlyMemory, "programs of this type may not write to the packet");

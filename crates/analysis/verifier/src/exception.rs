@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 
 use kiln_isa::{Insn, Reg};
+use kiln_platform::KfuncMeaning;
 use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, TypeId};
 use kiln_program::{Function, FunctionId, Program};
 
@@ -105,8 +106,9 @@ impl Explorer<'_> {
     /// Once all is explored: no callback may throw, and nothing calls the exception callback.
     pub(crate) fn check_throwing_functions(&mut self) -> Result<(), Error> {
         let code = self.code;
-        let throws: Vec<Position> =
-            (0..code.ops.len() as Position).filter(|at| code.op(*at).kfunc == Some("bpf_throw")).collect();
+        let throws: Vec<Position> = (0..code.ops.len() as Position)
+            .filter(|at| code.op(*at).kfunc_meaning() == Some(KfuncMeaning::Throw))
+            .collect();
         let calls = |at: &Position| {
             let op = code.op(*at);
             matches!(op.node.insn, Insn::Call(_)) && op.callee.is_some_and(|callee| self.is_exception_callback(callee))

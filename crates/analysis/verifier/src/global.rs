@@ -9,7 +9,7 @@
 //! A function without BTF, or a static one, is explored at each call instead.
 
 use kiln_isa::Reg;
-use kiln_platform::{Feature, KfuncFlag, ProgramType};
+use kiln_platform::{Feature, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 use crate::Options;
@@ -108,7 +108,7 @@ fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects> {
 
 fn changes_packet(op: &Op<'_>) -> bool {
     op.helper.is_some_and(|helper| helper.changes_packet_data || helper.name == "tail_call")
-        || op.kfunc == Some("bpf_xdp_pull_data")
+        || op.kfunc_meaning() == Some(KfuncMeaning::MovePacket)
 }
 
 fn may_sleep(op: &Op<'_>, program_type: ProgramType) -> bool {

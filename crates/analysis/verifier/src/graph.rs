@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use kiln_isa::Reg;
-use kiln_platform::Feature;
+use kiln_platform::{Feature, KfuncMeaning};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 
 use crate::error::{Step, reject, unsupported};
@@ -59,8 +59,8 @@ impl Explorer<'_> {
     /// An object to be dropped.
     pub(crate) fn check_allocated_argument(&mut self, call: &mut KfuncCall, register: &Register) -> Step<()> {
         let name = call.kfunc.name;
-        let wanted = match name {
-            "bpf_percpu_obj_drop_impl" => Trust::ALLOCATED.with(Trust::PERCPU),
+        let wanted = match call.kfunc.meaning {
+            KfuncMeaning::DropObject { per_cpu: true } => Trust::ALLOCATED.with(Trust::PERCPU),
             _ => Trust::ALLOCATED,
         };
         if register.kind != Kind::BtfId || register.nullable || register.trust != wanted {
@@ -125,7 +125,7 @@ impl Explorer<'_> {
 
     fn check_node(&mut self, call: &mut KfuncCall, register: &Register, what: &str) -> Step<()> {
         let name = call.kfunc.name;
-        if adds(name) {
+        if matches!(call.kfunc.meaning, KfuncMeaning::AddToList | KfuncMeaning::AddToTree) {
             if !register.is_plain_object() || register.reference == 0 {
                 return reject(
                     Reason::ArgumentType,
@@ -169,7 +169,7 @@ impl Explorer<'_> {
 
     /// In the function that compares two nodes of a tree, or in one it calls.
     pub(crate) fn in_tree_callback(&self) -> bool {
-        let compares = |site| self.code.op(site).kfunc == Some("bpf_rbtree_add_impl");
+        let compares = |site| self.code.op(site).kfunc_meaning() == Some(KfuncMeaning::AddToTree);
         self.state
             .frames
             .iter()
@@ -230,13 +230,12 @@ impl Explorer<'_> {
 
     /// The result of a kfunc about objects, lists or trees.
     pub(crate) fn graph_result(&mut self, call: &KfuncCall) -> Step<Option<Register>> {
-        let name = call.kfunc.name;
-        Ok(Some(match name {
-            "bpf_obj_new_impl" | "bpf_percpu_obj_new_impl" => {
+        Ok(Some(match call.kfunc.meaning {
+            KfuncMeaning::NewObject { .. } => {
                 let object = self.new_object(call)?;
                 self.acquired(call.kfunc, object)
             }
-            "bpf_refcount_acquire_impl" => {
+            KfuncMeaning::AcquireObject => {
                 let Some(index) = call.object else { return Ok(None) };
                 let object = Register::pointer(Kind::BtfId, index).trusted(Trust::ALLOCATED);
                 let object = self.acquired(call.kfunc, object);
@@ -244,13 +243,12 @@ impl Explorer<'_> {
                 let id = if self.object_record(index).is_some_and(|record| record.has_lock()) { object.id } else { 0 };
                 if call.owning { Register { nullable: false, id, ..object } } else { object }
             }
-            "bpf_list_pop_front" | "bpf_list_pop_back" | "bpf_rbtree_remove" => {
+            KfuncMeaning::TakeNode => {
                 let Some(root) = call.root else { return Ok(None) };
                 let node = self.node_of(root);
                 self.acquired(call.kfunc, node)
             }
-            "bpf_list_front" | "bpf_list_back" | "bpf_rbtree_first" | "bpf_rbtree_root" | "bpf_rbtree_left"
-            | "bpf_rbtree_right" => {
+            KfuncMeaning::FindNode => {
                 let Some(root) = call.root else { return Ok(None) };
                 let node = self.node_of(root);
                 let node = self.not_owning(node);
@@ -275,7 +273,7 @@ impl Explorer<'_> {
             );
         };
         let mut trust = Trust::ALLOCATED;
-        if name == "bpf_percpu_obj_new_impl" {
+        if call.kfunc.meaning == (KfuncMeaning::NewObject { per_cpu: true }) {
             let plain = is_plain(btf, id);
             trust = trust.with(Trust::PERCPU);
             if size > MAX_PERCPU_BYTES {
@@ -292,9 +290,4 @@ impl Explorer<'_> {
         let index = self.types.program_type(id);
         Ok(Register::pointer(Kind::BtfId, index).trusted(trust))
     }
-}
-
-/// Whether the kfunc puts an object into a list or tree.
-pub(crate) fn adds(name: &str) -> bool {
-    matches!(name, "bpf_list_push_front_impl" | "bpf_list_push_back_impl" | "bpf_rbtree_add_impl")
 }

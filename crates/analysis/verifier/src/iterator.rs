@@ -15,7 +15,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{AttachType, KfuncFlag, ProgramType};
+use kiln_platform::{AttachType, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, TypeId};
 
 use crate::error::{Step, reject, unsupported};
@@ -54,7 +54,7 @@ impl Explorer<'_> {
             return unsupported(format!("the iterator of {name}"));
         };
         if call.kfunc.has(KfuncFlag::IteratorNew) {
-            if name == "bpf_iter_css_task_new" && !self.may_iterate_css_tasks() {
+            if call.kfunc.meaning == KfuncMeaning::IterateCssTasks && !self.may_iterate_css_tasks() {
                 return reject(
                     Reason::KfuncNotAllowed,
                     format!("{name} is for LSM programs, iterators and programs that may sleep"),

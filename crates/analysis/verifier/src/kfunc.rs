@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use kiln_isa::Reg;
 use kiln_platform::limits::{MAX_STACK_BYTES, MAX_VARIABLE_SIZE};
-use kiln_platform::{Kfunc, KfuncFlag, ProgramType};
+use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
@@ -22,9 +22,7 @@ use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
 use crate::explore::{Explorer, Next};
 use crate::fields::Root;
-use crate::graph::adds;
 use crate::iterator::Iterator;
-use crate::lock::{allowed_under_lock, is_resilient};
 use crate::memory::Use;
 use crate::special::{Later, check_same_map};
 use crate::state::{Held, Kind, Register, Trust};
@@ -121,13 +119,13 @@ impl Explorer<'_> {
             return unsupported("a kernel function by number");
         };
         self.check_kfunc_in_profile(&symbol.name)?;
-        if let Some(throw) = Kfunc::by_name(&symbol.name).filter(|kfunc| kfunc.name == "bpf_throw") {
+        if let Some(throw) = Kfunc::by_name(&symbol.name).filter(|kfunc| kfunc.meaning == KfuncMeaning::Throw) {
             self.check_kfunc_allowed(throw)?;
             return self.throw();
         }
         let mut call = self.prepared_call(symbol)?;
         self.check_kfunc_allowed(call.kfunc)?;
-        if is_resilient(call.kfunc.name) && call.kfunc.has(KfuncFlag::RetNull) {
+        if let KfuncMeaning::Lock { .. } = call.kfunc.meaning {
             self.push_failed_lock()?;
         }
         self.check_kfunc_arguments(&mut call)?;
@@ -172,7 +170,7 @@ impl Explorer<'_> {
                 format!("{name} may not be called by {} programs here", self.program_type.name()),
             );
         }
-        if name.starts_with("bpf_xdp_metadata_") {
+        if kfunc.meaning == KfuncMeaning::DeviceBound {
             return reject(Reason::KfuncNotAllowed, format!("{name} is for programs bound to a network device"));
         }
         if !self.is_gpl() {
@@ -187,7 +185,7 @@ impl Explorer<'_> {
                 format!("{name} must be called between bpf_rcu_read_lock and unlock"),
             );
         }
-        if !self.state.locks.is_empty() && !allowed_under_lock(name) {
+        if !self.state.locks.is_empty() && !kfunc.has(KfuncFlag::UnderLock) {
             return reject(Reason::LockDiscipline, format!("{name} is called while a lock is held"));
         }
         Ok(())
@@ -251,7 +249,7 @@ impl Explorer<'_> {
         };
         let structure = types.resolve(target).unwrap_or(TypeId::VOID);
         let struct_name = types.name(structure);
-        if kfunc.name == "bpf_cast_to_kern_ctx" || self.is_context_type(types, target) {
+        if kfunc.meaning == KfuncMeaning::CastContext || self.is_context_type(types, target) {
             return taken(Argument::Context);
         }
         if name.ends_with("__alloc") {
@@ -569,23 +567,20 @@ impl Explorer<'_> {
 
     /// What the call does, once its arguments are right.
     fn finish_kfunc(&mut self, call: KfuncCall) -> Step<Next> {
-        let name = call.kfunc.name;
-        match name {
-            "bpf_rbtree_add_impl" => self.call_comparison(&call)?,
-            "bpf_wq_set_callback_impl" => self.run_kfunc_later(&call, Later::WORKQUEUE)?,
-            "bpf_task_work_schedule_signal_impl" | "bpf_task_work_schedule_resume_impl" => {
-                self.run_kfunc_later(&call, Later::TASK_WORK)?;
+        let meaning = call.kfunc.meaning;
+        match meaning {
+            KfuncMeaning::AddToTree => {
+                self.call_comparison(&call)?;
+                self.give_to_graph(&call)?;
             }
+            KfuncMeaning::AddToList => self.give_to_graph(&call)?,
+            KfuncMeaning::RunLater(later) => self.run_kfunc_later(&call, Later::of(later))?,
+            KfuncMeaning::Lock { interrupts } => self.take_resilient_lock(interrupts)?,
+            KfuncMeaning::Unlock { interrupts } => self.give_up_resilient_lock(interrupts)?,
             _ => {}
         }
-        if adds(name) {
-            self.give_to_graph(&call)?;
-        }
-        if is_resilient(name) {
-            self.change_resilient_lock(name)?;
-        }
         self.release_kfunc(&call)?;
-        self.change_section(call.kfunc.name)?;
+        self.change_section(meaning)?;
         let result = self.kfunc_result(&call)?;
         if let Some(iterator) = call.iterator {
             if call.kfunc.has(KfuncFlag::IteratorNext) {
@@ -596,7 +591,7 @@ impl Explorer<'_> {
             }
         }
         self.clobber();
-        if call.kfunc.name == "bpf_xdp_pull_data" {
+        if meaning == KfuncMeaning::MovePacket {
             self.forget_packet();
         }
         self.state.set(Reg::R0, result);
@@ -646,7 +641,7 @@ impl Explorer<'_> {
     }
 
     fn result_trust(&self, kfunc: &Kfunc) -> Trust {
-        if kfunc.name == "bpf_get_kmem_cache" {
+        if kfunc.meaning == KfuncMeaning::UntrustedResult {
             Trust::UNTRUSTED
         } else if kfunc.has(KfuncFlag::RcuProtected) {
             Trust::RCU
@@ -674,8 +669,8 @@ impl Explorer<'_> {
         if let Some(result) = self.graph_result(call)? {
             return Ok(Some(result));
         }
-        match call.kfunc.name {
-            "bpf_cast_to_kern_ctx" => {
+        match call.kfunc.meaning {
+            KfuncMeaning::CastContext => {
                 let Some(name) = kernel_context(self.program_type) else {
                     return reject(
                         Reason::KfuncNotAllowed,
@@ -686,9 +681,9 @@ impl Explorer<'_> {
                 Ok(Some(Register::pointer(Kind::BtfId, index).trusted(Trust::TRUSTED)))
             }
             // On the other path, the one without the lock, it is an error.
-            "bpf_res_spin_lock" | "bpf_res_spin_lock_irqsave" => Ok(Some(Register::constant(0))),
-            "bpf_rdonly_cast" => self.read_only_cast(call).map(Some),
-            "bpf_session_cookie" => Ok(Some(Register::pointer(Kind::Memory, 8))),
+            KfuncMeaning::Lock { .. } => Ok(Some(Register::constant(0))),
+            KfuncMeaning::CastReadOnly => self.read_only_cast(call).map(Some),
+            KfuncMeaning::SessionCookie => Ok(Some(Register::pointer(Kind::Memory, 8))),
             _ => Ok(None),
         }
     }

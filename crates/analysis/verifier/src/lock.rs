@@ -94,21 +94,24 @@ impl Explorer<'_> {
         self.state.locks.iter().any(|held| held.allocation == allocation && held.id == register.id)
     }
 
-    /// `bpf_res_spin_lock` and its kin. Taking it may fail: that path goes on without it.
-    pub(crate) fn change_resilient_lock(&mut self, name: &str) -> Step<()> {
+    /// `bpf_res_spin_lock` and its kin, on the path on which it is taken.
+    pub(crate) fn take_resilient_lock(&mut self, interrupts: bool) -> Step<()> {
         let lock = *self.state.register(Reg::R1);
-        match name {
-            "bpf_res_spin_lock" => self.take_lock(LockKind::Resilient, &lock),
-            "bpf_res_spin_unlock" => self.give_up_lock(LockKind::Resilient, &lock),
-            "bpf_res_spin_lock_irqsave" => {
-                self.save_interrupts(Reg::R2, IrqKeeper::Lock)?;
-                self.take_lock(LockKind::ResilientIrq, &lock)
-            }
-            _ => {
-                self.give_up_lock(LockKind::ResilientIrq, &lock)?;
-                self.restore_interrupts(Reg::R2, IrqKeeper::Lock)
-            }
+        if interrupts {
+            self.save_interrupts(Reg::R2, IrqKeeper::Lock)?;
+            return self.take_lock(LockKind::ResilientIrq, &lock);
         }
+        self.take_lock(LockKind::Resilient, &lock)
+    }
+
+    /// `bpf_res_spin_unlock` and its kin.
+    pub(crate) fn give_up_resilient_lock(&mut self, interrupts: bool) -> Step<()> {
+        let lock = *self.state.register(Reg::R1);
+        if interrupts {
+            self.give_up_lock(LockKind::ResilientIrq, &lock)?;
+            return self.restore_interrupts(Reg::R2, IrqKeeper::Lock);
+        }
+        self.give_up_lock(LockKind::Resilient, &lock)
     }
 
     /// The path on which a resilient lock is not taken, with an error.
@@ -120,15 +123,4 @@ impl Explorer<'_> {
         failed.set(Reg::R0, Register::scalar(Scalar::signed_range(-4095, -1)));
         self.push(failed, self.at + 1)
     }
-}
-
-/// Kernel functions that take a resilient lock, or give it up.
-pub(crate) fn is_resilient(name: &str) -> bool {
-    name.starts_with("bpf_res_spin_")
-}
-
-/// Kernel functions that may be called while a lock is held.
-pub(crate) fn allowed_under_lock(name: &str) -> bool {
-    let graph = name.starts_with("bpf_list_") || name.starts_with("bpf_rbtree_") || name == "bpf_refcount_acquire_impl";
-    graph || name.starts_with("bpf_iter_num_") || is_resilient(name)
 }

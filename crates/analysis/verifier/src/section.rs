@@ -16,6 +16,7 @@ use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::state::stack::slot_of;
 use crate::state::{IrqKeeper, ObjectKind, StackObject};
+use kiln_platform::KfuncMeaning;
 
 const FLAGS_BYTES: u32 = 8;
 
@@ -68,28 +69,28 @@ impl Explorer<'_> {
     }
 
     /// A kfunc that begins or ends a section; `false` for any other.
-    pub(crate) fn change_section(&mut self, name: &str) -> Step<bool> {
+    pub(crate) fn change_section(&mut self, meaning: KfuncMeaning) -> Step<bool> {
         let sections = &mut self.state.sections;
-        match name {
-            "bpf_rcu_read_lock" if sections.rcu => {
+        match meaning {
+            KfuncMeaning::BeginRcu if sections.rcu => {
                 return reject(Reason::CriticalSection, "an RCU read section begins in another one");
             }
-            "bpf_rcu_read_lock" => sections.rcu = true,
-            "bpf_rcu_read_unlock" if !sections.rcu => {
+            KfuncMeaning::BeginRcu => sections.rcu = true,
+            KfuncMeaning::EndRcu if !sections.rcu => {
                 return reject(Reason::CriticalSection, "an RCU read section ends that never began");
             }
-            "bpf_rcu_read_unlock" => {
+            KfuncMeaning::EndRcu => {
                 sections.rcu = false;
                 self.unprotect_iterators();
                 self.distrust_rcu_pointers();
             }
-            "bpf_preempt_disable" => sections.preemption_off += 1,
-            "bpf_preempt_enable" if sections.preemption_off == 0 => {
+            KfuncMeaning::DisablePreemption => sections.preemption_off += 1,
+            KfuncMeaning::EnablePreemption if sections.preemption_off == 0 => {
                 return reject(Reason::CriticalSection, "preemption is switched on that was never switched off");
             }
-            "bpf_preempt_enable" => sections.preemption_off -= 1,
-            "bpf_local_irq_save" => self.save_interrupts(Reg::R1, IrqKeeper::Program)?,
-            "bpf_local_irq_restore" => self.restore_interrupts(Reg::R1, IrqKeeper::Program)?,
+            KfuncMeaning::EnablePreemption => sections.preemption_off -= 1,
+            KfuncMeaning::SaveInterrupts => self.save_interrupts(Reg::R1, IrqKeeper::Program)?,
+            KfuncMeaning::RestoreInterrupts => self.restore_interrupts(Reg::R1, IrqKeeper::Program)?,
             _ => return Ok(false),
         }
         Ok(true)

@@ -36,9 +36,17 @@ impl Later {
     /// `bpf_timer`: in an interrupt.
     pub(crate) const TIMER: Later = Later { lowest: 0, highest: 0, sleepable: false };
     /// `bpf_wq`: in a thread of the kernel.
-    pub(crate) const WORKQUEUE: Later = Later { lowest: 0, highest: 0, sleepable: true };
+    const WORKQUEUE: Later = Later { lowest: 0, highest: 0, sleepable: true };
     /// `bpf_task_work`: in the task.
-    pub(crate) const TASK_WORK: Later = Later { lowest: i32::MIN as i64, highest: i32::MAX as i64, sleepable: true };
+    const TASK_WORK: Later = Later { lowest: i32::MIN as i64, highest: i32::MAX as i64, sleepable: true };
+
+    /// How what a kfunc arranges for runs.
+    pub(crate) fn of(what: kiln_platform::Later) -> Later {
+        match what {
+            kiln_platform::Later::Workqueue => Later::WORKQUEUE,
+            kiln_platform::Later::TaskWork => Later::TASK_WORK,
+        }
+    }
 }
 
 impl Explorer<'_> {

@@ -3,16 +3,16 @@
 use super::row::*;
 
 pub(super) const KFUNCS: &[Kfunc] = &[
-    kfunc("bpf_dynptr_from_skb", 6, 4, SOCKET_BUFFER_TYPES, &[TrustedArgs]),
-    kfunc("bpf_dynptr_from_skb_meta", 6, 18, TC, &[TrustedArgs]),
-    kfunc("bpf_dynptr_from_xdp", 6, 4, XDP, &[]),
-    kfunc("bpf_dynptr_slice", 6, 4, ALL, &[RetNull]),
-    kfunc("bpf_dynptr_slice_rdwr", 6, 4, ALL, &[RetNull]),
+    kfunc("bpf_dynptr_from_skb", 6, 4, SOCKET_BUFFER_TYPES, &[TrustedArgs]).means(MakeDynptr(DynptrSource::Skb)),
+    kfunc("bpf_dynptr_from_skb_meta", 6, 18, TC, &[TrustedArgs]).means(MakeDynptr(DynptrSource::SkbMeta)),
+    kfunc("bpf_dynptr_from_xdp", 6, 4, XDP, &[]).means(MakeDynptr(DynptrSource::Xdp)),
+    kfunc("bpf_dynptr_slice", 6, 4, ALL, &[RetNull]).means(Slice { writable: false }),
+    kfunc("bpf_dynptr_slice_rdwr", 6, 4, ALL, &[RetNull]).means(Slice { writable: true }),
     kfunc("bpf_dynptr_adjust", 6, 5, ALL, &[]),
     kfunc("bpf_dynptr_is_null", 6, 5, ALL, &[]),
     kfunc("bpf_dynptr_is_rdonly", 6, 5, ALL, &[]),
     kfunc("bpf_dynptr_size", 6, 5, ALL, &[]),
-    kfunc("bpf_dynptr_clone", 6, 5, ALL, &[]),
+    kfunc("bpf_dynptr_clone", 6, 5, ALL, &[]).means(CloneDynptr),
     kfunc("bpf_dynptr_copy", 6, 15, ALL, &[]),
     kfunc("bpf_dynptr_memset", 6, 17, ALL, &[]),
     kfunc("bpf_copy_from_user_str", 6, 12, ALL, &[Sleepable]),

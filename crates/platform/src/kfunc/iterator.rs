@@ -3,16 +3,16 @@
 use super::row::*;
 
 pub(super) const KFUNCS: &[Kfunc] = &[
-    kfunc("bpf_iter_num_new", 6, 4, ALL, &[IteratorNew]),
-    kfunc("bpf_iter_num_next", 6, 4, ALL, &[IteratorNext, RetNull]),
-    kfunc("bpf_iter_num_destroy", 6, 4, ALL, &[IteratorDestroy]),
+    kfunc("bpf_iter_num_new", 6, 4, ALL, &[IteratorNew, UnderLock]),
+    kfunc("bpf_iter_num_next", 6, 4, ALL, &[IteratorNext, RetNull, UnderLock]),
+    kfunc("bpf_iter_num_destroy", 6, 4, ALL, &[IteratorDestroy, UnderLock]),
     kfunc("bpf_iter_bits_new", 6, 11, ALL, &[IteratorNew]),
     kfunc("bpf_iter_bits_next", 6, 11, ALL, &[IteratorNext, RetNull]),
     kfunc("bpf_iter_bits_destroy", 6, 11, ALL, &[IteratorDestroy]),
     kfunc("bpf_iter_task_vma_new", 6, 7, ALL, &[IteratorNew, Rcu]),
     kfunc("bpf_iter_task_vma_next", 6, 7, ALL, &[IteratorNext, RetNull]),
     kfunc("bpf_iter_task_vma_destroy", 6, 7, ALL, &[IteratorDestroy]),
-    kfunc("bpf_iter_css_task_new", 6, 7, ALL, &[IteratorNew, TrustedArgs]),
+    kfunc("bpf_iter_css_task_new", 6, 7, ALL, &[IteratorNew, TrustedArgs]).means(IterateCssTasks),
     kfunc("bpf_iter_css_task_next", 6, 7, ALL, &[IteratorNext, RetNull]),
     kfunc("bpf_iter_css_task_destroy", 6, 7, ALL, &[IteratorDestroy]),
     kfunc("bpf_iter_css_new", 6, 7, ALL, &[IteratorNew, TrustedArgs, RcuProtected]),

@@ -43,6 +43,104 @@ pub struct Kfunc {
     pub attach_rules: &'static [(ProgramType, AttachTypes)],
     /// What BTF does not say of it.
     pub flags: &'static [KfuncFlag],
+    /// What it does beside what its prototype and flags say.
+    pub meaning: KfuncMeaning,
+}
+
+/// What a kfunc does that the kernel's verifier knows it by name for (`special_kfunc_list` in `kernel/bpf/verifier.c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KfuncMeaning {
+    /// What its prototype and flags say, and nothing else.
+    AsDeclared,
+    /// Allocates an object of the type whose number is its first argument.
+    NewObject {
+        /// One for each CPU.
+        per_cpu: bool,
+    },
+    /// Gives an object back.
+    DropObject {
+        /// One that was allocated for each CPU.
+        per_cpu: bool,
+    },
+    /// Takes another reference to an object that counts them.
+    AcquireObject,
+    /// Puts an object into a list.
+    AddToList,
+    /// Puts an object into a tree, which compares it with the program's function.
+    AddToTree,
+    /// Takes a node out of a list or tree: the program owns it.
+    TakeNode,
+    /// Looks a node of a list or tree up, which stays there.
+    FindNode,
+    /// Takes a resilient lock, or fails.
+    Lock {
+        /// Interrupts are off while it is held.
+        interrupts: bool,
+    },
+    /// Gives a resilient lock up.
+    Unlock {
+        /// Interrupts are as they were before.
+        interrupts: bool,
+    },
+    /// Switches interrupts off and saves what they were.
+    SaveInterrupts,
+    /// Restores what was saved.
+    RestoreInterrupts,
+    /// Begins an RCU read section.
+    BeginRcu,
+    /// Ends it.
+    EndRcu,
+    /// Switches preemption off.
+    DisablePreemption,
+    /// Switches it on.
+    EnablePreemption,
+    /// Has a function of the program run later.
+    RunLater(Later),
+    /// Throws an exception.
+    Throw,
+    /// Makes a dynptr.
+    MakeDynptr(DynptrSource),
+    /// Makes a dynptr to what another one has.
+    CloneDynptr,
+    /// Gives a pointer to some of a dynptr's bytes.
+    Slice {
+        /// They may be written.
+        writable: bool,
+    },
+    /// Gives the kernel's own structure behind the context.
+    CastContext,
+    /// Takes an address for one of a type, for reading.
+    CastReadOnly,
+    /// Gives the eight bytes that entry and return of a session share.
+    SessionCookie,
+    /// What it gives is not vouched for.
+    UntrustedResult,
+    /// May move the packet: every packet pointer is stale afterwards.
+    MovePacket,
+    /// Begins an iterator over a control group's tasks, which only some programs may.
+    IterateCssTasks,
+    /// For programs bound to a network device only.
+    DeviceBound,
+}
+
+/// What runs a function of the program later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Later {
+    /// `struct bpf_wq`.
+    Workqueue,
+    /// `struct bpf_task_work`.
+    TaskWork,
+}
+
+/// What a dynptr is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DynptrSource {
+    /// A socket buffer.
+    Skb,
+    /// An XDP frame.
+    Xdp,
+    /// The metadata before a socket buffer's packet.
+    SkbMeta,
 }
 
 /// What the kernel's BTF does not say of a kfunc (`KF_*` in `include/linux/btf.h`).
@@ -72,6 +170,8 @@ pub enum KfuncFlag {
     RcuProtected,
     /// It keeps the contract of `bpf_fastcall`.
     Fastcall,
+    /// It may be called while a lock is held.
+    UnderLock,
 }
 
 impl Kfunc {

@@ -2,6 +2,8 @@
 
 pub(super) use super::Kfunc;
 pub(super) use super::KfuncFlag::{self, *};
+pub(super) use super::KfuncMeaning::{self, *};
+pub(super) use super::{DynptrSource, Later};
 pub(super) use crate::ProgramType;
 use crate::{AttachType, AttachTypes, KernelVersion, ProgramTypes};
 
@@ -13,10 +15,17 @@ pub(super) const fn kfunc(
     allowed: ProgramTypes,
     flags: &'static [KfuncFlag],
 ) -> Kfunc {
-    Kfunc { name, since: KernelVersion::new(major, minor), allowed, attach_rules: &[], flags }
+    let meaning = KfuncMeaning::AsDeclared;
+    Kfunc { name, since: KernelVersion::new(major, minor), allowed, attach_rules: &[], flags, meaning }
 }
 
 impl Kfunc {
+    /// It does more than its prototype and flags say.
+    pub(super) const fn means(mut self, meaning: KfuncMeaning) -> Kfunc {
+        self.meaning = meaning;
+        self
+    }
+
     /// For these program types, only at these attach types.
     pub(super) const fn only_at(mut self, rules: &'static [(ProgramType, AttachTypes)]) -> Kfunc {
         self.attach_rules = rules;
