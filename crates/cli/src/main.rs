@@ -1,7 +1,7 @@
 //! The `kiln` command: flags in, [`kiln_driver`] called, results printed.
 //!
 //! Results go to standard output, everything else to standard error; `--format json` prints one document, also for an
-//! error: `{"error": {"kind", "message", "exit_code"}}`, beside the text on standard error. Exit
+//! error: `{"error": {"kind", "message", "exit_code"}}` (with `"errno"` for a failed system call), beside the text on standard error. Exit
 //! codes are stable: 0 done, 1 rejected or different, 2 bad input or usage, 3 not supported here.
 #![forbid(unsafe_code)]
 
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             let _ = error.print();
             let json = |argument: std::ffi::OsString| argument == "json" || argument == "--format=json";
             if code != 0 && std::env::args_os().any(json) {
-                print::error_document("usage", error.render().to_string().trim(), code);
+                print::error_document("usage", error.render().to_string().trim(), code, None);
             }
             return ExitCode::from(code);
         }

@@ -10,8 +10,8 @@ use kiln_driver::doctor::{Finding, State};
 use kiln_driver::optimize::Outcome;
 use kiln_driver::profiles::Matrix;
 use kiln_driver::run::Ran;
-use kiln_driver::shown::{Clean, clean};
-use kiln_driver::{Error, Reason, operations};
+use kiln_driver::shown::{Clean, clean, escaped_json};
+use kiln_driver::{Error, Reason, Shown, operations};
 
 use crate::arguments::Format;
 use crate::{output, say};
@@ -29,13 +29,16 @@ fn styled(style: Style, text: &str) -> String {
 pub fn error(error: &Error, format: Format) {
     anstream::eprintln!("{}: {error}", styled(BAD, "error"));
     if format == Format::Json {
-        error_document(error.kind(), &error.to_string(), error.exit_code());
+        error_document(error.kind(), &error.to_string(), error.exit_code(), error.errno());
     }
 }
 
 /// An error as JSON, on standard output.
-pub fn error_document(kind: &str, message: &str, exit_code: u8) {
-    let document = serde_json::json!({"error": {"kind": kind, "message": message, "exit_code": exit_code}});
+pub fn error_document(kind: &str, message: &str, exit_code: u8, errno: Option<i32>) {
+    let mut document = serde_json::json!({"error": {"kind": kind, "message": message, "exit_code": exit_code}});
+    if let Some(errno) = errno {
+        document["error"]["errno"] = errno.into();
+    }
     // A document in memory can be written.
     let _ = json(&document);
 }
@@ -46,6 +49,11 @@ pub fn json(value: &impl serde::Serialize) -> Result<(), Error> {
     serde_json::to_writer_pretty(&mut document, value).map_err(|error| Error::Unsupported(error.to_string()))?;
     document.finish();
     Ok(())
+}
+
+/// A value as one line of JSON, on standard output.
+pub fn json_line(value: &serde_json::Value) {
+    say!("{}", escaped_json(&value.to_string()));
 }
 
 /// A plain table: first column left, the others right.
@@ -75,7 +83,7 @@ pub fn checked(input: &kiln_driver::Input, results: &[Checked]) {
                 result.micros as f64 / 1000.0,
             ),
             Verdict::Rejected { code, diagnosis, .. } => {
-                format!("{}\n", diagnostic::render(&input.object, &result.program, code, diagnosis, true))
+                format!("{}\n", diagnostic::render(&input.object, result.program.exact(), code, diagnosis, true))
             }
             Verdict::Unsupported { reason } => {
                 format!("{} {}: {reason}", styled(MILD, "unsupported"), result.program)
@@ -115,7 +123,7 @@ fn cost(profile: &Cost) -> String {
         .take(LINES_SHOWN)
         .map(|line| {
             vec![
-                format!("{} {}", line.place(), clean(&line.source).chars().take(SOURCE_SHOWN).collect::<String>()),
+                format!("{} {}", line.place(), line.source.to_string().chars().take(SOURCE_SHOWN).collect::<String>()),
                 format!("{:.1}%", 100.0 * line.processed_insns as f64 / all),
                 line.processed_insns.to_string(),
                 line.visits.to_string(),
@@ -153,15 +161,16 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
             [row.program.to_string()].into_iter().chain(cells).chain([row.loads_on.clone()]).collect()
         })
         .collect();
-    let kernels = matrix.kernels.iter().map(|kernel| &**kernel);
-    let header: Vec<&str> = ["program"].into_iter().chain(kernels).chain(["loads on"]).collect();
+    let kernels: Vec<String> = matrix.kernels.iter().map(ToString::to_string).collect();
+    let header: Vec<&str> =
+        ["program"].into_iter().chain(kernels.iter().map(String::as_str)).chain(["loads on"]).collect();
     say!("{}", table(&header, &rows));
     for row in &matrix.programs {
         let mut said = Vec::new();
         for (kernel, verdict) in matrix.kernels.iter().zip(&row.verdicts) {
             let text: &str = match verdict {
                 Verdict::Rejected { explanation, .. } => explanation,
-                Verdict::Unsupported { reason } => reason,
+                Verdict::Unsupported { reason } => reason.exact(),
                 Verdict::Accepted { .. } => continue,
             };
             if said.contains(&text) {
@@ -170,7 +179,7 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
             said.push(text);
             match verdict {
                 Verdict::Rejected { code, diagnosis, .. } => {
-                    let text = diagnostic::render(&input.object, &row.program, code, diagnosis, true);
+                    let text = diagnostic::render(&input.object, row.program.exact(), code, diagnosis, true);
                     say!("on {kernel}: {}\n", text.trim_end());
                 }
                 _ => say!("on {kernel}: {} {}: {}", styled(MILD, "unsupported"), row.program, Clean(text)),
@@ -241,7 +250,7 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
     say!("{}", table(&header, &rows));
     for program in &outcome.programs {
         if let Some(reason) = &program.skipped {
-            say!("left as it is: {}: {}", program.program, Clean(reason.lines().next().unwrap_or_default()));
+            say!("left as it is: {}: {}", program.program, Clean(reason.exact().lines().next().unwrap_or_default()));
         }
     }
     for refused in &outcome.refused {
@@ -305,7 +314,7 @@ pub fn learned(outcome: &kiln_driver::learn::Outcome) {
 /// What the replay of a certificate said.
 pub fn rechecked(checked: &kiln_driver::recheck::Recheck) {
     for problem in checked.problems.iter().take(PROBLEMS_SHOWN) {
-        let whose = clean(problem.function.as_deref().unwrap_or("the folder"));
+        let whose = clean(problem.function.as_ref().map_or("the folder", Shown::exact));
         say!("{whose}: {}: {}", styled(BAD, &format!("{:?}", problem.fault).to_lowercase()), problem.detail);
     }
     if let Some(more) = checked.problems.len().checked_sub(PROBLEMS_SHOWN).filter(|more| *more > 0) {
@@ -338,7 +347,7 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
     say!("{:.1} ns a run{counted}", ran.duration_ns);
     for line in &ran.printed {
-        say!("printed: {}", Clean(line.trim_end()));
+        say!("printed: {}", Clean(line.exact().trim_end()));
     }
     if maps {
         for map in &ran.maps {
@@ -385,7 +394,7 @@ pub fn benched(rows: &[Row]) {
         .map(|row| {
             let own = &row.optimized;
             vec![
-                format!("{}:{}", Clean(row.object.trim_end_matches(".o")), own.program),
+                format!("{}:{}", Clean(row.object.exact().trim_end_matches(".o")), own.program),
                 own.slots_before.to_string(),
                 own.slots_after.to_string(),
                 percent(own.slots_before.into(), own.slots_after.into()),

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::Error;
-use kiln_driver::shown::clean;
+use kiln_driver::Shown;
 use kiln_driver::query::plan::{self, Plan, Step};
 use kiln_driver::query::replay::{self, Recorder};
 use kiln_driver::query::{self, live};
@@ -47,7 +47,9 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         return Ok(0);
     }
     kiln_driver::require_kernel().map_err(|error| match error {
-        Error::Unsupported(why) => Error::Unsupported(format!("{why}; recorded events need no privilege (--replay)")),
+        Error::Os { call, errno, advice } => {
+            Error::Os { call, errno, advice: format!("{advice}; recorded events need no privilege (--replay)") }
+        }
         other => other,
     })?;
     let mut command = Traced::begin(&arguments.command, &mut session)?;
@@ -159,27 +161,27 @@ impl Printer {
         Printer { format, columns: session.columns(), windowed, begun: false, kept: Vec::new(), waiting: Vec::new() }
     }
 
-    fn names(&self) -> Vec<String> {
-        let window = ["window_start", "window_end"].into_iter().filter(|_| self.windowed).map(str::to_owned);
+    fn names(&self) -> Vec<Shown> {
+        let window = ["window_start", "window_end"].into_iter().filter(|_| self.windowed).map(Shown::from);
         window.chain(self.columns.iter().map(|column| column.name.clone())).collect()
     }
 
     fn object(&self, row: &Row) -> serde_json::Value {
         let window = row.window.iter().flatten().map(|time| json!(time));
         let values = window.chain(row.values.iter().map(query::json));
-        serde_json::Value::Object(self.names().into_iter().zip(values).collect())
+        serde_json::Value::Object(self.names().iter().map(|name| name.exact().to_owned()).zip(values).collect())
     }
 
     fn cells(&self, row: &Row) -> Vec<String> {
         let values = row.values.iter().zip(&self.columns);
-        values.map(|(value, column)| clean(&query::text(value, column.data_type))).collect()
+        values.map(|(value, column)| query::text(value, column.data_type).to_string()).collect()
     }
 
     /// Prints rows; whether more are wanted.
     fn rows(&mut self, rows: Vec<Row>) -> bool {
         match self.format {
             Format::Json => self.kept.extend(rows.iter().map(|row| self.object(row)).collect::<Vec<_>>()),
-            Format::Ndjson => rows.iter().for_each(|row| say!("{}", self.object(row))),
+            Format::Ndjson => rows.iter().for_each(|row| print::json_line(&self.object(row))),
             Format::Csv => self.csv(&rows),
             Format::Table if self.windowed => self.tables(rows),
             // Columns are as wide as what is in them, so all rows come first.
@@ -195,7 +197,7 @@ impl Printer {
             false => text.clone(),
         };
         if !std::mem::replace(&mut self.begun, true) {
-            say!("{}", self.names().iter().map(quoted).collect::<Vec<_>>().join(","));
+            say!("{}", self.names().iter().map(|name| quoted(&name.to_string())).collect::<Vec<_>>().join(","));
         }
         for row in rows {
             let window = row.window.iter().flatten().map(u64::to_string);
@@ -206,7 +208,7 @@ impl Printer {
 
     fn lines(&mut self, rows: &[Row]) {
         if !std::mem::replace(&mut self.begun, true) {
-            say!("{}", self.names().join("\t"));
+            say!("{}", joined(&self.names(), "\t"));
         }
         for row in rows {
             let window = row.window.iter().flatten().map(|time| format!("{:.3}", *time as f64 / 1e9));
@@ -227,7 +229,7 @@ impl Printer {
     fn table(&self, rows: &[Row]) {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_header(self.columns.iter().map(|column| column.name.as_str()));
+        table.set_header(self.columns.iter().map(|column| &column.name));
         for row in rows {
             table.add_row(self.cells(row));
         }
@@ -280,6 +282,11 @@ impl Printer {
     }
 }
 
+/// Names as a reader sees them, on one line.
+fn joined(names: &[Shown], between: &str) -> String {
+    names.iter().map(Shown::to_string).collect::<Vec<_>>().join(between)
+}
+
 /// The splits that were tried.
 fn told_steps(steps: &[Step]) {
     let mut table = Table::new();
@@ -293,7 +300,7 @@ fn told_steps(steps: &[Step]) {
         for (at, program) in step.programs.iter().enumerate() {
             let [split, micros] = if at == 0 { [step.split.name(), &micros] } else { ["", ""] };
             let [slots, processed] = [program.slots.to_string(), program.processed.to_string()];
-            table.add_row([split, &program.section, &slots, &processed, micros, ""]);
+            table.add_row([split, &program.section.to_string(), &slots, &processed, micros, ""]);
         }
     }
     say!("{table}");
@@ -345,7 +352,7 @@ pub fn tables(name: Option<&str>, format: Format) -> Result<u8, Error> {
         table.set_header(["table", "a row is", "from", ""]);
         for one in &tables {
             let lacks = one.lacks.clone().unwrap_or_default();
-            table.add_row([&one.name, &one.about, &one.hooks.join(", "), &lacks]);
+            table.add_row([one.name.to_string(), one.about.to_string(), joined(&one.hooks, ", "), lacks.to_string()]);
         }
         say!("{table}");
         say!(
@@ -354,13 +361,13 @@ pub fn tables(name: Option<&str>, format: Format) -> Result<u8, Error> {
         return Ok(0);
     }
     for one in &tables {
-        say!("{}: {} (from {})", one.name, one.about, one.hooks.join(", "));
+        say!("{}: {} (from {})", one.name, one.about, joined(&one.hooks, ", "));
         if let Some(lacks) = &one.lacks {
             say!("not on this kernel: {lacks}");
         }
         table.set_header(["column", "type", "what it says"]);
         for column in &one.columns {
-            table.add_row([column.name.as_str(), column.data_type, column.about.as_str()]);
+            table.add_row([&column.name.to_string(), column.data_type, &column.about.to_string()]);
         }
     }
     say!("{table}");

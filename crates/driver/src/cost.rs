@@ -49,7 +49,7 @@ pub struct LineCost {
     /// The line in the file; the instruction's position in the function, where there is no file.
     pub line: usize,
     /// What it says.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    #[serde(skip_serializing_if = "Shown::is_empty")]
     pub source: Shown,
     /// Instructions processed on it.
     pub processed_insns: u64,
@@ -134,8 +134,8 @@ impl LineCost {
     /// `parse.c:42`, or `main@7` where there is no source.
     pub fn place(&self) -> Shown {
         match &self.file {
-            Some(file) => format!("{}:{}", short(file), self.line).into(),
-            None => format!("{}@{}", &*self.function, self.line).into(),
+            Some(file) => format!("{}:{}", short(file.exact()), self.line).into(),
+            None => format!("{}@{}", self.function.exact(), self.line).into(),
         }
     }
 }

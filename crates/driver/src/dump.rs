@@ -348,8 +348,8 @@ impl View<'_> {
 impl std::fmt::Display for Listing {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if let Some(why) = &self.no_facts {
-            for line in why.lines() {
-                writeln!(out, "; no facts: {}", line.trim())?;
+            for line in why.exact().lines() {
+                writeln!(out, "; no facts: {}", Clean(line.trim()))?;
             }
         }
         for (index, function) in self.functions.iter().enumerate() {
@@ -368,7 +368,7 @@ impl std::fmt::Display for Listing {
 /// `place` is the source line that was written last.
 fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String) -> std::fmt::Result {
     if let (Some(file), Some(number)) = (&line.file, line.line) {
-        let file = Clean(file.rsplit('/').next().unwrap_or_default());
+        let file = Clean(file.exact().rsplit('/').next().unwrap_or_default());
         let source = line.source.as_ref().map_or(String::new(), |text| format!(" {text}"));
         let here = format!("; {file}:{number}:{source}");
         if here != *place {

@@ -3,6 +3,8 @@
 //! A message may hold names and words of the input. It is made clean where it is displayed, so that no new message can
 //! forget it.
 
+use std::io::ErrorKind;
+
 use kiln_program::{Clean, CleanLines};
 
 /// Why a command did not do what was asked.
@@ -17,16 +19,21 @@ pub enum Error {
     /// A malformed file or a bad flag.
     #[error("{}", Clean(.0))]
     InvalidInput(String),
+    /// A query that cannot be read: a sentence, then the query with the place marked, in lines that are indented.
+    #[error("{}", marked(.0))]
+    InvalidQuery(String),
     /// Time, memory or complexity ran out.
     #[error("limit reached: {}", Clean(.0))]
     Limit(String),
-    /// The operating system refused.
-    #[error("{}: {}", Clean(call), Clean(reason))]
+    /// A system call failed.
+    #[error("{}: {}{}", Clean(call), std::io::Error::from_raw_os_error(*errno), CleanLines(advice))]
     Os {
-        /// What was tried.
+        /// The call and its object.
         call: String,
-        /// What came back, with advice.
-        reason: String,
+        /// `errno`.
+        errno: i32,
+        /// What to do about it, with its punctuation; empty where that depends on the machine.
+        advice: String,
     },
 }
 
@@ -35,7 +42,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Rejected(_) | Error::Limit(_) => 1,
-            Error::InvalidInput(_) => 2,
+            Error::InvalidInput(_) | Error::InvalidQuery(_) => 2,
             Error::Unsupported(_) | Error::Os { .. } => 3,
         }
     }
@@ -45,23 +52,107 @@ impl Error {
         match self {
             Error::Rejected(_) => "rejected",
             Error::Unsupported(_) => "unsupported",
-            Error::InvalidInput(_) => "invalid-input",
+            Error::InvalidInput(_) | Error::InvalidQuery(_) => "invalid-input",
             Error::Limit(_) => "limit",
             Error::Os { .. } => "os",
         }
     }
 
-    /// A failed file operation: a missing or unreadable file is bad input.
-    pub fn file(path: &std::path::Path, error: &std::io::Error) -> Error {
-        Error::InvalidInput(format!("{}: {error}", path.display()))
+    /// The `errno` of a failed system call.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Error::Os { errno, .. } => Some(*errno),
+            _ => None,
+        }
     }
+
+    /// Sorts the failure of an operation on a file. A path that names no file, or one that the user may not use, is bad
+    /// input; so is content that is not what it should be. Everything else failed in the operating system.
+    pub fn file(path: &std::path::Path, error: &std::io::Error) -> Error {
+        Error::io(&path.display().to_string(), error)
+    }
+
+    /// Sorts a failure of the standard library as [`Error::file`] does; `call` says what failed.
+    pub fn io(call: &str, error: &std::io::Error) -> Error {
+        let path_is_wrong = matches!(
+            error.kind(),
+            ErrorKind::NotFound
+                | ErrorKind::PermissionDenied
+                | ErrorKind::IsADirectory
+                | ErrorKind::NotADirectory
+                | ErrorKind::InvalidFilename
+                | ErrorKind::ReadOnlyFilesystem
+        );
+        match errno_of(error).filter(|_| !path_is_wrong) {
+            Some(errno) => Error::os(call, errno),
+            None => Error::InvalidInput(format!("{call}: {error}")),
+        }
+    }
+
+    /// A system call that failed, without advice.
+    pub fn os(call: impl Into<String>, errno: i32) -> Error {
+        Error::Os { call: call.into(), errno, advice: String::new() }
+    }
+}
+
+/// Lines that are indented as they are, others as [`CleanLines`] has them.
+fn marked(text: &str) -> String {
+    let line =
+        |line: &str| if line.starts_with("  ") { Clean(line).to_string() } else { format!("  | {}", Clean(line)) };
+    let mut lines = text.lines();
+    let first = lines.next().map(Clean);
+    first.iter().map(ToString::to_string).chain(lines.map(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// The `errno` of an error, or of the one that it wraps.
+fn errno_of(error: &std::io::Error) -> Option<i32> {
+    let wrapped = || error.get_ref()?.source()?.downcast_ref::<std::io::Error>()?.raw_os_error();
+    error.raw_os_error().or_else(wrapped)
 }
 
 impl From<kiln_linux::Error> for Error {
     fn from(error: kiln_linux::Error) -> Error {
         match error {
             kiln_linux::Error::InvalidInput(text) => Error::InvalidInput(text),
-            other => Error::Unsupported(other.to_string()),
+            kiln_linux::Error::Os { call, errno } => {
+                Error::Os { call, errno, advice: kiln_linux::advice(errno).to_owned() }
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+
+    use super::*;
+
+    const ENOENT: i32 = 2;
+    const EIO: i32 = 5;
+    const ENOMEM: i32 = 12;
+
+    #[test]
+    fn wrong_paths_are_bad_input_and_failed_calls_keep_their_errno() {
+        let of = |errno| Error::file(Path::new("a"), &io::Error::from_raw_os_error(errno));
+        assert_eq!((of(ENOENT).kind(), of(ENOENT).errno()), ("invalid-input", None));
+        assert_eq!((of(EIO).kind(), of(EIO).errno(), of(EIO).exit_code()), ("os", Some(EIO), 3));
+        assert_eq!(of(EIO).to_string(), "a: Input/output error (os error 5)");
+        let content = Error::file(Path::new("a"), &io::Error::new(ErrorKind::InvalidData, "not UTF-8"));
+        assert_eq!(content.kind(), "invalid-input");
+        assert_eq!(Error::os("mmap", ENOMEM).errno(), Some(ENOMEM));
+    }
+
+    #[test]
+    fn marks_in_a_query_stay_below_it() {
+        let error = Error::InvalidQuery("no\u{1b}\n  | a\u{202e}\n  | ^\naccepted".to_owned());
+        assert_eq!(error.to_string(), "no\\u{1b}\n  | a\\u{202e}\n  | ^\n  | accepted");
+    }
+
+    #[test]
+    fn the_kernels_errors_keep_call_errno_and_advice() {
+        let failed = Error::from(kiln_linux::Error::Os { call: "bpf(BPF_PROG_LOAD)".to_owned(), errno: 1 });
+        assert_eq!((failed.kind(), failed.errno(), failed.exit_code()), ("os", Some(1), 3));
+        assert!(failed.to_string().contains("needs root"), "{failed}");
     }
 }

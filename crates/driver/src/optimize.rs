@@ -401,7 +401,7 @@ pub struct Report<'a> {
     evidence: &'a [Evidence],
     refused: &'a [Shown],
     goal: Goal,
-    machine: &'a str,
+    machine: &'a Shown,
     cut_short: bool,
     timings_ms: BTreeMap<&'static str, f64>,
     spent_ms: u64,

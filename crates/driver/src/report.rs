@@ -134,7 +134,7 @@ fn summary(outcome: &Outcome) -> Markup {
             @if !outcome.refused.is_empty() {
                 details {
                     summary { "Tried and dropped: " (outcome.refused.len()) }
-                    ul { @for refused in &outcome.refused { li { (clean(refused)) } } }
+                    ul { @for refused in &outcome.refused { li { (refused) } } }
                 }
             }
         }
@@ -148,9 +148,9 @@ fn summary_row(program: &Optimized) -> Markup {
     html! {
         tr {
             th scope="row" {
-                code { (clean(&program.program)) }
+                code { (program.program) }
                 @if let Some(reason) = &program.skipped {
-                    br; span.quiet { "left as it is: " (clean(reason.lines().next().unwrap_or_default())) }
+                    br; span.quiet { "left as it is: " (clean(reason.exact().lines().next().unwrap_or_default())) }
                 }
             }
             td.number { (old) " → " (new) }

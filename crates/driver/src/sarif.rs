@@ -84,12 +84,12 @@ fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
         },
     });
     if !diagnosis.story.is_empty() {
-        let steps = diagnosis.story.iter().map(|step| (&step.place, &*step.text));
-        let steps = steps.chain([(&diagnosis.place, &*diagnosis.message)]);
+        let steps = diagnosis.story.iter().map(|step| (&step.place, &step.text));
+        let steps = steps.chain([(&diagnosis.place, &diagnosis.message)]);
         let locations: Vec<Value> = steps
             .enumerate()
             .map(|(order, (place, text))| {
-                json!({"location": files.place(place, Some(text)), "executionOrder": order + 1})
+                json!({"location": files.place(place, Some(text.exact())), "executionOrder": order + 1})
             })
             .collect();
         result["codeFlows"] = json!([{"threadFlows": [{"locations": locations}]}]);
@@ -105,7 +105,7 @@ fn notification(checked: &Checked) -> Option<Value> {
 /// What stays the same while lines above move: the reason, the program, and the text of the lines of the story.
 fn fingerprint(code: &str, checked: &Checked, diagnosis: &Diagnosis) -> String {
     let line = diagnosis.place.source.as_ref().unwrap_or(&diagnosis.place.listing);
-    let parts: [&str; 4] = [code, &checked.program, &diagnosis.place.function, line];
+    let parts: [&str; 4] = [code, checked.program.exact(), diagnosis.place.function.exact(), line.exact()];
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in parts.join("\0").bytes().filter(|byte| !byte.is_ascii_whitespace()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -129,7 +129,7 @@ impl Files<'_> {
                 if let Some(source) = &place.source {
                     region["snippet"] = json!({"text": source});
                 }
-                json!({"artifactLocation": self.location(file), "region": region})
+                json!({"artifactLocation": self.location(file.exact()), "region": region})
             }
             // Without line records there is the object, whose first line is as good as any.
             _ => json!({

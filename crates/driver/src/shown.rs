@@ -5,11 +5,10 @@
 //!                    --printed----->   p\naccepted q     one line, nothing hidden (`kiln_program::shown`)
 //! ```
 //!
-//! A result that could be printed as it is would be, some day. So the results of this crate have no plain strings, which a
-//! test of this file demands: what a caller prints is clean, and what it compares or looks up is exact.
+//! A caller may forget to clean what it prints. So the results of this crate have no plain strings, which a test in this
+//! file checks: `Display` gives the clean form, and [`Shown::exact`] is for lookups, comparisons and data.
 
 use std::fmt::{Display, Formatter};
-use std::ops::Deref;
 
 pub use kiln_program::shown::{Clean, CleanLines, clean, is_visible};
 use serde::Serialize;
@@ -22,15 +21,6 @@ pub struct Shown(String);
 impl Display for Shown {
     fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
         out.pad(&Clean(&self.0).to_string())
-    }
-}
-
-/// As data, exact.
-impl Deref for Shown {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
     }
 }
 
@@ -53,6 +43,16 @@ impl PartialEq<&str> for Shown {
 }
 
 impl Shown {
+    /// The text as the input has it: to look names up, compare and serialize, never to print.
+    pub fn exact(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether there is no text.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Strings as results have them.
     pub fn all(texts: impl IntoIterator<Item = String>) -> Vec<Shown> {
         texts.into_iter().map(Shown).collect()
@@ -75,6 +75,8 @@ pub fn escaped_json(document: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
@@ -101,10 +103,15 @@ mod tests {
     #[test]
     fn results_have_no_plain_strings() {
         let mut plain = Vec::new();
-        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/src")).expect("a folder") {
-            let path = entry.expect("an entry").path();
-            let Ok(source) = std::fs::read_to_string(&path) else { continue };
-            let file = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut paths = vec![root.clone()];
+        while let Some(path) = paths.pop() {
+            if path.is_dir() {
+                paths.extend(std::fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path()));
+                continue;
+            }
+            let source = std::fs::read_to_string(&path).expect("a source file");
+            let file = path.strip_prefix(&root).expect("below the root").to_string_lossy().into_owned();
             for line in source.lines().map(str::trim) {
                 let field = line.trim_start_matches("pub ").split_once(": ").filter(|_| line.ends_with(','));
                 let Some((name, kind)) = field.filter(|(_, kind)| kind.contains("String")) else { continue };

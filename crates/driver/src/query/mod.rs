@@ -29,6 +29,7 @@ pub use kiln_sql::{Action, Parsed};
 
 use crate::error::Error;
 use crate::input::running_kernel_types;
+use crate::shown::Shown;
 
 /// A query and the kernel types that it is for.
 pub struct Session {
@@ -42,7 +43,7 @@ impl Session {
     /// Reads a query for the running kernel.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] with the place in the query marked; [`Error::Unsupported`] where the kernel has no BTF.
+    /// [`Error::InvalidQuery`] with the place in the query marked; [`Error::Unsupported`] where the kernel has no BTF.
     pub fn new(sql: &str) -> Result<Session, Error> {
         let lacks = || {
             Error::Unsupported("queries need the kernel's types, and /sys/kernel/btf/vmlinux is not there".to_owned())
@@ -53,11 +54,11 @@ impl Session {
     /// Reads a query for the kernel with these types.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] with the place in the query marked.
+    /// [`Error::InvalidQuery`] with the place in the query marked.
     pub fn with_types(sql: &str, types: Arc<Btf>) -> Result<Session, Error> {
         let parsed = kiln_sql::parse(sql, Some(&types)).map_err(|error| {
             let shown = error.shown(sql);
-            Error::InvalidInput(shown.trim_start_matches("error: ").trim_end().to_owned())
+            Error::InvalidQuery(shown.trim_start_matches("error: ").trim_end().to_owned())
         })?;
         Ok(Session { parsed, types })
     }
@@ -90,7 +91,7 @@ impl Session {
     /// The result's columns.
     pub fn columns(&self) -> Vec<ColumnHead> {
         let column = |output: &kiln_plan::query::Output| ColumnHead {
-            name: output.name.clone(),
+            name: Shown::from(output.name.as_str()),
             data_type: output.data_type.name(),
         };
         self.query().outputs.iter().map(column).collect()
@@ -101,7 +102,7 @@ impl Session {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ColumnHead {
     /// Its name.
-    pub name: String,
+    pub name: Shown,
     /// Its type.
     #[serde(rename = "type")]
     pub data_type: &'static str,
@@ -143,45 +144,45 @@ pub type Sink<'a> = dyn FnMut(Vec<Row>) -> bool + 'a;
 #[derive(Clone, Debug, Serialize)]
 pub struct TableDescription {
     /// Its name.
-    pub name: String,
+    pub name: Shown,
     /// What a row is.
-    pub about: String,
+    pub about: Shown,
     /// The tracepoints that it is made from.
-    pub hooks: Vec<String>,
+    pub hooks: Vec<Shown>,
     /// Its columns.
     pub columns: Vec<ColumnDescription>,
     /// What this kernel lacks for it.
-    pub lacks: Option<String>,
+    pub lacks: Option<Shown>,
 }
 
 /// A column of a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct ColumnDescription {
     /// Its name.
-    pub name: String,
+    pub name: Shown,
     /// Its type.
     #[serde(rename = "type")]
     pub data_type: &'static str,
     /// What it says.
-    pub about: String,
+    pub about: Shown,
     /// Whether it is read in the kernel; else it is computed of other columns.
     pub read: bool,
 }
 
 fn describe(table: &Table, types: Option<&Btf>) -> TableDescription {
     let column = |column: &kiln_plan::table::Column| ColumnDescription {
-        name: column.name.clone(),
+        name: Shown::from(column.name.as_str()),
         data_type: column.data_type.name(),
-        about: column.about.clone(),
+        about: Shown::from(column.about.as_str()),
         read: matches!(column.source, Source::Read { .. }),
     };
     let lacks = types.and_then(|types| plan::mvsf(table, types).err());
     TableDescription {
-        name: table.name.clone(),
-        about: table.about.clone(),
-        hooks: table.hooks().into_iter().map(kiln_plan::table::Hook::section).collect(),
+        name: Shown::from(table.name.as_str()),
+        about: Shown::from(table.about.as_str()),
+        hooks: Shown::all(table.hooks().into_iter().map(kiln_plan::table::Hook::section)),
         columns: table.columns.iter().map(column).collect(),
-        lacks: lacks.map(|failure| failure.to_string()),
+        lacks: lacks.map(|failure| failure.to_string().into()),
     }
 }
 
@@ -216,8 +217,8 @@ pub fn json(value: &Value) -> serde_json::Value {
 }
 
 /// A value as text: times of the monotonic clock as seconds since boot.
-pub fn text(value: &Value, data_type: &str) -> String {
-    match value {
+pub fn text(value: &Value, data_type: &str) -> Shown {
+    let text = match value {
         Value::Null => String::new(),
         Value::Uint(value) if data_type == DataType::Time.name() => {
             format!("{}.{:09}", value / 1_000_000_000, value % 1_000_000_000)
@@ -227,5 +228,6 @@ pub fn text(value: &Value, data_type: &str) -> String {
         Value::Uint(value) => value.to_string(),
         Value::Float(value) => format!("{value:.3}"),
         Value::Text(text) => text.to_string(),
-    }
+    };
+    text.into()
 }

@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::Session;
 use crate::error::Error;
+use crate::shown::Shown;
 
 /// A split that was tried.
 #[derive(Clone, Debug, Serialize)]
@@ -25,7 +26,7 @@ pub struct Step {
     /// Its programs, where they could be written.
     pub programs: Vec<StepProgram>,
     /// Why it was not taken.
-    pub refused: Option<String>,
+    pub refused: Option<Shown>,
     /// Microseconds that writing and verifying took.
     pub micros: u64,
 }
@@ -34,7 +35,7 @@ pub struct Step {
 #[derive(Clone, Debug, Serialize)]
 pub struct StepProgram {
     /// Its hook.
-    pub section: String,
+    pub section: Shown,
     /// Slots.
     pub slots: u32,
     /// Instructions that our verifier processed.
@@ -92,16 +93,16 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
                     step.programs = programs;
                     plan.accepted.push(generated);
                 }
-                Err(reason) => step.refused = Some(reason),
+                Err(reason) => step.refused = Some(reason.into()),
             },
-            Err(failure) => step.refused = Some(failure.to_string()),
+            Err(failure) => step.refused = Some(failure.to_string().into()),
         }
         step.micros = begun.elapsed().as_micros() as u64;
         plan.steps.push(step);
     }
     if plan.accepted.is_empty() {
         let reason = plan.steps.iter().find_map(|step| step.refused.clone()).unwrap_or_default();
-        return Err(Error::Unsupported(reason));
+        return Err(Error::Unsupported(reason.exact().to_owned()));
     }
     Ok(plan)
 }
@@ -117,7 +118,7 @@ fn verify(generated: &Generated, session: &Session) -> Result<Vec<StepProgram>, 
     let verify = |program: &kiln_program::Program| {
         let verified = prepared.verify(program, &options).map_err(|error| format!("{}: {error}", program.section))?;
         Ok(StepProgram {
-            section: program.section.clone(),
+            section: program.section.as_str().into(),
             slots: generated.object.program_slots(program),
             processed: verified.statistics.processed_insns,
         })

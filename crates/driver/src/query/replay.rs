@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 use kiln_plan::execute::{Executor, Limits};
-use kiln_plan::generate::layout::Record;
+use kiln_plan::generate::layout::{Record, SlotKind};
 use kiln_plan::{Query, Split, Table};
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ impl Header {
             let slot = |slot: &kiln_plan::generate::layout::Slot| {
                 slot.column.is_none_or(|column| column < self.columns.len())
                     && u32::from(slot.offset) + u32::from(slot.kind.bytes()) <= u32::from(record.bytes)
-                    && matches!(slot.kind.bytes(), 1 | 2 | 4 | 8 | 16)
+                    && (slot.kind == SlotKind::Command || matches!(slot.kind.bytes(), 1 | 2 | 4 | 8))
             };
             u32::from(record.bytes) <= MAX_RECORD_BYTES && record.slots.iter().all(slot)
         };

@@ -24,6 +24,7 @@ use std::ops::Range;
 
 use kiln_plan::Query;
 use kiln_program::btf::Btf;
+use kiln_program::{Clean, clean};
 use sqlparser::ast::Statement;
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
@@ -55,18 +56,20 @@ impl Error {
         Error { help: Some(help.into()), ..self }
     }
 
-    /// The query with the place marked, and the sentence: several lines.
+    /// The sentence, then the query with the place marked: several lines for a person to read, without anything in them
+    /// that is hidden. All but the first begin with two spaces.
     pub fn shown(&self, sql: &str) -> String {
-        let mut text = format!("error: {}\n", self.message);
+        let mut text = format!("error: {}\n", Clean(&self.message));
         if let Some(at) = &self.at {
             let start = sql[..at.start].rfind('\n').map_or(0, |before| before + 1);
             let end = sql[at.start..].find('\n').map_or(sql.len(), |more| at.start + more);
-            let width = |text: &str| text.chars().count();
+            let width = |text: &str| clean(text).chars().count();
             let marks = "^".repeat(width(&sql[at.start..at.end.clamp(at.start, end)]).max(1));
-            text += &format!("  | {}\n  | {}{marks}\n", &sql[start..end], " ".repeat(width(&sql[start..at.start])));
+            text +=
+                &format!("  | {}\n  | {}{marks}\n", Clean(&sql[start..end]), " ".repeat(width(&sql[start..at.start])));
         }
         if let Some(help) = &self.help {
-            text += &format!("  = help: {help}\n");
+            text += &format!("  = help: {}\n", Clean(help));
         }
         text
     }

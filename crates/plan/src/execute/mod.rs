@@ -80,6 +80,8 @@ pub struct Executor {
     starts: HashMap<u64, Vec<Value>>,
     /// Open windows, by number.
     windows: BTreeMap<u64, Window>,
+    /// Their groups.
+    open_groups: usize,
     /// Windows before this one have ended.
     ended: u64,
     /// The latest row's time.
@@ -108,6 +110,7 @@ impl Executor {
             limits,
             starts: HashMap::new(),
             windows: BTreeMap::new(),
+            open_groups: 0,
             ended: 0,
             latest: 0,
             waiting: Vec::new(),
@@ -208,11 +211,11 @@ impl Executor {
             self.lost.late += 1;
             return;
         }
-        let count: usize = self.windows.values().map(HashMap::len).sum();
         let own = self.windows.entry(window).or_default();
         if let Some(accumulators) = own.get_mut(keys) {
             add(accumulators);
-        } else if count < self.limits.groups {
+        } else if self.open_groups < self.limits.groups {
+            self.open_groups += 1;
             let new = |aggregate| Accumulator::new(aggregate, &self.types);
             let mut accumulators: Vec<_> = groups.aggregates.iter().map(new).collect();
             add(&mut accumulators);
@@ -284,6 +287,7 @@ impl Executor {
         let open = self.windows.split_off(&first_open);
         let over = std::mem::replace(&mut self.windows, open);
         self.ended = self.ended.max(first_open);
+        self.open_groups -= over.values().map(HashMap::len).sum::<usize>();
         over.into_iter().for_each(|(number, window)| self.end_window(number, window));
     }
 
@@ -295,6 +299,7 @@ impl Executor {
     /// Ends the query.
     pub fn finish(&mut self) {
         let over = std::mem::take(&mut self.windows);
+        self.open_groups = 0;
         let is_empty = over.is_empty();
         over.into_iter().for_each(|(number, window)| self.end_window(number, window));
         if let Shape::Groups(groups) = &self.query.shape
@@ -367,7 +372,7 @@ impl Executor {
             self.waiting.push(row);
             // Of many rows few may be wanted: forget the others now and then.
             if let Some(limit) = self.query.limit
-                && self.waiting.len() > 2 * limit + 1024
+                && self.waiting.len() > limit.saturating_mul(2).saturating_add(1024)
             {
                 let mut waiting = std::mem::take(&mut self.waiting);
                 self.put_in_order(&mut waiting);

@@ -66,7 +66,7 @@ impl Rechecked {
             Ok(answer) => {
                 let own = answer.problems.iter().filter(|problem| problem.fault == fault);
                 own.map(|problem| {
-                    let function = problem.function.as_deref().unwrap_or("the whole");
+                    let function = problem.function.clone().unwrap_or_else(|| "the whole".into());
                     format!("`{name}`: {function}: {}", problem.detail)
                 })
                 .collect()

@@ -1,0 +1,173 @@
+//! Queries and recordings that forge output, or take time, memory or stack: `kiln query` ends with an answer or an error.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A name of a thread and of a column: lines, colours, direction, markup, an end of a JSON string.
+const NAME: &str = "q\naccepted\u{1b}[2K\u{202e}\",x";
+/// Bytes of a thread's name (`TASK_COMM_LEN`).
+const COMMAND_BYTES: u32 = 16;
+/// Exit code of what Kiln lacks here: kernels without BTF.
+const UNSUPPORTED: i32 = 3;
+
+fn kiln(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_kiln")).args(arguments).output().expect("kiln runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("output is UTF-8")
+}
+
+/// A folder for recordings of the table of system calls, and the names of its columns. Nothing where the kernel has no BTF.
+struct Recordings {
+    folder: tempfile::TempDir,
+    columns: Vec<String>,
+}
+
+impl Recordings {
+    fn new() -> Option<Recordings> {
+        let tables = kiln(&["tables", "syscalls", "--format", "json"]);
+        if tables.status.code() == Some(UNSUPPORTED) {
+            println!("skipped: the kernel has no types to plan queries with");
+            return None;
+        }
+        let tables: serde_json::Value = serde_json::from_slice(&tables.stdout).expect("JSON");
+        let columns = tables[0]["columns"].as_array().expect("columns");
+        let columns = columns.iter().map(|column| column["name"].as_str().expect("a name").to_owned()).collect();
+        Some(Recordings { folder: tempfile::tempdir().expect("a folder"), columns })
+    }
+
+    fn column(&self, name: &str) -> usize {
+        self.columns.iter().position(|column| column == name).expect("a column")
+    }
+
+    /// A recording whose records are laid out as `layouts` says.
+    fn write(&self, layouts: &serde_json::Value, records: &[&[u8]]) -> PathBuf {
+        let header = serde_json::json!({
+            "format": "kiln-events-1", "table": "syscalls", "columns": self.columns, "records": layouts,
+        });
+        let mut bytes = format!("{header}\n").into_bytes();
+        for record in records {
+            bytes.extend((record.len() as u32).to_le_bytes());
+            bytes.extend(*record);
+        }
+        let path = self.folder.path().join("calls.kev");
+        std::fs::write(&path, bytes).expect("a file");
+        path
+    }
+
+    /// The name of one thread.
+    fn of_name(&self, name: &[u8]) -> PathBuf {
+        let slot = serde_json::json!({"column": self.column("comm"), "offset": 0, "kind": "Command"});
+        let layout = serde_json::json!([{"tag": null, "slots": [slot], "bytes": COMMAND_BYTES}]);
+        let mut record = name.to_vec();
+        record.resize(COMMAND_BYTES as usize, 0);
+        self.write(&layout, &[&record])
+    }
+}
+
+/// No panic, no signal: an answer, or an error that says what is wrong with the input.
+#[track_caller]
+fn ends(output: &Output, codes: &[i32]) -> String {
+    let said = text(&output.stdout) + &text(&output.stderr);
+    let shown: String = said.chars().take(2000).collect();
+    assert!(output.status.code().is_some_and(|code| codes.contains(&code)), "{}: {shown}", output.status);
+    said
+}
+
+#[test]
+fn names_of_threads_and_columns_forge_nothing() {
+    let Some(recordings) = Recordings::new() else { return };
+    let path = recordings.of_name("q\naccept\u{1b}[m\u{202e}".as_bytes()).display().to_string();
+    let sql = format!("SELECT comm AS \"{}\", count(*) FROM syscalls GROUP BY comm", NAME.replace('"', "\"\""));
+    for format in ["text", "table", "lines", "csv", "json", "ndjson"] {
+        let output = kiln(&["query", &sql, "--replay", &path, "--format", format]);
+        let said = ends(&output, &[0]);
+        let hidden = said.chars().find(|letter| !kiln_driver::shown::is_visible(*letter) && !"\n\t".contains(*letter));
+        assert_eq!(hidden, None, "{format}: {said}");
+        assert!(!said.lines().any(|line| line.starts_with("accept")), "{format}: {said}");
+        if let "json" | "ndjson" = format {
+            let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            let row = if format == "json" { &document["rows"][0] } else { &document };
+            assert_eq!(row[NAME], "q\naccept\u{1b}[m\u{202e}", "{format}: {said}");
+        }
+    }
+}
+
+#[test]
+fn errors_in_queries_are_marked_and_forge_nothing() {
+    let Some(_) = Recordings::new() else { return };
+    let said = ends(&kiln(&["query", "SELECT latency FROM syscalls"]), &[2]);
+    assert!(said.contains("\n  | SELECT latency FROM syscalls\n  |        ^^^^^^^\n"), "{said}");
+    for sql in [format!("SELECT \"{NAME}\" FROM syscalls"), format!("SELECT pid FROM \"{NAME}\""), NAME.to_owned()] {
+        let said = ends(&kiln(&["query", &sql]), &[2]);
+        let hidden = said.chars().find(|letter| !kiln_driver::shown::is_visible(*letter) && *letter != '\n');
+        assert_eq!(hidden, None, "{said}");
+        assert!(!said.lines().any(|line| line.starts_with("accepted")), "{said}");
+    }
+    let said = ends(&kiln(&["tables", NAME]), &[2]);
+    assert!(said.contains(r"q\naccepted\u{1b}[2K\u{202e}"), "{said}");
+}
+
+#[test]
+fn recordings_that_lie_are_refused() {
+    let Some(recordings) = Recordings::new() else { return };
+    let layout = |column: i64, offset: u32, kind: serde_json::Value, bytes: u32| {
+        let slot = serde_json::json!({"column": column, "offset": offset, "kind": kind});
+        serde_json::json!([{"tag": null, "slots": [slot], "bytes": bytes}])
+    };
+    let number = |bytes: u32| serde_json::json!({"Number": {"bytes": bytes, "signed": true}});
+    let replay = |path: &PathBuf, sql: &str| kiln(&["query", sql, "--replay", &path.display().to_string()]);
+    let all = "SELECT * FROM syscalls";
+    for wrong in [
+        layout(0, 0, number(16), 16),
+        layout(0, 0, number(0), 8),
+        layout(0, 0, number(3), 8),
+        layout(0, 0, number(8), 4),
+        layout(0, 65535, number(8), 65535),
+        layout(-1, 0, number(8), 8),
+        layout(4096, 0, number(8), 8),
+        serde_json::json!([]),
+    ] {
+        let path = recordings.write(&wrong, &[&[0xff; 16]]);
+        ends(&replay(&path, all), &[2]);
+    }
+    // Text where a number belongs, and records that are shorter than they say.
+    let path = recordings.write(&layout(0, 0, "Command".into(), COMMAND_BYTES), &[&[b'a'; 16], &[], &[0; 3]]);
+    for sql in [
+        all,
+        "SELECT count(*), sum(pid), avg(latency_ns), quantile(pid, 0.5), histogram(start_ns) FROM syscalls",
+        "SELECT name, count(*) FROM syscalls GROUP BY name WINDOW 1 ms EVERY 1 us",
+        "SELECT pid FROM syscalls ORDER BY pid LIMIT 18446744073709551615",
+        "SELECT pid FROM syscalls ORDER BY pid LIMIT 9223372036854775808",
+    ] {
+        ends(&replay(&path, sql), &[0, 2]);
+    }
+    for bytes in [vec![b'['; 1 << 21], vec![b'\n'], Vec::new(), vec![0xff; 4096]] {
+        std::fs::write(&path, bytes).expect("a file");
+        ends(&replay(&path, all), &[2]);
+    }
+    let whole = std::fs::read(recordings.of_name(&[b'a'; 16])).expect("a file");
+    for length in (0..whole.len()).step_by(7) {
+        std::fs::write(&path, &whole[..length]).expect("a file");
+        ends(&replay(&path, all), &[0, 2]);
+    }
+    std::fs::write(&path, [&whole[..whole.len() - 20], &[0xff; 24]].concat()).expect("a file");
+    assert!(ends(&replay(&path, all), &[2]).contains("longer than any"));
+}
+
+/// Windows that overlap a thousand times cost by the rows in them, not by the windows that are open.
+#[test]
+fn many_windows_are_open_at_once() {
+    let Some(recordings) = Recordings::new() else { return };
+    let slot = serde_json::json!({
+        "column": recordings.column("end_ts"), "offset": 0, "kind": {"Number": {"bytes": 8, "signed": false}},
+    });
+    let layout = serde_json::json!([{"tag": null, "slots": [slot], "bytes": 8}]);
+    let times: Vec<[u8; 8]> = (0..500u64).map(|row| (1_000_000_000 + row * 1_000_000).to_le_bytes()).collect();
+    let records: Vec<&[u8]> = times.iter().map(|time| &time[..]).collect();
+    let path = recordings.write(&layout, &records).display().to_string();
+    let sql = "SELECT count(*) FROM syscalls WINDOW 1 SECOND EVERY 1 MS";
+    let said = ends(&kiln(&["query", sql, "--replay", &path, "--format", "csv"]), &[0]);
+    assert!(said.lines().count() > 1000, "{said}");
+}
