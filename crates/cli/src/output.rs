@@ -13,8 +13,9 @@ pub fn write(text: &str) {
     if let Err(error) = stream.write_all(harmless(text).as_bytes()).and_then(|()| stream.flush())
         && error.kind() != ErrorKind::BrokenPipe
     {
-        anstream::eprintln!("error: standard output: {error}");
-        std::process::exit(2);
+        let error = kiln_driver::Error::io("standard output", &error);
+        anstream::eprintln!("error: {error}");
+        std::process::exit(error.exit_code().into());
     }
 }
 

@@ -222,6 +222,31 @@ fn errors_are_json_documents_too() {
     assert_eq!(usage["error"]["kind"], "usage");
 }
 
+/// A full device is no bad input: the failed call is named, with its `errno`.
+#[test]
+fn failed_system_calls_say_which() {
+    const ENOSPC: i32 = 28;
+    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes())]);
+    let full = document(kiln().arg("optimize").arg(folder.path("pass.bpf")).args([
+        "-o",
+        "/dev/full",
+        "--offline",
+        "--format",
+        "json",
+    ]));
+    assert_eq!(full["error"]["kind"], "os", "{full}");
+    assert_eq!(full["error"]["errno"], ENOSPC, "{full}");
+    assert_eq!(full["error"]["exit_code"], 3, "{full}");
+    let out = std::fs::File::create("/dev/full").expect("a device");
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_kiln")).arg("explain").stdout(out).output();
+    let output = output.expect("kiln runs");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output: No space left"), "{output:?}");
+    let mut cc = kiln();
+    cc.env("KILN_CLANG", "/nonexistent/clang").args(["cc", "--", "-c", "a.c"]);
+    cc.assert().code(3).stderr(contains("/nonexistent/clang: No such file").and(contains("install clang")));
+}
+
 #[test]
 fn outputs_that_cannot_be_written_are_refused_before_the_work() {
     let folder = Folder::with(&[("pass.bpf", PASS.as_bytes())]);

@@ -44,7 +44,8 @@ pub fn compile(options: &Options) -> Result<Compiled, Error> {
     command.args(flags(headers.path())).args(&options.arguments);
     let status = command.status().map_err(|error| Error::Os {
         call: options.clang.clone(),
-        reason: format!("{error}; install clang 19, or name another with KILN_CLANG"),
+        errno: error.raw_os_error().unwrap_or_default(),
+        advice: "; install clang 19, or name another with KILN_CLANG".to_owned(),
     })?;
     let code = status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1));
     let output = output_of(&options.arguments).filter(|path| status.success() && is_bpf(path));
@@ -71,7 +72,7 @@ fn optimized(path: &Path, bytes: &[u8], options: &Options) -> Result<Vec<u8>, Er
 }
 
 fn unpack_headers() -> Result<tempfile::TempDir, Error> {
-    let os = |error: std::io::Error| Error::Os { call: "a temporary folder".to_owned(), reason: error.to_string() };
+    let os = |error: std::io::Error| Error::io("a temporary folder", &error);
     let folder = tempfile::Builder::new().prefix("kiln-include").tempdir().map_err(os)?;
     for (name, text) in HEADERS {
         let path = folder.path().join(name);

@@ -96,14 +96,23 @@ fn load_logged(
 /// Loads one program of an input: an object file through libbpf.
 ///
 /// # Errors
-/// [`Error::Rejected`] with the verifier's reason; [`Error::Unsupported`] for text, which has no file to load.
+/// [`Error::Rejected`] with the verifier's reason; [`Error::Os`] where the kernel refuses before its verifier looks at the program,
+/// [`Error::Unsupported`] for text, which has no file to load.
 pub fn load_input(input: &Input, program: &Program) -> Result<KernelProgram, Error> {
     if input.elf.is_none() {
         return Err(Error::Unsupported("the kernel loads object files, not text".to_owned()));
     }
     load(&input.bytes, &input.object, program).map_err(|failure| match failure.reason() {
         Some(reason) => Error::Rejected(format!("the kernel rejects {}: {reason}", program.name)),
-        None => Error::Rejected(format!("the kernel refuses {}: {failure}\n{}", program.name, failure.messages)),
+        // Without a log the verifier was not reached.
+        None => match failure.error {
+            kiln_linux::Error::Os { call, errno } => Error::Os {
+                call: format!("loading {}: {call}", program.name),
+                errno,
+                advice: format!("{}\n{}", kiln_linux::advice(errno), failure.messages),
+            },
+            other => other.into(),
+        },
     })
 }
 

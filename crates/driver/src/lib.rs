@@ -89,7 +89,13 @@ pub const DEFAULT_BUDGET: u64 = 1_000_000_000;
 /// Says why the kernel cannot be asked, if it cannot.
 ///
 /// # Errors
-/// [`Error::Unsupported`] with what is missing and what to do about it.
+/// [`Error::Os`] with the call that failed and what to do about it.
 pub fn require_kernel() -> Result<(), Error> {
-    kiln_linux::available().map_err(|error| Error::Unsupported(format!("the kernel cannot be asked: {error}")))
+    kiln_linux::available().map_err(|error| match error {
+        kiln_linux::Error::Os { call, errno } => {
+            let advice = kiln_linux::advice(errno).to_owned();
+            Error::Os { call: format!("the kernel cannot be asked: {call}"), errno, advice }
+        }
+        other => other.into(),
+    })
 }

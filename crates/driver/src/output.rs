@@ -63,16 +63,19 @@ fn temporary(path: &Path) -> Result<tempfile::NamedTempFile, Error> {
         // A new file gets what the process's mask leaves of this, as from any compiler.
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
-    builder.tempfile_in(folder).map_err(|error| {
-        let why = error.get_ref().map_or_else(|| error.to_string(), |_| error.kind().to_string());
-        Error::InvalidInput(format!("cannot write into {}: {why}", folder.display()))
+    builder.tempfile_in(folder).map_err(|error| match Error::file(folder, &error) {
+        Error::InvalidInput(_) => {
+            let why = error.get_ref().map_or_else(|| error.to_string(), |_| error.kind().to_string());
+            Error::InvalidInput(format!("cannot write into {}: {why}", folder.display()))
+        }
+        failed => failed,
     })
 }
 
 /// Writes a file whole or not at all.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the folder or file cannot be written.
+/// [`Error::InvalidInput`] when the folder or file may not be written, [`Error::Os`] when writing fails.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let target = match Target::of(path)? {
         Target::Through(path) => {

@@ -224,6 +224,7 @@ pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> 
 /// Sorts the VM's errors into the one taxonomy.
 pub fn vm_error(error: kiln_vm::Error) -> Error {
     use kiln_program::Trap;
+    use kiln_vm::map::CreateError;
     match error {
         kiln_vm::Error::Rejected { program, source } => match source.downcast_ref::<kiln_verifier::Error>() {
             Some(kiln_verifier::Error::Rejected(rejection)) => Error::Rejected(rejection.to_string()),
@@ -231,8 +232,14 @@ pub fn vm_error(error: kiln_vm::Error) -> Error {
             _ => Error::Unsupported(format!("program {program}: {source}")),
         },
         kiln_vm::Error::Stopped { trap: Trap::Budget { .. }, .. } => Error::Limit(error.to_string()),
-        kiln_vm::Error::Input(_) | kiln_vm::Error::Missing { .. } => Error::InvalidInput(error.to_string()),
-        kiln_vm::Error::Os(source) => Error::Os { call: "memory for the VM".to_owned(), reason: source.to_string() },
+        kiln_vm::Error::Input(_)
+        | kiln_vm::Error::Missing { .. }
+        | kiln_vm::Error::Invalid(_)
+        | kiln_vm::Error::Surroundings(_)
+        | kiln_vm::Error::Map(CreateError::Invalid { .. }) => Error::InvalidInput(error.to_string()),
+        kiln_vm::Error::Map(CreateError::Limit { .. }) => Error::Limit(error.to_string()),
+        kiln_vm::Error::Map(CreateError::Os { name, source }) => Error::io(&format!("memory for map {name}"), &source),
+        kiln_vm::Error::Os(source) => Error::io("memory for the VM", &source),
         other => Error::Unsupported(other.to_string()),
     }
 }

@@ -27,8 +27,7 @@ const TYPES: &str = "/sys/kernel/btf";
 /// # Errors
 /// [`Error::Unsupported`] where it does not say.
 pub fn release() -> Result<KernelVersion, Error> {
-    let text = std::fs::read_to_string(RELEASE)
-        .map_err(|error| Error::Unsupported(format!("the running kernel does not say its release: {error}")))?;
+    let text = std::fs::read_to_string(RELEASE).map_err(|error| Error::io(RELEASE, &error))?;
     text.trim().parse().map_err(Error::Unsupported)
 }
 

@@ -7,9 +7,9 @@ use kiln_sandbox::Evidence;
 use serde::Serialize;
 
 use crate::check::{self, KernelVerdict};
-use crate::shown::Shown;
 use crate::error::Error;
 use crate::input::Input;
+use crate::shown::Shown;
 
 /// How to sandbox.
 #[derive(Clone, Debug)]

@@ -54,7 +54,8 @@ pub(crate) mod libc_errno {
     pub const ENOSYS: i32 = 38;
 }
 
-fn advice(errno: i32) -> &'static str {
+/// What to do about a failed call of `bpf(2)`, in parentheses; empty where that depends on the call.
+pub fn advice(errno: i32) -> &'static str {
     match errno {
         libc_errno::EPERM => " (bpf(2) needs root, or CAP_BPF with CAP_NET_ADMIN or CAP_PERFMON)",
         libc_errno::ENOSYS => " (this kernel has no bpf(2))",

@@ -28,7 +28,7 @@ pub mod ring;
 
 pub use attach::Link;
 pub use elf::{LoadFailure, LoadedObject, ObjectFile, ProgramLog};
-pub use error::Error;
+pub use error::{Error, advice};
 pub use heap::Heap;
 pub use image::{LoadedImage, LoadedImages, Loader, load_image, load_images};
 pub use map::MapHandle;
