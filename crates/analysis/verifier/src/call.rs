@@ -107,7 +107,9 @@ impl Explorer<'_> {
         if depth >= MAX_CALL_FRAMES {
             return reject(Reason::CallDepth, format!("more than {MAX_CALL_FRAMES} frames of calls"));
         }
-        Ok(Frame::new(callee, depth, self.at, caller))
+        let outer = self.state.frame().instance;
+        let instance = self.liveness.callee(self.code, outer, self.at, callee);
+        Ok(Frame::new(callee, depth, self.at, caller, instance))
     }
 
     /// A call destroys R0 to R5.
@@ -127,6 +129,7 @@ impl Explorer<'_> {
             self.check_program_end(&result)?;
             return Ok(Next::Done);
         }
+        self.liveness.update(self.code, &self.state);
         // A function without a result may leave R0 as it is.
         let result = match caller {
             Caller::Call => *self.state.register(Reg::R0),

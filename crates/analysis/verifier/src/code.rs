@@ -13,6 +13,7 @@ use kiln_program::btf::{Btf, Kind};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
 use crate::error::Error;
+use crate::loops::components;
 use crate::prepared::Prepared;
 
 /// A position in [`Code::ops`].
@@ -41,6 +42,8 @@ pub(crate) struct Op<'a> {
     pub history_point: bool,
     /// Whether it asks an iterator for the next item.
     pub next_of_iterator: bool,
+    /// The strongly connected component that it is in, 0 for none.
+    pub component: u32,
     /// Registers that may be read from here on, this instruction included.
     pub live: RegSet,
 }
@@ -156,6 +159,7 @@ impl<'a> Code<'a> {
                     checkpoint: false,
                     next_of_iterator: false,
                     history_point: false,
+                    component: 0,
                     live: RegSet::EMPTY,
                 });
             }
@@ -167,6 +171,7 @@ impl<'a> Code<'a> {
         };
         let mut code = Code { prepared, object, program, ops, functions, exception_callback };
         code.mark_prune_points();
+        code.mark_components();
         code.live_registers();
         Ok(code)
     }
@@ -237,6 +242,19 @@ impl<'a> Code<'a> {
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Loops, and calls that run a callback any number of times.
+    fn mark_components(&mut self) {
+        let count = self.ops.len();
+        let inside = |at: usize| {
+            let next = self.successors(at as Position).map(|next| next as usize);
+            next.filter(|next| *next < count).collect::<Vec<_>>()
+        };
+        let components = components(count, inside, |at| self.ops[at].runs_callback());
+        for (op, component) in self.ops.iter_mut().zip(components) {
+            op.component = component;
         }
     }
 

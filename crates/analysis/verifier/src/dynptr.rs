@@ -204,7 +204,7 @@ impl Explorer<'_> {
         let first = index + usize::from(part);
         for index in [first, first - 1] {
             *self.state.frames[frame].stack.slot_mut(index) = Slot::INVALID;
-            self.state.frames[frame].written |= 1 << index;
+            self.liveness.write(frame, 1 << index);
         }
         self.forget_slices(|owner| owner == id);
         Ok(())
@@ -247,7 +247,7 @@ impl Explorer<'_> {
 
     /// The objects that stand on a reference are gone with it.
     pub(crate) fn release_objects(&mut self, reference: u32) {
-        for frame in &mut self.state.frames {
+        for (number, frame) in self.state.frames.iter_mut().enumerate() {
             let gone: Vec<usize> = frame
                 .stack
                 .slots()
@@ -258,7 +258,7 @@ impl Explorer<'_> {
                 .collect();
             for index in gone {
                 *frame.stack.slot_mut(index) = Slot::INVALID;
-                frame.written |= 1 << index;
+                self.liveness.write(number, 1 << index);
             }
         }
     }
@@ -311,7 +311,7 @@ impl Explorer<'_> {
         for part in 0..(bytes / 8) as u8 {
             let index = first - usize::from(part);
             *self.state.frames[frame].stack.slot_mut(index) = Slot::of_object(StackObject { part, ..object });
-            self.state.frames[frame].written |= 1 << index;
+            self.liveness.write(frame, 1 << index);
         }
         Ok(())
     }

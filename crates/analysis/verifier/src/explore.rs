@@ -23,6 +23,7 @@ use crate::explain::{Reason, Rejection, kernel_words};
 use crate::facts::record::Recorder;
 use crate::fields::Record;
 use crate::global::{Signature, signatures, without_number};
+use crate::liveness::Liveness;
 use crate::observe::Observer;
 use crate::precision::{Origin, Origins};
 use crate::profile::newer_instructions;
@@ -60,6 +61,7 @@ pub(crate) struct Explorer<'a> {
     pub pending: Vec<(State, Position)>,
     pub origins: Origins,
     pub kept: Kept,
+    pub liveness: Liveness,
     pub recorder: Option<Recorder>,
     /// Structures that registers point to.
     pub types: Types,
@@ -111,6 +113,7 @@ impl<'a> Explorer<'a> {
             pending: Vec::new(),
             origins: Origins::new(),
             kept: Kept::new(),
+            liveness: Liveness::default(),
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
             object_records: RefCell::default(),
             signatures: signatures(code, btf.as_deref(), options, program_type),
@@ -137,7 +140,8 @@ impl<'a> Explorer<'a> {
 
     /// Explores the whole program.
     pub(crate) fn run(&mut self, observer: &mut impl Observer) -> Result<(), Error> {
-        let mut frame = Frame::new(0, 0, 0, Caller::Call);
+        let instance = self.liveness.root(self.code, 0);
+        let mut frame = Frame::new(0, 0, 0, Caller::Call, instance);
         frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
         self.state = State { frames: vec![frame], sleepable: self.code.program.sleepable, ..State::default() };
         self.check_addresses().map_err(|fault| self.explained(*fault))?;
@@ -176,6 +180,7 @@ impl<'a> Explorer<'a> {
                 Ok(()) => {}
                 Err(fault) => return Err(self.explained(*fault)),
             }
+            self.liveness.update(self.code, &self.state);
             self.kept.path_ended(self.state.parent);
             match self.pending.pop() {
                 Some((state, at)) => {
@@ -201,7 +206,7 @@ impl<'a> Explorer<'a> {
                     format!("more than {MAX_PROCESSED_INSTRUCTIONS} instructions explored"),
                 );
             }
-            if self.processed.is_multiple_of(BETWEEN_LIMITS) {
+            if self.processed.is_multiple_of(BETWEEN_LIMITS) || self.liveness.is_full() {
                 self.check_limits()?;
             }
             if self.code.op(self.at).prune_point && self.is_covered()? {
@@ -214,7 +219,14 @@ impl<'a> Explorer<'a> {
                 recorder.visit(self.at, &self.state);
             }
             observer.before(self);
+            self.liveness.begin();
+            let (at, instance) = (self.at, self.state.frames.last().map(|frame| frame.instance));
+            let depth = self.state.frames.len();
             let next = self.step()?;
+            // What a call writes is told by the function that it calls.
+            if let Some(instance) = instance.filter(|_| self.state.frames.len() == depth) {
+                self.liveness.commit(instance, at);
+            }
             observer.after(self);
             match next {
                 Next::At(at) => self.at = at,
@@ -228,7 +240,7 @@ impl<'a> Explorer<'a> {
         if self.options.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return limit("the time for verifying it is up");
         }
-        if self.kept.bytes() + self.origins.bytes() > MAX_STATE_BYTES {
+        if self.kept.bytes() + self.origins.bytes() + self.liveness.bytes() > MAX_STATE_BYTES {
             let mib = MAX_STATE_BYTES >> 20;
             return limit(format!("the states to compare with take more than {mib} MiB (MAX_STATE_BYTES)"));
         }

@@ -134,7 +134,8 @@ impl Explorer<'_> {
         let Some(signature) = self.signatures[function].clone() else {
             return unsupported("a global function without BTF");
         };
-        let mut frame = Frame::new(function, 0, 0, Caller::Call);
+        let instance = self.liveness.root(self.code, function);
+        let mut frame = Frame::new(function, 0, 0, Caller::Call, instance);
         for (index, parameter) in signature.parameters.iter().enumerate().take(5) {
             frame.registers[index + 1] = match parameter {
                 Parameter::Number => Register::UNKNOWN,

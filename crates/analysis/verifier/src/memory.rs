@@ -583,11 +583,9 @@ impl Explorer<'_> {
             _ => value,
         };
         self.note_history();
-        let frame = &mut self.state.frames[frame];
-        let slot = frame.stack.slot_mut(index);
-        slot.spill(bytes as usize, value);
+        self.state.frames[frame].stack.slot_mut(index).spill(bytes as usize, value);
         if bytes == 8 {
-            frame.written |= 1 << index;
+            self.liveness.write(frame, 1 << index);
         }
         Ok(())
     }
@@ -679,7 +677,7 @@ impl Explorer<'_> {
             slot.scrub();
             slot.bytes[within] = Byte::Misc;
             if certain && at & 7 == 0 && at + 8 <= lowest + length {
-                self.state.frames[frame].written |= 1 << index;
+                self.liveness.write(frame, 1 << index);
             }
         }
         Ok(())
@@ -701,8 +699,7 @@ impl Explorer<'_> {
         for index in first..=last {
             mask |= 1 << index;
         }
-        let Some(of) = self.state.frames.get(frame) else { return };
-        self.kept.note_read(of.record, of.written, mask);
+        self.liveness.read(self.state.frame().instance, frame, self.at, mask);
         let at = self.site_in(frame);
         if let Some(recorder) = &mut self.recorder {
             recorder.read(at, lowest, bytes);

@@ -7,20 +7,21 @@
 //!                 stack -8: never read again                    stack -8: something else
 //! ```
 //!
-//! What is compared: registers that are live here, stack slots that the future of A was seen to read, numbers that a
+//! What is compared: registers that are live here, stack slots that may still be read (see `liveness`), numbers that a
 //! decision in the future of A depended on (see `precision`), resources held. A state on the path to the current one
 //! has no explored future yet: equal to it means that nothing ends this loop.
 
 use std::collections::HashMap;
 
-use kiln_isa::{Reg, RegSet};
+use kiln_isa::{Insn, Reg, RegSet};
 
 use crate::code::Position;
 use crate::error::{Step, reject};
 use crate::explain::Reason;
 use crate::explore::Explorer;
 use crate::iterator::iterators_moved;
-use crate::precision::{FOLLOWER_BYTES, Origins};
+use crate::loops::{Visit, Visits};
+use crate::precision::Origins;
 use crate::state::{
     Byte, Caller, Frame, IteratorState, Kind, ObjectKind, Register, Slot, Stack, StackObject, State,
 };
@@ -36,16 +37,6 @@ enum Exactness {
     Same,
 }
 
-/// Stack reads of one frame after a kept state.
-#[derive(Clone, Copy, Debug, Default)]
-struct Record {
-    /// Slots read, one bit each.
-    read: u64,
-    /// Slots written between the parent record and this one.
-    written: u64,
-    parent: u32,
-}
-
 struct KeptState {
     state: Option<Box<State>>,
     at: Position,
@@ -54,10 +45,10 @@ struct KeptState {
     branches: u32,
     hits: u32,
     misses: u32,
-    /// Records of its frames, outermost first.
-    records: Vec<u32>,
-    /// The outermost state, still being explored, in which a path from here ended; 0 for none.
-    loop_entry: u32,
+    /// Slots of its frames that may still be read, computed once its future is explored; before, all of them count.
+    alive: Option<Vec<u64>>,
+    /// The visit of a loop that it belongs to.
+    visit: Visit,
 }
 
 /// All kept states.
@@ -65,11 +56,7 @@ pub(crate) struct Kept {
     states: Vec<KeptState>,
     /// Those worth comparing with, by position and the call that made their last frame.
     at: HashMap<(Position, Position), Vec<u32>>,
-    records: Vec<Record>,
-    /// Records that get the reads of another, with what was written since.
-    followers: HashMap<u32, Vec<(u32, u64)>>,
-    /// Entries of `followers`.
-    followed: usize,
+    visits: Visits,
     /// Bytes of the states that are kept, stacks that several share counted once.
     state_bytes: usize,
     alive: u64,
@@ -129,15 +116,13 @@ impl Kept {
             branches: 1,
             hits: 0,
             misses: 0,
-            records: Vec::new(),
-            loop_entry: 0,
+            alive: None,
+            visit: 0,
         };
         Kept {
             states: vec![root],
             at: HashMap::new(),
-            records: vec![Record::default()],
-            followers: HashMap::new(),
-            followed: 0,
+            visits: Visits::default(),
             state_bytes: 0,
             alive: 0,
             peak: 0,
@@ -153,8 +138,7 @@ impl Kept {
 
     /// Bytes that all of it takes, about.
     pub(crate) fn bytes(&self) -> usize {
-        let records = self.records.len() * size_of::<Record>() + self.followed * FOLLOWER_BYTES;
-        self.state_bytes + self.states.len() * size_of::<KeptState>() + records
+        self.state_bytes + self.states.len() * size_of::<KeptState>()
     }
 
     /// Bytes of a state, without the stacks that it shares with the one it came from.
@@ -191,56 +175,32 @@ impl Kept {
             if kept.branches > 0 || parent == 0 {
                 return;
             }
+            self.visits.leave(kept.visit, parent);
             parent = kept.parent;
-        }
-    }
-
-    /// Stack slots are read; tells every kept state since they were written.
-    pub(crate) fn note_read(&mut self, record: u32, written: u64, slots: u64) {
-        let mut pending = vec![(record, slots & !written)];
-        while let Some((mut at, mut slots)) = pending.pop() {
-            while at != 0 && slots != 0 {
-                let record = &mut self.records[at as usize];
-                slots &= !record.read;
-                record.read |= slots;
-                if slots != 0
-                    && !self.followers.is_empty()
-                    && let Some(followers) = self.followers.get(&at)
-                {
-                    pending.extend(followers.iter().map(|(other, written)| (*other, slots & !written)));
-                }
-                let record = self.records[at as usize];
-                slots &= !record.written;
-                at = record.parent;
-            }
         }
     }
 
     /// The current path wrote less of the stack than the kept state's future (all of it, while that is `open`) reads:
     /// what was written there is not written here.
     fn leaves_less_written(&self, kept: &KeptState, old: &State, current: &State, open: bool) -> bool {
-        let mut frames = old.frames.iter().zip(&current.frames).zip(&kept.records);
-        frames.any(|((left, right), record)| {
-            let read = if open { u64::MAX } else { self.records[*record as usize].read };
+        let mut frames = old.frames.iter().zip(&current.frames).enumerate();
+        frames.any(|(index, (left, right))| {
+            let read = if open { u64::MAX } else { kept.reads(index) };
             let mut slots = left.stack.slots().iter().enumerate();
             slots.any(|(index, slot)| read >> index & 1 != 0 && less_written(slot, right.stack.slot(index)))
         })
     }
 
-    /// The state's future is not explored: some path from it waits, or ended in a state whose future is not.
+    /// The state's future is not explored: some path from it waits, or one ended in a state of the same visit of a loop.
     fn is_open(&self, kept: &KeptState) -> bool {
-        kept.branches > 0 || kept.loop_entry != 0 && self.states[kept.loop_entry as usize].branches > 0
+        kept.branches > 0 || self.visits.is_open(kept.visit)
     }
+}
 
-    /// The states on the way to the current path have futures that depend on the one of `entry`.
-    fn close_loop(&mut self, mut from: u32, entry: u32) {
-        while from > entry {
-            let kept = &mut self.states[from as usize];
-            if kept.loop_entry == 0 || kept.loop_entry > entry {
-                kept.loop_entry = entry;
-            }
-            from = kept.parent;
-        }
+impl KeptState {
+    /// The slots of a frame that count.
+    fn reads(&self, frame: usize) -> u64 {
+        self.alive.as_ref().and_then(|alive| alive.get(frame)).copied().unwrap_or(u64::MAX)
     }
 }
 
@@ -260,44 +220,24 @@ impl Explorer<'_> {
         let since = self.processed - self.kept.processed_when_kept;
         let jumps = self.jumps - self.kept.jumps_when_kept;
         let mut keep = forced || jumps >= 2 && since >= 8;
+        self.clean_explored(here);
         let mut index = self.kept.at.get(&here).map_or(0, Vec::len);
         while index > 0 {
             index -= 1;
             let candidate = self.kept.at[&here][index];
             let kept = &self.kept.states[candidate as usize];
             let Some(old) = kept.state.as_deref() else { continue };
-            let mut covered = false;
-            if kept.branches > 0 && self.code.op(self.at).next_of_iterator {
-                covered = self.iterator_is_active() && self.covers(old, &kept.records, Exactness::Within);
-            } else if kept.branches > 0 {
-                // Another run of a callback that runs later is no turn of a loop.
-                let same_entry = old.later_entries == self.state.later_entries;
-                if same_entry && may_be_same(old, &self.state) {
-                    let same = self.covers(old, &kept.records, Exactness::Same);
-                    if same
-                        && !iterators_moved(old, &self.state)
-                        && old.may_goto_depth == self.state.may_goto_depth
-                        && old.callback_depth == self.state.callback_depth
-                    {
-                        return reject(
-                            Reason::InfiniteLoop,
-                            "the state here is the same as one turn of the loop before",
-                        );
-                    }
-                }
-                let unrolled =
-                    old.may_goto_depth != self.state.may_goto_depth || old.callback_depth != self.state.callback_depth;
-                if unrolled {
-                    covered = self.covers(old, &kept.records, Exactness::Within);
-                }
+            let covered = if kept.branches > 0 {
+                let covered = self.is_turn_of_loop(kept, old)?;
                 if !covered && !forced && jumps < 20 && since < 100 {
                     keep = false;
                 }
+                covered
             } else if self.kept.is_open(kept) {
-                covered = self.covers(old, &kept.records, Exactness::Within);
+                self.covers(kept, old, Exactness::Within)
             } else {
-                covered = self.covers(old, &kept.records, self.exactness());
-            }
+                self.covers(kept, old, self.exactness())
+            };
             if covered {
                 self.kept.states[candidate as usize].hits += 1;
                 self.inherit(candidate);
@@ -307,6 +247,48 @@ impl Explorer<'_> {
         }
         if keep {
             self.keep_state();
+        }
+        Ok(false)
+    }
+
+    /// Computes which stack slots count for the states kept here whose future has been explored, once.
+    fn clean_explored(&mut self, here: (Position, Position)) {
+        let Some(candidates) = self.kept.at.get(&here) else { return };
+        for candidate in candidates {
+            let kept = &self.kept.states[*candidate as usize];
+            let (Some(old), None) = (kept.state.as_deref(), &kept.alive) else { continue };
+            if !self.kept.is_open(kept) && same_calls(old, &self.state) {
+                let alive = self.liveness.alive(self.code, old, kept.at);
+                self.kept.states[*candidate as usize].alive = Some(alive);
+            }
+        }
+    }
+
+    /// Whether the current state need not be explored because it is a later turn of a loop that the kept state began:
+    /// the paths of the kept state are not finished.
+    fn is_turn_of_loop(&self, kept: &KeptState, old: &State) -> Step<bool> {
+        // Another run of a callback that runs later is no turn of a loop.
+        if old.later_entries != self.state.later_entries {
+            return Ok(false);
+        }
+        let op = self.code.op(self.at);
+        if op.next_of_iterator {
+            return Ok(self.iterator_is_active() && self.covers(kept, old, Exactness::Within));
+        }
+        if op.runs_callback() {
+            return Ok(self.covers(kept, old, Exactness::Within));
+        }
+        let unrolled = old.may_goto_depth != self.state.may_goto_depth;
+        if matches!(op.node.insn, Insn::MayGoto { .. }) && unrolled && self.covers(kept, old, Exactness::Within) {
+            return Ok(true);
+        }
+        if !unrolled
+            && old.callback_depth == self.state.callback_depth
+            && may_be_same(old, &self.state)
+            && self.covers(kept, old, Exactness::Same)
+            && !iterators_moved(old, &self.state)
+        {
+            return reject(Reason::InfiniteLoop, "the state here is the same as one turn of the loop before");
         }
         Ok(false)
     }
@@ -335,14 +317,7 @@ impl Explorer<'_> {
     /// Keeps the current state and gives its numbers cells.
     fn keep_state(&mut self) {
         let lives = self.live_by_frame(&self.state);
-        let mut records = Vec::with_capacity(self.state.frames.len());
         for (frame, live) in self.state.frames.iter_mut().zip(&lives) {
-            let parent = frame.record;
-            let written = if parent == 0 { u64::MAX } else { frame.written };
-            self.kept.records.push(Record { read: 0, written, parent });
-            frame.record = (self.kept.records.len() - 1) as u32;
-            frame.written = 0;
-            records.push(frame.record);
             for reg in live.iter() {
                 let register = &mut frame.registers[reg.index()];
                 if register.kind == Kind::Scalar {
@@ -362,6 +337,7 @@ impl Explorer<'_> {
                 frame.registers[reg.index()] = Register::UNINIT;
             }
         }
+        let visit = self.kept.visits.of(self.code, &state, self.at);
         let kept = KeptState {
             state: Some(Box::new(state)),
             at: self.at,
@@ -369,11 +345,12 @@ impl Explorer<'_> {
             branches: 1,
             hits: 0,
             misses: 0,
-            records,
-            loop_entry: 0,
+            alive: None,
+            visit,
         };
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
+        self.kept.visits.enter(visit, id);
         self.kept.at.entry((self.at, self.state.frame().call_site)).or_default().push(id);
         self.kept.alive += 1;
         self.kept.peak = self.kept.peak.max(self.kept.alive);
@@ -402,7 +379,7 @@ impl Explorer<'_> {
     }
 
     /// Whether all that the kept state allows is allowed for the current one.
-    fn covers(&self, old: &State, records: &[u32], exactness: Exactness) -> bool {
+    fn covers(&self, kept: &KeptState, old: &State, exactness: Exactness) -> bool {
         let current = &self.state;
         if old.frames.len() != current.frames.len()
             || old.references.len() != current.references.len()
@@ -428,10 +405,7 @@ impl Explorer<'_> {
                     return false;
                 }
             }
-            let read = match exactness {
-                Exactness::Explored => self.kept.records[records[index] as usize].read,
-                _ => u64::MAX,
-            };
+            let read = kept.reads(index);
             if left.stack.same(&right.stack) && exactness != Exactness::Explored {
                 continue;
             }
@@ -494,11 +468,9 @@ impl Explorer<'_> {
         let kept = &self.kept.states[candidate as usize];
         let Some(old) = kept.state.as_deref() else { return };
         let open = self.kept.is_open(kept);
-        let entry = if kept.branches > 0 { candidate } else { kept.loop_entry };
-        let mut reads = Vec::new();
+        let visit = kept.visit;
         self.reads_uninitialized_stack |= self.kept.leaves_less_written(kept, old, &self.state, open);
-        for (index, (left, right)) in old.frames.iter().zip(&self.state.frames).enumerate() {
-            reads.push((right.record, right.written, kept.records[index]));
+        for (left, right) in old.frames.iter().zip(&self.state.frames) {
             for (a, b) in left.registers.iter().zip(&right.registers) {
                 if a.kind == Kind::Scalar && self.origins.is_precise(a.origin) {
                     self.origins.mark(b.origin);
@@ -521,16 +493,8 @@ impl Explorer<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.pruned(self.at, old, &self.state);
         }
-        for (record, written, of) in reads {
-            if open {
-                self.kept.followers.entry(of).or_default().push((record, written));
-                self.kept.followed += 1;
-            }
-            let slots = self.kept.records[of as usize].read;
-            self.kept.note_read(record, written, slots);
-        }
         if open {
-            self.kept.close_loop(self.state.parent, entry);
+            self.kept.visits.ended_within(visit);
         }
     }
 

@@ -134,7 +134,7 @@ impl Explorer<'_> {
         self.state.sections.interrupts.pop();
         self.use_object(frame, lowest, FLAGS_BYTES)?;
         *self.state.frames[frame].stack.slot_mut(index) = crate::state::Slot::INVALID;
-        self.state.frames[frame].written |= 1 << index;
+        self.liveness.write(frame, 1 << index);
         Ok(())
     }
 }

@@ -141,14 +141,16 @@ impl Explorer<'_> {
         let Later { lowest, highest, sleepable } = later;
         // Wherever it was asked for, it begins the same.
         let start = self.code.functions[callee].start;
-        let mut frame = Frame::new(callee, 1, start, Caller::Later { lowest, highest });
+        let outer = self.liveness.root(self.code, 0);
+        let instance = self.liveness.callee(self.code, outer, start, callee);
+        let mut frame = Frame::new(callee, 1, start, Caller::Later { lowest, highest }, instance);
         let of_map =
             |kind| Register { inner: value.inner, owner: value.owner, ..Register::pointer(kind, value.object) };
         frame.registers[1] = of_map(Kind::Map);
         frame.registers[2] = of_map(Kind::MapKey);
         frame.registers[3] = of_map(Kind::MapValue);
         // A frame below it, which never runs on, keeps the rule that a first frame is the program's.
-        let bottom = Frame::new(0, 0, start, Caller::Call);
+        let bottom = Frame::new(0, 0, start, Caller::Call, outer);
         let later_entries = self.state.later_entries + 1;
         // It is no continuation of this path, so no state kept on the way here waits for it.
         let state = State { frames: vec![bottom, frame], sleepable, later_entries, ..State::default() };

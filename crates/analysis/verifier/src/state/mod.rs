@@ -32,10 +32,8 @@ pub(crate) struct Frame {
     pub caller: Caller,
     /// How often a helper called in this frame has run its callback on this path.
     pub callback_turns: u32,
-    /// The record of stack reads of the last kept state that has this frame, 0 for none.
-    pub record: u32,
-    /// Stack slots fully written since then, one bit each.
-    pub written: u64,
+    /// Its function's instance for the chain of calls that leads here, in the table of live stack slots.
+    pub instance: u32,
 }
 
 /// How a frame came to run.
@@ -134,7 +132,7 @@ impl State {
 }
 
 impl Frame {
-    pub(crate) fn new(function: usize, depth: usize, call_site: Position, caller: Caller) -> Frame {
+    pub(crate) fn new(function: usize, depth: usize, call_site: Position, caller: Caller, instance: u32) -> Frame {
         let mut registers = [Register::UNINIT; Reg::COUNT];
         registers[Reg::R10.index()] = Register::pointer(Kind::Stack, depth as u32);
         Frame {
@@ -144,8 +142,7 @@ impl Frame {
             call_site,
             caller,
             callback_turns: 0,
-            record: 0,
-            written: 0,
+            instance,
         }
     }
 }
