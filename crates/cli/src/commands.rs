@@ -22,7 +22,18 @@ use crate::progress::Spinner;
 /// Exit code of success, or of a rejected program.
 type Code = Result<u8, Error>;
 
+/// Opens an object, and says which of its programs are left out because they cannot be read.
 fn open(arguments: &ObjectArguments) -> Result<Input, Error> {
+    let input = open_all(arguments)?;
+    for left_out in check::unreadable(&input) {
+        if let Verdict::Invalid { reason } | Verdict::Unsupported { reason } = &left_out.verdict {
+            anstream::eprintln!("left out: {}: {reason}", left_out.program);
+        }
+    }
+    Ok(input)
+}
+
+fn open_all(arguments: &ObjectArguments) -> Result<Input, Error> {
     let mut input = input::open(&arguments.object, &arguments.types)?;
     input.use_kernel_types();
     Ok(input)
@@ -30,17 +41,18 @@ fn open(arguments: &ObjectArguments) -> Result<Input, Error> {
 
 /// `kiln check`.
 pub fn check(arguments: &CheckArguments, format: Format) -> Code {
-    let mut input = open(&arguments.object)?;
+    let mut input = open_all(&arguments.object)?;
     if let Some(path) = &arguments.btf {
         input.resolve_core(path)?;
     }
     input.unprivileged = arguments.unprivileged;
     let programs = input.select(&arguments.object.program)?;
-    if programs.is_empty() {
-        return Err(Error::InvalidInput(format!("{} holds no programs", arguments.object.object.display())));
+    let unreadable = if arguments.object.program.is_empty() { check::unreadable(&input) } else { Vec::new() };
+    if programs.is_empty() && unreadable.is_empty() {
+        return Err(input.holds_no_programs());
     }
     if !arguments.kernel.is_empty() {
-        return check_for_kernels(&input, &programs, arguments, format);
+        return check_for_kernels(&input, &programs, unreadable, arguments, format);
     }
     if arguments.with_kernel {
         kiln_driver::require_kernel()?;
@@ -59,6 +71,7 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     if let (Some(path), Some(profile)) = (graph, &results[0].profile) {
         output::write_whole(path, &profile.flame_graph(&format!("kiln check: {}", results[0].program))?)?;
     }
+    results.extend(unreadable);
     match format {
         Format::Json => print::json(&results)?,
         Format::Sarif => {
@@ -68,9 +81,12 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
         _ => print::checked(&input, &results),
     }
     let rejected = results.iter().any(|result| matches!(result.verdict, Verdict::Rejected { .. }));
+    let invalid = results.iter().any(|result| matches!(result.verdict, Verdict::Invalid { .. }));
     let unsupported = results.iter().any(|result| matches!(result.verdict, Verdict::Unsupported { .. }));
     Ok(if rejected {
         1
+    } else if invalid {
+        2
     } else if unsupported {
         3
     } else {
@@ -79,8 +95,15 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
 }
 
 /// `kiln check --kernel`.
-fn check_for_kernels(input: &Input, programs: &[&Program], arguments: &CheckArguments, format: Format) -> Code {
-    let matrix = profiles::check(input, programs, &profiles::profiles(&arguments.kernel, &input.object)?);
+fn check_for_kernels(
+    input: &Input,
+    programs: &[&Program],
+    unreadable: Vec<check::Checked>,
+    arguments: &CheckArguments,
+    format: Format,
+) -> Code {
+    let mut matrix = profiles::check(input, programs, &profiles::profiles(&arguments.kernel, &input.object)?);
+    matrix.add_unreadable(unreadable);
     match format {
         Format::Json => print::json(&matrix)?,
         Format::Sarif => {
@@ -91,6 +114,8 @@ fn check_for_kernels(input: &Input, programs: &[&Program], arguments: &CheckArgu
     }
     Ok(if matrix.rejects() {
         1
+    } else if matrix.cannot_read() {
+        2
     } else if matrix.lacks() {
         3
     } else {

@@ -88,6 +88,7 @@ pub fn checked(input: &kiln_driver::Input, results: &[Checked]) {
             Verdict::Unsupported { reason } => {
                 format!("{} {}: {reason}", styled(MILD, "unsupported"), result.program)
             }
+            Verdict::Invalid { reason } => format!("{} {}: {reason}", styled(BAD, "invalid"), result.program),
         };
         say!("{}", head.trim_end());
         match &result.kernel {
@@ -152,6 +153,7 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
         Verdict::Accepted { .. } => "yes".to_owned(),
         Verdict::Rejected { code, .. } => code.clone(),
         Verdict::Unsupported { .. } => "unsupported".to_owned(),
+        Verdict::Invalid { .. } => "invalid".to_owned(),
     };
     let rows: Vec<Vec<String>> = matrix
         .programs
@@ -170,7 +172,7 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
         for (kernel, verdict) in matrix.kernels.iter().zip(&row.verdicts) {
             let text: &str = match verdict {
                 Verdict::Rejected { explanation, .. } => explanation,
-                Verdict::Unsupported { reason } => reason.exact(),
+                Verdict::Unsupported { reason } | Verdict::Invalid { reason } => reason.exact(),
                 Verdict::Accepted { .. } => continue,
             };
             if said.contains(&text) {
@@ -225,7 +227,7 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
         let processed = |verdict: &Verdict| match verdict {
             Verdict::Accepted { processed_insns, .. } => processed_insns.to_string(),
             Verdict::Rejected { code, .. } => code.clone(),
-            Verdict::Unsupported { .. } => "unsupported".to_owned(),
+            Verdict::Unsupported { .. } | Verdict::Invalid { .. } => "unsupported".to_owned(),
         };
         let kernel = |verdict: &Option<KernelVerdict>| match verdict {
             Some(KernelVerdict::Accepted { processed_insns }) => processed_insns.to_string(),
@@ -344,6 +346,17 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     } else {
         say!("packet {} bytes: {}", ran.packet.len(), kiln_driver::run::hex(&ran.packet));
     }
+    if let Some(fields) = &ran.socket_buffer {
+        let cb: Vec<String> = fields.cb.iter().map(|word| format!("{word:#x}")).collect();
+        let mut set = vec![format!("cb {}", cb.join(" "))];
+        set.retain(|_| fields.cb != [0; 5]);
+        set.extend((fields.mark != 0).then(|| format!("mark {:#x}", fields.mark)));
+        set.extend((fields.priority != 0).then(|| format!("priority {:#x}", fields.priority)));
+        set.extend((fields.tstamp != 0).then(|| format!("tstamp {}", fields.tstamp)));
+        if !set.is_empty() {
+            say!("socket buffer: {}", set.join(", "));
+        }
+    }
     let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
     say!("{:.1} ns a run{counted}", ran.duration_ns);
     for line in &ran.printed {
@@ -370,7 +383,7 @@ pub fn benched(rows: &[Row]) {
         let ours = match ours {
             Verdict::Accepted { .. } => "yes",
             Verdict::Rejected { .. } => "no",
-            Verdict::Unsupported { .. } => "?",
+            Verdict::Unsupported { .. } | Verdict::Invalid { .. } => "?",
         };
         let kernel = match kernel {
             Some(KernelVerdict::Accepted { .. }) => "yes",

@@ -56,6 +56,11 @@ pub enum Verdict {
         #[serde(flatten)]
         diagnosis: Box<Diagnosis>,
     },
+    /// It cannot be read: malformed, or it refers to what is defined nowhere.
+    Invalid {
+        /// What is wrong, and where.
+        reason: Shown,
+    },
     /// Kiln cannot tell.
     Unsupported {
         /// What it lacks, and where.
@@ -152,6 +157,27 @@ pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Che
         checked.profile = profile(input, program);
     }
     results
+}
+
+/// Results for the programs of an input that cannot be read.
+pub fn unreadable(input: &Input) -> Vec<Checked> {
+    let one = |function: &kiln_elf::Unreadable| {
+        let verdict = match crate::input::elf_error(&input.object.name, function.reason.clone()) {
+            crate::Error::Unsupported(reason) => Verdict::Unsupported { reason: reason.into() },
+            other => Verdict::Invalid { reason: other.to_string().into() },
+        };
+        Checked {
+            program: function.function.as_str().into(),
+            section: function.section.as_str().into(),
+            program_type: kiln_platform::section_program_type(&function.section).map(|rule| rule.program_type.name()),
+            slots: function.slots,
+            verdict,
+            micros: 0,
+            kernel: None,
+            profile: None,
+        }
+    };
+    input.unreadable().map(one).collect()
 }
 
 /// What verifying a program costs; `None` where that cannot be said.

@@ -1,12 +1,13 @@
 //! Objects, from disk: BPF ELF files, or Kiln's text form.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use kiln_elf::{ElfObject, KernelConfig};
+use kiln_elf::{ElfObject, KernelConfig, Unreadable};
 use kiln_platform::ProgramType;
 use kiln_program::btf::Btf;
-use kiln_program::{Object, Program};
+use kiln_program::{FunctionId, Linkage, Node, Object, Program, Reference};
 
 use crate::error::Error;
 use crate::file;
@@ -145,8 +146,8 @@ fn check_header(bytes: &[u8]) -> Result<(), String> {
     Err(format!("compiled for {other}, not for BPF; compile with clang -target bpf"))
 }
 
-/// The reader's error under the path that the user gave.
-fn elf_error(name: &str, error: kiln_elf::Error) -> Error {
+/// The reader's error under the path, or the program's name, that the user knows.
+pub(crate) fn elf_error(name: &str, error: kiln_elf::Error) -> Error {
     let place = |section: &str, offset: u64| match (section, offset) {
         ("", 0) => String::new(),
         ("", offset) => format!(" (at offset {offset:#x})"),
@@ -176,9 +177,18 @@ pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
 }
 
 impl Input {
-    /// Gives programs their types; answers with the names that no program has.
+    /// Programs that the object lacks because they cannot be read.
+    pub fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
+        let functions = self.elf.iter().flat_map(|elf| &elf.unreadable);
+        functions.filter(|function| function.is_program())
+    }
+
+    /// Gives programs their types, and makes programs of functions in `.text` that are given one by name. A type for
+    /// all makes programs of the global functions there that nothing refers to, where the object has no other program.
+    /// Answers with the names that no program has.
     pub fn set_types<'t>(&mut self, types: &'t Types) -> Vec<&'t str> {
         let mut unknown = Vec::new();
+        self.add_text_programs(types);
         for (name, program_type) in types {
             let mut found = name.is_empty();
             for program in &mut self.object.programs {
@@ -193,6 +203,38 @@ impl Input {
             }
         }
         unknown
+    }
+
+    fn add_text_programs(&mut self, types: &Types) {
+        let object = &self.object;
+        let nodes = || object.functions.iter().flat_map(|function| &function.nodes);
+        let lone = object.programs.is_empty() && types.iter().any(|(name, _)| name.is_empty());
+        let callee = |node: &Node| match node.reference {
+            Reference::Function(id) => Some(id),
+            _ => None,
+        };
+        let referred: HashSet<FunctionId> = nodes().filter(|_| lone).filter_map(callee).collect();
+        let mut added = Vec::new();
+        for (index, function) in object.functions.iter().enumerate() {
+            let entry = FunctionId(index as u32);
+            let named = types.iter().any(|(name, _)| *name == function.name);
+            let lone = lone && function.linkage != Linkage::Static && !referred.contains(&entry);
+            let known = || object.programs.iter().any(|program| program.name == function.name);
+            if function.section == ".text" && (named || lone) && !known() {
+                added.push(Program {
+                    name: function.name.clone(),
+                    section: function.section.clone(),
+                    program_type: None,
+                    attach_type: None,
+                    entry,
+                    autoload: true,
+                    sleepable: false,
+                    frags: false,
+                    target: None,
+                });
+            }
+        }
+        self.object.programs.extend(added);
     }
 
     /// Verifies against the types of the running kernel from now on, where they can be read.
@@ -257,7 +299,27 @@ impl Input {
         self.object.program(name).ok_or_else(|| self.no_program(name))
     }
 
+    /// Why the object holds no programs, and what to do.
+    pub fn holds_no_programs(&self) -> Error {
+        let functions = self.object.functions.iter();
+        let mut text = functions.filter(|function| function.section == ".text" && function.linkage != Linkage::Static);
+        let why = match (self.elf.as_ref().and_then(ElfObject::untyped_code), text.next()) {
+            (Some(why), _) => format!(": {why}"),
+            (None, Some(function)) => {
+                format!(": its functions are in .text; say what they are: --type {}=TYPE", function.name)
+            }
+            (None, None) => String::new(),
+        };
+        Error::InvalidInput(format!("{} holds no programs{why}", self.object.name))
+    }
+
     fn no_program(&self, name: &str) -> Error {
+        if let Some(function) = self.unreadable().find(|function| function.function == name) {
+            return elf_error(name, function.reason.clone());
+        }
+        if self.object.programs.is_empty() && self.unreadable().next().is_none() {
+            return self.holds_no_programs();
+        }
         let known = self.object.programs.iter().map(|program| program.name.as_str());
         let hint = closest(name, known).map_or(String::new(), |known| format!(" (did you mean {known}?)"));
         Error::InvalidInput(format!("no program {name}{hint}; there are: {}", self.names()))

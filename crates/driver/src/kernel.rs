@@ -132,6 +132,13 @@ struct Used<'a> {
     externs: HashSet<&'a str>,
 }
 
+/// A program, and the programs that its tail calls may lead to by what the object puts into prog arrays.
+pub(crate) fn needed_programs<'a>(object: &'a Object, program: &'a Program) -> Vec<&'a Program> {
+    let mut used = Used::default();
+    used.add(object, program);
+    object.programs.iter().filter(|other| used.programs.contains(&*other.name)).collect()
+}
+
 impl<'a> Used<'a> {
     fn by(object: &'a Object, program: &'a Program) -> Used<'a> {
         let mut used = Used::default();

@@ -130,8 +130,12 @@ pub struct Outcome {
 /// Optimizes an object.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the result cannot be written as an object file, or there is no such program.
+/// [`Error::InvalidInput`] when the result cannot be written as an object file, or there is no such program;
+/// [`Error::Unsupported`] when a program that cannot be read refers to other code.
 pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    if let Some(elf) = &input.elf {
+        elf.check_movable().map_err(|error| crate::input::elf_error(&input.object.name, error))?;
+    }
     let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
     let kernel = asks.then(|| Kernel::new(input, options.goal));
     let accepted = |kernel: &Kernel<'_>| {

@@ -117,6 +117,11 @@ impl Matrix {
         self.any(|verdict| matches!(verdict, Verdict::Rejected { .. }))
     }
 
+    /// Whether some program cannot be read.
+    pub fn cannot_read(&self) -> bool {
+        self.any(|verdict| matches!(verdict, Verdict::Invalid { .. }))
+    }
+
     /// Whether Kiln could not tell for some program.
     pub fn lacks(&self) -> bool {
         self.any(|verdict| matches!(verdict, Verdict::Unsupported { .. }))
@@ -142,6 +147,24 @@ impl Matrix {
 
     fn any(&self, holds: impl Fn(&Verdict) -> bool) -> bool {
         self.programs.iter().flat_map(|row| &row.verdicts).any(holds)
+    }
+}
+
+impl Matrix {
+    /// Adds rows for programs that cannot be read: one verdict for all kernels.
+    pub fn add_unreadable(&mut self, unreadable: Vec<Checked>) {
+        let kernels = self.kernels.len();
+        for checked in unreadable {
+            self.loads_on = "not known".to_owned();
+            self.programs.push(Row {
+                program: checked.program,
+                section: checked.section,
+                program_type: checked.program_type,
+                slots: checked.slots,
+                verdicts: vec![checked.verdict; kernels],
+                loads_on: "not known".to_owned(),
+            });
+        }
     }
 }
 
@@ -189,7 +212,7 @@ impl Loads {
         match verdict {
             Verdict::Accepted { .. } => Loads::Yes,
             Verdict::Rejected { .. } => Loads::No,
-            Verdict::Unsupported { .. } => Loads::Unknown,
+            Verdict::Unsupported { .. } | Verdict::Invalid { .. } => Loads::Unknown,
         }
     }
 }

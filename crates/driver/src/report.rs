@@ -105,7 +105,7 @@ fn processed(kernel: &Option<KernelVerdict>, ours: &Verdict) -> (Option<u64>, St
         (Some(KernelVerdict::Rejected { .. }), _) => (None, "the kernel rejects it".to_owned()),
         (None, Verdict::Accepted { processed_insns, .. }) => (Some(*processed_insns), format!("{processed_insns}")),
         (None, Verdict::Rejected { code, .. }) => (None, code.clone()),
-        (None, Verdict::Unsupported { .. }) => (None, "unsupported".to_owned()),
+        (None, Verdict::Unsupported { .. } | Verdict::Invalid { .. }) => (None, "unsupported".to_owned()),
     }
 }
 

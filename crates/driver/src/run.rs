@@ -1,5 +1,6 @@
 //! `kiln run`: one program on one input.
 
+use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
@@ -39,6 +40,9 @@ pub struct Ran {
     pub value: u32,
     /// Its name, where the program type gives it one.
     pub action: Option<&'static str>,
+    /// What the program left in fields of its socket buffer, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub socket_buffer: Option<SocketBufferFields>,
     /// The packet afterwards, in hexadecimal.
     #[serde(serialize_with = "as_hex")]
     pub packet: Vec<u8>,
@@ -50,6 +54,45 @@ pub struct Ran {
     pub printed: Vec<Shown>,
     /// Map entries afterwards: name, then key and value in hexadecimal.
     pub maps: Vec<MapState>,
+}
+
+/// Fields of `struct __sk_buff` that a program may write and that test runs give back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SocketBufferFields {
+    /// `mark`.
+    pub mark: u32,
+    /// `priority`.
+    pub priority: u32,
+    /// The program's own words, `cb`.
+    pub cb: [u32; 5],
+    /// `tstamp`, in nanoseconds.
+    pub tstamp: u64,
+}
+
+impl SocketBufferFields {
+    /// Reads the fields of a context as a test run gives it back; `None` for one that is too short.
+    fn of(context: &[u8]) -> Option<SocketBufferFields> {
+        use kiln_vm::packet::field::{CB, MARK, PRIORITY, TSTAMP};
+        let word = |at: usize| Some(u32::from_ne_bytes(*context.get(at..)?.first_chunk()?));
+        let mut cb = [0; 5];
+        for (index, own) in cb.iter_mut().enumerate() {
+            *own = word(CB + 4 * index)?;
+        }
+        let tstamp = u64::from_ne_bytes(*context.get(TSTAMP..)?.first_chunk()?);
+        Some(SocketBufferFields { mark: word(MARK)?, priority: word(PRIORITY)?, cb, tstamp })
+    }
+}
+
+/// Whether a test run gives back fields of `struct __sk_buff`; a flow dissector's gives back what it found.
+fn gives_socket_buffer(program: &Program) -> bool {
+    program.program_type.is_some_and(|own| own.has_socket_buffer() && own != ProgramType::FlowDissector)
+}
+
+/// The context of a run: the one given, or zeros for a socket buffer, because a test run gives back no context unless it
+/// gets one.
+fn context_of(program: &Program, stimulus: &Stimulus) -> Option<Vec<u8>> {
+    let zeros = || gives_socket_buffer(program).then(|| vec![0; kiln_vm::packet::field::END]);
+    stimulus.context.clone().or_else(zeros)
 }
 
 /// Map entries by name.
@@ -99,12 +142,15 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
         program.program_type.and_then(|program_type| kiln_platform::action_name(program_type, value as i32))
     };
     check_input(program, stimulus)?;
+    let context = context_of(program, stimulus);
+    let socket_buffer =
+        |context: &[u8]| if gives_socket_buffer(program) { SocketBufferFields::of(context) } else { None };
     match place {
         Place::Vm(engine) => {
             let vm = load_vm(input, program, stimulus.insn_budget)?;
             let vm_input = kiln_vm::Input {
                 packet: &stimulus.packet,
-                context: stimulus.context.as_deref(),
+                context: context.as_deref(),
                 repeat: stimulus.repeat,
             };
             let result = vm.run(&program.name, &vm_input, engine).map_err(vm_error)?;
@@ -115,6 +161,7 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
             Ok(Ran {
                 value,
                 action: action(value),
+                socket_buffer: socket_buffer(&result.context),
                 packet: result.packet,
                 duration_ns: result.duration_ns,
                 // Short code is compiled without a count.
@@ -132,7 +179,7 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
             let loaded = kernel::load_input(input, program)?;
             let output = loaded.prog.test_run(&kiln_linux::TestInput {
                 packet: stimulus.packet.clone(),
-                context: stimulus.context.clone().unwrap_or_default(),
+                context: context.unwrap_or_default(),
                 repeat: stimulus.repeat,
             });
             let output = output.map_err(|error| test_run_error(program, error))?;
@@ -143,6 +190,7 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
             Ok(Ran {
                 value: output.value,
                 action: action(output.value),
+                socket_buffer: socket_buffer(&output.context),
                 packet: output.packet,
                 duration_ns: output.duration_ns.into(),
                 instructions: None,
@@ -207,17 +255,27 @@ pub fn with_sized_maps(object: &Object) -> Object {
     object
 }
 
-/// A VM for an object with one program loaded, verified. Maps without a size get one ([`with_sized_maps`]).
+/// A VM for an object with one program loaded, verified, and with the programs that its prog arrays hold. Maps without a
+/// size get one ([`with_sized_maps`]).
 ///
 /// # Errors
-/// As [`run`].
+/// As [`run`], also for a program that a prog array holds; [`Error::Rejected`] where it is of another type.
 pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
     let mut object = with_sized_maps(object);
     if object.operations.is_empty() {
         kiln_idiom::annotate(&mut object, &options.operations);
     }
     let mut vm = Vm::new(&object, options).map_err(vm_error)?;
-    vm.load(&program.name).map_err(vm_error)?;
+    for needed in kernel::needed_programs(&object, program) {
+        if needed.program_type != program.program_type {
+            let types = [needed, program].map(|one| one.program_type.map_or("no type", |known| known.name()));
+            return Err(Error::Rejected(format!(
+                "{} ({}) and {} ({}) use one prog array: a tail call cannot lead to a program of another type",
+                needed.name, types[0], program.name, types[1]
+            )));
+        }
+        vm.load(&needed.name).map_err(vm_error)?;
+    }
     Ok(vm)
 }
 

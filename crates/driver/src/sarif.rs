@@ -98,7 +98,7 @@ fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
 }
 
 fn notification(checked: &Checked) -> Option<Value> {
-    let Verdict::Unsupported { reason } = &checked.verdict else { return None };
+    let (Verdict::Unsupported { reason } | Verdict::Invalid { reason }) = &checked.verdict else { return None };
     Some(json!({"level": "warning", "message": message(&format!("{}: {reason}", checked.program))}))
 }
 

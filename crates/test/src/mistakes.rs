@@ -129,7 +129,7 @@ impl Mistake {
         match verdict(&Prepared::new(&input.object, &options), program, &options) {
             Verdict::Accepted { .. } => Ok(("accept".to_owned(), "accepted".to_owned())),
             Verdict::Rejected { code, explanation, .. } => Ok((code, explanation.trim_end().to_owned())),
-            Verdict::Unsupported { reason } => Err(format!("{}: {reason}", self.name)),
+            Verdict::Unsupported { reason } | Verdict::Invalid { reason } => Err(format!("{}: {reason}", self.name)),
         }
     }
 

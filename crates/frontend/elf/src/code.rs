@@ -160,6 +160,11 @@ impl CodeReader<'_> {
         for (at, insn) in &insns {
             nodes.push(self.node(section, *at, *insn, &ids)?);
         }
+        if let Some(last) = nodes.last().filter(|last| !matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
+            let at = ids.iter().find(|(_, id)| **id == last.id).map_or(start, |(at, _)| *at);
+            let message = format!("function {} runs past its end", symbol.name);
+            return invalid(section.name, at as u64 * SLOT_BYTES, message);
+        }
         let linkage = match symbol.binding() {
             // libbpf tells the kernel that hidden functions are static.
             _ if symbol.is_hidden() => Linkage::Static,

@@ -61,6 +61,18 @@ pub(crate) enum Fault {
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
 
 impl Fault {
+    /// The same fault, of a function that cannot be read, said about one that needs it.
+    pub(crate) fn needed(mut self, function: &str) -> Fault {
+        match &mut self {
+            Fault::Invalid { message, .. } | Fault::Mismatch { message } => {
+                *message = format!("it needs function {function}: {message}");
+            }
+            Fault::Unsupported { what, .. } => *what = format!("function {function}, which it needs: {what}"),
+            Fault::Layout { .. } => {}
+        }
+        self
+    }
+
     pub(crate) fn in_file(self, file: &str) -> Error {
         let file = file.to_owned();
         match self {

@@ -52,6 +52,7 @@ mod layout;
 mod maps;
 mod operations;
 mod read;
+mod unreadable;
 mod write;
 
 use kiln_program::Object;
@@ -59,23 +60,55 @@ use kiln_program::Object;
 pub use crate::core::{CoreSummary, POISON_HELPER, resolve_core};
 pub use error::Error;
 pub use kconfig::{KernelConfig, resolve_kconfig};
+pub use unreadable::Unreadable;
 
 /// An object file that was read: its meaning, and what is needed to write it again.
 #[derive(Clone, Debug)]
 pub struct ElfObject {
     /// What the file means.
     pub object: Object,
+    /// Functions that `object` lacks because they cannot be read, in the order of the file.
+    pub unreadable: Vec<Unreadable>,
     sources: read::Sources,
 }
 
 impl ElfObject {
+    /// Says why a file with code has no functions: its symbols have no type, as old compilers wrote them. `None` where
+    /// it has functions, or no code outside of `.text`.
+    pub fn untyped_code(&self) -> Option<String> {
+        let file = &self.sources.file;
+        if !self.object.functions.is_empty() || !self.unreadable.is_empty() {
+            return None;
+        }
+        let symbols = file.symbols.iter().filter(|symbol| symbol.kind() == file::STT_NOTYPE);
+        let mut named = symbols.filter(|symbol| symbol.binding() != file::STB_LOCAL).filter_map(|symbol| {
+            let section = symbol.section_index().map(|index| &file.sections[index])?;
+            (section.is_code() && section.name != ".text").then_some((symbol, section))
+        });
+        let (symbol, section) = named.next()?;
+        let (symbol, section) = (&symbol.name, &section.name);
+        Some(format!(
+            "section {section} holds code, but symbol {symbol} there has no type (STT_NOTYPE, not STT_FUNC), as old \
+             compilers wrote it; libbpf finds no program in it either: compile it again"
+        ))
+    }
+
+    /// Checks that code may change its size: no function that cannot be read refers to other code.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the function that forbids it.
+    pub fn check_movable(&self) -> Result<(), Error> {
+        write::check_movable(&self.sources).map_err(|fault| fault.in_file(&self.object.name))
+    }
+
     /// Writes a rewrite of the object as a drop-in file: `object` must have the same functions, maps and externs in
     /// the same order as [`ElfObject::object`]. Code, relocations, symbols and `.BTF.ext` follow the nodes; license,
     /// map definitions and data come from the file that was read. An unchanged object gives the very same bytes.
     ///
     /// # Errors
     /// [`Error::Mismatch`] when it is no rewrite, [`Error::Layout`] when a branch is too far, [`Error::Unsupported`]
-    /// when it refers to something that the file has no symbol for.
+    /// when it refers to something that the file has no symbol for, or when code would move that an unreadable function
+    /// calls.
     pub fn write(&self, object: &Object) -> Result<Vec<u8>, Error> {
         write::write_file(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
     }
@@ -114,8 +147,16 @@ pub fn with_weak_externs(name: &str, bytes: &[u8], needed: impl Fn(&str) -> bool
 /// Reads an object file. `name` is a label for messages.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the bytes are malformed, [`Error::Unsupported`] when they hold what Kiln lacks.
+/// [`Error::InvalidInput`] when the bytes are malformed, [`Error::Unsupported`] when they hold what Kiln lacks. Where
+/// only functions are at fault, the rest is read: see [`ElfObject::unreadable`].
 pub fn read(name: &str, bytes: &[u8]) -> Result<ElfObject, Error> {
     let (object, sources) = read::read_file(name, bytes).map_err(|fault| fault.in_file(name))?;
-    Ok(ElfObject { object, sources })
+    let unreadable = sources.unreadable.iter().map(|(place, fault)| Unreadable {
+        function: sources.file.symbols[place.symbol].name.clone(),
+        section: sources.file.section_name(place.section).to_owned(),
+        slots: ((place.end - place.start) / code::SLOT_BYTES) as u32,
+        reason: fault.clone().in_file(name),
+    });
+    let unreadable = unreadable.collect();
+    Ok(ElfObject { object, unreadable, sources })
 }

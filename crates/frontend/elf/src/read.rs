@@ -10,10 +10,11 @@ use kiln_program::{
 
 use crate::btf_ext::{BtfExt, Part, Record};
 use crate::code::{CodeReader, CodeSection, Origin, Place, Referents, SLOT_BYTES, find_functions};
-use crate::error::{Result, invalid};
+use crate::error::{Fault, Result, invalid};
 use crate::externs::{ExternTable, read_externs};
-use crate::file::{ElfFile, R_BPF_64_ABS64, STT_FUNC};
+use crate::file::{ElfFile, R_BPF_64_64, R_BPF_64_ABS64, STT_FUNC};
 use crate::maps::{MapTable, read_maps, read_struct_ops};
+use crate::unreadable::take_unreadable;
 
 /// Characters of a source line that are kept.
 const MAX_TEXT_CHARS: usize = 256;
@@ -23,6 +24,8 @@ const MAX_TEXT_CHARS: usize = 256;
 pub(crate) struct Sources {
     pub file: ElfFile,
     pub places: Vec<Place>,
+    /// Functions that cannot be read, and why.
+    pub unreadable: Vec<(Place, Fault)>,
     /// The slot, in its section, of each instruction of each function.
     pub slots: Vec<Vec<usize>>,
     pub origins: HashMap<kiln_program::InsnId, Origin>,
@@ -83,7 +86,8 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     let externs = read_externs(&file, btf.as_ref(), &mut maps)?;
     read_struct_ops(&file, btf.as_ref(), &mut maps)?;
     let completed = btf_bytes.zip(btf.as_ref()).map(|(bytes, btf)| completed_btf(&file, btf, bytes));
-    let places = find_functions(&file)?;
+    let mut places = find_functions(&file)?;
+    let unreadable = take_unreadable(&file, &maps, &externs, &mut places)?;
     let mut object = Object {
         name: name.to_owned(),
         license: text_section(&file, "license"),
@@ -95,6 +99,7 @@ pub(crate) fn read_file(name: &str, bytes: &[u8]) -> Result<(Object, Sources)> {
     let mut sources = Sources {
         btf: completed,
         places,
+        unreadable,
         slots: Vec::new(),
         origins: HashMap::new(),
         maps,
@@ -222,8 +227,9 @@ fn read_map_slots(sources: &mut Sources) -> Result<()> {
     let mut slots: HashMap<MapId, Vec<(u32, MapSlot)>> = HashMap::new();
     for relocation in relocations {
         let fail = |message: &str| invalid(".maps", relocation.offset, message);
-        if relocation.kind != R_BPF_64_ABS64 {
-            return fail("a relocation of a map is not of type R_BPF_64_ABS64");
+        // Compilers before clang 13 write R_BPF_64_64 here too.
+        if !matches!(relocation.kind, R_BPF_64_ABS64 | R_BPF_64_64) {
+            return fail("a relocation of a map is of neither type R_BPF_64_ABS64 nor R_BPF_64_64");
         }
         let behind = definitions.partition_point(|((_, start), _)| *start <= relocation.offset);
         let owner = behind.checked_sub(1).map(|index| definitions[index]);
@@ -240,7 +246,11 @@ fn read_map_slots(sources: &mut Sources) -> Result<()> {
             home.and_then(|place| sources.maps.definitions.get(&place)).map(|id| MapSlot::Map(*id))
         };
         let (Some(slot), Ok(index)) = (slot, u32::try_from(bytes / 8)) else {
-            return fail("a map's value is neither a map nor a program");
+            let mut unreadable = sources.unreadable.iter();
+            return match unreadable.find(|(place, _)| place.symbol == relocation.symbol as usize) {
+                Some((_, fault)) => Err(fault.clone().needed(&symbol.name)),
+                None => fail("a map's value is neither a map nor a program"),
+            };
         };
         slots.entry(*map).or_default().push((index, slot));
     }

@@ -43,6 +43,7 @@ pub(crate) fn write_file(object: &Object, sources: &Sources) -> Result<Vec<u8>> 
 
 /// Writes the file from its parts even if nothing changed.
 pub(crate) fn rebuild(object: &Object, sources: &Sources, drop_debug: bool) -> Result<Vec<u8>> {
+    check_movable(sources)?;
     let (layouts, output) = (HashMap::new(), Output::new(&sources.file));
     let mut writer = Writer { object, sources, layouts, starts: Vec::new(), output };
     writer.lay_out()?;
@@ -60,6 +61,18 @@ pub(crate) fn rebuild(object: &Object, sources: &Sources, drop_debug: bool) -> R
         writer.output.drop_section(index);
     }
     writer.output.to_bytes()
+}
+
+/// Refuses to move code that an unreadable function may refer to.
+pub(crate) fn check_movable(sources: &Sources) -> Result<()> {
+    for (place, _) in &sources.unreadable {
+        if crate::unreadable::pinned(&sources.file, place)? {
+            let name = &sources.file.symbols[place.symbol].name;
+            let what = format!("rewriting: function {name} cannot be read, and refers to other code");
+            return unsupported(sources.file.section_name(place.section), place.start, what);
+        }
+    }
+    Ok(())
 }
 
 fn check_same_shape(object: &Object, sources: &Sources) -> Result<()> {

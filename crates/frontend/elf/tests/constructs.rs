@@ -210,3 +210,48 @@ fn what_is_no_rewrite_is_refused() {
     far.functions[first].nodes.splice(branch + 1..branch + 1, filler);
     assert!(matches!(elf.write(&far), Err(kiln_elf::Error::Layout { .. })));
 }
+
+/// The file offsets of the relocations of `.maps`, 16 bytes each.
+fn map_relocations(bytes: &[u8]) -> Vec<usize> {
+    let word = |at: usize, bytes_of: usize| {
+        let mut word = [0; 8];
+        word[..bytes_of].copy_from_slice(&bytes[at..at + bytes_of]);
+        u64::from_le_bytes(word) as usize
+    };
+    let (table, count, names) = (word(40, 8), word(60, 2), word(62, 2));
+    let names = word(table + 64 * names + 24, 8);
+    let headers = (0..count).map(|index| table + 64 * index);
+    let relocations = headers.filter(|header| bytes[names + word(*header, 4)..].starts_with(b".rel.maps\0"));
+    relocations
+        .flat_map(|header| {
+            let (start, size) = (word(header + 24, 8), word(header + 32, 8));
+            (start..start + size).step_by(16)
+        })
+        .collect()
+}
+
+/// Compilers before clang 13 gave relocations of `.maps` the type R_BPF_64_64.
+#[test]
+fn relocations_of_maps_may_have_the_older_type() {
+    let Some(elf) = compiled() else { return };
+    let bytes = elf.write(&elf.object).unwrap();
+    let with_type = |kind: u32| {
+        let mut bytes = bytes.clone();
+        let relocations = map_relocations(&bytes);
+        assert_eq!(relocations.len(), 2);
+        for at in relocations {
+            bytes[at + 8..at + 12].copy_from_slice(&kind.to_le_bytes());
+        }
+        bytes
+    };
+    let older = with_type(1);
+    assert_ne!(older, bytes);
+    let read = kiln_elf::read("everything.o", &older).unwrap();
+    assert_eq!(read.object, elf.object);
+    assert_loads(&older);
+    let grown = read.write(&support::with_jumps_to_next(&read.object)).unwrap();
+    assert_eq!(kiln_elf::read("grown.o", &grown).unwrap().object.maps, elf.object.maps);
+    assert_loads(&grown);
+    let Err(error) = kiln_elf::read("everything.o", &with_type(10)) else { panic!("a call's relocation is read") };
+    assert!(error.to_string().contains("neither type R_BPF_64_ABS64 nor R_BPF_64_64"), "{error}");
+}

@@ -450,12 +450,15 @@ impl Packet {
         self.headers.headroom = headroom - bytes;
     }
 
-    /// Opens a gap of zeros `at` bytes into the packet, moving what is before it forward.
+    /// Opens a gap of zeros `at` bytes into the packet, moving what is before it forward. In a packet that was cut shorter
+    /// than `at`, the kernel moves the bytes behind its end along, which are then the packet's last (`bpf_skb_net_hdr_push`).
     fn open_gap(&mut self, memory: &mut Memory, at: usize, bytes: usize) -> Result<(), Errno> {
         let start = self.data.checked_sub(bytes).ok_or(Errno::ENOMEM)?;
-        if at > self.len() {
+        let moved = self.data + at;
+        if moved > self.hard_end {
             return Err(Errno::EINVAL);
         }
+        self.touched.end = self.touched.end.max(moved);
         self.take_headroom(bytes);
         let buffer = memory.region_mut(self.buffer);
         buffer.copy_within(self.data..self.data + at, start);

@@ -1,0 +1,293 @@
+//! Objects of unusual shapes, assembled here: what is read of them, what is refused, and for what reason.
+
+use std::path::PathBuf;
+use std::process::Command as Process;
+
+use assert_cmd::Command;
+use predicates::prelude::*;
+use predicates::str::contains;
+
+fn kiln() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_kiln"))
+}
+
+/// An object made of one source by clang; removed with its folder.
+struct Made {
+    folder: tempfile::TempDir,
+}
+
+impl Made {
+    /// Compiles `source`, which is of clang's language `language`; `None`, said aloud, where there is no clang.
+    fn by_clang(language: &str, source: &str) -> Option<Made> {
+        let made = Made { folder: tempfile::tempdir().expect("a temporary folder") };
+        let input = made.folder.path().join("source");
+        std::fs::write(&input, source).expect("a file");
+        let mut clang = Process::new("clang-19");
+        clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-x", language]).arg(&input);
+        match clang.arg("-o").arg(made.path()).status() {
+            Ok(status) => assert!(status.success(), "clang fails"),
+            Err(error) => {
+                eprintln!("skipped: clang-19: {error}");
+                return None;
+            }
+        }
+        Some(made)
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("made.o")
+    }
+}
+
+fn document(command: &mut Command) -> serde_json::Value {
+    let output = command.args(["--format", "json"]).output().expect("kiln runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}"))
+}
+
+/// The kernel, as a second place to run in, where `bpf(2)` works.
+fn places() -> Vec<&'static str> {
+    let kernel = kiln_driver::require_kernel().map(|()| "kernel");
+    kernel.as_ref().inspect_err(|error| eprintln!("skipped: {error}")).ok();
+    ["jit", "interpreter"].into_iter().chain(kernel).collect()
+}
+
+const PACKET: &str = "ffffffffffff0202020202020800450000140000000040110000010203040506070800000000";
+
+/// What C needs to know of maps and helpers.
+const HEADER: &str = "\
+typedef unsigned int u32;
+struct xdp_md { u32 data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex; };
+struct skb { u32 len, pkt_type, mark, queue_mapping, protocol, vlan_present, vlan_tci, vlan_proto, priority, ingress_ifindex,
+    ifindex, tc_index, cb[5]; };
+#define SEC(name) __attribute__((section(name), used))
+static long (*tail_call)(void *, void *, u32) = (void *)12;
+static void *(*lookup)(void *, const void *) = (void *)1;
+char _license[] SEC(\"license\") = \"GPL\";
+";
+
+#[test]
+fn tail_calls_lead_to_the_other_programs_of_the_object() {
+    let source = format!(
+        "{HEADER}
+int third(struct xdp_md *ctx), second(struct xdp_md *ctx);
+struct {{ int (*type)[3]; int (*max_entries)[4]; int (*key_size)[4]; int (*values[])(struct xdp_md *); }} jumps SEC(\".maps\")
+    = {{ .values = {{ [1] = second, [3] = third }} }};
+struct {{ int (*type)[2]; int (*max_entries)[1]; u32 *key, *value; }} total SEC(\".maps\");
+static void add(u32 part) {{ u32 zero = 0; u32 *sum = lookup(&total, &zero); if (sum) *sum += part; }}
+static u32 sum(void) {{ u32 zero = 0; u32 *sum = lookup(&total, &zero); return sum ? *sum : 0; }}
+SEC(\"xdp\") int first(struct xdp_md *ctx) {{ add(1); tail_call(ctx, &jumps, 0); add(20); tail_call(ctx, &jumps, 1); return sum(); }}
+SEC(\"xdp\") int second(struct xdp_md *ctx) {{ add(300); tail_call(ctx, &jumps, 3); return sum(); }}
+SEC(\"xdp\") int third(struct xdp_md *ctx) {{ add(3000); return sum(); }}
+SEC(\"xdp\") int unused(struct xdp_md *ctx) {{ return *(volatile int *)(long)ctx->data; }}
+"
+    );
+    let Some(made) = Made::by_clang("c", &source) else { return };
+    for place in places() {
+        let ran = |program: &str| {
+            let mut run = kiln();
+            run.arg("run").arg(made.path()).args(["--program", program, "--packet", PACKET, "--in", place]);
+            document(&mut run)["value"].clone()
+        };
+        assert_eq!((ran("first"), ran("second"), ran("third")), (3321.into(), 3300.into(), 3000.into()), "{place}");
+    }
+}
+
+#[test]
+fn a_tail_call_into_a_program_that_is_refused_is_refused() {
+    let with = |section: &str, body: &str| {
+        format!(
+            "{HEADER}
+int second(struct xdp_md *ctx);
+struct {{ int (*type)[3]; int (*max_entries)[1]; int (*key_size)[4]; int (*values[])(struct xdp_md *); }} jumps SEC(\".maps\")
+    = {{ .values = {{ [0] = second }} }};
+SEC(\"xdp\") int first(struct xdp_md *ctx) {{ tail_call(ctx, &jumps, 0); return 2; }}
+SEC(\"{section}\") int second(struct xdp_md *ctx) {{ {body} }}
+"
+        )
+    };
+    let unsafe_target = with("xdp", "return *(volatile int *)(long)ctx->data;");
+    let other_type = with("tc", "return 0;");
+    for (source, said) in [(unsafe_target, "packet-out-of-bounds"), (other_type, "a program of another type")] {
+        let Some(made) = Made::by_clang("c", &source) else { return };
+        let run = |place: &str| {
+            let mut run = kiln();
+            run.arg("run").arg(made.path()).args(["--program", "first", "--packet", PACKET, "--in", place]);
+            run.assert().code(1)
+        };
+        run("jit").stderr(contains(said).or(contains("packet")));
+        if places().contains(&"kernel") {
+            run("kernel");
+        }
+    }
+}
+
+#[test]
+fn what_a_program_left_in_its_socket_buffer_is_shown() {
+    let source = format!(
+        "{HEADER}
+SEC(\"tc\") int marks(struct skb *skb) {{ skb->cb[0] = 7; skb->cb[4] = 0xabcd; skb->mark = 5; skb->priority = 3; return 0; }}
+SEC(\"socket\") int cb_only(struct skb *skb) {{ skb->cb[1] = skb->len; return 0; }}
+"
+    );
+    let Some(made) = Made::by_clang("c", &source) else { return };
+    for place in places() {
+        let run = |program: &str| {
+            let mut run = kiln();
+            run.arg("run").arg(made.path()).args(["--program", program, "--packet", PACKET, "--in", place]);
+            run
+        };
+        let fields = &document(&mut run("marks"))["socket_buffer"];
+        let wanted = serde_json::json!({"mark": 5, "priority": 3, "cb": [7, 0, 0, 0, 0xabcd], "tstamp": 0});
+        assert_eq!(*fields, wanted, "{place}");
+        run("marks").assert().stdout(contains("socket buffer: cb 0x7 0x0 0x0 0x0 0xabcd, mark 0x5, priority 0x3\n"));
+        let length = PACKET.len() / 2 - 14;
+        assert_eq!(document(&mut run("cb_only"))["socket_buffer"]["cb"][1], length, "{place}");
+    }
+}
+
+/// Five programs: two that are good, and three that cannot be read.
+const HALF_READABLE: &str = "\
+.section xdp/good,\"ax\",@progbits
+.globl good
+.type good,@function
+good: r0 = 2
+  exit
+.size good, .-good
+.section xdp/other,\"ax\",@progbits
+.globl other
+.type other,@function
+other: r0 = 1
+  r0 += 1
+  exit
+.size other, .-other
+.section xdp/opcode,\"ax\",@progbits
+.globl opcode
+.type opcode,@function
+opcode: .quad 0x00000000000000ff
+  r0 = 0
+  exit
+.size opcode, .-opcode
+.section xdp/symbol,\"ax\",@progbits
+.globl symbol
+.type symbol,@function
+symbol: call defined_nowhere
+  exit
+.size symbol, .-symbol
+.section xdp/end,\"ax\",@progbits
+.globl end
+.type end,@function
+end: r0 = 0
+.size end, .-end
+";
+
+#[test]
+fn what_cannot_be_read_refuses_one_program() {
+    let Some(made) = Made::by_clang("assembler", HALF_READABLE) else { return };
+    let path = made.path();
+    let mut check = kiln();
+    check.arg("check").arg(&path);
+    check.assert().code(2).stdout(
+        contains("accepted good")
+            .and(contains("accepted other"))
+            .and(contains("invalid opcode: "))
+            .and(contains("invalid symbol: ").and(contains("defined_nowhere is defined nowhere")))
+            .and(contains("invalid end: ").and(contains("runs past its end"))),
+    );
+    let verdicts = document(kiln().arg("check").arg(&path));
+    let verdicts: Vec<_> =
+        verdicts.as_array().expect("programs").iter().map(|one| &one["verdict"]["verdict"]).collect();
+    assert_eq!(verdicts, ["accepted", "accepted", "invalid", "invalid", "invalid"]);
+    kiln().arg("check").arg(&path).args(["--program", "good"]).assert().code(0);
+    kiln().arg("check").arg(&path).args(["--program", "symbol"]).assert().code(2).stderr(contains("defined nowhere"));
+    kiln().arg("check").arg(&path).args(["--kernel", "6.1"]).assert().code(2).stdout(contains("not known"));
+    kiln().arg("run").arg(&path).args(["--program", "other", "--packet", PACKET]).assert().code(0);
+    kiln().arg("dump").arg(&path).assert().code(0).stderr(contains("left out: opcode: "));
+    // What can be read is optimized; what cannot stays as it is, byte by byte.
+    let smaller = made.folder.path().join("smaller.o");
+    kiln().arg("optimize").arg(&path).arg("-o").arg(&smaller).arg("--offline").assert().code(0);
+    let again = document(kiln().arg("check").arg(&smaller));
+    let slots: Vec<_> = again.as_array().expect("programs").iter().map(|one| one["slots"].as_u64()).collect();
+    assert_eq!(slots, [2, 2, 3, 2, 1].map(Some));
+}
+
+#[test]
+fn callers_of_what_cannot_be_read_are_refused_with_it() {
+    let source = "\
+.text
+.type callee,@function
+callee: call deeper
+  exit
+.size callee, .-callee
+.type deeper,@function
+deeper: .quad 0x00000000000000ff
+  exit
+.size deeper, .-deeper
+.section xdp/caller,\"ax\",@progbits
+.globl caller
+.type caller,@function
+caller: call callee
+  exit
+.size caller, .-caller
+.section xdp/good,\"ax\",@progbits
+.globl good
+.type good,@function
+good: r0 = 1
+  r0 += 1
+  exit
+.size good, .-good
+";
+    let Some(made) = Made::by_clang("assembler", source) else { return };
+    let path = made.path();
+    kiln().arg("check").arg(&path).assert().code(2).stdout(
+        contains("accepted good").and(contains("invalid caller: ")).and(contains("it needs function deeper: ")),
+    );
+    // `callee` calls by distance, which would be wrong if code moved.
+    let output = made.folder.path().join("out.o");
+    let mut optimize = kiln();
+    optimize.arg("optimize").arg(&path).arg("-o").arg(&output).arg("--offline");
+    optimize.assert().code(3).stderr(contains("cannot be read, and refers to other code"));
+    assert!(!output.exists());
+}
+
+#[test]
+fn functions_in_text_are_programs_where_a_type_says_so() {
+    let source = format!(
+        "{HEADER}
+__attribute__((noinline)) static int inner(u32 x) {{ asm volatile(\"\" : \"+r\"(x)); return x; }}
+int entry(struct xdp_md *ctx) {{ return inner(2); }}
+"
+    );
+    let Some(made) = Made::by_clang("c", &source) else { return };
+    let path = made.path();
+    kiln().arg("check").arg(&path).assert().code(2).stderr(contains("say what they are: --type entry=TYPE"));
+    kiln().arg("check").arg(&path).args(["--type", "entri=xdp"]).assert().code(2).stderr(contains("--type entry=TYPE"));
+    for (types, names) in [("xdp", vec!["entry"]), ("entry=xdp", vec!["entry"]), ("inner=xdp", vec!["inner"])] {
+        let verdicts = document(kiln().arg("check").arg(&path).args(["--type", types]));
+        let found: Vec<_> = verdicts.as_array().expect("programs").iter().map(|one| &one["program"]).collect();
+        assert_eq!(found, names, "{types}");
+    }
+    let mut run = kiln();
+    run.arg("run").arg(&path).args(["--type", "entry=xdp", "--program", "entry", "--packet", PACKET]);
+    run.assert().code(0).stdout(contains("returned 2 (XDP_PASS)"));
+}
+
+#[test]
+fn code_without_symbol_types_is_named_as_such() {
+    let source = "\
+.section xdp,\"ax\",@progbits
+.globl old
+old: r0 = 2
+  exit
+";
+    let Some(made) = Made::by_clang("assembler", source) else { return };
+    for command in ["check", "run"] {
+        let mut command_line = kiln();
+        command_line.arg(command).arg(made.path()).args(["--program", "old"]);
+        command_line
+            .assert()
+            .code(2)
+            .stderr(contains("symbol old there has no type").and(contains("compile it again")));
+    }
+    kiln().arg("check").arg(made.path()).assert().code(2).stderr(contains("holds no programs: section xdp holds code"));
+}
