@@ -106,6 +106,15 @@ pub struct Array {
     pub entries: u32,
 }
 
+/// Where a program's arena is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arena {
+    /// The address of its first byte, a multiple of 4 GiB, for programs and user space alike.
+    pub base: u64,
+    /// Its size, 8 bytes to 4 GiB.
+    pub bytes: u64,
+}
+
 /// The addresses that code refers to. `None` makes the compilation fail at that instruction.
 pub trait Symbols {
     /// What a `ld_imm64` of a map gives: whatever the map helpers take as a map.
@@ -120,6 +129,16 @@ pub trait Symbols {
     fn array(&self, map: MapId) -> Option<Array> {
         let _ = map;
         None
+    }
+    /// The program's arena, for `addr_space_cast` and accesses.
+    fn arena(&self) -> Option<Arena> {
+        None
+    }
+    /// Whether an instruction accesses the arena: the lower 32 bits of its address register, and its offset, count from the
+    /// arena's base. What leaves the arena is no access.
+    fn in_arena(&self, insn: InsnId) -> bool {
+        let _ = insn;
+        false
     }
     /// Whether a helper may stop the run, or call back and so spend budget. Saying `false` saves a check.
     fn helper_may_stop(&self, helper: u32) -> bool {

@@ -14,6 +14,7 @@ use kiln_platform::ProgramType;
 use kiln_program::{FunctionId, InsnId, Object, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
+use crate::arena;
 use crate::helper;
 use crate::packet::Kind;
 use crate::symbols::Symbols;
@@ -59,7 +60,9 @@ pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Re
                     let known = kiln_jit::Symbols::extern_address(symbols, symbol).is_some();
                     (!known).then(|| format!("kernel symbol {}", symbols.extern_name(symbol)))
                 }
-                (Insn::AddressSpaceCast { .. }, _) => Some("arenas".to_owned()),
+                (Insn::AddressSpaceCast { .. }, _) => {
+                    symbols.arena.is_none().then(|| "objects with several arenas".to_owned())
+                }
                 _ => None,
             };
             if let Some(what) = lacks {
@@ -106,6 +109,7 @@ fn foreign(region: &Region, kind: Kind) -> Option<String> {
     match region {
         Region::Context | Region::Stack { .. } | Region::MapValue(_) => None,
         Region::Packet | Region::PacketMeta | Region::PacketEnd if kind != Kind::None => None,
+        Region::Other(_) if arena::is_arena(region) => None,
         Region::Other(name) if OWN_MEMORY.contains(&name.as_str()) => None,
         Region::Other(name) if kind == Kind::SocketBuffer && SOCKETS.contains(&name.as_str()) => None,
         Region::Other(name) if kind == Kind::Xdp && name == "xdp_sock" => None,

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::memory::{Placement, Places, unmap};
 
-/// Zeroed memory at an address that never changes, shared between threads. Dropping it unmaps it.
+/// Memory at an address that never changes, shared between threads. Dropping it unmaps it, if it owns it.
 #[derive(Debug)]
 pub(crate) struct Block {
     start: NonNull<u8>,
@@ -26,9 +26,11 @@ pub(crate) struct Block {
     bytes: usize,
     /// Bytes that were asked for.
     used: usize,
+    /// Whether dropping it unmaps it.
+    owned: bool,
 }
 
-// SAFETY: the mapping is owned by this value alone, and all accesses through it are atomic.
+// SAFETY: only this value refers to the mapping, and all accesses through it are atomic.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -42,7 +44,21 @@ impl Block {
         let bytes = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let used = bytes;
         let (start, bytes) = places.map(bytes, Placement::Anywhere)?;
-        Ok(Block { start, bytes, used })
+        Ok(Block { start, bytes, used, owned: true })
+    }
+
+    /// Memory that somebody else unmaps.
+    ///
+    /// # Safety
+    /// `bytes` readable and writable bytes are mapped at `start`, a multiple of 8, as long as the block lives, and are accessed
+    /// through this block and by machine instructions only.
+    pub unsafe fn borrowed(start: NonNull<u8>, bytes: usize) -> Block {
+        Block { start, bytes, used: bytes, owned: false }
+    }
+
+    /// Bytes that were asked for.
+    pub fn bytes(&self) -> usize {
+        self.used
     }
 
     /// Whether some bytes are all zeros.
@@ -139,7 +155,9 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        unmap(self.start, self.bytes);
+        if self.owned {
+            unmap(self.start, self.bytes);
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use kiln_isa::{Reg, Size};
 use kiln_program::interpret::{Environment, Fault, HelperResult, MAX_FRAMES};
 use kiln_program::{ExternId, FunctionId, MapId, Node};
 
+use crate::arena;
 use crate::helper;
 use crate::observe::Observed;
 use crate::state::{Reply, State};
@@ -27,6 +28,15 @@ pub(crate) struct View<'v> {
     pub(crate) stack_fill: u8,
     /// Who watches, if somebody does.
     pub(crate) observed: Option<&'v mut Observed>,
+    /// What the present instruction accesses in the arena.
+    pub(crate) arena_access: Option<arena::Access>,
+}
+
+impl View<'_> {
+    /// What the present instruction accesses in the arena, should it do so.
+    fn arena_access(&self) -> Option<(arena::Place, arena::Access)> {
+        Some((self.symbols.arena?, self.arena_access?))
+    }
 }
 
 fn unknown(what: &str) -> Fault {
@@ -35,15 +45,35 @@ fn unknown(what: &str) -> Fault {
 
 impl Environment for View<'_> {
     fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault> {
+        if let Some((place, access)) = self.arena_access() {
+            let found = access.address(place, size);
+            return Ok(found.and_then(|address| self.state.memory.load(address, size)).unwrap_or(0));
+        }
         self.state.memory.load(address, size).ok_or(Fault::Memory { address, bytes: size.bytes().into() })
     }
 
     fn store(&mut self, address: u64, size: Size, value: u64) -> Result<(), Fault> {
+        if let Some((place, access)) = self.arena_access() {
+            if let Some(address) = access.address(place, size) {
+                let _ = self.state.memory.store(address, size, value);
+            }
+            return Ok(());
+        }
         self.state.memory.store(address, size, value).ok_or(Fault::Memory { address, bytes: size.bytes().into() })
     }
 
     fn update(&mut self, address: u64, size: Size, update: &mut dyn FnMut(u64) -> Option<u64>) -> Result<u64, Fault> {
+        if let Some((place, access)) = self.arena_access() {
+            let found = access.address(place, size);
+            let old = found.and_then(|address| self.state.memory.update(address, size, update));
+            return Ok(old.unwrap_or(access.unchanged));
+        }
         self.state.memory.update(address, size, update).ok_or(Fault::Memory { address, bytes: size.bytes().into() })
+    }
+
+    fn cast_address(&mut self, value: u64, to: u16, _: u16) -> Result<u64, Fault> {
+        let place = self.symbols.arena.ok_or_else(|| unknown("this arena"))?;
+        Ok(arena::cast(place, value, to))
     }
 
     fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
@@ -101,7 +131,11 @@ impl Environment for View<'_> {
         }
     }
 
-    fn before(&mut self, node: &Node, _: usize, _: &mut [u64; Reg::COUNT]) {
+    fn before(&mut self, node: &Node, _: usize, registers: &mut [u64; Reg::COUNT]) {
+        if self.symbols.arena.is_some() {
+            let in_arena = self.symbols.accesses.contains(node.id);
+            self.arena_access = in_arena.then(|| arena::Access::of(node, registers)).flatten();
+        }
         if let Some(observed) = &mut self.observed {
             observed.count(node.id);
         }

@@ -23,6 +23,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod admit;
+mod arena;
 mod block;
 mod clock;
 mod cpu;
@@ -45,6 +46,7 @@ mod symbols;
 mod trampoline;
 pub mod vm;
 
+pub use arena::Heap;
 pub use errno::Errno;
 pub use handle::ProgramHandle;
 pub use interface::{Engine, Error, Input, Options, RunResult};

@@ -168,6 +168,25 @@ impl Places {
         };
         Ok((start, bytes))
     }
+
+    /// Reserves addresses, which nobody may touch before they are [`open`]ed; to be [`release`]d.
+    ///
+    /// # Errors
+    /// What `mmap` reports.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> io::Result<NonNull<u8>> {
+        let next = self.next.as_mut().map(|next| &mut next[0]);
+        let Some(next) = next.filter(|next| next.checked_add(bytes as u64).is_some_and(|end| end <= ADDRESS_END))
+        else {
+            return reserve(0, bytes, 0);
+        };
+        match reserve(*next as usize, bytes, libc::MAP_FIXED_NOREPLACE) {
+            Ok(start) => {
+                *next += bytes as u64;
+                Ok(start)
+            }
+            Err(_) => reserve(0, bytes, 0),
+        }
+    }
 }
 
 impl Memory {
@@ -486,23 +505,38 @@ fn map(hint: usize, bytes: usize, _: i32) -> io::Result<NonNull<u8>> {
 fn map(hint: usize, bytes: usize, extra_flags: i32) -> io::Result<NonNull<u8>> {
     let page = PAGE_BYTES as usize;
     let all = bytes.checked_add(2 * page).ok_or_else(too_large)?;
+    let address = reserve(hint, all, extra_flags)?;
+    // SAFETY: the mapping just made is two pages longer than `bytes`.
+    let start = unsafe { address.add(page) };
+    if let Err(error) = open(start, bytes) {
+        release(address, all);
+        return Err(error);
+    }
+    Ok(start)
+}
+
+/// Maps private memory that nobody may touch, near `hint` where it is not 0.
+fn reserve(hint: usize, bytes: usize, extra_flags: i32) -> io::Result<NonNull<u8>> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | extra_flags;
     // SAFETY: an anonymous private mapping; without MAP_FIXED (MAP_FIXED_NOREPLACE fails instead) it replaces nothing.
-    let address = unsafe { libc::mmap(hint as *mut libc::c_void, all, libc::PROT_NONE, flags, -1, 0) };
+    let address = unsafe { libc::mmap(hint as *mut libc::c_void, bytes, libc::PROT_NONE, flags, -1, 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the mapping just made is two pages longer than `bytes`.
-    let start = unsafe { address.cast::<u8>().add(page) };
-    // SAFETY: the range lies in that mapping, to which nothing refers yet.
-    let opened = unsafe { libc::mprotect(start.cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
-    if opened != 0 {
-        let error = io::Error::last_os_error();
-        // SAFETY: the mapping was just made, and nothing refers to it.
-        unsafe { libc::munmap(address, all) };
-        return Err(error);
-    }
-    NonNull::new(start).ok_or_else(|| io::Error::other("mmap returned null"))
+    NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned null"))
+}
+
+/// Makes part of what [`reserve`] gave readable and writable.
+pub(crate) fn open(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    // SAFETY: the callers pass ranges of reservations of their own, to which nothing refers yet.
+    let opened = unsafe { libc::mprotect(start.as_ptr().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
+    if opened == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Gives back what [`reserve`] gave, to which nothing refers any more.
+pub(crate) fn release(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: the range is a mapping that `reserve` made, and its owner, who calls this, keeps no reference into it.
+    unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
 }
 
 /// Maps below 4 GiB, asking for one free place after another.

@@ -1,11 +1,12 @@
 //! The numbers that a program's references become: map handles, value addresses, helper entry points.
 
-use kiln_program::{ExternId, ExternKind, MapId, Object};
+use kiln_program::{ExternId, ExternKind, InsnId, MapContents, MapId, Object};
 
 use crate::helper;
 use std::sync::Arc;
 
-use crate::map::{Map, handle};
+use crate::arena::{self, Accesses, Place};
+use crate::map::{Map, Storage, handle};
 use crate::trampoline;
 
 /// Addresses of one object's maps and externs.
@@ -13,6 +14,10 @@ use crate::trampoline;
 pub(crate) struct Symbols {
     maps: Vec<MapSymbol>,
     externs: Vec<ExternSymbol>,
+    /// The object's arena, where it has one and no more.
+    pub(crate) arena: Option<Place>,
+    /// Which instructions of the loaded programs access it.
+    pub(crate) accesses: Accesses,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +44,9 @@ impl Symbols {
                 Some(kiln_jit::Array { first, stride_bytes: u32::try_from(stride).ok()?, entries })
             }),
         };
-        let mut symbols = Symbols { maps: maps.iter().map(symbol).collect(), externs: Vec::new() };
+        let arena = arena::place_of(maps.iter().map(Arc::as_ref));
+        let mut symbols = Symbols { maps: maps.iter().map(symbol).collect(), arena, ..Symbols::default() };
+        symbols.place_arena_variables(object, maps);
         let externs = object.externs.iter().map(|symbol| ExternSymbol {
             name: symbol.name.clone(),
             address: match symbol.kind {
@@ -51,6 +58,16 @@ impl Symbols {
         });
         symbols.externs = externs.collect();
         symbols
+    }
+
+    fn place_arena_variables(&mut self, object: &Object, maps: &[Arc<Map>]) {
+        for ((symbol, map), definition) in self.maps.iter_mut().zip(maps).zip(&object.maps) {
+            let (Storage::Arena(arena), MapContents::Data(bytes)) = (map.storage(), &definition.contents) else {
+                continue;
+            };
+            symbol.value = Some(arena.place().base + arena.data_offset(bytes.len()));
+            symbol.value_bytes = bytes.len() as u64;
+        }
     }
 
     fn value_address(&self, map: MapId, offset: u32) -> Option<u64> {
@@ -85,6 +102,14 @@ impl kiln_jit::Symbols for Symbols {
 
     fn array(&self, map: MapId) -> Option<kiln_jit::Array> {
         self.maps.get(map.index())?.array
+    }
+
+    fn arena(&self) -> Option<Place> {
+        self.arena
+    }
+
+    fn in_arena(&self, insn: InsnId) -> bool {
+        self.accesses.contains(insn)
     }
 
     fn helper_may_stop(&self, id: u32) -> bool {

@@ -15,6 +15,7 @@ use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot,
 use kiln_verifier::Verified;
 
 use crate::admit;
+use crate::arena;
 use crate::cpu::{Cpu, Shared};
 use crate::errno::Errno;
 use crate::exec;
@@ -95,6 +96,10 @@ impl Vm {
         vm.fill_maps(lacking)?;
         drop(vm.occupy(vm.options.surroundings.cpu)?);
         Ok(vm)
+    }
+
+    pub(crate) fn maps(&self) -> &[Arc<Map>] {
+        &self.shared.maps
     }
 
     /// Waits until a CPU is free, and takes it.
@@ -238,6 +243,12 @@ impl Vm {
         let program_type = self.program_type(&program)?;
         admit::accesses(&self.object, program.entry, program_type, &verified.facts)
             .map_err(|refusal| unsupported(name, refusal))?;
+        if self.symbols.arena.is_some() {
+            arena::narrow(&mut self.object, program.entry, &verified.facts);
+            let added = self.symbols.accesses.add(&self.object, program.entry, &verified.facts);
+            let what = "an access to the arena here, to other memory in another program".to_owned();
+            added.map_err(|insn| unsupported(name, (Some(insn), what)))?;
+        }
         let cleared_bytes = if verified.reads_uninitialized_stack { verified.statistics.frame_bytes } else { 0 };
         self.prepare(&program, cleared_bytes)?;
         Ok(verified)
@@ -255,6 +266,9 @@ impl Vm {
     #[doc(hidden)]
     pub unsafe fn load_unverified(&mut self, name: &str) -> Result<(), Error> {
         let program = self.find(name)?;
+        if self.symbols.arena.is_some() {
+            return Err(unsupported(name, (None, "arenas without verification".to_owned())));
+        }
         self.prepare(&program, kiln_verifier::facts::STACK_BYTES as u32)
     }
 
@@ -395,6 +409,7 @@ impl Vm {
                 symbols: &self.symbols,
                 stack_fill: self.options.stack_fill,
                 observed: observed.as_deref_mut(),
+                arena_access: None,
             };
             let outcome = interpreter.run(loaded.entry, context, &mut view, self.options.budget);
             state.end();
@@ -623,7 +638,9 @@ fn unsupported(program: &str, (insn, what): admit::Refusal) -> Error {
 }
 
 fn fill(map: &Map, bytes: &[u8]) {
-    if let Storage::Array(values) = map.storage() {
-        values.write(0, 0, bytes);
+    match map.storage() {
+        Storage::Array(values) => values.write(0, 0, bytes),
+        Storage::Arena(arena) => arena.fill(bytes),
+        _ => {}
     }
 }

@@ -122,8 +122,10 @@ fn impossible_maps_are_refused() {
     let refused = |result: Result<_, Error>| result.map(|_| ()).expect_err("refused").to_string();
     let huge = refused(vm.create_map(definition(MapType::Hash, 512, u32::MAX, u32::MAX)));
     assert!(huge.contains("limit"), "{huge}");
-    let arena = refused(vm.create_map(definition(MapType::Arena, 0, 0, 1)));
-    assert!(arena.contains("does not support arena maps"), "{arena}");
+    let arena = refused(vm.create_map(definition(MapType::Arena, 0, 0, 1 << 20)));
+    assert!(arena.contains("limit"), "{arena}");
+    let storage = refused(vm.create_map(definition(MapType::TaskStorage, 4, 8, 0)));
+    assert!(storage.contains("does not support"), "{storage}");
     let array = refused(vm.create_map(definition(MapType::Array, 8, 8, 1)));
     assert!(array.contains("a key size of 8"), "{array}");
 }

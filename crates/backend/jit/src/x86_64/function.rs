@@ -8,6 +8,7 @@ use kiln_program::operation::{Region, Schedule};
 use kiln_program::{FunctionId, InsnId, Node, Reference};
 
 use super::assembler::{Arithmetic, Assembler, Condition, Gpr, Label, Memory};
+use super::memory::memory;
 use super::{BUDGET, RUNTIME, Shared, gpr, runtime_field};
 use crate::plan::FunctionPlan;
 use crate::{Error, Runtime};
@@ -30,6 +31,8 @@ pub(super) struct Cold {
 
 /// What cold code does before it goes back, or (without a way back) leaves the function.
 pub(super) enum ColdKind {
+    /// Nothing.
+    Skip,
     Zero(Gpr),
     ZeroExtend(Gpr),
     Negate(Width, Gpr),
@@ -118,6 +121,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             self.current = at;
             let regions = self.regions;
             if let Some(region) = regions.get(&at)
+                && !(at..at + region.length).any(|at| self.in_arena(at))
                 && self.native(region)
             {
                 at += region.length;
@@ -149,6 +153,11 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     pub fn unresolved<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
         Err(Error::Unresolved { insn: self.nodes[at].id, what: what.into() })
+    }
+
+    /// Whether the instruction accesses the arena.
+    pub fn in_arena(&self, at: usize) -> bool {
+        self.shared.symbols.in_arena(self.nodes[at].id)
     }
 
     /// Aligns innermost loops.
@@ -187,14 +196,19 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             }
             Insn::Endian { order, size, dst } => self.endian(order, size, dst),
             Insn::LoadImm64 { dst, imm } => self.load_imm64(at, dst, imm)?,
-            Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, address),
-            Insn::Store { size, address, src } => self.store(size, address, src),
-            Insn::Atomic { op, fetch, size, address, src } => self.atomic(at, op, fetch, size, address, src)?,
+            insn if self.in_arena(at) => self.arena_access(at, insn)?,
+            Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, memory(address)),
+            Insn::Store { size, address, src } => self.store(size, memory(address), src),
+            Insn::Atomic { op, fetch, size, address, src } => {
+                self.atomic(at, op, fetch, size, memory(address), src)?;
+            }
             // x86 orders loads after loads and stores after everything: plain moves acquire and release.
-            Insn::LoadAcquire { size, dst, address } => self.load(size, false, dst, address),
-            Insn::StoreRelease { size, address, src } => self.store(size, address, kiln_isa::Source::Reg(src)),
+            Insn::LoadAcquire { size, dst, address } => self.load(size, false, dst, memory(address)),
+            Insn::StoreRelease { size, address, src } => {
+                self.store(size, memory(address), kiln_isa::Source::Reg(src));
+            }
             Insn::LoadPacket { mode, size, offset } => self.load_packet(at, mode, size, offset)?,
-            Insn::AddressSpaceCast { .. } => return self.unsupported(at, "addr_space_cast"),
+            Insn::AddressSpaceCast { dst, src, to, .. } => self.cast_address(at, dst, src, to)?,
             Insn::Jump { .. } => self.jump(at)?,
             Insn::Branch { op, width, dst, src, .. } => self.branch(at, op, width, dst, src)?,
             Insn::MayGoto { .. } => self.may_goto(at)?,
@@ -308,6 +322,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         for cold in std::mem::take(&mut self.cold) {
             self.code().bind(cold.from);
             match cold.kind {
+                ColdKind::Skip => {}
                 ColdKind::Zero(gpr) => self.code().constant(gpr, 0),
                 ColdKind::ZeroExtend(gpr) => self.code().mov(Width::W32, gpr, gpr),
                 ColdKind::Negate(width, gpr) => self.code().unary(super::assembler::Unary::Neg, width, gpr),

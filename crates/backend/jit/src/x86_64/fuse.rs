@@ -97,11 +97,15 @@ impl<'a> FunctionCompiler<'_, 'a> {
         }
     }
 
-    /// The instructions from `at` up to the next branch target or region.
+    fn is_border(&self, at: usize) -> bool {
+        self.is_target[at] || self.regions.contains_key(&at)
+    }
+
+    /// The instructions from `at` up to the next branch target, region or access to the arena.
     fn run(&self, at: usize) -> &'a [Node] {
         let longest = self.nodes.len().min(at + LONGEST);
         let end =
-            (at + 1..longest).find(|next| self.is_target[*next] || self.regions.contains_key(next)).unwrap_or(longest);
+            (at..longest).find(|next| self.in_arena(*next) || *next > at && self.is_border(*next)).unwrap_or(longest);
         &self.nodes[at..end]
     }
 

@@ -1,10 +1,10 @@
 //! Loads, stores, atomics, 64-bit immediates.
 
-use kiln_isa::{Address, AtomicOp, Imm64, Reg, Size, Source, Width};
+use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source, Width};
 use kiln_program::Reference;
 
-use super::assembler::{Arithmetic, Condition, Gpr, Memory};
-use super::function::FunctionCompiler;
+use super::assembler::{Arithmetic, Condition, Gpr, Label, Memory};
+use super::function::{Cold, ColdKind, FunctionCompiler};
 use super::{SCRATCH, SCRATCH2, gpr};
 use crate::Error;
 
@@ -14,18 +14,18 @@ pub(super) fn memory(address: Address) -> Memory {
 }
 
 impl FunctionCompiler<'_, '_> {
-    pub(super) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) {
+    pub(super) fn load(&mut self, size: Size, signed: bool, dst: Reg, place: Memory) {
         if signed {
-            self.code().sign_extend(size, Width::W64, gpr(dst), memory(address));
+            self.code().sign_extend(size, Width::W64, gpr(dst), place);
         } else {
-            self.code().load(size, gpr(dst), memory(address));
+            self.code().load(size, gpr(dst), place);
         }
     }
 
-    pub(super) fn store(&mut self, size: Size, address: Address, src: Source) {
+    pub(super) fn store(&mut self, size: Size, place: Memory, src: Source) {
         match src {
-            Source::Reg(src) => self.code().store(size, memory(address), gpr(src)),
-            Source::Imm(imm) => self.code().store_imm(size, memory(address), imm),
+            Source::Reg(src) => self.code().store(size, place, gpr(src)),
+            Source::Imm(imm) => self.code().store_imm(size, place, imm),
         }
     }
 
@@ -60,7 +60,7 @@ impl FunctionCompiler<'_, '_> {
         op: AtomicOp,
         fetch: bool,
         size: Size,
-        address: Address,
+        place: Memory,
         src: Reg,
     ) -> Result<(), Error> {
         let width = match size {
@@ -68,7 +68,7 @@ impl FunctionCompiler<'_, '_> {
             Size::B8 => Width::W64,
             Size::B1 | Size::B2 => return self.unsupported(at, "atomics of one or two bytes"),
         };
-        let (place, operand) = (memory(address), gpr(src));
+        let operand = gpr(src);
         match (op, arithmetic(op)) {
             (AtomicOp::Exchange, _) => self.code().exchange(width, place, operand),
             (AtomicOp::CompareExchange, _) => {
@@ -83,6 +83,95 @@ impl FunctionCompiler<'_, '_> {
             (_, Some(arithmetic)) => self.code().locked_arithmetic(arithmetic, width, place, operand),
             (_, None) => return self.unsupported(at, "this atomic operation"),
         }
+        Ok(())
+    }
+
+    /// The lower 32 bits; for user space with the arena's base, and null stays null.
+    pub(super) fn cast_address(&mut self, at: usize, dst: Reg, src: Reg, to: u16) -> Result<(), Error> {
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
+        let dst = gpr(dst);
+        self.code().mov(Width::W32, dst, gpr(src));
+        if to == 0 {
+            return Ok(());
+        }
+        let null = self.code().label();
+        self.code().constant_keeping_flags(SCRATCH, arena.base);
+        self.code().test(Width::W32, dst, dst);
+        self.code().jump_if(Condition::EQUAL, null);
+        self.code().arithmetic(Arithmetic::Or, Width::W64, dst, SCRATCH);
+        self.code().bind(null);
+        Ok(())
+    }
+
+    /// Where in the arena an instruction accesses, and where the code goes if that is not all in the heap.
+    ///
+    /// ```text
+    ///   mov r10d, reg ; lea r10, [r10 + offset] ; cmp r10, bytes - size ; ja outside ; mov r11, base    [r11 + r10]
+    /// ```
+    fn arena_operand(&mut self, at: usize, address: Address, size: Size) -> Result<(Memory, Label), Error> {
+        let Some(arena) = self.shared.symbols.arena() else { return self.unresolved(at, "an arena") };
+        let last = arena.bytes.checked_sub(size.bytes().into()).ok_or(Error::Malformed("an arena of a few bytes"))?;
+        let outside = self.code().label();
+        self.code().mov(Width::W32, SCRATCH, gpr(address.base));
+        if address.offset != 0 {
+            self.code().lea(Width::W64, SCRATCH, Memory::at(SCRATCH, address.offset.into()));
+        }
+        // A negative offset is a large number here.
+        if let Ok(last) = i32::try_from(last) {
+            self.code().arithmetic_imm(Arithmetic::Cmp, Width::W64, SCRATCH, last);
+        } else {
+            self.code().constant(SCRATCH2, last);
+            self.code().arithmetic(Arithmetic::Cmp, Width::W64, SCRATCH, SCRATCH2);
+        }
+        self.code().jump_if(Condition::ABOVE, outside);
+        self.code().constant(SCRATCH2, arena.base);
+        Ok((Memory { base: SCRATCH2, index: Some((SCRATCH, 1)), displacement: 0 }, outside))
+    }
+
+    /// An access to the arena. Outside of the heap a load gives 0, a store is dropped, and an atomic operation leaves its
+    /// registers as they are.
+    pub(super) fn arena_access(&mut self, at: usize, insn: Insn) -> Result<(), Error> {
+        let (outside, kind) = match insn {
+            Insn::Load { size, signed, dst, address } => {
+                let (place, outside) = self.arena_operand(at, address, size)?;
+                self.load(size, signed, dst, place);
+                (outside, ColdKind::Zero(gpr(dst)))
+            }
+            Insn::LoadAcquire { size, dst, address } => {
+                let (place, outside) = self.arena_operand(at, address, size)?;
+                self.load(size, false, dst, place);
+                (outside, ColdKind::Zero(gpr(dst)))
+            }
+            Insn::Store { size, address, src } => {
+                let (place, outside) = self.arena_operand(at, address, size)?;
+                self.store(size, place, src);
+                (outside, ColdKind::Skip)
+            }
+            Insn::StoreRelease { size, address, src } => {
+                let (place, outside) = self.arena_operand(at, address, size)?;
+                self.store(size, place, Source::Reg(src));
+                (outside, ColdKind::Skip)
+            }
+            Insn::Atomic { op, fetch, size, address, src } => {
+                let needs_scratch = fetch && matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor);
+                if needs_scratch {
+                    return self.unsupported(at, "fetching and, or and xor in an arena");
+                }
+                let (place, outside) = self.arena_operand(at, address, size)?;
+                self.atomic(at, op, fetch, size, place, src)?;
+                let result = match op {
+                    AtomicOp::CompareExchange => Some(Gpr::RAX),
+                    _ => (fetch || op == AtomicOp::Exchange).then(|| gpr(src)),
+                };
+                // Of four bytes, the upper half is 0 as after any such operation.
+                let kind = result.filter(|_| size == Size::B4).map_or(ColdKind::Skip, ColdKind::ZeroExtend);
+                (outside, kind)
+            }
+            _ => return self.unsupported(at, "this access to an arena"),
+        };
+        let done = self.code().label();
+        self.code().bind(done);
+        self.cold.push(Cold { from: outside, back: Some(done), kind });
         Ok(())
     }
 

@@ -9,6 +9,7 @@ use kiln_platform::MapType;
 use super::slots::waiting_room;
 use super::values::Layout;
 use super::{Bloom, Definition, Hash, Map, Queue, Ring, Storage, Trie, Values, flag, hash};
+use crate::arena::{self, Arena};
 use crate::grace::Grace;
 use crate::memory::Places;
 
@@ -120,6 +121,7 @@ fn check(definition: &Definition, cpus: u32, limit: u64) -> Result<(), CreateErr
     let bytes = match map_type {
         Type::Ringbuf => 2 * u64::from(*max_entries),
         Type::BloomFilter => u64::from(*max_entries) * 4,
+        Type::Arena => u64::from(*max_entries) * arena::PAGE_BYTES,
         _ => (u64::from(*max_entries) + 1).saturating_mul(entry),
     };
     if bytes > limit {
@@ -177,12 +179,12 @@ fn create(definition: &Definition, making: &mut Making<'_>) -> io::Result<Option
         Type::Stack => Storage::Queue(Queue::new(value_size, max_entries, true)),
         Type::BloomFilter => Storage::Bloom(Bloom::new(places, max_entries, extra)?),
         Type::Ringbuf => Storage::Ring(Ring::new(places, max_entries)?),
+        Type::Arena => Storage::Arena(Arena::new(places, max_entries)?),
         Type::SkStorage
         | Type::InodeStorage
         | Type::TaskStorage
         | Type::CgrpStorage
         | Type::StructOps
-        | Type::UserRingbuf
-        | Type::Arena => return Ok(None),
+        | Type::UserRingbuf => return Ok(None),
     }))
 }

@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kiln_platform::MapType;
 use kiln_program::FunctionId;
 
+use crate::arena::Arena;
 use crate::errno::Errno;
 use crate::memory::{Access, Memory};
 pub use create::CreateError;
@@ -175,6 +176,7 @@ pub(crate) enum Storage {
     Queue(Queue),
     Bloom(Bloom),
     Ring(Ring),
+    Arena(Arena),
     /// The VM lacks it: see [`crate::stand_in`].
     Absent,
 }
@@ -217,6 +219,7 @@ impl Map {
             // What helpers keep there is no program's.
             Storage::MapHash(_) => None,
             Storage::Ring(ring) => Some((ring.addresses(), Access::ReadWrite)),
+            Storage::Arena(arena) => Some((arena.addresses(), Access::ReadWrite)),
             _ => self.values().map(Values::window),
         }
     }
@@ -288,7 +291,12 @@ impl Map {
                 number.and_then(|number| number.load(Ordering::Acquire).checked_sub(1)).map_or(0, handle)
             }
             Storage::MapHash(hash) => hash.find_word(bytes).map_or(0, handle),
-            Storage::Programs(_) | Storage::Queue(_) | Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => 0,
+            Storage::Programs(_)
+            | Storage::Queue(_)
+            | Storage::Bloom(_)
+            | Storage::Ring(_)
+            | Storage::Arena(_)
+            | Storage::Absent => 0,
         }
     }
 
@@ -380,7 +388,7 @@ impl Map {
                 }
             }
             Storage::Queue(_) => Err(Errno::EINVAL),
-            Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => Err(Errno::EOPNOTSUPP),
+            Storage::Bloom(_) | Storage::Ring(_) | Storage::Arena(_) | Storage::Absent => Err(Errno::EOPNOTSUPP),
         }
     }
 

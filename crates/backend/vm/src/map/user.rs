@@ -40,7 +40,9 @@ impl Map {
                 .map(|at| values.read_user(at, per_cpu)),
             Storage::Programs(slots) | Storage::MapArray(slots) => numbered(number(slots)),
             Storage::Queue(queue) => queue.peek().map(<[u8]>::into_vec),
-            Storage::Bloom(_) | Storage::Ring(_) | Storage::Absent => return Err(Errno::EOPNOTSUPP),
+            Storage::Bloom(_) | Storage::Ring(_) | Storage::Arena(_) | Storage::Absent => {
+                return Err(Errno::EOPNOTSUPP);
+            }
         })
     }
 
@@ -119,7 +121,7 @@ impl Map {
             Storage::Trie(trie) => trie.entries(),
             Storage::Queue(queue) => numbered(queue.values()),
             Storage::Ring(ring) => numbered(ring.peek()),
-            Storage::Bloom(_) | Storage::Absent => Vec::new(),
+            Storage::Bloom(_) | Storage::Arena(_) | Storage::Absent => Vec::new(),
         };
         entries.sort();
         entries

@@ -136,7 +136,7 @@ impl World {
         let (state, object, symbols, options) = self.vm.parts();
         state.running = Some(program_type);
         let interpreter = Interpreter::new(object);
-        let view = View { state, symbols, stack_fill: options.stack_fill, observed: None };
+        let view = View { state, symbols, stack_fill: options.stack_fill, observed: None, arena_access: None };
         let (made_up, calls) = (&mut self.made_up, &mut self.calls);
         let (kfuncs, externs) = (&self.kfuncs, &self.externs);
         let stage = Stage {
