@@ -114,12 +114,12 @@ struct Canceller<'e, 'a> {
 /// Makes a function's loops cancellable.
 pub(crate) fn insert(edit: &mut Edit<'_>, plan: &Plan, probe: &Probe, options: &Options) -> Result<Vec<Point>, Error> {
     let Some(block) = plan.blocks.get(&edit.id).copied() else { return Ok(Vec::new()) };
-    let mut at = edit.slot(None)?;
+    let mut at = edit.slot()?;
     let first = edit.function.nodes.first().and_then(|node| node.line);
     let enter = match block {
         Block::Own => {
             for _ in 1..BLOCK_SLOTS {
-                at = edit.slot(None)?;
+                at = edit.slot()?;
             }
             [store(Reg::R10, at + DEADLINE, 0), store(Reg::R10, at + CANCELLED, 0)].to_vec()
         }
@@ -236,6 +236,7 @@ impl Canceller<'_, '_> {
 
     /// Counts an iteration, and at every 1024th leaves for the landing pad when the deadline has passed.
     fn tick(&mut self, header: &Node, live: RegSet, pad: InsnId, options: &Options) -> Result<Vec<Node>, Error> {
+        self.edit.frame.begin_place();
         let line = header.line;
         let resume = self.edit.resume(header.id);
         let mut busy = live;
@@ -247,7 +248,7 @@ impl Canceller<'_, '_> {
                 None => {
                     let taken: RegSet = borrowed.iter().map(|(reg, _)| *reg).collect();
                     let reg = free_register(taken.union(RegSet::of(&[Reg::R10]))).unwrap_or(Reg::R0);
-                    borrowed.push((reg, this.edit.slot(Some(header.id))?));
+                    borrowed.push((reg, this.edit.shared_slot(header.id)?));
                     reg
                 }
             };
@@ -263,7 +264,7 @@ impl Canceller<'_, '_> {
         let mut saved = Vec::new();
         for reg in live.intersection(RegSet::CALLER_SAVED).iter() {
             if !borrowed.iter().any(|(other, _)| *other == reg) {
-                saved.push((reg, self.edit.slot(Some(header.id))?));
+                saved.push((reg, self.edit.shared_slot(header.id)?));
             }
         }
         let (home, offset) = base.map_or((Reg::R10, self.at), |base| (base, 0));
@@ -345,6 +346,7 @@ impl Canceller<'_, '_> {
         if let Some((_, pad)) = self.pads.iter().find(|(known, _)| known == held) {
             return Ok(*pad);
         }
+        self.edit.frame.begin_place();
         let line = at.line;
         let own: Vec<_> = held.references.iter().zip(&held.places).filter(|(_, places)| is_kept(places)).collect();
         let mut nodes = Vec::new();
@@ -361,7 +363,7 @@ impl Canceller<'_, '_> {
                 None => {
                     // A call would destroy it: the frame keeps it until its turn.
                     let reg = places.registers.iter().next().unwrap_or(Reg::R0);
-                    let slot = self.edit.slot(Some(at.id))?;
+                    let slot = self.edit.shared_slot(at.id)?;
                     nodes.extend(self.edit.nodes([store(Reg::R10, slot, reg)], line));
                     load(Reg::R1, Reg::R10, slot)
                 }

@@ -9,6 +9,10 @@ use kiln_verifier::{Facts, Region, Value};
 pub(crate) struct Frame {
     /// The lowest byte in use, relative to the frame pointer.
     lowest: i32,
+    /// Slots for values that are kept at one place of the code only: all places share them.
+    shared: Vec<i16>,
+    /// How many of them the present place uses.
+    taken: usize,
 }
 
 impl Frame {
@@ -33,7 +37,7 @@ impl Frame {
                 }
             }
         }
-        Frame { lowest: lowest.div_euclid(8) * 8 }
+        Frame { lowest: lowest.div_euclid(8) * 8, shared: Vec::new(), taken: 0 }
     }
 
     /// Eight bytes more: their offset from the frame pointer.
@@ -44,6 +48,21 @@ impl Frame {
         }
         self.lowest = lowest;
         Some(lowest as i16)
+    }
+
+    /// Begins another place of the code: what was kept at the last one is not needed any more.
+    pub(crate) fn begin_place(&mut self) {
+        self.taken = 0;
+    }
+
+    /// Eight bytes that are free at the present place.
+    pub(crate) fn shared_slot(&mut self) -> Option<i16> {
+        if self.taken == self.shared.len() {
+            let slot = self.slot()?;
+            self.shared.push(slot);
+        }
+        self.taken += 1;
+        Some(self.shared[self.taken - 1])
     }
 }
 

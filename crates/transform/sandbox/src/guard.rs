@@ -361,7 +361,8 @@ fn place(edit: &mut Edit<'_>, node: &Node, base: Reg, action: Action) -> Result<
             busy.insert(Reg::R10);
             let none = || edit.unsupported(Some(node.id), "no register is free for a guard");
             let borrowed = free_register(busy).ok_or_else(none)?;
-            let slot = edit.slot(Some(node.id))?;
+            edit.frame.begin_place();
+            let slot = edit.shared_slot(node.id)?;
             guard_in(edit, node, base, borrowed, Some(slot));
             borrowed
         }

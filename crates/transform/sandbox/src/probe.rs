@@ -28,6 +28,8 @@ pub struct Probe {
     pub bounded: Headers,
     /// For each loop that is to be cancellable, the instruction that stands for its cancellation point in `facts`.
     pub stand_ins: BTreeMap<InsnId, InsnId>,
+    /// Instructions that the verifier processed for these facts.
+    processed: u64,
 }
 
 struct Explored {
@@ -42,15 +44,9 @@ impl Probe {
     /// # Errors
     /// [`Error::Rejected`] for what is wrong besides heap accesses and loops.
     pub fn new(object: &Object, options: &Options) -> Result<Probe, Error> {
-        let mut points = Headers::new();
-        for program in &object.programs {
-            for id in object.reachable_functions(program.entry) {
-                points.entry(id).or_insert_with(|| loops::headers(object.function(id)));
-            }
-        }
-        points.retain(|_, headers| !headers.is_empty());
-        let mut explored = explore(object, &points, options)?;
-        let mut bounded = Headers::new();
+        let all = Probe::of_all_loops(object, options)?;
+        let Probe { mut points, mut bounded, .. } = all;
+        let mut explored = Explored { facts: all.facts, processed: all.processed, stand_ins: all.stand_ins };
         let limit = explored.processed.saturating_add(UNROLLED_INSNS);
         if options.elide {
             let all: Vec<_> = points.iter().flat_map(|(id, own)| own.iter().rev().map(move |at| (*id, *at))).collect();
@@ -64,7 +60,24 @@ impl Probe {
                 }
             }
         }
-        Ok(Probe { facts: explored.facts, points, bounded, stand_ins: explored.stand_ins })
+        let Explored { facts, processed, stand_ins } = explored;
+        Ok(Probe { facts, points, bounded, stand_ins, processed })
+    }
+
+    /// Explores every program of an object, with a cancellation point in each loop.
+    ///
+    /// # Errors
+    /// [`Error::Rejected`] for what is wrong besides heap accesses and loops.
+    pub fn of_all_loops(object: &Object, options: &Options) -> Result<Probe, Error> {
+        let mut points = Headers::new();
+        for program in &object.programs {
+            for id in object.reachable_functions(program.entry) {
+                points.entry(id).or_insert_with(|| loops::headers(object.function(id)));
+            }
+        }
+        points.retain(|_, headers| !headers.is_empty());
+        let Explored { facts, processed, stand_ins } = explore(object, &points, options)?;
+        Ok(Probe { facts, points, bounded: Headers::new(), stand_ins, processed })
     }
 }
 

@@ -66,11 +66,18 @@ impl<'a> Edit<'a> {
         insns.into_iter().map(|insn| self.node(insn, Reference::None, line)).collect()
     }
 
-    /// Eight free bytes of the frame.
-    pub(crate) fn slot(&mut self, at: Option<InsnId>) -> Result<i16, Error> {
-        self.frame
-            .slot()
-            .ok_or_else(|| self.unsupported(at, "no room is left in the function's stack frame of 512 bytes"))
+    /// Eight bytes of the frame that nothing else uses.
+    pub(crate) fn slot(&mut self) -> Result<i16, Error> {
+        self.frame.slot().ok_or_else(|| self.no_room(None))
+    }
+
+    /// Eight bytes of the frame for a value that is kept at one place only; see [`Frame::begin_place`].
+    pub(crate) fn shared_slot(&mut self, at: InsnId) -> Result<i16, Error> {
+        self.frame.shared_slot().ok_or_else(|| self.no_room(Some(at)))
+    }
+
+    fn no_room(&self, at: Option<InsnId>) -> Error {
+        self.unsupported(at, "no room is left in the function's stack frame of 512 bytes")
     }
 
     pub(crate) fn enter_with(&mut self, nodes: Vec<Node>) {

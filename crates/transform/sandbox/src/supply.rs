@@ -1,0 +1,138 @@
+//! Gives the allocator of `kiln/malloc.h` memory, and reads its accounts: what user space does for an extension.
+//!
+//! A program that may not sleep cannot allocate pages. So user space populates part of the heap and writes into the allocator's
+//! state, `struct kiln_heap_state` in the heap's first or last pages, where it begins and ends. A thread that calls [`supply`] now and
+//! then keeps `bytes` bytes ready.
+
+use std::ops::Range;
+
+/// The first word of the allocator's state, `KILN_HEAP_MAGIC`.
+const MAGIC: u64 = u64::from_le_bytes(*b"KILNHEAP");
+const PAGE_BYTES: usize = 4096;
+/// The state begins within this many pages of either end of the heap: libbpf puts arena variables at the end if the kernel's
+/// `ld_imm64` takes such offsets, else at the beginning.
+const STATE_PAGES: usize = 256;
+/// Offsets in `struct kiln_heap_state`.
+const START: usize = 8;
+const FRESH: usize = 16;
+const LIMIT: usize = 24;
+const BAD_FREES: usize = 32;
+const CPUS: usize = 40;
+const CPU: usize = 64;
+/// Size classes, `KILN_CLASSES`; CPUs at most, `KILN_CPUS`.
+const CLASSES: usize = 33;
+const MOST_CPUS: u64 = 128;
+/// Offsets in `struct kiln_heap_cpu`, and its size.
+const ALLOCATED: usize = 8 * CLASSES;
+const FREED: usize = ALLOCATED + 8;
+const FAILURES: usize = ALLOCATED + 16;
+const CPU_BYTES: usize = ALLOCATED + 24;
+
+/// What `kiln run` supplies.
+pub const SUPPLY_BYTES: usize = 16 << 20;
+
+/// A heap as user space sees it.
+pub trait Memory {
+    /// The address of its first byte.
+    fn address(&self) -> u64;
+    /// Its size.
+    fn bytes(&self) -> usize;
+    /// The word at an offset, a multiple of 8; `None` outside of the heap.
+    fn load(&self, offset: usize) -> Option<u64>;
+    /// Sets the word at an offset, a multiple of 8; `None` outside of the heap.
+    fn store(&self, offset: usize, value: u64) -> Option<()>;
+    /// Allocates the pages of a range.
+    ///
+    /// # Errors
+    /// Returns a sentence if memory runs out.
+    fn populate(&self, offset: usize, bytes: usize) -> Result<(), String>;
+}
+
+/// What the allocator has given out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct Accounts {
+    /// The address of the first block; 0 before memory is supplied.
+    pub start: u64,
+    /// Bytes that user space has supplied.
+    pub supplied_bytes: u64,
+    /// Bytes of them that were never used.
+    pub fresh_bytes: u64,
+    /// Bytes in allocated blocks, headers of 8 bytes included.
+    pub allocated_bytes: u64,
+    /// Allocations that returned NULL.
+    pub failures: u64,
+    /// Frees of what was not allocated.
+    pub bad_frees: u64,
+}
+
+/// Returns the offset of the allocator's state; `None` in a heap without an allocator.
+pub fn state(heap: &dyn Memory) -> Option<usize> {
+    let pages = heap.bytes() / PAGE_BYTES;
+    let from_the_end = (1..=STATE_PAGES.min(pages)).map(|back| pages - back);
+    let mut places = from_the_end.chain(0..STATE_PAGES.min(pages)).map(|page| page * PAGE_BYTES);
+    places.find(|offset| heap.load(*offset) == Some(MAGIC))
+}
+
+/// The memory that blocks may take, as offsets: what is beside the variables, without the heap's first byte, which is the null
+/// pointer's.
+fn room(heap: &dyn Memory, state: usize, variable_bytes: usize) -> Option<Range<usize>> {
+    let variables = variable_bytes.checked_next_multiple_of(PAGE_BYTES)?;
+    let end = heap.bytes().checked_sub(variables)?;
+    let room = if state < variables { variables..heap.bytes() } else { PAGE_BYTES..end };
+    (room.start <= room.end).then_some(room)
+}
+
+/// Makes `bytes` never used bytes available, or as many as the heap has; whether there is an allocator. `variable_bytes` is the
+/// size of the object's arena variables ([`variable_bytes`]), which a loader puts at either end of the heap. Only one thread may
+/// supply a heap at a time.
+///
+/// # Errors
+/// Returns what [`Memory::populate`] returns, and an error if the allocator's state is not that of this heap.
+pub fn supply(heap: &dyn Memory, variable_bytes: usize, bytes: usize) -> Result<bool, String> {
+    let Some(state) = state(heap) else { return Ok(false) };
+    let Some(room) = room(heap, state, variable_bytes) else { return Err("the heap is full of variables".to_owned()) };
+    let field = |at: usize| heap.load(state + at).unwrap_or(0);
+    let [start, end] = [room.start, room.end].map(|offset| heap.address() + offset as u64);
+    let (fresh, limit) = if field(START) == 0 { (start, start) } else { (field(FRESH), field(LIMIT)) };
+    if fresh < start || limit < fresh || limit > end {
+        return Err(format!(
+            "the allocator's memory {start:#x} <= {fresh:#x} <= {limit:#x} <= {end:#x} is out of order"
+        ));
+    }
+    let wanted = fresh.saturating_add(bytes as u64).min(end) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+    if wanted > limit {
+        heap.populate((limit - heap.address()) as usize, (wanted - limit) as usize)?;
+    }
+    if field(START) == 0 {
+        heap.store(state + START, start);
+        heap.store(state + FRESH, start);
+    }
+    heap.store(state + LIMIT, wanted.max(limit));
+    Ok(true)
+}
+
+/// Returns the size of the variables that an object keeps in a heap.
+pub fn variable_bytes(heap: &kiln_program::Map) -> usize {
+    match &heap.contents {
+        kiln_program::MapContents::Data(bytes) => bytes.len(),
+        _ => 0,
+    }
+}
+
+/// Returns what the allocator has given out; `None` in a heap without an allocator. Programs may change it meanwhile.
+pub fn accounts(heap: &dyn Memory) -> Option<Accounts> {
+    let state = state(heap)?;
+    let field = |at: usize| heap.load(state + at).unwrap_or(0);
+    let all = |at: usize| {
+        let cpus = 0..field(CPUS).min(MOST_CPUS) as usize;
+        cpus.fold(0u64, |sum, cpu| sum.wrapping_add(field(CPU + cpu * CPU_BYTES + at)))
+    };
+    Some(Accounts {
+        start: field(START),
+        supplied_bytes: field(LIMIT).wrapping_sub(field(START)),
+        fresh_bytes: field(LIMIT).wrapping_sub(field(FRESH)),
+        allocated_bytes: all(ALLOCATED).wrapping_sub(all(FREED)),
+        failures: all(FAILURES),
+        bad_frees: field(BAD_FREES),
+    })
+}
