@@ -33,6 +33,8 @@
 #endif
 
 #define KILN_PAGE_BYTES 4096
+/* Subprograms: the kernel verifies each once per call chain, and their frames are separate. */
+#define KILN_FUNCTION static __attribute__((noinline, unused))
 
 #ifdef __bpf__
 /* Declares the object's heap. `bytes` is rounded up to whole pages; at most 4 GiB. */
@@ -66,5 +68,7 @@ static __always_inline void kiln_spin_unlock(kiln_spinlock_t *lock)
 {
 	__sync_lock_test_and_set(&lock->held, 0);
 }
+
+#include <kiln/malloc.h>
 
 #endif

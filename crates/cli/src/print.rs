@@ -372,6 +372,18 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
                 say!("  ... (--format json shows all)");
             }
         }
+        for heap in &ran.heaps {
+            let accounts = &heap.accounts;
+            say!(
+                "heap {}: {} bytes allocated, {} of {} never used, {} allocations failed, {} wrong frees",
+                heap.name,
+                accounts.allocated_bytes,
+                accounts.fresh_bytes,
+                accounts.supplied_bytes,
+                accounts.failures,
+                accounts.bad_frees
+            );
+        }
     }
 }
 

@@ -55,6 +55,7 @@ pub mod error;
 pub mod evidence;
 pub mod examples;
 pub mod file;
+pub mod heap;
 pub mod input;
 pub mod kernel;
 pub mod learn;

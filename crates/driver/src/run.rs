@@ -2,10 +2,12 @@
 
 use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
+use kiln_sandbox::supply::Memory;
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
 use crate::error::Error;
+use crate::heap::{self, HeapState, KernelHeap, VmHeap};
 use crate::input::Input;
 use crate::kernel;
 use crate::packets::MIN_PACKET_BYTES;
@@ -54,6 +56,8 @@ pub struct Ran {
     pub printed: Vec<Shown>,
     /// Map entries afterwards: name, then key and value in hexadecimal.
     pub maps: Vec<MapState>,
+    /// What the allocators of the object's heaps have given out.
+    pub heaps: Vec<HeapState>,
 }
 
 /// Fields of `struct __sk_buff` that a program may write and that test runs give back.
@@ -148,6 +152,11 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
     match place {
         Place::Vm(engine) => {
             let vm = load_vm(input, program, stimulus.insn_budget)?;
+            let open = |name: &str| {
+                let found = vm.map(name).and_then(|map| vm.heap(map)).ok()?;
+                Some(Box::new(VmHeap(found)) as Box<dyn Memory>)
+            };
+            heap::supply_all(&input.object, &open)?;
             let vm_input = kiln_vm::Input {
                 packet: &stimulus.packet,
                 context: context.as_deref(),
@@ -172,11 +181,14 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
                     .iter()
                     .map(|(name, state)| MapState { name: name.as_str().into(), entries: entries(state) })
                     .collect(),
+                heaps: heap::states(&input.object, &open),
             })
         }
         Place::Kernel => {
             crate::require_kernel()?;
             let loaded = kernel::load_input(input, program)?;
+            let open = |name: &str| Some(Box::new(KernelHeap(loaded.object.heap(name).ok()?)) as Box<dyn Memory>);
+            heap::supply_all(&input.object, &open)?;
             let output = loaded.prog.test_run(&kiln_linux::TestInput {
                 packet: stimulus.packet.clone(),
                 context: context.unwrap_or_default(),
@@ -196,6 +208,7 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
                 instructions: None,
                 printed: Vec::new(),
                 maps: maps.collect(),
+                heaps: heap::states(&input.object, &open),
             })
         }
     }

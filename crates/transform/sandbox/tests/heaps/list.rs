@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use kiln_linux::attach::XdpMode;
 use kiln_linux::{Link, OwnNetwork, load_image};
+use kiln_sandbox::supply::Memory;
+use kiln_vm::Vm;
 
-use crate::world::{Extension, World, compile, global, word};
+use crate::world::{Extension, Place, World, compile, global, word};
 
 const SOURCE: &str = "examples/heap/list1.bpf.c";
 const XDP_PASS: u32 = 2;
@@ -76,53 +78,100 @@ fn reply(payload: &[u8]) -> (u32, u32) {
 #[test]
 fn requests_are_answered_as_by_a_map() {
     let Some(extension) = compile(SOURCE, QUANTUM) else { return };
-    let Some(world) = World::new(&extension) else { return };
-    let keys: Vec<u32> = (1..=40).collect();
-    fill(&extension, &world, &keys);
-    let mut model: BTreeMap<u32, u32> = keys.iter().map(|key| (*key, 2 * key)).collect();
-    let mut random = 7u32;
-    for step in 0..400 {
-        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        let (kind, key, value) = (random >> 8 & 3, (random >> 12) % 50, random >> 5);
-        let (kind, here) = (kind.min(2), format!("step {step}"));
-        let (returned, packet) = world.run("list1", &request(kind, key, value));
-        assert_eq!(returned, XDP_TX, "{here}");
-        let (missing, given) = reply(&packet[42..]);
-        let known = model.get(&key).copied();
-        assert_eq!(missing, u32::from(known.is_none()), "{here}: key {key}");
-        match (kind, known) {
-            (0, Some(known)) => assert_eq!(given, known, "{here}: key {key}"),
-            (1, Some(_)) => drop(model.insert(key, value)),
-            (2, Some(_)) => drop(model.remove(&key)),
-            _ => {}
+    for (name, world) in World::all(&extension, &["list1"]) {
+        let keys: Vec<u32> = (1..=40).collect();
+        fill(&extension, &world, &keys);
+        let mut model: BTreeMap<u32, u32> = keys.iter().map(|key| (*key, 2 * key)).collect();
+        let mut random = 7u32;
+        for step in 0..400 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let (kind, key, value) = (random >> 8 & 3, (random >> 12) % 50, random >> 5);
+            let (kind, here) = (kind.min(2), format!("{name}, step {step}"));
+            let (returned, packet) = world.run("list1", &request(kind, key, value));
+            assert_eq!(returned, XDP_TX, "{here}");
+            let (missing, given) = reply(&packet[42..]);
+            let known = model.get(&key).copied();
+            assert_eq!(missing, u32::from(known.is_none()), "{here}: key {key}");
+            match (kind, known) {
+                (0, Some(known)) => assert_eq!(given, known, "{here}: key {key}"),
+                (1, Some(_)) => drop(model.insert(key, value)),
+                (2, Some(_)) => drop(model.remove(&key)),
+                _ => {}
+            }
         }
+        let mut left = walk(&extension, &world, "head");
+        left.sort_unstable();
+        assert_eq!(left, model.into_iter().collect::<Vec<_>>(), "{name}");
+        let unlinked = walk(&extension, &world, "unlinked").len();
+        assert_eq!(left.len() + unlinked, keys.len(), "{name}: elements were lost");
     }
-    let mut left = walk(&extension, &world, "head");
-    left.sort_unstable();
-    assert_eq!(left, model.into_iter().collect::<Vec<_>>());
-    let unlinked = walk(&extension, &world, "unlinked").len();
-    assert_eq!(left.len() + unlinked, keys.len(), "elements were lost");
 }
 
 #[test]
 fn a_run_without_end_is_cancelled() {
     let Some(extension) = compile(SOURCE, QUANTUM) else { return };
-    let Some(world) = World::new(&extension) else { return };
-    fill(&extension, &world, &[1, 2, 3]);
-    // The last element leads back to the first.
-    let base = world.heap().address();
-    world.heap().store(FIRST + 2 * ELEMENT_BYTES + 8, base + FIRST as u64).expect("in the heap");
-    let begun = Instant::now();
-    let (returned, _) = world.run("list1", &request(0, 99, 0));
-    let spent = begun.elapsed();
-    assert_eq!(returned, XDP_PASS, "the default of its hook");
-    assert!(spent >= QUANTUM && spent < Duration::from_secs(20), "cancelled after {spent:?}");
-    // The lock is still held: nobody else gets it, and waiting for it is cancelled too.
-    let (returned, _) = world.run("list1", &request(0, 1, 0));
-    assert_eq!(returned, XDP_PASS);
-    set_global(&extension, &world, "lock", 0);
-    let (returned, packet) = world.run("list1", &request(0, 1, 0));
-    assert_eq!((returned, reply(&packet[42..])), (XDP_TX, (0, 2)));
+    for (name, world) in World::all(&extension, &["list1"]) {
+        fill(&extension, &world, &[1, 2, 3]);
+        // The last element leads back to the first.
+        let base = world.heap().address();
+        world.heap().store(FIRST + 2 * ELEMENT_BYTES + 8, base + FIRST as u64).expect("in the heap");
+        let begun = Instant::now();
+        let (returned, _) = world.run("list1", &request(0, 99, 0));
+        let spent = begun.elapsed();
+        assert_eq!(returned, XDP_PASS, "{name}: the default of its hook");
+        assert!(spent >= QUANTUM && spent < Duration::from_secs(20), "{name}: cancelled after {spent:?}");
+        // The lock is still held: nobody else gets it, and waiting for it is cancelled too.
+        let (returned, _) = world.run("list1", &request(0, 1, 0));
+        assert_eq!(returned, XDP_PASS, "{name}");
+        set_global(&extension, &world, "lock", 0);
+        let (returned, packet) = world.run("list1", &request(0, 1, 0));
+        assert_eq!((returned, reply(&packet[42..])), (XDP_TX, (0, 2)), "{name}");
+    }
+}
+
+/// Two CPUs of the VM answer requests from one heap at once, while user space reads it.
+#[test]
+fn threads_share_a_heap() {
+    const REQUESTS: u32 = 20_000;
+    let Some(extension) = compile(SOURCE, Duration::from_secs(10)) else { return };
+    let surroundings = kiln_vm::Surroundings { cpus: 2, ..Default::default() };
+    let options = kiln_vm::Options { surroundings, ..Default::default() };
+    let mut vm = Vm::new(&extension.object, options).expect("the VM has its maps");
+    vm.load("list1").expect("loads");
+    if let Err(why) = vm.compiled("list1") {
+        println!("skipped: compiled code: {why}");
+        return;
+    }
+    let world = World::new(&extension, Place::Vm(Box::new(vm), kiln_vm::Engine::Jit));
+    fill(&extension, &world, &(0..40).collect::<Vec<_>>());
+    let Place::Vm(vm, _) = &world.place else { unreachable!("made above") };
+    std::thread::scope(|scope| {
+        for cpu in 0..2u32 {
+            scope.spawn(move || {
+                let program = vm.program("list1").expect("loaded").on(cpu).expect("a CPU");
+                let mut answer = Vec::new();
+                for step in 0..REQUESTS {
+                    // Each CPU changes keys of its own, and deletes one of them at the end.
+                    let (key, last) = (2 * (step % 20) + cpu, step + 1 == REQUESTS);
+                    let kind = if last { 2 } else { step / 20 % 2 };
+                    let packet = request(kind, key, step);
+                    let value = program.run_into(&kiln_vm::Input::packet(&packet), &mut answer).expect("runs");
+                    assert_eq!(value as u32, XDP_TX);
+                    let (missing, given) = reply(&answer[42..]);
+                    assert_eq!(missing, 0, "CPU {cpu}, step {step}: key {key} is lost");
+                    let written = if step < 20 { 2 * key } else { step - 20 };
+                    assert!(kind != 0 || given == written, "CPU {cpu}, step {step}: {given} instead of {written}");
+                }
+            });
+        }
+        for _ in 0..200 {
+            assert!(walk(&extension, &world, "head").len() <= 40);
+        }
+    });
+    let served = word(&world.globals(), global(&extension.object, "served"));
+    assert_eq!(served, 2 * u64::from(REQUESTS), "an increment under the lock was lost");
+    assert_eq!(walk(&extension, &world, "head").len(), 38);
+    assert_eq!(walk(&extension, &world, "unlinked").len(), 2);
 }
 
 fn ip(arguments: &str) -> Result<(), String> {
@@ -166,7 +215,7 @@ fn client(thread: &mpsc::Sender<u32>, ready: &mpsc::Receiver<()>) -> Result<Vec<
 #[test]
 fn real_packets_are_answered_at_native_xdp() {
     let Some(extension) = compile(SOURCE, QUANTUM) else { return };
-    let Some(world) = World::new(&extension) else { return };
+    let Some(world) = World::kernel(&extension) else { return };
     let Ok(_network) = OwnNetwork::enter().map_err(|error| println!("skipped: a network namespace: {error}")) else {
         return;
     };
@@ -180,7 +229,8 @@ fn real_packets_are_answered_at_native_xdp() {
         return;
     }
     fill(&extension, &world, &(0..40).collect::<Vec<_>>());
-    let program = world.loaded.program("list1").expect("loaded");
+    let Place::Kernel(loaded) = &world.place else { unreachable!("made above") };
+    let program = loaded.program("list1").expect("loaded");
     let link = Link::xdp(&program, index("kslist0"), XdpMode::Native).expect("attaches");
     go.send(()).expect("the client waits");
     let replies = client.join().expect("the client ends").expect("the client works");

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use kiln_linux::{Heap, LoadedObject, ObjectFile, TestInput};
+use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 use kiln_program::Object;
 use kiln_program::btf::Btf;
+use kiln_sandbox::supply::{self, Memory};
 use kiln_sandbox::{Options, sandbox};
+use kiln_vm::{Engine, Vm};
 
 /// The heap's map.
 const HEAP: &str = "kiln_heap_map";
@@ -19,7 +21,7 @@ pub struct Extension {
 }
 
 /// The repository.
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
@@ -49,43 +51,168 @@ pub fn compile(source: &str, quantum: Duration) -> Option<Extension> {
     Some(Extension { object, bytes })
 }
 
-/// A loaded extension.
+/// Compiles a source as native code into a folder; gives the program.
+pub fn compile_native(source: &str, folder: &Path) -> PathBuf {
+    let program = folder.join("native");
+    let built = Command::new("clang-19")
+        .args(["-O2", "-I"])
+        .arg(root().join("bpf/include"))
+        .arg(root().join(source))
+        .arg("-o")
+        .arg(&program)
+        .status();
+    assert!(built.expect("clang runs").success(), "clang refuses {source}");
+    program
+}
+
+/// Keeps this thread on one CPU, so that its runs use one CPU's free lists.
+pub fn stay_on_one_cpu() {
+    let mut cpus = rustix::thread::CpuSet::new();
+    cpus.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &cpus).expect("may choose its CPU");
+}
+
+/// An extension where it runs.
 pub struct World {
-    pub loaded: LoadedObject,
+    pub place: Place,
+    variable_bytes: usize,
+}
+
+pub enum Place {
+    /// Loaded into the kernel.
+    Kernel(LoadedObject),
+    /// In the VM, on one of its engines.
+    Vm(Box<Vm>, Engine),
+}
+
+/// A heap as user space sees it, wherever the extension runs.
+pub enum Heap<'w> {
+    Kernel(kiln_linux::Heap<'w>),
+    Vm(kiln_vm::Heap<'w>),
+}
+
+impl Memory for Heap<'_> {
+    fn address(&self) -> u64 {
+        match self {
+            Heap::Kernel(heap) => heap.address(),
+            Heap::Vm(heap) => heap.address(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Heap::Kernel(heap) => heap.bytes(),
+            Heap::Vm(heap) => heap.bytes(),
+        }
+    }
+
+    fn load(&self, offset: usize) -> Option<u64> {
+        match self {
+            Heap::Kernel(heap) => heap.load(offset),
+            Heap::Vm(heap) => heap.load(offset),
+        }
+    }
+
+    fn store(&self, offset: usize, value: u64) -> Option<()> {
+        match self {
+            Heap::Kernel(heap) => heap.store(offset, value),
+            Heap::Vm(heap) => heap.store(offset, value),
+        }
+    }
+
+    /// In the VM, pages are there when they are touched.
+    fn populate(&self, offset: usize, bytes: usize) -> Result<(), String> {
+        match self {
+            Heap::Kernel(heap) => heap.populate(offset, bytes).map_err(|error| error.to_string()),
+            Heap::Vm(_) => Ok(()),
+        }
+    }
 }
 
 impl World {
+    /// The extension on both engines of the VM, and in the kernel, where there is one; else said aloud.
+    pub fn all(extension: &Extension, programs: &[&str]) -> Vec<(&'static str, World)> {
+        let mut worlds = vec![];
+        for (name, engine) in [("interpreter", Engine::Interpreter), ("jit", Engine::Jit)] {
+            let mut vm = Vm::new(&extension.object, kiln_vm::Options::default()).expect("the VM has its maps");
+            for program in programs {
+                vm.load(program).unwrap_or_else(|error| panic!("{program}: {error}"));
+            }
+            let uncompiled = programs.iter().find_map(|program| vm.compiled(program).err());
+            match uncompiled.filter(|_| engine == Engine::Jit) {
+                Some(why) => println!("skipped: compiled code: {why}"),
+                None => worlds.push((name, World::new(extension, Place::Vm(Box::new(vm), engine)))),
+            }
+        }
+        worlds.extend(World::kernel(extension).map(|world| ("kernel", world)));
+        worlds
+    }
+
     /// The extension in the kernel; `None`, said aloud, where there is none.
-    pub fn new(extension: &Extension) -> Option<World> {
+    pub fn kernel(extension: &Extension) -> Option<World> {
         if let Err(error) = kiln_linux::available() {
             println!("skipped: the kernel: {error}");
             return None;
         }
         let file = ObjectFile::open("extension", &extension.bytes).expect("libbpf reads it");
-        Some(World { loaded: file.load().unwrap_or_else(|failure| panic!("the kernel: {failure}")) })
+        let loaded = file.load().unwrap_or_else(|failure| panic!("the kernel: {failure}"));
+        Some(World::new(extension, Place::Kernel(loaded)))
+    }
+
+    pub fn new(extension: &Extension, place: Place) -> World {
+        let heap = extension.object.maps.iter().find(|map| map.name == HEAP).expect("the heap");
+        World { place, variable_bytes: supply::variable_bytes(heap) }
+    }
+
+    /// Gives the allocator memory; whether there is one.
+    pub fn supply(&self, bytes: usize) -> bool {
+        supply::supply(&self.heap(), self.variable_bytes, bytes).expect("memory")
     }
 
     /// The heap.
     pub fn heap(&self) -> Heap<'_> {
-        self.loaded.heap(HEAP).expect("the heap")
+        match &self.place {
+            Place::Kernel(loaded) => Heap::Kernel(loaded.heap(HEAP).expect("the heap")),
+            Place::Vm(vm, _) => Heap::Vm(vm.heap(vm.map(HEAP).expect("the heap")).expect("the heap")),
+        }
     }
 
     /// Zero-initialized global variables.
     pub fn globals(&self) -> Vec<u8> {
-        let map = self.loaded.map(".bss").expect("global variables");
-        map.lookup(&0u32.to_le_bytes()).expect("reads").expect("is there")
+        let key = 0u32.to_le_bytes();
+        let found = match &self.place {
+            Place::Kernel(loaded) => loaded.map(".bss").expect("global variables").lookup(&key).expect("reads"),
+            Place::Vm(vm, _) => vm.look_up(vm.map(".bss").expect("global variables"), &key).expect("reads"),
+        };
+        found.expect("is there")
     }
 
     pub fn set_globals(&self, value: &[u8]) {
-        let map = self.loaded.map(".bss").expect("global variables");
-        map.update(&0u32.to_le_bytes(), value, 0).expect("writes");
+        let key = 0u32.to_le_bytes();
+        match &self.place {
+            Place::Kernel(loaded) => {
+                loaded.map(".bss").expect("global variables").update(&key, value, 0).expect("writes");
+            }
+            Place::Vm(vm, _) => {
+                let map = vm.map(".bss").expect("global variables");
+                vm.update(map, &key, value, kiln_vm::UpdateFlag::Any).expect("writes");
+            }
+        }
     }
 
     /// Runs a program on a packet: what it returned, and the packet afterwards.
     pub fn run(&self, program: &str, packet: &[u8]) -> (u32, Vec<u8>) {
-        let input = TestInput { packet: packet.to_vec(), ..TestInput::default() };
-        let output = self.loaded.program(program).expect("loaded").test_run(&input).expect("runs");
-        (output.value, output.packet)
+        match &self.place {
+            Place::Kernel(loaded) => {
+                let input = TestInput { packet: packet.to_vec(), ..TestInput::default() };
+                let output = loaded.program(program).expect("loaded").test_run(&input).expect("runs");
+                (output.value, output.packet)
+            }
+            Place::Vm(vm, engine) => {
+                let output = vm.run(program, &kiln_vm::Input::packet(packet), *engine).expect("runs");
+                (output.value as u32, output.packet)
+            }
+        }
     }
 }
 
