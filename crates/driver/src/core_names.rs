@@ -84,7 +84,8 @@ mod tests {
 
     #[test]
     fn without_btf_numbers_are_shown() {
-        let record = CoreRelocation { type_id: 7, access: "0:2:1".to_owned(), access_offset: 0, kind: 2 };
+        let record =
+            CoreRelocation { type_id: 7, access: "0:2:1".to_owned(), access_offset: 0, kind: 2, keeps_width: false };
         assert_eq!(describe(None, &record), "field_exists of type 7 0:2:1");
         assert_eq!(describe(None, &CoreRelocation { kind: 99, ..record }), "kind 99 of type 7 0:2:1");
     }

@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use kiln_isa::{CallTarget, Imm64, Insn, Reg};
 use kiln_platform::{AttachType, MapType, ProgramType};
 
+use crate::btf::{Btf, Kind, TypeId};
+
 macro_rules! id {
     ($(#[doc = $doc:literal])+ $name:ident) => {
         $(#[doc = $doc])+
@@ -300,9 +302,23 @@ pub struct CoreRelocation {
     pub access_offset: u32,
     /// The kind: `enum bpf_core_relo_kind`.
     pub kind: u32,
+    /// Whether a load of the field has the same width on every kernel; follows from the rest and the object's BTF.
+    pub keeps_width: bool,
 }
 
 impl CoreRelocation {
+    /// Says whether a load of the field keeps its width. libbpf widens or narrows a load where both fields are unsigned
+    /// integers or pointers of different sizes; any other field of another size fails the load
+    /// (`tools/lib/bpf/relo_core.c`, `bpf_core_calc_field_relo`).
+    pub fn set_width(&mut self, types: &Btf) {
+        let field = types.accessed(TypeId(self.type_id), &self.access);
+        self.keeps_width = match field.map(|field| types.kind(field)) {
+            Some(Kind::Int { signed, .. }) => *signed,
+            Some(Kind::Enum { .. }) => true,
+            _ => false,
+        };
+    }
+
     /// `BPF_CORE_TYPE_ID_LOCAL`.
     const TYPE_ID_LOCAL: u32 = 6;
 

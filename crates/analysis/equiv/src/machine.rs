@@ -325,6 +325,9 @@ fn outcome<'a>(world: &World<'a>, target: Target, path: Path<'a>) -> Outcome {
     }
 }
 
+/// Added to the bytes of a load whose width the loader may change, in the name of what it puts into its register.
+const WHOLE_REGISTER: u8 = 16;
+
 /// A window on its way.
 pub(crate) struct State<'w, 'a> {
     pub(crate) world: &'w World<'a>,
@@ -336,7 +339,7 @@ pub(crate) struct State<'w, 'a> {
     pub(crate) stable_calls: Vec<Log>,
     pub(crate) node: Option<&'w Node>,
     /// What the running load really puts into its register, where that is more than was loaded.
-    pointer_field: Option<Term<'a>>,
+    loaded_whole: Option<Term<'a>>,
     /// See [`WayStep::in_parts`].
     in_parts: bool,
 }
@@ -352,7 +355,7 @@ impl<'w, 'a> State<'w, 'a> {
             calls: Vec::new(),
             stable_calls: Vec::new(),
             node: None,
-            pointer_field: None,
+            loaded_whole: None,
             in_parts: false,
         }
     }
@@ -442,7 +445,7 @@ impl<'a> Machine for State<'_, 'a> {
         if reg == Reg::R10 {
             return Err(Stop::FramePointer);
         }
-        let value = self.pointer_field.take().unwrap_or(value);
+        let value = self.loaded_whole.take().unwrap_or(value);
         self.path.registers[reg.index()] = Slot::Written(value);
         Ok(())
     }
@@ -485,8 +488,16 @@ impl<'a> Machine for State<'_, 'a> {
             if rewritten && size == Size::B4 && self.world.loads_pointer(root, offset) {
                 let known = self.world.packet_pointer(root, offset, self.path.packet);
                 let field = known.unwrap_or_else(|| self.world.pointer_symbol(symbol, Class::Unknown, None));
-                self.pointer_field = Some(field);
+                self.loaded_whole = Some(field);
                 return Ok(self.world.arena.constant(32, 0));
+            }
+            let widens = self.core().and_then(|core| self.world.object.core.get(core.index()));
+            if !rewritten && size != Size::B8 && widens.is_some_and(|core| !core.keeps_width) {
+                // All of the register depends on the loader: a variable of its own.
+                let bytes = WHOLE_REGISTER + size.bytes() as u8;
+                let symbol = Symbol::Field { root, offset, bytes, log };
+                self.loaded_whole = Some(self.world.arena.symbol(symbol, 64));
+                return Ok(self.world.arena.constant(size.bits(), 0));
             }
             return Ok(self.world.arena.symbol(symbol, size.bits()));
         }

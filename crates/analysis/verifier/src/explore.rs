@@ -367,6 +367,12 @@ impl<'a> Explorer<'a> {
         record.is_some_and(|record| !record.is_own_type()) && self.any_load()
     }
 
+    /// Whether the current instruction, a load, may be of another width on another kernel.
+    pub(crate) fn relocates_width(&self) -> bool {
+        let record = self.code.op(self.at).node.core.and_then(|id| self.code.object.core.get(id.index()));
+        record.is_some_and(|record| !record.keeps_width) && self.any_load()
+    }
+
     /// Whether some number of a kernel's type is still that of the object's own: it would be taken for another type.
     pub(crate) fn awaits_type_numbers(&self) -> bool {
         let object = self.code.object;

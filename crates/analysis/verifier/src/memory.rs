@@ -32,7 +32,9 @@ impl Explorer<'_> {
         if relocated && !value.is_pointer() {
             value = Register::scalar(Scalar::of_width(size.bits()));
         }
-        if value.kind == Kind::Scalar && size != Size::B8 {
+        if value.kind == Kind::Scalar && size != Size::B8 && self.relocates_width() {
+            value = Register::UNKNOWN;
+        } else if value.kind == Kind::Scalar && size != Size::B8 {
             value = if signed {
                 let scalar = self.sign_extended(&value.scalar, size, kiln_isa::Width::W64);
                 Register { origin: value.origin, ..Register::scalar(scalar) }

@@ -345,12 +345,11 @@ fn attach_core(
             return fail("a CO-RE relocation's access string lies outside the string table");
         };
         let id = CoreId(core.len() as u32);
-        core.push(CoreRelocation {
-            type_id: record.word(0),
-            access: access.into_owned(),
-            access_offset: record.word(1),
-            kind: record.word(2),
-        });
+        let access = access.into_owned();
+        let [type_id, access_offset, kind] = [0, 1, 2].map(|index| record.word(index));
+        let mut relocation = CoreRelocation { type_id, access, access_offset, kind, keeps_width: false };
+        relocation.set_width(btf);
+        core.push(relocation);
         if function.nodes[position].core.replace(id).is_some() {
             return fail("two CO-RE relocations patch the same instruction");
         }

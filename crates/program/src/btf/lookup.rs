@@ -188,6 +188,26 @@ impl Btf {
         None
     }
 
+    /// The type that a CO-RE access string leads to: `0:2:1` is member 1 of what member 2 of `root` is. `None` where
+    /// there is no such place, or it is a bit field.
+    pub fn accessed(&self, root: TypeId, access: &str) -> Option<TypeId> {
+        let mut indices = access.split(':').map(|index| index.parse::<usize>().ok());
+        indices.next()??;
+        let mut at = self.resolve(root)?;
+        for index in indices {
+            let next = match self.kind(at) {
+                Kind::Composite { .. } => {
+                    let member = self.members(at).get(index?)?;
+                    member.bitfield_bits.is_none().then_some(member.type_id)?
+                }
+                Kind::Array { element, .. } => *element,
+                _ => return None,
+            };
+            at = self.resolve(next)?;
+        }
+        Some(at)
+    }
+
     /// Bytes of a value of this type. `None` for `void`, functions, declarations without a definition, and types
     /// that contain themselves or are larger than 64 bits can count.
     pub fn size_of(&self, mut id: TypeId) -> Option<u64> {

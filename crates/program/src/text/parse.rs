@@ -11,6 +11,7 @@ use kiln_platform::limits::MAX_INNER_MAPS;
 use kiln_platform::{AttachType, Helper, MapType, ProgramType};
 
 use super::words::{Words, find_semicolon, unhex, unquote, without_comment};
+use crate::btf::Btf;
 use crate::lower::without_encoded_reference;
 use crate::object::{
     CoreId, CoreRelocation, Extern, ExternId, ExternKind, Function, FunctionId, InsnId, LineId, Linkage, Map,
@@ -150,7 +151,11 @@ impl<'a> Parser<'a> {
         if self.parsed.object.functions.is_empty() || !self.waiting.is_empty() {
             let named = self.waiting.first().map(|index| self.parsed.object.programs[*index].name.clone());
             let name = named.filter(|name| !name.is_empty()).unwrap_or_else(|| "main".to_owned());
-            let name = if self.taken.contains(&name) { format!("{name}.{}", self.parsed.object.functions.len()) } else { name };
+            let name = if self.taken.contains(&name) {
+                format!("{name}.{}", self.parsed.object.functions.len())
+            } else {
+                name
+            };
             self.begin_function(name, Linkage::Global, None, 0);
         }
         self.parsed.object.functions.len() - 1
@@ -489,7 +494,7 @@ impl Parser<'_> {
         let access = words.name("an access string")?;
         let kind = words.number32("a relocation kind")?;
         let access_offset = if words.accept("at") { words.number32("an offset in the BTF strings")? } else { 0 };
-        match self.core.insert(id, CoreRelocation { type_id, access, access_offset, kind }) {
+        match self.core.insert(id, CoreRelocation { type_id, access, access_offset, kind, keeps_width: false }) {
             None => Ok(()),
             Some(_) => words.fail(format!("CO-RE record @{id} is defined twice")),
         }
@@ -507,6 +512,10 @@ impl Parser<'_> {
         object.next_insn = self.stated_next.unwrap_or(self.next_id);
         object.lines = in_order(std::mem::take(&mut self.lines)).ok_or_else(|| at_end("a source line is missing"))?;
         object.core = in_order(std::mem::take(&mut self.core)).ok_or_else(|| at_end("a CO-RE record is missing"))?;
+        let types = object.btf.as_deref().filter(|_| !object.core.is_empty()).and_then(|btf| Btf::parse(btf).ok());
+        if let Some(types) = types {
+            object.core.iter_mut().for_each(|relocation| relocation.set_width(&types));
+        }
         let nodes = || object.functions.iter().flat_map(|function| &function.nodes);
         if nodes().any(|node| node.line.is_some_and(|id| id.index() >= object.lines.len())) {
             return Err(at_end("an instruction names a source line that is not defined"));
