@@ -22,6 +22,9 @@ const STEPS_A_MILLISECOND: u32 = 2500;
 /// Bits times bits of products and quotients that a question may have for each millisecond: Z3 makes circuits of them
 /// before it counts the first step.
 const CIRCUITS_A_MILLISECOND: u64 = 1000;
+/// Terms that a question may have for each millisecond. Z3 simplifies a question before it counts the first step, and
+/// takes seconds for a thousand terms of random arithmetic; the questions that real programs ask have up to 60.
+const TERMS_A_MILLISECOND: usize = 10;
 
 /// Asks whether some pair differs although all assumptions hold, for so many milliseconds of an idle machine, counted in
 /// the solver's steps.
@@ -29,8 +32,10 @@ const CIRCUITS_A_MILLISECOND: u64 = 1000;
 /// The answer depends on the question alone: Z3 decides ties by what it has seen before, so it has seen nothing.
 pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], milliseconds: u32) -> Answer {
     let roots: Vec<TermId> = assumptions.iter().copied().chain(pairs.iter().flat_map(|(a, b)| [*a, *b])).collect();
-    let circuits: u64 = smt::cone(arena, &roots).into_iter().map(|id| circuit(arena, id)).sum();
-    if circuits > u64::from(milliseconds) * CIRCUITS_A_MILLISECOND {
+    let cone = smt::cone(arena, &roots);
+    let circuits: u64 = cone.iter().map(|id| circuit(arena, *id)).sum();
+    let is_long = cone.len() > milliseconds as usize * TERMS_A_MILLISECOND;
+    if is_long || circuits > u64::from(milliseconds) * CIRCUITS_A_MILLISECOND {
         return Answer::Unknown;
     }
     let query = smt::query(arena, assumptions, pairs);
