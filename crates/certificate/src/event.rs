@@ -23,8 +23,10 @@ const FRAME: i64 = 512;
 pub struct Event<'e, 'a> {
     /// Where.
     pub world: &'e World<'a>,
-    /// The event's instruction, which both have.
+    /// The event's instruction in the old function.
     pub node: &'e Node,
+    /// The same in the new one: another only where a packet load may have another split of its index.
+    pub other: &'e Node,
     /// What R1 to R5 are, as the old function's provenance says.
     pub arguments: [Class; 5],
     /// Which of R1 to R5 some path of the old function has written: it reads no others.
@@ -76,11 +78,11 @@ impl<'a> Event<'_, 'a> {
                 return Ok(goals);
             }
             Insn::MayGoto { .. } => return Ok(goals),
-            Insn::LoadPacket { mode, .. } => {
+            Insn::LoadPacket { .. } => {
                 equal(Reg::R6);
-                if let PacketMode::Indirect(reg) = mode {
-                    equal(reg);
-                }
+                let index = |state: &State<'a>, node: &Node| packet_index(self.world, state, &node.insn);
+                let (one, two) = (index(old, self.node), index(new, self.other));
+                goals.push(BitVec::eq(&one.ok_or("no packet load")?, &two.ok_or("no packet load")?));
                 old.same_memory(self.world, new, &mut goals)?;
             }
             Insn::Call(target) => {
@@ -289,6 +291,9 @@ impl<'a> Event<'_, 'a> {
     }
 
     fn result(&self, state: &State<'a>) -> Term<'a> {
+        if let Insn::LoadPacket { size, .. } = self.node.insn {
+            return self.world.arena.symbol(&format!("result_{}", self.number), size.bits()).zero_extend(64);
+        }
         self.stable(state).unwrap_or_else(|| self.world.arena.symbol(&format!("result_{}", self.number), 64))
     }
 
@@ -318,6 +323,21 @@ impl<'a> Event<'_, 'a> {
         let found = Term::not(&BitVec::eq(&result, &result.like(0)));
         Some(Term::not(&key.is_zero()).or(&found))
     }
+}
+
+/// Where in the packet a load begins: the kernel hands the sum to its helper as a number of 32 bits.
+fn packet_index<'a>(world: &World<'a>, state: &State<'a>, insn: &Insn) -> Option<Term<'a>> {
+    let Insn::LoadPacket { mode, offset, .. } = *insn else { return None };
+    let base = match mode {
+        PacketMode::Absolute => world.arena.constant(32, 0),
+        PacketMode::Indirect(reg) => state.registers[reg.index()].truncate(32),
+    };
+    Some(base.add(&base.like(u64::from(offset as u32))))
+}
+
+/// Whether two instructions load as many bytes from a packet.
+pub fn are_packet_loads(one: &Insn, other: &Insn) -> bool {
+    matches!((one, other), (Insn::LoadPacket { size: one, .. }, Insn::LoadPacket { size: other, .. }) if one == other)
 }
 
 /// Parameters of a function by its BTF id.

@@ -53,7 +53,7 @@ pub fn certify(
     let version = |function| -> Version<'_> {
         Version { function, cfg: Cfg::new(function), provenance: Provenance::of(objects[0], id, function, arguments) }
     };
-    let mut first = None;
+    let (mut first, mut reason) = (None, None);
     let gone = left_out(functions);
     let without = [BTreeSet::new()].into_iter().chain((!gone.is_empty()).then_some(gone));
     let attempts =
@@ -75,13 +75,13 @@ pub fn certify(
                     first = first.or(Some(why));
                 }
                 Err((why, _)) => {
-                    first = Some(why);
+                    reason = reason.or(first.take()).or(Some(why));
                     break;
                 }
             }
         }
     }
-    Err(first.unwrap_or_default())
+    Err(reason.or(first).unwrap_or_default())
 }
 
 /// Lines of the old text that are searched for one of the new.

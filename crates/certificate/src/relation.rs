@@ -204,7 +204,8 @@ impl Claim {
                 let low = (!bits).trailing_ones();
                 let own = place.read(world, states);
                 let narrow = !bits == mask(low) && (1..64).contains(&low);
-                narrow.then(|| (number, side, own.truncate(low).zero_extend(64)))
+                let cleared = || own.and(&own.like(!bits));
+                Some((number, side, if narrow { own.truncate(low).zero_extend(64) } else { cleared() }))
             }
             Claim::Frame(Place::Register(side, number), offset) => {
                 Some((number, side, world.frame_pointer().add(&arena.constant(64, offset as u64))))

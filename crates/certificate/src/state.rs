@@ -417,9 +417,14 @@ impl<'a> Running<'_, 'a> {
                     let local = place.1.may_be_frame();
                     let (name, mut of) = if local { self.state.everything(true) } else { self.state.outside() };
                     of.push(place.0);
-                    let signed = if signed { "s" } else { "u" };
-                    let name = format!("relocated_{}_{}_{signed}_{name}", core.0, size.bits());
-                    self.world.arena.apply(&name, &of, 64)
+                    let sign = if signed { "s" } else { "u" };
+                    let name = format!("relocated_{}_{}_{sign}_{name}", core.0, size.bits());
+                    let keeps_width = self.world.object.core.get(core.index()).is_some_and(|core| core.keeps_width);
+                    match (keeps_width, signed) {
+                        (true, false) => self.world.arena.apply(&name, &of, size.bits()).zero_extend(64),
+                        (true, true) => self.world.arena.apply(&name, &of, size.bits()).sign_extend(64),
+                        (false, _) => self.world.arena.apply(&name, &of, 64),
+                    }
                 }
                 (Some(field), None) => field,
                 (None, None) => {

@@ -115,6 +115,8 @@ enum Shape {
 #[derive(Default)]
 pub struct Arena {
     shapes: RefCell<Vec<(Shape, u32)>>,
+    /// Bits of each term that are zero whatever the variables are.
+    zeros: RefCell<Vec<u64>>,
     index: RefCell<HashMap<(Shape, u32), u32>>,
 }
 
@@ -154,11 +156,29 @@ impl Arena {
         if let Some(id) = self.index.borrow().get(&key) {
             return Term { arena: self, id: *id, bits };
         }
+        let zeros = self.zeros_of(&key.0, bits);
+        self.zeros.borrow_mut().push(zeros);
         let mut shapes = self.shapes.borrow_mut();
         let id = u32::try_from(shapes.len()).expect("an arena's size is limited");
         shapes.push(key.clone());
         self.index.borrow_mut().insert(key, id);
         Term { arena: self, id, bits }
+    }
+
+    /// Found once for each term: terms share operands, and a walk over them would take time exponential in their depth.
+    fn zeros_of(&self, shape: &Shape, bits: u32) -> u64 {
+        let (known, all) = (self.zeros.borrow(), mask(bits));
+        let of = |id: u32| known[id as usize];
+        match *shape {
+            Shape::Constant(value) => !value & all,
+            Shape::Concat(high, low) => of(high) << self.at(low).bits | of(low),
+            Shape::Binary(Binary::And, a, b) => of(a) | of(b),
+            Shape::Binary(Binary::Or | Binary::Xor, a, b) | Shape::Ite(_, a, b) => of(a) & of(b),
+            Shape::Extract(a, low) => of(a) >> low & all,
+            // Below the lowest bit that either has, a sum has none.
+            Shape::Binary(Binary::Add, a, b) => mask((of(a) & of(b)).trailing_ones()) & all,
+            _ => 0,
+        }
     }
 
     fn at(&self, id: u32) -> Term<'_> {
@@ -623,24 +643,15 @@ impl<'a> BitVec for Term<'a> {
 impl<'a> Term<'a> {
     /// Bits that are zero whatever the variables are, as far as the term's form shows.
     pub fn zeros(self) -> u64 {
-        let all = mask(self.bits);
-        match self.shape() {
-            Shape::Constant(value) => !value & all,
-            Shape::Concat(high, low) => {
-                let low = self.part(low);
-                self.part(high).zeros() << low.bits | low.zeros()
-            }
-            Shape::Binary(Binary::And, a, b) => self.part(a).zeros() | self.part(b).zeros(),
-            Shape::Binary(Binary::Or | Binary::Xor, a, b) => self.part(a).zeros() & self.part(b).zeros(),
-            Shape::Ite(_, a, b) => self.part(a).zeros() & self.part(b).zeros(),
-            Shape::Extract(a, low) => self.part(a).zeros() >> low & all,
-            _ => 0,
-        }
+        self.arena.zeros.borrow()[self.id as usize]
     }
 
-    /// Whether it is a variable.
-    pub fn is_symbol(self) -> bool {
-        matches!(self.shape(), Shape::Apply(_, operands) if operands.is_empty())
+    /// The term and the constant that this says to be equal, if it does.
+    pub fn equated(self) -> Option<(Term<'a>, u64)> {
+        match self.shape() {
+            Shape::Binary(Binary::Eq, a, b) => Some((self.part(a), self.part(b).as_constant()?)),
+            _ => None,
+        }
     }
 
     /// The name of a variable.

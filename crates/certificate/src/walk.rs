@@ -17,7 +17,7 @@ use kiln_isa::semantics::{BitVec, Flow};
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Cfg, Function, Node, Object};
 
-use crate::event::{Event, is_event};
+use crate::event::{Event, are_packet_loads, is_event};
 use crate::provenance::{Class, Provenance};
 use crate::relation::Relation;
 use crate::state::{PACKETS_END, Running, State, World};
@@ -109,6 +109,7 @@ pub struct Walk<'w, 'a, 'f> {
     /// The step.
     pub step: &'w Step<'f>,
     old_stops: BTreeMap<u32, BTreeSet<u32>>,
+    start: Pair,
     paths: usize,
 }
 
@@ -119,7 +120,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         for (old, new) in step.pairs.keys() {
             old_stops.entry(*old).or_default().insert(*new);
         }
-        Walk { world, step, old_stops, paths: 0 }
+        Walk { world, step, old_stops, start: (0, 0), paths: 0 }
     }
 
     /// Walks from a pair, where `relation` holds.
@@ -138,7 +139,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         let path = |state, at: u32| Path { state, at: at as usize, steps: 0, seen: Vec::new() };
         let truths = known.iter().map(|term| term.id()).collect();
         let joint = Joint { old: path(old, pair.0), new: path(new, pair.1), known, truths, events: 0 };
-        self.paths = 0;
+        (self.start, self.paths) = (pair, 0);
         let mut pending = vec![joint];
         while let Some(joint) = pending.pop() {
             self.go_on(joint, &mut pending, visitor)?;
@@ -200,8 +201,9 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         let old = joint.old.at as u32;
         let places = &self.old_stops[&old].clone();
         loop {
-            if places.contains(&(joint.new.at as u32)) {
-                let pair = (old, joint.new.at as u32);
+            let pair = (old, joint.new.at as u32);
+            // Where the old function went round a loop, the new one does not stand still.
+            if places.contains(&pair.1) && (pair != self.start || joint.new.steps > 0) {
                 return visitor.meet(&known(&joint), pair, [&joint.old.state, &joint.new.state]);
             }
             let node = self.node(1, joint.new.at)?;
@@ -209,8 +211,10 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
                 let what = format!("`{}` of the new function before the pair at {old}", node.insn);
                 return visitor.apart(&known(&joint), &what, Some(old));
             }
-            if let Some(other) = self.advance(1, &mut joint, Some(visitor))? {
-                pending.push(other);
+            match self.advance(1, &mut joint, Some(visitor)) {
+                Ok(other) => pending.extend(other),
+                // Unless nothing goes that way: what contradicts itself decides a branch as one likes.
+                Err(why) => return visitor.apart(&known(&joint), &why, None),
             }
         }
     }
@@ -227,18 +231,21 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
             if is_event(&node.insn) {
                 break node;
             }
-            if let Some(other) = self.advance(1, &mut joint, Some(visitor))? {
-                pending.push(other);
+            match self.advance(1, &mut joint, Some(visitor)) {
+                Ok(other) => pending.extend(other),
+                // Unless nothing goes that way: what contradicts itself decides a branch as one likes.
+                Err(why) => return visitor.apart(&known(&joint), &why, None),
             }
         };
         let core = |node: &Node| node.core.map(|id| self.world.object.core.get(id.index()));
         let same_goto = matches!((old.insn, new.insn), (Insn::MayGoto { .. }, Insn::MayGoto { .. }));
-        if !same_goto && (old.insn, old.reference, core(old)) != (new.insn, new.reference, core(new)) {
+        let same_load = are_packet_loads(&old.insn, &new.insn) && old.core.is_none() && new.core.is_none();
+        if !same_goto && !same_load && (old.insn, old.reference, core(old)) != (new.insn, new.reference, core(new)) {
             let what = format!("`{}` ({}) against `{}` ({})", old.insn, joint.old.at, new.insn, joint.new.at);
             return visitor.apart(&known(&joint), &what, None);
         }
         let what = format!("`{}` ({}, {})", old.insn, joint.old.at, joint.new.at);
-        let event = self.event(&joint, old);
+        let event = self.event(&joint, old, new);
         let before = known(&joint);
         let goals = match event.pass(&mut joint.old.state, &mut joint.new.state) {
             Ok(goals) => goals,
@@ -268,7 +275,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         Ok(())
     }
 
-    fn event<'e>(&'e self, joint: &Joint<'a>, node: &'e Node) -> Event<'e, 'a> {
+    fn event<'e>(&'e self, joint: &Joint<'a>, node: &'e Node, other: &'e Node) -> Event<'e, 'a> {
         let provenance = &self.step.versions[0].provenance;
         let class = |number: u8| {
             let reg = kiln_isa::Reg::new(number).expect("there are five arguments");
@@ -278,6 +285,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         Event {
             world: self.world,
             node,
+            other,
             arguments: [1, 2, 3, 4, 5].map(class),
             readable: RegSet::arguments(5).iter().filter(|reg| provenance.is_readable(joint.old.at, *reg)).collect(),
             number: joint.events,
@@ -286,7 +294,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
     }
 
     fn leave_out(&self, joint: &mut Joint<'a>, node: &Node) -> Result<(), String> {
-        let event = self.event(joint, node);
+        let event = self.event(joint, node, node);
         event.leave_out(&mut joint.old.state)?;
         joint.events += 1;
         joint.old.at += 1;

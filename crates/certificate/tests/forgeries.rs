@@ -362,3 +362,65 @@ K:
     let wrong = without(&without(masks, "; insn 3\n  r2 &= 0x7\n"), "; insn 7\n  r3 &= 0x7\n");
     certificate(&program, masks, &wrong).expect_err("both may not");
 }
+
+/// Numbers the instructions of a listing, as the optimizer does.
+fn numbered(lines: &[&str]) -> String {
+    let mut text = String::from("; map .data array key 4 value 64 entries 1 data 00\n; program socket_filter\n");
+    for (number, line) in lines.iter().enumerate() {
+        text += &match line.ends_with(':') || line.starts_with(';') {
+            true => format!("{line}\n"),
+            false => format!("; insn {number}\n  {line}\n"),
+        };
+    }
+    text
+}
+
+#[test]
+fn a_packet_load_reads_at_the_same_place() {
+    let Some(program) = program() else { return };
+    let listing = |sum: &str, load: &str| {
+        let lines = ["r6 = r1", "r7 = *(u32 *)(r6 + 0x0)", sum, load, "exit"];
+        numbered(&lines.into_iter().filter(|line| !line.is_empty()).collect::<Vec<_>>())
+    };
+    let before = listing("r7 += 6", "r0 = *(u8 *)skb[r7]");
+    certificate(&program, &before, &listing("", "r0 = *(u8 *)skb[r7 + 0x6]")).expect("another split of one sum");
+    certificate(&program, &before, &listing("", "r0 = *(u8 *)skb[r7 + 0x7]")).expect_err("another byte");
+    certificate(&program, &before, &listing("", "r0 = *(u16 *)skb[r7 + 0x6]")).expect_err("another width");
+}
+
+#[test]
+fn a_loops_counter_is_compared_whole() {
+    let Some(program) = program() else { return };
+    let listing = |first: &str, compared: &str| {
+        let last = format!("if {compared} != 0x80 goto L1");
+        numbered(&[
+            first,
+            "r2 = map_value[.data] + 0",
+            "L1:",
+            "r3 = *(u64 *)(r2 + 0x0)",
+            "r3 += r1",
+            "*(u64 *)(r2 + 0x0) = r3",
+            "r1 += 0x4",
+            &last,
+            "r0 = 0",
+            "exit",
+        ])
+    };
+    let narrow = |first: &str| certificate(&program, &listing(first, "r1"), &listing(first, "w1"));
+    narrow("r1 = 4").expect("a counter that stays below 0x80");
+    narrow("r1 = 0x100000004 ll").expect_err("a counter that never comes to 0x80, but its lower half does");
+    narrow("r1 = *(u32 *)(r1 + 0x0)").expect_err("a counter that may carry into its upper half");
+}
+
+#[test]
+fn a_field_may_be_wider_on_another_kernel() {
+    let Some(program) = program() else { return };
+    let listing = |core: &[&str], shifts: &[&str]| {
+        let (begin, end) = (["r9 = map_value[.data] + 0"], ["*(u64 *)(r9 + 0x10) = r1", "r0 = 0", "exit"]);
+        let lines = begin.iter().chain(core).chain(&["w1 = *(u32 *)(r9 + 0x8)"]).chain(shifts).chain(&end);
+        numbered(&lines.copied().collect::<Vec<_>>())
+    };
+    let (shifts, core) = (["r1 <<= 0x20", "r1 >>= 0x20"], ["; core 3 \"0:1\" 0"]);
+    certificate(&program, &listing(&[], &shifts), &listing(&[], &[])).expect("four bytes, always");
+    certificate(&program, &listing(&core, &shifts), &listing(&core, &[])).expect_err("libbpf may load eight bytes");
+}

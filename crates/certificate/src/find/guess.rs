@@ -5,16 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::relation::{Claim, Place, Relation, Side, Target};
+use crate::relation::{Claim, Order, Place, Relation, Side, Target};
 use crate::solver::{Answer, Solver};
 use crate::state::{State, World};
 use crate::term::{Arena, Term};
 use crate::walk::{Pair, Step, Visitor, Walk};
 use kiln_isa::semantics::BitVec;
-use kiln_isa::{Insn, Reg, RegSet};
+use kiln_isa::{Insn, Reg, RegSet, Source};
 
 /// Times that the relation of a pair may be weakened, for each pair.
 const ROUNDS: usize = 40;
+/// Constants that are tried as the bound of a register.
+const MAX_BOUNDS: usize = 8;
 /// Random states in which two values are compared before a solver is asked.
 const SAMPLES: u64 = 6;
 
@@ -39,6 +41,8 @@ struct Guess {
     agree: [u64; 10],
     /// Bits that are zero in a register of the old function, and of the new one.
     zeros: [[u64; 10]; 2],
+    /// The most that registers of the old function, and of the new one, hold, where a loop counts with them.
+    most: [[Option<u64>; 10]; 2],
     differ: BTreeSet<i16>,
 }
 
@@ -46,6 +50,10 @@ struct Guess {
 pub struct Places {
     all: Vec<Place>,
     live: [Vec<RegSet>; 2],
+    /// Positions of the old function to which a later one leads back.
+    loops: BTreeSet<u32>,
+    /// What registers may not exceed: the constants that they are compared with, and one less.
+    bounds: [BTreeSet<u64>; 10],
 }
 
 impl Places {
@@ -73,7 +81,17 @@ impl Places {
             all.extend(slots.iter().map(|(at, bytes)| Place::Frame(side, *at, *bytes)));
         }
         let live = [0, 1].map(|side: usize| crate::live::before(step.versions[side].function));
-        Places { all, live }
+        let olds = step.pairs.keys().map(|pair| pair.0);
+        let loops = olds.filter(|at| super::pairs::is_loop(&step.versions[0].cfg, *at)).collect();
+        let mut bounds: [BTreeSet<u64>; 10] = Default::default();
+        for node in step.versions.iter().flat_map(|version| &version.function.nodes) {
+            if let Insn::Branch { dst, src: Source::Imm(imm), .. } = node.insn
+                && let (Ok(imm), Some(own)) = (u64::try_from(imm), bounds.get_mut(dst.index()))
+            {
+                own.extend([imm, imm.saturating_sub(1)]);
+            }
+        }
+        Places { all, live, loops, bounds }
     }
 
     fn is_live(&self, place: Place, pair: Pair) -> bool {
@@ -183,6 +201,33 @@ impl<'a> Arrivals<'_, 'a> {
         if holds { sampled } else { 0 }
     }
 
+    /// Makes places that hold the same in another form one term: those that random states do not tell apart are proved.
+    fn unify(&mut self, known: &[Term<'a>], terms: &mut [Option<Term<'a>>]) {
+        let arena = self.world.arena;
+        let mut firsts: HashMap<(u32, Vec<u64>), Term<'a>> = HashMap::new();
+        for own in terms.iter_mut().flatten() {
+            let lost = own.name().is_some_and(|name| name.starts_with("lost_"));
+            if lost || named(self.world, *own).is_some() {
+                continue;
+            }
+            let value = |seed| arena.evaluate(*own, &|name: &str, operands: &[u64]| sample(seed, name, operands));
+            let first = *firsts.entry((own.bits(), (0..SAMPLES).map(value).collect())).or_insert(*own);
+            if first != *own && self.follows(known, BitVec::eq(&first, own)) {
+                *own = first;
+            }
+        }
+    }
+
+    /// The most that a register holds where a loop begins: the least of its bounds that is proved.
+    fn most(&mut self, known: &[Term<'a>], pair: Pair, number: usize, own: Term<'a>) -> Option<u64> {
+        if !self.places.loops.contains(&pair.0) || own.as_constant().is_some() {
+            return own.as_constant();
+        }
+        let places = self.places;
+        let mut bounds = places.bounds[number].iter().take(MAX_BOUNDS);
+        bounds.find(|bound| self.follows(known, own.ule(&own.like(**bound)))).copied()
+    }
+
     fn guess(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Guess {
         let both = [states[0].clone(), states[1].clone()];
         let mut numbers: HashMap<u32, u32> = HashMap::new();
@@ -200,6 +245,15 @@ impl<'a> Arrivals<'_, 'a> {
                 terms[number] = value.map(|value| own.like(value)).or(terms[number]);
             }
         }
+        // What a branch has compared with a constant.
+        for own in terms.iter_mut().flatten() {
+            let value = known.iter().find_map(|term| {
+                let (equal, value) = term.equated()?;
+                let low = equal.bits() == 32 && own.bits() == 64 && own.zeros() >> 32 == u64::from(u32::MAX);
+                (equal == *own || low && equal == own.truncate(32)).then_some(value)
+            });
+            *own = value.filter(|_| own.bits() == 64).map_or(*own, |value| own.like(value));
+        }
         // Registers of one number that are equal for a reason that is not their form.
         let mut agree = [0; 10];
         for number in 0..10 {
@@ -211,6 +265,7 @@ impl<'a> Arrivals<'_, 'a> {
             }
             agree[number] = self.agreeing(known, old, new);
         }
+        self.unify(known, &mut terms);
         let label = |term: Option<Term<'a>>| {
             let Some(term) = term else { return Label::Dead };
             named(self.world, term).unwrap_or_else(|| {
@@ -221,6 +276,9 @@ impl<'a> Arrivals<'_, 'a> {
         let labels = terms.iter().copied().map(label).collect();
         let zeros =
             [0, 1].map(|side: usize| std::array::from_fn(|number| terms[10 * side + number].map_or(0, Term::zeros)));
+        let most = [0, 1].map(|side: usize| {
+            std::array::from_fn(|number| self.most(known, pair, number, terms[10 * side + number]?))
+        });
         let written: BTreeSet<i64> = states.iter().flat_map(|state| state.written()).collect();
         let mut differ = BTreeSet::new();
         for at in written {
@@ -229,7 +287,7 @@ impl<'a> Arrivals<'_, 'a> {
                 differ.extend(i16::try_from(at));
             }
         }
-        Guess { labels, agree, zeros, differ }
+        Guess { labels, agree, zeros, most, differ }
     }
 }
 
@@ -286,6 +344,8 @@ impl Guess {
             self.agree[number] &= other.agree[number];
             for side in 0..2 {
                 self.zeros[side][number] &= other.zeros[side][number];
+                let most = &mut self.most[side][number];
+                *most = most.zip(other.most[side][number]).map(|(one, other)| one.max(other));
             }
         }
         self.differ.extend(&other.differ);
@@ -342,8 +402,14 @@ impl Guess {
             for (side, place) in [old, new].into_iter().enumerate() {
                 let zeros = self.zeros[side][index];
                 let plain = matches!(self.labels[10 * side + index], Label::Class(_));
-                if zeros != 0 && plain && (side == 0 || open) {
+                if !plain || side == 1 && !open {
+                    continue;
+                }
+                if zeros != 0 {
                     claims.push(Claim::Bits(place, zeros, 0));
+                }
+                if let Some(most) = self.most[side][index] {
+                    claims.push(Claim::Range(place, Order::Unsigned, 0, most));
                 }
             }
         }

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::walk::Pair;
-use kiln_program::{Cfg, Function};
+use kiln_isa::Insn;
+use kiln_program::{Cfg, Function, Node};
 
 /// Sets of pairs to try, the best first.
 pub fn attempts(functions: [&Function; 2]) -> Vec<BTreeSet<Pair>> {
@@ -18,7 +19,63 @@ pub fn attempts(functions: [&Function; 2]) -> Vec<BTreeSet<Pair>> {
         })
     };
     let joined: BTreeSet<Pair> = blocks.iter().copied().filter(joins).collect();
-    vec![joined, blocks]
+    // What a block computes in another way may need what its predecessors computed in another way.
+    let same = |pair: &Pair| block(functions, &graphs, *pair).is_some_and(|[old, new]| same_code(old, new));
+    let unchanged = joined.iter().copied().filter(same).collect();
+    let loops = joined.iter().copied().filter(|pair| is_loop(&graphs[0], pair.0) || is_loop(&graphs[1], pair.1));
+    let loops: BTreeSet<Pair> = loops.collect();
+    let branches = functions[0].nodes.iter().filter(|node| matches!(node.insn, Insn::Branch { .. })).count();
+    let mut attempts = vec![joined, unchanged];
+    if branches <= MAX_BRANCHES {
+        attempts.push(loops);
+    }
+    attempts.push(blocks);
+    let mut tried = BTreeSet::new();
+    attempts.retain(|places| tried.insert(places.clone()));
+    attempts
+}
+
+/// Branches of a function up to which all paths between its loops are followed: values are constants on more of them.
+const MAX_BRANCHES: usize = 24;
+
+/// The instructions of the blocks that begin at a pair.
+fn block<'f>(functions: [&'f Function; 2], graphs: &[Cfg; 2], pair: Pair) -> Option<[&'f [Node]; 2]> {
+    let at = [pair.0, pair.1];
+    let nodes = |side: usize| {
+        let block = graphs[side].block_of.get(at[side] as usize)?;
+        functions[side].nodes.get(graphs[side].blocks[block.index()].range.clone())
+    };
+    Some([nodes(0)?, nodes(1)?])
+}
+
+/// Whether two blocks run the same instructions; where they lead does not matter.
+fn same_code(old: &[Node], new: &[Node]) -> bool {
+    let jumps = |node: &&Node| !matches!(node.insn, Insn::Jump { .. });
+    let code = |nodes: &[Node]| -> Vec<_> {
+        let insn = |node: &Node| match node.insn {
+            Insn::Branch { op, width, dst, src, .. } => (Insn::Branch { op, width, dst, src, offset: 0 }, node.core),
+            other => (other, node.core),
+        };
+        nodes.iter().filter(jumps).map(insn).collect()
+    };
+    code(old) == code(new)
+}
+
+/// Whether a path leads from the block of an instruction back to it.
+pub fn is_loop(graph: &Cfg, at: u32) -> bool {
+    let own = graph.block_of[at as usize].index();
+    let (mut seen, mut pending) = (BTreeSet::new(), vec![own]);
+    while let Some(block) = pending.pop() {
+        for before in &graph.blocks[block].predecessors {
+            if before.index() == own {
+                return true;
+            }
+            if seen.insert(before.index()) {
+                pending.push(before.index());
+            }
+        }
+    }
+    false
 }
 
 /// Beginnings of blocks of which the first instructions that both functions have are the same.
