@@ -13,6 +13,7 @@
 //! `cargo xtask bench verifier` compares the two verifiers instead (`crates/test/examples/verifier_bench.rs`), and
 //! `cargo xtask bench optimizer` the programs of the corpora before and after (`crates/test/examples/optimizer_bench.rs`),
 //! and `cargo xtask bench equiv` says how questions of equivalence are settled (`crates/test/examples/equiv_bench.rs`).
+//! `cargo xtask bench evidence` replays the certificates of the corpora (`crates/test/examples/evidence_bench.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,10 +31,11 @@ struct Program {
 }
 
 /// Benchmarks over the corpora: the argument, the example of `kiln-test`, and what it does.
-const EXAMPLES: [(&str, &str, &str); 3] = [
+const EXAMPLES: [(&str, &str, &str); 4] = [
     ("verifier", "verifier_bench", "comparing the verifiers"),
     ("optimizer", "optimizer_bench", "measuring the optimizer"),
     ("equiv", "equiv_bench", "measuring the equivalence checker"),
+    ("evidence", "evidence_bench", "replaying certificates"),
 ];
 
 /// `cargo xtask bench`: all programs, or those whose names begin with one of the arguments.

@@ -7,9 +7,11 @@
 //!   proofs/certificate.gz         the chain from one to the other (`kiln_certificate::format`)
 //! ```
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -69,28 +71,36 @@ pub struct Version {
 /// The versions of each function that changed, from the first after the original to the optimized one.
 pub type Proofs = BTreeMap<u32, Vec<Version>>;
 
-/// Finds the certificate for turning one object into another. Each function that changed is proved as a whole; where that
-/// fails, over versions that it had in between. Functions that could not be proved come with the reason.
+/// Finds the certificate for turning one object into another within `time`. Each function that changed is proved as a
+/// whole; where that fails, over versions that it had in between. Functions that could not be proved come with the reason.
+///
+/// No function gets more than twice its even share of the time that is left, so one that is hard to prove leaves time
+/// to the others.
 pub fn certify(
     original: &Object,
     optimized: &Object,
     chain: &[ChainStep],
+    time: Duration,
     go_on: &mut dyn FnMut() -> bool,
 ) -> (Proofs, BTreeMap<u32, String>) {
     let arguments = Arguments::of(original);
+    let end = Instant::now() + time;
+    let go_on = RefCell::new(go_on);
     let (mut proofs, mut refused) = (Proofs::new(), BTreeMap::new());
-    for (index, (old, new)) in original.functions.iter().zip(&optimized.functions).enumerate() {
-        if old.nodes == new.nodes {
-            continue;
-        }
-        let number = index as u32;
+    let changed = |(_, (old, new)): &(u32, (&Function, &Function))| old.nodes != new.nodes;
+    let pairs = (0..).zip(original.functions.iter().zip(&optimized.functions));
+    let changed: Vec<(u32, (&Function, &Function))> = pairs.filter(changed).collect();
+    for (at, (number, (old, new))) in changed.iter().copied().enumerate() {
+        let left = end.saturating_duration_since(Instant::now());
+        let deadline = Instant::now() + left.min(2 * left / (changed.len() - at) as u32);
         let id = FunctionId(number);
         let mut versions: Vec<&Function> = vec![old];
         versions.extend(chain.iter().filter(|step| step.function == id).map(|step| &*step.after));
         versions.dedup_by(|one, other| one.nodes == other.nodes);
         versions.pop_if(|last| last.nodes == new.nodes);
         versions.push(new);
-        let mut search = Search { objects: [original, optimized], id, arguments: &arguments, go_on };
+        let stop = || Instant::now() >= deadline || !(go_on.borrow_mut())();
+        let search = Search { objects: [original, optimized], id, arguments: &arguments, stop: &stop };
         match search.versions(&versions) {
             Ok(found) => drop(proofs.insert(number, found)),
             Err(why) => drop(refused.insert(number, why)),
@@ -103,12 +113,12 @@ struct Search<'s> {
     objects: [&'s Object; 2],
     id: FunctionId,
     arguments: &'s Arguments,
-    go_on: &'s mut dyn FnMut() -> bool,
+    stop: &'s dyn Fn() -> bool,
 }
 
 impl Search<'_> {
     /// Steps from the first version to the last, as long as can be proved.
-    fn versions(&mut self, versions: &[&Function]) -> Result<Vec<Version>, String> {
+    fn versions(&self, versions: &[&Function]) -> Result<Vec<Version>, String> {
         let (mut at, last) = (0, versions.len() - 1);
         let mut found = Vec::new();
         while at < last {
@@ -130,13 +140,13 @@ impl Search<'_> {
         Ok(found)
     }
 
-    fn step(&mut self, old: &Function, new: &Function) -> Result<Proof, String> {
-        if !(self.go_on)() {
+    fn step(&self, old: &Function, new: &Function) -> Result<Proof, String> {
+        if (self.stop)() {
             return Err("there was no time for a proof".to_owned());
         }
         let functions = [old, new];
         let (pairs, left_out, _) =
-            find::certify(self.objects, self.id, functions, self.arguments, &mut Own, &|| false)?;
+            find::certify(self.objects, self.id, functions, self.arguments, &mut Own, self.stop)?;
         Ok(Proof { pairs, left_out })
     }
 }

@@ -57,6 +57,9 @@ const LARGE_SLOTS: u32 = 4000;
 const SMALL_SECONDS: f64 = 10.0;
 const LARGE_SECONDS: f64 = 60.0;
 
+/// Time for the certificate of an object, at least; otherwise it gets the budget once more.
+const MIN_CERTIFICATE: Duration = Duration::from_secs(60);
+
 /// The time to spend on an object at most, unless told otherwise: ten seconds for a small one, up to sixty for a large
 /// one. Most are done in a fraction of it, for what is tried within it is bounded by work; a longer time lets search
 /// go on, through all [`EFFORTS`], until it is up or nothing is left to try.
@@ -101,6 +104,17 @@ pub struct Optimized {
     pub skipped: Option<Shown>,
 }
 
+/// An optimized function that is as it was again.
+#[derive(Clone, Debug, Serialize)]
+pub struct Uncertified {
+    /// The function.
+    pub function: Shown,
+    /// Slots that it would have been shorter by; negative where it would have been longer.
+    pub slots: i64,
+    /// Why it has no certificate; none where another function of its program has none.
+    pub why: Option<Shown>,
+}
+
 /// An optimized object and the account of it.
 pub struct Outcome {
     /// The IR.
@@ -113,6 +127,9 @@ pub struct Outcome {
     pub evidence: Vec<Evidence>,
     /// Where a certificate was asked for: what shows that each function that changed does what it did, by its number.
     pub proofs: evidence::Proofs,
+    /// Functions that were optimized and are as they were again, because they or others of their program have no
+    /// certificate.
+    pub uncertified: Vec<Uncertified>,
     /// What our verifier or the kernel refused.
     pub refused: Vec<Shown>,
     /// What it was optimized for.
@@ -169,7 +186,7 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let mut rewrite = kiln_superopt::optimize_judged(&unmarked, &search, progress, judge);
     let mut uncertified = Vec::new();
     let proofs = match options.certify {
-        true => certify(input, &mut rewrite, &mut uncertified, progress),
+        true => certify(input, &mut rewrite, options.budget.max(MIN_CERTIFICATE), &mut uncertified, progress),
         false => evidence::Proofs::new(),
     };
     if !input.object.operations.is_empty() {
@@ -180,30 +197,43 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
         .as_ref()
         .map(|kernel| rewrite.timings.time("kernel, at the end", || kernel.verdicts(&bytes, &rewrite.object)));
     let refused = rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}"));
-    let refused = Shown::all(refused.chain(uncertified).collect::<Vec<_>>());
+    let reason = |own: &Uncertified| Some(format!("certificate of {}: {}", own.function, own.why.as_ref()?));
+    let refused = Shown::all(refused.chain(uncertified.iter().filter_map(reason)).collect::<Vec<_>>());
     let verifier =
         kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
     let kernel_before = kernel.map(|kernel| kernel.before);
     let programs = account(input, &rewrite, &verifier, kernel_before.as_deref(), kernel_after.as_deref());
     let Rewrite { object, evidence, spent, timings, cut_short, .. } = rewrite;
     let (goal, machine) = (options.goal, machine.into());
-    Ok(Outcome { object, bytes, programs, evidence, proofs, refused, goal, machine, cut_short, spent, timings })
+    Ok(Outcome {
+        object,
+        bytes,
+        programs,
+        evidence,
+        proofs,
+        uncertified,
+        refused,
+        goal,
+        machine,
+        cut_short,
+        spent,
+        timings,
+    })
 }
 
 /// Finds the certificate of each function that changed. Programs that reach a function without one are as they were.
 fn certify(
     input: &Input,
     rewrite: &mut Rewrite,
-    refused: &mut Vec<String>,
+    time: Duration,
+    uncertified: &mut Vec<Uncertified>,
     progress: &mut dyn Progress,
 ) -> evidence::Proofs {
     let begun = Instant::now();
     let (slots, spent) = (evidence::slots(&rewrite.object), rewrite.spent);
     let mut go_on = || progress.step("certificate", slots, spent + begun.elapsed());
-    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &rewrite.chain, &mut go_on);
+    let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &rewrite.chain, time, &mut go_on);
     rewrite.timings.add("certificate", begun.elapsed());
-    let name = |number: &u32| input.object.functions[*number as usize].name.clone();
-    refused.extend(without.iter().map(|(number, why)| format!("certificate of {}: {why}", name(number))));
     let mut restored: BTreeSet<FunctionId> = without.keys().map(|number| FunctionId(*number)).collect();
     // What programs share stays together: each function was accepted among the others.
     loop {
@@ -221,7 +251,13 @@ fn certify(
         }
     }
     for function in restored {
-        rewrite.object.functions[function.index()] = input.object.function(function).clone();
+        let old = input.object.function(function);
+        let new = std::mem::replace(&mut rewrite.object.functions[function.index()], old.clone());
+        if new.nodes != old.nodes {
+            let why = without.get(&function.0).map(|why| why.as_str().into());
+            let slots = i64::from(old.slots()) - i64::from(new.slots());
+            uncertified.push(Uncertified { function: old.name.as_str().into(), slots, why });
+        }
         rewrite.evidence.retain(|one| one.function != function);
         proofs.remove(&function.0);
     }
