@@ -107,11 +107,13 @@ fn for_each_program(
             // What cannot be resolved stays, as an instruction that is refused where it can be reached.
             let _ = kiln_elf::resolve_core(&mut input.object, vmlinux);
         }
+        // Maps that leave their size to the loader have the size that the kernel is given.
+        let object = kiln_driver::run::with_sized_maps(&input.object);
         let begun = Instant::now();
-        let prepared = Prepared::new(&input.object, &options);
+        let prepared = Prepared::new(&object, &options);
         let took_us = begun.elapsed().as_nanos() as f64 / 1000.0;
         let mut used = false;
-        for program in input.object.programs.iter().filter(|program| program.program_type.is_some()) {
+        for program in object.programs.iter().filter(|program| program.program_type.is_some()) {
             let name = format!("{file}:{}", program.name);
             if !entry.leaves_out(&program.name) && wanted(&name) {
                 used = true;

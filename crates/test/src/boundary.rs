@@ -63,12 +63,28 @@ pub fn kernel_verdict(file: &Filetest) -> Outcome {
     }
     let program = the_program(file)?;
     match (kiln_linux::load_image(&file.object, program), check) {
-        (Ok(_), Check::Accept) => Ok(Vec::new()),
+        (Ok(loaded), Check::Accept) => kernel_processed(file, &loaded),
         (Err(failure), Check::Reject(_)) => kernel_reason(file, &failure),
         (Ok(_), Check::Reject(reason)) => Err(format!("the kernel accepts what is stated as rejected ({reason})")),
         (Err(failure), Check::Accept) => {
             Err(format!("the kernel rejects what is stated as accepted: {}", said(&failure)))
         }
+    }
+}
+
+/// The kernel's verifier processed as many instructions as `processed:` says, where the kernel is of the release that
+/// our verifier follows by default.
+fn kernel_processed(file: &Filetest, loaded: &kiln_linux::LoadedImage) -> Outcome {
+    let Some(wanted) = file.expectations.processed else { return Ok(Vec::new()) };
+    let release = kiln_driver::running::release().map_err(|error| error.to_string())?;
+    if release != Profile::default().version() {
+        return Ok(vec![format!("kernel: Linux {release} may process other numbers of instructions")]);
+    }
+    let processed = loaded.prog.info().map_err(|error| error.to_string())?.verified_insns;
+    if u64::from(processed) == wanted {
+        Ok(Vec::new())
+    } else {
+        Err(format!("the kernel processes {processed} instructions, not {wanted}"))
     }
 }
 
@@ -104,6 +120,13 @@ pub fn verdict(file: &Filetest, verdicts: &Verdicts) -> Outcome {
         let (said, _, detail) = verdict_of(file, program, &options);
         if said != wanted(check) {
             return Err(format!("Kiln says `{said}` on {release}, not `{}`{detail}", wanted(check)));
+        }
+    }
+    if let Some(wanted) = file.expectations.processed {
+        let verified = kiln_verifier::verify(&file.object, program, &verifier_options());
+        let processed = verified.map(|verified| verified.statistics.processed_insns);
+        if !matches!(processed, Ok(count) if count == wanted) {
+            return Err(format!("Kiln processes {processed:?} instructions, not {wanted}"));
         }
     }
     let (said, at, detail) = verdict_of(file, program, &verifier_options());
@@ -272,7 +295,8 @@ fn as_allowed(file: &Filetest, goal: Goal, rewrite: &Rewrite) -> Result<(), Stri
 
 /// An optimized program still is what the file says of the original, and does the same on packets that it does not name.
 fn still_right(file: &Filetest, rewrite: &Rewrite) -> Result<(), String> {
-    let optimized = Filetest { object: rewrite.object.clone(), ..file.clone() };
+    let mut optimized = Filetest { object: rewrite.object.clone(), ..file.clone() };
+    optimized.expectations.processed = None;
     let explained = |error: String| format!("{error}{}\n{}", evidence(rewrite), code_lines(&rewrite.object).join("\n"));
     // What was skipped was counted for the original.
     for part in [round_trips(&optimized), kernel_verdict(&optimized), runs(&optimized)] {

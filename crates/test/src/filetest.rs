@@ -46,6 +46,8 @@ pub struct Expectations {
     pub keeps: Vec<(usize, String)>,
     /// `; goal: GOAL`: what the other expectations of the optimizer are about; balanced otherwise.
     pub goal: kiln_superopt::Goal,
+    /// `; processed: N`: both verifiers process so many instructions.
+    pub processed: Option<u64>,
     /// `; saves: N`: the passes save at least so many slots, without search.
     pub saves: Option<u32>,
     /// `; except: ENGINE: REASON`: this engine is left out.
@@ -171,6 +173,9 @@ impl Expectations {
                 let count = count.parse().map_err(|_| format!("`{count}` is no number of lines"))?;
                 self.keeps.push((count, text.trim().to_owned()));
             }
+            ("processed", _) => {
+                self.processed = Some(value.parse().map_err(|_| format!("`{value}` is no number of instructions"))?);
+            }
             ("saves", _) => {
                 self.saves = Some(value.parse().map_err(|_| format!("`{value}` is no number of slots"))?);
             }
@@ -184,7 +189,7 @@ impl Expectations {
     }
 }
 
-const KEYS: &str = "check, on, kernel, error, run, optimized, not-rewritten, keeps, saves, goal, except";
+const KEYS: &str = "check, on, kernel, error, run, optimized, not-rewritten, keeps, saves, processed, goal, except";
 
 fn parse_check(value: &str) -> Result<Check, String> {
     match value.split_once(' ') {

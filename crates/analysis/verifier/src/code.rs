@@ -245,14 +245,14 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Loops, and calls that run a callback any number of times.
+    /// Numbers the loops.
     fn mark_components(&mut self) {
         let count = self.ops.len();
         let inside = |at: usize| {
             let next = self.successors(at as Position).map(|next| next as usize);
             next.filter(|next| *next < count).collect::<Vec<_>>()
         };
-        let components = components(count, inside, |at| self.ops[at].runs_callback());
+        let components = components(count, inside);
         for (op, component) in self.ops.iter_mut().zip(components) {
             op.component = component;
         }

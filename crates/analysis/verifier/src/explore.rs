@@ -88,6 +88,8 @@ pub(crate) struct Explorer<'a> {
     pub newer: Vec<bool>,
     /// How each instruction that moves a pointer masks it, of programs without privilege.
     pub masks: HashMap<Position, Mask>,
+    /// Calls that run a callback are loops, whose turns are all explored before a state of one ends paths by what matters.
+    pub strict_callbacks: bool,
     /// Masks depend on numbers, so states are compared with them all.
     pub exact_numbers: bool,
     /// The map of each tail call.
@@ -129,6 +131,7 @@ impl<'a> Explorer<'a> {
             newer: newer_instructions(&options.profile, code),
             masks: HashMap::new(),
             exact_numbers: false,
+            strict_callbacks: false,
             tail_call_maps: HashMap::new(),
             depends_on_load: Cell::new(false),
             processed: 0,

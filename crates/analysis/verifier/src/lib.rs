@@ -172,12 +172,18 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     if let Some((at, lack)) = explorer.lacks_before_exploring() {
         return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::KernelLacks, lack.to_string()))));
     }
-    explorer.run(&mut ()).map_err(|error| match error {
+    let explained = |error| match error {
         Error::Rejected(rejection) if options.explain => {
             Error::Rejected(explain::story::told(&code, options, program_type, rejection))
         }
         other => other,
-    })?;
+    };
+    explorer.run(&mut ()).map_err(explained)?;
+    if !explorer.early_covers_hold() {
+        explorer = explore::Explorer::new(&code, options, program_type);
+        explorer.strict_callbacks = true;
+        explorer.run(&mut ()).map_err(explained)?;
+    }
     explorer.check_throwing_functions()?;
     let mut statistics = explorer.statistics();
     statistics.stack_bytes = explorer.check_stack_depth().map_err(|deep| {

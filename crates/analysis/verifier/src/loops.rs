@@ -7,13 +7,20 @@
 //!   ...           all paths of the visit's first state are finished: the visit is over
 //! ```
 //!
-//! A visit is told from others by the component and by the calls that lead to it. A state in a callback belongs to the
-//! loop of the call that runs it, which is a component of its own.
+//! A visit is told from others by the component and by the calls that lead to it.
+//!
+//! A call that runs a callback any number of times is a loop too, but Linux 6.18 does not count it as one: it compares
+//! states in callbacks by what matters so far, before it knows what the next turn needs. Kiln does so first, remembers
+//! these states, and looks in the end whether they are covered by all that matters. If one is not, it begins anew, with
+//! such calls as loops (`strict`).
 
 use std::collections::HashMap;
 
 use crate::code::{Code, Position};
 use crate::state::State;
+
+/// The component of a call that runs a callback; the calls that lead to it end with it.
+const CALLBACK: u32 = u32::MAX;
 
 /// A visit of a component, 0 for none.
 pub(crate) type Visit = u32;
@@ -35,11 +42,17 @@ pub(crate) struct Visits {
 
 impl Visits {
     /// The visit that a state at `at` belongs to: of the outermost component on its way.
-    pub(crate) fn of(&mut self, code: &Code<'_>, state: &State, at: Position) -> Visit {
+    pub(crate) fn of(&mut self, code: &Code<'_>, state: &State, at: Position, strict: bool) -> Visit {
         let sites = state.frames.iter().skip(1).map(|frame| frame.call_site);
         let mut calls = Vec::new();
         for site in sites.chain([at]) {
-            let component = code.ops.get(site as usize).map_or(0, |op| op.component);
+            let component = code.ops.get(site as usize).map_or(0, |op| match op.component {
+                0 if strict && op.runs_callback() => CALLBACK,
+                component => component,
+            });
+            if component == CALLBACK {
+                calls.push(site);
+            }
             if component != 0 {
                 let next = self.known.len() as Visit + 1;
                 let visit = *self.by_calls.entry((calls, component)).or_insert(next);
@@ -89,12 +102,8 @@ impl Visits {
 }
 
 /// Numbers the strongly connected components of a graph (Tarjan, without recursion). A node alone has number 0 unless it is
-/// its own successor or `is_loop` says so.
-pub(crate) fn components(
-    count: usize,
-    successors: impl Fn(usize) -> Vec<usize>,
-    is_loop: impl Fn(usize) -> bool,
-) -> Vec<u32> {
+/// its own successor.
+pub(crate) fn components(count: usize, successors: impl Fn(usize) -> Vec<usize>) -> Vec<u32> {
     let mut search = Search { order: vec![UNSEEN; count], low: vec![UNSEEN; count], ..Search::default() };
     let mut component = vec![0; count];
     let mut next_component = 1;
@@ -111,7 +120,7 @@ pub(crate) fn components(
                 Some(_) => {}
                 None => {
                     let Some(members) = search.end(at) else { continue };
-                    let numbered = members.len() > 1 || successors(at).contains(&at) || is_loop(at);
+                    let numbered = members.len() > 1 || successors(at).contains(&at);
                     for member in members.iter().filter(|_| numbered) {
                         component[*member] = next_component;
                     }
@@ -173,16 +182,16 @@ mod tests {
 
     #[test]
     fn components_are_those_of_loops() {
-        // 0 -> 1 -> 2 -> 1, 2 -> 3 -> 4 -> 4, 3 -> 5, 6 -> 7 -> 6; 5 is said to be a loop.
+        // 0 -> 1 -> 2 -> 1, 2 -> 3 -> 4 -> 4, 3 -> 5, 6 -> 7 -> 6.
         let edges = [vec![1], vec![2], vec![1, 3], vec![4, 5], vec![4], vec![], vec![7], vec![6]];
-        let found = components(edges.len(), |at| edges[at].clone(), |at| at == 5);
-        assert_eq!([found[0], found[3]], [0, 0]);
+        let found = components(edges.len(), |at| edges[at].clone());
+        assert_eq!([found[0], found[3], found[5]], [0, 0, 0]);
         assert!(found[1] != 0 && found[1] == found[2]);
         assert!(found[6] != 0 && found[6] == found[7]);
-        let mut numbers = vec![found[1], found[4], found[5], found[6]];
+        let mut numbers = vec![found[1], found[4], found[6]];
         numbers.sort_unstable();
         numbers.dedup();
-        assert_eq!(numbers.len(), 4);
+        assert_eq!(numbers.len(), 3);
         assert!(!numbers.contains(&0));
     }
 }

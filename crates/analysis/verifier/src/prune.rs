@@ -49,6 +49,8 @@ struct KeptState {
     alive: Option<Vec<u64>>,
     /// The visit of a loop that it belongs to.
     visit: Visit,
+    /// It covers a state of [`Kept::early`].
+    pinned: bool,
 }
 
 /// All kept states.
@@ -57,6 +59,8 @@ pub(crate) struct Kept {
     /// Those worth comparing with, by position and the call that made their last frame.
     at: HashMap<(Position, Position), Vec<u32>>,
     visits: Visits,
+    /// States in callbacks, with what covered them and where, before all turns of the callback were explored.
+    early: Vec<(u32, Box<State>, Position)>,
     /// Bytes of the states that are kept, stacks that several share counted once.
     state_bytes: usize,
     alive: u64,
@@ -118,11 +122,13 @@ impl Kept {
             misses: 0,
             alive: None,
             visit: 0,
+            pinned: false,
         };
         Kept {
             states: vec![root],
             at: HashMap::new(),
             visits: Visits::default(),
+            early: Vec::new(),
             state_bytes: 0,
             alive: 0,
             peak: 0,
@@ -306,6 +312,7 @@ impl Explorer<'_> {
             candidates.remove(index);
             self.kept.alive -= 1;
             if kept.branches == 0
+                && !kept.pinned
                 && let Some(state) = kept.state.take()
             {
                 let bytes = self.kept.bytes_of(&state);
@@ -337,7 +344,7 @@ impl Explorer<'_> {
                 frame.registers[reg.index()] = Register::UNINIT;
             }
         }
-        let visit = self.kept.visits.of(self.code, &state, self.at);
+        let visit = self.kept.visits.of(self.code, &state, self.at, self.strict_callbacks);
         let kept = KeptState {
             state: Some(Box::new(state)),
             at: self.at,
@@ -347,6 +354,7 @@ impl Explorer<'_> {
             misses: 0,
             alive: None,
             visit,
+            pinned: false,
         };
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
@@ -441,10 +449,10 @@ impl Explorer<'_> {
         match (&old.object, &current.object) {
             (Some(old), Some(current)) => return object_covers(old, current, ids),
             (Some(_), None) => return false,
-            (None, Some(_)) if exactness != Exactness::Explored => return false,
+            (None, Some(_)) if exactness == Exactness::Same => return false,
             _ => {}
         }
-        if exactness != Exactness::Explored && old.bytes != current.bytes {
+        if exactness == Exactness::Same && old.bytes != current.bytes {
             return false;
         }
         if self.stack_must_be_written() && less_written(old, current) {
@@ -467,7 +475,8 @@ impl Explorer<'_> {
     fn inherit(&mut self, candidate: u32) {
         let kept = &self.kept.states[candidate as usize];
         let Some(old) = kept.state.as_deref() else { return };
-        let open = self.kept.is_open(kept);
+        let early = !self.strict_callbacks && !self.kept.is_open(kept) && is_in_callback(old);
+        let open = self.kept.is_open(kept) || early;
         let visit = kept.visit;
         self.reads_uninitialized_stack |= self.kept.leaves_less_written(kept, old, &self.state, open);
         for (left, right) in old.frames.iter().zip(&self.state.frames) {
@@ -493,9 +502,35 @@ impl Explorer<'_> {
         if let Some(recorder) = &mut self.recorder {
             recorder.pruned(self.at, old, &self.state);
         }
-        if open {
-            self.kept.visits.ended_within(visit);
+        match (open, early) {
+            (_, true) => self.covered_early(candidate),
+            (true, false) => self.kept.visits.ended_within(visit),
+            (false, false) => {}
         }
+    }
+
+    /// Remembers a cover that holds by what matters so far: a later turn of the callback may say that more does.
+    fn covered_early(&mut self, candidate: u32) {
+        let state = Box::new(self.state.clone());
+        self.kept.state_bytes += size_of::<State>() + state.frames.len() * size_of::<Frame>();
+        self.kept.early.push((candidate, state, self.at));
+        self.kept.states[candidate as usize].pinned = true;
+    }
+
+    /// Whether states in callbacks that were covered early are still covered, now that all is explored.
+    pub(crate) fn early_covers_hold(&mut self) -> bool {
+        for (candidate, state, at) in std::mem::take(&mut self.kept.early) {
+            (self.state, self.at) = (*state, at);
+            let kept = &self.kept.states[candidate as usize];
+            let Some(old) = kept.state.as_deref() else { return false };
+            let alive = self.liveness.alive(self.code, old, kept.at);
+            self.kept.states[candidate as usize].alive = Some(alive);
+            let kept = &self.kept.states[candidate as usize];
+            if !kept.state.as_deref().is_some_and(|old| self.covers(kept, old, self.exactness())) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Makes numbers unknown that changed since the last time this position was kept on this path and that nothing
@@ -539,6 +574,11 @@ fn widen(origins: &Origins, old: &Register, current: &mut Register) {
     {
         *current = Register { origin: current.origin, ..Register::UNKNOWN };
     }
+}
+
+/// Whether it is in a callback that may run again.
+fn is_in_callback(state: &State) -> bool {
+    state.frames.iter().any(|frame| matches!(frame.caller, Caller::Callback { .. }))
 }
 
 /// Whether both are in the same functions, called from the same places.
