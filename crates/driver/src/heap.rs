@@ -67,6 +67,9 @@ impl Memory for VmHeap<'_> {
     }
 }
 
+/// `ENOMEM`.
+const ENOMEM: i32 = 12;
+
 /// Gives the allocator of each of an object's heaps memory, where it has one.
 ///
 /// # Errors
@@ -76,7 +79,11 @@ pub(crate) fn supply_all<'h>(
     open: &dyn Fn(&str) -> Option<Box<dyn Memory + 'h>>,
 ) -> Result<(), Error> {
     for (map, heap) in heaps(object, open) {
-        let failed = |reason| Error::Os { call: "supplying the heap".to_owned(), reason };
+        let failed = |reason: String| Error::Os {
+            call: "supplying the heap".to_owned(),
+            errno: ENOMEM,
+            advice: format!(" ({reason})"),
+        };
         supply::supply(&*heap, supply::variable_bytes(map), SUPPLY_BYTES).map_err(failed)?;
     }
     Ok(())
