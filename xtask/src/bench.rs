@@ -14,6 +14,7 @@
 //! `cargo xtask bench optimizer` the programs of the corpora before and after (`crates/test/examples/optimizer_bench.rs`),
 //! and `cargo xtask bench equiv` says how questions of equivalence are settled (`crates/test/examples/equiv_bench.rs`).
 //! `cargo xtask bench evidence` replays the certificates of the corpora (`crates/test/examples/evidence_bench.rs`).
+//! `cargo xtask bench heap` measures heaps beside native C (`crates/transform/sandbox/examples/heap_bench.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,12 +31,13 @@ struct Program {
     kind: String,
 }
 
-/// Benchmarks over the corpora: the argument, the example of `kiln-test`, and what it does.
-const EXAMPLES: [(&str, &str, &str); 4] = [
-    ("verifier", "verifier_bench", "comparing the verifiers"),
-    ("optimizer", "optimizer_bench", "measuring the optimizer"),
-    ("equiv", "equiv_bench", "measuring the equivalence checker"),
-    ("evidence", "evidence_bench", "replaying certificates"),
+/// Benchmarks that are examples: the argument, the package, the example, and what it does.
+const EXAMPLES: [(&str, &str, &str, &str); 5] = [
+    ("heap", "kiln-sandbox", "heap_bench", "measuring heaps"),
+    ("verifier", "kiln-test", "verifier_bench", "comparing the verifiers"),
+    ("optimizer", "kiln-test", "optimizer_bench", "measuring the optimizer"),
+    ("equiv", "kiln-test", "equiv_bench", "measuring the equivalence checker"),
+    ("evidence", "kiln-test", "evidence_bench", "replaying certificates"),
 ];
 
 /// `cargo xtask bench`: all programs, or those whose names begin with one of the arguments.
@@ -44,10 +46,10 @@ const EXAMPLES: [(&str, &str, &str); 4] = [
 /// When a program does not compile or `kiln bench` fails.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     if let [first, rest @ ..] = arguments
-        && let Some((_, example, what)) = EXAMPLES.iter().find(|(name, ..)| first == name)
+        && let Some((_, package, example, what)) = EXAMPLES.iter().find(|(name, ..)| first == name)
     {
         let mut command = crate::command::cargo();
-        command.args(["run", "--quiet", "--release", "--package", "kiln-test", "--example", example, "--"]);
+        command.args(["run", "--quiet", "--release", "--package", package, "--example", example, "--"]);
         return run_command(command.args(rest), what);
     }
     if let Some(flag) = arguments.iter().find(|argument| argument.starts_with('-')) {

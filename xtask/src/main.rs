@@ -50,9 +50,9 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[NAME...] | verifier | optimizer | equiv",
+        arguments: "[NAME...] | heap | verifier | optimizer | equiv",
         what: "compare the VM with the kernel on bench/programs, our verifier with the kernel's, programs before \
-               and after optimizing, or how equivalence is settled",
+               and after optimizing, heaps with native C, or how equivalence is settled",
         run: bench::run,
     },
     Task {

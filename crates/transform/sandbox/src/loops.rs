@@ -1,13 +1,37 @@
 //! Where loops begin: the targets of retreating edges. Every cycle of a function passes through one of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_program::{BlockId, Cfg, Function, InsnId};
 
 /// The first instructions of a function's loops.
 pub fn headers(function: &Function) -> BTreeSet<InsnId> {
     let cfg = Cfg::new(function);
-    let mut headers = BTreeSet::new();
+    retreating(&cfg).into_keys().map(|block| function.nodes[cfg.blocks[block.index()].range.start].id).collect()
+}
+
+/// The positions of the instructions in the loop that begins with `header`, inner loops included: those from which its end is
+/// reached before its beginning.
+pub fn body(function: &Function, header: InsnId) -> BTreeSet<usize> {
+    let cfg = Cfg::new(function);
+    let first = |block: BlockId| function.nodes[cfg.blocks[block.index()].range.start].id;
+    let Some((start, ends)) = retreating(&cfg).into_iter().find(|(block, _)| first(*block) == header) else {
+        return BTreeSet::new();
+    };
+    let mut inside = BTreeSet::from([start]);
+    let mut waiting = ends;
+    while let Some(block) = waiting.pop() {
+        if inside.insert(block) {
+            let leads_there = |from: &BlockId| cfg.blocks[from.index()].successors.contains(&block);
+            waiting.extend((0..cfg.blocks.len()).map(|at| BlockId(at as u32)).filter(leads_there));
+        }
+    }
+    inside.into_iter().flat_map(|block| cfg.blocks[block.index()].range.clone()).collect()
+}
+
+/// The blocks that retreating edges lead to, and those that these edges come from.
+fn retreating(cfg: &Cfg) -> BTreeMap<BlockId, Vec<BlockId>> {
+    let mut headers: BTreeMap<BlockId, Vec<BlockId>> = BTreeMap::new();
     if cfg.blocks.is_empty() {
         return headers;
     }
@@ -31,7 +55,7 @@ pub fn headers(function: &Function) -> BTreeSet<InsnId> {
                         stack.push((*successor, 0));
                     }
                     Visit::Open => {
-                        headers.insert(function.nodes[cfg.blocks[successor.index()].range.start].id);
+                        headers.entry(*successor).or_default().push(block);
                     }
                     Visit::Done => {}
                 }

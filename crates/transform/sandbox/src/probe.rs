@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use kiln_isa::Insn;
-use kiln_program::{InsnId, Object, Reference};
+use kiln_program::{FunctionId, InsnId, Object, Reference};
 use kiln_verifier::{Facts, Prepared};
 
 use crate::{Error, Headers, Options, joined, loops};
@@ -51,6 +51,9 @@ impl Probe {
         if options.elide {
             let all: Vec<_> = points.iter().flat_map(|(id, own)| own.iter().rev().map(move |at| (*id, *at))).collect();
             for (function, header) in all.into_iter().take(TRIES) {
+                if has_point_inside(object, &points, function, header) {
+                    continue;
+                }
                 let mut fewer = points.clone();
                 fewer.entry(function).or_default().remove(&header);
                 let Ok(without) = explore(object, &fewer, options) else { continue };
@@ -79,6 +82,18 @@ impl Probe {
         let Explored { facts, processed, stand_ins } = explore(object, &points, options)?;
         Ok(Probe { facts, points, bounded: Headers::new(), stand_ins, processed })
     }
+}
+
+/// Whether a loop contains the cancellation point of another one, be it in a function that it calls: then exploring it is no
+/// proof that it ends, because the verifier stops at the other point.
+fn has_point_inside(object: &Object, points: &Headers, id: FunctionId, header: InsnId) -> bool {
+    let function = object.function(id);
+    loops::body(function, header).into_iter().any(|at| {
+        let node = &function.nodes[at];
+        let called = node.callee().map(|callee| object.reachable_functions(callee)).unwrap_or_default();
+        let has_points = |id: &FunctionId| points.get(id).is_some_and(|own| !own.is_empty());
+        node.id != header && points.get(&id).is_some_and(|own| own.contains(&node.id)) || called.iter().any(has_points)
+    })
 }
 
 fn explore(object: &Object, points: &Headers, options: &Options) -> Result<Explored, Error> {

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The operations as XDP programs, a request in the packet; -DSTRUCTURE_bpf_hash measures BPF_MAP_TYPE_HASH. */
+#include "operations.h"
+
+#ifdef STRUCTURE_bpf_hash
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__type(key, __u64);
+	__type(value, __u64);
+	__uint(max_entries, 2 * KEYS);
+} elements SEC(".maps");
+kiln_heap(4096);
+
+#define SETUP()
+#define LOOKUP(all, key) ({ __u64 own = key, *found = bpf_map_lookup_elem(&elements, &own); found ? *found : 0; })
+#define UPDATE(all, key, value)                                                                    \
+	({ __u64 own = key, new = value; bpf_map_update_elem(&elements, &own, &new, BPF_ANY); })
+#define DELETE(all, key) ({ __u64 own = key; bpf_map_delete_elem(&elements, &own); })
+#else
+kiln_heap(64 << 20);
+structure *all;
+
+#define SETUP()                                                                                    \
+	if (!all && !(all = create()))                                                             \
+		return XDP_DROP;
+#endif
+
+#define PROGRAM(name, operation)                                                                   \
+	SEC("xdp")                                                                                 \
+	int name(struct xdp_md *ctx)                                                               \
+	{                                                                                          \
+		void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;          \
+		struct request *request = data;                                                    \
+		__u64 random, count, sum = 0;                                                      \
+                                                                                                   \
+		if ((void *)(request + 1) > end)                                                   \
+			return XDP_ABORTED;                                                        \
+		random = request->seed;                                                            \
+		count = request->count;                                                            \
+		SETUP()                                                                            \
+		for (; count; count--) {                                                           \
+			operation;                                                                 \
+		}                                                                                  \
+		data = (void *)(long)ctx->data;                                                    \
+		end = (void *)(long)ctx->data_end;                                                 \
+		request = data;                                                                    \
+		if ((void *)(request + 1) > end)                                                   \
+			return XDP_ABORTED;                                                        \
+		request->sum = sum;                                                                \
+		return XDP_PASS;                                                                   \
+	}
+
+PROGRAM(fill, UPDATE(all, random, random + 1); random++)
+PROGRAM(lookup, random = next(random); sum += LOOKUP(all, KEY(random)))
+PROGRAM(update, random = next(random); UPDATE(all, KEY(random), random))
+#ifdef DELETE
+PROGRAM(delete, random = next(random); DELETE(all, KEY(random)); UPDATE(all, KEY(random), random))
+#endif
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,333 @@
+//! `cargo xtask bench heap`: heaps beside native C of the same headers, and beside `BPF_MAP_TYPE_HASH`.
+//!
+//! ```text
+//!   bench/heaps/operations.bpf.c --clang, sandbox--> kernel (test run), VM (JIT)      nanoseconds an operation
+//!   bench/heaps/operations.native.c --clang--> a process
+//! ```
+//!
+//! Each run does many operations on random keys of a structure with 65,536 elements (256 in the list, none in the sketches), the
+//! same ones everywhere: the sums of what was found must be equal. The places take turns in an order that changes each round;
+//! printed are medians. The guards are those of the structure's functions, counted as in KFlex's Table 3: without those of
+//! pointers that were just loaded, returned or passed.
+//!
+//! `--format json` prints one JSON object; `--rounds N` and `--structure NAME` measure less.
+
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+
+use kiln_linux::{LoadedObject, ObjectFile, TestInput};
+use kiln_sandbox::supply::{self, Memory};
+use kiln_sandbox::{Evidence, Options, sandbox};
+use kiln_vm::{Engine, Input, Vm};
+use serde_json::{Value, json};
+
+type Failure = Box<dyn std::error::Error>;
+
+const HEAP: &str = "kiln_heap_map";
+const SUPPLY_BYTES: usize = 32 << 20;
+const QUANTUM_NS: u64 = 60_000_000_000;
+
+/// A structure, its elements, the operations of one run, and what it has no operation for.
+struct Structure {
+    name: &'static str,
+    elements: u64,
+    operations: u64,
+    deletes: bool,
+}
+
+const STRUCTURES: [Structure; 7] = [
+    Structure { name: "hash", elements: 65_536, operations: 20_000, deletes: true },
+    Structure { name: "tree", elements: 65_536, operations: 10_000, deletes: true },
+    Structure { name: "skip", elements: 65_536, operations: 10_000, deletes: true },
+    Structure { name: "list", elements: 256, operations: 4_000, deletes: true },
+    Structure { name: "countmin", elements: 0, operations: 20_000, deletes: false },
+    Structure { name: "count", elements: 0, operations: 20_000, deletes: false },
+    Structure { name: "bpf_hash", elements: 65_536, operations: 20_000, deletes: true },
+];
+const OPERATIONS: [&str; 4] = ["fill", "lookup", "update", "delete"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+}
+
+fn clang(source: &str, structure: &str, output: &Path, arguments: &[&str]) -> Result<(), Failure> {
+    let mut command = Command::new("clang-19");
+    command.args(["-O2", &format!("-DSTRUCTURE_{structure}"), "-I"]).arg(root().join("bpf/include")).args(arguments);
+    let status = command.arg(root().join("bench/heaps").join(source)).arg("-o").arg(output).status()?;
+    if status.success() { Ok(()) } else { Err(format!("clang refuses {source} for {structure}").into()) }
+}
+
+/// A heap, for its supply.
+enum Heap<'h> {
+    Kernel(kiln_linux::Heap<'h>),
+    Vm(kiln_vm::Heap<'h>),
+}
+
+impl Memory for Heap<'_> {
+    fn address(&self) -> u64 {
+        match self {
+            Heap::Kernel(heap) => heap.address(),
+            Heap::Vm(heap) => heap.address(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Heap::Kernel(heap) => heap.bytes(),
+            Heap::Vm(heap) => heap.bytes(),
+        }
+    }
+
+    fn load(&self, offset: usize) -> Option<u64> {
+        match self {
+            Heap::Kernel(heap) => heap.load(offset),
+            Heap::Vm(heap) => heap.load(offset),
+        }
+    }
+
+    fn store(&self, offset: usize, value: u64) -> Option<()> {
+        match self {
+            Heap::Kernel(heap) => heap.store(offset, value),
+            Heap::Vm(heap) => heap.store(offset, value),
+        }
+    }
+
+    fn populate(&self, offset: usize, bytes: usize) -> Result<(), String> {
+        match self {
+            Heap::Kernel(heap) => heap.populate(offset, bytes).map_err(|error| error.to_string()),
+            Heap::Vm(_) => Ok(()),
+        }
+    }
+}
+
+/// Native code: requests to its input, answers from its output.
+struct Native {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: ChildStdout,
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        // It ends when its input does.
+        drop(self.input.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// Where operations run.
+enum Place {
+    Kernel(LoadedObject),
+    Vm(Box<Vm>),
+    Native(Native),
+}
+
+impl Place {
+    fn name(&self) -> &'static str {
+        match self {
+            Place::Kernel(_) => "kernel",
+            Place::Vm(_) => "vm",
+            Place::Native(_) => "native",
+        }
+    }
+
+    /// Runs operations: the sum of what was found, and the nanoseconds an operation.
+    fn run(&mut self, operation: usize, count: u64, seed: u64) -> Result<(u64, f64), Failure> {
+        let request: Vec<u8> = [count, seed, 0].iter().flat_map(|field| field.to_le_bytes()).collect();
+        let word = |bytes: &[u8], at: usize| -> Result<u64, Failure> {
+            let word = bytes.get(at..at + 8).ok_or("a short answer")?;
+            Ok(u64::from_le_bytes(word.try_into()?))
+        };
+        let (sum, ns) = match self {
+            Place::Kernel(loaded) => {
+                let input = TestInput { packet: request, ..TestInput::default() };
+                let output = loaded.program(OPERATIONS[operation])?.test_run(&input)?;
+                check_passed(output.value, OPERATIONS[operation])?;
+                (word(&output.packet, 16)?, f64::from(output.duration_ns))
+            }
+            Place::Vm(vm) => {
+                let output = vm.run(OPERATIONS[operation], &Input::packet(&request), Engine::Jit)?;
+                check_passed(output.value as u32, OPERATIONS[operation])?;
+                (word(&output.packet, 16)?, output.duration_ns)
+            }
+            Place::Native(native) => {
+                let mut order = (operation as u64).to_le_bytes().to_vec();
+                order.extend(request);
+                native.input.as_mut().ok_or("it runs")?.write_all(&order)?;
+                let mut answer = [0; 16];
+                native.output.read_exact(&mut answer)?;
+                (word(&answer, 0)?, word(&answer, 8)? as f64)
+            }
+        };
+        Ok((sum, ns / count as f64))
+    }
+}
+
+fn check_passed(value: u32, operation: &str) -> Result<(), Failure> {
+    const XDP_PASS: u32 = 2;
+    if value == XDP_PASS { Ok(()) } else { Err(format!("{operation} returned {value}").into()) }
+}
+
+/// All places that a structure runs at, and what was sandboxed.
+fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evidence>), Failure> {
+    let path = folder.join(format!("{}.o", structure.name));
+    let include = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    let bpf = ["-target", "bpf", "-mcpu=v4", "-g", "-mllvm", "-disable-loop-idiom-all", "-c", &include];
+    clang("operations.bpf.c", structure.name, &path, &bpf)?;
+    let elf = kiln_elf::read(structure.name, &std::fs::read(&path)?)?;
+    let rewrite = sandbox(&elf.object, &Options { quantum_ns: QUANTUM_NS, ..Options::default() })?;
+    let bytes = elf.write(&rewrite.object)?;
+    let object = kiln_elf::read(structure.name, &bytes)?.object;
+    let heap = object.maps.iter().find(|map| map.name == HEAP).ok_or("no heap")?;
+    let supply = |memory: &Heap<'_>| supply::supply(memory, supply::variable_bytes(heap), SUPPLY_BYTES);
+    let mut places = Vec::new();
+    let mut vm = Vm::new(&object, kiln_vm::Options::default())?;
+    for program in &object.programs {
+        vm.load(&program.name)?;
+        vm.compiled(&program.name)?;
+    }
+    supply(&Heap::Vm(vm.heap(vm.map(HEAP)?)?))?;
+    places.push(Place::Vm(Box::new(vm)));
+    match kiln_linux::available() {
+        Ok(()) => {
+            let loaded = ObjectFile::open(structure.name, &bytes)?.load().map_err(|failure| failure.to_string())?;
+            supply(&Heap::Kernel(loaded.heap(HEAP)?))?;
+            places.push(Place::Kernel(loaded));
+        }
+        Err(error) => eprintln!("skipped: the kernel: {error}"),
+    }
+    if structure.name != "bpf_hash" {
+        let program = folder.join(structure.name);
+        clang("operations.native.c", structure.name, &program, &[])?;
+        let mut child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (input, output) = (child.stdin.take(), child.stdout.take().ok_or("a pipe")?);
+        places.push(Place::Native(Native { child, input, output }));
+    }
+    Ok((places, rewrite.evidence))
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// One structure's rows: nanoseconds an operation by place.
+fn measure(structure: &Structure, places: &mut [Place], rounds: usize) -> Result<Vec<Value>, Failure> {
+    for place in places.iter_mut() {
+        let mut done = 0;
+        while done < structure.elements {
+            let count = structure.operations.min(structure.elements - done);
+            place.run(0, count, done)?;
+            done += count;
+        }
+    }
+    let mut rows = Vec::new();
+    for (operation, name) in OPERATIONS.iter().enumerate().skip(1).filter(|(at, _)| *at < 3 || structure.deletes) {
+        let mut times = vec![Vec::new(); places.len()];
+        for round in 0..rounds + 1 {
+            let seed = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(round as u64 + 1) | 1;
+            let mut sums = Vec::new();
+            for turn in 0..places.len() {
+                let at = (turn + round) % places.len();
+                let (sum, ns) = places[at].run(operation, structure.operations, seed)?;
+                sums.push(sum);
+                // The first round warms up.
+                if round > 0 {
+                    times[at].push(ns);
+                }
+            }
+            if sums.iter().any(|sum| *sum != sums[0]) {
+                return Err(format!("{} {name}: places disagree: {sums:x?}", structure.name).into());
+            }
+        }
+        let mut row = json!({"structure": structure.name, "operation": name});
+        for (place, times) in places.iter().zip(&mut times) {
+            row[format!("{}_ns", place.name())] = json!(median(times));
+        }
+        for place in ["kernel", "vm"] {
+            let [own, native] = [format!("{place}_ns"), "native_ns".to_owned()].map(|key| row[key].as_f64());
+            if let (Some(own), Some(native)) = (own, native) {
+                row[format!("{place}_to_native")] = json!(own / native);
+            }
+        }
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The guards of a structure's own functions.
+fn guards(structure: &Structure, evidence: &[Evidence]) -> Value {
+    let own = |evidence: &&Evidence| evidence.function.starts_with(&format!("kiln_{}_", structure.name));
+    let sum = |count: fn(&Evidence) -> usize| evidence.iter().filter(own).map(count).sum::<usize>();
+    let (accesses, guards, new) =
+        (sum(|evidence| evidence.accesses), sum(|evidence| evidence.guards), sum(|evidence| evidence.new_pointers));
+    let (total, elided) = (accesses - new, accesses - guards);
+    let share = if total == 0 { Value::Null } else { json!(elided as f64 / total as f64) };
+    json!({"structure": structure.name, "accesses": accesses, "of_new_pointers": new, "total": total,
+        "elided": elided, "elided_share": share})
+}
+
+fn report(guards: &[Value], rows: &[Value]) {
+    println!("{:10} {:>9} {:>13} {:>7} {:>7}", "guards", "accesses", "new pointers", "total", "elided");
+    for row in guards {
+        let share = row["elided_share"].as_f64().map_or(String::new(), |share| format!("  {:.0} %", share * 100.0));
+        println!(
+            "{:10} {:>9} {:>13} {:>7} {:>7}{share}",
+            row["structure"].as_str().unwrap_or_default(),
+            row["accesses"].to_string(),
+            row["of_new_pointers"].to_string(),
+            row["total"].to_string(),
+            row["elided"].to_string()
+        );
+    }
+    println!(
+        "\n{:10} {:8} {:>9} {:>9} {:>9} {:>13} {:>10}",
+        "ns an op", "", "kernel", "VM", "native", "kernel/native", "VM/native"
+    );
+    for row in rows {
+        let number =
+            |key: &str, digits: usize| row[key].as_f64().map_or("-".to_owned(), |value| format!("{value:.digits$}"));
+        println!(
+            "{:10} {:8} {:>9} {:>9} {:>9} {:>13} {:>10}",
+            row["structure"].as_str().unwrap_or_default(),
+            row["operation"].as_str().unwrap_or_default(),
+            number("kernel_ns", 1),
+            number("vm_ns", 1),
+            number("native_ns", 1),
+            number("kernel_to_native", 2),
+            number("vm_to_native", 2)
+        );
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let option = |name: &str| arguments.iter().position(|word| word == name).and_then(|at| arguments.get(at + 1));
+    let rounds = option("--rounds").map_or(Ok(15), |text| text.parse::<usize>())?.max(1);
+    let folder = tempfile::tempdir()?;
+    let (mut rows, mut counts) = (Vec::new(), Vec::new());
+    for structure in STRUCTURES.iter().filter(|own| option("--structure").is_none_or(|wanted| wanted == own.name)) {
+        let (mut places, evidence) = places(structure, folder.path())?;
+        if structure.name != "bpf_hash" {
+            counts.push(guards(structure, &evidence));
+        }
+        rows.extend(measure(structure, &mut places, rounds)?);
+    }
+    if option("--format").is_some_and(|format| format == "json") {
+        println!("{}", json!({"guards": counts, "operations": rows}));
+    } else {
+        report(&counts, &rows);
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
