@@ -72,6 +72,13 @@ impl<'o> Heap<'o> {
         Some(())
     }
 
+    /// Replaces the eight bytes at an offset, a multiple of 8, if they are `expected`; gives what was there, `None` outside of
+    /// the heap.
+    pub fn compare_exchange(&self, offset: usize, expected: u64, new: u64) -> Option<u64> {
+        let done = self.word(offset)?.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst);
+        Some(done.unwrap_or_else(|old| old))
+    }
+
     /// The offset of a pointer that a program stored; `None` for null and foreign ones.
     pub fn offset(&self, pointer: u64) -> Option<usize> {
         let offset = usize::try_from(pointer.checked_sub(self.address())?).ok()?;

@@ -65,3 +65,21 @@ fn retreating(cfg: &Cfg) -> BTreeMap<BlockId, Vec<BlockId>> {
     }
     headers
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outer_loop_contains_the_inner_one() {
+        let text = "; program xdp\n  r1 = 9\nouter:\n  r2 = 9\ninner:\n  r2 -= 1\n  if r2 != 0 goto inner\n  r1 -= 1\n  \
+                    if r1 != 0 goto outer\n  r0 = 2\n  exit\n";
+        let object = kiln_program::text::parse(text).expect("a program");
+        let function = &object.functions[0];
+        let headers: Vec<_> = headers(function).into_iter().collect();
+        let [outer, inner] = headers[..] else { panic!("{headers:?}") };
+        assert_eq!(body(function, outer), (1..6).collect());
+        assert_eq!(body(function, inner), (2..4).collect());
+        assert!(body(function, function.nodes[0].id).is_empty());
+    }
+}

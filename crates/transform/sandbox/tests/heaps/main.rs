@@ -4,5 +4,6 @@
 
 mod allocator;
 mod list;
+mod locks;
 mod structures;
 mod world;

@@ -129,6 +129,16 @@ impl Memory for Heap<'_> {
     }
 }
 
+impl Heap<'_> {
+    /// Replaces a word if it is `expected`; gives what was there.
+    pub fn compare_exchange(&self, offset: usize, expected: u64, new: u64) -> Option<u64> {
+        match self {
+            Heap::Kernel(heap) => heap.compare_exchange(offset, expected, new),
+            Heap::Vm(heap) => heap.compare_exchange(offset, expected, new),
+        }
+    }
+}
+
 impl World {
     /// The extension on both engines of the VM, and in the kernel, where there is one; else said aloud.
     pub fn all(extension: &Extension, programs: &[&str]) -> Vec<(&'static str, World)> {

@@ -1,0 +1,144 @@
+//! Locks in the heap: two held at once, by programs on two CPUs and by user space. No increment is lost.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use kiln_linux::TestInput;
+use kiln_sandbox::supply::Memory;
+use kiln_vm::{Engine, Vm};
+
+use crate::world::{Extension, Heap, Place, World, compile};
+
+const SOURCE: &str = "tests/heaps/locks.bpf.c";
+const XDP_PASS: u32 = 2;
+const XDP_TX: u32 = 3;
+/// Where `struct shared` is in the heap, and its fields.
+const SHARED: usize = 4096;
+const FIRST: usize = SHARED;
+const SECOND: usize = SHARED + 8;
+const COUNTS: [usize; 2] = [SHARED + 16, SHARED + 24];
+/// Increments of a run, runs of a CPU, increments by user space.
+const TIMES: u64 = 200;
+const RUNS: u64 = 100;
+const OWN: u64 = 20_000;
+
+/// Counts from user space, under the same locks, unless a program is cancelled, which does not give back its locks.
+fn count(heap: &Heap<'_>, cancelled: &AtomicBool) {
+    let take = |lock: usize| {
+        while heap.compare_exchange(lock, 0, 1).expect("in the heap") != 0 && !cancelled.load(Relaxed) {
+            std::thread::yield_now();
+        }
+    };
+    for _ in 0..OWN {
+        take(FIRST);
+        take(SECOND);
+        if cancelled.load(Relaxed) {
+            return;
+        }
+        for (at, step) in COUNTS.into_iter().zip([1, 2]) {
+            let old = heap.load(at).expect("in the heap");
+            heap.store(at, old + step).expect("in the heap");
+        }
+        heap.store(SECOND, 0).expect("in the heap");
+        heap.store(FIRST, 0).expect("in the heap");
+    }
+}
+
+fn check(heap: &Heap<'_>, place: &str) {
+    let counted = OWN + 2 * RUNS * TIMES;
+    let found = COUNTS.map(|at| heap.load(at).expect("in the heap"));
+    assert_eq!(found, [counted, 2 * counted], "{place}: increments were lost");
+}
+
+fn request(world: &World) -> Vec<u8> {
+    let address = world.heap().address() + SHARED as u64;
+    [address, TIMES].iter().flat_map(|field| field.to_le_bytes()).collect()
+}
+
+fn in_the_vm(extension: &Extension) {
+    let surroundings = kiln_vm::Surroundings { cpus: 2, ..Default::default() };
+    let options = kiln_vm::Options { surroundings, ..Default::default() };
+    let mut vm = Vm::new(&extension.object, options).expect("the VM has its maps");
+    vm.load("locks").expect("loads");
+    if let Err(why) = vm.compiled("locks") {
+        println!("skipped: compiled code: {why}");
+        return;
+    }
+    let world = World::new(extension, Place::Vm(Box::new(vm), Engine::Jit));
+    let packet = request(&world);
+    let never = AtomicBool::new(false);
+    let Place::Vm(vm, _) = &world.place else { unreachable!("made above") };
+    std::thread::scope(|scope| {
+        for cpu in 0..2 {
+            let (vm, packet) = (&**vm, &packet);
+            scope.spawn(move || {
+                let program = vm.program("locks").expect("loaded").on(cpu).expect("a CPU");
+                for _ in 0..RUNS {
+                    let value = program.run(&kiln_vm::Input::packet(packet)).expect("runs");
+                    assert_eq!(value as u32, XDP_TX);
+                }
+            });
+        }
+        count(&world.heap(), &never);
+    });
+    check(&world.heap(), "VM");
+}
+
+fn in_the_kernel(extension: &Extension) {
+    let Some(world) = World::kernel(extension) else { return };
+    world.heap().populate(SHARED, 4096).expect("pages");
+    let packet = request(&world);
+    let Place::Kernel(loaded) = &world.place else { unreachable!("made above") };
+    let program = loaded.program("locks").expect("loaded");
+    let cancelled = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..RUNS {
+                    let input = TestInput { packet: packet.clone(), ..TestInput::default() };
+                    if program.test_run(&input).expect("runs").value != XDP_TX {
+                        cancelled.store(true, Relaxed);
+                    }
+                }
+            });
+        }
+        count(&world.heap(), &cancelled);
+    });
+    if cancelled.load(Relaxed) {
+        // may_goto allows 250 ms; user space may wait longer for a CPU while it holds a lock.
+        println!("skipped: locks in the kernel: the machine is so busy that a waiting program was cancelled");
+        return;
+    }
+    check(&world.heap(), "kernel");
+}
+
+#[test]
+fn two_locks_are_shared_with_user_space() {
+    let Some(extension) = compile(SOURCE, Duration::from_secs(20)) else { return };
+    in_the_vm(&extension);
+    in_the_kernel(&extension);
+}
+
+/// User space takes a lock and is gone: the program is cancelled when its quantum is over, and works again afterwards.
+#[test]
+fn a_lock_that_is_never_given_back_cancels_who_waits() {
+    const QUANTUM: Duration = Duration::from_millis(5);
+    let Some(extension) = compile(SOURCE, QUANTUM) else { return };
+    for (name, world) in World::all(&extension, &["locks"]) {
+        let heap = world.heap();
+        heap.populate(SHARED, 4096).expect("pages");
+        let packet = request(&world);
+        heap.store(SECOND, 1).expect("in the heap");
+        let begun = std::time::Instant::now();
+        assert_eq!(world.run("locks", &packet).0, XDP_PASS, "{name}: the default of its hook");
+        let spent = begun.elapsed();
+        assert!(spent >= QUANTUM && spent < Duration::from_secs(10), "{name}: cancelled after {spent:?}");
+        assert_eq!(COUNTS.map(|at| heap.load(at)), [Some(0); 2], "{name}: counted without the lock");
+        // The first lock stays taken by the cancelled run: whoever knows that the holder is gone frees both.
+        assert_eq!(heap.load(FIRST), Some(1), "{name}");
+        heap.store(FIRST, 0).expect("in the heap");
+        heap.store(SECOND, 0).expect("in the heap");
+        assert_eq!(world.run("locks", &packet).0, XDP_TX, "{name}");
+        assert_eq!(COUNTS.map(|at| heap.load(at)), [Some(TIMES), Some(2 * TIMES)], "{name}");
+    }
+}
