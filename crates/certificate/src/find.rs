@@ -60,6 +60,9 @@ pub fn certify(
         without.flat_map(|gone| pairs::attempts(functions).into_iter().map(move |places| (places, gone.clone())));
     for (mut places, left_out) in attempts {
         for _ in 0..MAX_DROPPED {
+            if stop() {
+                return Err("there was no time for a proof".to_owned());
+            }
             let pairs: BTreeMap<Pair, Relation> = places.iter().map(|pair| (*pair, Relation::default())).collect();
             let step = Step { versions: functions.map(version), pairs: &pairs, left_out: &left_out, callees: objects };
             let tried = guess::relations(&step, solver, stop).and_then(|relations| {

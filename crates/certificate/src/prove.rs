@@ -42,7 +42,7 @@ pub fn prove(step: &Step<'_>, solver: &mut dyn Solver, stop: &dyn Fn() -> bool) 
         let arena = Arena::default();
         let world = World { arena: &arena, object, types: types.clone() };
         let mut walk = Walk::new(&world, step);
-        let mut prover = Prover { world: &world, pairs: step.pairs, solver, count: &mut count };
+        let mut prover = Prover { world: &world, pairs: step.pairs, solver, count: &mut count, stop };
         walk.from(*pair, relation, &mut prover).map_err(|why| format!("from pair ({}, {}): {why}", pair.0, pair.1))?;
         if std::ptr::eq(relation, &raw const entry) && step.pairs.contains_key(pair) {
             // The entry is a place to come back to as well.
@@ -58,10 +58,14 @@ struct Prover<'p, 'a> {
     pairs: &'p BTreeMap<Pair, Relation>,
     solver: &'p mut dyn Solver,
     count: &'p mut Count,
+    stop: &'p dyn Fn() -> bool,
 }
 
 impl<'a> Prover<'_, 'a> {
     fn prove(&mut self, known: &[Term<'a>], goals: &[Term<'a>], what: &str) -> Result<(), String> {
+        if (self.stop)() {
+            return Err("it was interrupted".to_owned());
+        }
         let open: Vec<Term<'a>> = goals.iter().copied().filter(|goal| goal.as_constant() != Some(1)).collect();
         if open.is_empty() {
             self.count.identical += 1;

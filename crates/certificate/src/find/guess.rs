@@ -131,7 +131,7 @@ pub fn relations(
         let arena = Arena::default();
         let world = World { arena: &arena, object, types: types.clone() };
         let mut arrivals =
-            Arrivals { world: &world, places: &places, solver, found: Vec::new(), blamed: BTreeSet::new() };
+            Arrivals { world: &world, places: &places, solver, stop, found: Vec::new(), blamed: BTreeSet::new() };
         let walked = Walk::new(&world, step).from(pair, &relation, &mut arrivals);
         walked.map_err(|why| (format!("from ({}, {}): {why}", pair.0, pair.1), arrivals.blamed))?;
         for (to, arrival) in arrivals.found {
@@ -154,11 +154,16 @@ struct Arrivals<'p, 'a> {
     world: &'p World<'a>,
     places: &'p Places,
     solver: &'p mut dyn Solver,
+    stop: &'p dyn Fn() -> bool,
     found: Vec<(Pair, Guess)>,
     blamed: BTreeSet<u32>,
 }
 
 impl<'a> Arrivals<'_, 'a> {
+    fn go_on(&self) -> Result<(), String> {
+        if (self.stop)() { Err("there was no time".to_owned()) } else { Ok(()) }
+    }
+
     fn follows(&mut self, known: &[Term<'a>], goal: Term<'a>) -> bool {
         self.solver.ask(&self.world.arena.query(known, goal)) == Answer::Unsat
     }
@@ -428,16 +433,18 @@ impl<'a> Visitor<'a> for Arrivals<'_, 'a> {
     }
 
     fn event(&mut self, _: &[Term<'a>], _: Vec<Term<'a>>, _: &str) -> Result<(), String> {
-        Ok(())
+        self.go_on()
     }
 
     fn meet(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Result<(), String> {
+        self.go_on()?;
         let guess = self.guess(known, pair, states);
         self.found.push((pair, guess));
         Ok(())
     }
 
     fn apart(&mut self, known: &[Term<'a>], what: &str, at: Option<u32>) -> Result<(), String> {
+        self.go_on()?;
         let never = self.world.arena.truth(false);
         match self.follows(known, never) {
             true => Ok(()),
