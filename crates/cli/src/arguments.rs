@@ -494,13 +494,17 @@ pub struct QueryArguments {
     /// Keep the events in a file, for --replay.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["replay", "split"])]
     pub record: Option<PathBuf>,
-    /// Ask about the events in a file instead of the running kernel (no root).
+    /// Ask about the events in a file instead of the running kernel (no root, unless --split puts a part into the
+    /// kernel, which is then handed the recorded events).
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    #[arg(conflicts_with_all = ["duration", "split", "trace_plan", "command"])]
+    #[arg(conflicts_with_all = ["duration", "trace_plan", "command"])]
     pub replay: Option<PathBuf>,
     /// Bytes of the ring buffer between kernel and user space, a power of two.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = ring_bytes)]
     pub ring_bytes: u32,
+    /// End the query when its programs take more than this part of one processor over half a second, such as 2%.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "replay")]
+    pub max_overhead: Option<f64>,
     /// A command to run, and to look at it and its children only; the query ends with it.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
@@ -509,6 +513,13 @@ pub struct QueryArguments {
 fn split(text: &str) -> Result<Split, String> {
     let known = || Split::ALL.map(Split::name).join(", ");
     Split::ALL.into_iter().find(|split| split.name() == text).ok_or_else(|| format!("known are {}", known()))
+}
+
+/// `2%` or `0.5%` as a part of one.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim_end().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    let number = number.filter(|number| number.is_finite() && *number > 0.0);
+    number.map(|number| number / 100.0).ok_or_else(|| "a part of one processor such as 2% is expected".to_owned())
 }
 
 fn ring_bytes(text: &str) -> Result<u32, String> {

@@ -11,7 +11,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::Error;
 use kiln_driver::Shown;
 use kiln_driver::query::plan::{self, Plan, Step};
-use kiln_driver::query::replay::{self, Recorder};
+use kiln_driver::query::replay::{self, Recorder, Recording};
 use kiln_driver::query::{self, live};
 use kiln_driver::query::{Action, COUNTERS, ColumnHead, Limits, Row, Session, Settings, Split, Summary, Value};
 use serde_json::json;
@@ -35,7 +35,16 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     };
     let mut printer = Printer::new(&session, format);
     if let Some(path) = &arguments.replay {
-        let summary = replay::run(&session, path, Limits::default(), &mut |rows| printer.rows(rows))?;
+        let recording = Recording::open(&session, path)?;
+        let mut sink = |rows| printer.rows(rows);
+        let limits = Limits::default();
+        let summary = match arguments.split {
+            None => replay::run(&session, recording, limits, &mut sink)?,
+            Some(split) => {
+                let settings = Settings { ring_bytes: arguments.ring_bytes, ..Settings::default() };
+                replay::run_in_kernel(&session, recording, split, &settings, limits, &mut sink)?
+            }
+        };
         return printer.finish(&summary, None);
     }
     let settings =
@@ -79,11 +88,21 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         stop: &|| interrupted.load(Ordering::SeqCst) || traced.borrow_mut().is_over(),
         limits: Limits::default(),
         measure: true,
+        max_overhead: arguments.max_overhead,
     };
     let summary = live::run(&session, plan, &watch, &mut tap, &mut |rows| printer.rows(rows))?;
     if let (Some(path), Some(recorder)) = (&arguments.record, recorder) {
         let finished = recorder.finish();
         failed.map_or(finished, Err).map_err(|error| Error::file(path, &error))?;
+    }
+    if let (Some(taken), Some(allowed)) = (summary.over_budget, arguments.max_overhead) {
+        let analyzed = (session.parsed.action == Action::Analyze).then_some(&steps[..]);
+        printer.finish(&summary, analyzed)?;
+        let [taken, allowed] = [taken, allowed].map(|part| 100.0 * part);
+        return Err(Error::Limit(format!(
+            "the query ended: its programs took {taken:.2} % of one processor, and {allowed} % are allowed \
+             (--max-overhead); a condition on a rarer event, or on one process, costs less"
+        )));
     }
     let analyzed = (session.parsed.action == Action::Analyze).then_some(&steps[..]);
     printer.finish(&summary, analyzed)

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kiln_driver::query::live::{self, Watch};
-use kiln_driver::query::replay::{self, Recorder};
+use kiln_driver::query::replay::{self, Recorder, Recording};
 use kiln_driver::query::{Limits, Row, Session, Settings, Split, Summary, Value, plan};
 
 /// Queries of every kind of operator.
@@ -85,7 +85,7 @@ fn run(sql: &str, split: Option<Split>, work: impl FnOnce()) -> Option<(Vec<Row>
                 over.load(Ordering::SeqCst)
             };
             let duration = Some(Duration::from_secs(30));
-            let watch = Watch { duration, stop: &stop, limits: Limits::default(), measure: false };
+            let watch = Watch { duration, stop: &stop, limits: Limits::default(), measure: false, max_overhead: None };
             let sink = &mut |mut more: Vec<Row>| {
                 rows.append(&mut more);
                 true
@@ -119,6 +119,154 @@ fn all_splits_count_the_same_system_calls() {
         let expected = vec![Value::text("getppid"), Value::Uint(1000), Value::Int(parent), Value::Int(parent)];
         assert_eq!(rows.iter().map(|row| row.values.clone()).collect::<Vec<_>>(), [expected], "{split:?}");
     }
+}
+
+/// Queries of docs/query-one-liners.md.
+fn one_liners() -> Vec<String> {
+    let text = include_str!("../../../docs/query-one-liners.md");
+    let blocks = text.split("```sql\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap_or_default().trim().to_owned()).collect()
+}
+
+#[test]
+fn one_liners_run() {
+    let queries = one_liners();
+    assert!(queries.len() >= 30, "{}", queries.len());
+    let kernel = may_load();
+    for sql in queries {
+        let Some(session) = session(&sql) else { return };
+        let plan = match plan::plan(&session, &Settings::default(), None) {
+            Ok(plan) => plan,
+            Err(kiln_driver::Error::Unsupported(why)) if why.contains("which this kernel does not have") => {
+                println!("skipped: {sql}: {why}");
+                continue;
+            }
+            Err(error) => panic!("{sql}\n{error}"),
+        };
+        for step in &plan.steps {
+            assert_eq!(step.refused, None, "{sql}: {:?}", step.split);
+        }
+        if kernel {
+            let duration = Some(Duration::from_millis(1));
+            let watch =
+                Watch { duration, stop: &|| false, limits: Limits::default(), measure: false, max_overhead: None };
+            let summary = match live::run(&session, plan, &watch, &mut |_| {}, &mut |_| true) {
+                Err(error) if error.to_string().contains("tracefs") => {
+                    println!("skipped: {sql}: {error}");
+                    continue;
+                }
+                other => other.unwrap_or_else(|error| panic!("{sql}\n{error}")),
+            };
+            assert_eq!(summary.split, Split::of(session.query()).last().copied(), "{sql}");
+        }
+    }
+}
+
+#[test]
+fn the_smallest_split_of_every_table_loads_within_two_seconds() {
+    let kernel = may_load();
+    let begun = std::time::Instant::now();
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let begun_ms = time.tv_sec * 1000 + time.tv_nsec / 1_000_000;
+    let tables = kiln_driver::query::describe_tables(None).expect("there are tables");
+    let mut loaded = 0;
+    for table in &tables {
+        let Some(session) = session(&format!("SELECT * FROM {}", table.name)) else { return };
+        if let Some(lacks) = &table.lacks {
+            assert!(lacks.contains('`'), "it names what this kernel lacks: {lacks}");
+            continue;
+        }
+        let plan = plan::plan(&session, &Settings::default(), Some(Split::Mvsf)).expect("it is accepted");
+        if kernel {
+            kiln_linux::load_images(&plan.accepted[0].object)
+                .unwrap_or_else(|failure| panic!("{}: {failure}\n{}", table.name, failure.messages));
+        }
+        loaded += 1;
+    }
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let own_ms = time.tv_sec * 1000 + time.tv_nsec / 1_000_000 - begun_ms;
+    println!("{loaded} of {} tables in {} ms, {own_ms} ms of one processor", tables.len(), begun.elapsed().as_millis());
+    // Other tests run beside this one.
+    assert!(own_ms < 2000, "{own_ms} ms of one processor");
+    assert!(loaded >= 10, "{loaded} of {} tables", tables.len());
+}
+
+#[test]
+fn processes_files_and_waits_are_seen() {
+    if !may_load() {
+        return;
+    }
+    let missing = "/proc/self/no-such-file-of-kilns";
+    let own = own_thread();
+    let open = format!("SELECT path, ret, count(*) FROM file_opens WHERE tid = {own} AND ret < 0 GROUP BY path, ret");
+    for split in [Split::Mvsf, Split::Pair] {
+        let Some((rows, _)) = run(&open, Some(split), || drop(std::fs::File::open(missing))) else { return };
+        let expected = vec![Value::text(missing), Value::Int(-2), Value::Uint(1)];
+        assert!(rows.iter().any(|row| row.values == expected), "{split:?}: {rows:?}");
+    }
+    let child = || {
+        let status = std::process::Command::new("/bin/sh").args(["-c", "exit 3"]).status().expect("a shell");
+        assert_eq!(status.code(), Some(3));
+    };
+    let parent = std::process::id();
+    let ends = format!("SELECT exit_code, lifetime_ns FROM exits WHERE ppid = {parent} AND exit_code = 768");
+    let Some((rows, _)) = run(&ends, None, child) else { return };
+    let lifetime = rows.first().and_then(|row| row.values[1].bits());
+    assert!(lifetime.is_some_and(|lifetime| (100_000..30_000_000_000).contains(&lifetime)), "{rows:?}");
+    let Some((rows, _)) = run(&format!("SELECT comm FROM execs WHERE ppid = {parent}"), None, child) else { return };
+    assert!(rows.iter().any(|row| row.values[0] == Value::text("sh")), "{rows:?}");
+    let sleeps = || (0..20).for_each(|_| std::thread::sleep(Duration::from_millis(2)));
+    let waits = format!("SELECT count(*), max(wait_ns) FROM runq WHERE tid = {}", own_thread());
+    for split in [Split::Mvsf, Split::Aggregate] {
+        let Some((rows, _)) = run(&waits, Some(split), sleeps) else { return };
+        let [count, longest] = [0, 1].map(|at| rows[0].values[at].bits().unwrap_or_default());
+        assert!((15..200).contains(&count) && longest > 0 && longest < 10_000_000_000, "{split:?}: {rows:?}");
+    }
+}
+
+#[test]
+fn a_query_ends_where_it_costs_more_than_allowed() {
+    if !may_load() {
+        return;
+    }
+    let Some(session) = session("SELECT count(*) FROM syscalls") else { return };
+    for (allowed, ends) in [(1e-6, true), (1e6, false)] {
+        let plan = plan::plan(&session, &Settings::default(), None).expect("it can be planned");
+        let stop = || {
+            call(100);
+            false
+        };
+        let duration = Some(Duration::from_millis(1200));
+        let limits = Limits::default();
+        let watch = Watch { duration, stop: &stop, limits, measure: false, max_overhead: Some(allowed) };
+        let summary = live::run(&session, plan, &watch, &mut |_| {}, &mut |_| true).expect("it runs");
+        assert_eq!(summary.over_budget.is_some(), ends, "{summary:?}");
+        assert!(summary.program_ns > Some(0), "{summary:?}");
+    }
+}
+
+#[test]
+fn subqueries_are_merged_or_run_in_stages() {
+    if !may_load() {
+        return;
+    }
+    let own = own_thread();
+    let calls = format!("SELECT ret AS parent, nr FROM syscalls WHERE tid = {own} AND name = 'getppid'");
+    let merged = format!("SELECT count(*), max(parent) FROM ({calls}) WHERE parent > 0");
+    let Some(session) = session(&merged) else { return };
+    assert!(session.stages().is_empty() && Split::of(session.query()).contains(&Split::Aggregate));
+    let parent = Value::Int(i64::from(std::os::unix::process::parent_id()));
+    let Some((rows, _)) = run(&merged, None, || call(70)) else { return };
+    assert_eq!(rows[0].values, [Value::Uint(70), parent]);
+
+    let counts = format!(
+        "SELECT nr, count(*) AS n FROM syscalls WHERE tid = {own} AND name = 'getppid' GROUP BY nr WINDOW 100 MS"
+    );
+    let outer = format!("SELECT sum(n) AS all_calls, count(*) AS groups FROM ({counts}) AS counts");
+    let Some((rows, _)) = run(&outer, None, || call(90)) else { return };
+    let total: u64 = rows.iter().filter_map(|row| row.values[0].bits()).sum();
+    assert_eq!(total, 90, "{rows:?}");
+    assert!(rows.iter().all(|row| row.window.is_some() && row.values[1] == Value::Uint(1)), "{rows:?}");
 }
 
 #[test]
@@ -164,7 +312,7 @@ fn a_recording_answers_what_was_seen_live() {
         }
         true
     };
-    let watch = Watch { duration: None, stop: &stop, limits: Limits::default(), measure: false };
+    let watch = Watch { duration: None, stop: &stop, limits: Limits::default(), measure: false, max_overhead: None };
     let tap = &mut |record: &[u8]| recorder.add(record).expect("it is written");
     let mut live_rows = 0;
     live::run(&session, plan, &watch, tap, &mut |rows| {
@@ -177,7 +325,8 @@ fn a_recording_answers_what_was_seen_live() {
     let asked = |sql: &str| {
         let session = Session::new(sql).expect("it is a query");
         let mut rows = Vec::new();
-        replay::run(&session, &path, Limits::default(), &mut |mut more| {
+        let recording = Recording::open(&session, &path)?;
+        replay::run(&session, recording, Limits::default(), &mut |mut more| {
             rows.append(&mut more);
             true
         })
@@ -206,6 +355,10 @@ fn what_is_wrong_with_a_query_is_said_where_it_is() {
         ("SELECT pid FROM", "Expected"),
         ("SELECT maxx(pid) FROM syscalls", "did you mean `max`?"),
         ("DELETE FROM syscalls", "only SELECT"),
+        ("SELECT x FROM (SELECT pid FROM syscalls) AS s", "table `s` has no column `x`"),
+        ("SELECT count(*) FROM (SELECT pid FROM syscalls LIMIT 3) WINDOW 1 s", "do not say when they happened"),
+        ("SELECT pid FROM syscalls WHERE pid = (1 WINDOW 1 s)", "this WINDOW is of no SELECT"),
+        ("SELECT count(*) FROM syscalls WINDOW 1 s WINDOW 2 s", "a query has one WINDOW"),
     ] {
         match Session::new(sql).map(drop) {
             Err(kiln_driver::Error::InvalidInput(text)) => assert!(text.contains(expected), "{sql}\n{text}"),

@@ -193,6 +193,24 @@ impl Expr {
         }
     }
 
+    /// The same operation on other operands.
+    pub fn map_operands(&self, map: &mut dyn FnMut(&Expr) -> Expr) -> Expr {
+        let mut boxed = |one: &Expr| Box::new(map(one));
+        match self {
+            Expr::Column(_) | Expr::Literal(_) => self.clone(),
+            Expr::Not(one) => Expr::Not(boxed(one)),
+            Expr::Negate(one) => Expr::Negate(boxed(one)),
+            Expr::IsNull(one) => Expr::IsNull(boxed(one)),
+            Expr::Like(one, pattern) => Expr::Like(boxed(one), pattern.clone()),
+            Expr::Binary(op, one, other) => Expr::Binary(*op, boxed(one), boxed(other)),
+            Expr::Case(arms, otherwise) => {
+                let arms = arms.iter().map(|(condition, value)| (map(condition), map(value))).collect();
+                Expr::Case(arms, Box::new(map(otherwise)))
+            }
+            Expr::Call(function, operands) => Expr::Call(*function, operands.iter().map(map).collect()),
+        }
+    }
+
     /// Adds the columns that it reads.
     pub fn columns(&self, found: &mut std::collections::BTreeSet<usize>) {
         if let Expr::Column(column) = self {

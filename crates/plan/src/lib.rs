@@ -24,6 +24,7 @@ pub mod tables;
 pub mod value;
 
 pub use execute::{Executor, Row};
+pub use generate::layout::Origin;
 pub use generate::{Generated, Settings, generate};
 pub use query::Query;
 pub use split::Split;

@@ -26,6 +26,8 @@ pub struct Query {
     pub limit: Option<usize>,
     /// Whether equal rows are shown once.
     pub distinct: bool,
+    /// Whether its table's rows come in windows, each of which is asked for itself.
+    pub of_windows: bool,
 }
 
 /// What becomes of the rows.
@@ -157,7 +159,7 @@ impl Query {
                 groups.aggregates.iter().filter_map(|aggregate| aggregate.of.as_ref()).for_each(&mut add);
             }
         }
-        columns.insert(self.table.complete());
+        columns.extend(self.table.complete());
         columns
     }
 }

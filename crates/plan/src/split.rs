@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::expr::{BinaryOp, Expr};
 use crate::query::{AggregateFunction, Query, Shape};
-use crate::table::{Source, Table};
+use crate::table::{Read, Source, Table};
 use crate::value::{DataType, Value};
 
 /// How much of a query runs in the kernel, the least first.
@@ -96,7 +96,7 @@ fn comparison(op: BinaryOp, one: &Expr, other: &Expr, table: &Table) -> Option<E
                 let number = crate::syscall::number(text)?;
                 Some(Expr::binary(op, Expr::Column(nr), Expr::Literal(Value::Int(number))))
             }
-            Source::Read { .. } if equality && text.len() < COMMAND_BYTES => {
+            Source::Read { what: Read::Command, .. } if equality && text.len() < COMMAND_BYTES => {
                 Some(Expr::binary(op, one.clone(), other.clone()))
             }
             _ => None,
@@ -137,7 +137,7 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
                     let difference = Expr::binary(BinaryOp::Subtract, Expr::Column(end), Expr::Column(start));
                     Some((difference, Sign::Unsigned))
                 }
-                Source::SyscallName(_) => None,
+                Source::SyscallName(_) | Source::Given => None,
             }
         }
         Expr::Literal(value) => match value {
@@ -242,7 +242,7 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
             // The name follows from the number.
             Expr::Column(column) => match table.columns[*column].source {
                 Source::SyscallName(nr) => &Expr::Column(nr),
-                _ if table.columns[*column].data_type == DataType::Text => return Ok(KernelKey::Text(*column)),
+                Source::Read { what: Read::Command, .. } => return Ok(KernelKey::Text(*column)),
                 _ => key,
             },
             _ => key,
@@ -250,6 +250,7 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
         let number = number(column, table).ok_or("a key cannot be computed in the kernel")?;
         Ok(KernelKey::Number(number.0, number.1))
     };
+    let not_here = || "an aggregate's operand cannot be computed in the kernel".to_owned();
     let aggregate = |one: &crate::query::Aggregate| -> Result<KernelAggregate, String> {
         let states = match one.function {
             _ if one.distinct => return Err("distinct values are counted in user space".to_owned()),
@@ -260,9 +261,13 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
             // The mean divides a sum that must not wrap.
             other => return Err(format!("{} is computed in user space", other.name())),
         };
-        let of = one.of.as_ref().filter(|_| one.function != AggregateFunction::Count);
-        let number = of.map(|of| number(of, table).ok_or("an aggregate's operand cannot be computed in the kernel"));
-        let number = number.transpose()?;
+        let number = one.of.as_ref().map(|of| number(of, table).ok_or_else(not_here)).transpose();
+        let number = match (one.function, &one.of) {
+            // Columns have values in all rows; other operands might be null.
+            (AggregateFunction::Count, Some(Expr::Column(_)) | None) => None,
+            (AggregateFunction::Count, Some(_)) => number?.and(None),
+            _ => number?,
+        };
         let sign = number.as_ref().map_or(Sign::Unsigned, |(_, sign)| *sign);
         Ok(KernelAggregate { states, of: number.map(|(of, _)| of), sign })
     };

@@ -10,6 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::expr::Expr;
 use crate::value::DataType;
 
 /// A table.
@@ -23,11 +24,15 @@ pub struct Table {
     pub scan: Scan,
     /// Its columns, in the order of `SELECT *`.
     pub columns: Vec<Column>,
+    /// Which rows are of this table, where its hooks see others too.
+    pub only: Option<Expr>,
 }
 
 /// Where rows come from.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Scan {
+    /// Rows are the result of another query.
+    Rows,
     /// Each event is a row.
     Single(Hook),
     /// An event and the next one of the other kind with the same key are a row.
@@ -38,7 +43,21 @@ pub enum Scan {
         exit: Hook,
         /// What both have in common, read at the beginning and at the end.
         keys: [Read; 2],
+        /// What begins and never ends, though its key is used again.
+        endless: Endless,
     },
+}
+
+/// Beginnings that have no end. If one is kept and its key is used again, the end of the next would be taken for its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Endless {
+    /// There are none.
+    None,
+    /// Those whose column, read at the beginning, has one of these values. They are left out.
+    Values(usize, Vec<i32>),
+    /// They cannot be told. The next beginning of the same key takes the place of the one before, even if a condition
+    /// leaves it out.
+    Unknown,
 }
 
 /// A place in the kernel where a program runs.
@@ -95,6 +114,8 @@ pub enum Source {
         /// What.
         what: Read,
     },
+    /// Given with the row, by the query that the table is the result of.
+    Given,
     /// The difference of two columns, the second subtracted from the first.
     Difference([usize; 2]),
     /// The name of the system call with the number in a column.
@@ -135,6 +156,9 @@ pub enum Read {
     Tid,
     /// The thread's name, 16 bytes.
     Command,
+    /// Text in user memory, at the address that is read; cut after [`PATH_BYTES`] less one. Empty where that memory cannot
+    /// be read.
+    UserText(Box<Read>),
     /// The user.
     Uid,
     /// The cgroup (version 2).
@@ -158,6 +182,9 @@ pub enum Read {
         name: String,
     },
 }
+
+/// Bytes that are read of a text in user memory, with the zero behind it.
+pub const PATH_BYTES: u16 = 128;
 
 /// A number's size and sign.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -191,9 +218,11 @@ impl Table {
         self.columns.iter().map(|column| column.data_type).collect()
     }
 
-    /// The column that says when a row was complete: by it rows belong to windows.
-    pub fn complete(&self) -> usize {
-        self.column("end_ts").or_else(|| self.column("ts")).expect("every table says when a row was complete")
+    /// The column that says when a row was complete: by it rows belong to windows. `None` for a table of rows of another
+    /// query that do not say it.
+    pub fn complete(&self) -> Option<usize> {
+        let is_time = |at: &usize| self.columns[*at].data_type == DataType::Time;
+        self.column("end_ts").filter(is_time).or_else(|| self.column("ts").filter(is_time))
     }
 
     /// Columns that are read in the kernel and that these are made of.
@@ -203,6 +232,7 @@ impl Table {
         while let Some(column) = pending.pop() {
             match self.columns[column].source {
                 Source::Read { .. } => drop(read.insert(column)),
+                Source::Given => {}
                 Source::Difference(of) => pending.extend(of),
                 Source::SyscallName(of) => pending.push(of),
             }
@@ -218,6 +248,7 @@ impl Table {
     /// Its hooks, in the order in which they happen.
     pub fn hooks(&self) -> Vec<&Hook> {
         match &self.scan {
+            Scan::Rows => Vec::new(),
             Scan::Single(hook) => vec![hook],
             Scan::Pair { enter, exit, .. } => vec![enter, exit],
         }

@@ -2,8 +2,10 @@
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 
-use crate::table::{Column, Hook, Read, Scalar, Scan, Side, Source, Table};
-use crate::value::DataType;
+use crate::expr::{BinaryOp, Expr};
+use crate::syscall;
+use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
+use crate::value::{DataType, Value};
 
 /// All tables that are always there.
 pub fn all() -> Vec<Table> {
@@ -18,6 +20,16 @@ pub fn all() -> Vec<Table> {
         signals(),
         irqs(),
         softirqs(),
+        file_opens(),
+        runq(),
+        forks(),
+        execs(),
+        exits(),
+        packets_received(),
+        packets_sent(),
+        packet_drops(),
+        timers(),
+        lock_contention(),
     ]
 }
 
@@ -53,14 +65,15 @@ fn typed(name: &str) -> Hook {
     Hook::Typed(name.to_owned())
 }
 
-/// Who was running, as every table says.
-fn who() -> Vec<Column> {
+/// Who was running, as every table says. The process and the thread of a pair are the same at its beginning and end;
+/// whatever can change in between is read at one of them.
+fn who(changing: Side) -> Vec<Column> {
     vec![
         column("pid", DataType::Uint, Side::Both, Read::Pid, "process (thread group)"),
         column("tid", DataType::Uint, Side::Both, Read::Tid, "thread"),
-        column("comm", DataType::Text, Side::Both, Read::Command, "the thread's name"),
-        column("uid", DataType::Uint, Side::Both, Read::Uid, "user"),
-        column("cgroup_id", DataType::Uint, Side::Both, Read::CgroupId, "cgroup (version 2)"),
+        column("comm", DataType::Text, changing, Read::Command, "the thread's name"),
+        column("uid", DataType::Uint, changing, Read::Uid, "user"),
+        column("cgroup_id", DataType::Uint, changing, Read::CgroupId, "cgroup (version 2)"),
         column("cpu", DataType::Uint, Side::Exit, Read::Cpu, "processor"),
     ]
 }
@@ -68,9 +81,9 @@ fn who() -> Vec<Column> {
 /// A table of one hook a row.
 fn single(name: &str, about: &str, hook: Hook, own: Vec<Column>) -> Table {
     let mut columns = vec![column("ts", DataType::Time, Side::Exit, Read::Time, "when it happened")];
-    columns.extend(who());
+    columns.extend(who(Side::Exit));
     columns.extend(own);
-    Table { name: name.to_owned(), about: about.to_owned(), scan: Scan::Single(hook), columns }
+    Table { name: name.to_owned(), about: about.to_owned(), scan: Scan::Single(hook), columns, only: None }
 }
 
 /// A table of pairs, with the time between both as `duration`.
@@ -79,12 +92,12 @@ fn pair(name: &str, about: &str, scan: Scan, duration: &str, own: Vec<Column>) -
         column("ts", DataType::Time, Side::Enter, Read::Time, "when it began"),
         column("end_ts", DataType::Time, Side::Exit, Read::Time, "when it ended"),
     ];
-    columns.extend(who());
+    columns.extend(who(Side::Enter));
     columns.extend(own);
     let about_duration = "from beginning to end, in nanoseconds".to_owned();
     let source = Source::Difference([1, 0]);
     columns.push(Column { name: duration.to_owned(), data_type: DataType::Uint, about: about_duration, source });
-    Table { name: name.to_owned(), about: about.to_owned(), scan, columns }
+    Table { name: name.to_owned(), about: about.to_owned(), scan, columns, only: None }
 }
 
 fn syscalls() -> Table {
@@ -93,17 +106,164 @@ fn syscalls() -> Table {
         let about = format!("argument {index}");
         column(&format!("arg{index}"), DataType::Uint, Side::Enter, registers(name), &about)
     };
-    // The number is the tracepoint's second argument at the beginning, and in the registers at the end.
-    let mut own = vec![column("nr", DataType::Int, Side::Exit, registers("orig_ax"), "the system call's number")];
+    let mut own = vec![column("nr", DataType::Int, Side::Enter, registers("orig_ax"), "the system call's number")];
     own.extend(["di", "si", "dx", "r10", "r8", "r9"].into_iter().enumerate().map(argument_column));
     own.push(column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(8)), "what it returned"));
-    let scan = Scan::Pair { enter: typed("sys_enter"), exit: typed("sys_exit"), keys: [Read::Tid, Read::Tid] };
+    let scan = Scan::Pair {
+        enter: typed("sys_enter"),
+        exit: typed("sys_exit"),
+        keys: [Read::Tid, Read::Tid],
+        endless: Endless::None,
+    };
     let mut table = pair("syscalls", "a system call that returned", scan, "latency_ns", own);
     let nr = table.column("nr").expect("it has a number");
+    let endings = ["exit", "exit_group"].into_iter().filter_map(|name| i32::try_from(syscall::number(name)?).ok());
+    if let Scan::Pair { endless, .. } = &mut table.scan {
+        *endless = Endless::Values(nr, endings.collect());
+    }
     let about = "the system call's name".to_owned();
     let source = Source::SyscallName(nr);
     table.columns.insert(nr + 1, Column { name: "name".to_owned(), data_type: DataType::Text, about, source });
     table
+}
+
+/// System calls that open a file by its path: `openat` and `openat2`.
+fn file_opens() -> Table {
+    let registers = |name: &str| member(0, &[("pt_regs", name)]);
+    // By the end of the call the kernel has read the path, so its memory is there.
+    let path = Read::UserText(Box::new(registers("si")));
+    let own = vec![
+        column("nr", DataType::Int, Side::Enter, registers("orig_ax"), "the system call's number"),
+        column("path", DataType::Text, Side::Exit, path, "the path, up to 127 bytes of it"),
+        column("dfd", DataType::Int, Side::Enter, registers("di"), "the directory that it is relative to; -100: here"),
+        column("flags", DataType::Uint, Side::Enter, registers("dx"), "O_* of openat; an address for openat2"),
+        column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(8)), "the descriptor, or -errno"),
+    ];
+    let keys = [Read::Tid, Read::Tid];
+    let scan = Scan::Pair { enter: typed("sys_enter"), exit: typed("sys_exit"), keys, endless: Endless::None };
+    let mut table = pair("file_opens", "a file was opened, or not", scan, "latency_ns", own);
+    let nr = table.column("nr").expect("it has a number");
+    let is = |name: &str| {
+        let number = syscall::number(name).unwrap_or(-1);
+        Expr::binary(BinaryOp::Equal, Expr::Column(nr), Expr::Literal(Value::Int(number)))
+    };
+    table.only = Some(Expr::binary(BinaryOp::Or, is("openat"), is("openat2")));
+    let scan = syscalls().scan;
+    if let (Scan::Pair { endless: own, .. }, Scan::Pair { endless: Endless::Values(_, values), .. }) =
+        (&mut table.scan, scan)
+    {
+        *own = Endless::Values(nr, values);
+    }
+    table
+}
+
+/// How long threads waited for a processor. Its columns are of the thread that waited, not of who woke it.
+fn runq() -> Table {
+    let woken = |name: &str| member(0, &[("task_struct", name)]);
+    let keys = [woken("pid"), member(2, &[("task_struct", "pid")])];
+    // A thread that was woken while it ran does not begin to run.
+    let scan =
+        Scan::Pair { enter: typed("sched_wakeup"), exit: typed("sched_switch"), keys, endless: Endless::Unknown };
+    let mut table = pair("runq", "a thread that was woken runs", scan, "wait_ns", Vec::new());
+    let own = vec![
+        column("pid", DataType::Uint, Side::Enter, woken("tgid"), "the process that waited"),
+        column("tid", DataType::Uint, Side::Enter, woken("pid"), "the thread that waited"),
+        column("prio", DataType::Int, Side::Enter, woken("prio"), "its priority"),
+        column("cpu", DataType::Uint, Side::Exit, Read::Cpu, "the processor that it runs on"),
+    ];
+    let times = 2;
+    let who = table.columns.len() - 1;
+    table.columns.splice(times..who, own);
+    table
+}
+
+fn forks() -> Table {
+    let task = |index: u8, name: &str| member(index, &[("task_struct", name)]);
+    let own = vec![
+        column("child_tid", DataType::Uint, Side::Exit, task(1, "pid"), "the new thread"),
+        column("child_pid", DataType::Uint, Side::Exit, task(1, "tgid"), "its process; a thread has its parent's"),
+    ];
+    single("forks", "a process or thread is made", typed("sched_process_fork"), own)
+}
+
+fn execs() -> Table {
+    let own = vec![
+        column("old_tid", DataType::Uint, Side::Exit, argument(1, Scalar::unsigned(4)), "the thread before"),
+        column(
+            "ppid",
+            DataType::Uint,
+            Side::Exit,
+            member(0, &[("task_struct", "real_parent"), ("task_struct", "tgid")]),
+            "the parent process",
+        ),
+    ];
+    single("execs", "a process runs another program; `comm` is the new name", typed("sched_process_exec"), own)
+}
+
+fn exits() -> Table {
+    let task = |name: &str| member(0, &[("task_struct", name)]);
+    let own = vec![
+        column("start_ts", DataType::Time, Side::Exit, task("start_time"), "when it began"),
+        column("exit_code", DataType::Int, Side::Exit, task("exit_code"), "as wait() says it: 256 times the status"),
+        column(
+            "ppid",
+            DataType::Uint,
+            Side::Exit,
+            member(0, &[("task_struct", "real_parent"), ("task_struct", "tgid")]),
+            "the parent process",
+        ),
+    ];
+    let mut table = single("exits", "a thread ends", typed("sched_process_exit"), own);
+    let [ts, start] = ["ts", "start_ts"].map(|name| table.column(name).expect("it has both"));
+    let about = "how long it lived, in nanoseconds".to_owned();
+    let source = Source::Difference([ts, start]);
+    table.columns.push(Column { name: "lifetime_ns".to_owned(), data_type: DataType::Uint, about, source });
+    table
+}
+
+/// Columns of a packet, which is an argument of its tracepoint.
+fn packet(index: u8) -> Vec<Column> {
+    let buffer = |name: &str| member(index, &[("sk_buff", name)]);
+    vec![
+        column("bytes", DataType::Uint, Side::Exit, buffer("len"), "its length"),
+        column("protocol_be", DataType::Uint, Side::Exit, buffer("protocol"), "EtherType, in network order"),
+    ]
+}
+
+fn packets_received() -> Table {
+    single("packets_received", "a device hands a packet to the stack", typed("netif_receive_skb"), packet(0))
+}
+
+fn packets_sent() -> Table {
+    single("packets_sent", "a packet goes to a device's queue", typed("net_dev_queue"), packet(0))
+}
+
+fn packet_drops() -> Table {
+    let mut own = packet(0);
+    own.push(column("location", DataType::Uint, Side::Exit, argument(1, Scalar::unsigned(8)), "the kernel's address"));
+    own.push(column("reason", DataType::Uint, Side::Exit, argument(2, Scalar::unsigned(4)), "SKB_DROP_REASON_*"));
+    single("packet_drops", "a packet is dropped", typed("kfree_skb"), own)
+}
+
+fn timers() -> Table {
+    let timer = || argument(0, Scalar::unsigned(8));
+    let own = vec![column("timer", DataType::Uint, Side::Enter, timer(), "the timer's address")];
+    let scan = by_cpu("hrtimer_expire_entry", "hrtimer_expire_exit");
+    pair("timers", "a high-resolution timer's function that returned", scan, "duration_ns", own)
+}
+
+fn lock_contention() -> Table {
+    let lock = argument(0, Scalar::unsigned(8));
+    let own = vec![
+        column("lock", DataType::Uint, Side::Enter, lock, "the lock's address"),
+        column("flags", DataType::Uint, Side::Enter, argument(1, Scalar::unsigned(4)), "LCB_F_*: which kind"),
+        column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(4)), "0, or -errno"),
+    ];
+    let keys = [Read::Tid, Read::Tid];
+    // An interrupt may wait for another lock meanwhile.
+    let scan =
+        Scan::Pair { enter: typed("contention_begin"), exit: typed("contention_end"), keys, endless: Endless::Unknown };
+    pair("lock_contention", "a thread waited for a lock in the kernel", scan, "wait_ns", own)
 }
 
 fn sched_switches() -> Table {
@@ -149,7 +309,13 @@ fn block_io() -> Table {
         column("error", DataType::Uint, Side::Exit, argument(1, Scalar::unsigned(1)), "blk_status_t; 0: it succeeded"),
     ];
     let key = || argument(0, Scalar::unsigned(8));
-    let scan = Scan::Pair { enter: typed("block_rq_issue"), exit: typed("block_rq_complete"), keys: [key(), key()] };
+    let scan = Scan::Pair {
+        enter: typed("block_rq_issue"),
+        exit: typed("block_rq_complete"),
+        keys: [key(), key()],
+        // A request that is put back is issued again, and another may be at its address by then.
+        endless: Endless::Unknown,
+    };
     pair("block_io", "a request that a block device was given and completed", scan, "service_ns", own)
 }
 
@@ -209,19 +375,24 @@ fn signals() -> Table {
     single("signals", "a signal is delivered to the running thread", typed("signal_deliver"), own)
 }
 
+/// Pairs of events on one processor, of which one ends before the next begins.
+fn by_cpu(enter: &str, exit: &str) -> Scan {
+    let keys = [Read::Cpu, Read::Cpu];
+    Scan::Pair { enter: typed(enter), exit: typed(exit), keys, endless: Endless::None }
+}
+
 fn irqs() -> Table {
     let own = vec![
         column("irq", DataType::Int, Side::Enter, argument(0, Scalar::signed(4)), "the interrupt's number"),
         column("handled", DataType::Int, Side::Exit, argument(2, Scalar::signed(4)), "1 if the handler knew it"),
     ];
-    let hooks = ("irq_handler_entry", "irq_handler_exit");
-    let scan = Scan::Pair { enter: typed(hooks.0), exit: typed(hooks.1), keys: [Read::Cpu, Read::Cpu] };
+    let scan = by_cpu("irq_handler_entry", "irq_handler_exit");
     pair("irqs", "an interrupt's handler that returned", scan, "duration_ns", own)
 }
 
 fn softirqs() -> Table {
     let own = vec![column("vec", DataType::Uint, Side::Enter, argument(0, Scalar::unsigned(4)), "which: 3 is NET_RX")];
-    let scan = Scan::Pair { enter: typed("softirq_entry"), exit: typed("softirq_exit"), keys: [Read::Cpu, Read::Cpu] };
+    let scan = by_cpu("softirq_entry", "softirq_exit");
     pair("softirqs", "a softirq that was handled", scan, "duration_ns", own)
 }
 

@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
 use kiln_linux::{Link, LoadedImages, MapHandle, OwnCgroup, Prog, RingReader, Statistics, load_images};
+use kiln_plan::execute::stages::Stages;
 use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::generate::{COUNTERS, GroupMap};
 use kiln_plan::table::Hook;
@@ -26,6 +27,33 @@ pub struct Watch<'a> {
     pub limits: Limits,
     /// Whether to have the kernel count what the programs take, which costs some nanoseconds a run.
     pub measure: bool,
+    /// The part of one processor's time that the programs may take. The query ends when they took more over
+    /// [`BUDGET_INTERVAL`], which is measured whatever `measure` says.
+    pub max_overhead: Option<f64>,
+}
+
+/// How long programs may be above their budget before a query ends.
+pub const BUDGET_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Holds the programs to their budget.
+struct Budget {
+    allowed: f64,
+    since: Instant,
+    program_ns: u64,
+}
+
+impl Budget {
+    /// The part of a processor that the programs took over the last interval, if it was more than is allowed.
+    fn exceeded(&mut self, progs: &[Prog]) -> Result<Option<f64>, Error> {
+        let elapsed = self.since.elapsed();
+        if elapsed < BUDGET_INTERVAL {
+            return Ok(None);
+        }
+        let program_ns = progs.iter().try_fold(0, |sum, prog| Ok::<_, Error>(sum + prog.info()?.run_time_ns))?;
+        let taken = (program_ns - self.program_ns) as f64 / elapsed.as_nanos() as f64;
+        (self.since, self.program_ns) = (Instant::now(), program_ns);
+        Ok((taken > self.allowed).then_some(taken))
+    }
 }
 
 /// Sees each record before it is used; see [`super::replay::Recorder`].
@@ -79,49 +107,58 @@ pub fn run(
     sink: &mut Sink<'_>,
 ) -> Result<Summary, Error> {
     crate::require_kernel()?;
-    let statistics = if watch.measure { Some(Statistics::keep()?) } else { None };
+    let measured = watch.measure || watch.max_overhead.is_some();
+    let statistics = if measured { Some(Statistics::keep()?) } else { None };
     let (generated, attached) = attach_largest(session, plan)?;
-    let mut executor = Executor::new(session.query().clone(), &generated, watch.limits);
+    let executor = Executor::new(session.query().clone(), &generated, watch.limits);
+    let mut halves = Halves::new(session, executor, watch.limits);
     let map = |id| attached.images.maps.get(id).ok_or_else(|| Error::Unsupported("a map was not made".to_owned()));
     let mut ring = generated.ring.as_ref().map(|id| Ok::<_, Error>(RingReader::new(map(id)?)?)).transpose()?;
     let groups = generated.groups.as_ref().map(|groups| Ok::<_, Error>((groups, map(&groups.map)?))).transpose()?;
     let begun = Instant::now();
     let mut summary = Summary { split: Some(generated.split), ..Summary::default() };
     let mut wanted = true;
-    let mut open = executor.first_open(now_ns());
+    let mut budget = watch.max_overhead.map(|allowed| Budget { allowed, since: begun, program_ns: 0 });
+    let mut open = halves.executor.first_open(now_ns());
     let take = |executor: &mut Executor, tap: &mut Tap<'_>, record: &[u8]| {
         tap(record);
         executor.record(record);
     };
-    while wanted && !executor.is_done() && !(watch.stop)() {
+    while wanted && !halves.is_done() && !(watch.stop)() {
         let left = watch.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
             break;
         }
+        if let Some(budget) = &mut budget {
+            summary.over_budget = budget.exceeded(&attached.images.progs)?;
+            if summary.over_budget.is_some() {
+                break;
+            }
+        }
         let wait = WAIT.min(left.unwrap_or(WAIT));
         match &mut ring {
-            Some(ring) => summary.records += ring.wait(wait, |record| take(&mut executor, tap, record))? as u64,
+            Some(ring) => summary.records += ring.wait(wait, |record| take(&mut halves.executor, tap, record))? as u64,
             None => std::thread::sleep(wait),
         }
         // Without being woken: what waits there is shown all the same.
         if let Some(ring) = &mut ring {
-            summary.records += ring.read(|record| take(&mut executor, tap, record))? as u64;
+            summary.records += ring.read(|record| take(&mut halves.executor, tap, record))? as u64;
         }
         let now = now_ns();
         if let Some((layout, map)) = groups
-            && executor.first_open(now) > open
+            && halves.executor.first_open(now) > open
         {
-            open = executor.first_open(now);
-            drain(&mut executor, layout, map, |window| window < open)?;
+            open = halves.executor.first_open(now);
+            drain(&mut halves.executor, layout, map, |window| window < open)?;
         }
-        executor.advance(now);
-        wanted = give(&mut executor, &mut summary, sink);
+        halves.executor.advance(now);
+        wanted = halves.give(&mut summary, sink);
     }
     summary.elapsed_ns = begun.elapsed().as_nanos() as u64;
     drop(attached.links);
     if let Some(ring) = &mut ring {
         loop {
-            let count = ring.read(|record| take(&mut executor, tap, record))?;
+            let count = ring.read(|record| take(&mut halves.executor, tap, record))?;
             summary.records += count as u64;
             if count == 0 {
                 break;
@@ -129,20 +166,48 @@ pub fn run(
         }
     }
     if let Some((layout, map)) = groups {
-        drain(&mut executor, layout, map, |_| true)?;
+        drain(&mut halves.executor, layout, map, |_| true)?;
     }
-    executor.finish();
-    give(&mut executor, &mut summary, sink);
+    halves.finish(&mut summary, sink);
     count(&attached.images.progs, &mut summary, statistics.is_some())?;
     summary.lost_in_kernel = lost(map(&generated.counters)?)?;
-    summary.lost = executor.lost();
     Ok(summary)
 }
 
-fn give(executor: &mut Executor, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
-    let rows = executor.take_rows();
-    summary.rows += rows.len() as u64;
-    rows.is_empty() || sink(rows)
+/// The user-space half of a statement: of its innermost query, and of what is asked of that one's rows.
+pub(super) struct Halves {
+    pub executor: Executor,
+    pub stages: Stages,
+}
+
+impl Halves {
+    pub(super) fn new(session: &Session, executor: Executor, limits: Limits) -> Halves {
+        Halves { executor, stages: Stages::new(session.stages(), limits) }
+    }
+
+    /// Whether no further row will be shown.
+    pub(super) fn is_done(&self) -> bool {
+        self.executor.is_done() || self.stages.is_done()
+    }
+
+    /// Hands over the rows that are ready; returns whether more are wanted.
+    pub(super) fn give(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+        self.pass(false, summary, sink)
+    }
+
+    /// Ends the query and hands over the last rows.
+    pub(super) fn finish(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) {
+        self.executor.finish();
+        self.pass(true, summary, sink);
+        summary.lost.add(self.executor.lost());
+        summary.lost.add(self.stages.lost());
+    }
+
+    fn pass(&mut self, is_over: bool, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {
+        let rows = self.stages.pass(self.executor.take_rows(), is_over);
+        summary.rows += rows.len() as u64;
+        rows.is_empty() || sink(rows)
+    }
 }
 
 /// Loads and attaches the largest split that the kernel takes.
@@ -177,7 +242,7 @@ fn attach(session: &Session, progs: &[Prog]) -> Result<Vec<Link>, Error> {
 }
 
 /// Takes groups out of the kernel's map.
-fn drain(
+pub(super) fn drain(
     executor: &mut Executor,
     layout: &GroupMap,
     map: &MapHandle,
@@ -204,7 +269,8 @@ fn count(progs: &[Prog], summary: &mut Summary, measured: bool) -> Result<(), Er
     Ok(())
 }
 
-fn lost(counters: &MapHandle) -> Result<[u64; COUNTERS.len()], Error> {
+/// Reads the counters of what was lost in the kernel.
+pub(super) fn lost(counters: &MapHandle) -> Result<[u64; COUNTERS.len()], Error> {
     let value = counters.lookup(&0u32.to_le_bytes())?.unwrap_or_default();
     let number = |at: usize| {
         let bytes = value.get(8 * at..8 * at + 8).and_then(|bytes| bytes.try_into().ok());

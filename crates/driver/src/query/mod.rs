@@ -83,9 +83,15 @@ impl Session {
         &self.parsed.query
     }
 
+    /// What is asked of its rows, if it is a subquery.
+    pub fn stages(&self) -> &[Query] {
+        &self.parsed.stages
+    }
+
     /// Whether rows are of windows of time.
     pub fn windowed(&self) -> bool {
-        matches!(&self.query().shape, Shape::Groups(groups) if groups.window.is_some())
+        let queries = self.stages().iter().chain([self.query()]);
+        queries.into_iter().any(|query| matches!(&query.shape, Shape::Groups(groups) if groups.window.is_some()))
     }
 
     /// The result's columns.
@@ -94,7 +100,7 @@ impl Session {
             name: Shown::from(output.name.as_str()),
             data_type: output.data_type.name(),
         };
-        self.query().outputs.iter().map(column).collect()
+        self.stages().last().unwrap_or(self.query()).outputs.iter().map(column).collect()
     }
 }
 
@@ -119,6 +125,8 @@ pub struct Summary {
     pub events: u64,
     /// Nanoseconds that the programs took, where the kernel counts them.
     pub program_ns: Option<u64>,
+    /// The part of one processor that the programs took when the query ended because that was more than allowed.
+    pub over_budget: Option<f64>,
     /// Rows that were given.
     pub rows: u64,
     /// Records that user space took from the ring buffer.

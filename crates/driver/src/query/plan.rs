@@ -9,7 +9,7 @@ use std::time::Instant;
 use kiln_plan::generate::Failure;
 use kiln_plan::query::Shape;
 use kiln_plan::table::Table;
-use kiln_plan::{Generated, Query, Settings, Split, generate};
+use kiln_plan::{Generated, Origin, Query, Settings, Split, generate};
 use kiln_program::btf::Btf;
 use kiln_verifier::Prepared;
 use serde::Serialize;
@@ -63,8 +63,9 @@ pub fn mvsf(table: &Table, types: &Btf) -> Result<Generated, Failure> {
         order: Vec::new(),
         limit: None,
         distinct: false,
+        of_windows: false,
     };
-    generate(&query, Split::Mvsf, types, &Settings::default())
+    generate(&query, Split::Mvsf, Origin::Hooks(types), &Settings::default())
 }
 
 /// Tries the splits of a query, or only one.
@@ -87,7 +88,7 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
     for split in splits {
         let begun = Instant::now();
         let mut step = Step { split, programs: Vec::new(), refused: None, micros: 0 };
-        match generate(query, split, &session.types, settings) {
+        match generate(query, split, Origin::Hooks(&session.types), settings) {
             Ok(generated) => match verify(&generated, session) {
                 Ok(programs) => {
                     step.programs = programs;

@@ -11,22 +11,42 @@ use sqlparser::ast::{
 };
 
 use crate::expression::{Binder, has_aggregate, similar, walk};
-use crate::{Error, Places};
+use crate::{Error, Places, subquery};
 
-/// Binds a query.
-pub fn query(
-    query: &ast::Query,
-    window: Option<Window>,
-    types: Option<&Btf>,
-    places: &Places<'_>,
-) -> Result<Query, Error> {
+/// What a query is bound with.
+pub struct Scope<'a> {
+    /// The kernel's types.
+    pub types: Option<&'a Btf>,
+    /// Where things are in the query.
+    pub places: &'a Places<'a>,
+    /// Windows, by how many subqueries they are in.
+    pub windows: &'a [(usize, Window)],
+    /// The windows that a query was found for.
+    pub used: &'a std::cell::Cell<usize>,
+}
+
+/// Binds a query that is in `depth` others. Returns the innermost query and those of its rows, from the inside out.
+pub fn query(query: &ast::Query, depth: usize, scope: &Scope<'_>) -> Result<(Query, Vec<Query>), Error> {
+    let places = scope.places;
+    let window = scope.windows.iter().find(|(own, _)| *own == depth).map(|(_, window)| *window);
+    scope.used.set(scope.used.get() + usize::from(window.is_some()));
     if query.with.is_some() {
         return Err(Error::new("WITH is not understood yet"));
     }
     let SetExpr::Select(select) = &*query.body else {
         return Err(Error::new("only a single SELECT is understood yet, without UNION or VALUES"));
     };
-    let (table, alias) = table(select, types, places)?;
+    let source = source(select, depth, scope)?;
+    let (table, alias) = (source.table, source.alias);
+    let inner_windows =
+        source.inner.as_ref().is_some_and(|(inner, stages)| subquery::has_windows(stages.last().unwrap_or(inner)));
+    if window.is_some() && inner_windows {
+        return Err(Error::new("the rows of this subquery are of windows already").help("leave out one WINDOW"));
+    }
+    if window.is_some() && table.complete().is_none() {
+        let error = Error::new("rows of this subquery do not say when they happened");
+        return Err(error.help("show `ts` or `end_ts` in it, or put WINDOW into it"));
+    }
     let column_types = table.types();
     let binder = Binder { table: &table, types: &column_types, alias, places };
     if let Some(clause) = select.having.as_ref().filter(|_| window.is_none() && !is_grouped(select)) {
@@ -44,8 +64,17 @@ pub fn query(
         Some(Distinct::Distinct) => true,
         Some(_) => return Err(Error::new("DISTINCT ON is not understood")),
     };
-    bound.0.filter = filter;
-    Ok(bound.0)
+    bound.0.filter = Expr::all(table.only.iter().cloned().chain(filter));
+    let bound = bound.0;
+    let Some((inner, mut stages)) = source.inner else { return Ok((bound, Vec::new())) };
+    match subquery::merged(&inner, &bound).filter(|_| stages.is_empty()) {
+        Some(merged) => Ok((merged, stages)),
+        None => {
+            let of_windows = subquery::has_windows(stages.last().unwrap_or(&inner));
+            stages.push(Query { of_windows, ..bound });
+            Ok((inner, stages))
+        }
+    }
 }
 
 /// A query whose common parts are filled in later.
@@ -53,7 +82,16 @@ struct Bound(Query);
 
 impl Bound {
     fn new(table: &Table, shape: Shape, outputs: Vec<Output>, order: Vec<Order>) -> Bound {
-        Bound(Query { table: table.clone(), filter: None, shape, outputs, order, limit: None, distinct: false })
+        Bound(Query {
+            table: table.clone(),
+            filter: None,
+            shape,
+            outputs,
+            order,
+            limit: None,
+            distinct: false,
+            of_windows: false,
+        })
     }
 }
 
@@ -66,7 +104,17 @@ fn is_grouped(select: &ast::Select) -> bool {
     by || aggregates
 }
 
-fn table(select: &ast::Select, types: Option<&Btf>, places: &Places<'_>) -> Result<(Table, Option<String>), Error> {
+/// Where a query's rows come from.
+struct Source {
+    table: Table,
+    /// The table's other name.
+    alias: Option<String>,
+    /// The query that the table is the result of, with its stages.
+    inner: Option<(Query, Vec<Query>)>,
+}
+
+fn source(select: &ast::Select, depth: usize, scope: &Scope<'_>) -> Result<Source, Error> {
+    let places = scope.places;
     let [from] = &select.from[..] else {
         return Err(Error::new("a query is of one table").help("`kiln tables` lists the tables there are"));
     };
@@ -74,11 +122,17 @@ fn table(select: &ast::Select, types: Option<&Btf>, places: &Places<'_>) -> Resu
         let at = places.bytes(join.span());
         return Err(Error { at, ..Error::new("JOIN is not understood yet") });
     }
+    if let TableFactor::Derived { subquery, alias, lateral: false, .. } = &from.relation {
+        let (inner, stages) = query(subquery, depth + 1, scope)?;
+        let alias = alias.as_ref().map(|alias| alias.name.value.clone());
+        let table = subquery::table(stages.last().unwrap_or(&inner), alias.as_deref());
+        return Ok(Source { table, alias, inner: Some((inner, stages)) });
+    }
     let TableFactor::Table { name, alias, args: None, .. } = &from.relation else {
-        return Err(Error::new("a table's name is expected after FROM"));
+        return Err(Error::new("a table's name or a subquery is expected after FROM"));
     };
     let text = name.to_string();
-    let found = tables::find(&text, types);
+    let found = tables::find(&text, scope.types);
     let table = found.ok_or_else(|| {
         let known = tables::all();
         let help = similar(&text, known.iter().map(|table| table.name.as_str()));
@@ -86,7 +140,7 @@ fn table(select: &ast::Select, types: Option<&Btf>, places: &Places<'_>) -> Resu
         let message = format!("there is no table `{text}`");
         Error { at: places.bytes(name.span()), help: help.or_else(listed), ..Error::new(message) }
     })?;
-    Ok((table, alias.as_ref().map(|alias| alias.name.value.clone())))
+    Ok(Source { table, alias: alias.as_ref().map(|alias| alias.name.value.clone()), inner: None })
 }
 
 /// The name of an output without an alias.

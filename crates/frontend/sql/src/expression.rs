@@ -173,7 +173,8 @@ impl Binder<'_> {
             },
         };
         let of = operands.into_iter().next();
-        let is_text = of.as_ref().is_some_and(|of| of.data_type(self.types) == DataType::Text);
+        let is_text = |of: &Expr| of.data_type(self.types) == DataType::Text && *of != Expr::Literal(Value::Null);
+        let is_text = of.as_ref().is_some_and(is_text);
         let takes_text = matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
         if is_text && !takes_text {
             return Err(Error::new(format!("{name} is of numbers, and this is text")));

@@ -18,6 +18,7 @@
 
 mod bind;
 mod expression;
+mod subquery;
 mod window;
 
 use std::ops::Range;
@@ -89,8 +90,10 @@ pub enum Action {
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parsed {
-    /// What it asks.
+    /// What it asks; where it has subqueries that need stages, what the innermost one asks.
     pub query: Query,
+    /// What is asked of the rows of the query before, from the inside out.
+    pub stages: Vec<Query>,
     /// What is to be done.
     pub action: Action,
 }
@@ -134,7 +137,7 @@ pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
     if tokens.len() > MAX_TOKENS {
         return Err(Error::new(format!("the query has more than {MAX_TOKENS} words and signs")));
     }
-    let (tokens, window) = window::take(tokens, &places)?;
+    let (tokens, windows) = window::take_all(tokens, &places)?;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
     let statements = parser.parse_statements().map_err(|error| {
         let token = parser.get_current_token();
@@ -153,6 +156,11 @@ pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
     let Statement::Query(query) = statement else {
         return Err(Error::new("only SELECT and EXPLAIN SELECT are understood"));
     };
-    let query = bind::query(&query, window, types, &places)?;
-    Ok(Parsed { query, action })
+    let used = std::cell::Cell::new(0);
+    let scope = bind::Scope { types, places: &places, windows: &windows, used: &used };
+    let (query, stages) = bind::query(&query, 0, &scope)?;
+    if used.get() < windows.len() {
+        return Err(Error::new("this WINDOW is of no SELECT").help("it stands after GROUP BY, not in an expression"));
+    }
+    Ok(Parsed { query, stages, action })
 }

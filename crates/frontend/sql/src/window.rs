@@ -17,8 +17,30 @@ const UNITS: [(&[&str], u64); 6] = [
 /// Windows that one row may be in.
 const MAX_OVERLAP: u64 = 1000;
 
-/// Takes the clause out of the tokens.
-pub fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWithSpan>, Option<Window>), Error> {
+/// A clause, and how many parentheses it is in.
+pub type Placed = (usize, Window);
+
+/// Takes all clauses out of the tokens. Each is of the subquery that its parentheses are.
+pub fn take_all(
+    mut tokens: Vec<TokenWithSpan>,
+    places: &Places<'_>,
+) -> Result<(Vec<TokenWithSpan>, Vec<Placed>), Error> {
+    let mut windows: Vec<Placed> = Vec::new();
+    loop {
+        let (rest, found) = take(tokens, places)?;
+        tokens = rest;
+        match found {
+            None => return Ok((tokens, windows)),
+            Some((depth, _)) if windows.iter().any(|(own, _)| *own == depth) => {
+                return Err(Error::new("a query has one WINDOW"));
+            }
+            Some(window) => windows.push(window),
+        }
+    }
+}
+
+/// Takes the last clause out of the tokens.
+fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWithSpan>, Option<Placed>), Error> {
     let at: Vec<usize> = (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).collect();
     let word = |index: usize| match at.get(index).map(|at| &tokens[*at].token) {
         Some(Token::Word(word)) => word.value.to_ascii_lowercase(),
@@ -59,8 +81,13 @@ pub fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<Toke
         }
         end += 3;
     }
+    let depth = tokens[..at[start]].iter().fold(0usize, |depth, token| match token.token {
+        Token::LParen => depth + 1,
+        Token::RParen => depth.saturating_sub(1),
+        _ => depth,
+    });
     let first = at[start];
     let last = at[end - 1];
     let rest = tokens.into_iter().enumerate().filter(|(at, _)| *at < first || *at > last).map(|(_, token)| token);
-    Ok((rest.collect(), Some(Window { length_ns, step_ns })))
+    Ok((rest.collect(), Some((depth, Window { length_ns, step_ns }))))
 }

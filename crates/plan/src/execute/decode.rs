@@ -10,7 +10,7 @@ fn slot_value(slot: &Slot, data_type: DataType, bytes: &[u8]) -> Option<Value> {
     let at = usize::from(slot.offset);
     let own = bytes.get(at..at + usize::from(slot.kind.bytes()))?;
     Some(match slot.kind {
-        SlotKind::Command => text(own),
+        SlotKind::Command | SlotKind::Text => text(own),
         SlotKind::Number(scalar) => number(own, scalar, data_type),
     })
 }
@@ -54,7 +54,7 @@ pub fn record(layout: &Record, table: &Table, bytes: &[u8], row: &mut [Value]) -
 pub fn derive(table: &Table, row: &mut [Value]) {
     for (at, column) in table.columns.iter().enumerate() {
         row[at] = match column.source {
-            Source::Read { .. } => continue,
+            Source::Read { .. } | Source::Given => continue,
             Source::Difference([end, start]) => match (row[end].bits(), row[start].bits()) {
                 (Some(end), Some(start)) => Value::Uint(end.wrapping_sub(start)),
                 _ => Value::Null,

@@ -10,6 +10,7 @@
 
 pub mod accumulate;
 pub mod decode;
+pub mod stages;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -55,6 +56,18 @@ pub struct Lost {
     pub late: u64,
     /// Records that were too short.
     pub malformed: u64,
+}
+
+impl Lost {
+    /// Adds what was lost elsewhere.
+    pub fn add(&mut self, other: Lost) {
+        let Lost { starts, groups, rows, late, malformed } = other;
+        self.starts += starts;
+        self.groups += groups;
+        self.rows += rows;
+        self.late += late;
+        self.malformed += malformed;
+    }
 }
 
 /// A row of the result.
@@ -121,6 +134,11 @@ impl Executor {
         }
     }
 
+    /// A query of the rows of another one.
+    pub fn of_rows(query: Query, limits: Limits) -> Executor {
+        Executor::replaying(query, Vec::new(), limits)
+    }
+
     /// The query.
     pub fn query(&self) -> &Query {
         &self.query
@@ -178,7 +196,7 @@ impl Executor {
     /// Takes a row of the table: all columns that are read.
     pub fn row(&mut self, mut row: Vec<Value>) {
         decode::derive(&self.query.table, &mut row);
-        let time = row[self.query.table.complete()].bits().unwrap_or_default();
+        let time = self.query.table.complete().and_then(|complete| row[complete].bits()).unwrap_or_default();
         self.latest = self.latest.max(time);
         if self.query.filter.as_ref().is_some_and(|filter| truth(&filter.evaluate(&row)) != Some(true)) {
             return;

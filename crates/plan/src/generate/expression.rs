@@ -88,9 +88,10 @@ impl Writer<'_> {
     pub fn branch(&self, code: &mut Code<'_>, condition: &Expr, wanted: bool, label: Label) -> Result<(), Failure> {
         match condition {
             Expr::Literal(value) => {
-                if crate::expr::truth(value).unwrap_or(false) == wanted {
-                    code.jump(label);
-                }
+                // The kernel refuses code that no branch leads to, so what follows stays in reach.
+                let holds = crate::expr::truth(value).unwrap_or(false) == wanted;
+                code.push(Insn::mov_imm(Reg::R1, i32::from(holds)));
+                code.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), label);
                 Ok(())
             }
             Expr::Not(one) => self.branch(code, one, !wanted, label),

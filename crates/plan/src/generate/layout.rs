@@ -5,7 +5,7 @@ use kiln_program::btf::{Btf, Kind, TypeId};
 use serde::{Deserialize, Serialize};
 
 use crate::split::COMMAND_BYTES;
-use crate::table::{Hook, Read, Scalar, Source, Table};
+use crate::table::{Hook, PATH_BYTES, Read, Scalar, Side, Source, Table};
 use crate::tables::scalar;
 use crate::value::DataType;
 
@@ -27,6 +27,8 @@ pub enum SlotKind {
     Number(Scalar),
     /// A thread's name.
     Command,
+    /// Text of [`PATH_BYTES`].
+    Text,
 }
 
 impl SlotKind {
@@ -35,6 +37,7 @@ impl SlotKind {
         match self {
             SlotKind::Number(scalar) => scalar.bytes as u16,
             SlotKind::Command => COMMAND_BYTES as u16,
+            SlotKind::Text => PATH_BYTES,
         }
     }
 }
@@ -91,6 +94,10 @@ pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
         Read::Time | Read::CgroupId => SlotKind::Number(Scalar::unsigned(8)),
         Read::Pid | Read::Tid | Read::Uid | Read::Cpu => SlotKind::Number(Scalar::unsigned(4)),
         Read::Command => SlotKind::Command,
+        Read::UserText(address) => {
+            kind(address, types)?;
+            SlotKind::Text
+        }
         Read::Argument { path, kind, .. } if path.is_empty() => SlotKind::Number(*kind),
         Read::Argument { .. } | Read::Field { .. } => SlotKind::Number(resolve(read, types)?.scalar),
     })
@@ -142,6 +149,44 @@ fn member_of(types: &Btf, composite: TypeId, name: &str) -> Option<(u32, TypeId)
     None
 }
 
+/// Where the programs of a query find what they read.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    /// At the table's hooks, in the kernel with these types.
+    Hooks(&'a Btf),
+    /// In records of the table's smallest split, which are the programs' context: `BPF_PROG_TEST_RUN` hands over one
+    /// after the other. So the kernel's half of any split can run on events that were recorded once.
+    Records(&'a [Record]),
+}
+
+impl<'a> Origin<'a> {
+    /// The record that is the context of the program at this side of a table.
+    ///
+    /// # Errors
+    /// A sentence, where no record is from there.
+    pub fn record(self, table: &Table, side: Side) -> Result<&'a Record, String> {
+        let Origin::Records(records) = self else { return Err("these programs read at hooks".to_owned()) };
+        let tag = table.is_pair().then_some(u32::from(side != Side::Enter));
+        let found = records.iter().find(|record| record.tag == tag);
+        found.ok_or_else(|| format!("the recording has no records of one of table `{}`'s hooks", table.name))
+    }
+
+    /// What a column's slot holds.
+    ///
+    /// # Errors
+    /// A sentence that names what the kernel lacks, or the column that the recording lacks.
+    pub fn column_kind(self, table: &Table, column: usize) -> Result<SlotKind, String> {
+        match self {
+            Origin::Hooks(types) => column_kind(table, column, types),
+            Origin::Records(records) => {
+                let slot = records.iter().find_map(|record| record.slot(Some(column)));
+                let name = &table.columns[column].name;
+                slot.map(|slot| slot.kind).ok_or_else(|| format!("the recording has no column `{name}`"))
+            }
+        }
+    }
+}
+
 /// Whether the kernel has a hook.
 ///
 /// # Errors
@@ -163,7 +208,7 @@ pub fn check_hook(hook: &Hook, table: &Table, types: &Btf) -> Result<(), String>
 ///
 /// # Errors
 /// As [`kind`].
-pub fn column_kind(table: &Table, column: usize, types: &Btf) -> Result<SlotKind, String> {
+fn column_kind(table: &Table, column: usize, types: &Btf) -> Result<SlotKind, String> {
     match &table.columns[column].source {
         Source::Read { what, .. } => {
             let kind = kind(what, types).map_err(|why| format!("column `{}`: {why}", table.columns[column].name))?;
@@ -173,7 +218,7 @@ pub fn column_kind(table: &Table, column: usize, types: &Btf) -> Result<SlotKind
                     let signed = table.columns[column].data_type == DataType::Int;
                     SlotKind::Number(Scalar { signed, ..scalar })
                 }
-                command => command,
+                text => text,
             })
         }
         _ => Err(format!("column `{}` is not read in the kernel", table.columns[column].name)),

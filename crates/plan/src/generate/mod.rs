@@ -20,14 +20,13 @@ mod operators;
 use std::collections::BTreeSet;
 
 use kiln_platform::{AttachType, MapType, ProgramType};
-use kiln_program::btf::Btf;
 use kiln_program::{Function, FunctionId, Linkage, Map, MapContents, MapId, Object, Program};
 
 use crate::expr::Expr;
 use crate::query::{Query, Shape};
 use crate::split::{KernelGroups, KernelKey, Split, aggregates_in_kernel, in_kernel};
-use crate::table::{Hook, Scan, Side, Source};
-use layout::{Record, SlotKind, check_hook, column_kind};
+use crate::table::{Endless, Hook, Scan, Side, Source};
+use layout::{Origin, Record, SlotKind, check_hook};
 use operators::Writing;
 
 /// Why a split has no programs.
@@ -110,11 +109,12 @@ pub struct GroupMap {
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn generate(query: &Query, split: Split, types: &Btf, settings: &Settings) -> Result<Generated, Failure> {
-    for hook in query.table.hooks() {
-        check_hook(hook, &query.table, types).map_err(Failure::Kernel)?;
+pub fn generate(query: &Query, split: Split, origin: Origin<'_>, settings: &Settings) -> Result<Generated, Failure> {
+    if let Origin::Hooks(types) = origin {
+        let check = |hook| check_hook(hook, &query.table, types).map_err(Failure::Kernel);
+        query.table.hooks().into_iter().try_for_each(check)?;
     }
-    let plan = Plan::new(query, split, types)?;
+    let plan = Plan::new(query, split, origin)?;
     let mut object = Object { name: "query".to_owned(), license: "GPL".to_owned(), ..Object::default() };
     let counters = add_map(&mut object, "counters", MapType::Array, [4, 8 * COUNTERS.len() as u32], 1);
     let ring = (split < Split::Aggregate)
@@ -131,10 +131,10 @@ pub fn generate(query: &Query, split: Split, types: &Btf, settings: &Settings) -
     for (index, hook) in hooks.iter().enumerate() {
         let side = if query.table.is_pair() && index == 0 { Side::Enter } else { Side::Exit };
         let frame = plan.frame(side)?;
-        let writing = Writing { query, plan: &plan, settings, types, side, frame: &frame };
+        let writing = Writing { query, plan: &plan, settings, origin, side, frame: &frame };
         let maps = operators::Maps { counters, ring, starts, groups: groups.as_ref() };
         let nodes = writing.program(&mut object, &maps)?;
-        add_program(&mut object, hook, nodes);
+        add_program(&mut object, hook, origin, nodes);
     }
     let records = match (ring, query.table.is_pair() && split < Split::Pair) {
         (None, _) => Vec::new(),
@@ -159,7 +159,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    fn new(query: &Query, split: Split, types: &Btf) -> Result<Plan, Failure> {
+    fn new(query: &Query, split: Split, origin: Origin<'_>) -> Result<Plan, Failure> {
         let table = &query.table;
         let wanted: BTreeSet<usize> = match split {
             Split::Mvsf => table.read_for(0..table.columns.len()),
@@ -177,7 +177,7 @@ impl Plan {
             columns
         };
         let kind = |column: &usize| -> Result<(Option<usize>, SlotKind), Failure> {
-            Ok((Some(*column), column_kind(table, *column, types).map_err(Failure::Kernel)?))
+            Ok((Some(*column), origin.column_kind(table, *column).map_err(Failure::Kernel)?))
         };
         let record = |columns: BTreeSet<usize>, tag: Option<u32>| -> Result<Record, Failure> {
             let mut slots: Vec<_> = columns.iter().map(kind).collect::<Result<_, _>>()?;
@@ -188,6 +188,9 @@ impl Plan {
         };
         let enter_only: BTreeSet<usize> = wanted.iter().copied().filter(|it| side(*it) == Side::Enter).collect();
         let mut at_enter = enter_only.clone();
+        if split == Split::Mvsf {
+            at_enter.extend(wanted.iter().copied().filter(|it| table.is_pair() && side(*it).at_enter()));
+        }
         at_enter.extend(table.read_for(read_by(&conditions[0])));
         let at_exit: BTreeSet<usize> = wanted.iter().copied().filter(|it| pairs || side(*it).at_exit()).collect();
         let two = table.is_pair() && !pairs;
@@ -243,12 +246,15 @@ fn conditions(query: &Query, pairs: bool) -> [Vec<Expr>; 2] {
                 _ => false,
             })
         };
-        let (enter, exit) = (table.is_pair() && all(Side::at_enter), all(Side::at_exit));
+        // Without pairing here, a beginning that is left out would not take the place of one that has no end.
+        let decides = pairs || !matches!(table.scan, Scan::Pair { endless: Endless::Unknown, .. });
+        let (enter, exit) = (table.is_pair() && decides && all(Side::at_enter), all(Side::at_exit));
         if enter {
             conditions[0].push(condition.clone());
         }
-        // A pair that did not begin does not end, so what the first hook decided is not asked again.
-        if pairs && !enter || !pairs && exit {
+        // A pair that did not begin does not end, so what the first hook decided is not asked again. Without pairing
+        // here, user space has to see every end: it forgets the beginning.
+        if pairs && !enter || !table.is_pair() && exit {
             conditions[1].push(condition);
         }
     }
@@ -273,10 +279,14 @@ fn add_map(object: &mut Object, name: &str, map_type: MapType, [key, value]: [u3
     MapId(object.maps.len() as u32 - 1)
 }
 
-fn add_program(object: &mut Object, hook: &Hook, nodes: Vec<kiln_program::Node>) {
+fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<kiln_program::Node>) {
     let name = hook.name().to_owned();
     let entry = FunctionId(object.functions.len() as u32);
-    let section = hook.section();
+    let (section, program_type, attach_type) = match (origin, hook) {
+        (Origin::Records(_), _) => ("syscall".to_owned(), ProgramType::Syscall, None),
+        (_, Hook::Typed(_)) => (hook.section(), ProgramType::Tracing, Some(AttachType::TraceRawTp)),
+        (_, Hook::Record { .. }) => (hook.section(), ProgramType::Tracepoint, None),
+    };
     object.functions.push(Function {
         name: name.clone(),
         section: section.clone(),
@@ -284,10 +294,6 @@ fn add_program(object: &mut Object, hook: &Hook, nodes: Vec<kiln_program::Node>)
         btf_id: 0,
         nodes,
     });
-    let (program_type, attach_type) = match hook {
-        Hook::Typed(_) => (ProgramType::Tracing, Some(AttachType::TraceRawTp)),
-        Hook::Record { .. } => (ProgramType::Tracepoint, None),
-    };
     object.programs.push(Program {
         name,
         section,
@@ -295,7 +301,8 @@ fn add_program(object: &mut Object, hook: &Hook, nodes: Vec<kiln_program::Node>)
         attach_type,
         entry,
         autoload: true,
-        sleepable: false,
+        // The kernel takes programs of this type only so.
+        sleepable: program_type == ProgramType::Syscall,
         frags: false,
         target: None,
     });
@@ -305,6 +312,6 @@ fn add_program(object: &mut Object, hook: &Hook, nodes: Vec<kiln_program::Node>)
 pub(crate) fn pair_key(query: &Query, side: Side) -> Option<&crate::table::Read> {
     match &query.table.scan {
         Scan::Pair { keys, .. } => Some(&keys[usize::from(side != Side::Enter)]),
-        Scan::Single(_) => None,
+        Scan::Single(_) | Scan::Rows => None,
     }
 }

@@ -3,17 +3,16 @@
 //! R6 is the context, R7 who is running (`bpf_get_current_pid_tgid`), then the value of a map.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source as Operand};
-use kiln_program::btf::Btf;
 use kiln_program::{MapId, Node, Object};
 
 use super::code::{Code, Label};
 use super::expression::Writer;
 use super::frame::Frame;
-use super::layout::{Record, Slot, SlotKind, TAG_BYTES, resolve, size};
+use super::layout::{Origin, Record, Slot, SlotKind, TAG_BYTES, resolve, size};
 use super::{Failure, GroupMap, Plan, Settings, pair_key};
 use crate::query::{Query, Shape};
 use crate::split::{KernelKey, Sign, State};
-use crate::table::{Read, Scalar, Side, Source};
+use crate::table::{Endless, PATH_BYTES, Read, Scalar, Scan, Side, Source};
 
 /// `BPF_RB_NO_WAKEUP` and `BPF_RB_FORCE_WAKEUP`.
 const WAKE: [u64; 2] = [1, 2];
@@ -25,7 +24,7 @@ pub struct Writing<'a> {
     pub query: &'a Query,
     pub plan: &'a Plan,
     pub settings: &'a Settings,
-    pub types: &'a Btf,
+    pub origin: Origin<'a>,
     pub side: Side,
     pub frame: &'a Frame,
 }
@@ -46,15 +45,22 @@ impl Writing<'_> {
         self.begin(&mut code, out)?;
         match (maps.starts, self.side) {
             (Some(starts), Side::Enter) => {
+                self.clear_gaps(&mut code);
                 self.read(&mut code)?;
-                self.decide(&mut code, 0, out)?;
+                self.leave_out_endless(&mut code, out)?;
+                let fails = code.label();
+                self.decide(&mut code, 0, fails)?;
                 self.remember(&mut code, maps, starts, out)?;
+                code.bind(fails);
+                self.forget(&mut code, starts);
             }
             (starts, side) => {
+                self.clear_gaps(&mut code);
                 if let Some(starts) = starts {
                     self.find_beginning(&mut code, starts, out)?;
                 }
                 self.read(&mut code)?;
+                self.leave_out_endless(&mut code, out)?;
                 self.decide(&mut code, usize::from(side != Side::Enter), out)?;
                 match maps.groups {
                     Some(groups) => self.group(&mut code, maps, groups, out)?,
@@ -71,6 +77,9 @@ impl Writing<'_> {
     /// Keeps the context and who is running; leaves if that is nobody to look at; keeps the pair's key.
     fn begin(&self, code: &mut Code<'_>, out: Label) -> Result<(), Failure> {
         code.copy(Reg::R6, Reg::R1);
+        if let Origin::Records(_) = self.origin {
+            return self.begin_recorded(code);
+        }
         code.call("get_current_pid_tgid");
         code.copy(Reg::R7, Reg::R0);
         if let Some(pid) = self.settings.except_pid {
@@ -83,6 +92,23 @@ impl Writing<'_> {
             self.value(code, key)?;
             code.store(Size::B8, Reg::R10, self.frame.pair_key, Operand::Reg(Reg::R1));
         }
+        Ok(())
+    }
+
+    /// Keeps the pair's key, which is in the context.
+    fn begin_recorded(&self, code: &mut Code<'_>) -> Result<(), Failure> {
+        let record = self.origin.record(&self.query.table, self.side).map_err(Failure::Kernel)?;
+        if let Some(slot) = record.slot(None) {
+            copy_slot(code, slot, (Reg::R6, slot.offset as i16), self.frame.pair_key);
+        }
+        Ok(())
+    }
+
+    /// Copies a column from the context.
+    fn read_recorded(&self, code: &mut Code<'_>, column: usize, at: i16) -> Result<(), Failure> {
+        let record = self.origin.record(&self.query.table, self.side).map_err(Failure::Kernel)?;
+        let slot = record.slot(Some(column)).ok_or_else(|| Failure::NotHere(format!("column {column}")))?;
+        copy_slot(code, slot, (Reg::R6, slot.offset as i16), at);
         Ok(())
     }
 
@@ -102,7 +128,7 @@ impl Writing<'_> {
                 code.copy(Reg::R1, Reg::R7);
                 code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
             }
-            Read::Command => return Err(Failure::NotHere("text".to_owned())),
+            Read::Command | Read::UserText(_) => return Err(Failure::NotHere("text".to_owned())),
             Read::Argument { index, path, .. } => {
                 code.load(Size::B8, false, Reg::R1, Reg::R6, 8 * i16::from(*index));
                 if !path.is_empty() {
@@ -114,6 +140,20 @@ impl Writing<'_> {
         Ok(())
     }
 
+    /// Copies text from user memory into the frame, with zeros behind it.
+    fn user_text(&self, code: &mut Code<'_>, what: &Read, at: i16) -> Result<(), Failure> {
+        let Read::UserText(address) = what else { return Err(Failure::NotHere("text".to_owned())) };
+        for word in 0..PATH_BYTES as i16 / 8 {
+            code.store(Size::B8, Reg::R10, at + 8 * word, Operand::Imm(0));
+        }
+        self.value(code, address)?;
+        code.copy(Reg::R3, Reg::R1);
+        code.frame_address(Reg::R1, at);
+        code.push(Insn::mov_imm(Reg::R2, PATH_BYTES.into()));
+        code.call("probe_read_user_str");
+        Ok(())
+    }
+
     fn helper(&self, code: &mut Code<'_>, name: &str) {
         code.call(name);
         code.copy(Reg::R1, Reg::R0);
@@ -121,7 +161,8 @@ impl Writing<'_> {
 
     /// Loads what members lead to, from an address in a register, into R1.
     fn follow(&self, code: &mut Code<'_>, what: &Read, mut base: Reg) -> Result<(), Failure> {
-        let resolved = resolve(what, self.types).map_err(Failure::Kernel)?;
+        let Origin::Hooks(types) = self.origin else { return Err(Failure::NotHere("a hook's argument".to_owned())) };
+        let resolved = resolve(what, types).map_err(Failure::Kernel)?;
         let last = resolved.offsets.len() - 1;
         for (at, offset) in resolved.offsets.iter().enumerate() {
             let far = || Failure::Kernel(format!("a member is {offset} bytes into its structure"));
@@ -133,10 +174,34 @@ impl Writing<'_> {
         Ok(())
     }
 
+    /// Clears the record's gaps, before anything is put between them.
+    fn clear_gaps(&self, code: &mut Code<'_>) {
+        clear_gaps(code, &self.frame.record, self.frame.start());
+    }
+
+    /// Leaves a beginning that never ends.
+    fn leave_out_endless(&self, code: &mut Code<'_>, out: Label) -> Result<(), Failure> {
+        let Scan::Pair { endless: Endless::Values(column, values), .. } = &self.query.table.scan else { return Ok(()) };
+        if self.side == Side::Enter && matches!(self.origin, Origin::Hooks(_)) {
+            let Source::Read { what, .. } = &self.query.table.columns[*column].source else { return Ok(()) };
+            self.value(code, what)?;
+            values.iter().for_each(|value| code.branch(JumpOp::Eq, Reg::R1, Operand::Imm(*value), out));
+        }
+        Ok(())
+    }
+
+    /// Forgets the beginning with this key that was not left out.
+    fn forget(&self, code: &mut Code<'_>, starts: MapId) {
+        if let Scan::Pair { endless: Endless::Unknown, .. } = self.query.table.scan {
+            code.map(Reg::R1, starts);
+            code.frame_address(Reg::R2, self.frame.pair_key);
+            code.call("map_delete_elem");
+        }
+    }
+
     /// Reads the columns of this hook into the record.
     fn read(&self, code: &mut Code<'_>) -> Result<(), Failure> {
         let (record, start) = (&self.frame.record, self.frame.start());
-        clear_gaps(code, record, start);
         for slot in &record.slots {
             let at = start + slot.offset as i16;
             let Some(column) = slot.column else {
@@ -148,11 +213,13 @@ impl Writing<'_> {
             let here = if self.side == Side::Enter { side.at_enter() } else { side.at_exit() };
             match slot.kind {
                 _ if !here => {}
+                _ if matches!(self.origin, Origin::Records(_)) => self.read_recorded(code, column, at)?,
                 SlotKind::Command => {
                     code.frame_address(Reg::R1, at);
                     code.push(Insn::mov_imm(Reg::R2, slot.kind.bytes().into()));
                     code.call("get_current_comm");
                 }
+                SlotKind::Text => self.user_text(code, what, at)?,
                 SlotKind::Number(scalar) => {
                     self.value(code, what)?;
                     code.store(size(scalar), Reg::R10, at, Operand::Reg(Reg::R1));
@@ -286,7 +353,8 @@ impl Writing<'_> {
         if let Shape::Groups(groups) = &self.query.shape
             && let Some(window) = groups.window
         {
-            let (complete, _) = self.frame.column(self.query.table.complete())?;
+            let complete = self.query.table.complete().ok_or_else(|| Failure::NotHere("a window".to_owned()))?;
+            let (complete, _) = self.frame.column(complete)?;
             code.load(Size::B8, false, Reg::R1, Reg::R10, complete);
             code.constant(Reg::R2, window.step_ns);
             code.alu(AluOp::Div, Reg::R1, Operand::Reg(Reg::R2));
@@ -362,10 +430,10 @@ fn copy_slot(code: &mut Code<'_>, slot: &Slot, (base, from): (Reg, i16), to: i16
             code.load(size(scalar), false, Reg::R1, base, from);
             code.store(size(scalar), Reg::R10, to, Operand::Reg(Reg::R1));
         }
-        SlotKind::Command => {
-            for half in [0, 8] {
-                code.load(Size::B8, false, Reg::R1, base, from + half);
-                code.store(Size::B8, Reg::R10, to + half, Operand::Reg(Reg::R1));
+        SlotKind::Command | SlotKind::Text => {
+            for word in 0..slot.kind.bytes() as i16 / 8 {
+                code.load(Size::B8, false, Reg::R1, base, from + 8 * word);
+                code.store(Size::B8, Reg::R10, to + 8 * word, Operand::Reg(Reg::R1));
             }
         }
     }

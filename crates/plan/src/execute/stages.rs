@@ -1,0 +1,67 @@
+//! Queries of the rows of another query: subqueries that cannot be made one query with what they are in.
+//!
+//! ```text
+//!   rows of the innermost query --stage--> rows --stage--> rows of the result
+//! ```
+//!
+//! Where the inner query has windows, each window that ended is all that the next stage sees at a time, and its rows are
+//! of that window. Else a stage takes rows as they come, and ends with the query.
+
+use super::{Executor, Limits, Lost, Row};
+use crate::query::Query;
+
+/// The stages of a statement, after its innermost query.
+pub struct Stages {
+    stages: Vec<Executor>,
+    limits: Limits,
+    /// What was lost in windows that ended.
+    lost: Lost,
+}
+
+impl Stages {
+    /// Stages, the innermost first.
+    pub fn new(queries: &[Query], limits: Limits) -> Stages {
+        let stage = |query: &Query| Executor::of_rows(query.clone(), limits);
+        Stages { stages: queries.iter().map(stage).collect(), limits, lost: Lost::default() }
+    }
+
+    /// Passes rows on; `is_over` says that there are no more. Returns the rows of the result that are ready.
+    pub fn pass(&mut self, mut rows: Vec<Row>, is_over: bool) -> Vec<Row> {
+        for stage in &mut self.stages {
+            let mut passed = Vec::new();
+            for rows in rows.chunk_by(|one, other| one.window == other.window) {
+                match rows[0].window {
+                    Some(window) => {
+                        let mut own = Executor::of_rows(stage.query().clone(), self.limits);
+                        rows.iter().for_each(|row| own.row(row.values.clone()));
+                        own.finish();
+                        self.lost.add(own.lost());
+                        passed.extend(own.take_rows().into_iter().map(|row| Row { window: Some(window), ..row }));
+                    }
+                    None => {
+                        rows.iter().for_each(|row| stage.row(row.values.clone()));
+                        stage.advance_to_latest();
+                    }
+                }
+            }
+            if is_over && !stage.query().of_windows {
+                stage.finish();
+            }
+            passed.append(&mut stage.take_rows());
+            rows = passed;
+        }
+        rows
+    }
+
+    /// Whether no further row will be shown.
+    pub fn is_done(&self) -> bool {
+        self.stages.iter().any(|stage| !stage.query().of_windows && stage.is_done())
+    }
+
+    /// What was lost so far.
+    pub fn lost(&self) -> Lost {
+        let mut lost = self.lost;
+        self.stages.iter().for_each(|stage| lost.add(stage.lost()));
+        lost
+    }
+}
