@@ -132,18 +132,15 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
             };
             match table.columns[*column].source {
                 Source::Read { .. } => Some((expr.clone(), sign)),
-                // Times of one clock, the later one first.
-                Source::Difference([end, start]) => {
-                    let difference = Expr::binary(BinaryOp::Subtract, Expr::Column(end), Expr::Column(start));
-                    Some((difference, Sign::Unsigned))
-                }
+                // Times of one clock, the later one first: unsigned, which the difference of two columns is not.
+                Source::Difference(_) => Some((expr.clone(), sign)),
                 Source::SyscallName(_) | Source::Given => None,
             }
         }
         Expr::Literal(value) => match value {
-            Value::Int(value) if *value < 0 => Some((expr.clone(), Sign::Signed)),
+            Value::Int(_) => Some((expr.clone(), Sign::Signed)),
             Value::Uint(value) if *value > i64::MAX as u64 => Some((expr.clone(), Sign::Unsigned)),
-            Value::Int(_) | Value::Uint(_) => Some((expr.clone(), Sign::Either)),
+            Value::Uint(_) => Some((expr.clone(), Sign::Either)),
             _ => None,
         },
         Expr::Binary(op, one, other) => {

@@ -165,6 +165,9 @@ pub enum Read {
     CgroupId,
     /// The processor.
     Cpu,
+    /// An argument of the tracepoint, by its number from 0, that is the address of a kernel object. It is read as a
+    /// number: the kernel's verifier refuses arithmetic on its pointers.
+    Address(u8),
     /// An argument of the tracepoint, or a member behind it.
     Argument {
         /// Which argument, from 0.

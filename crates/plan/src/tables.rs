@@ -240,22 +240,20 @@ fn packets_sent() -> Table {
 
 fn packet_drops() -> Table {
     let mut own = packet(0);
-    own.push(column("location", DataType::Uint, Side::Exit, argument(1, Scalar::unsigned(8)), "the kernel's address"));
+    own.push(column("location", DataType::Uint, Side::Exit, Read::Address(1), "the kernel's address"));
     own.push(column("reason", DataType::Uint, Side::Exit, argument(2, Scalar::unsigned(4)), "SKB_DROP_REASON_*"));
     single("packet_drops", "a packet is dropped", typed("kfree_skb"), own)
 }
 
 fn timers() -> Table {
-    let timer = || argument(0, Scalar::unsigned(8));
-    let own = vec![column("timer", DataType::Uint, Side::Enter, timer(), "the timer's address")];
+    let own = vec![column("timer", DataType::Uint, Side::Enter, Read::Address(0), "the timer's address")];
     let scan = by_cpu("hrtimer_expire_entry", "hrtimer_expire_exit");
     pair("timers", "a high-resolution timer's function that returned", scan, "duration_ns", own)
 }
 
 fn lock_contention() -> Table {
-    let lock = argument(0, Scalar::unsigned(8));
     let own = vec![
-        column("lock", DataType::Uint, Side::Enter, lock, "the lock's address"),
+        column("lock", DataType::Uint, Side::Enter, Read::Address(0), "the lock's address"),
         column("flags", DataType::Uint, Side::Enter, argument(1, Scalar::unsigned(4)), "LCB_F_*: which kind"),
         column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(4)), "0, or -errno"),
     ];

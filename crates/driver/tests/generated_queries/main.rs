@@ -201,6 +201,36 @@ fn check_queries(count: u64) {
     assert!(count < 100 || counts.by_sqlite > count / 10, "SQLite understood {} only", counts.by_sqlite);
 }
 
+/// Queries that were refused or had two answers once.
+const FOUND: [&str; 10] = [
+    "SELECT comm, 5 FROM sched_switches WHERE 13 = 14",
+    "SELECT pid, cgroup_id, count(ts >> 7) FROM syscalls WHERE cpu <= pid GROUP BY pid, cgroup_id",
+    "SELECT comm, count(*) FROM syscalls WHERE comm = 'cargo' AND name <> 'read' GROUP BY comm",
+    "SELECT count(*), count(pid / 0) FROM signals",
+    "SELECT vec, duration_ns FROM softirqs",
+    "SELECT cpu, stddev(5 % 0) FROM signals GROUP BY cpu",
+    "SELECT count(*) FROM runq WHERE wait_ns NOT BETWEEN 9223372036854775808 AND 4294967296",
+    "SELECT (2 + target_pid) * (3414719210 - 179) AS product, count(*) FROM wakeups GROUP BY product",
+    "SELECT count(*) FROM timers WHERE (1 + pid) <> (6 | timer)",
+    "SELECT path, count(*) FROM file_opens WHERE path = '/' GROUP BY path",
+];
+
+#[test]
+fn queries_that_failed_once() {
+    let kernel = kiln_driver::require_kernel().map_err(|why| println!("skipped: {why}")).is_ok();
+    let mut counts = Counts::default();
+    for sql in FOUND {
+        let Ok(session) = Session::new(sql) else { return println!("skipped: no kernel types") };
+        for of_recording in 0..4 {
+            let mut numbers = Numbers(of_recording);
+            let Some(ground) = ground(&session.query().table.name, kernel, &mut numbers) else { return };
+            let query = Generated { sql: sql.to_owned(), sqlite: None, window: None };
+            check(&ground, &query, &mut counts).unwrap_or_else(|why| panic!("{sql}\n{why}"));
+        }
+    }
+    assert_eq!(counts.queries, 4 * FOUND.len() as u64);
+}
+
 #[test]
 fn generated_queries_load_and_all_splits_give_one_answer() {
     check_queries(number("KILN_QUERIES", 150));

@@ -238,7 +238,7 @@ pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<
                 (UnaryOperator::Not, inner) => Expr::Not(Box::new(inner)),
                 (UnaryOperator::Plus, inner) => inner,
                 (UnaryOperator::Minus, Expr::Literal(Value::Uint(value))) if value <= 1 << 63 => {
-                    Expr::Literal(Value::Int((value as i64).wrapping_neg()))
+                    constant(Value::Int((value as i64).wrapping_neg()))
                 }
                 (UnaryOperator::Minus, Expr::Literal(Value::Float(value))) => Expr::Literal(Value::Float(-value)),
                 (UnaryOperator::Minus, inner) => Expr::Negate(Box::new(inner)),
@@ -252,7 +252,7 @@ pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<
             match &bound {
                 // Of constants one is made at once.
                 Expr::Binary(_, one, other) if [one, other].iter().all(|it| matches!(***it, Expr::Literal(_))) => {
-                    Expr::Literal(bound.evaluate(&[]))
+                    constant(bound.evaluate(&[]))
                 }
                 _ => bound,
             }
@@ -316,6 +316,14 @@ pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<
             Expr::Call(*own, operands)
         }
         _ => return Err(unknown(expr)),
+    })
+}
+
+/// A constant that was computed. It is unsigned if it can be, as those that are written are.
+fn constant(value: Value) -> Expr {
+    Expr::Literal(match value {
+        Value::Int(value) if value >= 0 => Value::Uint(value as u64),
+        other => other,
     })
 }
 

@@ -71,6 +71,12 @@ impl Writer<'_> {
     fn simple(&self, code: &mut Code<'_>, dst: Reg, expr: &Expr) -> Result<(), Failure> {
         match expr {
             Expr::Column(column) => {
+                if let crate::table::Source::Difference(of) = self.table.columns[*column].source {
+                    self.simple(code, dst, &Expr::Column(of[0]))?;
+                    self.simple(code, Reg::R3, &Expr::Column(of[1]))?;
+                    code.alu(AluOp::Sub, dst, Source::Reg(Reg::R3));
+                    return Ok(());
+                }
                 let (offset, kind) = self.frame.column(*column)?;
                 let SlotKind::Number(scalar) = kind else { return Err(Failure::NotHere("text".to_owned())) };
                 code.load(super::layout::size(scalar), scalar.signed, dst, Reg::R10, offset);

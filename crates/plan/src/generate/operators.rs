@@ -128,7 +128,9 @@ impl Writing<'_> {
                 code.copy(Reg::R1, Reg::R7);
                 code.alu(AluOp::Rsh, Reg::R1, Operand::Imm(32));
             }
-            Read::Command | Read::UserText(_) => return Err(Failure::NotHere("text".to_owned())),
+            Read::Command | Read::UserText(_) | Read::Address(_) => {
+                return Err(Failure::NotHere("what is read into memory".to_owned()));
+            }
             Read::Argument { index, path, .. } => {
                 code.load(Size::B8, false, Reg::R1, Reg::R6, 8 * i16::from(*index));
                 if !path.is_empty() {
@@ -220,10 +222,13 @@ impl Writing<'_> {
                     code.call("get_current_comm");
                 }
                 SlotKind::Text => self.user_text(code, what, at)?,
-                SlotKind::Number(scalar) => {
-                    self.value(code, what)?;
-                    code.store(size(scalar), Reg::R10, at, Operand::Reg(Reg::R1));
-                }
+                SlotKind::Number(scalar) => match what {
+                    Read::Address(index) => address(code, *index, at),
+                    _ => {
+                        self.value(code, what)?;
+                        code.store(size(scalar), Reg::R10, at, Operand::Reg(Reg::R1));
+                    }
+                },
             }
         }
         if let Some(tag) = record.tag {
@@ -401,6 +406,15 @@ impl Writing<'_> {
         }
         Ok(())
     }
+}
+
+/// Copies an argument that is an address into the frame, as a number.
+fn address(code: &mut Code<'_>, index: u8, at: i16) {
+    code.frame_address(Reg::R1, at);
+    code.push(Insn::mov_imm(Reg::R2, 8));
+    code.copy(Reg::R3, Reg::R6);
+    code.alu(AluOp::Add, Reg::R3, Operand::Imm(8 * i32::from(index)));
+    code.call("probe_read_kernel");
 }
 
 /// Joins R1 with a state in the map's value, which R8 has the address of.
