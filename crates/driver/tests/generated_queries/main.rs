@@ -46,7 +46,7 @@ struct Counts {
 /// The tables of this kernel.
 fn tables() -> Vec<String> {
     let own = kiln_driver::query::describe_tables(None).expect("there are tables");
-    let there = own.into_iter().filter(|table| table.lacks.is_none()).map(|table| table.name);
+    let there = own.into_iter().filter(|table| table.lacks.is_none()).map(|table| table.name.exact().to_owned());
     let others = ["tracepoint.sched.sched_switch", "tracepoint.sched.sched_wakeup", "tracepoint.irq.softirq_entry"];
     let other = others.iter().filter(|name| Session::new(&format!("SELECT * FROM {name}")).is_ok());
     there.chain(other.map(|name| (*name).to_owned())).collect()
@@ -88,7 +88,7 @@ fn check(ground: &Ground, query: &Generated, counts: &mut Counts) -> Result<(), 
     let session = Session::new(&query.sql).map_err(|error| format!("it is not understood: {error}"))?;
     let plan = plan::plan(&session, &ground.settings, None).map_err(|error| format!("it has no plan: {error}"))?;
     if let Some(step) = plan.steps.iter().find(|step| step.refused.is_some()) {
-        return Err(format!("split {}: {}", step.split.name(), step.refused.as_deref().unwrap_or_default()));
+        return Err(format!("split {}: {}", step.split.name(), step.refused.as_ref().map_or("", |why| why.exact())));
     }
     counts.queries += 1;
     let (expected, summary) = replayed(&session, &ground.file);
