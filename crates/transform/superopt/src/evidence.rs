@@ -152,6 +152,10 @@ laws! {
     Layout = "layout";
     /// A register may be given a constant where ways that give it the same one meet, if nobody reads it on the way.
     LateConstant = "late-constant";
+    /// Where a branch finds R0 to be zero, a result may be made of that zero, by an operation that the other path shares.
+    NullAnswer = "null-answer";
+    /// A branch may go to another block that does the same with the numbers that registers hold on that path.
+    AlikeBlock = "alike-block";
     /// A static function that is called in one place may stand there, its stack bytes below its caller's.
     InlinedCall = "inlined-call";
     /// A branch on a mask may mask by itself, with its sides in each other's place.

@@ -16,6 +16,7 @@ use crate::cost::Goal;
 use crate::cost::frequency::Frequencies;
 use crate::evidence::{Because, Evidence, Law};
 use crate::flow::calls::Calls;
+use crate::laws::alike;
 use crate::laws::atomics;
 use crate::laws::available;
 use crate::laws::bounds;
@@ -27,6 +28,7 @@ use crate::laws::hoist;
 use crate::laws::inline;
 use crate::laws::late;
 use crate::laws::narrow;
+use crate::laws::null_answers;
 use crate::laws::packet_loads;
 use crate::laws::reuse;
 use crate::laws::thread;
@@ -156,13 +158,16 @@ pub const PASSES: &[Pass] = &[
     by_facts("covered-stores", Law::CoveredStore, |on, facts| frame::cover_stores(on.function, facts, on.banned)),
     own("dead", |work| work.at_once(dead::remove_dead)),
     own("control-flow", control_flow_to_fixpoint),
-    repeat("shared-heads", Law::SharedHead, |on| hoist::share_heads(on.object, on.function, on.banned)),
+    repeat("shared-heads", Law::SharedHead, |on| hoist::share_heads(on.object, on.function, on.calls, on.banned)),
+    repeat("sunk-tails", Law::SharedTail, |on| hoist::sink_tails(on.object, on.function, on.banned)),
+    repeat("alike-blocks", Law::AlikeBlock, |on| alike::lead_to_alike(on.object, on.function, on.calls, on.banned)),
     repeat("hoisted-arms", Law::HoistedArm, |on| hoist::hoist_arms(on.function, on.calls, on.banned)),
     by_facts("merged-checks", Law::MergedChecks, |on, facts| {
         bounds::merge_checks(on.function, facts, on.calls, on.banned)
     }),
     repeat("turned-branches", Law::TurnedBranch, |on| turned::turn_around(on.object, on.function, on.calls, on.banned)),
     repeat("late-constants", Law::LateConstant, |on| late::make_late(on.object, on.function, on.calls, on.banned)),
+    own("null-answers", run_null_answers),
     own("atomic-updates", run_atomics),
     repeat("kept-addresses", Law::KeptAddress, |on| reuse::keep_addresses(on.object, on.function, on.calls, on.banned)),
     repeat("stepped-addresses", Law::SteppedAddress, |on| reuse::step_addresses(on.object, on.function, on.banned)),
@@ -291,6 +296,11 @@ fn run_atomics(work: &mut Work<'_>) -> Vec<Evidence> {
     }
     let facts = work.facts;
     work.repeat(Law::AtomicUpdate, |on| atomics::make_atomic(on.function, on.calls, facts, on.isa, on.banned))
+}
+
+fn run_null_answers(work: &mut Work<'_>) -> Vec<Evidence> {
+    let for_size = work.options.goal == Goal::Size;
+    work.repeat(Law::NullAnswer, |on| null_answers::reuse_null(on.object, on.function, on.calls, for_size, on.banned))
 }
 
 fn run_inline(work: &mut Work<'_>) -> Vec<Evidence> {

@@ -13,7 +13,7 @@ use kiln_verifier::{InsnFacts, Value};
 use serde::{Deserialize, Serialize};
 
 use super::alike::is_same;
-use super::relation::{Relation, RelationRecord, frame};
+use super::relation::{Relation, RelationRecord, byte_at, frame};
 use crate::calls::EventUse;
 use crate::check::{modes_for, relevant_assumptions};
 use crate::machine::{Access, WayEnd, WayStep, run_way};
@@ -176,10 +176,19 @@ impl<'f> Segment<'f> {
     /// full barrier on x86, and is unordered in the kernel's memory model, as plain accesses are. So the new way does
     /// nothing that the old one could not, if its parts may stand for the old accesses ([`shared_memory_kept`]). The
     /// converse does not hold: an atomic operation of the old way is an event that the new way must have.
+    ///
+    /// Registers may have other names. So where the old way has as many operations of this kind at this offset as the
+    /// new way, all of them count as operations. That claims more, so it is always sound.
     fn is_in_parts(&self, node: &Node) -> bool {
         let same = |step: &Step<'_>| step.node.insn == node.insn && step.node.reference == node.reference;
         let is_bare = matches!(node.insn, Insn::Atomic { op, fetch: false, .. } if !op.row().always_fetch);
-        is_bare && node.core.is_none() && !self.ways[0].iter().any(same)
+        let kind = |insn: &Insn| match *insn {
+            Insn::Atomic { op, fetch, size, address, .. } => Some((op, fetch, size, address.offset)),
+            _ => None,
+        };
+        let count =
+            |side: usize| self.ways[side].iter().filter(|step| kind(&step.node.insn) == kind(&node.insn)).count();
+        is_bare && node.core.is_none() && !self.ways[0].iter().any(same) && count(0) < count(1)
     }
 
     /// What holds on these ways: the old one's branches, and those of the new one that it does not decide.
@@ -277,6 +286,18 @@ impl<'f> Segment<'f> {
             Answer::Different(_) => Err(format!("they differ before {}", end.what)),
             Answer::Unknown => Err(format!("the solver gave up before {}", end.what)),
         }
+    }
+
+    /// Whether the solver shows that these bytes of the frame are the same at the end of both ways.
+    pub fn bytes_agree(&self, ran: &Ran<'_>, bytes: &BTreeSet<i32>, milliseconds: u32) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        let frame = frame(&ran.world);
+        let byte = |byte: &i32, side: usize| byte_at(&ran.world, &ran.ends[side], frame, i64::from(*byte));
+        let pairs: Vec<_> = bytes.iter().map(|at| (byte(at, 0), byte(at, 1))).collect();
+        let assumptions = self.assumptions(ran, &pairs);
+        matches!(solver::ask(ran.world.arena, &assumptions, &pairs, milliseconds), Answer::Equal)
     }
 
     /// Whether the last branch of the new way goes where the way says, if the branches before it do.

@@ -6,6 +6,8 @@
 //!   *(u64 *)(r0 + 0) = r1     -->   lock *(u64 *)(r0 + 0) += r1
 //! ```
 //!
+//! Loads and computations of other values may stand between the three: the atomic operation is where the store was.
+//!
 //! Run by itself, both do the same: the memory ends with the same bytes, and nobody reads the register afterwards.
 //! Beside other CPUs, the atomic one does what the three do when nobody writes between the load and the store, so it
 //! does nothing that they could not do; it only no longer loses an update. The simulation proves it in these words
@@ -41,32 +43,62 @@ pub fn make_atomic(
         let nodes = &function.nodes[block.range.clone()];
         let after = demand::after_each(nodes, *end, calls);
         for at in 0..nodes.len().saturating_sub(2) {
-            let [load, operation, store] = &nodes[at..at + 3] else { continue };
-            let free = |reg: Reg| after[at + 2].of(reg) == 0;
-            let plain = [load, operation, store].iter().all(|node| node.core.is_none() && !banned(node.id));
-            let Some(update) = update(load, operation, store).filter(|update| plain && free(update.value)) else {
-                continue;
-            };
-            if !is_map_value(facts, load, update.base) || update.after.iter().any(|insn| version_of(insn) > isa) {
+            let Some((parts, update)) = find(nodes, at) else { continue };
+            let plain = parts.iter().all(|part| nodes[*part].core.is_none() && !banned(nodes[*part].id));
+            if !plain || after[parts[2]].of(update.value) != 0 {
                 continue;
             }
-            let before = vec![load.clone(), operation.clone(), store.clone()];
-            let kept = before[3 - update.after.len()..].iter();
-            let made: Vec<Node> = kept
-                .zip(update.after)
-                .map(|(node, insn)| Node { insn, reference: Reference::None, ..node.clone() })
-                .collect();
-            let doomed: HashSet<InsnId> = before[..3 - made.len()].iter().map(|node| node.id).collect();
-            for new in &made {
-                if let Some(node) = function.nodes.iter_mut().find(|node| node.id == new.id) {
-                    *node = new.clone();
-                }
+            let is_allowed = update.after.iter().all(|insn| version_of(insn) <= isa);
+            if !is_allowed || !is_map_value(facts, &nodes[at], update.base) {
+                continue;
             }
-            edit::delete(function, &doomed);
-            return vec![Change::new(Law::AtomicUpdate, before, made)];
+            let before: Vec<Node> = parts.iter().map(|part| nodes[*part].clone()).collect();
+            return vec![replace(function, before, update.after)];
         }
     }
     Vec::new()
+}
+
+/// Puts the operation in the place of the store. A constant that it needs is set just before it.
+fn replace(function: &mut Function, before: Vec<Node>, after: Vec<Insn>) -> Change {
+    let kept = before[3 - after.len()..].iter();
+    let made: Vec<Node> =
+        kept.zip(after).map(|(node, insn)| Node { insn, reference: Reference::None, ..node.clone() }).collect();
+    let doomed: HashSet<InsnId> = before[..3 - made.len()].iter().map(|node| node.id).collect();
+    for new in &made {
+        if let Some(node) = function.nodes.iter_mut().find(|node| node.id == new.id) {
+            *node = new.clone();
+        }
+    }
+    edit::delete(function, &doomed);
+    Change::new(Law::AtomicUpdate, before, made)
+}
+
+/// Instructions that may stand between the load and the store of one update.
+const BETWEEN: usize = 8;
+
+/// The load at `at` with its operation and its store, as positions in the block, and the atomic operation.
+///
+/// Other loads and computations may stand between them: they come before the atomic operation, which takes the place of
+/// the store. So nothing between may write memory, use the value, or change the address or the other operand.
+fn find(nodes: &[Node], at: usize) -> Option<([usize; 3], Update)> {
+    let Insn::Load { dst: value, address, .. } = nodes[at].insn else { return None };
+    let last = nodes.len().min(at + 3 + BETWEEN);
+    let uses = |node: &Node| node.insn.read().contains(value) || node.insn.written() == Some(value);
+    let operation = (at + 1..last).find(|part| uses(&nodes[*part]))?;
+    let store = (operation + 1..last).find(|part| uses(&nodes[*part]))?;
+    let update = update(&nodes[at], &nodes[operation], &nodes[store])?;
+    let other = match nodes[operation].insn {
+        Insn::Alu { src: Source::Reg(reg), .. } => Some(reg),
+        _ => None,
+    };
+    let harmless = |(part, node): (usize, &Node)| {
+        let written = node.insn.written();
+        let keeps = written != Some(address.base) && (part < operation || other.is_none() || written != other);
+        part == operation || keeps && matches!(node.insn, Insn::Alu { .. } | Insn::Load { .. })
+    };
+    let between = (at + 1..store).map(|part| (part, &nodes[part]));
+    between.into_iter().all(harmless).then_some(([at, operation, store], update))
 }
 
 /// What three instructions are, as an atomic operation.

@@ -10,7 +10,7 @@
 //!   ...                 ...              goto out
 //! ```
 //!
-//! Both run an instruction on a path that did not have it: only what computes a register, which the branch does not
+//! Both may run an instruction on a path that did not have it: only what computes a register, which the branch does not
 //! read and the other side does not need.
 
 use std::collections::HashSet;
@@ -56,18 +56,34 @@ fn moved(node: &Node, id: InsnId) -> Node {
 }
 
 /// Moves an instruction that both sides of a branch begin with above it; one a call.
-pub fn share_heads(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+///
+/// A side may also begin with a branch of its own, one of whose sides begins with the instruction and whose other side
+/// does not read the result.
+pub fn share_heads(
+    object: &Object,
+    function: &mut Function,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+) -> Vec<Change> {
     let cfg = Cfg::new(function);
+    let demands = Demands { function, cfg: &cfg, ends: demand::at_block_ends(function, &cfg, calls), calls };
     for fork in forks(function, &cfg) {
         let (falls, jumps) = (&cfg.blocks[fork.falls.index()], &cfg.blocks[fork.jumps.index()]);
-        let (one, other) = (&function.nodes[falls.range.start], &function.nodes[jumps.range.start]);
-        let branch = &function.nodes[fork.branch];
-        let free = one.insn.written().is_some_and(|reg| !branch.insn.read().contains(reg));
         // A side of one instruction would leave an empty block: layout and tails see to those.
         let alone = falls.predecessors.len() == 1 && jumps.predecessors.len() == 1;
-        if banned(branch.id) || !alone || !free || !only_computes(&one.insn) || !same(object, one, other) {
+        let branch = &function.nodes[fork.branch];
+        if banned(branch.id) || !alone {
             continue;
         }
+        let heads = [demands.head(fork.falls), demands.head(fork.jumps)];
+        let deeper = [demands.head_behind(fork.falls), demands.head_behind(fork.jumps)];
+        let pairs = [(heads[0], heads[1]), (deeper[0], heads[1]), (heads[0], deeper[1])];
+        let shared = pairs.into_iter().find_map(|(one, other)| {
+            let (one, other) = (one?, other?);
+            let free = one.insn.written().is_some_and(|reg| !branch.insn.read().contains(reg));
+            (free && only_computes(&one.insn) && same(object, one, other)).then_some((one, other))
+        });
+        let Some((one, other)) = shared else { continue };
         let before = vec![branch.clone(), one.clone(), other.clone()];
         let (head, gone) = (one.clone(), [one.id, other.id]);
         let at = branch.id;
@@ -80,6 +96,107 @@ pub fn share_heads(object: &Object, function: &mut Function, banned: &dyn Fn(Ins
         return vec![Change::new(Law::SharedHead, before, after)];
     }
     Vec::new()
+}
+
+/// What is read where blocks begin.
+struct Demands<'f> {
+    function: &'f Function,
+    cfg: &'f Cfg,
+    ends: Vec<Demand>,
+    calls: &'f Calls,
+}
+
+impl<'f> Demands<'f> {
+    fn begin(&self, block: BlockId) -> Demand {
+        let mut demand: Demand = self.ends[block.index()];
+        let nodes = &self.function.nodes[self.cfg.blocks[block.index()].range.clone()];
+        nodes.iter().rev().for_each(|node| demand.step_back(node, self.calls));
+        demand
+    }
+
+    fn head(&self, block: BlockId) -> Option<&'f Node> {
+        self.function.nodes.get(self.cfg.blocks[block.index()].range.start)
+    }
+
+    /// What one side of a branch begins with that is a block by itself, if the branch and its other side do not read
+    /// the result, and no loads are run that were not.
+    fn head_behind(&self, block: BlockId) -> Option<&'f Node> {
+        let own = &self.cfg.blocks[block.index()];
+        let branch = self.head(block).filter(|node| matches!(node.insn, Insn::Branch { .. }) && node.core.is_none())?;
+        let [falls, jumps] = own.successors[..] else { return None };
+        if own.range.len() != 1 {
+            return None;
+        }
+        [(falls, jumps), (jumps, falls)].into_iter().find_map(|(side, other)| {
+            let head = self.head(side)?;
+            let written = head.insn.written()?;
+            let unread = !branch.insn.read().contains(written) && self.begin(other).of(written) == 0;
+            let computed = !matches!(head.insn, Insn::Load { .. });
+            (self.cfg.blocks[side.index()].predecessors.len() == 1 && unread && computed).then_some(head)
+        })
+    }
+}
+
+/// Moves an instruction that every path into a block runs last, or may run last, into the block; one a call.
+///
+/// ```text
+///   r1 = map[ports]                        w2 = *(u8 *)(r0 + 0)
+///   w2 = *(u8 *)(r0 + 0)                   goto L
+///   goto L                                 ...
+///   ...                             -->    r2 = 7
+///   r2 = 7                               L:
+///   r1 = map[ports]                        r1 = map[ports]
+/// L:                                       r3 = 0
+///   r3 = 0
+/// ```
+pub fn sink_tails(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+    let cfg = Cfg::new(function);
+    for block in cfg.blocks.iter().filter(|block| block.predecessors.len() > 1) {
+        let first = function.nodes[block.range.start].id;
+        let ways: Option<Vec<Vec<&Node>>> = block
+            .predecessors
+            .iter()
+            .map(|from| {
+                let own = &cfg.blocks[from.index()];
+                (own.successors.len() == 1).then(|| sinkable(&function.nodes[own.range.clone()]))
+            })
+            .collect();
+        let Some(ways) = ways.filter(|_| !banned(first)) else { continue };
+        let found = ways[0].iter().find_map(|node| {
+            let others = ways[1..].iter().map(|way| way.iter().copied().find(|other| same(object, node, other)));
+            let all: Option<Vec<&Node>> = std::iter::once(Some(*node)).chain(others).collect();
+            all
+        });
+        let Some(alike) = found else { continue };
+        let before: Vec<Node> = alike.into_iter().cloned().collect();
+        let sunk = before[0].clone();
+        edit::delete(function, &before.iter().map(|node| node.id).collect());
+        let Some(position) = function.position(first) else { return Vec::new() };
+        retarget_except(function, first, sunk.id);
+        function.nodes.insert(position, sunk.clone());
+        return vec![Change::new(Law::SharedTail, before, vec![sunk])];
+    }
+    Vec::new()
+}
+
+/// Instructions of a block that could as well be its last, a jump aside: those that only compute a register, on which
+/// nothing behind them depends. Loads are not: a store behind them may change what they read.
+fn sinkable(nodes: &[Node]) -> Vec<&Node> {
+    let mut found = Vec::new();
+    let (mut read, mut written) = (RegSet::EMPTY, RegSet::EMPTY);
+    for node in nodes.iter().rev().filter(|node| !matches!(node.insn, Insn::Jump { .. })) {
+        if matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. }) {
+            break;
+        }
+        let free = |reg: Reg| !read.contains(reg) && !written.contains(reg);
+        let only = only_computes(&node.insn) && !matches!(node.insn, Insn::Load { .. });
+        if only && node.insn.written().is_some_and(free) && node.insn.read().iter().all(|reg| !written.contains(reg)) {
+            found.push(node);
+        }
+        read = read.union(node.insn.read());
+        node.insn.written().into_iter().for_each(|reg| written.insert(reg));
+    }
+    found
 }
 
 /// Sends branches to `from` to `to`.

@@ -5,13 +5,14 @@
 //! the table of [`crate::passes`] names them. A law's own conditions only have to be good enough to propose: that the
 //! function still does what it did is proved afterwards, by [`kiln_equiv::simulation`].
 //!
-//! - branches and layout: [`control_flow`], [`thread`], [`truths`], [`turned`], [`hoist`], [`bounds`]
-//! - values and registers: [`available`], [`webs`], [`reuse`], [`late`], [`narrow`], [`packet_loads`]
+//! - branches and layout: [`control_flow`], [`alike`], [`thread`], [`truths`], [`turned`], [`hoist`], [`bounds`]
+//! - values and registers: [`available`], [`webs`], [`reuse`], [`late`], [`narrow`], [`null_answers`], [`packet_loads`]
 //! - what nobody reads: [`dead`], with [`frame`] and [`filled`]
 //! - calls: [`inline`], [`found`], [`atomics`]
 //!
 //! [`trial`] tries changes that only pay together with what they make possible.
 
+pub mod alike;
 pub mod atomics;
 pub mod available;
 pub mod bounds;
@@ -24,6 +25,7 @@ pub mod hoist;
 pub mod inline;
 pub mod late;
 pub mod narrow;
+pub mod null_answers;
 pub mod packet_loads;
 pub mod reuse;
 pub mod thread;

@@ -19,6 +19,9 @@ use crate::laws::webs;
 /// Rounds of tidying at most: each makes the function smaller or ends it.
 const MAX_ROUNDS: usize = 24;
 
+/// Times that a trial shares registers at most.
+const SHARINGS: usize = 3;
+
 /// What is compared: slots, then how many of R6 to R9 a prologue has to save.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Size {
@@ -66,9 +69,14 @@ impl Trial<'_> {
     /// The same, with what is left of registers shared: a value that is made elsewhere may spare a copy.
     pub fn gain_shared(&self, object: &Object, at: InsnId, mut candidate: Function) -> Option<(Function, Change)> {
         tidy(object, self.calls, &mut candidate);
-        let size = Size::of(&candidate);
-        if size.slots == self.size.slots {
-            webs::share_registers(object, &mut candidate, self.calls, &|_| false);
+        // Sharing removes the copies on the path that still makes the value, often two of them.
+        for _ in 0..SHARINGS {
+            if Size::of(&candidate).slots > self.size.slots + 1 {
+                break;
+            }
+            if webs::share_registers(object, &mut candidate, self.calls, &|_| false).is_empty() {
+                break;
+            }
         }
         self.gain(object, at, candidate)
     }

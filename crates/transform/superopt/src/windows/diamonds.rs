@@ -8,12 +8,23 @@
 //!     w4 &= w3  (w4 is 0 or 1)                                  w3 += w2
 //! ```
 //!
-//! The operation moves into the arm where it does something. A window here is a region with one entry, the arm and
+//! The operation moves into the arm where it does something. Where the numbers are 1 and 0, the comparison itself may be
+//! the number, without a branch:
+//!
+//! ```text
+//!     w2 = *(u32 *)(r1 + 20)
+//!     r1 = 1                    w1 = *(u32 *)(r1 + 20)
+//!     if w2 != 0 goto L    -->  r1 = -r1
+//!     r1 = 0                    r1 >>= 63
+//!   L:
+//! ```
+//!
+//! A window here is a region with one entry, the arm and
 //! what follows it included; both ways through it are joined in its proof.
 
 use kiln_equiv::{Limits, Verdict, Window};
 use kiln_isa::semantics::{Bits, at_width};
-use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, StackSet};
 
@@ -26,7 +37,9 @@ use crate::windows::region::{Step, demanded_facts, mask_to};
 
 /// A branch over one instruction, and the use of what they choose.
 struct Diamond {
-    /// Positions: of the number where the branch is taken, of the branch, of the other number, of the use.
+    /// Positions: where the region begins, of the number where the branch is taken, of the branch, of the other number,
+    /// of the use. What the branch compares is part of the region where it is made just before the first number.
+    start: usize,
     taken: usize,
     branch: usize,
     arm: usize,
@@ -36,7 +49,7 @@ struct Diamond {
     numbers: (u64, u64),
     /// What is read after the use.
     demand: Demand,
-    /// What is read before the first number.
+    /// What is read where the region begins.
     before: Demand,
     /// Which bits may be one there.
     possible: Possible,
@@ -72,7 +85,7 @@ fn find(
     diamonds(function, calls).into_iter().find_map(|diamond| {
         let branch = function.nodes[diamond.branch].id;
         proposals(function, &diamond).into_iter().filter(|(rule, _)| allowed(rule, branch)).find_map(|(rule, after)| {
-            let range = diamond.taken..diamond.used + 1;
+            let range = diamond.start..diamond.used + 1;
             let proof = prove(object, function, facts, limits, &diamond, &after)?;
             let before = function.nodes[range.clone()].to_vec();
             Some((range, Step { rule, at: branch, before, after, proof }))
@@ -118,9 +131,19 @@ fn diamonds(function: &Function, calls: &Calls) -> Vec<Diamond> {
         let mut before =
             demand::after_each(&function.nodes[block.range.clone()], ends[index], calls)[taken - block.range.start];
         before.step_back(&function.nodes[taken], calls);
+        let compares = |node: &Node| match (function.nodes[branch].insn, node.insn.written()) {
+            (Insn::Branch { dst, .. }, Some(made)) => dst == made && node.core.is_none() && !node.insn.is_control(),
+            _ => false,
+        };
+        let made = taken > block.range.start && compares(&function.nodes[taken - 1]);
+        let start = if made { taken - 1 } else { taken };
+        if made {
+            before.step_back(&function.nodes[start], calls);
+        }
         let mut possible = begins[index];
-        function.nodes[block.range.start..taken].iter().for_each(|node| possible::step(&mut possible, node, false));
+        function.nodes[block.range.start..start].iter().for_each(|node| possible::step(&mut possible, node, false));
         found.push(Diamond {
+            start,
             taken,
             branch,
             arm: arm.range.start,
@@ -147,11 +170,12 @@ fn identity(op: AluOp, width: Width) -> Option<u64> {
 
 fn proposals(function: &Function, diamond: &Diamond) -> Vec<(&'static str, Vec<Node>)> {
     let used = &function.nodes[diamond.used];
-    let Insn::Alu { op, width, dst, src } = used.insn else { return Vec::new() };
     if used.core.is_some() {
         return Vec::new();
     }
     let mut found = Vec::new();
+    found.extend(compared(function, diamond).map(|after| ("compared-number", after)));
+    let Insn::Alu { op, width, dst, src } = used.insn else { return found };
     match src {
         Source::Imm(by) if dst == diamond.reg && op != AluOp::Mov => {
             found.extend(folded(function, diamond, op, width, by).map(|after| ("folded-arms", after)));
@@ -168,9 +192,9 @@ fn proposals(function: &Function, diamond: &Diamond) -> Vec<(&'static str, Vec<N
     found
 }
 
-/// The nodes from the first number to the use, as they are.
+/// The nodes of the region, as they are.
 fn region(function: &Function, diamond: &Diamond) -> Vec<Node> {
-    function.nodes[diamond.taken..=diamond.used].to_vec()
+    function.nodes[diamond.start..=diamond.used].to_vec()
 }
 
 /// Deletes the use: who branches to it goes on to what follows.
@@ -189,8 +213,8 @@ fn folded(function: &Function, diamond: &Diamond, op: AluOp, width: Width, by: i
         at_width(width, &value, &by, |a, b| op.apply(a, b)).value()
     };
     let mut nodes = region(function, diamond);
-    nodes[0].insn = one_slot_move(diamond.reg, apply(diamond.numbers.0))?;
-    nodes[diamond.arm - diamond.taken].insn = one_slot_move(diamond.reg, apply(diamond.numbers.1))?;
+    nodes[diamond.taken - diamond.start].insn = one_slot_move(diamond.reg, apply(diamond.numbers.0))?;
+    nodes[diamond.arm - diamond.start].insn = one_slot_move(diamond.reg, apply(diamond.numbers.1))?;
     without_use(function, diamond, &mut nodes);
     Some(nodes)
 }
@@ -219,9 +243,9 @@ fn chosen(
     for (skipped, done, jump) in [(taken, other, Some(jump)), (other, taken, jump.row().negated)] {
         let (true, Some(jump), Ok(imm)) = (is_neutral(skipped), jump, i32::try_from(done as i64)) else { continue };
         let mut nodes = region(function, diamond);
-        nodes[diamond.branch - diamond.taken].insn =
+        nodes[diamond.branch - diamond.start].insn =
             Insn::Branch { op: jump, width: compared, dst: left, src: right, offset };
-        nodes[diamond.arm - diamond.taken].insn = match (op, imm) {
+        nodes[diamond.arm - diamond.start].insn = match (op, imm) {
             (AluOp::And | AluOp::Mul, 0) => Insn::mov_imm(dst, 0),
             _ => Insn::Alu { op, width, dst, src: Source::Imm(imm) },
         };
@@ -231,10 +255,42 @@ fn chosen(
         } else {
             without_use(function, diamond, &mut nodes);
         }
-        nodes.remove(0);
+        nodes.remove(diamond.taken - diamond.start);
         found.push(("chosen-operand", nodes));
     }
     found
+}
+
+/// The truth of a comparison, computed from the number that is compared: that number is below a constant, or not zero,
+/// if a difference is negative. What was loaded for the comparison alone is loaded where the truth is wanted.
+fn compared(function: &Function, diamond: &Diamond) -> Option<Vec<Node>> {
+    let branch = &function.nodes[diamond.branch];
+    let Insn::Branch { op, dst: loaded, src: Source::Imm(imm), .. } = branch.insn else { return None };
+    let taken = match diamond.numbers {
+        (1, 0) => op,
+        (0, 1) => op.row().negated?,
+        _ => return None,
+    };
+    let (width, dst) = (Width::W64, diamond.reg);
+    let below = |limit: i32| Some(Insn::Alu { op: AluOp::Add, width, dst, src: Source::Imm(limit.checked_neg()?) });
+    let first = match taken {
+        JumpOp::Ne if imm == 0 => Insn::Neg { width, dst },
+        JumpOp::Lt if imm > 0 => below(imm)?,
+        JumpOp::Le if imm >= 0 => below(imm.checked_add(1)?)?,
+        _ => return None,
+    };
+    let Insn::Load { size, signed, address, .. } = function.nodes[diamond.start].insn else { return None };
+    let others = (diamond.taken + 1..=diamond.used).filter(|at| *at != diamond.branch && *at != diamond.arm);
+    let touched = |node: &Node| node.insn.written() == Some(loaded) || node.insn.read().contains(loaded);
+    if loaded == dst || diamond.demand.of(loaded) != 0 || others.into_iter().any(|at| touched(&function.nodes[at])) {
+        return None;
+    }
+    let mut nodes = region(function, diamond);
+    nodes[0].insn = Insn::Load { size, signed, dst, address };
+    nodes[diamond.branch - diamond.start] = Node { insn: first, reference: Reference::None, ..branch.clone() };
+    nodes[diamond.arm - diamond.start].insn = Insn::Alu { op: AluOp::Rsh, width, dst, src: Source::Imm(63) };
+    nodes.remove(diamond.taken - diamond.start);
+    Some(nodes)
 }
 
 /// Proves that the region may be these nodes.
@@ -260,7 +316,7 @@ fn prove(
             new.push(mask);
         }
     }
-    let known = facts.and_then(|facts| facts.at(function.nodes[diamond.taken].id));
+    let known = facts.and_then(|facts| facts.at(function.nodes[diamond.start].id));
     let mut precondition = demanded_facts(known, &diamond.before);
     possible::sharpen(&mut precondition, &diamond.possible, &diamond.before);
     let window = Window {
