@@ -1,7 +1,7 @@
 //! One function a subcommand: calls the driver, prints, answers the exit code.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -125,6 +125,7 @@ fn check_for_kernels(
 
 /// `kiln optimize`.
 pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
+    let begun = Instant::now();
     let input = open(&arguments.object)?;
     let budget = arguments.budget.map_or_else(|| Ok(optimize::default_budget(&input.object)), seconds)?;
     let model = arguments.cost_model.as_deref().map(optimize::read_model).transpose()?;
@@ -141,6 +142,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
         },
         model: model.map(Arc::new),
         budget,
+        begun: Some(begun),
         ask_kernel: !arguments.offline,
         keep_queries: arguments.report.is_some(),
         certify: arguments.evidence.is_some(),

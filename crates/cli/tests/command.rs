@@ -467,7 +467,26 @@ fn evidence_that_cannot_be_checked_is_an_error() {
     verify(&proofs).args(["--solver", "no-such-solver"]).assert().code(3).stderr(contains("cannot be run"));
 }
 
-/// Interrupted commands, by the signal that a terminal's Ctrl-C sends.
+/// A page about the result does not change it, whatever was rewritten: the goal here makes updates atomic.
+#[test]
+fn a_report_does_not_change_the_object() {
+    let test = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/filetests/superopt");
+    for name in ["counter-atomic-for-size.bpf", "blocks-alike-by-a-constant.bpf", "result-from-a-null-pointer.bpf"] {
+        let folder = Folder::with(&[]);
+        let optimize = |output: &str, more: &[&str]| {
+            let mut command = kiln();
+            command.arg("optimize").arg(test.join(name)).arg("-o").arg(folder.path(output));
+            command.args(["--goal", "size", "--offline"]).args(more).assert().code(0);
+            std::fs::read(folder.path(output)).expect("an object")
+        };
+        let page = folder.path("page.html");
+        let plain = optimize("plain.bpf", &[]);
+        let reported = optimize("reported.bpf", &["--report", page.to_str().expect("text")]);
+        assert_eq!(String::from_utf8_lossy(&plain), String::from_utf8_lossy(&reported), "{name}");
+    }
+}
+
+/// Interrupted commands, by the signals that a terminal's Ctrl-C and a service manager send.
 #[cfg(unix)]
 mod interrupted {
     use super::*;
@@ -487,8 +506,12 @@ mod interrupted {
     }
 
     fn interrupt(child: &Child) {
+        signal(child, "INT");
+    }
+
+    fn signal(child: &Child, name: &str) {
         // The shell's own `kill`: the command of that name is in a package that a small machine lacks.
-        let sent = Process::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status().expect("sh");
+        let sent = Process::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().expect("sh");
         assert!(sent.success(), "the command has ended already");
     }
 
@@ -499,13 +522,22 @@ mod interrupted {
 
     #[test]
     fn once_keeps_the_best_so_far() {
+        keeps_the_best_so_far("INT");
+    }
+
+    #[test]
+    fn a_request_to_end_is_like_ctrl_c() {
+        keeps_the_best_so_far("TERM");
+    }
+
+    fn keeps_the_best_so_far(name: &str) {
         let Some(object) = busy_object() else { return };
         // A search may end by itself before the signal, and on a busy machine the signal may come before anybody listens.
         for delay_ms in [300, 150, 80, 40, 600, 1200, 2400, 4800, 9600, 19200, 38400] {
             let folder = Folder::with(&[]);
             let child = start(&folder, &object);
             std::thread::sleep(Duration::from_millis(delay_ms));
-            interrupt(&child);
+            signal(&child, name);
             let begun = Instant::now();
             let output = child.wait_with_output().expect("kiln ends");
             if output.status.code().is_none() {

@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -32,8 +33,10 @@ pub struct Options {
     pub goal: Goal,
     /// What instructions cost, where that is not what Kiln's table for this kind of machine says.
     pub model: Option<Arc<CostModel>>,
-    /// Time to spend at most; see [`default_budget`].
+    /// Time to spend at most, the kernel's word included; see [`default_budget`].
     pub budget: Duration,
+    /// When that time began, where it was before [`optimize`] was called: reading the object is part of it.
+    pub begun: Option<Instant>,
     /// Whether the running kernel decides at the end, where it may be asked.
     pub ask_kernel: bool,
     /// Whether the evidence of each window carries its query in SMT-LIB2, for solvers outside Kiln.
@@ -138,7 +141,7 @@ pub struct Outcome {
     pub machine: Shown,
     /// Whether the time was up, or Ctrl-C came, before the passes found no more.
     pub cut_short: bool,
-    /// Time spent in the passes.
+    /// Time spent, from [`Options::begun`] on.
     pub spent: Duration,
     /// Where it went.
     pub timings: Timings,
@@ -150,20 +153,29 @@ pub struct Outcome {
 /// [`Error::InvalidInput`] when the result cannot be written as an object file, or there is no such program;
 /// [`Error::Unsupported`] when a program that cannot be read refers to other code.
 pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -> Result<Outcome, Error> {
+    let begun = options.begun.unwrap_or_else(Instant::now);
     if let Some(elf) = &input.elf {
         elf.check_movable().map_err(|error| crate::input::elf_error(&input.object.name, error))?;
     }
     let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
-    let kernel = asks.then(|| Kernel::new(input, options.goal));
+    let first_word = begun + options.budget / ASKING;
+    let kernel = asks.then(|| Kernel::new(input, options.goal, first_word));
+    let unasked: Vec<ProgramId> = kernel.iter().flat_map(Kernel::unasked).collect();
+    let left = options.budget.saturating_sub(begun.elapsed());
+    let reserve = kernel.as_ref().map_or(Duration::ZERO, |kernel| (kernel.spent * WORDS).min(left / 2));
+    let mut frozen = left_alone(input, &options.programs)?;
+    let entries = unasked.iter().map(|id| input.object.programs[id.index()].entry);
+    frozen.extend(entries.flat_map(|entry| input.object.reachable_functions(entry)));
     let accepted = |kernel: &Kernel<'_>| {
         (0..kernel.before.len()).map(|at| ProgramId(at as u32)).filter(|id| kernel.takes(*id)).collect()
     };
     let search = kiln_superopt::Options {
         goal: options.goal,
         model: options.model.clone().unwrap_or_default(),
-        budget: options.budget,
+        budget: left,
+        reserve,
         search: if options.budget > default_budget(&input.object) { EFFORTS.len() } else { DEFAULT_EFFORTS },
-        frozen: left_alone(input, &options.programs)?,
+        frozen,
         rules: options.rules.clone().unwrap_or_else(RuleSet::shipped),
         keep_queries: options.keep_queries || options.certify,
         // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.
@@ -195,15 +207,18 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let bytes = write(input, &rewrite.object)?;
     let kernel_after = kernel
         .as_ref()
-        .map(|kernel| rewrite.timings.time("kernel, at the end", || kernel.verdicts(&bytes, &rewrite.object)));
+        .map(|kernel| rewrite.timings.time("kernel, at the end", || kernel.verdicts(&bytes, &rewrite.object, None)));
     let refused = rewrite.refused.iter().map(|(pass, function, why)| format!("{pass} in {function}: {why}"));
     let reason = |own: &Uncertified| Some(format!("certificate of {}: {}", own.function, own.why.as_ref()?));
     let refused = Shown::all(refused.chain(uncertified.iter().filter_map(reason)).collect::<Vec<_>>());
     let verifier =
         kiln_verifier::Options { profile: options.profile.clone().unwrap_or_default(), ..input.verifier_options() };
     let kernel_before = kernel.map(|kernel| kernel.before);
+    let no_time = |id: ProgramId| (id, "the time was up before the kernel was asked about it".to_owned());
+    rewrite.skipped.extend(unasked.into_iter().map(no_time));
     let programs = account(input, &rewrite, &verifier, kernel_before.as_deref(), kernel_after.as_deref());
-    let Rewrite { object, evidence, spent, timings, cut_short, .. } = rewrite;
+    let Rewrite { object, evidence, timings, cut_short, .. } = rewrite;
+    let spent = begun.elapsed();
     let (goal, machine) = (options.goal, machine.into());
     Ok(Outcome {
         object,
@@ -264,43 +279,62 @@ fn certify(
     proofs
 }
 
+/// The part of the budget in which the kernel is asked about the original programs: one half.
+const ASKING: u32 = 2;
+/// Times that the kernel's word on all programs takes which are kept for its word on the result.
+const WORDS: u32 = 4;
+
 /// The running kernel, as the judge of rewrites.
 struct Kernel<'a> {
     input: &'a Input,
     goal: Goal,
-    before: Vec<KernelVerdict>,
-    /// What it said before of a program in a file: by the file's hash.
+    /// What it said of each program; `None` where there was no time to ask.
+    before: Vec<Option<KernelVerdict>>,
+    /// How long that took.
+    spent: Duration,
+    /// What it said of a program before, by the hash of the program's functions.
     asked: Mutex<BTreeMap<(u64, ProgramId), KernelVerdict>>,
 }
 
 impl<'a> Kernel<'a> {
-    fn new(input: &'a Input, goal: Goal) -> Kernel<'a> {
-        let mut kernel = Kernel { input, goal, before: Vec::new(), asked: Mutex::default() };
-        kernel.before = kernel.verdicts(&input.bytes, &input.object);
+    fn new(input: &'a Input, goal: Goal, until: Instant) -> Kernel<'a> {
+        let begun = Instant::now();
+        let mut kernel = Kernel { input, goal, before: Vec::new(), spent: Duration::ZERO, asked: Mutex::default() };
+        kernel.before = kernel.verdicts(&input.bytes, &input.object, Some(until));
+        kernel.spent = begun.elapsed();
         kernel
     }
 
     fn takes(&self, id: ProgramId) -> bool {
-        matches!(self.before[id.index()], KernelVerdict::Accepted { .. })
+        matches!(self.before[id.index()], Some(KernelVerdict::Accepted { .. }))
     }
 
-    fn verdict(&self, bytes: &[u8], hash: u64, object: &Object, id: ProgramId) -> KernelVerdict {
-        if let Some(known) = self.asked.lock().expect("asking does not panic").get(&(hash, id)) {
+    /// Programs that it was not asked about.
+    fn unasked(&self) -> impl Iterator<Item = ProgramId> {
+        let none = self.before.iter().enumerate().filter(|(_, verdict)| verdict.is_none());
+        none.map(|(at, _)| ProgramId(at as u32))
+    }
+
+    fn verdict(&self, bytes: &[u8], object: &Object, id: ProgramId) -> KernelVerdict {
+        let key = (hash(object, id), id);
+        if let Some(known) = self.asked.lock().expect("asking does not panic").get(&key) {
             return known.clone();
         }
         let verdict = check::kernel_verdict(bytes, object, &object.programs[id.index()]);
-        self.asked.lock().expect("asking does not panic").insert((hash, id), verdict.clone());
+        self.asked.lock().expect("asking does not panic").insert(key, verdict.clone());
         verdict
     }
 
-    /// What it says of every program of a file, asked for two at a time.
-    fn verdicts(&self, bytes: &[u8], object: &Object) -> Vec<KernelVerdict> {
-        let hash = hash(bytes);
-        let all = || (0..object.programs.len()).map(|at| ProgramId(at as u32));
-        let next = std::sync::atomic::AtomicUsize::new(0);
+    /// What it says of every program of a file, asked for two at a time, until there is no time left.
+    fn verdicts(&self, bytes: &[u8], object: &Object, until: Option<Instant>) -> Vec<Option<KernelVerdict>> {
+        let verdicts: Vec<Mutex<Option<KernelVerdict>>> = object.programs.iter().map(|_| Mutex::new(None)).collect();
+        let next = AtomicUsize::new(0);
         let work = || {
-            while let Some(id) = all().nth(next.fetch_add(1, std::sync::atomic::Ordering::SeqCst)) {
-                self.verdict(bytes, hash, object, id);
+            while until.is_none_or(|until| Instant::now() < until) {
+                let at = next.fetch_add(1, Ordering::SeqCst);
+                let Some(slot) = verdicts.get(at) else { return };
+                let verdict = self.verdict(bytes, object, ProgramId(at as u32));
+                *slot.lock().expect("asking does not panic") = Some(verdict);
             }
         };
         match object.programs.len() {
@@ -310,13 +344,19 @@ impl<'a> Kernel<'a> {
                 work();
             }),
         }
-        all().map(|id| self.verdict(bytes, hash, object, id)).collect()
+        verdicts.into_iter().map(|verdict| verdict.into_inner().expect("asking does not panic")).collect()
     }
 }
 
-fn hash(bytes: &[u8]) -> u64 {
+/// Of all that a program runs. Maps, types and names are those of the input.
+fn hash(object: &Object, id: ProgramId) -> u64 {
     let mut hasher = DefaultHasher::new();
-    bytes.hash(&mut hasher);
+    for function in object.reachable_functions(object.programs[id.index()].entry) {
+        function.hash(&mut hasher);
+        for node in &object.function(function).nodes {
+            (node.id, node.insn, node.reference, node.core).hash(&mut hasher);
+        }
+    }
     hasher.finish()
 }
 
@@ -325,11 +365,10 @@ impl Judge for Kernel<'_> {
     fn judge(&self, object: &Object, programs: &[ProgramId]) -> Vec<(ProgramId, String)> {
         // Writing is tried again at the end, where it can be reported.
         let Ok(bytes) = write(self.input, object) else { return Vec::new() };
-        let hash = hash(&bytes);
         let complaint = |id: &ProgramId| {
-            let KernelVerdict::Accepted { processed_insns: old } = self.before[id.index()] else { return None };
+            let Some(KernelVerdict::Accepted { processed_insns: old }) = self.before[id.index()] else { return None };
             let name = &object.programs[id.index()].name;
-            match self.verdict(&bytes, hash, object, *id) {
+            match self.verdict(&bytes, object, *id) {
                 KernelVerdict::Rejected { reason } => Some((*id, format!("the kernel on {name}: {reason}"))),
                 KernelVerdict::Accepted { processed_insns: new }
                     if new > old.saturating_add(tolerated(self.goal, old)) =>
@@ -341,6 +380,11 @@ impl Judge for Kernel<'_> {
             }
         };
         programs.iter().filter_map(complaint).collect()
+    }
+
+    /// Whether it took the program as it was: else its count says nothing, or libbpf cannot open the object.
+    fn knows(&self, program: ProgramId) -> bool {
+        self.takes(program)
     }
 }
 
@@ -365,8 +409,8 @@ fn account(
     input: &Input,
     rewrite: &Rewrite,
     verifier: &kiln_verifier::Options,
-    kernel_before: Option<&[KernelVerdict]>,
-    kernel_after: Option<&[KernelVerdict]>,
+    kernel_before: Option<&[Option<KernelVerdict>]>,
+    kernel_after: Option<&[Option<KernelVerdict>]>,
 ) -> Vec<Optimized> {
     let ns = |picoseconds: u64| picoseconds as f64 / 1000.0;
     let pairs = input.object.programs.iter().zip(&rewrite.object.programs).zip(&rewrite.programs);
@@ -384,8 +428,8 @@ fn account(
                 (None, false) => check::verdict_of(&input.object, old, account.before.clone().map(statistics)),
                 (None, true) => check::verdict(&Prepared::new(&rewrite.object, verifier), new, verifier),
             },
-            kernel_before: kernel_before.map(|verdicts| verdicts[index].clone()),
-            kernel_after: kernel_after.map(|verdicts| verdicts[index].clone()),
+            kernel_before: kernel_before.and_then(|verdicts| verdicts[index].clone()),
+            kernel_after: kernel_after.and_then(|verdicts| verdicts[index].clone()),
             skipped: match old.program_type {
                 None => Some(check::no_type(old).into()),
                 Some(_) => {

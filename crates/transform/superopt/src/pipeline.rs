@@ -42,6 +42,8 @@ pub struct Options {
     pub model: Arc<CostModel>,
     /// Time to spend at most; what was found by then stands.
     pub budget: Duration,
+    /// The part of the budget that passes leave to the judge.
+    pub reserve: Duration,
     /// How much more a program may cost the verifier than before, in processed instructions, beside 1% of noise.
     pub extra_processed_insns: u64,
     /// Functions to leave as they are.
@@ -107,6 +109,7 @@ impl Default for Options {
             goal: Goal::default(),
             model: Arc::default(),
             budget: Duration::from_secs(10),
+            reserve: Duration::ZERO,
             extra_processed_insns: 1,
             frozen: BTreeSet::new(),
             rules: RuleSet::shipped(),
@@ -183,22 +186,39 @@ pub fn optimize_judged(
 ) -> Rewrite {
     let shared = Shared::new(object, options, progress, judge);
     let parts = parts(object);
-    let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(part) = parts.get(next.fetch_add(1, Ordering::SeqCst)) {
-            let deadline = shared.deadline(part, options.threads);
-            let outcome = Run::new(&shared, part, deadline).finish();
-            done.lock().expect("no part panics").push((part.programs.clone(), outcome));
+    // What only time ends comes last, for all parts, and begins from what the judge takes.
+    let bounded = options.search.min(search::DEFAULT_EFFORTS);
+    let waves = if bounded < options.search { vec![bounded, options.search] } else { vec![bounded] };
+    let runs: Vec<Mutex<Option<Run<'_>>>> = parts.iter().map(|_| Mutex::new(None)).collect();
+    for (wave, efforts) in waves.iter().enumerate() {
+        shared.ahead.store(parts.iter().map(|part| part.slots).sum(), Ordering::SeqCst);
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some((part, run)) = pair(&parts, &runs, next.fetch_add(1, Ordering::SeqCst)) {
+                let deadline = shared.deadline(part, options.threads);
+                let mut kept = run.lock().expect("no part panics");
+                let mut run = kept.take().unwrap_or_else(|| Run::new(&shared, part, deadline));
+                run.advance(*efforts, deadline);
+                if wave + 1 == waves.len() {
+                    done.lock().expect("no part panics").push((part.programs.clone(), run.finish()));
+                } else {
+                    *kept = Some(run);
+                }
+            }
+        };
+        match options.threads.min(parts.len()) {
+            0 | 1 => work(),
+            threads => std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work)))),
         }
-    };
-    match options.threads.min(parts.len()) {
-        0 | 1 => work(),
-        threads => std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work)))),
     }
     let mut done = done.into_inner().expect("no part panics");
     done.sort_by(|one: &(Vec<ProgramId>, Done), other| one.0.cmp(&other.0));
     shared.put_together(done)
+}
+
+fn pair<'x, A, B>(some: &'x [A], others: &'x [B], at: usize) -> Option<(&'x A, &'x B)> {
+    some.get(at).zip(others.get(at))
 }
 
 /// What all parts see.
@@ -257,11 +277,16 @@ impl<'a> Shared<'a> {
     /// When a part that begins now must end: its share of the time of all threads by slots, but half of what is left at
     /// least, for it mostly needs a fraction of that.
     fn deadline(&self, part: &Part, threads: usize) -> Instant {
-        let end = self.begun + self.options.budget;
+        let end = self.begun + self.options.budget.saturating_sub(self.options.reserve);
         let left = end.saturating_duration_since(Instant::now());
         let ahead = self.ahead.fetch_sub(part.slots, Ordering::SeqCst).max(part.slots).max(1);
         let share = threads.max(1) as f64 * part.slots as f64 / ahead as f64;
         Instant::now() + left.mul_f64(share.clamp(0.5, 1.0))
+    }
+
+    /// When even the judge is not asked any more.
+    pub fn end(&self) -> Instant {
+        self.begun + self.options.budget
     }
 
     /// Says what is being done; answers whether to go on.

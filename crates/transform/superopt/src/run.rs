@@ -20,7 +20,7 @@ use kiln_isa::Insn;
 use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId, Reference};
 use kiln_verifier::{Assumptions, Facts, Prepared, Verified};
 
-use crate::cost::Cost;
+use crate::cost::{Cost, Goal};
 use crate::evidence::{Because, ChainStep, Evidence, Law};
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
 use crate::pipeline::{Options, Part, Shared};
@@ -35,8 +35,8 @@ const IDLE_ROUNDS: usize = 4;
 const BETWEEN_STEPS: Duration = Duration::from_millis(50);
 /// Instructions that the facts of a part's programs may speak of, counted for each program, before they hold one value.
 const MAX_FACTS: usize = 20_000;
-/// Snapshots kept at most; beyond, every other one is dropped.
-const MAX_SNAPSHOTS: usize = 24;
+/// Snapshots from which on the judge is asked, so that only the one that it takes has to be kept.
+const MANY_SNAPSHOTS: usize = 24;
 
 /// What a program cost and costs.
 #[derive(Clone, Debug)]
@@ -88,6 +88,8 @@ struct Snapshot {
     next_insn: u32,
     evidence: usize,
     chain: usize,
+    /// Why the goal forbids that a run ends with it, where our own verifier is who says so.
+    complaint: Option<String>,
 }
 
 /// A result that is accepted, not yet taken.
@@ -133,6 +135,10 @@ pub(crate) struct Run<'a> {
     trail: Vec<Snapshot>,
     /// Whether the judge is asked about each step.
     ask_judge: bool,
+    /// When it is asked about what stands.
+    checkpoint: Instant,
+    /// How many of the searches to use.
+    efforts: usize,
     cut_short: bool,
     timings: Timings,
 }
@@ -171,6 +177,8 @@ impl<'a> Run<'a> {
             idle: BTreeMap::new(),
             trail: Vec::new(),
             ask_judge: false,
+            checkpoint: deadline,
+            efforts: 0,
             cut_short: false,
             timings: Timings::default(),
         };
@@ -217,10 +225,20 @@ impl<'a> Run<'a> {
         self.keep_snapshot();
     }
 
-    /// Runs the passes, and asks the judge.
-    pub fn finish(mut self) -> Done {
+    /// Runs the passes with so many searches, and asks the judge.
+    pub fn advance(&mut self, efforts: usize, deadline: Instant) {
+        (self.efforts, self.deadline) = (efforts, deadline);
+        self.checkpoint = halfway(deadline);
+        self.cut_short = false;
+        self.searched.cut_short = false;
         self.rounds();
-        self.settle();
+        if self.settle() {
+            self.rounds();
+        }
+    }
+
+    /// What became of it.
+    pub fn finish(self) -> Done {
         let account = |run: &Run<'_>, id: ProgramId| {
             let estimate = |object: &Object| run.shared.estimate(object, id);
             let known = run.programs.get(&id);
@@ -247,6 +265,10 @@ impl<'a> Run<'a> {
         let (mut least, mut idle) = ([u64::MAX; 3], 0);
         while idle < IDLE_ROUNDS {
             idle = if self.lowers(&mut least) { 0 } else { idle + 1 };
+            if Instant::now() >= self.checkpoint || self.trail.len() > MANY_SNAPSHOTS {
+                self.settle();
+                self.checkpoint = halfway(self.deadline);
+            }
             let mut changed = false;
             for pass in PASSES {
                 if !self.may_go_on(pass) {
@@ -255,7 +277,7 @@ impl<'a> Run<'a> {
                 changed |= self.attempt_unless_idle(pass);
             }
             let functions = self.called();
-            let mut searches = SEARCHES.iter().take(self.options.search);
+            let mut searches = SEARCHES.iter().take(self.efforts);
             if !changed && !searches.any(|pass| self.may_go_on(pass) && self.attempt(pass, &functions, usize::MAX)) {
                 self.cut_short |= self.searched.cut_short || Instant::now() >= self.deadline;
                 return;
@@ -278,41 +300,62 @@ impl<'a> Run<'a> {
         lower
     }
 
-    /// The judge has the last word on the end of it all. What it refuses is gone back from to what it takes, and from
-    /// there on it is asked about each step.
-    fn settle(&mut self) {
-        let Some(judge) = self.shared.judge else { return };
-        if self.evidence.is_empty() {
-            return;
+    /// The judge has the last word. What it refuses is gone back from, to the last state that it takes, and from there
+    /// on it is asked about each step. Returns whether that was so.
+    ///
+    /// When time ends before such a state is found, the state is the one that it took last.
+    fn settle(&mut self) -> bool {
+        if self.ask_judge || self.trail.len() < 2 {
+            return false;
         }
-        let mut complaint = None;
-        let mut takes = |run: &mut Run<'_>, snapshot: &Snapshot| {
-            let whole = run.shared.whole(snapshot.functions.iter().map(|(id, own)| (*id, own)), snapshot.next_insn);
-            let complaints = run.timings.time("judge", || judge.judge(&whole, &run.part.programs));
-            complaint = complaints.first().map(|(_, why)| why.clone()).or(complaint.take());
-            complaints.is_empty()
-        };
-        let trail = std::mem::take(&mut self.trail);
+        let mut trail = std::mem::take(&mut self.trail);
         let (mut good, mut bad) = (0, trail.len());
+        let mut complaint = None;
         // The last one first: mostly it is taken.
         let mut at = trail.len() - 1;
-        while bad - good > 1 {
-            if takes(self, &trail[at]) {
-                good = at;
-            } else {
-                bad = at;
+        while bad - good > 1 && Instant::now() < self.shared.end() {
+            match self.judged(&trail[at]) {
+                None => good = at,
+                Some(why) => {
+                    bad = at;
+                    complaint = Some(why);
+                }
             }
             at = usize::midpoint(good, bad);
         }
-        if good == trail.len() - 1 {
-            return;
+        let last = trail.len() - 1;
+        let taken = trail.swap_remove(good);
+        if good < last {
+            self.go_back(&taken);
+            let name = self.object.function(*self.part.functions.first().expect("a part has functions")).name.clone();
+            let why = complaint.unwrap_or_else(|| "there was no time left to ask".to_owned());
+            self.refused.push(("judge", name, why));
+            self.ask_judge = true;
+            self.idle.clear();
         }
-        self.go_back(&trail[good]);
-        let name = self.object.function(*self.part.functions.first().expect("a part has functions")).name.clone();
-        self.refused.push(("judge", name, complaint.unwrap_or_default()));
-        self.ask_judge = true;
-        self.idle.clear();
-        self.rounds();
+        self.trail.push(taken);
+        good < last
+    }
+
+    /// What is wrong with a state.
+    fn judged(&mut self, snapshot: &Snapshot) -> Option<String> {
+        if snapshot.complaint.is_some() {
+            return snapshot.complaint.clone();
+        }
+        let judge = self.shared.judge?;
+        let whole = self.shared.whole(snapshot.functions.iter().map(|(id, own)| (*id, own)), snapshot.next_insn);
+        let complaints = self.timings.time("judge", || judge.judge(&whole, &self.part.programs));
+        complaints.into_iter().next().map(|(_, why)| why)
+    }
+
+    /// Why the goal forbids that programs end up like this, where the judge exists but cannot say.
+    fn harder<'k>(&self, programs: impl IntoIterator<Item = (&'k ProgramId, &'k Known)>) -> Option<String> {
+        let judge = self.shared.judge.filter(|_| self.options.goal == Goal::Balanced)?;
+        programs.into_iter().filter(|(id, _)| !judge.knows(**id)).find_map(|(id, known)| {
+            let [old, new] = [known.began, known.now].map(|standing| standing.cost.processed[0]);
+            let name = &self.object.programs[id.index()].name;
+            (new > old).then(|| format!("program {name} would take {new} processed instructions instead of {old}"))
+        })
     }
 
     fn go_back(&mut self, snapshot: &Snapshot) {
@@ -461,15 +504,9 @@ impl<'a> Run<'a> {
             return;
         }
         let (functions, next_insn) = (self.own_functions(), self.object.next_insn);
-        self.trail.push(Snapshot { functions, next_insn, evidence: self.evidence.len(), chain: self.chain.len() });
-        if self.trail.len() > MAX_SNAPSHOTS {
-            let last = self.trail.len() - 1;
-            let mut at = 0;
-            self.trail.retain(|_| {
-                at += 1;
-                (at - 1) % 2 == 0 || at - 1 == last
-            });
-        }
+        let (evidence, chain) = (self.evidence.len(), self.chain.len());
+        let complaint = self.harder(&self.programs);
+        self.trail.push(Snapshot { functions, next_insn, evidence, chain, complaint });
     }
 
     fn own_functions(&self) -> BTreeMap<FunctionId, Function> {
@@ -613,6 +650,13 @@ impl<'a> Run<'a> {
         self.timings.add("verifier", begun.elapsed());
         self.cut_short |= result.is_err() && Instant::now() >= self.deadline;
         let known = result?;
+        if let Some(why) = self.harder(&known).filter(|_| self.ask_judge) {
+            return Err(why);
+        }
+        if self.ask_judge && Instant::now() >= self.shared.end() {
+            self.cut_short = true;
+            return Err("there is no time left to ask the judge".to_owned());
+        }
         if let Some(judge) = self.shared.judge.filter(|_| self.ask_judge) {
             let concerned: Vec<ProgramId> =
                 self.part.programs.iter().copied().filter(|id| self.concerns(*id, changed)).collect();
@@ -691,6 +735,12 @@ impl Shared<'_> {
         let facts = for_every_load.then(|| Arc::new(verified.facts));
         Ok(Known { began: now, now, assumptions, facts })
     }
+}
+
+/// The middle of the time from now on.
+fn halfway(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
 }
 
 /// Facts of different programs.
