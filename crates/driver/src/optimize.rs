@@ -325,7 +325,8 @@ impl<'a> Kernel<'a> {
         verdict
     }
 
-    /// What it says of every program of a file, asked for two at a time, until there is no time left.
+    /// What it says of every program of a file, asked for two at a time, until there is no time left. What it was not
+    /// asked about before is as it was, and is not asked about now.
     fn verdicts(&self, bytes: &[u8], object: &Object, until: Option<Instant>) -> Vec<Option<KernelVerdict>> {
         let verdicts: Vec<Mutex<Option<KernelVerdict>>> = object.programs.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
@@ -333,6 +334,9 @@ impl<'a> Kernel<'a> {
             while until.is_none_or(|until| Instant::now() < until) {
                 let at = next.fetch_add(1, Ordering::SeqCst);
                 let Some(slot) = verdicts.get(at) else { return };
+                if self.before.get(at).is_some_and(Option::is_none) {
+                    continue;
+                }
                 let verdict = self.verdict(bytes, object, ProgramId(at as u32));
                 *slot.lock().expect("asking does not panic") = Some(verdict);
             }
