@@ -121,7 +121,8 @@ fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std:
     };
     let checked = recheck::verify(&proofs, &replay, &|_, _| true)?;
     let problem = |own: &recheck::Problem| {
-        format!("{}: {}", own.function.as_deref().unwrap_or("the whole"), own.detail.lines().next().unwrap_or(""))
+        let function = own.function.as_ref().map_or("the whole", |name| name.exact());
+        format!("{function}: {}", own.detail.exact().lines().next().unwrap_or(""))
     };
     let left = outcome.uncertified.iter();
     Ok(Tried {
