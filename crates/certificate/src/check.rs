@@ -17,6 +17,9 @@ use crate::walk::{Step, Version};
 pub const MAX_STAGES: usize = 4096;
 /// Bytes of a listing.
 pub const MAX_LISTING: usize = 256 << 20;
+/// Bytes of the listings of all stages together. A stage of two lines stands for a listing as long as the one before, and
+/// all are kept. An original above a quarter of this may have four stages.
+pub const MAX_CHAIN: usize = 64 << 20;
 
 /// What the checker takes for granted: what it names with every verdict.
 pub const ASSUMPTIONS: [(&str, &str); 8] = [
@@ -145,6 +148,21 @@ fn read(listing: &str) -> Result<Object, String> {
     Ok(object)
 }
 
+/// The listing after each stage.
+fn listings(original: &str, certificate: &Certificate) -> Result<Vec<String>, String> {
+    let mut left = MAX_CHAIN.max(original.len().saturating_mul(4));
+    let mut listings: Vec<String> = Vec::new();
+    for (index, stage) in certificate.stages.iter().enumerate() {
+        let broken = |why: String| format!("stage {}: {why}", index + 1);
+        let listing = stage.apply(listings.last().map_or(original, String::as_str)).map_err(broken)?;
+        left = left.checked_sub(listing.len()).ok_or_else(|| {
+            broken(format!("the listings of a chain have no more than {MAX_CHAIN} bytes together (MAX_CHAIN)"))
+        })?;
+        listings.push(listing);
+    }
+    Ok(listings)
+}
+
 impl Chain {
     /// Reads the original listing and replays the differences of the certificate.
     ///
@@ -156,12 +174,11 @@ impl Chain {
         if certificate.stages.len() > MAX_STAGES {
             return Err(format!("a chain has no more than {MAX_STAGES} stages"));
         }
-        let mut listing = original.to_owned();
+        let listings = listings(original, &certificate)?;
         let mut chain =
             Chain { objects: vec![read(original).map_err(|why| format!("the original: {why}"))?], proofs: Vec::new() };
-        for (index, stage) in certificate.stages.into_iter().enumerate() {
+        for (index, (stage, listing)) in certificate.stages.into_iter().zip(listings).enumerate() {
             let broken = |why: String| format!("stage {}: {why}", index + 1);
-            listing = stage.apply(&listing).map_err(broken)?;
             let after = read(&listing).map_err(broken)?;
             let before = &chain.objects[index];
             if !same_frame(before, &after) {

@@ -279,6 +279,19 @@ fn a_damaged_certificate_is_refused() {
     check(&program, BEFORE, &Certificate { stages: vec![huge] }, &after()).expect_err("longer than the listing");
 }
 
+/// Two lines of a certificate stand for a listing of any length, and every listing is kept: a folder of 700 bytes took more
+/// memory than a machine has.
+#[test]
+fn a_chain_of_many_long_listings_is_refused() {
+    const LINES: usize = 200_000;
+    let listing = format!("; program xdp\n{}  exit\n", "  r0 = 1\n".repeat(LINES));
+    let same = Stage { edits: vec![Edit::Keep(LINES + 2)], proofs: BTreeMap::new() };
+    let chain = |stages: usize| Certificate { stages: vec![same.clone(); stages] };
+    Chain::read(&listing, chain(2), &listing).expect("two are few");
+    let refused = Chain::read(&listing, chain(4000), &listing).err().expect("4000 are too many");
+    assert!(refused.contains("MAX_CHAIN"), "{refused}");
+}
+
 /// Two optimizations that were wrong: no certificate is found for either.
 #[test]
 fn wrong_optimizations_have_no_certificate() {
