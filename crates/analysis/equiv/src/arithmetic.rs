@@ -8,6 +8,9 @@ use crate::term::{Binary, Bitwise, Graph, Shape, TermId};
 /// Products of sums are multiplied out while there are at most this many terms.
 const DISTRIBUTED_TERMS: usize = 8;
 
+/// A sum of this many terms is one term of further sums: a chain of additions would take memory by its length squared.
+const ADDENDS: usize = 128;
+
 /// A product of this many factors is one factor of further products: squaring again and again must not explode.
 const FACTORS: usize = 8;
 
@@ -47,7 +50,7 @@ impl Graph {
         }
         match self.shape(id).clone() {
             Shape::Constant(value) => total.add_constant(factor.wrapping_mul(value)),
-            Shape::Sum(constant, terms) => {
+            Shape::Sum(constant, terms) if terms.len() < ADDENDS => {
                 total.add_constant(factor.wrapping_mul(constant));
                 for (inner, term) in terms.iter() {
                     self.add_multiple(total, factor.wrapping_mul(*inner), *term);

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use kiln_isa::semantics::{BitVec, Bits, mask};
 
+use crate::smt::operands;
 use crate::term::{Arena, Binary, Bitwise, Shape, Symbol, TermId};
 
 /// A binary operation on numbers of `bits` bits; comparisons give 0 or 1.
@@ -48,15 +49,36 @@ impl<'a, F: FnMut(Symbol, u32) -> u64> Evaluator<'a, F> {
         Evaluator { arena, variable, known: HashMap::new() }
     }
 
-    /// The term's value.
+    /// The term's value. Operands come before what is made of them, so that deep terms take no stack.
     pub fn value(&mut self, id: TermId) -> u64 {
-        if let Some(value) = self.known.get(&id) {
-            return *value;
+        let mut pending = vec![id];
+        while let Some(id) = pending.last().copied() {
+            if self.known.contains_key(&id) {
+                pending.pop();
+                continue;
+            }
+            let (shape, bits) = self.arena.shape(id);
+            let needed = match &shape {
+                Shape::Ite(condition, then, otherwise) => match self.known.get(condition) {
+                    None => vec![*condition],
+                    Some(0) => vec![*otherwise],
+                    Some(_) => vec![*then],
+                },
+                other => operands(other),
+            };
+            let waiting = pending.len();
+            pending.extend(needed.into_iter().filter(|id| !self.known.contains_key(id)));
+            if pending.len() == waiting {
+                let value = self.shape_value(&shape, bits) & mask(bits);
+                self.known.insert(id, value);
+            }
         }
-        let (shape, bits) = self.arena.shape(id);
-        let value = self.shape_value(&shape, bits) & mask(bits);
-        self.known.insert(id, value);
-        value
+        self.known[&id]
+    }
+
+    /// The value of an operand, which was computed before.
+    fn operand(&self, id: TermId) -> u64 {
+        self.known[&id]
     }
 
     fn shape_value(&mut self, shape: &Shape, bits: u32) -> u64 {
@@ -66,21 +88,21 @@ impl<'a, F: FnMut(Symbol, u32) -> u64> Evaluator<'a, F> {
             Shape::Concat(parts) => {
                 let mut at = 0;
                 parts.iter().fold(0, |sum, part| {
-                    let here = self.value(*part) << at;
+                    let here = self.operand(*part) << at;
                     at += self.arena.shape(*part).1;
                     sum | here
                 })
             }
-            Shape::Extract(base, low) => self.value(*base) >> low,
-            Shape::Repeat(bit) => self.value(*bit).wrapping_neg(),
+            Shape::Extract(base, low) => self.operand(*base) >> low,
+            Shape::Repeat(bit) => self.operand(*bit).wrapping_neg(),
             Shape::Sum(constant, terms) => terms
                 .iter()
-                .fold(*constant, |sum, (factor, term)| sum.wrapping_add(factor.wrapping_mul(self.value(*term)))),
+                .fold(*constant, |sum, (factor, term)| sum.wrapping_add(factor.wrapping_mul(self.operand(*term)))),
             Shape::Product(factors) => {
-                factors.iter().fold(1, |product: u64, factor| product.wrapping_mul(self.value(*factor)))
+                factors.iter().fold(1, |product: u64, factor| product.wrapping_mul(self.operand(*factor)))
             }
             Shape::Bitwise(op, operands) => {
-                let values = operands.iter().map(|operand| self.value(*operand));
+                let values = operands.iter().map(|operand| self.operand(*operand));
                 let combine = |a: u64, b: u64| match op {
                     Bitwise::And => a & b,
                     Bitwise::Or => a | b,
@@ -88,16 +110,16 @@ impl<'a, F: FnMut(Symbol, u32) -> u64> Evaluator<'a, F> {
                 };
                 values.reduce(combine).unwrap_or(0)
             }
-            Shape::Not(inner) => !self.value(*inner),
+            Shape::Not(inner) => !self.operand(*inner),
             Shape::Binary(op, a, b) => {
                 let width = self.arena.shape(*a).1;
-                binary(*op, self.value(*a), self.value(*b), width)
+                binary(*op, self.operand(*a), self.operand(*b), width)
             }
             Shape::Ite(condition, then, otherwise) => {
-                if self.value(*condition) != 0 {
-                    self.value(*then)
+                if self.operand(*condition) != 0 {
+                    self.operand(*then)
                 } else {
-                    self.value(*otherwise)
+                    self.operand(*otherwise)
                 }
             }
         }

@@ -21,6 +21,10 @@ use kiln_isa::semantics::mask;
 
 use crate::term::{Binary, Bitwise, Graph, Shape, TermId};
 
+/// Extracts pushed down within one another, which takes stack. A program decides how deep its terms are; below this the
+/// extract stays where it is, which is right, too.
+const MAX_NESTING: u32 = 256;
+
 /// Bits needed for a value; at least one.
 pub(crate) fn width_of(value: u64) -> u32 {
     (64 - value.leading_zeros()).max(1)
@@ -209,7 +213,14 @@ impl Graph {
         if let Some(known) = self.extracts.get(&key) {
             return *known;
         }
-        let result = self.find_extract(id, low, bits);
+        let result = if self.nesting < MAX_NESTING {
+            self.nesting += 1;
+            let found = self.find_extract(id, low, bits);
+            self.nesting -= 1;
+            found
+        } else {
+            self.intern(Shape::Extract(id, low as u8), bits)
+        };
         self.extracts.insert(key, result);
         result
     }

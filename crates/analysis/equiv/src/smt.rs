@@ -37,7 +37,8 @@ pub fn symbols(arena: &Arena, roots: &[TermId]) -> Vec<(Symbol, TermId)> {
     cone(arena, roots).into_iter().filter_map(symbol).collect()
 }
 
-fn operands(shape: &Shape) -> Vec<TermId> {
+/// The terms that a shape is made of.
+pub(crate) fn operands(shape: &Shape) -> Vec<TermId> {
     match shape {
         Shape::Constant(_) | Shape::Symbol(_) => Vec::new(),
         Shape::Concat(ids) | Shape::Product(ids) | Shape::Bitwise(_, ids) => ids.to_vec(),

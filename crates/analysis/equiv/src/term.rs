@@ -239,6 +239,8 @@ pub(crate) struct Graph {
     pub(crate) normalizes: bool,
     /// Extracts made before: a term may be reached along very many ways.
     pub(crate) extracts: QuickMap<(TermId, u8, u8), TermId>,
+    /// Extracts that are being made, each for the one before.
+    pub(crate) nesting: u32,
     /// Merges tried before.
     pub(crate) merges: QuickMap<(TermId, TermId), Option<TermId>>,
 }
@@ -304,6 +306,7 @@ impl Arena {
             index: QuickMap::default(),
             normalizes,
             extracts: QuickMap::default(),
+            nesting: 0,
             merges: QuickMap::default(),
         };
         Arena { graph: RefCell::new(graph) }

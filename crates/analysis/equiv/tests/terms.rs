@@ -126,3 +126,29 @@ fn normal_forms_keep_their_values() {
     compare(&[8, 4, 3, 5], 12000, 3);
     compare(&[1, 2, 7, 33, 63], 6000, 4);
 }
+
+/// A program chooses how deep a term is: building, cutting and evaluating it take no stack for it, and memory by its length.
+#[test]
+fn deep_terms_take_no_stack() {
+    const DEPTH: usize = 4_000;
+    type Step = for<'a> fn(Term<'a>, &Term<'a>) -> Term<'a>;
+    let steps: [(&str, Step); 4] = [
+        ("products and sums", |term, other| term.mul(other).add(&term)),
+        ("exclusive ors of sums", |term, other| term.add(other).xor(&other.mul(&term))),
+        ("negations", |term, other| Term::not(&term.mul(other))),
+        ("choices", |term, other| Term::ite(&other.ult(&term), &term.mul(other), other)),
+    ];
+    for (name, step) in steps {
+        let arena = Arena::new();
+        let other = arena.symbol(Symbol::Register(Reg::R2), 64);
+        let mut term = arena.symbol(Symbol::Register(Reg::R1), 64);
+        let begun = std::time::Instant::now();
+        for _ in 0..DEPTH {
+            term = step(term, &other);
+        }
+        let low = term.truncate(32);
+        let mut evaluator = Evaluator::new(&arena, |_, _| 3);
+        assert_eq!(evaluator.value(low.id()), evaluator.value(term.id()) & 0xffff_ffff, "{name}");
+        println!("{name}: {} terms, {:?}", arena.len(), begun.elapsed());
+    }
+}
