@@ -43,7 +43,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_platform::MapType;
 use kiln_program::{FunctionId, InsnId, MapId, Object};
-use kiln_verifier::Facts;
 use serde::Serialize;
 
 pub use probe::Probe;
@@ -245,9 +244,3 @@ fn needs_reference(object: &Object, id: FunctionId, heap: MapId) -> bool {
 /// Where each function's loops are, by the first instruction.
 pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
 
-/// The Facts of all programs of an object, joined.
-pub(crate) fn joined(all: &[Facts]) -> Facts {
-    let mut joined = Facts::default();
-    all.iter().for_each(|facts| joined.join(facts));
-    joined
-}

@@ -10,7 +10,7 @@ use kiln_isa::Insn;
 use kiln_program::{FunctionId, InsnId, Object, Reference};
 use kiln_verifier::{Facts, Prepared};
 
-use crate::{Error, Headers, Options, joined, loops};
+use crate::{Error, Headers, Options, loops};
 
 /// Instructions that the verifier may process more, in all, because loops have no cancellation point. A loop whose every
 /// iteration fits into this is over in about 100 us.
@@ -122,16 +122,17 @@ fn explore(object: &Object, points: &Headers, options: &Options) -> Result<Explo
     }
     let verifier = kiln_verifier::Options { heap: true, skip_facts: false, ..options.verifier.clone() };
     let prepared = Prepared::new(&probed, &verifier);
-    let mut all = Vec::new();
+    // Joined one by one: programs that share large functions would each keep an account of those.
+    let mut facts = Facts::default();
     let mut processed = 0;
     for program in &probed.programs {
         let verified = prepared
             .verify(program, &verifier)
             .map_err(|source| Error::Rejected { program: program.name.clone(), source: Box::new(source) })?;
         processed += verified.statistics.processed_insns;
-        all.push(verified.facts);
+        facts.join(&verified.facts);
     }
-    Ok(Explored { facts: joined(&all), processed, stand_ins })
+    Ok(Explored { facts, processed, stand_ins })
 }
 
 /// Holds a sandboxed object to the verifier's own rules.

@@ -35,6 +35,7 @@
 use std::collections::{HashMap, HashSet};
 
 use kiln_isa::{CallTarget, Insn, JumpOp};
+use kiln_platform::limits::MAX_CALL_FRAMES;
 use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Node, Object, Program, Reference};
 
 use super::CostModel;
@@ -144,18 +145,23 @@ impl Frequencies {
 /// How often a program's instructions take what time: the estimate of one run, in picoseconds.
 pub fn estimate(object: &Object, program: &Program, frequencies: &Frequencies, model: &CostModel) -> u64 {
     let mut known = HashMap::new();
-    function_time(object, program.entry, frequencies, model, &mut known).round() as u64
+    function_time(object, (program.entry, 0), frequencies, model, &mut known).round() as u64
 }
 
+/// A function's time, with what it calls. Deeper calls than [`MAX_CALL_FRAMES`] do not load and count for nothing: an object
+/// decides how deep they go.
 fn function_time(
     object: &Object,
-    id: FunctionId,
+    (id, depth): (FunctionId, usize),
     frequencies: &Frequencies,
     model: &CostModel,
     known: &mut HashMap<FunctionId, f64>,
 ) -> f64 {
     if let Some(time) = known.get(&id) {
         return *time;
+    }
+    if depth >= MAX_CALL_FRAMES {
+        return 0.0;
     }
     // Whoever calls itself does not load; this only ends the counting.
     known.insert(id, 0.0);
@@ -166,7 +172,7 @@ fn function_time(
         let mut time = model.picoseconds(&node.insn) as f64;
         if let Reference::Function(callee) = node.reference {
             let turns = if matches!(node.insn, Insn::Call(CallTarget::Subprogram(_))) { 1.0 } else { TURNS };
-            time += turns * function_time(object, callee, frequencies, model, known);
+            time += turns * function_time(object, (callee, depth + 1), frequencies, model, known);
         }
         sum += frequency * time;
     }
