@@ -11,6 +11,9 @@ const DATA: u64 = 0x10_0000;
 const MAP_VALUE: u64 = 0x20_0000;
 const MAP: u64 = 0x30_0000;
 
+/// Instructions of a run. Miri takes about a millisecond for each.
+const BUDGET: u64 = if cfg!(miri) { 200 } else { 10_000 };
+
 struct Bytes {
     stack: Vec<u8>,
     data: Vec<u8>,
@@ -101,7 +104,7 @@ fn run_with(text: &str, environment: &mut Bytes, budget: u64) -> Result<Outcome,
 
 fn run(text: &str) -> Result<u64, Trap> {
     let mut environment = Bytes::new(&[0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87, 0x88]);
-    run_with(text, &mut environment, 10_000).map(|outcome| outcome.value)
+    run_with(text, &mut environment, BUDGET).map(|outcome| outcome.value)
 }
 
 #[track_caller]
@@ -261,7 +264,7 @@ fn helpers_callbacks_and_tail_calls() {
 
 #[test]
 fn traps() {
-    assert_eq!(run("a: goto a\nexit"), Err(Trap::Budget { budget: 10_000 }));
+    assert_eq!(run("a: goto a\nexit"), Err(Trap::Budget { budget: BUDGET }));
     assert_eq!(run("r0 = 0\ncall main\nexit"), Err(Trap::Depth { insn: InsnId(1) }));
     assert!(matches!(run("call 4242\nexit"), Err(Trap::Fault { insn: InsnId(0), fault: Fault::Unsupported(_) })));
     let unfinished = parse("r0 = 0").unwrap();

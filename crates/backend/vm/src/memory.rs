@@ -583,6 +583,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps nothing at addresses of our choice")]
     fn the_same_place_has_the_same_addresses() {
         let addresses = || {
             // AddressSanitizer's shadow is behind the first 2 GiB.

@@ -438,6 +438,8 @@ impl Vm {
         let mut trap = None;
         for _ in 0..repeat {
             state.begin(budget);
+            // Less than the option where that is more than compiled code counts.
+            let begun = state.runtime.budget as u64;
             // SAFETY: `prepare` compiled a program of `self.object` that the verifier accepted (or whose caller vouches for
             // it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
             value = unsafe { code.call(context, state) };
@@ -446,7 +448,7 @@ impl Vm {
                 trap = Some(self.trap(state));
                 break;
             }
-            instructions += budget.saturating_sub(state.runtime.budget as u64);
+            instructions += begun.saturating_sub(state.runtime.budget as u64);
         }
         state.memory.set_native_stack(0);
         Ok(trap.map_or(Ok((value, instructions)), Err))

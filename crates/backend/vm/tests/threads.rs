@@ -12,7 +12,7 @@ use common::locked_btf;
 use kiln_vm::{Engine, Input, Options, Surroundings, UpdateFlag, Vm};
 
 /// Runs of each thread.
-const RUNS: u32 = if cfg!(miri) { 40 } else { 20_000 };
+const RUNS: u32 = if cfg!(miri) { 8 } else { 20_000 };
 
 fn vm(text: &str, cpus: u32) -> Vm {
     let object = kiln_program::text::parse(text).expect("it parses");

@@ -189,3 +189,17 @@ fn a_watched_run_tells_what_ran_and_what_was_missing() {
     let (ran, observed) = vm.observe("p", &Input::packet(&packet)).expect("it runs");
     assert_eq!((ran.value, observed.missed.len()), (1, 0));
 }
+
+/// A budget beyond what compiled code counts is that much; what it took is still counted.
+#[test]
+fn the_largest_budget_is_one() {
+    let object = kiln_program::text::parse("; program xdp name p\n  r0 = 2\n  exit\n").expect("it parses");
+    let mut vm = Vm::new(&object, Options { budget: u64::MAX, ..Options::default() }).expect("a VM");
+    vm.load("p").expect("it is accepted");
+    for engine in [Engine::Interpreter, Engine::Jit] {
+        let input = Input { repeat: 3, ..Input::packet(&[0; 64]) };
+        let ran = vm.run("p", &input, engine).expect("a run");
+        assert_eq!(ran.value, 2);
+        assert!(ran.instructions < 100, "{engine:?}: {}", ran.instructions);
+    }
+}
