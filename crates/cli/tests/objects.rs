@@ -113,11 +113,12 @@ SEC(\"{section}\") int second(struct xdp_md *ctx) {{ {body} }}
         let run = |place: &str| {
             let mut run = kiln();
             run.arg("run").arg(made.path()).args(["--program", "first", "--packet", PACKET, "--in", place]);
-            run.assert().code(1)
+            run.assert()
         };
-        run("jit").stderr(contains(said).or(contains("packet")));
+        run("jit").code(1).stderr(contains(said).or(contains("packet")));
         if places().contains(&"kernel") {
-            run("kernel");
+            // The system call fails where the map is filled, not in the verifier.
+            run("kernel").code(predicate::in_iter([1, 3]));
         }
     }
 }
