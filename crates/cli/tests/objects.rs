@@ -247,7 +247,38 @@ good: r0 = 1
     let output = made.folder.path().join("out.o");
     let mut optimize = kiln();
     optimize.arg("optimize").arg(&path).arg("-o").arg(&output).arg("--offline");
-    optimize.assert().code(3).stderr(contains("cannot be read, and refers to other code"));
+    optimize.assert().code(3).stderr(contains("cannot be read, and refers to other code or to debug data"));
+    assert!(!output.exists());
+}
+
+/// Rewriting leaves debug sections out: what cannot be read since it refers to one would mean something else after it.
+#[test]
+fn what_refers_to_a_debug_section_forbids_rewriting() {
+    let source = "\
+.section .debug_own,\"\",@progbits
+own: .quad 0
+.section xdp/debug,\"ax\",@progbits
+.globl debug
+.type debug,@function
+debug: r1 = own ll
+  r0 = 0
+  exit
+.size debug, .-debug
+.section xdp/good,\"ax\",@progbits
+.globl good
+.type good,@function
+good: r0 = 1
+  r0 += 1
+  exit
+.size good, .-good
+";
+    let Some(made) = Made::by_clang("assembler", source) else { return };
+    let path = made.path();
+    kiln().arg("check").arg(&path).assert().stdout(contains("accepted good").and(contains("debug: ")));
+    let output = made.folder.path().join("out.o");
+    let mut optimize = kiln();
+    optimize.arg("optimize").arg(&path).arg("-o").arg(&output).arg("--offline");
+    optimize.assert().code(3).stderr(contains("cannot be read, and refers to"));
     assert!(!output.exists());
 }
 

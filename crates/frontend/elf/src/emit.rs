@@ -30,6 +30,13 @@ pub(crate) struct Output<'a> {
     pub symbols: Vec<Symbol>,
 }
 
+/// Whether a section holds DWARF or hints to linkers, which a rewritten file leaves out.
+pub(crate) fn is_for_debuggers(file: &ElfFile, index: usize) -> bool {
+    let section = &file.sections[index];
+    let debug = section.name.starts_with(".debug_") && section.kind == SHT_PROGBITS && !section.is_code();
+    (debug || section.kind == SHT_LLVM_ADDRSIG) && !file.is_table(index)
+}
+
 impl<'a> Output<'a> {
     pub fn new(file: &'a ElfFile) -> Output<'a> {
         Output {
@@ -51,9 +58,8 @@ impl<'a> Output<'a> {
 
     /// Takes out DWARF, and hints to linkers that name symbols by number.
     pub fn drop_debug_sections(&mut self) {
-        for (index, section) in self.file.sections.iter().enumerate() {
-            let debug = section.name.starts_with(".debug_") && section.kind == SHT_PROGBITS && !section.is_code();
-            if (debug || section.kind == SHT_LLVM_ADDRSIG) && !self.file.is_table(index) {
+        for index in 0..self.file.sections.len() {
+            if is_for_debuggers(self.file, index) {
                 self.drop_section(index);
             }
         }

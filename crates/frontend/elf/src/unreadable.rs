@@ -16,6 +16,7 @@ use kiln_isa::{CallTarget, Insn, Slot, decode};
 use kiln_program::{Function, Reference};
 
 use crate::code::{CodeReader, CodeSection, Place, Referents, SLOT_BYTES};
+use crate::emit::is_for_debuggers;
 use crate::error::{Error, Fault, Result};
 use crate::externs::ExternTable;
 use crate::file::ElfFile;
@@ -120,12 +121,13 @@ fn spread_to_callers(file: &ElfFile, places: &[Place], readings: &mut [Reading])
     }
 }
 
-/// Whether the bytes at a place refer to other code: by a call, or by a relocation. Such bytes cannot move.
+/// Whether the bytes at a place refer to other code, by a call or by a relocation, or to what rewriting leaves out. They
+/// would mean something else in a rewritten file.
 pub(crate) fn pinned(file: &ElfFile, place: &Place) -> Result<bool> {
     let relocations = file.relocations_of(place.section)?;
     let relocated = relocations.values().any(|relocation| {
         let home = file.symbols[relocation.symbol as usize].section_index();
-        (place.start..place.end).contains(&relocation.offset) && home.is_some_and(|home| file.sections[home].is_code())
+        (place.start..place.end).contains(&relocation.offset) && home.is_some_and(|home| file.sections[home].is_code() || is_for_debuggers(file, home))
     });
     let bytes = &file.data(place.section)[place.start as usize..place.end as usize];
     let Some(slots) = Slot::parse_all(bytes) else { return Ok(true) };

@@ -68,7 +68,7 @@ pub(crate) fn check_movable(sources: &Sources) -> Result<()> {
     for (place, _) in &sources.unreadable {
         if crate::unreadable::pinned(&sources.file, place)? {
             let name = &sources.file.symbols[place.symbol].name;
-            let what = format!("rewriting: function {name} cannot be read, and refers to other code");
+            let what = format!("rewriting: function {name} cannot be read, and refers to other code or to debug data");
             return unsupported(sources.file.section_name(place.section), place.start, what);
         }
     }
