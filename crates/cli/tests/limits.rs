@@ -55,6 +55,7 @@ fn two_hundred_programs_that_share_a_subprogram() {
     let arguments = ["optimize", "object.bpf", "-o", "out.bpf", "--budget", "2", "--offline"];
     ends_with(&kiln(&text, &arguments), 0, "rewrites in");
     println!("{:.1} s", begun.elapsed().as_secs_f64());
+    ends_with(&kiln(&text, &["sandbox", "object.bpf", "-o", "out.bpf", "--offline"]), 0, "big");
 }
 
 /// Every program reaches all that come after it.
@@ -75,6 +76,23 @@ fn a_chain_of_three_thousand_programs() {
     let text = chain(3000);
     ends_with(&kiln(&text, &["dump", "object.bpf"]), 1, "limit reached: the programs have more than a million");
     ends_with(&kiln(&text, &["dump", "object.bpf", "--program", "f2", "--format", "json"]), 0, "call f3000");
+}
+
+/// Calls that go deeper than any loader allows take neither stack nor, where every program reaches all the others, time.
+#[test]
+fn chains_of_calls_are_estimated_as_far_as_they_load() {
+    let mut text = "; program xdp\n  call f1\n  exit\n".to_owned();
+    let length = 60_000;
+    for number in 1..=length {
+        let _ = writeln!(text, "; function f{number} static\n  r0 = 0");
+        if number < length {
+            let _ = writeln!(text, "  call f{}", number + 1);
+        }
+        text.push_str("  exit\n");
+    }
+    let arguments = ["optimize", "object.bpf", "-o", "out.bpf", "--budget", "2", "--offline"];
+    ends_with(&kiln(&text, &arguments), 0, "rewrites in");
+    ends_with(&kiln(&chain(3000), &arguments), 0, "rewrites in");
 }
 
 #[test]
@@ -155,6 +173,19 @@ fn learning_ends_in_time_and_in_memory() {
     }
     let output = run(folder.path(), &["learn", "objects", "-o", "new.rules", "--budget", "4", "--jobs", "2"]);
     ends_with(&output, 0, "windows searched");
+}
+
+/// The depth of a term is the program's choice: what a loop of the optimizer does with it takes no stack.
+#[test]
+fn values_that_depend_on_thousands_before() {
+    for step in ["  r0 ^= r3\n  r3 *= r0\n", "  r0 &= r3\n  r3 += r0\n", "  r0 = be64 r0\n  r0 += r3\n"] {
+        let begin = "; program xdp\n  r0 = *(u32 *)(r1 + 12)\n  r3 = *(u32 *)(r1 + 16)\n  r4 = 1\n  r4 += r0\n";
+        let end = "  w0 = w0\n  r4 = r0\n  r0 = r4\n  r0 <<= 32\n  r0 >>= 32\n  exit\n";
+        let text = format!("{begin}{}{end}", step.repeat(4000));
+        let arguments =
+            ["optimize", "object.bpf", "-o", "out.bpf", "--budget", "3", "--offline", "--evidence", "proofs"];
+        ends_with(&kiln(&text, &arguments), 0, "rewrites in");
+    }
 }
 
 /// More memory for maps than the process may have: the failed call and its `errno`, not a crash.
