@@ -122,6 +122,7 @@ const NEEDS: &[Need] = &[
     row("python3", Tool("python3", "--version"), "scripts/corpus"),
     row("iproute2", Tool("ip", "-V"), "make test: attaching to interfaces of its own"),
     row("coq", Tool("coqc", "--version"), "make test, make proofs: the proofs of native operations"),
+    row("libsqlite3-dev", AnyOf(&["/usr/include/sqlite3.h"]), "make test: answers of queries beside SQLite's"),
     row("qemu-user-static", Tool("qemu-aarch64-static", "--version"), "make test: arm64 code of the JIT"),
     row("gcc-aarch64-linux-gnu", Tool("aarch64-linux-gnu-gcc", "--version"), "make test: linking arm64 tests"),
     row("libc6-dev-arm64-cross", AnyOf(&["/usr/aarch64-linux-gnu/include/stdio.h"]), "make test: linking arm64 tests"),
