@@ -219,6 +219,18 @@ impl Expr {
         self.operands().into_iter().for_each(|operand| operand.columns(found));
     }
 
+    /// Whether it is null whatever the row, so that its type says nothing.
+    pub fn is_always_null(&self) -> bool {
+        match self {
+            Expr::Literal(value) => value.is_null(),
+            Expr::Case(arms, otherwise) => {
+                otherwise.is_always_null() && arms.iter().all(|(_, value)| value.is_always_null())
+            }
+            Expr::Call(Function::Coalesce, operands) => operands.iter().all(Expr::is_always_null),
+            _ => false,
+        }
+    }
+
     /// The type of its value, over columns of these types.
     pub fn data_type(&self, columns: &[DataType]) -> DataType {
         let of = |expr: &Expr| expr.data_type(columns);
@@ -245,7 +257,7 @@ impl Expr {
             },
             Expr::Case(arms, otherwise) => {
                 let values = arms.iter().map(|(_, value)| value).chain([&**otherwise]);
-                common(values.filter(|value| !matches!(value, Expr::Literal(Value::Null))).map(of))
+                common(values.filter(|value| !value.is_always_null()).map(of))
             }
             Expr::Call(function, operands) => match function {
                 Function::Log2 | Function::Length => DataType::Uint,
@@ -254,7 +266,7 @@ impl Expr {
                     _ => DataType::Uint,
                 },
                 Function::Lower | Function::Upper => DataType::Text,
-                Function::Coalesce => common(operands.iter().map(of)),
+                Function::Coalesce => common(operands.iter().filter(|value| !value.is_always_null()).map(of)),
             },
         }
     }

@@ -99,12 +99,11 @@ impl Binder<'_> {
     /// Whether operations have operands that they can take.
     fn check(&self, expr: &Expr) -> Result<(), Error> {
         let of = |expr: &Expr| expr.data_type(self.types);
-        let is_null = |expr: &Expr| matches!(expr, Expr::Literal(Value::Null));
         let mut pending = vec![expr];
         while let Some(expr) = pending.pop() {
             pending.extend(expr.operands());
             let Expr::Binary(op, one, other) = expr else { continue };
-            if is_null(one) || is_null(other) || op.is_logical() {
+            if one.is_always_null() || other.is_always_null() || op.is_logical() {
                 continue;
             }
             let types = [of(one), of(other)];
@@ -173,7 +172,7 @@ impl Binder<'_> {
             },
         };
         let of = operands.into_iter().next();
-        let is_text = |of: &Expr| of.data_type(self.types) == DataType::Text && *of != Expr::Literal(Value::Null);
+        let is_text = |of: &Expr| of.data_type(self.types) == DataType::Text && !of.is_always_null();
         let is_text = of.as_ref().is_some_and(is_text);
         let takes_text = matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
         if is_text && !takes_text {
