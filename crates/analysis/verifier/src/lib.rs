@@ -10,48 +10,25 @@
 //!   facts       the join of all states at each instruction, made sound for the paths that were not walked
 //! ```
 //!
-//! State ([`domain`], `state`), semantics (`alu`, `branch`, `memory`, `call`) and property (the checks, each with a
+//! State ([`domain`], `state`), semantics (`transfer`, `call`, `objects`) and property (the checks, each with a
 //! [`Reason`]) are separate. Soundness comes before completeness: what is not modelled is [`Error::Unsupported`].
 //!
-//! Reading order: `prepared`, `code`, `state`, `explore`, `alu`, `branch`, `memory`, `arguments`, `call`, `global`, `special`, `kfunc`,
-//! `dynptr`, `iterator`, `section`, `prune`, `precision`, `facts/record`, `facts/repair`.
+//! Reading order: `code`, `state`, `explore/search`, `transfer`, `objects`, `call`, `explore/prune`, `path`, `facts`.
 #![forbid(unsafe_code)]
 
-mod alu;
-mod arena;
-mod arguments;
-mod branch;
 mod call;
+mod check;
 mod code;
-pub mod cost;
 pub mod domain;
-mod dynptr;
 mod error;
-mod exception;
 mod explain;
 mod explore;
 pub mod facts;
-mod fields;
-mod global;
-mod graph;
-mod iterator;
-mod kfunc;
-mod kptr;
-mod liveness;
-mod lock;
-mod loops;
-mod memory;
-mod observe;
-mod parameter;
-mod precision;
-mod prepared;
-mod profile;
-mod prune;
-mod section;
-mod special;
+mod objects;
+mod path;
 mod state;
+mod transfer;
 mod types;
-mod unprivileged;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -60,12 +37,13 @@ use kiln_platform::Profile;
 use kiln_program::btf::Btf;
 use kiln_program::{Object, Program};
 
+pub use check::profile::needs;
+pub use code::prepared::Prepared;
 pub use domain::{Scalar, Tnum};
 pub use error::Error;
 pub use explain::{Part, Reason, Rejection, StoryStep};
+pub use explore::cost;
 pub use facts::{Facts, Held, InsnFacts, Places, Pointer, Region, StackSet, Value};
-pub use prepared::Prepared;
-pub use profile::needs;
 
 /// What the verifier is asked to assume and to give.
 #[derive(Clone, Debug, Default)]
@@ -143,7 +121,7 @@ pub fn cost(object: &Object, program: &Program, options: &Options) -> Result<cos
     let options = Options { skip_facts: true, explain: false, ..options.clone() };
     let mut profiler = cost::Profiler::new(&code);
     // The verdict is `verify`'s to give; here a rejection only ends the exploration.
-    let _ = explore::Explorer::new(&code, &options, program_type).run(&mut profiler);
+    let _ = explore::search::Explorer::new(&code, &options, program_type).run(&mut profiler);
     Ok(profiler.finish(&code))
 }
 
@@ -161,16 +139,26 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     let (code, program_type) = prepared.lay_out(program, options.kernel_types.as_deref())?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
-        let rejection = explore::rejection(&code, at, Reason::Unreachable, message);
+        let rejection = explore::search::rejection(&code, at, Reason::Unreachable, message);
         let kernel_message = Some(explain::kernel_words::unreachable(&code, at));
         return Err(Error::Rejected(Box::new(Rejection { kernel_message, ..rejection })));
     }
-    if let Some((at, what)) = unprivileged::broken_rule(&code).filter(|_| options.unprivileged) {
-        return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::NeedsPrivilege, what.to_owned()))));
+    if let Some((at, what)) = check::unprivileged::broken_rule(&code).filter(|_| options.unprivileged) {
+        return Err(Error::Rejected(Box::new(explore::search::rejection(
+            &code,
+            at,
+            Reason::NeedsPrivilege,
+            what.to_owned(),
+        ))));
     }
-    let mut explorer = explore::Explorer::new(&code, options, program_type);
+    let mut explorer = explore::search::Explorer::new(&code, options, program_type);
     if let Some((at, lack)) = explorer.lacks_before_exploring() {
-        return Err(Error::Rejected(Box::new(explore::rejection(&code, at, Reason::KernelLacks, lack.to_string()))));
+        return Err(Error::Rejected(Box::new(explore::search::rejection(
+            &code,
+            at,
+            Reason::KernelLacks,
+            lack.to_string(),
+        ))));
     }
     let explained = |error| match error {
         Error::Rejected(rejection) if options.explain => {
@@ -180,7 +168,7 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     };
     explorer.run(&mut ()).map_err(explained)?;
     if !explorer.early_covers_hold() {
-        explorer = explore::Explorer::new(&code, options, program_type);
+        explorer = explore::search::Explorer::new(&code, options, program_type);
         explorer.strict_callbacks = true;
         explorer.run(&mut ()).map_err(explained)?;
     }
@@ -188,7 +176,7 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     let mut statistics = explorer.statistics();
     statistics.stack_bytes = explorer.check_stack_depth().map_err(|deep| {
         let at = code.functions[deep.function].start;
-        let rejection = explore::rejection(&code, at, Reason::CallDepth, deep.message());
+        let rejection = explore::search::rejection(&code, at, Reason::CallDepth, deep.message());
         Error::Rejected(Box::new(Rejection { kernel_message: Some(deep.kernel_message()), ..rejection }))
     })?;
     let reads_uninitialized_stack = explorer.reads_uninitialized_stack;

@@ -15,7 +15,7 @@ use kiln_program::Reference;
 use super::names::{Names, number};
 use super::{Part, StoryStep};
 use crate::domain::Scalar;
-use crate::observe::Visit;
+use crate::explore::observe::Visit;
 use crate::state::stack::slot_of;
 use crate::state::{Kind, Register, State};
 

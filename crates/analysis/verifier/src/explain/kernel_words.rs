@@ -13,7 +13,7 @@ use kiln_platform::{ArgKind, ReturnRule};
 
 use super::Reason;
 use crate::code::{Code, Position};
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 use crate::state::register::Trust;
 use crate::state::{Kind, Register};
 

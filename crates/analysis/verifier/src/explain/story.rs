@@ -19,8 +19,8 @@ use super::{Part, Reason, Rejection, StoryStep};
 use crate::Options;
 use crate::code::Code;
 use crate::error::Error;
-use crate::explore::Explorer;
-use crate::observe::{PathFinder, Snapshots, Visit};
+use crate::explore::observe::{PathFinder, Snapshots, Visit};
+use crate::explore::search::Explorer;
 use crate::state::{Kind, Register};
 
 /// Instructions of the path that are looked at, from its end.

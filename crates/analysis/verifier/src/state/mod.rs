@@ -17,7 +17,7 @@ pub(crate) use stack::{Byte, DynptrKind, IrqKeeper, IteratorState, ObjectKind, P
 use kiln_isa::Reg;
 
 use crate::code::Position;
-use crate::section::Sections;
+use crate::objects::section::Sections;
 
 /// One call frame.
 #[derive(Clone, Debug)]
@@ -135,14 +135,6 @@ impl Frame {
     pub(crate) fn new(function: usize, depth: usize, call_site: Position, caller: Caller, instance: u32) -> Frame {
         let mut registers = [Register::UNINIT; Reg::COUNT];
         registers[Reg::R10.index()] = Register::pointer(Kind::Stack, depth as u32);
-        Frame {
-            registers,
-            stack: Stack::default(),
-            function,
-            call_site,
-            caller,
-            callback_turns: 0,
-            instance,
-        }
+        Frame { registers, stack: Stack::default(), function, call_site, caller, callback_turns: 0, instance }
     }
 }

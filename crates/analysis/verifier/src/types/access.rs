@@ -19,7 +19,7 @@ use super::walk::{self, Found};
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 use crate::state::{Kind, Register, Trust};
 
 /// How the kernel's BTF names the lists of fields that stay good as long as the structure does.

@@ -14,9 +14,9 @@ use super::walk::type_at;
 use super::{Pointed, Types};
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::Explorer;
-use crate::memory::Use;
+use crate::explore::search::Explorer;
 use crate::state::{Kind, Register, Trust};
+use crate::transfer::memory::Use;
 
 /// Levels of nesting looked into.
 const MAX_NESTING: usize = 32;

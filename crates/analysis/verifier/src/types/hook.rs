@@ -24,7 +24,7 @@ use super::walk::tag_trust;
 use crate::domain::Scalar;
 use crate::error::{Fault, Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 use crate::state::{Kind, Register, Trust};
 
 /// The largest error number (kernel `MAX_ERRNO`).

@@ -14,7 +14,7 @@ use kiln_program::{Extern, ExternKind};
 use super::access::WITHOUT_TYPES;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 use crate::state::{Kind, Register, Trust};
 
 /// The kernel's section of per-CPU variables.

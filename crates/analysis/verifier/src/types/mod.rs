@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::kfunc::Taken;
+use crate::call::kfunc::Taken;
 pub(crate) use arguments::Wanted;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 

@@ -6,13 +6,13 @@ use kiln_isa::Reg;
 use kiln_platform::{Helper, ProgramType};
 use kiln_program::Reference;
 
-use crate::arguments::Call;
+use crate::call::helper::Call;
+use crate::call::kfunc::KfuncCall;
 use crate::code::Position;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::{Explorer, Next};
-use crate::fields::{Field, FieldKind, Record};
-use crate::kfunc::KfuncCall;
+use crate::explore::search::{Explorer, Next};
+use crate::objects::fields::{Field, FieldKind, Record};
 use crate::state::{Caller, Frame, Kind, Register, State};
 
 /// A timer or the like, and the map passed with it, must be of the same map.

@@ -13,13 +13,13 @@ use kiln_platform::{Feature, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 use crate::Options;
+use crate::call::parameter::{Hook, Parameter, parameter};
 use crate::code::{Code, Op};
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::{Explorer, Next};
-use crate::memory::Use;
-use crate::parameter::{Hook, Parameter, parameter};
+use crate::explore::search::{Explorer, Next};
 use crate::state::{Caller, Frame, Kind, Register, State, Trust};
+use crate::transfer::memory::Use;
 
 /// What a global function takes and gives.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use kiln_program::{InsnId, Reference};
 
 use crate::error::{Step, reject};
 use crate::explain::Reason;
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 use crate::state::{Kind, Register};
 
 impl Register {

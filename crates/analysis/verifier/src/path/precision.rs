@@ -40,7 +40,12 @@ pub(crate) struct Origins {
 
 impl Origins {
     pub(crate) fn new() -> Origins {
-        Origins { nodes: vec![Node { parents: [0, 0], precise: true }], followers: HashMap::new(), followed: 0, pending: Vec::new() }
+        Origins {
+            nodes: vec![Node { parents: [0, 0], precise: true }],
+            followers: HashMap::new(),
+            followed: 0,
+            pending: Vec::new(),
+        }
     }
 
     fn add(&mut self, parents: [Origin; 2]) -> Origin {

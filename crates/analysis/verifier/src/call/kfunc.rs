@@ -17,15 +17,15 @@ use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
-use crate::dynptr::Dynptr;
+use crate::call::callback::{Later, check_same_map};
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::{Explorer, Next};
-use crate::fields::Root;
-use crate::iterator::Iterator;
-use crate::memory::Use;
-use crate::special::{Later, check_same_map};
+use crate::explore::search::{Explorer, Next};
+use crate::objects::dynptr::Dynptr;
+use crate::objects::fields::Root;
+use crate::objects::iterator::Iterator;
 use crate::state::{Held, Kind, Register, Trust};
+use crate::transfer::memory::Use;
 use crate::types::access::WITHOUT_TYPES;
 
 /// What one parameter of a kfunc asks for.

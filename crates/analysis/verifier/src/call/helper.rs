@@ -4,15 +4,15 @@ use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
 use kiln_platform::{ArgKind, Feature, Helper, MapType, Prototype, ReturnKind};
 
+use crate::call::callback::{Later, check_same_map};
 use crate::domain::Scalar;
-use crate::dynptr::Dynptr;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::{Explorer, Next};
-use crate::fields::{FieldKind, Kptr};
-use crate::memory::Use;
-use crate::special::{Later, check_same_map};
+use crate::explore::search::{Explorer, Next};
+use crate::objects::dynptr::Dynptr;
+use crate::objects::fields::{FieldKind, Kptr};
 use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register, Trust};
+use crate::transfer::memory::Use;
 use crate::types::Wanted;
 
 /// Helpers that write a map, which `BPF_F_RDONLY_PROG` forbids (kernel `record_func_map`).

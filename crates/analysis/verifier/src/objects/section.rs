@@ -13,7 +13,7 @@ use kiln_isa::Reg;
 
 use crate::error::{Step, reject};
 use crate::explain::Reason;
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 use crate::state::stack::slot_of;
 use crate::state::{IrqKeeper, ObjectKind, StackObject};
 use kiln_platform::KfuncMeaning;

@@ -14,13 +14,13 @@ use kiln_isa::{AluOp, CallTarget, Insn, JumpOp, Reg, Source, Width};
 use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{Capability, Helper, ProgramType};
 
-use crate::branch::decided;
 use crate::code::{Code, Position};
 use crate::domain::Truth;
 use crate::error::{Step, reject};
 use crate::explain::Reason;
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 use crate::state::{Byte, Kind, Register};
+use crate::transfer::branch::decided;
 
 /// How one instruction masks the pointer that it moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,7 +151,7 @@ impl Explorer<'_> {
                     ),
                 ),
             },
-            Kind::MapValue => self.check_map_range(reg, moved, 0, 1, crate::memory::Use::Read),
+            Kind::MapValue => self.check_map_range(reg, moved, 0, 1, crate::transfer::memory::Use::Read),
             _ => Ok(()),
         }
     }

@@ -5,6 +5,8 @@
 //!   function   entry     | helper                 the registers read later, whether states are kept here
 //! ```
 
+pub(crate) mod prepared;
+
 use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
@@ -12,9 +14,9 @@ use kiln_platform::{Helper, Kfunc, KfuncFlag, KfuncMeaning};
 use kiln_program::btf::{Btf, Kind};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
+use crate::code::prepared::Prepared;
 use crate::error::Error;
-use crate::loops::components;
-use crate::prepared::Prepared;
+use crate::explore::loops::components;
 
 /// A position in [`Code::ops`].
 pub(crate) type Position = u32;

@@ -19,12 +19,12 @@ use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, TypeId};
 use kiln_program::{Function, FunctionId, Program};
 
 use crate::Error;
+use crate::call::parameter::Parameter;
+use crate::code::prepared::Prepared;
 use crate::code::{ExceptionCallback, Position};
 use crate::error::{Step, reject};
 use crate::explain::Reason;
-use crate::explore::{Explorer, Next};
-use crate::parameter::Parameter;
-use crate::prepared::Prepared;
+use crate::explore::search::{Explorer, Next};
 use crate::state::Kind;
 
 const TAG: &str = "exception_callback:";

@@ -18,13 +18,11 @@ use kiln_isa::{Insn, Reg, RegSet};
 use crate::code::Position;
 use crate::error::{Step, reject};
 use crate::explain::Reason;
-use crate::explore::Explorer;
-use crate::iterator::iterators_moved;
-use crate::loops::{Visit, Visits};
-use crate::precision::Origins;
-use crate::state::{
-    Byte, Caller, Frame, IteratorState, Kind, ObjectKind, Register, Slot, Stack, StackObject, State,
-};
+use crate::explore::loops::{Visit, Visits};
+use crate::explore::search::Explorer;
+use crate::objects::iterator::iterators_moved;
+use crate::path::precision::Origins;
+use crate::state::{Byte, Caller, Frame, IteratorState, Kind, ObjectKind, Register, Slot, Stack, StackObject, State};
 
 /// Which differences count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

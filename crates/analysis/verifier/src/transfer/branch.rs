@@ -6,8 +6,8 @@ use kiln_platform::limits::MAX_PACKET_OFFSET;
 
 use crate::domain::{Scalar, Truth, apply_as_kernel, outcome_as_kernel, refine, refine_as_kernel};
 use crate::error::Step;
-use crate::explore::{Explorer, Next};
-use crate::precision::Origin;
+use crate::explore::search::{Explorer, Next};
+use crate::path::precision::Origin;
 use crate::state::{AT_END, BEYOND_END, Kind, Register, State, Trust};
 
 impl Explorer<'_> {

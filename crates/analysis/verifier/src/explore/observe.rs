@@ -8,7 +8,7 @@
 //! The exploration is generic over its observer, and `()` observes nothing: who asks for a verdict only pays nothing.
 
 use crate::code::Position;
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 
 /// What is told to an observer.
 pub(crate) trait Observer {

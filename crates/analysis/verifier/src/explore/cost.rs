@@ -15,8 +15,8 @@ use kiln_platform::limits::MAX_PROCESSED_INSTRUCTIONS;
 use kiln_program::{InsnId, SourceLine};
 
 use crate::code::{Code, Position};
-use crate::explore::Explorer;
-use crate::observe::Observer;
+use crate::explore::observe::Observer;
+use crate::explore::search::Explorer;
 
 /// What exploring cost.
 #[derive(Clone, Debug, Default)]

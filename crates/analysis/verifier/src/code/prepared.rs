@@ -14,10 +14,10 @@ use kiln_platform::ProgramType;
 use kiln_program::btf::{Btf, TypeId};
 use kiln_program::{Invalid, Map, Object, Program};
 
+use crate::call::exception;
 use crate::code::Code;
 use crate::error::Error;
-use crate::exception;
-use crate::fields::{Record, Tables};
+use crate::objects::fields::{Record, Tables};
 use crate::{Options, Verified};
 
 /// An object with what verifying any of its programs needs.

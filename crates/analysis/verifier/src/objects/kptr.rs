@@ -10,8 +10,8 @@ use kiln_isa::{Insn, Reg, Size};
 
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::Explorer;
-use crate::fields::{FieldKind, Kptr, KptrClass, Target};
+use crate::explore::search::Explorer;
+use crate::objects::fields::{FieldKind, Kptr, KptrClass, Target};
 use crate::state::{Kind, Register, Trust};
 use crate::types::access::WITHOUT_TYPES;
 

@@ -12,7 +12,7 @@ use crate::domain::{
 };
 use crate::error::{Step, reject};
 use crate::explain::Reason;
-use crate::explore::Explorer;
+use crate::explore::search::Explorer;
 use crate::state::{Kind, Register};
 
 impl Explorer<'_> {

@@ -16,11 +16,11 @@ use kiln_isa::Reg;
 use kiln_platform::limits::{DYNPTR_BYTES, MAX_STACK_BYTES};
 use kiln_platform::{DynptrSource, DynptrUse, Helper, KfuncMeaning, PacketAccess};
 
-use crate::arguments::Call;
+use crate::call::helper::Call;
+use crate::call::kfunc::KfuncCall;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::Explorer;
-use crate::kfunc::KfuncCall;
+use crate::explore::search::Explorer;
 use crate::state::stack::slot_of;
 use crate::state::{Byte, DynptrKind, Held, Kind, ObjectKind, Register, Slot, StackObject};
 

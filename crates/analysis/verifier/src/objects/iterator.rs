@@ -18,10 +18,10 @@ use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{AttachType, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, TypeId};
 
+use crate::call::kfunc::KfuncCall;
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::{Explorer, Next};
-use crate::kfunc::KfuncCall;
+use crate::explore::search::{Explorer, Next};
 use crate::state::stack::slot_of;
 use crate::state::{IteratorState, Kind, ObjectKind, Protection, Register, Slot, StackObject, State, Trust};
 use crate::types::access::WITHOUT_TYPES;

@@ -18,11 +18,11 @@ use kiln_isa::Reg;
 use kiln_platform::{Feature, KfuncMeaning};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 
+use crate::call::kfunc::{KfuncCall, is_plain};
 use crate::error::{Step, reject, unsupported};
 use crate::explain::Reason;
-use crate::explore::Explorer;
-use crate::fields::{FieldKind, Record, Root, Tables};
-use crate::kfunc::{KfuncCall, is_plain};
+use crate::explore::search::Explorer;
+use crate::objects::fields::{FieldKind, Record, Root, Tables};
 use crate::state::{Caller, Kind, Register, Trust};
 
 /// Bytes of a per-CPU object at most (kernel `BPF_GLOBAL_PERCPU_MA_MAX_SIZE`).

@@ -16,8 +16,8 @@ use kiln_isa::Reg;
 use crate::domain::Scalar;
 use crate::error::{Step, reject};
 use crate::explain::Reason;
-use crate::explore::Explorer;
-use crate::fields::FieldKind;
+use crate::explore::search::Explorer;
+use crate::objects::fields::FieldKind;
 use crate::state::{HeldLock, IrqKeeper, Kind, LockKind, Register};
 
 impl LockKind {

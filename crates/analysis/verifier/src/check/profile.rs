@@ -15,8 +15,8 @@ use kiln_program::{Map, Program, Reference};
 use crate::code::{Code, Position};
 use crate::error::{Step, reject};
 use crate::explain::Reason;
-use crate::explore::Explorer;
-use crate::fields::{FieldKind, Kptr, KptrClass, Record};
+use crate::explore::search::Explorer;
+use crate::objects::fields::{FieldKind, Kptr, KptrClass, Record};
 
 /// What a field of a map's value needs.
 fn needed_for(field: FieldKind) -> Option<Feature> {

@@ -17,20 +17,20 @@ use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
 use kiln_platform::{MapType, ProgramType};
 use kiln_program::{Map, Reference};
 
+use crate::call::global::{Signature, signatures, without_number};
+use crate::check::profile::newer_instructions;
+use crate::check::unprivileged::Mask;
 use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Step, limit, reject};
 use crate::explain::{Reason, Rejection, kernel_words};
+use crate::explore::observe::Observer;
+use crate::explore::prune::Kept;
 use crate::facts::record::Recorder;
-use crate::fields::Record;
-use crate::global::{Signature, signatures, without_number};
-use crate::liveness::Liveness;
-use crate::observe::Observer;
-use crate::precision::{Origin, Origins};
-use crate::profile::newer_instructions;
-use crate::prune::Kept;
+use crate::objects::fields::Record;
+use crate::path::liveness::Liveness;
+use crate::path::precision::{Origin, Origins};
 use crate::state::{Caller, Frame, Kind, Register, State};
 use crate::types::Types;
-use crate::unprivileged::Mask;
 use crate::{Assumptions, Options, Statistics};
 
 /// The kind of CO-RE record (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
