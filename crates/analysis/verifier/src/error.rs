@@ -2,7 +2,8 @@
 
 use kiln_program::{Clean, InsnId};
 
-use crate::explain::{Reason, Rejection};
+use crate::reason::Reason;
+use crate::rejection::Rejection;
 
 /// Why a program was not verified.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -10,9 +10,9 @@ use crate::call::helper::Call;
 use crate::call::kfunc::KfuncCall;
 use crate::code::Position;
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::{Explorer, Next};
 use crate::objects::fields::{Field, FieldKind, Record};
+use crate::reason::Reason;
 use crate::state::{Caller, Frame, Kind, Register, State};
 
 /// A timer or the like, and the map passed with it, must be of the same map.

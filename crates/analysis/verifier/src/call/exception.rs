@@ -11,57 +11,16 @@
 //! must not throw, as the kernel code that calls it could not be unwound: neither directly nor through functions it
 //! calls, on whatever path.
 
-use std::collections::HashMap;
-
 use kiln_isa::{Insn, Reg};
 use kiln_platform::KfuncMeaning;
-use kiln_program::btf::{Btf, Kind as BtfKind, Linkage, TypeId};
-use kiln_program::{Function, FunctionId, Program};
 
-use crate::Error;
 use crate::call::parameter::Parameter;
-use crate::code::prepared::Prepared;
 use crate::code::{ExceptionCallback, Position};
+use crate::error::Error;
 use crate::error::{Step, reject};
-use crate::explain::Reason;
 use crate::explore::search::{Explorer, Next};
+use crate::reason::Reason;
 use crate::state::Kind;
-
-const TAG: &str = "exception_callback:";
-
-/// The function that a program names to handle what it throws, or what is wrong with the one it names.
-pub(crate) fn callback_of(prepared: &Prepared<'_>, program: &Program) -> Option<Result<FunctionId, String>> {
-    let (object, btf) = (prepared.object, prepared.btf.as_deref()?);
-    let entry = object.functions.get(program.entry.index()).filter(|entry| entry.btf_id != 0)?;
-    let [name] = prepared.exception_callbacks.get(&TypeId(entry.btf_id))?.as_slice() else {
-        return Some(Err("the program names several exception callbacks".to_owned()));
-    };
-    let is_global = |function: &Function| {
-        let declared = btf.kind(TypeId(function.btf_id));
-        matches!(declared, BtfKind::Function { linkage: Linkage::Global, .. })
-            && function.linkage != kiln_program::Linkage::Static
-    };
-    let named = |id: &usize| object.functions[*id].name == *name;
-    let found = (0..object.functions.len()).find(named);
-    Some(match found {
-        Some(at) if is_global(&object.functions[at]) => Ok(FunctionId(at as u32)),
-        Some(_) => Err(format!("the exception callback {name} is not a global function")),
-        None => Err(format!("there is no function {name} to be the exception callback")),
-    })
-}
-
-/// The exception callbacks that functions name, by the function's type.
-pub(crate) fn callbacks_named(btf: &Btf) -> HashMap<TypeId, Vec<String>> {
-    let mut named: HashMap<TypeId, Vec<String>> = HashMap::new();
-    for id in btf.own_ids() {
-        if let BtfKind::DeclTag { target, component: None } = *btf.kind(id)
-            && let Some(name) = btf.name(id).strip_prefix(TAG)
-        {
-            named.entry(target).or_default().push(name.to_owned());
-        }
-    }
-    named
-}
 
 impl Explorer<'_> {
     /// Checks what the program names as its exception callback; it is verified like any global function.

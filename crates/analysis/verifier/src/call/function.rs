@@ -6,8 +6,8 @@ use kiln_platform::{Feature, ProgramType, ReturnRule};
 
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::{Explorer, Next};
+use crate::reason::Reason;
 use crate::state::{Caller, Frame, Kind, Register};
 use crate::types::hook::HookReturn;
 

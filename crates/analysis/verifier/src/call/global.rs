@@ -12,12 +12,12 @@ use kiln_isa::Reg;
 use kiln_platform::{Feature, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
-use crate::Options;
 use crate::call::parameter::{Hook, Parameter, parameter};
 use crate::code::{Code, Op};
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::{Explorer, Next};
+use crate::options::Options;
+use crate::reason::Reason;
 use crate::state::{Caller, Frame, Kind, Register, State, Trust};
 use crate::transfer::memory::Use;
 

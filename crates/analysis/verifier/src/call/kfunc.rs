@@ -19,11 +19,11 @@ use kiln_program::{Extern, ExternKind, Reference};
 
 use crate::call::callback::{Later, check_same_map};
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::{Explorer, Next};
 use crate::objects::dynptr::Dynptr;
 use crate::objects::fields::Root;
 use crate::objects::iterator::Iterator;
+use crate::reason::Reason;
 use crate::state::{Held, Kind, Register, Trust};
 use crate::transfer::memory::Use;
 use crate::types::access::WITHOUT_TYPES;

@@ -14,9 +14,9 @@ use kiln_program::{Map, Program, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Step, reject};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
 use crate::objects::fields::{FieldKind, Kptr, KptrClass, Record};
+use crate::reason::Reason;
 
 /// What a field of a map's value needs.
 fn needed_for(field: FieldKind) -> Option<Feature> {

@@ -17,8 +17,8 @@ use kiln_platform::{Capability, Helper, ProgramType};
 use crate::code::{Code, Position};
 use crate::domain::Truth;
 use crate::error::{Step, reject};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::{Byte, Kind, Register};
 use crate::transfer::branch::decided;
 

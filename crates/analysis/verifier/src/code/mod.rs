@@ -5,18 +5,21 @@
 //!   function   entry     | helper                 the registers read later, whether states are kept here
 //! ```
 
+mod components;
+mod exceptions;
 pub(crate) mod prepared;
 
 use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
-use kiln_platform::{Helper, Kfunc, KfuncFlag, KfuncMeaning};
+use kiln_platform::{Helper, Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, Kind};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
-use crate::code::prepared::Prepared;
 use crate::error::Error;
-use crate::explore::loops::components;
+use components::components;
+use exceptions::callback_of;
+use prepared::Prepared;
 
 /// A position in [`Code::ops`].
 pub(crate) type Position = u32;
@@ -102,6 +105,27 @@ pub(crate) struct Code<'a> {
     pub functions: Vec<Routine<'a>>,
     /// The function that runs when the program throws.
     pub exception_callback: ExceptionCallback,
+}
+
+impl<'a> Prepared<'a> {
+    /// A program laid out, and its type.
+    pub(crate) fn lay_out(
+        &'a self,
+        program: &'a Program,
+        kernel_types: Option<&Btf>,
+    ) -> Result<(Code<'a>, ProgramType), Error> {
+        self.well_formed.as_ref().map_err(|invalid| Error::Invalid(invalid.to_string()))?;
+        let Some(program_type) = program.program_type else {
+            return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
+        };
+        let code = Code::new(
+            self,
+            program,
+            callback_of(self.object, self.btf.as_deref(), &self.exception_callbacks, program),
+            kernel_types,
+        )?;
+        Ok((code, program_type))
+    }
 }
 
 impl<'a> Code<'a> {

@@ -10,24 +10,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use kiln_platform::ProgramType;
 use kiln_program::btf::{Btf, TypeId};
-use kiln_program::{Invalid, Map, Object, Program};
+use kiln_program::{Invalid, Map, Object};
 
-use crate::call::exception;
-use crate::code::Code;
-use crate::error::Error;
+use super::exceptions::callbacks_named;
 use crate::objects::fields::{Record, Tables};
-use crate::{Options, Verified};
+use crate::options::Options;
 
 /// An object with what verifying any of its programs needs.
 #[derive(Debug)]
 pub struct Prepared<'a> {
     pub(crate) object: &'a Object,
     /// Whether it is well formed; otherwise none of its programs has an answer.
-    well_formed: Result<(), Invalid>,
+    pub(super) well_formed: Result<(), Invalid>,
     /// The kernel's types that it was prepared with.
-    kernel_types: Option<Arc<Btf>>,
+    pub(crate) kernel_types: Option<Arc<Btf>>,
     /// The object's own types, where it has some that parse.
     pub(crate) btf: Option<Arc<Btf>>,
     /// The same; none where the kernel would not take them.
@@ -56,7 +53,7 @@ impl<'a> Prepared<'a> {
             kernel_types: options.kernel_types.clone(),
             records: object.maps.iter().map(record).collect(),
             inner_records: object.maps.iter().map(inner).collect(),
-            exception_callbacks: btf.as_deref().map(exception::callbacks_named).unwrap_or_default(),
+            exception_callbacks: btf.as_deref().map(callbacks_named).unwrap_or_default(),
             btf,
             accepted_btf,
         }
@@ -88,32 +85,5 @@ impl<'a> Prepared<'a> {
     /// The object.
     pub fn object(&self) -> &'a Object {
         self.object
-    }
-
-    /// A program laid out, and its type.
-    pub(crate) fn lay_out(
-        &'a self,
-        program: &'a Program,
-        kernel_types: Option<&Btf>,
-    ) -> Result<(Code<'a>, ProgramType), Error> {
-        self.well_formed.as_ref().map_err(|invalid| Error::Invalid(invalid.to_string()))?;
-        let Some(program_type) = program.program_type else {
-            return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
-        };
-        let code = Code::new(self, program, exception::callback_of(self, program), kernel_types)?;
-        Ok((code, program_type))
-    }
-
-    /// Verifies one of the object's programs. With other kernel types than the object was prepared with, it is
-    /// prepared again.
-    ///
-    /// # Errors
-    /// As [`crate::verify`].
-    pub fn verify(&self, program: &Program, options: &Options) -> Result<Verified, Error> {
-        let same = match (&self.kernel_types, &options.kernel_types) {
-            (Some(own), Some(wanted)) => Arc::ptr_eq(own, wanted),
-            (own, wanted) => own.is_none() && wanted.is_none(),
-        };
-        if same { crate::verify_one(self, program, options) } else { crate::verify(self.object, program, options) }
     }
 }

@@ -13,9 +13,9 @@ use kiln_isa::{Address, AluOp, CallTarget, Insn, Reg, Size, Source, Width};
 use kiln_program::Reference;
 
 use super::names::{Names, number};
-use super::{Part, StoryStep};
 use crate::domain::Scalar;
 use crate::explore::observe::Visit;
+use crate::rejection::{Part, StoryStep};
 use crate::state::stack::slot_of;
 use crate::state::{Kind, Register, State};
 

@@ -5,7 +5,8 @@ use kiln_platform::{Helper, ProgramType, ReturnRule};
 
 use super::names::assigned;
 use super::story::Story;
-use super::{Part, Reason, StoryStep};
+use crate::reason::Reason;
+use crate::rejection::{Part, StoryStep};
 use crate::state::{Kind, Register};
 
 impl Story<'_> {

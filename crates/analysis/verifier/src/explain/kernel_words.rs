@@ -11,9 +11,9 @@
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
 use kiln_platform::{ArgKind, ReturnRule};
 
-use super::Reason;
 use crate::code::{Code, Position};
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::register::Trust;
 use crate::state::{Kind, Register};
 

@@ -15,12 +15,13 @@ use kiln_platform::ProgramType;
 
 use super::follow::{Follower, Place};
 use super::names::Names;
-use super::{Part, Reason, Rejection, StoryStep};
-use crate::Options;
 use crate::code::Code;
 use crate::error::Error;
 use crate::explore::observe::{PathFinder, Snapshots, Visit};
 use crate::explore::search::Explorer;
+use crate::options::Options;
+use crate::reason::Reason;
+use crate::rejection::{Part, Rejection, StoryStep};
 use crate::state::{Kind, Register};
 
 /// Instructions of the path that are looked at, from its end.

@@ -1,7 +1,8 @@
 //! Walking every path: the search, the states that end paths early, who watches.
 
 pub mod cost;
-pub(crate) mod loops;
+mod cover;
 pub(crate) mod observe;
 pub(crate) mod prune;
 pub(crate) mod search;
+pub(crate) mod visits;

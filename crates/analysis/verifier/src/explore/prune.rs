@@ -17,23 +17,13 @@ use kiln_isa::{Insn, Reg, RegSet};
 
 use crate::code::Position;
 use crate::error::{Step, reject};
-use crate::explain::Reason;
-use crate::explore::loops::{Visit, Visits};
+use crate::explore::cover::{Exactness, bytes_cover, less_written, object_covers, register_covers, widen};
 use crate::explore::search::Explorer;
+use crate::explore::visits::{Visit, Visits};
 use crate::objects::iterator::iterators_moved;
-use crate::path::precision::Origins;
-use crate::state::{Byte, Caller, Frame, IteratorState, Kind, ObjectKind, Register, Slot, Stack, StackObject, State};
-
-/// Which differences count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Exactness {
-    /// Only those that matter for the kept state's explored future.
-    Explored,
-    /// All ranges and slots, since the future is not explored yet.
-    Within,
-    /// Everything must be the same.
-    Same,
-}
+use crate::reason::Reason;
+use crate::state::ids::IdMap;
+use crate::state::{Byte, Caller, Frame, Kind, Register, Slot, Stack, State};
 
 struct KeptState {
     state: Option<Box<State>>,
@@ -65,48 +55,6 @@ pub(crate) struct Kept {
     peak: u64,
     processed_when_kept: u64,
     jumps_when_kept: u64,
-}
-
-/// Ids of one state that stand for ids of another.
-#[derive(Default)]
-struct IdMap {
-    pairs: Vec<(u32, u32)>,
-    /// Numbers of the current state that were seen without an id.
-    single: u32,
-}
-
-impl IdMap {
-    /// Whether the ids may stand for each other, remembering that they do.
-    fn matches(&mut self, old: u32, current: u32) -> bool {
-        if (old == 0) != (current == 0) {
-            return false;
-        }
-        if old == 0 {
-            return true;
-        }
-        for (known, partner) in &self.pairs {
-            if *known == old {
-                return *partner == current;
-            }
-            if *partner == current {
-                return false;
-            }
-        }
-        self.pairs.push((old, current));
-        true
-    }
-
-    /// The same for numbers: no id is like an id of its own.
-    fn matches_number(&mut self, old: u32, current: u32) -> bool {
-        if old == 0 {
-            return true;
-        }
-        if current == 0 {
-            self.single += 1;
-            return self.matches(old, u32::MAX - self.single);
-        }
-        self.matches(old, current)
-    }
 }
 
 impl Kept {
@@ -563,17 +511,6 @@ impl Explorer<'_> {
     }
 }
 
-fn widen(origins: &Origins, old: &Register, current: &mut Register) {
-    if old.kind == Kind::Scalar
-        && current.kind == Kind::Scalar
-        && !origins.is_precise(old.origin)
-        && !origins.is_precise(current.origin)
-        && old.scalar != current.scalar
-    {
-        *current = Register { origin: current.origin, ..Register::UNKNOWN };
-    }
-}
-
 /// Whether it is in a callback that may run again.
 fn is_in_callback(state: &State) -> bool {
     state.frames.iter().any(|frame| matches!(frame.caller, Caller::Callback { .. }))
@@ -594,115 +531,4 @@ fn may_be_same(old: &State, current: &State) -> bool {
             .iter()
             .zip(&current.frame().registers)
             .all(|(a, b)| a.kind == Kind::Uninit || a.kind == b.kind && a.offset == b.offset && a.scalar == b.scalar)
-}
-
-/// Whether bytes were written in the old slot that never were in the current one.
-fn less_written(old: &Slot, current: &Slot) -> bool {
-    let mut bytes = old.bytes.iter().zip(&current.bytes);
-    bytes.any(|(a, b)| *a != Byte::Invalid && *b == Byte::Invalid)
-}
-
-/// How far iterators have come is not compared: a loop over one comes to an end since `next` does.
-fn object_covers(old: &StackObject, current: &StackObject, ids: &mut IdMap) -> bool {
-    let alike = match (old.kind, current.kind) {
-        (ObjectKind::Iterator(a), ObjectKind::Iterator(b)) => a == IteratorState { depth: a.depth, ..b },
-        (a, b) => a == b,
-    };
-    alike
-        && old.part == current.part
-        && ids.matches(old.id, current.id)
-        && ids.matches(old.reference, current.reference)
-}
-
-/// Whether each byte may stand for the old one; `spilled`: also a spilled register's for one of which nothing is known.
-fn bytes_cover(old: &[Byte], current: &[Byte], spilled: bool) -> bool {
-    old.iter().zip(current).all(|(a, b)| match (a, b) {
-        (Byte::Invalid | Byte::Misc, Byte::Spill) => spilled,
-        (Byte::Invalid | Byte::Misc, _) => true,
-        (a, b) => a == b,
-    })
-}
-
-fn register_covers(
-    origins: &Origins,
-    old: &Register,
-    current: &Register,
-    ids: &mut IdMap,
-    exactness: Exactness,
-) -> bool {
-    if old.kind == Kind::Uninit {
-        return true;
-    }
-    if old.kind != current.kind {
-        return false;
-    }
-    if exactness == Exactness::Same {
-        let plain = |register: &Register| Register { origin: 0, id: 0, owner: 0, reference: 0, ..*register };
-        return plain(old) == plain(current)
-            && ids.matches(old.id, current.id)
-            && ids.matches(old.owner, current.owner)
-            && ids.matches(old.reference, current.reference);
-    }
-    if old.kind == Kind::Scalar {
-        if exactness == Exactness::Explored && !origins.is_precise(old.origin) {
-            return true;
-        }
-        let same_distance = old.id == 0 || (old.offset, old.offset_in_half) == (current.offset, current.offset_in_half);
-        return old.scalar.includes(&current.scalar) && same_distance && ids.matches_number(old.id, current.id);
-    }
-    let alike = old.nullable == current.nullable
-        && old.read_only == current.read_only
-        && old.inner == current.inner
-        && old.trust == current.trust
-        && old.relocated == current.relocated
-        && old.object == current.object
-        && old.in_packet == current.in_packet
-        && old.offset == current.offset;
-    let range = match old.kind {
-        // That it is beyond the packet's end is known of both or of none.
-        Kind::Packet | Kind::PacketMeta if old.range < 0 || current.range < 0 => old.range == current.range,
-        Kind::Packet | Kind::PacketMeta => old.range <= current.range,
-        _ => true,
-    };
-    alike
-        && range
-        && old.scalar.includes(&current.scalar)
-        && ids.matches(old.id, current.id)
-        && ids.matches(old.owner, current.owner)
-        && ids.matches(old.reference, current.reference)
-}
-
-/// Whether all that is said of the old register holds for the current one, also for readers that take every number
-/// and every dead register seriously. (A kept state's dead registers were emptied, so nothing holds for those.)
-pub(crate) fn strictly_within(old: &Register, current: &Register) -> bool {
-    let alike = old.kind == current.kind
-        && old.nullable == current.nullable
-        && old.inner == current.inner
-        && old.relocated == current.relocated
-        && old.object == current.object
-        && (old.offset == current.offset || old.kind == Kind::Scalar);
-    old.kind != Kind::Uninit && alike && old.scalar.includes(&current.scalar)
-}
-
-/// Ids of numbers in the old state that tie together what the current one does not.
-pub(crate) fn broken_links(old: &State, current: &State) -> Vec<u32> {
-    let mut ids = IdMap::default();
-    let mut broken = Vec::new();
-    let mut look = |a: &Register, b: &Register| {
-        if a.kind != Kind::Scalar || a.id == 0 {
-            return;
-        }
-        if b.kind != Kind::Scalar || a.offset != b.offset || !ids.matches_number(a.id, b.id) {
-            broken.push(a.id);
-        }
-    };
-    for (left, right) in old.frames.iter().zip(&current.frames) {
-        for (a, b) in left.registers.iter().zip(&right.registers) {
-            look(a, b);
-        }
-        for (slot, a) in left.stack.slots().iter().enumerate().filter(|(_, slot)| slot.bytes[0] == Byte::Spill) {
-            look(&a.register, &right.stack.slot(slot).register);
-        }
-    }
-    broken
 }

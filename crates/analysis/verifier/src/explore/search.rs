@@ -22,16 +22,18 @@ use crate::check::profile::newer_instructions;
 use crate::check::unprivileged::Mask;
 use crate::code::{Code, Position};
 use crate::error::{Error, Fault, Step, limit, reject};
-use crate::explain::{Reason, Rejection, kernel_words};
+use crate::explain::{kernel_words, rejection};
 use crate::explore::observe::Observer;
 use crate::explore::prune::Kept;
 use crate::facts::record::Recorder;
 use crate::objects::fields::Record;
+use crate::options::{Assumptions, Options, Statistics};
 use crate::path::liveness::Liveness;
 use crate::path::precision::{Origin, Origins};
+use crate::reason::Reason;
+use crate::rejection::Rejection;
 use crate::state::{Caller, Frame, Kind, Register, State};
 use crate::types::Types;
-use crate::{Assumptions, Options, Statistics};
 
 /// The kind of CO-RE record (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
 const TYPE_ID_TARGET: u32 = 7;
@@ -425,23 +427,5 @@ impl<'a> Explorer<'a> {
             stack_bytes: frame_bytes,
             frame_bytes,
         }
-    }
-}
-
-/// A rejection at a position.
-pub(crate) fn rejection(code: &Code<'_>, at: Position, reason: Reason, message: String) -> Rejection {
-    let op = code.op(at);
-    let routine = &code.functions[op.function];
-    Rejection {
-        program: code.program.name.clone(),
-        insn: op.node.id,
-        position: (routine.name.to_owned(), (at - routine.start) as usize),
-        listing: op.node.insn.to_string(),
-        line: code.object.line(op.node).cloned(),
-        reason,
-        message,
-        kernel_message: None,
-        story: Vec::new(),
-        help: reason.fix().to_owned(),
     }
 }

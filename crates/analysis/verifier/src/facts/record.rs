@@ -13,7 +13,7 @@ use kiln_program::MapId;
 use super::{Facts, InsnFacts, KERNEL_STRUCTURE, Places, Pointer, Region, StackSet, UNTRUSTED_MEMORY, Value};
 use crate::code::{Code, Position};
 use crate::domain::{Scalar, apply};
-use crate::explore::prune::{broken_links, strictly_within};
+use crate::state::ids::{broken_links, strictly_within};
 use crate::state::{Byte, Caller, Kind, Register, Slot, Stack, State, Trust};
 
 /// Where facts no longer hold: registers and slots whose value was not covered.

@@ -14,8 +14,8 @@ use kiln_platform::MapType;
 use kiln_program::{InsnId, Reference};
 
 use crate::error::{Step, reject};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::{Kind, Register};
 
 impl Register {

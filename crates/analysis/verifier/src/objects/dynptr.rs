@@ -19,8 +19,8 @@ use kiln_platform::{DynptrSource, DynptrUse, Helper, KfuncMeaning, PacketAccess}
 use crate::call::helper::Call;
 use crate::call::kfunc::KfuncCall;
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::stack::slot_of;
 use crate::state::{Byte, DynptrKind, Held, Kind, ObjectKind, Register, Slot, StackObject};
 

@@ -20,9 +20,9 @@ use kiln_program::btf::{Kind as BtfKind, TypeId};
 
 use crate::call::kfunc::{KfuncCall, is_plain};
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
 use crate::objects::fields::{FieldKind, Record, Root, Tables};
+use crate::reason::Reason;
 use crate::state::{Caller, Kind, Register, Trust};
 
 /// Bytes of a per-CPU object at most (kernel `BPF_GLOBAL_PERCPU_MA_MAX_SIZE`).

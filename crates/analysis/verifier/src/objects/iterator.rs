@@ -20,8 +20,8 @@ use kiln_program::btf::{Btf, TypeId};
 
 use crate::call::kfunc::KfuncCall;
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::{Explorer, Next};
+use crate::reason::Reason;
 use crate::state::stack::slot_of;
 use crate::state::{IteratorState, Kind, ObjectKind, Protection, Register, Slot, StackObject, State, Trust};
 use crate::types::access::WITHOUT_TYPES;

@@ -9,9 +9,9 @@
 use kiln_isa::{Insn, Reg, Size};
 
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
 use crate::objects::fields::{FieldKind, Kptr, KptrClass, Target};
+use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
 use crate::types::access::WITHOUT_TYPES;
 

@@ -15,9 +15,9 @@ use kiln_isa::Reg;
 
 use crate::domain::Scalar;
 use crate::error::{Step, reject};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
 use crate::objects::fields::FieldKind;
+use crate::reason::Reason;
 use crate::state::{HeldLock, IrqKeeper, Kind, LockKind, Register};
 
 impl LockKind {

@@ -8,7 +8,9 @@
 //!      sections
 //! ```
 
+pub(crate) mod ids;
 pub(crate) mod register;
+mod sections;
 pub(crate) mod stack;
 
 pub(crate) use register::{AT_END, BEYOND_END, Kind, Register, Trust};
@@ -17,7 +19,7 @@ pub(crate) use stack::{Byte, DynptrKind, IrqKeeper, IteratorState, ObjectKind, P
 use kiln_isa::Reg;
 
 use crate::code::Position;
-use crate::objects::section::Sections;
+pub(crate) use sections::Sections;
 
 /// One call frame.
 #[derive(Clone, Debug)]

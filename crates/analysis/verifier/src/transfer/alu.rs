@@ -11,8 +11,8 @@ use crate::domain::{
     sign_extended_as_kernel,
 };
 use crate::error::{Step, reject};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::{Kind, Register};
 
 impl Explorer<'_> {

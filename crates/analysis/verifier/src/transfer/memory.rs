@@ -9,8 +9,8 @@ use kiln_program::MapContents;
 
 use crate::domain::{Scalar, Tnum};
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::stack::slot_of;
 use crate::state::{Byte, Caller, Kind, ObjectKind, Register, Slot, StackObject, Trust};
 

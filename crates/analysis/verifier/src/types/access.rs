@@ -18,8 +18,8 @@ use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 use super::walk::{self, Found};
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
 
 /// How the kernel's BTF names the lists of fields that stay good as long as the structure does.

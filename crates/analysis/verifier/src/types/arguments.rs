@@ -13,8 +13,8 @@ use super::access::WITHOUT_TYPES;
 use super::walk::type_at;
 use super::{Pointed, Types};
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
 use crate::transfer::memory::Use;
 

@@ -23,8 +23,8 @@ use super::access::WITHOUT_TYPES;
 use super::walk::tag_trust;
 use crate::domain::Scalar;
 use crate::error::{Fault, Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
 
 /// The largest error number (kernel `MAX_ERRNO`).

@@ -13,8 +13,8 @@ use kiln_program::{Extern, ExternKind};
 
 use super::access::WITHOUT_TYPES;
 use crate::error::{Step, reject, unsupported};
-use crate::explain::Reason;
 use crate::explore::search::Explorer;
+use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
 
 /// The kernel's section of per-CPU variables.

@@ -1,0 +1,103 @@
+//! When a register, a slot or an object of a kept state covers one of the current state.
+
+use crate::path::precision::Origins;
+use crate::state::ids::IdMap;
+use crate::state::{Byte, IteratorState, Kind, ObjectKind, Register, Slot, StackObject};
+
+/// Which differences count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Exactness {
+    /// Only those that matter for the kept state's explored future.
+    Explored,
+    /// All ranges and slots, since the future is not explored yet.
+    Within,
+    /// Everything must be the same.
+    Same,
+}
+
+pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register) {
+    if old.kind == Kind::Scalar
+        && current.kind == Kind::Scalar
+        && !origins.is_precise(old.origin)
+        && !origins.is_precise(current.origin)
+        && old.scalar != current.scalar
+    {
+        *current = Register { origin: current.origin, ..Register::UNKNOWN };
+    }
+}
+
+/// Whether bytes were written in the old slot that never were in the current one.
+pub(crate) fn less_written(old: &Slot, current: &Slot) -> bool {
+    let mut bytes = old.bytes.iter().zip(&current.bytes);
+    bytes.any(|(a, b)| *a != Byte::Invalid && *b == Byte::Invalid)
+}
+
+/// How far iterators have come is not compared: a loop over one comes to an end since `next` does.
+pub(crate) fn object_covers(old: &StackObject, current: &StackObject, ids: &mut IdMap) -> bool {
+    let alike = match (old.kind, current.kind) {
+        (ObjectKind::Iterator(a), ObjectKind::Iterator(b)) => a == IteratorState { depth: a.depth, ..b },
+        (a, b) => a == b,
+    };
+    alike
+        && old.part == current.part
+        && ids.matches(old.id, current.id)
+        && ids.matches(old.reference, current.reference)
+}
+
+/// Whether each byte may stand for the old one; `spilled`: also a spilled register's for one of which nothing is known.
+pub(crate) fn bytes_cover(old: &[Byte], current: &[Byte], spilled: bool) -> bool {
+    old.iter().zip(current).all(|(a, b)| match (a, b) {
+        (Byte::Invalid | Byte::Misc, Byte::Spill) => spilled,
+        (Byte::Invalid | Byte::Misc, _) => true,
+        (a, b) => a == b,
+    })
+}
+
+pub(crate) fn register_covers(
+    origins: &Origins,
+    old: &Register,
+    current: &Register,
+    ids: &mut IdMap,
+    exactness: Exactness,
+) -> bool {
+    if old.kind == Kind::Uninit {
+        return true;
+    }
+    if old.kind != current.kind {
+        return false;
+    }
+    if exactness == Exactness::Same {
+        let plain = |register: &Register| Register { origin: 0, id: 0, owner: 0, reference: 0, ..*register };
+        return plain(old) == plain(current)
+            && ids.matches(old.id, current.id)
+            && ids.matches(old.owner, current.owner)
+            && ids.matches(old.reference, current.reference);
+    }
+    if old.kind == Kind::Scalar {
+        if exactness == Exactness::Explored && !origins.is_precise(old.origin) {
+            return true;
+        }
+        let same_distance = old.id == 0 || (old.offset, old.offset_in_half) == (current.offset, current.offset_in_half);
+        return old.scalar.includes(&current.scalar) && same_distance && ids.matches_number(old.id, current.id);
+    }
+    let alike = old.nullable == current.nullable
+        && old.read_only == current.read_only
+        && old.inner == current.inner
+        && old.trust == current.trust
+        && old.relocated == current.relocated
+        && old.object == current.object
+        && old.in_packet == current.in_packet
+        && old.offset == current.offset;
+    let range = match old.kind {
+        // That it is beyond the packet's end is known of both or of none.
+        Kind::Packet | Kind::PacketMeta if old.range < 0 || current.range < 0 => old.range == current.range,
+        Kind::Packet | Kind::PacketMeta => old.range <= current.range,
+        _ => true,
+    };
+    alike
+        && range
+        && old.scalar.includes(&current.scalar)
+        && ids.matches(old.id, current.id)
+        && ids.matches(old.owner, current.owner)
+        && ids.matches(old.reference, current.reference)
+}

@@ -1,0 +1,57 @@
+//! What the verifier is asked to assume and to give, and what exploring took.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use kiln_platform::Profile;
+use kiln_program::btf::Btf;
+
+/// What the verifier is asked to assume and to give.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Whether values that the loader may still change count as known.
+    pub assumptions: Assumptions,
+    /// The program is loaded without privilege: uninitialized stack may not be read, pointers may not leak.
+    pub unprivileged: bool,
+    /// Only the verdict is wanted; [`crate::Verified::facts`] is then empty.
+    pub skip_facts: bool,
+    /// The types of the kernel that the program is for (its `vmlinux` BTF), which kernel structures and functions are
+    /// known by. Without them, programs that use those are unsupported.
+    pub kernel_types: Option<Arc<Btf>>,
+    /// How many processors the machine that it is loaded on may have; `None` for the most that any may.
+    pub processors: Option<u32>,
+    /// A rejection is to tell its story: the program is then explored twice more, along the path that fails.
+    pub explain: bool,
+    /// When to give up with [`crate::Error::Limit`]; `None` for never.
+    pub deadline: Option<Instant>,
+    /// The kernel that the program is for: what it does not have yet is rejected. By default the newest one described.
+    pub profile: Profile,
+    /// A number used as an address is an address in the program's heap, as if it were cast to an arena pointer. For
+    /// transforms that insert those casts: the kernel refuses such a program.
+    pub heap: bool,
+}
+
+/// Whether values that the loader may still change (CO-RE fields, kconfig, `.rodata`, map sizes) count as known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Assumptions {
+    /// They are as the object says: the verdict is that of loading it here and now.
+    #[default]
+    AsLoaded,
+    /// They may be anything: the facts are safe to optimize by.
+    AnyLoad,
+}
+
+/// What exploring took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Instructions explored, each visit counted (the kernel's `processed insns`).
+    pub processed_insns: u64,
+    /// Kept states at most at one time.
+    pub peak_states: u64,
+    /// Kept states in all.
+    pub total_states: u64,
+    /// The deepest stack of a chain of calls, in bytes, each frame rounded up as the kernel does.
+    pub stack_bytes: u32,
+    /// The most that one function uses of its own frame, in bytes.
+    pub frame_bytes: u32,
+}

@@ -1,0 +1,113 @@
+//! From a program to its verdict and facts: explores it, and once more where the first exploration was too sure.
+
+use std::sync::Arc;
+
+use kiln_program::{Object, Program};
+
+use crate::check::unprivileged;
+use crate::code::prepared::Prepared;
+use crate::error::Error;
+use crate::explain::{self, rejection};
+use crate::explore::cost::{Cost, Profiler};
+use crate::explore::search::Explorer;
+use crate::facts::Facts;
+use crate::options::{Options, Statistics};
+use crate::reason::Reason;
+use crate::rejection::Rejection;
+
+/// A program that was found safe. Only [`verify`] and [`Prepared::verify`] make one.
+#[derive(Clone, Debug)]
+pub struct Verified {
+    /// What is known before each instruction.
+    pub facts: Facts,
+    /// What exploring took.
+    pub statistics: Statistics,
+    /// Some path may read stack bytes that it never wrote, which is allowed with privilege: whoever runs the program
+    /// must clear its frames, or show it what was there.
+    pub reads_uninitialized_stack: bool,
+    /// Whether the other [`Assumptions`] may lead to another answer; where not, they need not be tried.
+    pub depends_on_load: bool,
+    /// Nobody else can build this value, so having one proves acceptance.
+    _proof: (),
+}
+
+/// What exploring a program costs, also where it ends in a rejection.
+///
+/// # Errors
+/// [`Error::Invalid`] where the program cannot be explored at all.
+pub fn cost(object: &Object, program: &Program, options: &Options) -> Result<Cost, Error> {
+    let prepared = Prepared::new(object, options);
+    let (code, program_type) = prepared.lay_out(program, options.kernel_types.as_deref())?;
+    let options = Options { skip_facts: true, explain: false, ..options.clone() };
+    let mut profiler = Profiler::new(&code);
+    // The verdict is `verify`'s to give; here a rejection only ends the exploration.
+    let _ = Explorer::new(&code, &options, program_type).run(&mut profiler);
+    Ok(profiler.finish(&code))
+}
+
+/// Verifies one program of an object. For several of its programs, [`Prepared`] does what they share only once.
+///
+/// # Errors
+/// [`Error::Rejected`] where the program is unsafe, [`Error::Unsupported`] where it does something that is not
+/// modelled, [`Error::Limit`] and [`Error::Invalid`] where there is no answer.
+pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<Verified, Error> {
+    Prepared::new(object, options).verify(program, options)
+}
+
+/// Verifies a program of an object that was prepared with the kernel's types that the options have.
+fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> Result<Verified, Error> {
+    let (code, program_type) = prepared.lay_out(program, options.kernel_types.as_deref())?;
+    if let Some(at) = code.unreachable() {
+        let message = "no path leads here".to_owned();
+        let rejection = rejection(&code, at, Reason::Unreachable, message);
+        let kernel_message = Some(explain::kernel_words::unreachable(&code, at));
+        return Err(Error::Rejected(Box::new(Rejection { kernel_message, ..rejection })));
+    }
+    if let Some((at, what)) = unprivileged::broken_rule(&code).filter(|_| options.unprivileged) {
+        return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::NeedsPrivilege, what.to_owned()))));
+    }
+    let mut explorer = Explorer::new(&code, options, program_type);
+    if let Some((at, lack)) = explorer.lacks_before_exploring() {
+        return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::KernelLacks, lack.to_string()))));
+    }
+    let explained = |error| match error {
+        Error::Rejected(rejection) if options.explain => {
+            Error::Rejected(explain::story::told(&code, options, program_type, rejection))
+        }
+        other => other,
+    };
+    explorer.run(&mut ()).map_err(explained)?;
+    if !explorer.early_covers_hold() {
+        explorer = Explorer::new(&code, options, program_type);
+        explorer.strict_callbacks = true;
+        explorer.run(&mut ()).map_err(explained)?;
+    }
+    explorer.check_throwing_functions()?;
+    let mut statistics = explorer.statistics();
+    statistics.stack_bytes = explorer.check_stack_depth().map_err(|deep| {
+        let at = code.functions[deep.function].start;
+        let rejection = rejection(&code, at, Reason::CallDepth, deep.message());
+        Error::Rejected(Box::new(Rejection { kernel_message: Some(deep.kernel_message()), ..rejection }))
+    })?;
+    let reads_uninitialized_stack = explorer.reads_uninitialized_stack;
+    let depends_on_load = explorer.depends_on_load.get();
+    let names = std::mem::take(&mut explorer.types);
+    let mut facts = explorer.recorder.take().map_or_else(Facts::default, |recorder| recorder.finish(&code, &names));
+    facts.set_arena_accesses(explorer.arena_accesses());
+    Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, _proof: () })
+}
+
+impl Prepared<'_> {
+    /// Verifies one of the object's programs. With other kernel types than the object was prepared with, it is
+    /// prepared again.
+    ///
+    /// # Errors
+    /// As [`crate::verify`].
+    pub fn verify(&self, program: &Program, options: &Options) -> Result<Verified, Error> {
+        let same = match (&self.kernel_types, &options.kernel_types) {
+            (Some(own), Some(wanted)) => Arc::ptr_eq(own, wanted),
+            (own, wanted) => own.is_none() && wanted.is_none(),
+        };
+        if same { verify_one(self, program, options) } else { verify(self.object, program, options) }
+    }
+}
