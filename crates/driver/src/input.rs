@@ -61,7 +61,7 @@ pub fn parse(name: &str, bytes: Vec<u8>, types: &Types) -> Result<Input, Error> 
         Input { object: elf.object.clone(), elf: Some(elf), bytes, kernel_types: None, unprivileged: false }
     };
     kiln_program::validate(&input.object).map_err(|error| invalid(error.to_string()))?;
-    crate::operations::check(&input.object)?;
+    crate::commands::operations::check(&input.object)?;
     match input.set_types(types).first() {
         Some(name) => Err(input.no_program(name)),
         None => Ok(input),

@@ -42,47 +42,29 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod bench;
-pub mod check;
-pub mod compare;
-pub mod compile;
-mod core_names;
-pub mod cost;
-pub mod diagnostic;
-pub mod doctor;
-pub mod dump;
+pub mod commands;
 pub mod error;
-pub mod evidence;
-pub mod examples;
 pub mod file;
-pub mod heap;
 pub mod input;
 pub mod kernel;
-pub mod learn;
-pub mod operations;
-pub mod optimize;
 pub mod output;
-pub mod packets;
-pub mod profile;
-pub mod profiles;
-pub mod query;
-pub mod recheck;
-pub mod report;
-pub mod run;
-pub mod running;
-pub mod sandbox;
-pub mod sarif;
-pub mod shown;
+pub mod show;
 
+pub use commands::{
+    bench, check, compare, compile, cost, doctor, dump, evidence, examples, heap, learn, operations, optimize, packets,
+    profile, profiles, query, recheck, run, sandbox,
+};
 pub use error::Error;
 pub use input::Input;
+pub use kernel::running;
 pub use kiln_platform::ProgramType;
 pub use kiln_program::{Object, Program};
 pub use kiln_superopt::learn::Watch;
 pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;
 pub use kiln_vm::Engine;
-pub use shown::Shown;
+pub use show::shown::Shown;
+pub use show::{diagnostic, report, sarif, shown};
 
 /// Instructions that a run in the VM may take unless told otherwise.
 pub const DEFAULT_BUDGET: u64 = 1_000_000_000;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::input::Input;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// An operation, for listings.
 #[derive(Clone, Debug, Serialize)]

@@ -20,9 +20,9 @@ use kiln_program::{Clean, Function, FunctionId, InsnId, Node, Object, Program, R
 use kiln_verifier::{Assumptions, Facts, InsnFacts, Region, Scalar, StackSet, Value};
 use serde::Serialize;
 
-use crate::core_names;
 use crate::error::Error;
-use crate::shown::Shown;
+use crate::show::core_names;
+use crate::show::shown::Shown;
 
 /// What a listing shows beside the instructions.
 #[derive(Clone, Debug, Default)]
@@ -336,7 +336,7 @@ impl View<'_> {
     fn operation(&self, insn: InsnId) -> Option<String> {
         let mark = self.object.operations.iter().find(|mark| mark.members.contains(&insn))?;
         let ends = mark.members.last() == Some(&insn);
-        Some(if ends { crate::operations::mark_text(mark) } else { "part".to_owned() })
+        Some(if ends { crate::commands::operations::mark_text(mark) } else { "part".to_owned() })
     }
 
     fn core(&self, node: &Node) -> Option<String> {

@@ -29,7 +29,7 @@ pub use kiln_sql::{Action, Parsed};
 
 use crate::error::Error;
 use crate::input::running_kernel_types;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// A query and the kernel types that it is for.
 pub struct Session {

@@ -49,7 +49,7 @@ pub fn examine() -> Vec<Finding> {
 
 /// Which release `--kernel running` stands for, and by whose word.
 fn kernel_profile() -> Finding {
-    let (state, detail, mend) = match crate::running::release() {
+    let (state, detail, mend) = match crate::kernel::running::release() {
         Ok(release) if release > KernelVersion::DESCRIBED => {
             let detail = format!("{release}, newer than the tables ({})", KernelVersion::DESCRIBED);
             (State::Missing, detail, "an update of Kiln")

@@ -15,7 +15,7 @@ use kiln_superopt::learn::{self, Harvest, LearnedRule, RuleFile, Watch};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 use crate::{file, input};
 
 /// How to learn.

@@ -15,8 +15,8 @@ use kiln_program::clean;
 use kiln_verifier::Reason;
 use serde_json::{Value, json};
 
-use crate::check::{Checked, Verdict};
-use crate::diagnostic::{Diagnosis, Place};
+use crate::commands::check::{Checked, Verdict};
+use crate::show::diagnostic::{Diagnosis, Place};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// The URI base for files below the current folder.

@@ -24,10 +24,10 @@ use kiln_superopt::cost::Class;
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
-use crate::bench::Timing;
+use crate::commands::bench::Timing;
+use crate::commands::run;
 use crate::error::Error;
 use crate::input;
-use crate::run;
 
 /// One row of the profile.
 #[derive(Clone, Debug, Serialize)]

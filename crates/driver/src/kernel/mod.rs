@@ -1,6 +1,7 @@
 //! One program of an object, in the running kernel.
 
 mod ask;
+pub mod running;
 
 use std::collections::HashSet;
 

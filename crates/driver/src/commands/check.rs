@@ -6,11 +6,11 @@ use kiln_program::{Object, Program};
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
-use crate::cost::Cost;
-use crate::diagnostic::{self, Diagnosis};
+use crate::commands::cost::Cost;
 use crate::input::Input;
 use crate::kernel;
-use crate::shown::Shown;
+use crate::show::diagnostic::{self, Diagnosis};
+use crate::show::shown::Shown;
 
 /// What was decided about one program.
 #[derive(Clone, Debug, Serialize)]

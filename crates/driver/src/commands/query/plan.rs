@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::Session;
 use crate::error::Error;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// A split that was tried.
 #[derive(Clone, Debug, Serialize)]

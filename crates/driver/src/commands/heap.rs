@@ -6,7 +6,7 @@ use kiln_sandbox::supply::{self, Accounts, Memory, SUPPLY_BYTES};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// What the allocator of a heap has given out.
 #[derive(Clone, Debug, Serialize)]

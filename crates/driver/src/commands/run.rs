@@ -6,12 +6,12 @@ use kiln_sandbox::supply::Memory;
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
+use crate::commands::heap::{self, HeapState, KernelHeap, VmHeap};
+use crate::commands::packets::MIN_PACKET_BYTES;
 use crate::error::Error;
-use crate::heap::{self, HeapState, KernelHeap, VmHeap};
 use crate::input::Input;
 use crate::kernel;
-use crate::packets::MIN_PACKET_BYTES;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// Where a program runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,11 +157,8 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
                 Some(Box::new(VmHeap(found)) as Box<dyn Memory>)
             };
             heap::supply_all(&input.object, &open)?;
-            let vm_input = kiln_vm::Input {
-                packet: &stimulus.packet,
-                context: context.as_deref(),
-                repeat: stimulus.repeat,
-            };
+            let vm_input =
+                kiln_vm::Input { packet: &stimulus.packet, context: context.as_deref(), repeat: stimulus.repeat };
             let result = vm.run(&program.name, &vm_input, engine).map_err(vm_error)?;
             let value = result.value as u32;
             let entries = |entries: &kiln_vm::Entries| {
@@ -217,7 +214,7 @@ pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) 
 /// What a VM or a kernel would answer with less: `EINVAL`, or nothing.
 fn check_input(program: &Program, stimulus: &Stimulus) -> Result<(), Error> {
     let Some(program_type) = program.program_type else {
-        return Err(Error::Unsupported(crate::check::no_type(program)));
+        return Err(Error::Unsupported(crate::commands::check::no_type(program)));
     };
     let bytes = stimulus.packet.len();
     if kernel::takes_packet(program_type) {

@@ -19,12 +19,12 @@ use kiln_superopt::{CostModel, Evidence, Goal, Judge, Progress, Rewrite, RuleSet
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
-use crate::check::{self, KernelVerdict, Verdict};
+use crate::commands::check::{self, KernelVerdict, Verdict};
+use crate::commands::evidence;
 use crate::error::Error;
-use crate::evidence;
 use crate::file;
 use crate::input::Input;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// How to optimize.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +47,7 @@ pub struct Options {
     /// load there
     /// as it is stays as it is.
     pub profile: Option<Profile>,
-    /// Rules as data, proved ([`crate::learn::proved_rules`]); those that come with Kiln when there are none.
+    /// Rules as data, proved ([`crate::commands::learn::proved_rules`]); those that come with Kiln when there are none.
     pub rules: Option<Arc<RuleSet>>,
     /// Programs to optimize, all when empty; what the others reach stays as it is.
     pub programs: Vec<String>,

@@ -22,8 +22,8 @@ use kiln_program::{Function, FunctionId, InsnId, Node, Object, clean};
 use kiln_superopt::{Because, Evidence};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::check::{KernelVerdict, Verdict};
-use crate::optimize::{Optimized, Outcome};
+use crate::commands::check::{KernelVerdict, Verdict};
+use crate::commands::optimize::{Optimized, Outcome};
 use align::{Kind, Row};
 
 const STYLE: &str = include_str!("report/style.css");

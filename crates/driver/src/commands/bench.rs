@@ -19,13 +19,13 @@ use kiln_program::{Object, Program};
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
+use crate::commands::optimize::{self, Optimized};
+use crate::commands::packets;
+use crate::commands::run;
 use crate::error::Error;
 use crate::input::Input;
 use crate::kernel::{self, KernelProgram};
-use crate::optimize::{self, Optimized};
-use crate::packets;
-use crate::run;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// How to measure.
 #[derive(Clone, Debug)]
@@ -120,7 +120,14 @@ pub fn bench(input: &Input, options: &Options, progress: &mut dyn kiln_superopt:
             _ => None,
         };
         let note = (!notes.is_empty()).then(|| notes.join("; "));
-        rows.push(Row { object: input.object.name.as_str().into(), optimized, vm, kernel, vm_to_kernel, note: note.map(Shown::from) });
+        rows.push(Row {
+            object: input.object.name.as_str().into(),
+            optimized,
+            vm,
+            kernel,
+            vm_to_kernel,
+            note: note.map(Shown::from),
+        });
     }
     Ok(rows)
 }
@@ -142,7 +149,7 @@ fn measure(
     notes: &mut Vec<String>,
 ) -> (Option<Pair>, Option<Pair>) {
     let Some(program_type) = program.program_type else {
-        notes.push(crate::check::no_type(program));
+        notes.push(crate::commands::check::no_type(program));
         return (None, None);
     };
     if !kernel::takes_packet(program_type) {

@@ -6,10 +6,10 @@ use kiln_program::Object;
 use kiln_sandbox::Evidence;
 use serde::Serialize;
 
-use crate::check::{self, KernelVerdict};
+use crate::commands::check::{self, KernelVerdict};
 use crate::error::Error;
 use crate::input::Input;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// How to sandbox.
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ use kiln_certificate::solver::{Process, Program};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 use crate::{evidence, input};
 
 /// How to check.

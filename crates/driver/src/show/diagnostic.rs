@@ -19,13 +19,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::show::shown::Shown;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
-use kiln_program::text::{Labels, node_text};
 use kiln_program::shown::is_visible;
+use kiln_program::text::{Labels, node_text};
 use kiln_program::{Clean, InsnId, Object, SourceLine};
 use kiln_verifier::Rejection;
 use serde::Serialize;
-use crate::shown::Shown;
 
 /// A rejection, for `--format json`.
 #[derive(Clone, Debug, Serialize)]
@@ -158,8 +158,9 @@ pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis,
     let mut report: Group<'_> = group_of(&mut group, object, pages);
     let Place { function, instruction, .. } = &diagnosis.place;
     let within = if function == program { String::new() } else { format!(" of {function}") };
-    report =
-        report.element(Level::NOTE.message(format!("program {}, instruction {instruction}{within}: {listing}", Clean(program))));
+    report = report.element(
+        Level::NOTE.message(format!("program {}, instruction {instruction}{within}: {listing}", Clean(program))),
+    );
     if let Some(message) = &diagnosis.kernel_message {
         report = report.element(Level::NOTE.message(format!("the kernel prints: {message}")));
     }

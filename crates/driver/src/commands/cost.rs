@@ -18,7 +18,7 @@ use kiln_verifier::cost::{Cost as Counts, Spot};
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// What verifying a program cost.
 #[derive(Clone, Debug, Serialize)]

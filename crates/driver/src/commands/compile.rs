@@ -12,13 +12,13 @@ use crate::{Input, input, optimize, output, sandbox};
 
 /// The headers for extension authors, which `kiln cc` brings along.
 const HEADERS: [(&str, &str); 7] = [
-    ("kiln/heap.h", include_str!("../../../bpf/include/kiln/heap.h")),
-    ("kiln/malloc.h", include_str!("../../../bpf/include/kiln/malloc.h")),
-    ("kiln/hash.h", include_str!("../../../bpf/include/kiln/hash.h")),
-    ("kiln/list.h", include_str!("../../../bpf/include/kiln/list.h")),
-    ("kiln/rbtree.h", include_str!("../../../bpf/include/kiln/rbtree.h")),
-    ("kiln/skiplist.h", include_str!("../../../bpf/include/kiln/skiplist.h")),
-    ("kiln/sketch.h", include_str!("../../../bpf/include/kiln/sketch.h")),
+    ("kiln/heap.h", include_str!("../../../../bpf/include/kiln/heap.h")),
+    ("kiln/malloc.h", include_str!("../../../../bpf/include/kiln/malloc.h")),
+    ("kiln/hash.h", include_str!("../../../../bpf/include/kiln/hash.h")),
+    ("kiln/list.h", include_str!("../../../../bpf/include/kiln/list.h")),
+    ("kiln/rbtree.h", include_str!("../../../../bpf/include/kiln/rbtree.h")),
+    ("kiln/skiplist.h", include_str!("../../../../bpf/include/kiln/skiplist.h")),
+    ("kiln/sketch.h", include_str!("../../../../bpf/include/kiln/sketch.h")),
 ];
 
 /// How to compile.

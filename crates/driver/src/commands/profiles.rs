@@ -12,10 +12,10 @@ use kiln_program::{Object, Program};
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
-use crate::check::{self, Checked, Verdict};
+use crate::commands::check::{self, Checked, Verdict};
 use crate::error::Error;
 use crate::input::Input;
-use crate::shown::Shown;
+use crate::show::shown::Shown;
 
 /// A kernel to check for, as named on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub fn profiles(kernels: &[Kernel], object: &Object) -> Result<Vec<(String, Prof
     let mut profiles: Vec<_> =
         releases.into_iter().map(|version| (version.to_string(), Profile::of(version))).collect();
     if kernels.contains(&Kernel::Running) {
-        profiles.push(("running".to_owned(), crate::running::profile(object)?));
+        profiles.push(("running".to_owned(), crate::kernel::running::profile(object)?));
     }
     Ok(profiles)
 }

@@ -9,8 +9,8 @@ use kiln_program::{Object, Program};
 use kiln_vm::Engine;
 use serde::Serialize;
 
+use crate::commands::run;
 use crate::kernel::{self, KernelProgram};
-use crate::run;
 
 /// How a comparison ended.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

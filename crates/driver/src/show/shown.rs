@@ -81,23 +81,23 @@ mod tests {
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
     const PLAIN: [(&str, &str); 17] = [
-        ("check.rs", "code"),
-        ("check.rs", "explanation"),
-        ("compare.rs", "maps"),
-        ("compile.rs", "arguments"),
-        ("compile.rs", "clang"),
-        ("doctor.rs", "detail"),
-        ("doctor.rs", "mend"),
-        ("doctor.rs", "needed_for"),
-        ("doctor.rs", "what"),
+        ("commands/check.rs", "code"),
+        ("commands/check.rs", "explanation"),
+        ("commands/compare.rs", "maps"),
+        ("commands/compile.rs", "arguments"),
+        ("commands/compile.rs", "clang"),
+        ("commands/doctor.rs", "detail"),
+        ("commands/doctor.rs", "mend"),
+        ("commands/doctor.rs", "needed_for"),
+        ("commands/doctor.rs", "what"),
         ("error.rs", "call"),
         ("error.rs", "reason"),
-        ("learn.rs", "text"),
-        ("operations.rs", "instructions"),
-        ("optimize.rs", "programs"),
-        ("profile.rs", "*"),
-        ("profiles.rs", "loads_on"),
-        ("recheck.rs", "solver"),
+        ("commands/learn.rs", "text"),
+        ("commands/operations.rs", "instructions"),
+        ("commands/optimize.rs", "programs"),
+        ("commands/profile.rs", "*"),
+        ("commands/profiles.rs", "loads_on"),
+        ("commands/recheck.rs", "solver"),
     ];
 
     #[test]

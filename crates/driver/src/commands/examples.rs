@@ -16,7 +16,7 @@ pub struct Example {
 
 macro_rules! text {
     ($file:literal) => {
-        include_str!(concat!("../../../tests/", $file))
+        include_str!(concat!("../../../../tests/", $file))
     };
 }
 

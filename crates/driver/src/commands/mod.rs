@@ -1,0 +1,23 @@
+//! What each command does, and what several of them share: the packets that programs run on ([`packets`]), their heaps
+//! ([`heap`]), the comparison of two objects ([`compare`]), evidence in a folder ([`evidence`]).
+
+pub mod bench;
+pub mod check;
+pub mod compare;
+pub mod compile;
+pub mod cost;
+pub mod doctor;
+pub mod dump;
+pub mod evidence;
+pub mod examples;
+pub mod heap;
+pub mod learn;
+pub mod operations;
+pub mod optimize;
+pub mod packets;
+pub mod profile;
+pub mod profiles;
+pub mod query;
+pub mod recheck;
+pub mod run;
+pub mod sandbox;
