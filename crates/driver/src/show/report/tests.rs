@@ -10,7 +10,7 @@ const VOID: [&str; 7] = ["meta", "br", "col", "link", "img", "input", "hr"];
 
 fn report_of(name: &str, text: &str) -> String {
     let input = input::parse(name, text.into(), &[]).expect("a program");
-    let options = optimize::Options { budget: Duration::from_secs(2), keep_queries: true, ..Default::default() };
+    let options = optimize::Options { budget: Duration::from_secs(120), keep_queries: true, ..Default::default() };
     let outcome = optimize::optimize(&input, &options, &mut ()).expect("optimized");
     assert!(!outcome.evidence.is_empty());
     page(&input.object, &outcome)
