@@ -1,7 +1,5 @@
 //! The data model.
 
-use std::collections::BTreeSet;
-
 use kiln_isa::{CallTarget, Imm64, Insn, Reg};
 use kiln_platform::{AttachType, MapType, ProgramType};
 
@@ -364,12 +362,15 @@ impl Object {
     /// The functions that a run beginning in `entry` may reach by calls and callbacks, `entry` first, the others in
     /// the order in which libbpf appends them (first use, depth first).
     pub fn reachable_functions(&self, entry: FunctionId) -> Vec<FunctionId> {
-        let mut seen = BTreeSet::new();
+        let mut seen = vec![false; self.functions.len()];
         let mut order = Vec::new();
         let mut pending = vec![entry];
         while let Some(id) = pending.pop() {
-            if !seen.insert(id) {
-                continue;
+            match seen.get_mut(id.index()) {
+                Some(seen) if !*seen => *seen = true,
+                // A function that does not exist is reached, too: who looks for it says so.
+                None if !order.contains(&id) => {}
+                _ => continue,
             }
             order.push(id);
             let nodes = self.functions.get(id.index()).map_or(&[][..], |function| &function.nodes);

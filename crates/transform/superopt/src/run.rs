@@ -227,6 +227,10 @@ impl<'a> Run<'a> {
 
     /// Runs the passes with so many searches, and asks the judge.
     pub fn advance(&mut self, efforts: usize, deadline: Instant) {
+        if Instant::now() >= deadline {
+            self.cut_short = true;
+            return;
+        }
         (self.efforts, self.deadline) = (efforts, deadline);
         self.checkpoint = halfway(deadline);
         self.cut_short = false;
@@ -239,13 +243,16 @@ impl<'a> Run<'a> {
 
     /// What became of it.
     pub fn finish(self) -> Done {
-        let account = |run: &Run<'_>, id: ProgramId| {
-            let estimate = |object: &Object| run.shared.estimate(object, id);
-            let known = run.programs.get(&id);
-            Account {
-                before: known.map(|known| known.began).ok_or_else(|| run.unverified[&id].clone()),
-                after: known.map(|known| known.now),
-                picoseconds: [estimate(run.shared.original), estimate(&run.object)],
+        let account = |run: &Run<'_>, id: ProgramId| match run.programs.get(&id) {
+            Some(known) => Account {
+                before: Ok(known.began),
+                after: Some(known.now),
+                picoseconds: [known.began, known.now].map(|standing| standing.cost.picoseconds),
+            },
+            None => {
+                let before = run.shared.estimate(run.shared.original, id);
+                let after = if run.version == 0 { before } else { run.shared.estimate(&run.object, id) };
+                Account { before: Err(run.unverified[&id].clone()), after: None, picoseconds: [before, after] }
             }
         };
         Done {
