@@ -32,6 +32,9 @@ pub enum Error {
     Invalid(String),
 }
 
+/// What [`Error::Limit`] says once [`crate::Options::deadline`] has passed.
+pub(crate) const TIME_IS_UP: &str = "the time for verifying it is up";
+
 /// Why one path cannot go on; the explorer adds where.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {

@@ -31,6 +31,13 @@ pub struct Options {
     pub heap: bool,
 }
 
+impl Options {
+    /// Whether the deadline has passed.
+    pub(crate) fn time_is_up(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+}
+
 /// Whether values that the loader may still change (CO-RE fields, kconfig, `.rodata`, map sizes) count as known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Assumptions {

@@ -100,6 +100,9 @@ reasons! {
     /// Too many instructions had to be explored.
     TooComplex: "too-complex",
         fix "bound loops lower, move their bodies into static functions or bpf_loop, avoid branches inside them";
+    /// The program has more functions, maps, kernel functions or instructions than the kernel takes.
+    TooLarge: "too-large",
+        fix "split the program, and continue in another one by tail call; inline small functions, put several maps into one";
     /// Calls are nested too deep, or use too much stack together.
     CallDepth: "call-depth",
         fix "inline or flatten calls: 8 frames and 512 bytes of stack in sum are allowed";

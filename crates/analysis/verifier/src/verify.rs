@@ -6,7 +6,7 @@ use kiln_program::{Object, Program};
 
 use crate::check::unprivileged;
 use crate::code::prepared::Prepared;
-use crate::error::Error;
+use crate::error::{Error, TIME_IS_UP};
 use crate::explain::{self, rejection};
 use crate::explore::cost::{Cost, Profiler};
 use crate::explore::search::Explorer;
@@ -56,6 +56,11 @@ pub fn verify(object: &Object, program: &Program, options: &Options) -> Result<V
 
 /// Verifies a program of an object that was prepared with the kernel's types that the options have.
 fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> Result<Verified, Error> {
+    // Laying out a program takes time, too.
+    let entry = prepared.object.functions.get(program.entry.index());
+    if let Some(first) = entry.and_then(|entry| entry.nodes.first()).filter(|_| options.time_is_up()) {
+        return Err(Error::Limit { insn: first.id, what: TIME_IS_UP.to_owned() });
+    }
     let (code, program_type) = prepared.lay_out(program, options.kernel_types.as_deref())?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();

@@ -11,7 +11,7 @@
 //! speculation (pointers stay within their object even before they are used), and the verifier's time.
 
 use kiln_isa::{AluOp, CallTarget, Insn, JumpOp, Reg, Source, Width};
-use kiln_platform::limits::MAX_STACK_BYTES;
+use kiln_platform::limits::{MAX_SLOTS_UNPRIVILEGED, MAX_STACK_BYTES};
 use kiln_platform::{Capability, Helper, ProgramType};
 
 use crate::code::{Code, Position};
@@ -31,16 +31,13 @@ pub(crate) struct Mask {
     limit: u64,
 }
 
-/// Slots that a program loaded without privilege may have (kernel `BPF_MAXINSNS`).
-const MAX_SLOTS: u32 = 4096;
-
 /// A rule that holds for the whole program: where it is broken, and how.
 pub(crate) fn broken_rule(code: &Code<'_>) -> Option<(Position, &'static str)> {
     let program_type = code.program.program_type?;
     if !program_type.allowed_unprivileged() {
         return Some((0, "programs of this type are loaded with privilege only"));
     }
-    if code.object.program_slots(code.program) > MAX_SLOTS {
+    if code.object.program_slots(code.program) as usize > MAX_SLOTS_UNPRIVILEGED {
         return Some((0, "more than 4096 instructions need privilege"));
     }
     let forbidden = |(at, op): (usize, &crate::code::Op<'_>)| {

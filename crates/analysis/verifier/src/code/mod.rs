@@ -8,6 +8,7 @@
 mod components;
 mod exceptions;
 pub(crate) mod prepared;
+mod size;
 
 use std::collections::HashMap;
 
@@ -118,6 +119,9 @@ impl<'a> Prepared<'a> {
         let Some(program_type) = program.program_type else {
             return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
         };
+        if let Some(rejection) = size::too_large(self.object, program) {
+            return Err(Error::Rejected(Box::new(rejection)));
+        }
         let code = Code::new(
             self,
             program,

@@ -143,6 +143,7 @@ impl<'a> Story<'a> {
                 | Unreachable
                 | CallDepth
                 | TooComplex
+                | TooLarge
                 | ContextAccess
                 | Misaligned
                 | ReadOnlyMemory

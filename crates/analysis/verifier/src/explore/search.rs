@@ -10,7 +10,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use kiln_isa::{CallTarget, Insn, Reg};
 use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
@@ -21,7 +20,7 @@ use crate::call::global::{Signature, signatures, without_number};
 use crate::check::profile::newer_instructions;
 use crate::check::unprivileged::Mask;
 use crate::code::{Code, Position};
-use crate::error::{Error, Fault, Step, limit, reject};
+use crate::error::{Error, Fault, Step, TIME_IS_UP, limit, reject};
 use crate::explain::{kernel_words, rejection};
 use crate::explore::observe::Observer;
 use crate::explore::prune::Kept;
@@ -242,8 +241,8 @@ impl<'a> Explorer<'a> {
 
     /// Whether the time for it, and the memory that it may keep, last for more.
     fn check_limits(&self) -> Step<()> {
-        if self.options.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-            return limit("the time for verifying it is up");
+        if self.options.time_is_up() {
+            return limit(TIME_IS_UP);
         }
         if self.kept.bytes() + self.origins.bytes() + self.liveness.bytes() > MAX_STATE_BYTES {
             let mib = MAX_STATE_BYTES >> 20;
