@@ -14,6 +14,7 @@ mod demo;
 mod fuzz;
 mod manual;
 mod mistakes;
+mod structure;
 mod test;
 mod tidy;
 mod workspace;
@@ -67,13 +68,19 @@ const TASKS: &[Task] = &[
         what: "write docs/mistakes.md: what each verifier prints",
         run: mistakes::run,
     },
+    Task {
+        name: "structure",
+        arguments: "[--format json]",
+        what: "measure circles of imports, imports that run back up, long files and long functions",
+        run: structure::run,
+    },
     Task { name: "manual", arguments: "", what: "print docs/isa.md from the instruction table", run: manual::run },
 ];
 
 fn usage() -> String {
     let mut text = String::from("usage: cargo xtask TASK\n\n");
     for task in TASKS {
-        text += &format!("  {:8} {:31} {}\n", task.name, task.arguments, task.what);
+        text += &format!("  {:9} {:31} {}\n", task.name, task.arguments, task.what);
     }
     text
 }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Finding;
+use super::finding::Finding;
 use crate::workspace::{Package, Workspace, room};
 
 const ARCHITECTURE: &str = "docs/architecture.md";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::workspace::Workspace;
 
 const DEPENDENCIES: &str = "docs/dependencies.md";

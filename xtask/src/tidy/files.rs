@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Finding;
+use super::finding::Finding;
 use crate::workspace::{Package, Workspace};
 
 /// First folders of paths that exist on one machine only.

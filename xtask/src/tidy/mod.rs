@@ -14,41 +14,14 @@
 mod directions;
 mod documents;
 mod files;
+mod finding;
 mod lexer;
 mod sources;
-
-use std::fmt;
+mod structure;
 
 use crate::command::{Failure, flags};
 use crate::workspace::Workspace;
-
-/// One thing that is wrong.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Finding {
-    path: String,
-    line: Option<usize>,
-    message: String,
-}
-
-impl Finding {
-    fn file(path: &str, message: impl Into<String>) -> Finding {
-        Finding { path: path.to_owned(), line: None, message: message.into() }
-    }
-
-    /// `line` counts from 1.
-    fn line(path: &str, line: usize, message: impl Into<String>) -> Finding {
-        Finding { path: path.to_owned(), line: Some(line), message: message.into() }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            Some(line) => write!(f, "{}:{line}: {}", self.path, self.message),
-            None => write!(f, "{}: {}", self.path, self.message),
-        }
-    }
-}
+use finding::Finding;
 
 struct Check {
     what: &'static str,
@@ -63,6 +36,7 @@ const CHECKS: &[Check] = &[
     Check { what: "every other crate forbids unsafe code", run: sources::forbids_unsafe },
     Check { what: "modules begin with what they are about", run: sources::module_documents },
     Check { what: "no file is too long", run: sources::length },
+    Check { what: "circles of imports are small, or do not grow", run: structure::circles },
     Check { what: "nothing is left for later in the text", run: sources::unfinished },
     Check { what: "no machine's paths or package mirrors", run: files::machine_paths },
     Check { what: "no binary files", run: files::binaries },

@@ -1,6 +1,6 @@
 //! Rules about Rust sources: unsafe code, module documents, length, nothing left for later.
 
-use super::Finding;
+use super::finding::Finding;
 use super::lexer::code_only;
 use crate::workspace::Workspace;
 
