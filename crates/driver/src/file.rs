@@ -4,8 +4,8 @@
 //!   1 GiB, /dev/zero, an endless pipe --> as many bytes as are allowed, and one more --> refused
 //! ```
 //!
-//! What a file says of its own size is believed only where that is too much: special files say 0, and a file may grow
-//! while it is read.
+//! The size in a file's metadata can only cause a refusal, never a shorter read: special files say 0, and a file may
+//! grow while it is read.
 
 use std::io::Read;
 use std::path::Path;

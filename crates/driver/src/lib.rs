@@ -1,4 +1,4 @@
-//! The pass list: what the `kiln` command does, as a library.
+//! `kiln`'s commands as a library.
 //!
 //! Every command is one function here, from an [`Input`] to a value that the command prints:
 //!

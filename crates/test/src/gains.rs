@@ -8,9 +8,9 @@
 //!
 //! With evidence asked for, a second solver goes over every rewrite of each object as soon as it is optimized.
 //!
-//! Told of a program are slots, nanoseconds of a run, estimated and in the kernel, instructions that the kernel's
-//! verifier processes, and how long optimizing its object took. What could not be told says why. Optimizing and
-//! comparing use all jobs; timing has the machine for itself, as far as the machine is ours.
+//! Each program's row has its slots, its run time (estimated and in the kernel), the instructions that the kernel's
+//! verifier processes, and how long optimizing its object took. A missing value is reported with its reason. Optimizing
+//! and comparing use all jobs; timing has the machine for itself, as far as the machine is ours.
 //!
 //! - [`equality`]: both forms of a program on ten thousand inputs;
 //! - [`attached`]: programs that the kernel does not test-run;

@@ -1,14 +1,14 @@
-//! A world whose helpers answer by lot, for facts that must hold whatever they answer.
+//! An environment whose helpers return seeded random results: the facts must hold for all of them.
 //!
-//! The bare environment has neither helpers nor hash maps, so most programs end early in it. Here an answer is drawn, as
-//! the prototype allows:
+//! The bare environment has neither helpers nor hash maps, so most programs end early in it. Here each call returns a
+//! random result that the prototype allows:
 //!
 //! ```text
 //!   r0 = map_lookup_elem(r1, r2)     null, or a value with anything in it
 //!   r0 = skb_load_bytes(r1..r4)      any number, and anything in the r4 bytes at r3
 //! ```
 //!
-//! A seed decides all of them, so that a run can be repeated.
+//! The seed decides all results, so a run can be repeated.
 
 use kiln_driver::packets::Random;
 use kiln_isa::{Reg, Size};
@@ -25,12 +25,12 @@ use crate::stack_objects;
 
 /// Where ring buffer records are.
 const RECORDS: u64 = 0x7000_0000;
-/// Instructions of one run at most: longer runs are cut off, not wrong.
+/// Maximum number of instructions in one run. Longer runs are cut off; that is not an error.
 const BUDGET: u64 = 50_000;
-/// Bytes that a helper is let fill at most.
+/// Maximum number of bytes that a helper fills.
 const MOST_BYTES: u64 = 1 << 16;
 
-/// A world whose helpers answer by lot.
+/// An environment whose helpers return seeded random results.
 pub struct Havoc<'o, W> {
     bare: Bare,
     object: &'o Object,

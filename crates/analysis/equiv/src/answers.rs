@@ -1,17 +1,18 @@
-//! Answers already given, and a journal of how questions were settled.
+//! A store of answers, and a journal of how queries were settled.
 //!
-//! The same question comes back: in the next round of passes, in another function, from another rule. What makes two
-//! questions the same is not where they are but what they say, so a question is kept without the ids of its
-//! instructions, and with only those facts and live registers that it depends on:
+//! The same query comes back: in the next round of passes, in another function, from another rule. Its place does not
+//! matter, so a query is stored without the ids of its instructions, and with only those facts and live registers that
+//! it depends on:
 //!
 //! ```text
 //!   @17 r1 = r2; @18 r1 <<= 32; @19 r1 >>= 32  =>  @19 w1 = w2      \  one question: instructions, facts of r1 and r2,
 //!   @61 r1 = r2; @62 r1 <<= 32; @63 r1 >>= 32  =>  @63 w1 = w2      /  whether r1 is read afterwards
 //! ```
 //!
-//! An answer is taken only where everything is equal, not where hashes are. Maps, functions and relocations count by
-//! their numbers, so a store of answers serves one object. Whoever takes an answer learns no counterexample from it, so
-//! those who ask side by side have a store each ([`Answers::beside`]): else what they find depended on who asked first.
+//! An answer is used only if everything is equal, not just the hashes. Maps, functions and relocations are compared by
+//! their numbers, so a store serves one object. A stored answer adds no counterexample to the caller's tester, so
+//! parallel callers have a store each ([`Answers::beside`]): otherwise their results would depend on which of them
+//! asked first.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -6,30 +6,30 @@ use z3::{Config, Params, SatResult, Solver};
 use crate::smt;
 use crate::term::{Arena, Binary, Shape, Symbol, TermId};
 
-/// What the solver says.
+/// The solver's answer.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// No valuation makes a pair differ.
     Equal,
-    /// This one does. Variables that do not matter are absent.
+    /// A valuation that makes a pair differ. Variables that do not matter are absent.
     Different(Vec<(Symbol, u64)>),
-    /// It ran out of time.
+    /// No answer within the step limit, or the query was too large.
     Unknown,
 }
 
 /// Steps that Z3 takes in a millisecond, nearly: masks, shifts and sums take it a third of a microsecond to half of one each.
 const STEPS_A_MILLISECOND: u32 = 2500;
-/// Bits times bits of products and quotients that a question may have for each millisecond: Z3 makes circuits of them
-/// before it counts the first step.
+/// Limit on the sizes of products and quotients (width times width, in bits, summed) for each millisecond of a query:
+/// Z3 turns them into circuits before it counts the first step.
 const CIRCUITS_A_MILLISECOND: u64 = 1000;
-/// Terms that a question may have for each millisecond. Z3 simplifies a question before it counts the first step, and
-/// takes seconds for a thousand terms of random arithmetic; the questions that real programs ask have up to 60.
+/// Limit on the terms of a query for each of its milliseconds. Z3 simplifies a query before it counts the first step,
+/// and takes seconds for a thousand terms of random arithmetic. The queries of real programs have up to 60 terms.
 const TERMS_A_MILLISECOND: usize = 10;
 
-/// Asks whether some pair differs although all assumptions hold, for so many milliseconds of an idle machine, counted in
-/// the solver's steps.
+/// Asks whether some pair differs although all assumptions hold. `milliseconds` is the limit on an idle machine; it is
+/// counted in the solver's steps.
 ///
-/// The answer depends on the question alone: Z3 decides ties by what it has seen before, so it has seen nothing.
+/// The answer depends on the query alone: Z3 breaks ties by its earlier state, so every query gets a new context.
 pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], milliseconds: u32) -> Answer {
     let roots: Vec<TermId> = assumptions.iter().copied().chain(pairs.iter().flat_map(|(a, b)| [*a, *b])).collect();
     let cone = smt::cone(arena, &roots);

@@ -116,7 +116,7 @@ pub struct Places {
     next: Option<[u64; 2]>,
 }
 
-/// The first place for regions at addresses of their own choice, anywhere and low, and from one place to the next.
+/// Start of place 0 for `Placement::Anywhere` and `Low`; places are `PLACE_BYTES` apart.
 const PLACES: [u64; 2] = [1 << 45, 0x2000_0000];
 const PLACE_BYTES: [u64; 2] = [1 << 36, 0x0100_0000];
 const PAGE_BYTES: u64 = 4096;
@@ -124,7 +124,7 @@ const PAGE_BYTES: u64 = 4096;
 const LOW_END: u64 = 1 << 32;
 /// All regions end below this address.
 const ADDRESS_END: u64 = 1 << 47;
-/// Places there are.
+/// Number of places.
 const PLACE_COUNT: u64 = 128;
 
 impl Places {

@@ -1,6 +1,6 @@
-//! What one run met on its way: which instructions, and which keys it asked maps for in vain.
+//! What one run executed: how often each instruction ran, and which keys were missing from their maps.
 //!
-//! Who wants a program to work hard, to time it or to test it, has to know where it turned back:
+//! To make a program do more, for a timing or a test, one has to know where it stopped early:
 //!
 //! ```text
 //!   r1 = map[flows]; r2 = r10; r2 += -8          observed   @4 ran once, key 0a000001 is not in `flows`
@@ -18,12 +18,12 @@ use kiln_program::{InsnId, MapId};
 
 use crate::state::State;
 
-/// What one run met.
+/// What one run executed.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Observed {
     /// How often each instruction ran that ran at all.
     pub runs: BTreeMap<InsnId, u64>,
-    /// Keys that maps were asked for and did not have, in the order of asking.
+    /// Keys that were looked up and not found, in the order of the lookups.
     pub missed: Vec<(MapId, Vec<u8>)>,
 }
 

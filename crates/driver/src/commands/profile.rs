@@ -11,11 +11,11 @@
 //!     if w9 < 64 goto turn                      if w9 < 64 goto turn
 //! ```
 //!
-//! Where one instruction can wait for the one before, it does: the time is then that until its result is there.
-//! Timings on shared machines drift, so all loops are sampled in turns, several times over; the median counts, and the
-//! file says beside each row how far the quarters around it are apart. What cannot be run by itself (an exit, a kernel
-//! function) keeps the number of Kiln's table, and helpers that a test run cannot call cost what the median of the
-//! others does; the file says so too.
+//! Where possible, each measured instruction depends on the one before, so the time is a latency. Timings on shared
+//! machines drift, so all loops are sampled in turns, several times over; the median counts, and the file says beside
+//! each row how far the quarters around it are apart. What cannot be run by itself (an exit, a kernel function) keeps
+//! the number of Kiln's table, and helpers that a test run cannot call cost what the median of the others does; the
+//! file says so too.
 
 use std::fmt::Write as _;
 

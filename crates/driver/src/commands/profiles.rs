@@ -199,7 +199,7 @@ fn verdict(input: &Input, prepared: &Prepared<'_>, program: &Program, profile: &
     check::verdict(prepared, program, &options)
 }
 
-/// Whether a program loads; the lesser of two speaks for both.
+/// Whether a program loads, worst first, so that `min` gives the verdict for several programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Loads {
     No,

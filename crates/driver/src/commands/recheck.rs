@@ -7,9 +7,7 @@
 //!   optimized.bpf  =  the object after, if it is given
 //! ```
 //!
-//! Everything in the folder is untrusted input. Nothing of it is asked about but what the listings mean: queries
-//! are made
-//! here.
+//! The folder is untrusted input. Only the listings and what they mean are used from it; the queries are built here.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -12,8 +12,9 @@
 //!                                 --as long as more runs-->  best
 //! ```
 //!
-//! More is: more different instructions, then more instructions. The search is counted in runs, not in time, and sees
-//! the original alone, so both forms of a program are timed on what nobody picked by the outcome.
+//! Runs are ranked by distinct instructions executed, then by instructions executed. The search is limited by the
+//! number of runs, not by time. It sees the original alone, so the input on which both forms are timed does not depend
+//! on the result.
 //!
 //! A test run hands the packet that one repetition left to the next. A packet that cannot take that (each run pushes a
 //! header, until there is no room) counts for what most of its repetitions do.

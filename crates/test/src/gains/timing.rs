@@ -11,7 +11,7 @@
 //!                                             nobody disturbed: no lucky place in memory
 //! ```
 //!
-//! - What is compared runs within a tenth of a second of each other, and nobody is always first.
+//! - The compared forms run within 0.1 s of each other, in an order that changes every round.
 //! - A sample counts processor time of this thread, of so many repetitions that what a system call costs around them
 //!   (for XDP a fifth of a millisecond: the kernel patches its dispatcher) can be measured apart and taken off. While it
 //!   samples, the thread asks for the highest priority that it may have.

@@ -93,8 +93,8 @@ impl Because {
 
 macro_rules! laws {
     ($( $(#[doc = $doc:literal])+ $name:ident = $text:literal; )*) => {
-        /// The laws that justify rewrites without a solver. Each is checked where it is applied, on the graph and
-        /// the facts, and tested by running original and rewritten programs side by side.
+        /// Rewrites justified by control flow or liveness, and proved by simulation (but `AtomicUpdate` is trusted
+        /// without `--evidence`).
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Law { $( $(#[doc = $doc])+ $name ),* }

@@ -1,4 +1,4 @@
-//! The last word: somebody else's, such as the running kernel's.
+//! The last check of a result by another judge, such as the running kernel.
 //!
 //! ```text
 //!   original   step   step   step   step   step   end      the judge on the end: refused
@@ -7,12 +7,13 @@
 //!                             +--> step? step? step? ...   from 3 on again, the judge asked about each step
 //! ```
 //!
-//! What our verifier accepts, the kernel may still refuse or find harder to verify. It is asked once, at the end: mostly
-//! it has nothing to say. Where it has, the states that the run went through are halved until the last that it takes is
-//! found; the run goes on from there, and a step that it refuses is halved, blamed and banned like one that our own
-//! verifier refuses. It is asked before the end too: at half of the time, at half of what is left then, after every
-//! few states, and before searches that only time ends. So a refusal when no time is left costs what came after the last state that it took,
-//! and more time cannot give less. Whenever a run is ended, by time or by Ctrl-C, what stands was taken by the judge.
+//! What our verifier accepts, the kernel may still refuse or find harder to verify. It is asked at the end, and usually
+//! accepts the result. If it refuses, the states of the run are bisected until the last one that it accepts is found.
+//! The run goes on from there, and a step that the judge refuses is bisected, blamed and banned as if our own verifier
+//! had refused it. The judge is also asked before the end: at half of the time, at half of what is left then, after
+//! every few states, and before searches that only time ends. So a refusal when no time is left loses only what came
+//! after the last accepted state, and more time cannot give less. Whenever a run is ended, by time or by Ctrl-C, the
+//! judge has accepted its result.
 
 use kiln_program::{Object, ProgramId};
 

@@ -274,8 +274,8 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// When a part that begins now must end: its share of the time of all threads by slots, but half of what is left at
-    /// least, for it mostly needs a fraction of that.
+    /// When a part that begins now must end: its share, by slots, of the time left to all threads, but at least half of
+    /// the time left, because it mostly needs a fraction of that.
     fn deadline(&self, part: &Part, threads: usize) -> Instant {
         let end = self.begun + self.options.budget.saturating_sub(self.options.reserve);
         let left = end.saturating_duration_since(Instant::now());

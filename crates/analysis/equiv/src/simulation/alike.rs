@@ -4,8 +4,8 @@
 //!   entry --- same ---> a change --- behind a change ---> no change ahead --- same ---> exit
 //! ```
 //!
-//! Whoever has not come by a change is at one place in both, in one state. Whoever has no change ahead ends as the
-//! other does, once all that is read from there on is the same. Neither has to be followed.
+//! A path that has not reached a change is at the same instruction in both functions, in the same state. A path with no
+//! change ahead ends in the same way in both, once everything read from there on is equal. Neither has to be followed.
 
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Cfg, Function, InsnId, Node};
@@ -14,7 +14,7 @@ use kiln_program::{Cfg, Function, InsnId, Node};
 pub struct Alike {
     /// Whether the new function does not have the instruction, or goes on elsewhere after it.
     pub changed: Vec<bool>,
-    /// Whether some way there comes by a change.
+    /// Whether some path to the instruction passes a change.
     pub behind: Vec<bool>,
     /// Whether a change may come, the instruction itself included.
     pub ahead: Vec<bool>,

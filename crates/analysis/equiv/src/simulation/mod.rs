@@ -1,9 +1,9 @@
 //! Proves that a function after a pass does what it did before.
 //!
-//! A window is a straight run of instructions; what a law of control flow does is none: it sends branches elsewhere,
-//! shares tails, moves blocks, keeps a value in a register over many blocks. Here the whole function is compared with the
-//! whole function, by a *simulation*: pairs of places, one in each function, that are reached together, and what holds of
-//! the registers of both when they are ([`relation`]).
+//! A window is a straight run of instructions. What a law of control flow does is not a window: it retargets branches,
+//! shares tails, moves blocks, and keeps a value in a register over many blocks. Here the whole old function is
+//! compared with the whole new one by a *simulation*: pairs of places, one in each function, that are reached together,
+//! with what holds of the registers of both there ([`relation`]).
 //!
 //! ```text
 //!   old                                  new                                       at each pair
@@ -17,20 +17,21 @@
 //!
 //! 1. *Cuts* are calls and exits, where both functions must do the same, and beginnings of blocks that both functions
 //!    have; instructions that stay keep their ids, by which they are found again.
-//! 2. From a pair of cuts, every way of the old function to its next cut is followed with symbols; the new function
-//!    follows under the same branch conditions until it comes to the same cut ([`segment`]).
-//! 3. What the first way brings to a cut suggests the relation there; each other way weakens it, until nothing changes.
+//! 2. From a pair of cuts, every path of the old function to its next cut is followed symbolically. The new function
+//!    follows under the same branch conditions until it reaches the same cut ([`segment`]).
+//! 3. The first path that reaches a cut suggests the relation there. Each other path weakens it, until nothing changes.
 //! 4. Each segment is then proved: the same branches, the same stores in order, the same arguments and results, and the
 //!    relation at its end; by equal normal forms, or by the solver. Each is a query of its own, for other solvers too.
 //!
-//! What no change has come before yet is not followed, nor what no change comes after any more, once all that is read from
-//! there on is the same: there both run the same instructions in the same state ([`alike`]).
+//! Code that no change precedes is not followed: both functions run the same instructions in the same state there
+//! ([`alike`]). Code that no change follows is not followed either, once everything that is read from there on is
+//! equal.
 //!
-//! A call that only answers, and is not made any more, is no cut: what it left in R0 to R5 cannot be read then.
+//! A call that only returns a value is not a cut if the new function omits it; R0 to R5 are then unreadable.
 //!
-//! Assumed are the verifier's facts: of registers at a cut, that places which no path reaches are not reached, and that
-//! stack bytes which nothing reads afterwards may differ. That functions end is the verifier's business as well: an
-//! endless loop is not told from another.
+//! The proof assumes the verifier's facts: those of registers at a cut, that places which no path reaches are not
+//! reached, and that stack bytes which nothing reads afterwards may differ. It also leaves termination to the verifier:
+//! it does not tell one endless loop from another.
 
 pub mod alike;
 pub mod arguments;

@@ -1,11 +1,11 @@
-//! Watching an exploration: for the story of a rejection, for the profile of what exploring cost.
+//! Observes an exploration, for the story of a rejection and for the profile of what exploring cost.
 //!
 //! ```text
 //!   before  each instruction that is carried out          after   it, when it may have put states aside
 //!   started a root: the program, then each global         resumed the last state put aside goes on
 //! ```
 //!
-//! The exploration is generic over its observer, and `()` observes nothing: who asks for a verdict only pays nothing.
+//! The exploration is generic over its observer, and `()` observes nothing: a plain verdict costs nothing extra.
 
 use crate::code::Position;
 use crate::explore::search::Explorer;

@@ -1,4 +1,4 @@
-//! Taking back facts that pruned paths make untrue.
+//! Removes facts that pruned paths make untrue.
 //!
 //! ```text
 //!   12: prune point; explored with r6 = 5, a path with r6 = 9 ended here       doubt at 12: r6
@@ -6,9 +6,10 @@
 //!   14: r6 = 0                                                                doubt at 15: r7
 //! ```
 //!
-//! Doubt spreads forward through copies, arithmetic and the stack, and ends where a register or slot is overwritten
-//! by something not in doubt. What decided a branch was precise, so not in doubt, and a branch that may go both ways
-//! was explored both ways; but what it says of the other operand is in doubt where one is. A number in doubt is any number; whatever else is in doubt is unreadable.
+//! Doubt spreads forward through copies, arithmetic and the stack. It ends where a register or slot is overwritten by
+//! something that is not in doubt. A value that decided a branch was precise, so it is not in doubt, and a branch that
+//! may go both ways was explored both ways. But what such a branch says of its other operand is in doubt if one operand
+//! is. In a live register a number in doubt becomes unknown; any other known value in doubt becomes unreadable.
 
 use kiln_isa::{CallTarget, Insn, Reg, Source};
 

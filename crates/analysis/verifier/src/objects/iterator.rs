@@ -9,9 +9,9 @@
 //!   bpf_iter_num_destroy(r10-8)
 //! ```
 //!
-//! That `next` returns null in the end, and then always, is the kernel's promise: a loop that comes to the same state
-//! at `next` is no infinite loop. Numbers that changed from turn to turn and that nothing depended on are forgotten
-//! (see `widen_since_last_visit`), so that the states of turns can be the same at all.
+//! The kernel promises that `next` returns null in the end, and from then on always. So reaching the same state at
+//! `next` again is not reported as an infinite loop. Numbers that changed between iterations and that nothing depended
+//! on are forgotten (see `widen_since_last_visit`); otherwise the states of two iterations would never be equal.
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;

@@ -181,8 +181,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Gives a program whose hook has no packet of the VM's kinds bytes to point to; `prepare` takes them back. Their
-    /// first address and the one behind the last.
+    /// Opens `bytes`, until the next `prepare`, to a program whose hook takes neither an XDP frame nor a socket buffer.
+    /// Returns their addresses.
     pub(crate) fn open(&mut self, memory: &mut Memory, bytes: &[u8]) -> Range<u64> {
         (self.data, self.end) = (0, bytes.len().min(BUFFER_BYTES));
         self.touched = 0..self.touched.end.max(self.end);

@@ -214,7 +214,8 @@ impl Calls {
         std::mem::take(&mut self.record)
     }
 
-    /// The lot of a call: of what it is and of what it was given. Writes down one that may change anything.
+    /// Hash of the seed, the function, its inputs and, unless it is `ResultOnly`, how many earlier calls may change
+    /// anything. Records a call that may change anything.
     pub(super) fn lot(&mut self, seed: u64, shape: &Shape, inputs: &[u8]) -> u64 {
         let words = inputs.chunks(8).map(|chunk| chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
         let inputs_mixed = words.fold(inputs.len() as u64, |all, word| mix(&[all, word]));

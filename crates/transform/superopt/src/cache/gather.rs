@@ -1,4 +1,4 @@
-//! Instructions of a run brought together at one place, as if nothing stood between them.
+//! Moves instructions of a run together to one place, as if there were nothing between them.
 //!
 //! ```text
 //!   3: r7 = r6                   4: r3 = *(u8 *)(r6 + 4)
@@ -8,9 +8,10 @@
 //!   7: r7 >>= 32                 6: r3 += 1
 //! ```
 //!
-//! Each moves down or up to that place, past what is independent of it: neither computes what the other reads or writes,
-//! and at most one of them writes memory that both may touch; past a branch if nobody reads where it goes what it makes.
-//! What memory is concerned this is only a proposal, for [`Trace`] may be wrong; registers it is sure of.
+//! Each moves down or up to that place, past instructions that are independent of it: neither computes what the other
+//! reads or writes, and at most one of the two writes memory that both may touch. It moves past a branch if its result
+//! is dead at the branch target. For registers this is certain; for memory it is only a proposal, because [`Trace`] may
+//! be wrong.
 
 use kiln_isa::{Insn, Reg};
 use kiln_program::Node;

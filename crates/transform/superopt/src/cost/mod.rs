@@ -123,15 +123,15 @@ impl fmt::Display for Goal {
     }
 }
 
-/// One part in so many counts as noise.
+/// A difference of less than 1/`NOISE` (1 %) is noise.
 pub const NOISE: u64 = 100;
-/// So do a tenth of a nanosecond: no measurement tells less apart.
+/// A difference of less than 0.1 ns is noise: no measurement shows it.
 const NOISE_PICOSECONDS: u64 = 100;
-/// How often an instruction runs is a guess, and where branches go elsewhere it is another one: below one part in so
-/// many, and a few tenths of a nanosecond, two estimates of a program say nothing.
+/// A slowdown of up to 1/`DOUBT` (5 %) plus `DOUBT_PICOSECONDS` is ignored: it is an estimate. How often an instruction
+/// runs is a guess, and another one where branches are retargeted.
 const DOUBT: u64 = 20;
 const DOUBT_PICOSECONDS: u64 = 300;
-/// For speed, a program may grow by one part in so many, and a few slots in any case.
+/// For speed, a program may grow by 1/`MOST_GROWTH` of its slots, or by `LEAST_GROWTH` slots if that is more.
 const MOST_GROWTH: u32 = 4;
 const LEAST_GROWTH: u32 = 16;
 

@@ -14,11 +14,11 @@
 //!   w0 = 0; exit
 //! ```
 //!
-//! An array has all its elements from the start, and at least one: `array_map_alloc_check` refuses an array of none.
-//! So a lookup of its first element, in an array of the CPU's own too, never returns null (`kernel/bpf/arraymap.c`).
-//! Verifiers ask for the check nevertheless, so it stays, but where it leads does not matter: it may lead anywhere
-//! that loads, and what only it led to may go. Elements behind the first are not told of: whoever loads the object may
-//! make the array smaller.
+//! An array has all its elements from the start, and at least one: `array_map_alloc_check` refuses an array of none. So
+//! looking up element 0 of an array, per-CPU arrays included, never returns null (`kernel/bpf/arraymap.c`). Verifiers
+//! ask for the check nevertheless, so it stays, but its target does not matter: it may be any place that loads, and
+//! code that only it led to can be removed. Elements after the first are left alone, because the loader of the object
+//! may make the array smaller.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::MapType;

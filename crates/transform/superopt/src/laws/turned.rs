@@ -7,8 +7,8 @@
 //!   goto counted
 //! ```
 //!
-//! There is a comparison that masks, but only one that jumps when something is left. So the sides change places, which
-//! costs a jump where layout finds no better place for them: it is tried.
+//! BPF has a branch on `r & mask != 0`, but none on `r & mask == 0`. So the two sides change places. That costs a jump
+//! if layout finds no better order, so the result is compared with the original.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};

@@ -170,8 +170,8 @@ impl<'a> Webs<'a> {
         }
     }
 
-    /// Whether a web has another register for itself, copies between the two aside. `same` is an instruction that makes
-    /// what the other register holds.
+    /// Whether the web can move from `from` to `to` without interfering with another value there. `same` is an
+    /// instruction that computes the value that `to` holds.
     fn may_be_in(&self, web: Number, from: Reg, to: Reg, same: Option<usize>) -> bool {
         !self.fixed.contains(&web)
             && (0..self.function.nodes.len()).all(|at| {

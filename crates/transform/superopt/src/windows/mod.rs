@@ -1,6 +1,7 @@
 //! Runs every rule over every run of a function.
 //!
-//! A run is a block with those behind it that nothing else leads to, so what a branch stands between is seen at once:
+//! A run is a block and the blocks after it that are entered only by falling through, so code on both sides of a branch
+//! is seen together:
 //!
 //! ```text
 //!   r7 <<= 32
@@ -8,8 +9,8 @@
 //!   r7 >>= 32              -->   w7 = w7
 //! ```
 //!
-//! Where each branch goes, what is read there counts ([`Afterwards`]); a window that holds branches is proved for each
-//! of its exits.
+//! What is read at each branch's target counts ([`Afterwards`]). A window that has branches is proved for each of its
+//! exits.
 
 pub mod diamonds;
 pub mod region;

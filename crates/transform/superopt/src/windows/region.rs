@@ -151,7 +151,7 @@ enum Judge {
     Solver,
     /// Tests and the normal form.
     NormalForm,
-    /// Nobody any more: the rule that was matched has been proved for all operands.
+    /// None: the rule that was matched has been proved for all operands.
     Rule,
 }
 
@@ -161,12 +161,12 @@ pub fn is_cut(node: &Node) -> bool {
     matches!(node.insn, Insn::LoadPacket { .. } | Insn::AddressSpaceCast { .. }) || node.insn.is_control() && !compares
 }
 
-/// These and calls, which most windows do without.
+/// Whether windows that need not reach across calls end here: at calls and at what [`is_cut`] names.
 pub fn is_barrier(node: &Node) -> bool {
     matches!(node.insn, Insn::Call(_)) || is_cut(node)
 }
 
-/// These and branches: what is between them is straight.
+/// Whether straight-line code ends here: at branches and at what [`is_barrier`] names.
 fn is_end(node: &Node) -> bool {
     matches!(node.insn, Insn::Branch { .. }) || is_barrier(node)
 }
