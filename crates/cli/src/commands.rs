@@ -59,7 +59,7 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     }
     let graph = arguments.flame_graph.as_deref();
     graph.map_or(Ok(()), output::check_writable)?;
-    if graph.is_some() && programs.len() > 1 {
+    if graph.is_some() && programs.len() != 1 {
         return Err(Error::InvalidInput("--flame-graph is of one program: choose it with --program".to_owned()));
     }
     let mut results = check::check(&input, &programs, arguments.with_kernel);
@@ -68,8 +68,10 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
             result.profile = check::profile(&input, program);
         }
     }
-    if let (Some(path), Some(profile)) = (graph, &results[0].profile) {
-        output::write_whole(path, &profile.flame_graph(&format!("kiln check: {}", results[0].program))?)?;
+    if let (Some(path), [result]) = (graph, results.as_slice())
+        && let Some(profile) = &result.profile
+    {
+        output::write_whole(path, &profile.flame_graph(&format!("kiln check: {}", result.program))?)?;
     }
     results.extend(unreadable);
     match format {

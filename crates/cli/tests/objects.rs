@@ -323,3 +323,22 @@ old: r0 = 2
     }
     kiln().arg("check").arg(made.path()).assert().code(2).stderr(contains("holds no programs: section xdp holds code"));
 }
+
+/// Opcode 0x11 stands for nothing.
+#[test]
+fn an_object_none_of_whose_programs_can_be_read() {
+    let source = "\t.section xdp,\"ax\",@progbits\n\t.globl p\n\t.type p,@function\np:\n\t.quad 0x11\n\texit\n\t.size p, .-p\n";
+    let Some(made) = Made::by_clang("assembler", source) else { return };
+    let run = |arguments: &[&str]| {
+        let mut command = kiln();
+        command.arg(arguments[0]).arg(made.path()).args(&arguments[1..]).current_dir(made.folder.path());
+        command.assert()
+    };
+    for more in [&["check"][..], &["check", "--profile"], &["check", "--kernel", "6.1"], &["check", "--format", "json"]] {
+        run(more).code(2).stdout(contains("unknown opcode 0x11"));
+    }
+    run(&["check", "--flame-graph", "graph.svg"]).code(2).stderr(contains("is of one program"));
+    run(&["sandbox", "-o", "out.o"]).code(2).stderr(contains("p cannot be sandboxed").and(contains("unknown opcode 0x11")));
+    run(&["optimize", "-o", "out.o", "--offline"]).code(0).stderr(contains("left out: p"));
+    run(&["run", "--packet", "00"]).code(2).stderr(contains("choose one program"));
+}

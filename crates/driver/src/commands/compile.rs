@@ -38,16 +38,23 @@ pub struct Options {
 pub struct Compiled {
     /// clang's exit code.
     pub code: u8,
-    /// The object, where clang wrote one, and what the sandbox did.
-    pub object: Option<(PathBuf, sandbox::Outcome)>,
+    /// The objects that clang wrote, and what the sandbox did to each.
+    pub objects: Vec<(PathBuf, sandbox::Outcome)>,
 }
 
-/// Compiles.
+/// Compiles. An object that cannot be sandboxed is removed, as compilers do with what they could not finish: `make` would
+/// take it for done.
 ///
 /// # Errors
-/// [`Error::Os`] when clang cannot be run, else as [`sandbox::sandbox`] and [`optimize::optimize`].
+/// [`Error::Os`] when clang cannot be run, [`Error::Unsupported`] for response files, else as [`sandbox::sandbox`] and
+/// [`optimize::optimize`].
 pub fn compile(options: &Options) -> Result<Compiled, Error> {
+    if let Some(file) = options.arguments.iter().find(|argument| argument.starts_with('@')) {
+        return Err(Error::Unsupported(format!("{file}: kiln cc does not read arguments from files")));
+    }
     let headers = unpack_headers()?;
+    let outputs = outputs_of(&options.arguments);
+    let before: Vec<_> = outputs.iter().map(|path| written(path)).collect();
     let mut command = Command::new(&options.clang);
     command.args(flags(headers.path())).args(&options.arguments);
     let status = command.status().map_err(|error| Error::Os {
@@ -56,16 +63,40 @@ pub fn compile(options: &Options) -> Result<Compiled, Error> {
         advice: "; install clang 19, or name another with KILN_CLANG".to_owned(),
     })?;
     let code = status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1));
-    let output = output_of(&options.arguments).filter(|path| status.success() && is_bpf(path));
-    let Some(path) = output else { return Ok(Compiled { code, object: None }) };
-    let mut read = input::open(&path, &[])?;
+    let mut compiled = Compiled { code, objects: Vec::new() };
+    if !status.success() {
+        return Ok(compiled);
+    }
+    let new = outputs.into_iter().zip(before).filter(|(path, before)| written(path) != *before && is_bpf(path));
+    let new: Vec<PathBuf> = new.map(|(path, _)| path).collect();
+    for path in &new {
+        match finished(path, options) {
+            Ok(outcome) => compiled.objects.push((path.clone(), outcome)),
+            Err(error) => {
+                let unfinished = &new[compiled.objects.len()..];
+                unfinished.iter().for_each(|path| drop(std::fs::remove_file(path)));
+                return Err(error);
+            }
+        }
+    }
+    Ok(compiled)
+}
+
+/// Sandboxes and optimizes an object in place.
+fn finished(path: &Path, options: &Options) -> Result<sandbox::Outcome, Error> {
+    let mut read = input::open(path, &[])?;
     read.use_kernel_types();
     let mut done = sandbox::sandbox(&read, &options.sandbox)?;
     if !options.optimize.is_zero() {
-        done.bytes = optimized(&path, &done.bytes, options)?;
+        done.bytes = optimized(path, &done.bytes, options)?;
     }
-    output::write_whole(&path, &done.bytes)?;
-    Ok(Compiled { code, object: Some((path, done)) })
+    output::write_whole(path, &done.bytes)?;
+    Ok(done)
+}
+
+/// When a file was written, if it is one.
+fn written(path: &Path) -> Option<std::time::SystemTime> {
+    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
 fn optimized(path: &Path, bytes: &[u8], options: &Options) -> Result<Vec<u8>, Error> {
@@ -103,21 +134,24 @@ fn flags(headers: &Path) -> Vec<String> {
     flags
 }
 
-/// The file that clang's arguments name, or that it would choose.
-fn output_of(arguments: &[String]) -> Option<PathBuf> {
+/// The files that clang's arguments name, or that it would choose.
+fn outputs_of(arguments: &[String]) -> Vec<PathBuf> {
     let mut iterator = arguments.iter();
+    let mut named = None;
     while let Some(argument) = iterator.next() {
-        if argument == "-o" {
-            return iterator.next().map(PathBuf::from);
-        }
-        if let Some(path) = argument.strip_prefix("-o").filter(|rest| !rest.is_empty()) {
-            return Some(PathBuf::from(path));
-        }
+        let joined = argument.strip_prefix("--output=").or_else(|| argument.strip_prefix("-o"));
+        named = match (argument.as_str(), joined) {
+            ("-o" | "--output", _) => iterator.next().map(PathBuf::from),
+            (_, Some(path)) => Some(PathBuf::from(path)),
+            _ => continue,
+        };
     }
-    let source = arguments.iter().rfind(|argument| argument.ends_with(".c"))?;
-    arguments
-        .contains(&"-c".to_owned())
-        .then(|| Path::new(source).with_extension("o").file_name().map(PathBuf::from))?
+    if named.is_some() || !arguments.iter().any(|argument| argument == "-c") {
+        return named.into_iter().collect();
+    }
+    // One object for each source, in the current folder.
+    let sources = arguments.iter().filter(|argument| !argument.starts_with('-'));
+    sources.filter_map(|source| Path::new(source).with_extension("o").file_name().map(PathBuf::from)).collect()
 }
 
 /// Whether a file is an ELF object for BPF (`e_machine` 247).
@@ -135,11 +169,13 @@ mod tests {
 
     #[test]
     fn clang_output_is_found() {
-        let found = |line: &str| output_of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        assert_eq!(found("-c a.c -o b.o"), Some("b.o".into()));
-        assert_eq!(found("-c a.c -ob.o"), Some("b.o".into()));
-        assert_eq!(found("-c dir/a.bpf.c"), Some("a.bpf.o".into()));
-        assert_eq!(found("-E a.c"), None);
-        assert_eq!(found("--version"), None);
+        let found = |line: &str| outputs_of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        for line in ["-c a.c -o b.o", "-c a.c -ob.o", "-c a.c --output b.o", "-c --output=b.o a.c", "-o a.o -c a.c -o b.o"] {
+            assert_eq!(found(line), [PathBuf::from("b.o")], "{line}");
+        }
+        assert_eq!(found("-c dir/a.bpf.c"), [PathBuf::from("a.bpf.o")]);
+        assert_eq!(found("-c a.c b.i"), [PathBuf::from("a.o"), "b.o".into()]);
+        assert!(found("-E a.c").is_empty());
+        assert!(found("--version").is_empty());
     }
 }

@@ -48,8 +48,16 @@ pub struct Outcome {
 /// Sandboxes an object.
 ///
 /// # Errors
-/// [`Error::Rejected`] when a program is unsafe in another way, [`Error::Unsupported`] for what the transform lacks.
+/// [`Error::Rejected`] when a program is unsafe in another way, [`Error::Unsupported`] for what the transform lacks; either
+/// [`Error::InvalidInput`] or [`Error::Unsupported`] when a program cannot be read, for it would stay without guards.
 pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
+    if let Some(program) = input.unreadable().next() {
+        let why = |reason: String| format!("{} cannot be sandboxed: {reason}", program.function);
+        return Err(match crate::input::elf_error(&input.object.name, program.reason.clone()) {
+            Error::Unsupported(reason) => Error::Unsupported(why(reason)),
+            other => Error::InvalidInput(why(other.to_string())),
+        });
+    }
     let settings = kiln_sandbox::Options {
         quantum_ns: u64::try_from(options.quantum.as_nanos()).unwrap_or(u64::MAX / 2),
         cancelled_return: options.cancelled_return,

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   xdp: good ------------------> read
-//!        bad  (opcode 0x06)       left out: "opcode 0x06 is unknown"
-//!        user --call--> bad       left out: "it needs bad: opcode 0x06 is unknown"
+//!        bad  (opcode 0x11)       left out: "opcode 0x11 is unknown"
+//!        user --call--> bad       left out: "it needs bad: opcode 0x11 is unknown"
 //! ```
 //!
 //! The bytes of a function that is left out stay in the file as they are. They move as one piece when the code before
