@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use kiln_superopt::Law;
+use kiln_superopt::laws::LAWS;
 use kiln_superopt::rules::RULES;
 
 use crate::composed;
@@ -19,7 +19,7 @@ type Kind = (&'static str, fn() -> Vec<&'static str>);
 const KINDS: [Kind; 4] = [
     ("work", || vec!["optimizer runs", "changed", "kernel runs"]),
     ("fragments", || composed::fragments().collect()),
-    ("laws", || Law::ALL.iter().map(|law| law.name()).collect()),
+    ("laws", || LAWS.iter().map(|law| law.name).collect()),
     ("rules", || RULES.iter().map(|rule| rule.name).collect()),
 ];
 

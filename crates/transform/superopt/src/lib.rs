@@ -33,8 +33,9 @@ pub mod windows;
 
 pub use cache::{RuleSet, RuleSetError};
 pub use cost::{BadModel, Cost, CostModel, Goal};
-pub use evidence::{Because, ChainStep, Evidence, Law};
+pub use evidence::{Because, ChainStep, Evidence};
 pub use judged::Judge;
+pub use laws::context::Law;
 pub use pipeline::{Options, Progress, Rewrite, Unverified, optimize, optimize_judged};
 pub use run::{Account, Standing};
 pub use timings::Timings;

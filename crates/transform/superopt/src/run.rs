@@ -21,7 +21,8 @@ use kiln_program::{Function, FunctionId, InsnId, Node, Object, ProgramId, Refere
 use kiln_verifier::{Assumptions, Facts, Prepared, Verified};
 
 use crate::cost::{Cost, Goal};
-use crate::evidence::{Because, ChainStep, Evidence, Law};
+use crate::evidence::{ChainStep, Evidence};
+use crate::laws::inline;
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
 use crate::pipeline::{Options, Part, Shared};
 use crate::search::Memory;
@@ -127,11 +128,11 @@ pub(crate) struct Run<'a> {
     refuted: HashSet<u64>,
     searched: Memory,
     /// How often a pass was refused on a function.
-    refusals: BTreeMap<(&'static str, FunctionId), usize>,
+    refusals: BTreeMap<(usize, FunctionId), usize>,
     /// Accepted attempts so far.
     version: u64,
     /// Passes that found nothing, and in which version.
-    idle: BTreeMap<&'static str, u64>,
+    idle: BTreeMap<usize, u64>,
     trail: Vec<Snapshot>,
     /// Whether the judge is asked about each step.
     ask_judge: bool,
@@ -277,7 +278,7 @@ impl<'a> Run<'a> {
                 self.checkpoint = halfway(self.deadline);
             }
             let mut changed = false;
-            for pass in PASSES {
+            for pass in &*PASSES {
                 if !self.may_go_on(pass) {
                     return;
                 }
@@ -395,13 +396,13 @@ impl<'a> Run<'a> {
     }
 
     fn attempt_unless_idle(&mut self, pass: &Pass) -> bool {
-        if self.idle.get(pass.name) == Some(&self.version) {
+        if self.idle.get(&pass.index) == Some(&self.version) {
             return false;
         }
         let version = self.version;
         let changed = self.attempt(pass, &self.called(), usize::MAX);
         if !changed && self.version == version {
-            self.idle.insert(pass.name, version);
+            self.idle.insert(pass.index, version);
         }
         changed
     }
@@ -446,7 +447,7 @@ impl<'a> Run<'a> {
             shared.stopped() || is_time && !shared.step(pass.name)
         };
         for (index, function) in functions.iter().enumerate() {
-            if self.refusals.get(&(pass.name, *function)).is_some_and(|refusals| *refusals >= MAX_REFUSALS) {
+            if self.refusals.get(&(pass.index, *function)).is_some_and(|refusals| *refusals >= MAX_REFUSALS) {
                 continue;
             }
             if !self.may_go_on(pass) {
@@ -533,7 +534,7 @@ impl<'a> Run<'a> {
 
     /// Finds the first step of a refused attempt that is to blame, keeps those before it, and bans it.
     fn blame(&mut self, pass: &Pass, function: FunctionId, evidence: &[Evidence], mut reason: String) -> bool {
-        *self.refusals.entry((pass.name, function)).or_default() += 1;
+        *self.refusals.entry((pass.index, function)).or_default() += 1;
         let (mut good, mut bad) = (0, evidence.len());
         let mut best = None;
         let (before, next_insn) = (self.copies(&[function]), self.object.next_insn);
@@ -637,7 +638,7 @@ impl<'a> Run<'a> {
     ) -> Result<Vec<Placed<'b>>, String> {
         let own = &before[&function];
         let is_inlined =
-            |one: &&Evidence| one.function == function && matches!(one.because, Because::Law(Law::InlinedCall));
+            |one: &&Evidence| one.function == function && one.because.is_law() && one.because.name() == inline::NAME;
         let placed = |one: &Evidence| {
             let callee = own.nodes[own.position(one.site)?].callee()?;
             let callee = before.get(&callee).unwrap_or_else(|| self.object.function(callee));

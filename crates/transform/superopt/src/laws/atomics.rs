@@ -17,26 +17,23 @@
 use std::collections::HashSet;
 
 use kiln_isa::forms::version_of;
-use kiln_isa::table::IsaVersion;
 use kiln_isa::{AluOp, AtomicOp, Insn, Reg, Size, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
+use crate::cost::Goal;
 use crate::edit;
-use crate::evidence::Law;
-use crate::flow::calls::Calls;
 use crate::flow::demand;
-use crate::laws::control_flow::Change;
+use crate::laws::context::{Change, Context};
 
 /// Makes one update atomic; one a call.
-pub fn make_atomic(
-    function: &mut Function,
-    calls: &Calls,
-    facts: Option<&Facts>,
-    isa: IsaVersion,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
-    let Some(facts) = facts else { return Vec::new() };
+pub fn make_atomic(context: Context<'_>) -> Vec<Change> {
+    let facts = context.known();
+    let Context { function, calls, isa, goal, banned, .. } = context;
+    // The kernel's lock costs more time than it saves.
+    if goal != Goal::Size {
+        return Vec::new();
+    }
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);
     for (block, end) in cfg.blocks.iter().zip(&ends) {
@@ -71,7 +68,7 @@ fn replace(function: &mut Function, before: Vec<Node>, after: Vec<Insn>) -> Chan
         }
     }
     edit::delete(function, &doomed);
-    Change::new(Law::AtomicUpdate, before, made)
+    Change::new(before, made)
 }
 
 /// Instructions that may stand between the load and the store of one update.

@@ -1,6 +1,6 @@
 //! What only control flow gives: unreachable code, threaded and inverted branches, shared tails, block layout.
 //!
-//! Each pass is one [`Law`], takes a function and returns what it changed. They feed one another (threading a jump
+//! Each step belongs to one law, takes a function and returns what it changed. They feed one another (threading a jump
 //! makes a block unreachable, layout makes a jump one to the next instruction), so [`crate::pipeline`] runs them in
 //! turn until none finds anything.
 
@@ -11,29 +11,11 @@ use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Object, Reference};
 use kiln_verifier::Facts;
 
 use crate::edit;
-use crate::evidence::Law;
-
-/// What a pass did at one place.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// The first instruction concerned, as it was.
-    pub at: InsnId,
-    /// Why it may be done.
-    pub law: Law,
-    /// Nodes that went or changed, as they were.
-    pub before: Vec<Node>,
-    /// What stands there now.
-    pub after: Vec<Node>,
-}
-
-impl Change {
-    pub(crate) fn new(law: Law, before: Vec<Node>, after: Vec<Node>) -> Change {
-        Change { at: before[0].id, law, before, after }
-    }
-}
+use crate::laws::context::{Change, Context};
 
 /// Removes branches that the facts decide, and what then no path of the graph reaches.
-pub fn remove_unreachable(function: &mut Function, facts: Option<&Facts>) -> Vec<Change> {
+pub fn remove_unreachable(context: Context<'_>) -> Vec<Change> {
+    let Context { function, facts, .. } = context;
     let mut changes = facts.map(|facts| decide_branches(function, facts)).unwrap_or_default();
     changes.extend(remove_unreachable_blocks(function));
     changes
@@ -51,7 +33,7 @@ pub fn remove_unreachable_blocks(function: &mut Function) -> Vec<Change> {
         .flat_map(|(_, block)| function.nodes[block.range.clone()].iter().cloned())
         .collect();
     edit::delete(function, &doomed.iter().map(|node| node.id).collect());
-    if doomed.is_empty() { Vec::new() } else { vec![Change::new(Law::Unreachable, doomed, Vec::new())] }
+    if doomed.is_empty() { Vec::new() } else { vec![Change::new(doomed, Vec::new()).by("unreachable")] }
 }
 
 /// Turns branches with a side that no run reaches into jumps or nothing. Only where the function runs at all.
@@ -67,14 +49,14 @@ fn decide_branches(function: &mut Function, facts: &Facts) -> Vec<Change> {
         let falls_through = function.nodes.get(at + 1).is_some_and(|next| facts.reached(next.id));
         match (falls_through, facts.reached(target)) {
             (true, false) => {
-                changes.push(Change::new(Law::ConstantBranch, vec![node.clone()], Vec::new()));
+                changes.push(Change::new(vec![node.clone()], Vec::new()).by("constant-branch"));
                 doomed.insert(node.id);
             }
             (false, true) => {
                 let before = node.clone();
                 function.nodes[at].insn = Insn::Jump { offset: 0, long: false };
                 let after = vec![function.nodes[at].clone()];
-                changes.push(Change::new(Law::ConstantBranch, vec![before], after));
+                changes.push(Change::new(vec![before], after).by("constant-branch"));
             }
             _ => {}
         }
@@ -109,7 +91,7 @@ pub fn thread_jumps(function: &mut Function) -> Vec<Change> {
         if target != first && !jumps.contains_key(&target) {
             let before = node.clone();
             node.reference = Reference::Branch(target);
-            changes.push(Change::new(Law::ThreadedJump, vec![before], vec![node.clone()]));
+            changes.push(Change::new(vec![before], vec![node.clone()]));
         }
     }
     changes
@@ -127,7 +109,7 @@ pub fn remove_jumps_to_next(function: &mut Function) -> Vec<Change> {
         .map(|pair| pair[0].clone())
         .collect();
     edit::delete(function, &doomed.iter().map(|node| node.id).collect());
-    doomed.into_iter().map(|node| Change::new(Law::JumpToNext, vec![node], Vec::new())).collect()
+    doomed.into_iter().map(|node| Change::new(vec![node], Vec::new())).collect()
 }
 
 /// Turns a branch over a jump into the opposite branch.
@@ -149,7 +131,7 @@ pub fn invert_branches(function: &mut Function) -> Vec<Change> {
         let node = &mut function.nodes[at];
         node.insn = Insn::Branch { op: negated, width, dst, src, offset };
         node.reference = reference;
-        changes.push(Change::new(Law::InvertedBranch, before, vec![node.clone()]));
+        changes.push(Change::new(before, vec![node.clone()]));
     }
     edit::delete(function, &doomed);
     changes
@@ -166,7 +148,7 @@ pub fn exit_early(function: &mut Function) -> Vec<Change> {
             let before = node.clone();
             node.insn = Insn::Exit;
             node.reference = Reference::None;
-            changes.push(Change::new(Law::JumpToExit, vec![before], vec![node.clone()]));
+            changes.push(Change::new(vec![before], vec![node.clone()]));
         }
     }
     changes
@@ -207,7 +189,7 @@ pub fn share_tails(object: &Object, function: &mut Function) -> Vec<Change> {
     jump.core = None;
     let after = vec![jump];
     edit::replace(function, from..to, after.clone());
-    vec![Change::new(Law::SharedTail, before, after)]
+    vec![Change::new(before, after)]
 }
 
 /// Leads who jumps to an exit that nobody falls into to another exit.
@@ -220,7 +202,7 @@ pub fn share_exits(function: &mut Function) -> Vec<Change> {
         exits.into_iter().filter(|at| *at != kept && alone(at)).map(|at| function.nodes[at].clone()).collect();
     edit::retarget(function, &doomed.iter().map(|node| (node.id, heir)).collect());
     edit::delete(function, &doomed.iter().map(|node| node.id).collect());
-    doomed.into_iter().map(|node| Change::new(Law::SharedTail, vec![node], Vec::new())).collect()
+    doomed.into_iter().map(|node| Change::new(vec![node], Vec::new())).collect()
 }
 
 /// The end of a block that does not fall through.
@@ -292,7 +274,7 @@ pub fn lay_out(function: &mut Function) -> Vec<Change> {
         });
         match head {
             Some(other) => {
-                changes.push(Change::new(Law::Layout, vec![node.clone()], Vec::new()));
+                changes.push(Change::new(vec![node.clone()], Vec::new()));
                 doomed.insert(node.id);
                 let moved = chains.remove(other);
                 if other < at {

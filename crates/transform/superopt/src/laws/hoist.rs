@@ -16,13 +16,13 @@
 use std::collections::HashSet;
 
 use kiln_isa::{AluOp, Insn, Reg, RegSet};
-use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Object, Reference};
+use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Reference};
 
 use crate::edit;
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand, only_computes};
-use crate::laws::control_flow::{Change, same};
+use crate::laws::context::{Change, Context};
+use crate::laws::control_flow::same;
 
 /// Instructions of an arm that may be hoisted at most: each costs the other path.
 const LONGEST_ARM: usize = 2;
@@ -59,12 +59,8 @@ fn moved(node: &Node, id: InsnId) -> Node {
 ///
 /// A side may also begin with a branch of its own, one of whose sides begins with the instruction and whose other side
 /// does not read the result.
-pub fn share_heads(
-    object: &Object,
-    function: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn share_heads(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, calls, banned, .. } = context;
     let cfg = Cfg::new(function);
     let demands = Demands { function, cfg: &cfg, ends: demand::at_block_ends(function, &cfg, calls), calls };
     for fork in forks(function, &cfg) {
@@ -93,7 +89,7 @@ pub fn share_heads(
         let position = function.position(at).expect("the branch stays");
         function.nodes.insert(position, head.clone());
         retarget_except(function, at, head.id);
-        return vec![Change::new(Law::SharedHead, before, after)];
+        return vec![Change::new(before, after)];
     }
     Vec::new()
 }
@@ -149,7 +145,8 @@ impl<'f> Demands<'f> {
 /// L:                                       r3 = 0
 ///   r3 = 0
 /// ```
-pub fn sink_tails(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn sink_tails(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, banned, .. } = context;
     let cfg = Cfg::new(function);
     for block in cfg.blocks.iter().filter(|block| block.predecessors.len() > 1) {
         let first = function.nodes[block.range.start].id;
@@ -174,7 +171,7 @@ pub fn sink_tails(object: &Object, function: &mut Function, banned: &dyn Fn(Insn
         let Some(position) = function.position(first) else { return Vec::new() };
         retarget_except(function, first, sunk.id);
         function.nodes.insert(position, sunk.clone());
-        return vec![Change::new(Law::SharedTail, before, vec![sunk])];
+        return vec![Change::new(before, vec![sunk])];
     }
     Vec::new()
 }
@@ -205,7 +202,8 @@ fn retarget_except(function: &mut Function, from: InsnId, to: InsnId) {
 }
 
 /// Moves a short arm that only sets registers above its branch, which then goes where the arm went; one a call.
-pub fn hoist_arms(function: &mut Function, calls: &Calls, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn hoist_arms(context: Context<'_>) -> Vec<Change> {
+    let Context { function, calls, banned, .. } = context;
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);
     let begin = |block: BlockId| {
@@ -287,5 +285,5 @@ fn hoist(
     retarget_except(function, old.id, heads[0].id);
     let mut after = heads;
     after.push(new);
-    Change::new(Law::HoistedArm, before, after)
+    Change::new(before, after)
 }

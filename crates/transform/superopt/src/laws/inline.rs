@@ -30,18 +30,30 @@ use kiln_program::{Cfg, Function, FunctionId, InsnId, Linkage, Node, Object, Ref
 use kiln_verifier::{Facts, Region, Value};
 
 use crate::edit;
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand;
-use crate::laws::control_flow::Change;
+use crate::laws::context::{Change, Context};
 
 /// Bytes of a stack frame.
 const FRAME_BYTES: i32 = 512;
 /// Registers that calls leave alone.
 const SAVED: [Reg; 4] = [Reg::R6, Reg::R7, Reg::R8, Reg::R9];
 
+/// The law's name.
+pub const NAME: &str = "inlined-call";
+
 /// Puts callees in place of their only calls in a function, as many as there is fuel for.
-pub fn inline_calls(
+pub fn inline_calls(context: Context<'_>) -> Vec<Change> {
+    let facts = context.known();
+    let Context { object, id, function, calls, banned, most, .. } = context;
+    // Whether a call is the only one is asked of the object, so callees are put there, one after another.
+    let original = object.function(id).clone();
+    let changes = inline_into(object, id, calls, facts, most, banned);
+    *function = std::mem::replace(&mut object.functions[id.index()], original);
+    changes
+}
+
+fn inline_into(
     object: &mut Object,
     id: FunctionId,
     calls: &Calls,
@@ -120,7 +132,7 @@ fn inline(
     let (before, after) = (vec![inlined.nodes[at].clone()], moved.clone());
     edit::replace(&mut inlined, at..at + 1, moved);
     object.functions[caller.index()] = inlined;
-    Some(Change { at: site, law: Law::InlinedCall, before, after })
+    Some(Change::at(site, before, after))
 }
 
 /// Whether a function may read bytes of its frame that it has not written: a frame of its own holds other bytes there.

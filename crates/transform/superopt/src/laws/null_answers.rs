@@ -16,23 +16,18 @@
 //! more, so only size asks for it.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
-use kiln_program::{Block, Cfg, Function, InsnId, Node, Object};
+use kiln_program::{Block, Cfg, Function, Node};
 
-use crate::evidence::Law;
-use crate::flow::calls::Calls;
-use crate::laws::control_flow::Change;
-use crate::laws::thread::{self, State};
+use crate::cost::Goal;
+use crate::laws::context::{Change, Context};
+use crate::laws::jump_threading::{self, State};
 use crate::laws::trial::Trial;
 use crate::rules::one_slot_move;
 
 /// Makes one result from a null pointer; one a call. `for_size` allows the form that runs one instruction more.
-pub fn reuse_null(
-    object: &Object,
-    original: &mut Function,
-    calls: &Calls,
-    for_size: bool,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn reuse_null_answers(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function: original, calls, goal, banned, .. } = context;
+    let for_size = goal == Goal::Size;
     let function: &Function = original;
     let cfg = Cfg::new(function);
     let mut states = None;
@@ -43,13 +38,13 @@ pub fn reuse_null(
             _ if banned(first) || !leads_with_zero(function, &cfg, block) => None,
             Insn::Alu { src: Source::Imm(_), .. } if for_size => join_exits(function, block),
             Insn::Alu { src: Source::Reg(own), .. } if own != Reg::R0 => {
-                let states = states.get_or_insert_with(|| thread::at_block_ends(function, &cfg));
+                let states = states.get_or_insert_with(|| jump_threading::at_block_ends(function, &cfg));
                 join_results(function, &cfg, states, block, own)
             }
             _ => None,
         };
         let gained = candidate.and_then(|candidate| {
-            let trial = trial.get_or_init(|| Trial::new(object, calls, function, Law::NullAnswer));
+            let trial = trial.get_or_init(|| Trial::new(object, calls, function));
             trial.gain(object, first, candidate)
         });
         if let Some((candidate, change)) = gained {

@@ -11,10 +11,9 @@
 //! 32 bits wide, and so is all arithmetic here.
 
 use kiln_isa::{AluOp, Insn, PacketMode, Reg, RegSet, Source};
-use kiln_program::{Cfg, Function, InsnId, Node};
+use kiln_program::{Cfg, Node};
 
-use crate::evidence::Law;
-use crate::laws::control_flow::Change;
+use crate::laws::context::{Change, Context};
 
 /// A value that nothing is known of, by its number, and a constant.
 #[derive(Clone, Copy)]
@@ -24,7 +23,8 @@ struct Sum {
 }
 
 /// Folds constants that were added to packet offsets into the loads.
-pub fn fold_offsets(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn fold_offsets(context: Context<'_>) -> Vec<Change> {
+    let Context { function, banned, .. } = context;
     let cfg = Cfg::new(function);
     let mut changes = Vec::new();
     for block in &cfg.blocks {
@@ -40,7 +40,7 @@ pub fn fold_offsets(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) ->
                 let before = node.clone();
                 let offset = offset.wrapping_add(sums[reg.index()].offset).wrapping_sub(sums[base.index()].offset);
                 node.insn = Insn::LoadPacket { mode: PacketMode::Indirect(base), size, offset };
-                changes.push(Change::new(Law::PacketOffset, vec![before], vec![node.clone()]));
+                changes.push(Change::new(vec![before], vec![node.clone()]));
             }
             step(&mut sums, node, &mut own);
         }

@@ -10,11 +10,11 @@ use kiln_isa::Reg;
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 
 use crate::edit;
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand;
-use crate::laws::control_flow::{self, Change};
-use crate::laws::webs;
+use crate::laws::context::Change;
+use crate::laws::control_flow;
+use crate::laws::register_coalescing;
 
 /// Rounds of tidying at most: each makes the function smaller or ends it.
 const MAX_ROUNDS: usize = 24;
@@ -42,24 +42,23 @@ impl Size {
 pub struct Trial<'a> {
     calls: &'a Calls,
     function: &'a Function,
-    law: Law,
     /// Of the function tidied up itself: what that saves is not a trial's gain.
     size: Size,
 }
 
 impl<'a> Trial<'a> {
-    /// Of changes by one law.
-    pub fn new(object: &Object, calls: &'a Calls, function: &'a Function, law: Law) -> Trial<'a> {
+    /// Of changes to one function.
+    pub fn new(object: &Object, calls: &'a Calls, function: &'a Function) -> Trial<'a> {
         let mut tidied = function.clone();
         tidy(object, calls, &mut tidied);
-        Trial { calls, function, law, size: Size::of(&tidied) }
+        Trial { calls, function, size: Size::of(&tidied) }
     }
 
     /// Tidies a changed copy up; what changed, if that made it smaller than the original.
     pub fn gain(&self, object: &Object, at: InsnId, mut candidate: Function) -> Option<(Function, Change)> {
         tidy(object, self.calls, &mut candidate);
         (Size::of(&candidate) < self.size).then(|| {
-            let change = difference(self.function, &candidate, self.law, at);
+            let change = difference(self.function, &candidate, at);
             (candidate, change)
         })
     }
@@ -74,7 +73,7 @@ impl Trial<'_> {
             if Size::of(&candidate).slots > self.size.slots + 1 {
                 break;
             }
-            if webs::share_registers(object, &mut candidate, self.calls, &|_| false).is_empty() {
+            if register_coalescing::coalesce(object, &mut candidate, self.calls, &|_| false).is_empty() {
                 break;
             }
         }
@@ -117,10 +116,10 @@ fn bury(function: &mut Function, calls: &Calls) -> bool {
 }
 
 /// What one function has and the other has not, by the instructions' ids.
-fn difference(old: &Function, new: &Function, law: Law, at: InsnId) -> Change {
+fn difference(old: &Function, new: &Function, at: InsnId) -> Change {
     let only = |one: &Function, other: &Function| -> Vec<Node> {
         let nodes: HashMap<InsnId, &Node> = other.nodes.iter().map(|node| (node.id, node)).collect();
         one.nodes.iter().filter(|node| nodes.get(&node.id) != Some(node)).cloned().collect()
     };
-    Change { at, law, before: only(old, new), after: only(new, old) }
+    Change::at(at, only(old, new), only(new, old))
 }

@@ -18,10 +18,9 @@
 use kiln_isa::{Insn, Reg, Source};
 use kiln_program::{Block, Cfg, Function, InsnId, Node, Object};
 
-use crate::evidence::Law;
-use crate::flow::calls::Calls;
-use crate::laws::control_flow::{Change, same};
-use crate::laws::thread::{self, State};
+use crate::laws::context::{Change, Context};
+use crate::laws::control_flow::same;
+use crate::laws::jump_threading::{self, State};
 use crate::laws::trial::Trial;
 
 /// Instructions of a block that is compared with others, at most.
@@ -30,18 +29,14 @@ const LONGEST: usize = 6;
 const LONGEST_FUNCTION: usize = 3000;
 
 /// Leads one branch to another block, where that saves slots.
-pub fn lead_to_alike(
-    object: &Object,
-    original: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn branch_to_equal_block(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function: original, calls, banned, .. } = context;
     let function: &Function = original;
     if function.nodes.len() > LONGEST_FUNCTION {
         return Vec::new();
     }
     let cfg = Cfg::new(function);
-    let states = thread::at_block_ends(function, &cfg);
+    let states = jump_threading::at_block_ends(function, &cfg);
     let trial = std::cell::OnceCell::new();
     for block in cfg.blocks.iter().skip(1) {
         let (Some((branch, state)), Some(body)) = (entry(function, &cfg, &states, block), body(function, block)) else {
@@ -64,7 +59,7 @@ pub fn lead_to_alike(
             let mut candidate = function.clone();
             let target = function.nodes[rival.range.start].id;
             candidate.nodes[branch].reference = kiln_program::Reference::Branch(target);
-            let trial = trial.get_or_init(|| Trial::new(object, calls, function, Law::AlikeBlock));
+            let trial = trial.get_or_init(|| Trial::new(object, calls, function));
             if let Some((candidate, change)) = trial.gain(object, first, candidate) {
                 *original = candidate;
                 return vec![change];
@@ -104,7 +99,7 @@ fn entry(function: &Function, cfg: &Cfg, states: &[Option<State>], block: &Block
         return None;
     }
     let mut state = (*states.get(from.index())?)?;
-    thread::refine(&mut state, &node.insn, true);
+    jump_threading::refine(&mut state, &node.insn, true);
     Some((at, state))
 }
 

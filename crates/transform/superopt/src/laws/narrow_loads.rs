@@ -16,23 +16,17 @@ use std::collections::HashSet;
 
 use kiln_equiv::memory::PLAIN_CONTEXTS;
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Size, Source, Width};
-use kiln_program::{Cfg, Function, FunctionId, InsnId, Object, Reference};
+use kiln_program::{Cfg, FunctionId, Object, Reference};
 
 use crate::edit;
-use crate::evidence::Law;
-use crate::flow::calls::Calls;
 use crate::flow::demand;
 use crate::flow::possible;
-use crate::laws::available::held_since_entry;
-use crate::laws::control_flow::Change;
+use crate::laws::available_values::held_since_entry;
+use crate::laws::context::{Change, Context};
 
 /// Narrows loads from such a context whose upper half is cleared later and read by nobody before.
-pub fn narrow_loads(
-    object: &Object,
-    (id, function): (FunctionId, &mut Function),
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn narrow_loads(context: Context<'_>) -> Vec<Change> {
+    let Context { object, id, function, calls, banned, .. } = context;
     let cleared: RegSet = function.nodes.iter().filter_map(|node| clears_upper_half(&node.insn)).collect();
     if cleared == RegSet::EMPTY || !begins_with_plain_context(object, id) {
         return Vec::new();
@@ -52,18 +46,15 @@ pub fn narrow_loads(
             }
             let old = node.clone();
             node.insn = Insn::Load { size: Size::B4, signed: false, dst, address };
-            changes.push(Change::new(Law::NarrowLoad, vec![old], vec![node.clone()]));
+            changes.push(Change::new(vec![old], vec![node.clone()]));
         }
     }
     changes
 }
 
 /// Removes what clears upper halves that are zero on every way there.
-pub fn clear_once(
-    object: &Object,
-    (id, function): (FunctionId, &mut Function),
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn remove_cleared_halves(context: Context<'_>) -> Vec<Change> {
+    let Context { object, id, function, banned, .. } = context;
     if function.nodes.iter().all(|node| clears_upper_half(&node.insn).is_none()) {
         return Vec::new();
     }
@@ -76,7 +67,7 @@ pub fn clear_once(
             let zero = |reg: Reg| bits[reg.index()] <= u64::from(u32::MAX);
             if clears_upper_half(&node.insn).is_some_and(zero) && node.core.is_none() && !banned(node.id) {
                 doomed.insert(node.id);
-                changes.push(Change::new(Law::ClearedHalf, vec![node.clone()], Vec::new()));
+                changes.push(Change::new(vec![node.clone()], Vec::new()));
             }
             possible::step(&mut bits, node, numbers);
         }

@@ -20,11 +20,10 @@ use kiln_isa::{AluOp, AtomicOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 
 use crate::edit;
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand, only_computes, reads};
-use crate::laws::available::{self, Held};
-use crate::laws::control_flow::Change;
+use crate::laws::available_values::{self, Held};
+use crate::laws::context::{Change, Context};
 use crate::laws::inline::renamed;
 use crate::laws::trial::Trial;
 use crate::rules::{reading, writing};
@@ -225,7 +224,12 @@ fn changes(insn: &Insn, reg: Reg) -> bool {
 }
 
 /// Has webs share a register with others, so that copies between them may go; each register in one change a call.
-pub fn share_registers(
+pub fn share_registers(context: Context<'_>) -> Vec<Change> {
+    coalesce(context.object, context.function, context.calls, context.banned)
+}
+
+/// As [`share_registers`], for laws that try a change on a copy of a function.
+pub(crate) fn coalesce(
     object: &Object,
     function: &mut Function,
     calls: &Calls,
@@ -237,7 +241,7 @@ pub fn share_registers(
     let cfg = Cfg::new(function);
     let original = function.clone();
     let webs = Webs::new(&original, &cfg, calls);
-    let held = available::before_each(object, &original, &cfg);
+    let held = available_values::before_each(object, &original, &cfg);
     let (mut changes, mut doomed, mut touched) = (Vec::new(), HashSet::new(), RegSet::EMPTY);
     for (at, node) in original.nodes.iter().enumerate().filter(|(_, node)| !banned(node.id)) {
         let own = webs.first_write + at;
@@ -280,24 +284,20 @@ fn apply(function: &mut Function, at: InsnId, edits: Vec<Edit>, doomed: &mut Has
             None => drop(doomed.insert(node.id)),
         }
     }
-    Change { at, law: Law::SharedRegister, before, after }
+    Change::at(at, before, after)
 }
 
 /// The register that an instruction writes, and another that holds what it makes.
-fn held_elsewhere(object: &Object, node: &Node, held: &available::State) -> Option<(Reg, Reg)> {
+fn held_elsewhere(object: &Object, node: &Node, held: &available_values::State) -> Option<(Reg, Reg)> {
     let dst = node.insn.written().filter(|_| only_computes(&node.insn) && node.core.is_none())?;
-    let value = available::result(object, held, node).filter(|value| !value.depends_on(node.id))?;
+    let value = available_values::result(object, held, node).filter(|value| !value.depends_on(node.id))?;
     let holder = Reg::all().find(|reg| ![dst, Reg::R10].contains(reg) && held[reg.index()] == Some(value))?;
     Some((dst, holder))
 }
 
 /// Keeps a web out of a register, so that what is there need not be made again; one web a call.
-pub fn spare_registers(
-    object: &Object,
-    function: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn spare_registers(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, calls, banned, .. } = context;
     if function.nodes.len() > LONGEST_TRIED {
         return Vec::new();
     }
@@ -307,7 +307,7 @@ pub fn spare_registers(
         return Vec::new();
     }
     let webs = Webs::new(function, &cfg, calls);
-    let trial = Trial::new(object, calls, function, Law::SharedRegister);
+    let trial = Trial::new(object, calls, function);
     for Lost { reg, by, again } in lost.into_iter().take(MAX_TRIALS) {
         let web = webs.web(webs.first_write + by);
         let at = function.nodes[again].id;
@@ -321,8 +321,8 @@ pub fn spare_registers(
         let (mut candidate, mut doomed) = (function.clone(), HashSet::new());
         apply(&mut candidate, at, edits, &mut doomed);
         edit::delete(&mut candidate, &doomed);
-        available::use_available(object, &mut candidate, &|_| false);
-        share_registers(object, &mut candidate, calls, &|_| false);
+        available_values::use_available(object, &mut candidate, &|_| false);
+        coalesce(object, &mut candidate, calls, &|_| false);
         if let Some((candidate, change)) = trial.gain(object, at, candidate) {
             *function = candidate;
             return vec![change];
@@ -346,7 +346,7 @@ struct Lost {
 
 /// What is made again in a block, or in blocks that only one way leads through.
 fn lost(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Lost> {
-    let held = available::before_each(object, function, cfg);
+    let held = available_values::before_each(object, function, cfg);
     let mut found = Vec::new();
     let mut at_ends: Vec<Vec<(Held, Reg, usize)>> = vec![Vec::new(); cfg.blocks.len()];
     for (index, block) in cfg.blocks.iter().enumerate() {
@@ -356,7 +356,7 @@ fn lost(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Lost> {
         };
         for again in block.range.clone() {
             let node = &function.nodes[again];
-            let value = available::result(object, &held[again], node).filter(|_| node.core.is_none());
+            let value = available_values::result(object, &held[again], node).filter(|_| node.core.is_none());
             if let Some(value) = value.filter(|_| only_computes(&node.insn)) {
                 let same = gone.iter().filter(|(lost, ..)| *lost == value);
                 found.extend(same.map(|(_, reg, by)| Lost { reg: *reg, by: *by, again }));

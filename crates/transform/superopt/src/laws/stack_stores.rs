@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Compilers clear a structure whole and then fill it in, in other blocks often. Two things follow from what is known
-//! of each byte on every way to a store: a store of what is there already may go ([`repeated_stores`]), and a narrow
+//! of each byte on every way to a store: a store of what is there already may go ([`remove_repeated_stores`]), and a narrow
 //! store of a number whose upper bytes are zero may write those too, where zeros are or nobody looks. When that covers
 //! all that was left of an earlier store, the earlier one may go ([`cover_stores`]).
 
@@ -19,13 +19,12 @@ use std::ops::Range;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet, Size, Source};
 use kiln_platform::{ArgKind, Helper};
-use kiln_program::{Cfg, Function, InsnId, Node};
+use kiln_program::{Cfg, Function, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, StackSet, Value};
 
 use crate::edit;
-use crate::evidence::Law;
-use crate::laws::control_flow::Change;
-use crate::laws::filled::{Place, place};
+use crate::laws::context::{Change, Context};
+use crate::laws::dead_store_before_helper::{Place, place};
 
 /// Bytes of a frame.
 const BYTES: usize = 512;
@@ -34,7 +33,9 @@ const BYTES: usize = 512;
 type Held = [Option<u8>; BYTES];
 
 /// Removes stores of numbers that the frame holds already on every way there.
-pub fn repeated_stores(function: &mut Function, facts: &Facts, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn remove_repeated_stores(context: Context<'_>) -> Vec<Change> {
+    let facts = context.known();
+    let Context { function, banned, .. } = context;
     let held = Frame::new(function, facts).held();
     let mut doomed = HashSet::new();
     let mut changes = Vec::new();
@@ -43,7 +44,7 @@ pub fn repeated_stores(function: &mut Function, facts: &Facts, banned: &dyn Fn(I
         let same = bytes.iter().enumerate().all(|(at, byte)| byte.is_some() && held[start + at] == *byte);
         if same && !banned(node.id) {
             doomed.insert(node.id);
-            changes.push(Change::new(Law::RepeatedStore, vec![node.clone()], Vec::new()));
+            changes.push(Change::new(vec![node.clone()], Vec::new()));
         }
     }
     edit::delete(function, &doomed);
@@ -51,7 +52,9 @@ pub fn repeated_stores(function: &mut Function, facts: &Facts, banned: &dyn Fn(I
 }
 
 /// Widens stores so that an earlier store is overwritten before anybody reads it, and removes that; one a call.
-pub fn cover_stores(function: &mut Function, facts: &Facts, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn cover_stores(context: Context<'_>) -> Vec<Change> {
+    let facts = context.known();
+    let Context { function, banned, .. } = context;
     let frame = Frame::new(function, facts);
     let wider = frame.wider();
     if wider.is_empty() {
@@ -75,7 +78,7 @@ pub fn cover_stores(function: &mut Function, facts: &Facts, banned: &dyn Fn(Insn
         }
         let doomed = HashSet::from([function.nodes[covered].id]);
         edit::delete(function, &doomed);
-        return vec![Change::new(Law::CoveredStore, before, after)];
+        return vec![Change::new(before, after)];
     }
     Vec::new()
 }

@@ -20,11 +20,9 @@ use kiln_isa::{AluOp, Insn, Reg, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 
 use crate::edit;
-use crate::evidence::Law;
-use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand};
-use crate::laws::control_flow::Change;
-use crate::laws::thread::{self, State};
+use crate::laws::context::{Change, Context};
+use crate::laws::jump_threading::{self, State};
 use crate::laws::trial::Trial;
 
 /// Blocks between the way and the conjunction at most.
@@ -40,12 +38,8 @@ struct Conjunction {
 }
 
 /// Leads one way on which an operand of a conjunction is zero behind it; one a call.
-pub fn lead_past_conjunctions(
-    object: &mut Object,
-    function: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn skip_operands(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, calls, banned, .. } = context;
     if function.nodes.len() > LONGEST {
         return Vec::new();
     }
@@ -55,9 +49,9 @@ pub fn lead_past_conjunctions(
     if found.is_empty() {
         return Vec::new();
     }
-    let states = thread::at_block_ends(function, &cfg);
+    let states = jump_threading::at_block_ends(function, &cfg);
     let ends = demand::at_block_ends(function, &cfg, calls);
-    let trial = Trial::new(object, calls, function, Law::SkippedOperand);
+    let trial = Trial::new(object, calls, function);
     for own in found {
         let range = cfg.blocks[own.block].range.clone();
         let at = function.nodes[range.start].id;
@@ -146,7 +140,7 @@ fn drop_if_idle(function: &mut Function, at: InsnId) {
     let cfg = Cfg::new(function);
     let Some(position) = function.position(at) else { return };
     let Some((dst, src)) = operands(&function.nodes[position]) else { return };
-    let states = thread::at_block_ends(function, &cfg);
+    let states = jump_threading::at_block_ends(function, &cfg);
     let number =
         |state: &State, reg: Reg| state[reg.index()].filter(|known| known.width == Width::W64).map(|known| known.value);
     let block = &cfg.blocks[cfg.block_of[position].index()];

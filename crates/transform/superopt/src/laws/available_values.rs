@@ -21,10 +21,9 @@ use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, MapId, Node, Object, Reference};
 
 use crate::edit;
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand::{only_computes, reads};
-use crate::laws::control_flow::Change;
+use crate::laws::context::{Change, Context};
 use crate::rules::reading;
 
 /// A name for a value.
@@ -63,7 +62,12 @@ impl Held {
 pub(crate) type State = [Option<Held>; Reg::COUNT];
 
 /// Removes what makes a value that its register holds, and copies what another register holds where that is shorter.
-pub fn use_available(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn use_available_values(context: Context<'_>) -> Vec<Change> {
+    use_available(context.object, context.function, context.banned)
+}
+
+/// As [`use_available_values`], for laws that try a change on a copy of a function.
+pub(crate) fn use_available(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
     let cfg = Cfg::new(function);
     let begins = at_block_begins(object, function, &cfg);
     let mut changes = Vec::new();
@@ -79,7 +83,7 @@ pub fn use_available(object: &Object, function: &mut Function, banned: &dyn Fn(I
             match (known, node.insn.written()) {
                 (Some(value), Some(dst)) if state[dst.index()] == Some(value) => {
                     doomed.insert(node.id);
-                    changes.push(Change::new(Law::AvailableValue, vec![node], Vec::new()));
+                    changes.push(Change::new(vec![node], Vec::new()));
                     continue;
                 }
                 (Some(value), Some(dst)) => {
@@ -87,7 +91,7 @@ pub fn use_available(object: &Object, function: &mut Function, banned: &dyn Fn(I
                     if let Some(holder) = holder.filter(|_| shortens(&node.insn, value)) {
                         let new = &mut function.nodes[at];
                         (new.insn, new.reference) = (Insn::mov(dst, holder), Reference::None);
-                        changes.push(Change::new(Law::AvailableValue, vec![node], vec![new.clone()]));
+                        changes.push(Change::new(vec![node], vec![new.clone()]));
                     }
                 }
                 _ => {}
@@ -268,12 +272,8 @@ fn end(
 ///   r1 = r6; call ...      -->    r1 = r7; call ...
 ///   r1 = r6; call ...             r1 = r7; call ...
 /// ```
-pub fn read_originals(
-    object: &Object,
-    function: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn read_copied_registers(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, calls, banned, .. } = context;
     let cfg = Cfg::new(function);
     let before = before_each(object, function, &cfg);
     // Each register takes part in one change: what is known of it is then of the past.
@@ -295,7 +295,7 @@ pub fn read_originals(
             own.insn = reading(&own.insn, dst, src).expect("it was asked before");
             new.push(own.clone());
         }
-        changes.push(Change::new(Law::AvailableValue, old, new));
+        changes.push(Change::new(old, new));
         doomed.insert(node.id);
         touched = touched.union(RegSet::of(&[dst, src]));
     }

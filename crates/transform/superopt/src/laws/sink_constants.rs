@@ -22,12 +22,10 @@
 use kiln_isa::{AluOp, Insn, Reg, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 
-use crate::evidence::Law;
-use crate::flow::calls::Calls;
 use crate::flow::demand;
-use crate::laws::available;
-use crate::laws::control_flow::Change;
-use crate::laws::thread::{self, Known};
+use crate::laws::available_values;
+use crate::laws::context::{Change, Context};
+use crate::laws::jump_threading::{self, Known};
 use crate::laws::trial::{Size, Trial};
 use crate::rules::one_slot_move;
 
@@ -57,20 +55,16 @@ struct Late<'a> {
 }
 
 /// Makes the constants of one block late, where that saves; one block a call.
-pub fn make_late(
-    object: &mut Object,
-    original: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn sink_constants(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function: original, calls, banned, .. } = context;
     let function: &Function = original;
     if function.nodes.len() > LONGEST {
         return Vec::new();
     }
     let cfg = Cfg::new(function);
-    let states = thread::at_block_ends(function, &cfg);
+    let states = jump_threading::at_block_ends(function, &cfg);
     let ends = demand::at_block_ends(function, &cfg, calls);
-    let held = available::before_each(object, function, &cfg);
+    let held = available_values::before_each(object, function, &cfg);
     let mut trial = None;
     let mut best: Option<(Size, Function, Change)> = None;
     let blocks = cfg.blocks.iter().enumerate().skip(1).filter(|(_, block)| block.predecessors.len() > 1);
@@ -96,7 +90,7 @@ pub fn make_late(
                 for late in chosen {
                     place(object, &mut candidate, late, first);
                 }
-                let trial = trial.get_or_insert_with(|| Trial::new(object, calls, function, Law::LateConstant));
+                let trial = trial.get_or_insert_with(|| Trial::new(object, calls, function));
                 let gained = match shared {
                     true => trial.gain_shared(object, first, candidate),
                     false => trial.gain(object, first, candidate),
@@ -118,8 +112,8 @@ pub fn make_late(
 fn ways(
     function: &Function,
     cfg: &Cfg,
-    states: &[Option<thread::State>],
-    held: &[available::State],
+    states: &[Option<jump_threading::State>],
+    held: &[available_values::State],
     index: usize,
 ) -> Option<Vec<Way>> {
     let block = &cfg.blocks[index];
@@ -136,7 +130,7 @@ fn ways(
         let branches = matches!(last.insn, Insn::Branch { .. });
         // A branch both of whose sides are here tells nothing, and is another pass's business.
         if branches && own.successors.len() == 2 {
-            thread::refine(&mut state, &last.insn, jumps);
+            jump_threading::refine(&mut state, &last.insn, jumps);
             if let Insn::Branch { width: Width::W64, dst, .. } = last.insn {
                 let held = &held[own.range.end - 1];
                 let alike =

@@ -20,10 +20,9 @@ use kiln_program::{BlockId, Cfg, Function, InsnId, Node};
 use kiln_verifier::{Facts, Region, Value};
 
 use crate::edit;
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand, only_computes};
-use crate::laws::control_flow::Change;
+use crate::laws::context::{Change, Context};
 
 /// Blocks between two checks at most.
 const FARTHEST: usize = 8;
@@ -93,12 +92,9 @@ fn check(function: &Function, facts: &Facts, at: usize) -> Option<Check> {
 }
 
 /// Merges the first two checks for which that can be done.
-pub fn merge_checks(
-    function: &mut Function,
-    facts: &Facts,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn merge_checks(context: Context<'_>) -> Vec<Change> {
+    let facts = context.known();
+    let Context { function, calls, banned, .. } = context;
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);
     for (index, block) in cfg.blocks.iter().enumerate() {
@@ -245,5 +241,5 @@ fn merge(function: &mut Function, first: Check, second: Check, plan: Plan) -> Ch
         }
     }
     edit::delete(function, &[gone].into_iter().collect());
-    Change { at, law: Law::MergedChecks, before, after }
+    Change::at(at, before, after)
 }

@@ -21,13 +21,12 @@ use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, MapId, Node, Object, Reference};
 
 use crate::edit;
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand};
-use crate::laws::available::{self, Held};
-use crate::laws::control_flow::Change;
+use crate::laws::available_values::{self, Held};
+use crate::laws::context::{Change, Context};
+use crate::laws::register_coalescing;
 use crate::laws::trial::Trial;
-use crate::laws::webs;
 use crate::rules::with_address;
 
 /// Instructions of a function at most where plans are tried, and plans tried at most.
@@ -88,12 +87,8 @@ struct Plan {
 }
 
 /// Keeps the address whose reuse saves most; one a call.
-pub fn keep_addresses(
-    object: &mut Object,
-    function: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn keep_addresses(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, calls, banned, .. } = context;
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);
     let places = places(function, &cfg, &ends, calls);
@@ -120,14 +115,15 @@ pub fn keep_addresses(
 }
 
 /// Adds to an address, or to a number of two slots, what the next one in the same register is away from it.
-pub fn step_addresses(object: &Object, function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn step_addresses(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function, banned, .. } = context;
     let cfg = Cfg::new(function);
     // What registers hold stays as it is.
-    let held = available::before_each(object, function, &cfg);
+    let held = available_values::before_each(object, function, &cfg);
     let mut changes = Vec::new();
     for (node, held) in function.nodes.iter_mut().zip(held) {
         let (Insn::LoadImm64 { dst, .. }, None) = (node.insn, node.core) else { continue };
-        let distance = match (held[dst.index()], available::result(object, &held, node)) {
+        let distance = match (held[dst.index()], available_values::result(object, &held, node)) {
             (Some(Held::Section(own, from)), Some(Held::Section(map, to))) if own == map => to.checked_sub(from),
             (Some(Held::Number(from)), Some(Held::Number(to))) => Some(to.wrapping_sub(from) as i64),
             _ => None,
@@ -137,7 +133,7 @@ pub fn step_addresses(object: &Object, function: &mut Function, banned: &dyn Fn(
         let before = node.clone();
         node.insn = Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(distance) };
         node.reference = Reference::None;
-        changes.push(Change::new(Law::SteppedAddress, vec![before], vec![node.clone()]));
+        changes.push(Change::new(vec![before], vec![node.clone()]));
     }
     changes
 }
@@ -154,12 +150,12 @@ fn try_plans(
         return Vec::new();
     }
     let original = function.clone();
-    let trial = Trial::new(object, calls, &original, Law::KeptAddress);
+    let trial = Trial::new(object, calls, &original);
     for plan in plans.iter().take(MAX_TRIALS) {
         let mut candidate = original.clone();
         let at = original.nodes[places[plan.places[0]].positions[0]].id;
         keep(object, &mut candidate, places, plan);
-        webs::share_registers(object, &mut candidate, calls, &|_| false);
+        register_coalescing::coalesce(object, &mut candidate, calls, &|_| false);
         if let Some((candidate, change)) = trial.gain(object, at, candidate) {
             *function = candidate;
             return vec![change];
@@ -344,7 +340,7 @@ fn keep(object: &mut Object, function: &mut Function, places: &[Place], plan: &P
     function.nodes.splice(plan.at..plan.at, made);
     edit::retarget(function, &[(heir, first)].into_iter().collect());
     edit::delete(function, &gone);
-    Change::new(Law::KeptAddress, before, after)
+    Change::new(before, after)
 }
 
 fn places(function: &Function, cfg: &Cfg, ends: &[Demand], calls: &Calls) -> Vec<Place> {

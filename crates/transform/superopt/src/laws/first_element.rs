@@ -26,24 +26,20 @@ use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Value};
 
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand;
-use crate::laws::control_flow::{Change, remove_unreachable_blocks};
-use crate::laws::dead::own_stack_offset;
-use crate::laws::frame::holds_zeros;
+use crate::laws::context::{Change, Context};
+use crate::laws::control_flow::remove_unreachable_blocks;
+use crate::laws::dead_code::own_stack_offset;
+use crate::laws::stack_stores::holds_zeros;
 
 /// Places that a check is tried to lead to at most.
 const MAX_TARGETS: usize = 16;
 
 /// Leads one check of such a lookup elsewhere, so that most of what only it led to goes.
-pub fn skip_missing(
-    object: &mut Object,
-    function: &mut Function,
-    facts: &Facts,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn retarget_null_check(context: Context<'_>) -> Vec<Change> {
+    let facts = context.known();
+    let Context { object, function, calls, banned, .. } = context;
     let cfg = Cfg::new(function);
     let slots = function.slots();
     let mut best: Option<(Function, Vec<Change>)> = None;
@@ -164,7 +160,7 @@ fn lead(object: &mut Object, function: &Function, check: &Check, target: InsnId)
         new.push(object.new_node(Insn::Jump { offset: 0, long: false }, Reference::Branch(target)));
     }
     candidate.nodes.splice(check.branch..=check.branch, new.clone());
-    let mut changes = vec![Change::new(Law::FoundElement, vec![old], new)];
+    let mut changes = vec![Change::new(vec![old], new)];
     changes.extend(remove_unreachable_blocks(&mut candidate));
     (candidate, changes)
 }

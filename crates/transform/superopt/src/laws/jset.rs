@@ -11,22 +11,16 @@
 //! if layout finds no better order, so the result is compared with the original.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
+use kiln_program::{Cfg, Function, InsnId, Node, Reference};
 
 use crate::edit;
-use crate::evidence::Law;
-use crate::flow::calls::Calls;
 use crate::flow::demand;
-use crate::laws::control_flow::Change;
+use crate::laws::context::{Change, Context};
 use crate::laws::trial::Trial;
 
 /// Turns the first branch around for which that saves slots.
-pub fn turn_around(
-    object: &mut Object,
-    original: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn use_jset(context: Context<'_>) -> Vec<Change> {
+    let Context { object, function: original, calls, banned, .. } = context;
     let cfg = Cfg::new(original);
     let ends = demand::at_block_ends(original, &cfg, calls);
     let function: &Function = original;
@@ -42,7 +36,7 @@ pub fn turn_around(
         }
         let nodes = &function.nodes[block.range.clone()];
         let Some((mask, test)) = masked(nodes, dst, width) else { continue };
-        let trial = trial.get_or_insert_with(|| Trial::new(object, calls, function, Law::TurnedBranch));
+        let trial = trial.get_or_insert_with(|| Trial::new(object, calls, function));
         let mut candidate = function.clone();
         candidate.nodes[at].insn = test;
         candidate.nodes[at].reference = Reference::Branch(next);

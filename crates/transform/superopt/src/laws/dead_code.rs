@@ -13,24 +13,18 @@
 use std::collections::HashSet;
 
 use kiln_isa::{Insn, Reg};
-use kiln_program::{Cfg, Function, InsnId, Node, Object};
-use kiln_verifier::{Facts, InsnFacts, Region, Value};
+use kiln_program::{Cfg, Node};
+use kiln_verifier::{InsnFacts, Region, Value};
 
 use crate::edit;
-use crate::evidence::Law;
-use crate::flow::calls::Calls;
 use crate::flow::demand;
-use crate::laws::control_flow::Change;
-use crate::laws::filled;
+use crate::laws::context::{Change, Context};
+use crate::laws::dead_store_before_helper;
 
 /// Removes calls that do nothing but answer, where nobody reads the answer.
-pub fn remove_unread_calls(
-    object: &Object,
-    function: &mut Function,
-    facts: &Facts,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-) -> Vec<Change> {
+pub fn remove_unread_calls(context: Context<'_>) -> Vec<Change> {
+    let facts = context.known();
+    let Context { object, function, calls, banned, .. } = context;
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);
     let mut changes = Vec::new();
@@ -39,7 +33,7 @@ pub fn remove_unread_calls(
         for (node, after) in nodes.iter().zip(demand::after_each(nodes, end, calls)) {
             let known = facts.at(node.id);
             if after.of(Reg::R0) == 0 && !banned(node.id) && kiln_equiv::only_answers(object, node, known) {
-                changes.push(Change::new(Law::UnreadAnswer, vec![node.clone()], Vec::new()));
+                changes.push(Change::new(vec![node.clone()], Vec::new()));
             }
         }
     }
@@ -48,17 +42,20 @@ pub fn remove_unread_calls(
 }
 
 /// Removes writes that nobody reads: of registers by the demand on the graph, of stack bytes by the facts.
-pub fn remove_dead(function: &mut Function, facts: Option<&Facts>, calls: &Calls) -> Vec<Change> {
+pub fn remove_dead(context: Context<'_>) -> Vec<Change> {
+    let Context { function, calls, facts, .. } = context;
     let mut changes = Vec::new();
     for node in &function.nodes {
         if facts.and_then(|facts| facts.at(node.id)).is_some_and(|known| is_dead_store(node, known)) {
-            changes.push(Change::new(Law::DeadStore, vec![node.clone()], Vec::new()));
+            changes.push(Change::new(vec![node.clone()], Vec::new()));
         }
     }
-    let buried = facts.map(|facts| filled::overwritten(function, &Cfg::new(function), facts)).unwrap_or_default();
+    let buried = facts
+        .map(|facts| dead_store_before_helper::overwritten(function, &Cfg::new(function), facts))
+        .unwrap_or_default();
     for node in function.nodes.iter().filter(|node| buried.contains(&node.id)) {
         if changes.iter().all(|one| one.at != node.id) {
-            changes.push(Change::new(Law::DeadStore, vec![node.clone()], Vec::new()));
+            changes.push(Change::new(vec![node.clone()], Vec::new()));
         }
     }
     edit::delete(function, &changes.iter().map(|change| change.at).collect::<HashSet<_>>());
@@ -70,7 +67,7 @@ pub fn remove_dead(function: &mut Function, facts: Option<&Facts>, calls: &Calls
         let kept: HashSet<_> = demand::without_dead(nodes, end, calls).iter().map(|node| node.id).collect();
         for node in nodes.iter().filter(|node| !kept.contains(&node.id)) {
             doomed.insert(node.id);
-            changes.push(Change::new(Law::DeadWrite, vec![node.clone()], Vec::new()));
+            changes.push(Change::new(vec![node.clone()], Vec::new()).by("dead-write"));
         }
     }
     edit::delete(function, &doomed);

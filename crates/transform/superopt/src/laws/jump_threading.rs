@@ -25,10 +25,9 @@ use kiln_isa::semantics::{Bits, at_width, compare};
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{Block, BlockId, Cfg, Function, InsnId, Node, Reference};
 
-use crate::evidence::Law;
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand};
-use crate::laws::control_flow::Change;
+use crate::laws::context::{Change, Context};
 
 /// Blocks that a way leads through at most.
 const LONGEST_WAY: usize = 12;
@@ -134,7 +133,8 @@ pub(crate) fn at_block_ends(function: &Function, cfg: &Cfg) -> Vec<Option<State>
 }
 
 /// Turns branches that the constants before them decide into jumps or nothing; one a call.
-pub fn decide_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool) -> Vec<Change> {
+pub fn decide_branches(context: Context<'_>) -> Vec<Change> {
+    let Context { function, banned, .. } = context;
     let cfg = Cfg::new(function);
     let states = at_block_ends(function, &cfg);
     for (block, state) in cfg.blocks.iter().zip(states) {
@@ -145,11 +145,11 @@ pub fn decide_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool)
             Some(true) => {
                 function.nodes[at].insn = Insn::Jump { offset: 0, long: false };
                 let after = vec![function.nodes[at].clone()];
-                return vec![Change::new(Law::ConstantBranch, vec![node], after)];
+                return vec![Change::new(vec![node], after)];
             }
             Some(false) => {
                 crate::edit::delete(function, &[node.id].into_iter().collect());
-                return vec![Change::new(Law::ConstantBranch, vec![node], Vec::new())];
+                return vec![Change::new(vec![node], Vec::new())];
             }
             None => {}
         }
@@ -161,12 +161,8 @@ pub fn decide_branches(function: &mut Function, banned: &dyn Fn(InsnId) -> bool)
 ///
 /// A branch that goes elsewhere makes more known and less wanted in what follows, never the other way round, so what was
 /// found out before the first one stays good enough for the others.
-pub fn thread_branches(
-    function: &mut Function,
-    calls: &Calls,
-    banned: &dyn Fn(InsnId) -> bool,
-    most: usize,
-) -> Vec<Change> {
+pub fn thread_branches(context: Context<'_>) -> Vec<Change> {
+    let Context { function, calls, banned, most, .. } = context;
     let cfg = Cfg::new(function);
     let states = at_block_ends(function, &cfg);
     let ends = demand::at_block_ends(function, &cfg, calls);
@@ -189,7 +185,7 @@ pub fn thread_branches(
         let before = node.clone();
         let node = &mut function.nodes[at];
         node.reference = Reference::Branch(end);
-        changes.push(Change::new(Law::ThreadedBranch, vec![before], vec![node.clone()]));
+        changes.push(Change::new(vec![before], vec![node.clone()]));
     }
     changes
 }

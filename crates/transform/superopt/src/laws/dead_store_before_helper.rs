@@ -16,7 +16,7 @@ use kiln_platform::{ArgKind, FilledBuffer, Helper};
 use kiln_program::{Cfg, Function, InsnId, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, StackSet, Value};
 
-use crate::laws::dead::own_stack_offset;
+use crate::laws::dead_code::own_stack_offset;
 
 /// The registers of arguments, in their order.
 const ARGUMENTS: [Reg; 5] = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
