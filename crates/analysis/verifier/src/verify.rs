@@ -7,7 +7,7 @@ use kiln_program::{Object, Program};
 use crate::check::unprivileged;
 use crate::code::prepared::Prepared;
 use crate::error::{Error, TIME_IS_UP};
-use crate::explain::{self, rejection};
+use crate::explain::{self, explained, rejection};
 use crate::explore::cost::{Cost, Profiler};
 use crate::explore::search::Explorer;
 use crate::facts::Facts;
@@ -72,33 +72,36 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
         return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::NeedsPrivilege, what.to_owned()))));
     }
     let mut explorer = Explorer::new(&code, options, program_type);
-    if let Some((at, lack)) = explorer.lacks_before_exploring() {
+    if let Some((at, lack)) = explorer.path.lacks_before_exploring() {
         return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::KernelLacks, lack.to_string()))));
     }
-    let explained = |error| match error {
+    let told = |error| match error {
         Error::Rejected(rejection) if options.explain => {
             Error::Rejected(explain::story::told(&code, options, program_type, rejection))
         }
         other => other,
     };
-    explorer.run(&mut ()).map_err(explained)?;
+    explorer.run(&mut ()).map_err(told)?;
     if !explorer.early_covers_hold() {
-        explorer = Explorer::new(&code, options, program_type);
-        explorer.strict_callbacks = true;
-        explorer.run(&mut ()).map_err(explained)?;
+        explorer = Explorer::strict(&code, options, program_type);
+        explorer.run(&mut ()).map_err(told)?;
     }
-    explorer.check_throwing_functions()?;
+    let throwing = explorer.path.check_throwing_functions();
+    throwing.map_err(|fault| explained(&explorer.path, *fault))?;
     let mut statistics = explorer.statistics();
-    statistics.stack_bytes = explorer.check_stack_depth().map_err(|deep| {
+    statistics.stack_bytes = explorer.path.check_stack_depth().map_err(|deep| {
         let at = code.functions[deep.function].start;
         let rejection = rejection(&code, at, Reason::CallDepth, deep.message());
         Error::Rejected(Box::new(Rejection { kernel_message: Some(deep.kernel_message()), ..rejection }))
     })?;
-    let reads_uninitialized_stack = explorer.reads_uninitialized_stack;
-    let depends_on_load = explorer.depends_on_load.get();
-    let names = std::mem::take(&mut explorer.types);
-    let mut facts = explorer.recorder.take().map_or_else(Facts::default, |recorder| recorder.finish(&code, &names));
-    facts.set_arena_accesses(explorer.arena_accesses());
+    let reads_uninitialized_stack = explorer.path.noted.reads_uninitialized_stack;
+    let depends_on_load = explorer.path.noted.depends_on_load.get();
+    let path = &explorer.path;
+    let mut facts = match (explorer.recorder.take(), &path.accesses) {
+        (Some(recorder), Some(accesses)) => recorder.finish(accesses, &code, &path.types),
+        _ => Facts::default(),
+    };
+    facts.set_arena_accesses(path.arena_accesses());
     Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, _proof: () })
 }
 

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 
 use kiln_isa::Reg;
-use kiln_platform::{Helper, ProgramType};
-use kiln_program::Reference;
+use kiln_platform::Helper;
 
 use crate::call::helper::Call;
 use crate::call::kfunc::KfuncCall;
-use crate::code::Position;
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::{Explorer, Next};
 use crate::objects::fields::{Field, FieldKind, Record};
+use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::state::{Caller, Frame, Kind, Register, State};
 
@@ -49,7 +47,7 @@ impl Later {
     }
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// The special fields of what a register points to.
     pub(crate) fn record_of(&self, register: &Register) -> Option<Arc<Record>> {
         match register.kind {
@@ -68,43 +66,6 @@ impl Explorer<'_> {
         let end = i128::from(base.scalar.umax) + fixed + i128::from(bytes);
         match record.touched(start, end) {
             Some(field) => reject(Reason::SpecialField, format!("the access overlaps the {} field", field.kind.name())),
-            None => Ok(()),
-        }
-    }
-
-    /// Every map that some instruction names, whether or not a path leads to it.
-    pub(crate) fn check_maps(&mut self) -> Step<()> {
-        for (at, op) in self.code.ops.iter().enumerate() {
-            if let Reference::Map(map) | Reference::MapValue { map, .. } = op.node.reference {
-                self.at = at as Position;
-                self.check_map_allowed(map.0)?;
-            }
-        }
-        self.at = self.code.functions[0].start;
-        Ok(())
-    }
-
-    /// Maps with locks and timers are not for every program type.
-    fn check_map_allowed(&self, map: u32) -> Step<()> {
-        let Some(record) = self.code.prepared.records.get(map as usize) else { return Ok(()) };
-        let traces = matches!(
-            self.program_type,
-            ProgramType::Kprobe
-                | ProgramType::Tracepoint
-                | ProgramType::PerfEvent
-                | ProgramType::RawTracepoint
-                | ProgramType::RawTracepointWritable
-        );
-        let refused = |kind: FieldKind| match kind {
-            FieldKind::Timer | FieldKind::Workqueue => traces,
-            FieldKind::SpinLock | FieldKind::ResilientLock => traces || self.program_type == ProgramType::SocketFilter,
-            kind => traces && kind.is_root(),
-        };
-        match record.fields.iter().find(|field| refused(field.kind)) {
-            Some(field) => reject(
-                Reason::SpecialField,
-                format!("{} programs cannot use maps with a {}", self.program_type.name(), field.kind.name()),
-            ),
             None => Ok(()),
         }
     }
@@ -136,8 +97,8 @@ impl Explorer<'_> {
     /// A callback of a timer or the like, which runs some time later as a program of its own.
     pub(crate) fn run_later(&mut self, callback: Option<usize>, value: &Register, later: Later) -> Step<()> {
         let Some(callee) = callback else { return unsupported("this callback") };
-        self.callbacks[callee] = true;
-        self.later_callbacks[callee] = true;
+        self.noted.callbacks[callee] = true;
+        self.noted.later_callbacks[callee] = true;
         let Later { lowest, highest, sleepable } = later;
         // Wherever it was asked for, it begins the same.
         let start = self.code.functions[callee].start;
@@ -154,7 +115,8 @@ impl Explorer<'_> {
         let later_entries = self.state.later_entries + 1;
         // It is no continuation of this path, so no state kept on the way here waits for it.
         let state = State { frames: vec![bottom, frame], sleepable, later_entries, ..State::default() };
-        self.push(state, start)
+        self.push(state, start);
+        Ok(())
     }
 
     /// The same of a kernel function that says when.
@@ -175,18 +137,6 @@ impl Explorer<'_> {
         };
         self.check_field_argument(register, kind, message)?;
         call.value = Some(*register);
-        Ok(())
-    }
-
-    /// A callback that is entered now, from a call that is carried out again when it returns.
-    pub(crate) fn push_callback(&mut self, frame: Frame, callee: usize) -> Step<()> {
-        let mut inside = self.state.clone();
-        inside.callback_depth += 1;
-        inside.frame_mut().callback_turns += 1;
-        inside.frames.push(frame);
-        let start = self.code.functions[callee].start;
-        self.push(inside, start)?;
-        self.state.frame_mut().callback_turns = 0;
         Ok(())
     }
 

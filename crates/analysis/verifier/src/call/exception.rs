@@ -14,15 +14,14 @@
 use kiln_isa::{Insn, Reg};
 use kiln_platform::KfuncMeaning;
 
-use crate::call::parameter::Parameter;
+use crate::code::parameter::Parameter;
 use crate::code::{ExceptionCallback, Position};
-use crate::error::Error;
 use crate::error::{Step, reject};
-use crate::explore::search::{Explorer, Next};
+use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::state::Kind;
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// Checks what the program names as its exception callback; it is verified like any global function.
     pub(crate) fn begin_exceptions(&mut self) -> Step<()> {
         let callback = match &self.code.exception_callback {
@@ -39,8 +38,8 @@ impl Explorer<'_> {
         if self.without_number[callback] {
             return reject(Reason::Exception, format!("the exception callback {name} must return a number"));
         }
-        self.callbacks[callback] = true;
-        self.globals_called.push(callback);
+        self.noted.callbacks[callback] = true;
+        self.noted.globals_called.push(callback);
         Ok(())
     }
 
@@ -63,7 +62,7 @@ impl Explorer<'_> {
     }
 
     /// Once all is explored: no callback may throw, and nothing calls the exception callback.
-    pub(crate) fn check_throwing_functions(&mut self) -> Result<(), Error> {
+    pub(crate) fn check_throwing_functions(&mut self) -> Step<()> {
         let code = self.code;
         let throws: Vec<Position> = (0..code.ops.len() as Position)
             .filter(|at| code.op(*at).kfunc_meaning() == Some(KfuncMeaning::Throw))
@@ -80,7 +79,7 @@ impl Explorer<'_> {
             (None, None) => return Ok(()),
         };
         self.at = at;
-        Err(self.explained(crate::error::Fault::Rejected(Reason::Exception, message.to_owned())))
+        reject(Reason::Exception, message)
     }
 
     /// Whether a callback is the function, or reaches it by calls.
@@ -93,6 +92,6 @@ impl Explorer<'_> {
             }
             pending.extend(self.code.ops.iter().filter(|op| op.callee == Some(at)).map(|op| op.function));
         }
-        reaching.iter().zip(&self.callbacks).any(|(reaching, callback)| *reaching && *callback)
+        reaching.iter().zip(&self.noted.callbacks).any(|(reaching, callback)| *reaching && *callback)
     }
 }

@@ -6,9 +6,9 @@ use kiln_platform::{Feature, ProgramType, ReturnRule};
 
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::{Explorer, Next};
+use crate::path::{Next, Path, Since};
 use crate::reason::Reason;
-use crate::state::{Caller, Frame, Kind, Register};
+use crate::state::{Caller, Kind, Register};
 use crate::types::hook::HookReturn;
 
 /// Frames at least as large get a private stack, where there are such (kernel `BPF_PRIV_STACK_MIN_SIZE`).
@@ -74,7 +74,7 @@ impl TooDeep {
     }
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     pub(crate) fn call_function(&mut self) -> Step<Next> {
         let Some(callee) = self.code.op(self.at).callee else {
             return reject(Reason::BadInstruction, "a call of a function that does not exist");
@@ -88,35 +88,6 @@ impl Explorer<'_> {
         self.clobber();
         self.state.frames.push(frame);
         Ok(Next::At(self.code.functions[callee].start))
-    }
-
-    /// The current function may be left with a number that it did not compute itself.
-    pub(crate) fn check_returns_number(&self) -> Step<()> {
-        if self.without_number[self.state.frame().function] {
-            return reject(
-                Reason::BadInstruction,
-                "LD_ABS, LD_IND and tail calls are only allowed in functions that return a number",
-            );
-        }
-        Ok(())
-    }
-
-    pub(crate) fn new_frame(&mut self, callee: usize, caller: Caller) -> Step<Frame> {
-        self.callbacks[callee] |= caller != Caller::Call;
-        let depth = self.state.frames.len();
-        if depth >= MAX_CALL_FRAMES {
-            return reject(Reason::CallDepth, format!("more than {MAX_CALL_FRAMES} frames of calls"));
-        }
-        let outer = self.state.frame().instance;
-        let instance = self.liveness.callee(self.code, outer, self.at, callee);
-        Ok(Frame::new(callee, depth, self.at, caller, instance))
-    }
-
-    /// A call destroys R0 to R5.
-    pub(crate) fn clobber(&mut self) {
-        for register in &mut self.state.frame_mut().registers[..6] {
-            *register = Register::UNINIT;
-        }
     }
 
     pub(crate) fn exit(&mut self) -> Step<Next> {
@@ -149,10 +120,7 @@ impl Explorer<'_> {
                 self.check_callback_result(&result, lowest, highest)?;
                 let site = self.state.frame().call_site;
                 self.state.frames.pop();
-                let mut state = std::mem::take(&mut self.state);
-                self.widen_since_last_visit(&mut state, site, false);
-                self.state = state;
-                Ok(Next::At(site))
+                Ok(Next::Widened(site, Since { site, skip_last: false }))
             }
             Caller::Later { lowest, highest } => {
                 self.check_callback_result(&result, lowest, highest)?;
@@ -229,7 +197,7 @@ impl Explorer<'_> {
 
     /// The stack of a chain of calls, in sum.
     pub(crate) fn check_stack_depth(&self) -> Result<u32, TooDeep> {
-        let later = (0..self.code.functions.len()).filter(|at| *at != 0 && self.later_callbacks[*at]);
+        let later = (0..self.code.functions.len()).filter(|at| *at != 0 && self.noted.later_callbacks[*at]);
         let mut most = 0;
         for root in std::iter::once(0).chain(later) {
             // What runs later has the kernel's stack for itself, and no private one.
@@ -278,7 +246,7 @@ impl Explorer<'_> {
             return Err(TooDeep { function, bytes: above, calls: chain.len() + 1, why: Deep::Frames });
         }
         let (unit, least) = if self.kernel_has(Feature::FineStackSum) { (16, 0) } else { (32, 1) };
-        let own = self.stack_bytes[function].max(least).next_multiple_of(unit);
+        let own = self.noted.stack_bytes[function].max(least).next_multiple_of(unit);
         // Programs that may interrupt others get a stack of their own for each larger frame.
         let own = if private && own >= PRIVATE_STACK_BYTES { 0 } else { own };
         let routine = &self.code.functions[function];
@@ -291,7 +259,7 @@ impl Explorer<'_> {
         let mut below = Depth { bytes: 0, frames: 0, before_tail_call: None };
         for op in ops {
             let Some(callee) = op.callee else { continue };
-            if self.later_callbacks[callee] && matches!(op.node.insn, Insn::LoadImm64 { .. }) {
+            if self.noted.later_callbacks[callee] && matches!(op.node.insn, Insn::LoadImm64 { .. }) {
                 continue;
             }
             let depth = self.deepest(callee, above + own, private, chain, known)?;

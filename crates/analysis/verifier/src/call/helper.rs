@@ -5,15 +5,14 @@ use kiln_platform::limits::MAX_VARIABLE_SIZE;
 use kiln_platform::{ArgKind, Feature, Helper, MapType, Prototype, ReturnKind};
 
 use crate::call::callback::{Later, check_same_map};
+use crate::call::structure::Wanted;
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::{Explorer, Next};
 use crate::objects::dynptr::Dynptr;
 use crate::objects::fields::{FieldKind, Kptr};
+use crate::path::{Next, Path, Use};
 use crate::reason::Reason;
 use crate::state::{Byte, DynptrKind, Held, Kind, LockKind, Register, Trust};
-use crate::transfer::memory::Use;
-use crate::types::Wanted;
 
 /// Helpers that write a map, which `BPF_F_RDONLY_PROG` forbids (kernel `record_func_map`).
 const WRITE_MAPS: [&str; 4] = ["map_update_elem", "map_delete_elem", "map_push_elem", "map_pop_elem"];
@@ -45,7 +44,7 @@ pub(crate) struct Call {
     pub dynptr: Option<Dynptr>,
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     pub(crate) fn call_helper(&mut self, number: u32) -> Step<Next> {
         let Some(helper) = self.code.op(self.at).helper else {
             return reject(Reason::HelperNotAllowed, format!("there is no helper number {number}"));
@@ -123,11 +122,6 @@ impl Explorer<'_> {
             );
         }
         if prototype.might_sleep { self.check_may_sleep(helper.name) } else { Ok(()) }
-    }
-
-    /// Whether the program's license is one that the kernel takes as compatible with its own.
-    pub(crate) fn is_gpl(&self) -> bool {
-        is_gpl_compatible(&self.code.object.license)
     }
 
     fn check_map_fits(&self, helper: &Helper, call: &Call) -> Step<()> {
@@ -507,35 +501,6 @@ impl Explorer<'_> {
         }
     }
 
-    /// Gives up a resource that must be held.
-    pub(crate) fn release_reference(&mut self, id: u32, by: &str) -> Step<()> {
-        if !self.state.references.iter().any(|held| held.id == id) {
-            return reject(Reason::NotHeld, format!("{by}: the reference was already released"));
-        }
-        self.give_up(id)
-    }
-
-    /// A reference is released: what stands on it is gone.
-    pub(crate) fn give_up(&mut self, id: u32) -> Step<()> {
-        self.state.references.retain(|held| held.id != id);
-        let stale = self.stale_pointer();
-        self.state.for_each_where(|register| register.reference == id, |register| *register = stale);
-        self.release_objects(id);
-        Ok(())
-    }
-
-    /// What is left of a pointer whose memory is gone: its number.
-    pub(crate) fn stale_pointer(&self) -> Register {
-        if self.options.unprivileged { Register::UNINIT } else { Register::UNKNOWN }
-    }
-
-    /// Packet pointers are stale once the packet may have moved.
-    pub(crate) fn forget_packet(&mut self) {
-        self.state.packet_bytes = 0;
-        let stale = self.stale_pointer();
-        self.state.for_each_where(Register::is_packet, |register| *register = stale);
-    }
-
     /// Program types in which sockets are not locked, so that socket maps may be changed by the generic helpers.
     fn may_change_socket_maps(&self, helper: &Helper) -> bool {
         use kiln_platform::ProgramType;
@@ -576,7 +541,7 @@ impl Explorer<'_> {
             returned.packet_bytes = 0;
             let stale = self.stale_pointer();
             returned.for_each_where(Register::is_packet, |register| *register = stale);
-            self.push(returned, site + 1)?;
+            self.push(returned, site + 1);
         }
         Ok(())
     }
@@ -708,11 +673,4 @@ fn always_fills(helper: &Helper) -> bool {
             | "perf_event_read_value"
             | "perf_prog_read_value"
     )
-}
-
-/// Licenses that the kernel takes as compatible (`include/linux/license.h` lists them).
-fn is_gpl_compatible(license: &str) -> bool {
-    const COMPATIBLE: [&str; 6] =
-        ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
-    COMPATIBLE.contains(&license)
 }

@@ -14,68 +14,19 @@ use std::rc::Rc;
 use kiln_isa::Reg;
 use kiln_platform::limits::{MAX_STACK_BYTES, MAX_VARIABLE_SIZE};
 use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
-use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
+use kiln_program::btf::{Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
 use crate::call::callback::{Later, check_same_map};
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::{Explorer, Next};
 use crate::objects::dynptr::Dynptr;
 use crate::objects::fields::Root;
 use crate::objects::iterator::Iterator;
+use crate::path::{Next, Path, Use};
 use crate::reason::Reason;
 use crate::state::{Held, Kind, Register, Trust};
-use crate::transfer::memory::Use;
-use crate::types::access::WITHOUT_TYPES;
-
-/// What one parameter of a kfunc asks for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Argument {
-    /// Nothing: the kernel or the compiler fills it in.
-    Nothing,
-    /// A number; `constant` (`__k`): one that is known.
-    Number { constant: bool },
-    /// A constant that says how many bytes the result points to.
-    ResultBytes { read_only: bool },
-    /// The context.
-    Context,
-    /// An object that the program allocated (`__alloc`).
-    Allocated,
-    /// One with a reference counter (`__refcounted_kptr`).
-    Refcounted,
-    /// `struct bpf_dynptr`; `uninitialized`: made by the call.
-    Dynptr { uninitialized: bool },
-    /// An open-coded iterator of this structure.
-    Iterator(TypeId),
-    /// `struct bpf_list_head`, `bpf_list_node`, `bpf_rb_root`, `bpf_rb_node`.
-    Graph(&'static str),
-    /// `struct bpf_wq`, `bpf_timer`, `bpf_task_work`, `bpf_res_spin_lock`.
-    Field(&'static str),
-    /// A place to keep the interrupt state (`__irq_flag`).
-    InterruptFlags,
-    /// A NUL-terminated constant (`__str`).
-    ConstantString,
-    /// A map (`__map`).
-    Map,
-    /// A function of the program.
-    Callback,
-    /// A structure of the kernel, or memory like it, of `bytes`; `plain`: made of numbers only, so memory will do.
-    Structure { id: TypeId, bytes: Option<u64>, plain: bool },
-    /// Memory of that many bytes.
-    Memory { bytes: Option<u64> },
-    /// Memory whose size is the next argument; `constant` (`__szk`): a size that is known.
-    Sized { constant: bool },
-}
-
-/// One parameter of a kfunc.
-#[derive(Clone, Debug)]
-pub(crate) struct Taken {
-    pub argument: Argument,
-    /// Null may be passed (`__nullable`).
-    pub nullable: bool,
-    /// Null may be passed, whatever the size (`__opt`).
-    pub optional: bool,
-}
+use crate::types::WITHOUT_TYPES;
+use crate::types::parameters::{Argument, Taken, parameter};
 
 /// What the arguments of one kfunc call said.
 #[derive(Debug)]
@@ -109,7 +60,7 @@ pub(crate) struct KfuncCall {
     pub iterator: Option<Iterator>,
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     pub(crate) fn call_kfunc(&mut self) -> Step<Next> {
         let symbol = match self.reference() {
             Reference::Extern(id) => self.code.object.externs.get(id.index()),
@@ -212,110 +163,19 @@ impl Explorer<'_> {
     /// What each parameter asks for.
     fn parameters_of(&mut self, call: &KfuncCall) -> Step<Rc<[Taken]>> {
         let name = call.kfunc.name;
-        if let Some(known) = self.types.parameters.get(name) {
+        if let Some(known) = self.parameters.get(name) {
             return Ok(Rc::clone(known));
         }
         let taken: Rc<[Taken]> = self.read_parameters(call)?.into();
-        self.types.parameters.insert(name, Rc::clone(&taken));
+        self.parameters.insert(name, Rc::clone(&taken));
         Ok(taken)
     }
 
     fn read_parameters(&self, call: &KfuncCall) -> Step<Vec<Taken>> {
         let Some(types) = self.types.kernel.as_deref() else { return unsupported(WITHOUT_TYPES) };
         let parameters = types.parameters(call.prototype);
-        let one = |index: usize| self.parameter(types, call.kfunc, parameters, index);
+        let one = |index: usize| parameter(types, call.kfunc, self.program_type, parameters, index);
         (0..parameters.len()).map(one).collect()
-    }
-
-    fn parameter(&self, types: &Btf, kfunc: &Kfunc, parameters: &[Parameter], index: usize) -> Step<Taken> {
-        let parameter = parameters[index];
-        let name = types.text(parameter.name);
-        let nullable = name.ends_with("__nullable");
-        let taken = |argument| Ok(Taken { argument, nullable, optional: name.ends_with("__opt") });
-        if name.ends_with("__ign") || name.ends_with("__prog") {
-            return taken(Argument::Nothing);
-        }
-        let plain = types.resolve(parameter.type_id).unwrap_or(TypeId::VOID);
-        let target = match *types.kind(plain) {
-            BtfKind::Int { .. } | BtfKind::Enum { .. } => {
-                return taken(match name {
-                    "rdonly_buf_size" => Argument::ResultBytes { read_only: true },
-                    "rdwr_buf_size" => Argument::ResultBytes { read_only: false },
-                    _ => Argument::Number { constant: name.ends_with("__k") },
-                });
-            }
-            BtfKind::Pointer { target } => target,
-            _ => return unsupported(format!("argument {} of {}", index + 1, kfunc.name)),
-        };
-        let structure = types.resolve(target).unwrap_or(TypeId::VOID);
-        let struct_name = types.name(structure);
-        if kfunc.meaning == KfuncMeaning::CastContext || self.is_context_type(types, target) {
-            return taken(Argument::Context);
-        }
-        if name.ends_with("__alloc") {
-            return taken(Argument::Allocated);
-        }
-        if name.ends_with("__refcounted_kptr") {
-            return taken(Argument::Refcounted);
-        }
-        if name.ends_with("__irq_flag") {
-            return taken(Argument::InterruptFlags);
-        }
-        let iterates = [KfuncFlag::IteratorNew, KfuncFlag::IteratorNext, KfuncFlag::IteratorDestroy];
-        if index == 0 && iterates.iter().any(|flag| kfunc.has(*flag)) || name.ends_with("__iter") {
-            return taken(Argument::Iterator(structure));
-        }
-        let special = match struct_name {
-            "bpf_dynptr" => Some(Argument::Dynptr { uninitialized: name.ends_with("__uninit") }),
-            "bpf_list_head" => Some(Argument::Graph("bpf_list_head")),
-            "bpf_list_node" => Some(Argument::Graph("bpf_list_node")),
-            "bpf_rb_root" => Some(Argument::Graph("bpf_rb_root")),
-            "bpf_rb_node" => Some(Argument::Graph("bpf_rb_node")),
-            "bpf_wq" => Some(Argument::Field("bpf_wq")),
-            "bpf_timer" => Some(Argument::Field("bpf_timer")),
-            "bpf_task_work" => Some(Argument::Field("bpf_task_work")),
-            "bpf_res_spin_lock" => Some(Argument::Field("bpf_res_spin_lock")),
-            _ => None,
-        };
-        if let Some(special) = special {
-            return taken(special);
-        }
-        if name.ends_with("__str") {
-            return taken(Argument::ConstantString);
-        }
-        if name.ends_with("__map") {
-            return taken(Argument::Map);
-        }
-        if matches!(types.kind(structure), BtfKind::Prototype { .. }) {
-            return taken(Argument::Callback);
-        }
-        let size = parameters.get(index + 1).map_or("", |next| types.text(next.name));
-        let constant = size.ends_with("__szk");
-        let sized = constant || size.ends_with("__sz");
-        let is_structure = matches!(types.kind(structure), BtfKind::Composite { .. });
-        if sized {
-            return taken(Argument::Sized { constant });
-        }
-        let bytes = types.size_of(structure);
-        if is_structure {
-            let plain = is_plain(types, structure);
-            return taken(Argument::Structure { id: structure, bytes, plain });
-        }
-        taken(Argument::Memory { bytes })
-    }
-
-    /// Whether a pointer to this type is one to the context of this kind of program.
-    fn is_context_type(&self, types: &Btf, target: TypeId) -> bool {
-        let typedef = types.name(types.without_qualifiers(target).unwrap_or(TypeId::VOID));
-        if typedef == "bpf_user_pt_regs_t" && self.program_type == ProgramType::Kprobe {
-            return true;
-        }
-        let structure = types.resolve(target).unwrap_or(TypeId::VOID);
-        if !matches!(types.kind(structure), BtfKind::Composite { .. }) {
-            return false;
-        }
-        let (name, context) = (types.name(structure), self.program_type.context().struct_name);
-        name == context || matches!((context, name), ("__sk_buff", "sk_buff") | ("xdp_md", "xdp_buff"))
     }
 
     fn check_kfunc_argument(&mut self, call: &mut KfuncCall, reg: Reg, taken: &Taken) -> Step<()> {
@@ -693,9 +553,9 @@ impl Explorer<'_> {
         let Some(types) = self.types.kernel.clone() else { return unsupported(WITHOUT_TYPES) };
         // The bytes behind it may be the program's own.
         let source = *self.state.register(Reg::R1);
-        if let (Kind::Stack, Some(recorder)) = (source.kind, &mut self.recorder) {
+        if let (Kind::Stack, Some(accesses)) = (source.kind, &mut self.accesses) {
             let function = self.state.frames[source.object as usize].function;
-            recorder.alias(function, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
+            accesses.alias(function, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
         }
         if self.awaits_type_numbers() {
             return unsupported("the number that a kernel gives a structure, which the loader has yet to write");
@@ -740,30 +600,4 @@ fn kernel_context(program_type: ProgramType) -> Option<&'static str> {
 fn is_no_cast_alias(first: &str, second: &str) -> bool {
     let is = |long: &str, short: &str| long.strip_suffix("___init") == Some(short);
     is(first, second) || is(second, first)
-}
-
-/// Members looked at before a structure counts as made of other things too: the kernel has none so large.
-const MAX_PLAIN_MEMBERS: u32 = 4096;
-
-/// Whether a structure is made of numbers only, so that any memory will do.
-pub(crate) fn is_plain(types: &Btf, id: TypeId) -> bool {
-    let mut budget = MAX_PLAIN_MEMBERS;
-    is_plain_within(types, id, 0, &mut budget)
-}
-
-fn is_plain_within(types: &Btf, id: TypeId, depth: u32, budget: &mut u32) -> bool {
-    let is_number = |id: TypeId| {
-        let plain = types.resolve(id).unwrap_or(TypeId::VOID);
-        matches!(types.kind(plain), BtfKind::Int { .. } | BtfKind::Enum { .. })
-    };
-    types.members(id).iter().all(|member| {
-        *budget = budget.saturating_sub(1);
-        let plain = types.resolve(member.type_id).unwrap_or(TypeId::VOID);
-        let plain = match *types.kind(plain) {
-            BtfKind::Composite { .. } => depth < 3 && is_plain_within(types, plain, depth + 1, budget),
-            BtfKind::Array { element, count, .. } => count > 0 && is_number(element),
-            _ => is_number(plain),
-        };
-        plain && *budget > 0
-    })
 }

@@ -6,4 +6,4 @@ pub(crate) mod function;
 pub(crate) mod global;
 pub(crate) mod helper;
 pub(crate) mod kfunc;
-pub(crate) mod parameter;
+pub(crate) mod structure;

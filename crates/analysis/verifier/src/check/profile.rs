@@ -14,8 +14,8 @@ use kiln_program::{Map, Program, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Step, reject};
-use crate::explore::search::Explorer;
 use crate::objects::fields::{FieldKind, Kptr, KptrClass, Record};
+use crate::path::Path;
 use crate::reason::Reason;
 
 /// What a field of a map's value needs.
@@ -83,17 +83,7 @@ pub(crate) fn newer_instructions(profile: &Profile, code: &Code<'_>) -> Vec<bool
     if newer.contains(&true) { newer } else { Vec::new() }
 }
 
-impl Explorer<'_> {
-    /// Whether the kernel that the program is for has this.
-    pub(crate) fn kernel_has(&self, feature: Feature) -> bool {
-        self.options.profile.has(feature)
-    }
-
-    /// Whether stack bytes that were never written may not be read.
-    pub(crate) fn stack_must_be_written(&self) -> bool {
-        self.options.unprivileged || !self.kernel_has(Feature::UninitializedStackReads)
-    }
-
+impl Path<'_> {
     /// What the program cannot be loaded without and the profile's kernel does not have, with where it is asked for.
     pub(crate) fn lacks_before_exploring(&self) -> Option<(Position, Lack)> {
         let profile = &self.options.profile;

@@ -17,19 +17,10 @@ use kiln_platform::{Capability, Helper, ProgramType};
 use crate::code::{Code, Position};
 use crate::domain::Truth;
 use crate::error::{Step, reject};
-use crate::explore::search::Explorer;
+use crate::path::{Mask, Path};
 use crate::reason::Reason;
 use crate::state::{Byte, Kind, Register};
-use crate::transfer::branch::decided;
-
-/// How one instruction masks the pointer that it moves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mask {
-    negative: bool,
-    constant: bool,
-    into_pointer: bool,
-    limit: u64,
-}
+use crate::transfer::outcome::decided;
 
 /// A rule that holds for the whole program: where it is broken, and how.
 pub(crate) fn broken_rule(code: &Code<'_>) -> Option<(Position, &'static str)> {
@@ -81,7 +72,7 @@ fn back_edge(code: &Code<'_>) -> Option<Position> {
     None
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// A pointer's value must not go there.
     pub(crate) fn check_leak(&self, register: &Register, what: &str) -> Step<()> {
         if self.options.unprivileged && register.is_pointer() {
@@ -148,7 +139,7 @@ impl Explorer<'_> {
                     ),
                 ),
             },
-            Kind::MapValue => self.check_map_range(reg, moved, 0, 1, crate::transfer::memory::Use::Read),
+            Kind::MapValue => self.check_map_range(reg, moved, 0, 1, crate::path::Use::Read),
             _ => Ok(()),
         }
     }
@@ -192,9 +183,9 @@ impl Explorer<'_> {
         let (Some(before), Some(after)) = (self.room(pointer, left), self.room(moved, left)) else {
             return reject(Reason::PointerArithmetic, "moving a pointer beyond its memory needs privilege");
         };
-        self.exact_numbers |= !constant;
+        self.noted.exact_numbers |= !constant;
         let mask = Mask { negative, constant, into_pointer, limit: before.abs_diff(after) };
-        let known = *self.masks.entry(self.at).or_insert(mask);
+        let known = *self.noted.masks.entry(self.at).or_insert(mask);
         if known != mask {
             return reject(
                 Reason::PointerArithmetic,
@@ -219,7 +210,7 @@ impl Explorer<'_> {
 
     /// Which program a tail call leads to may be guessed wrong where its map is not always the same.
     pub(crate) fn check_tail_call_map(&mut self, map: u32) -> Step<()> {
-        let known = *self.tail_call_maps.entry(self.at).or_insert(map);
+        let known = *self.noted.tail_call_maps.entry(self.at).or_insert(map);
         if self.options.unprivileged && known != map {
             return reject(Reason::ArgumentType, "tail calls through different maps on different paths need privilege");
         }

@@ -7,7 +7,9 @@
 
 mod components;
 mod exceptions;
+pub(crate) mod parameter;
 pub(crate) mod prepared;
+pub(crate) mod signature;
 mod size;
 
 use std::collections::HashMap;

@@ -12,14 +12,14 @@ use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
 use kiln_platform::{ArgKind, ReturnRule};
 
 use crate::code::{Code, Position};
-use crate::explore::search::Explorer;
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::register::Trust;
 use crate::state::{Kind, Register};
 
-/// The kernel's message for a rejection at the explorer's position.
-pub(crate) fn message(explorer: &Explorer<'_>, reason: Reason, text: &str) -> Option<String> {
-    Words { explorer, text, insn: explorer.code.op(explorer.at).node.insn }.of(reason)
+/// The kernel's message for a rejection at the path's position.
+pub(crate) fn message(path: &Path<'_>, reason: Reason, text: &str) -> Option<String> {
+    Words { path, text, insn: path.code.op(path.at).node.insn }.of(reason)
 }
 
 /// The kernel's message for an instruction that no path reaches.
@@ -28,7 +28,7 @@ pub(crate) fn unreachable(code: &Code<'_>, at: Position) -> String {
 }
 
 struct Words<'a> {
-    explorer: &'a Explorer<'a>,
+    path: &'a Path<'a>,
     /// Our own message, which names the register first.
     text: &'a str,
     insn: Insn,
@@ -61,7 +61,7 @@ impl Words<'_> {
             Reason::NotHeld => self.not_held(),
             Reason::LockDiscipline => self.lock(),
             Reason::InfiniteLoop => {
-                Some(format!("infinite loop detected at insn {}", slot(self.explorer.code, self.explorer.at)))
+                Some(format!("infinite loop detected at insn {}", slot(self.path.code, self.path.at)))
             }
             Reason::TooComplex => Some(self.complexity()),
             Reason::CallDepth => {
@@ -98,7 +98,7 @@ impl Words<'_> {
     }
 
     fn register(&self) -> Option<Register> {
-        let frame = self.explorer.state.frames.last()?;
+        let frame = self.path.state.frames.last()?;
         Some(frame.registers[self.reg()?.index()])
     }
 
@@ -116,7 +116,7 @@ impl Words<'_> {
 
     /// The call's name and number, as the kernel prints them.
     fn function(&self) -> Option<String> {
-        let helper = self.explorer.code.op(self.explorer.at).helper?;
+        let helper = self.path.code.op(self.path.at).helper?;
         Some(format!("bpf_{}#{}", helper.name, helper.id))
     }
 
@@ -128,8 +128,8 @@ impl Words<'_> {
         if matches!(reason, Reason::UninitializedRegister | Reason::CallDepth | Reason::LockDiscipline) {
             return None;
         }
-        let callee = self.explorer.code.op(self.explorer.at).callee?;
-        let name = self.explorer.code.functions[callee].name;
+        let callee = self.path.code.op(self.path.at).callee?;
+        let name = self.path.code.functions[callee].name;
         self.reg()?;
         Some(format!("Caller passes invalid args into func#{callee} ('{name}')"))
     }
@@ -160,7 +160,7 @@ impl Words<'_> {
     }
 
     fn section(&self) -> Option<String> {
-        let sections = &self.explorer.state.sections;
+        let sections = &self.path.state.sections;
         let region = if sections.rcu {
             "bpf_rcu_read_lock"
         } else if sections.preemption_off > 0 {
@@ -214,8 +214,8 @@ impl Words<'_> {
 
     fn region_bytes(&self, register: &Register) -> Option<i64> {
         match register.kind {
-            Kind::MapValue => self.explorer.map_of(register).map(|map| i64::from(map.value_size)),
-            Kind::MapKey => self.explorer.map_of(register).map(|map| i64::from(map.key_size)),
+            Kind::MapValue => self.path.map_of(register).map(|map| i64::from(map.value_size)),
+            Kind::MapKey => self.path.map_of(register).map(|map| i64::from(map.key_size)),
             Kind::Memory | Kind::RingBuffer => Some(i64::from(register.object)),
             _ => None,
         }
@@ -258,9 +258,9 @@ impl Words<'_> {
 
     /// Whether the call writes through the argument.
     fn argument_writes(&self) -> bool {
-        let helper = self.explorer.code.op(self.explorer.at).helper;
+        let helper = self.path.code.op(self.path.at).helper;
         let kind = helper.and_then(|helper| {
-            let prototype = helper.prototype_for(self.explorer.program_type);
+            let prototype = helper.prototype_for(self.path.program_type);
             prototype.args.get(self.reg()?.index().checked_sub(1)?)
         });
         match kind {
@@ -296,7 +296,7 @@ impl Words<'_> {
             Some(moved) if i64::from(register.offset) < 0 => {
                 Some(format!("negative offset ctx ptr R{reg} off={moved} disallowed"))
             }
-            Some(moved) if self.explorer.program_type == kiln_platform::ProgramType::Syscall => {
+            Some(moved) if self.path.program_type == kiln_platform::ProgramType::Syscall => {
                 Some(format!("invalid bpf_context access off={} size={bytes}", moved + offset))
             }
             Some(moved) => Some(format!("dereference of modified ctx ptr R{reg} off={moved} disallowed")),
@@ -327,7 +327,7 @@ impl Words<'_> {
     fn arithmetic(&self) -> Option<String> {
         let Insn::Alu { op, dst, src, width } = self.insn else { return None };
         let reg = dst.number();
-        let frame = self.explorer.state.frames.last()?;
+        let frame = self.path.state.frames.last()?;
         let first = frame.registers[dst.index()];
         let second = match src {
             Source::Reg(src) => frame.registers[src.index()],
@@ -360,7 +360,7 @@ impl Words<'_> {
     /// How far a pointer may be moved (kernel `check_reg_sane_offset`).
     fn offset(&self) -> Option<String> {
         let Insn::Alu { op, dst, src, .. } = self.insn else { return None };
-        let frame = self.explorer.state.frames.last()?;
+        let frame = self.path.state.frames.last()?;
         let first = frame.registers[dst.index()];
         let second = match src {
             Source::Reg(src) => frame.registers[src.index()],
@@ -403,8 +403,8 @@ impl Words<'_> {
         let Insn::Call(_) = self.insn else { return None };
         let (reg, register) = (self.reg()?, self.register()?);
         let number = reg.number();
-        let helper = self.explorer.code.op(self.explorer.at).helper?;
-        let prototype = helper.prototype_for(self.explorer.program_type);
+        let helper = self.path.code.op(self.path.at).helper?;
+        let prototype = helper.prototype_for(self.path.program_type);
         let kind = *prototype.args.get(reg.index().checked_sub(1)?)?;
         if kind == ArgKind::ConstString && register.kind == Kind::MapValue {
             return Some(if self.text.contains("terminated") {
@@ -460,9 +460,9 @@ impl Words<'_> {
     }
 
     fn map_helper(&self) -> Option<String> {
-        let frame = self.explorer.state.frames.last()?;
+        let frame = self.path.state.frames.last()?;
         let map = frame.registers[1..6].iter().find(|register| register.kind == Kind::Map)?;
-        let map_type = self.explorer.map_of(map)?.map_type;
+        let map_type = self.path.map_of(map)?.map_type;
         Some(format!("cannot pass map_type {} into func {}", map_type.number(), self.function()?))
     }
 
@@ -473,7 +473,7 @@ impl Words<'_> {
         let (reg, register) = (self.reg()?.number(), self.register()?);
         if register.kind == Kind::MapValue {
             let (offset, bytes, writes) = self.access().or_else(|| {
-                let size = self.explorer.state.frames.last()?.registers.get(self.reg()?.index() + 1)?;
+                let size = self.path.state.frames.last()?.registers.get(self.reg()?.index() + 1)?;
                 Some((0, i64::try_from(size.scalar.umax).ok()?, self.argument_writes()))
             })?;
             let how = if writes && !self.text.contains("write-only") { "write into" } else { "read from" };
@@ -506,7 +506,7 @@ impl Words<'_> {
     /// How the kernel calls the end that is reached.
     fn ending(&self) -> Option<&'static str> {
         Some(match self.insn {
-            Insn::Exit if self.explorer.state.frames.len() == 1 => "BPF_EXIT instruction in main prog",
+            Insn::Exit if self.path.state.frames.len() == 1 => "BPF_EXIT instruction in main prog",
             Insn::Exit => "BPF_EXIT instruction in callback",
             Insn::LoadPacket { .. } => "BPF_LD_[ABS|IND]",
             Insn::Call(_) if self.text.contains("throw") => "bpf_throw",
@@ -556,13 +556,13 @@ impl Words<'_> {
     }
 
     fn return_value(&self) -> Option<String> {
-        let register = *self.explorer.state.frames.last()?.registers.first()?;
+        let register = *self.path.state.frames.last()?.registers.first()?;
         let callback = self.text.starts_with("the callback");
         let end = if callback { "At callback return" } else { "At program exit" };
         if register.kind != Kind::Scalar {
             return Some(format!("{end} the register R0 is not a known value ({})", type_name(&register)));
         }
-        let (lowest, highest) = match self.explorer.program_type.return_rule(self.explorer.code.program.attach_type) {
+        let (lowest, highest) = match self.path.program_type.return_rule(self.path.code.program.attach_type) {
             ReturnRule::Range { minimum, maximum } if !callback => (i64::from(minimum), i64::from(maximum)),
             _ => self.allowed_range()?,
         };

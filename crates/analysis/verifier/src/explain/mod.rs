@@ -18,6 +18,8 @@ mod names;
 pub(crate) mod story;
 
 use crate::code::{Code, Position};
+use crate::error::{Error, Fault};
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::{Part, Rejection, StoryStep};
 
@@ -53,4 +55,16 @@ pub(crate) fn rejection(code: &Code<'_>, at: Position, reason: Reason, message: 
         story: Vec::new(),
         help: reason.fix().to_owned(),
     }
+}
+
+/// A fault at the path's position, explained in our words and the kernel's.
+pub(crate) fn explained(path: &Path<'_>, fault: Fault) -> Error {
+    let op = path.code.op(path.at);
+    let (reason, message) = match fault {
+        Fault::Unsupported(what) => return Error::Unsupported { insn: op.node.id, what },
+        Fault::Limit(what) => return Error::Limit { insn: op.node.id, what },
+        Fault::Rejected(reason, message) => (reason, message),
+    };
+    let kernel_message = kernel_words::message(path, reason, &message);
+    Error::Rejected(Box::new(Rejection { kernel_message, ..rejection(path.code, path.at, reason, message) }))
 }

@@ -77,8 +77,8 @@ fn failing_path(
     }
     let mut path = snapshots.visits;
     // A loop is found before its first instruction is carried out again.
-    if path.last().is_none_or(|last| last.at != explorer.at) && !explorer.state.frames.is_empty() {
-        path.push(Visit { at: explorer.at, state: explorer.state });
+    if path.last().is_none_or(|last| last.at != explorer.path.at) && !explorer.path.state.frames.is_empty() {
+        path.push(Visit { at: explorer.path.at, state: explorer.path.state });
     }
     (!path.is_empty()).then_some(path)
 }

@@ -15,8 +15,7 @@ use kiln_platform::limits::MAX_PROCESSED_INSTRUCTIONS;
 use kiln_program::{InsnId, SourceLine};
 
 use crate::code::{Code, Position};
-use crate::explore::observe::Observer;
-use crate::explore::search::Explorer;
+use crate::explore::observe::{Moment, Observer};
 
 /// What exploring cost.
 #[derive(Clone, Debug, Default)]
@@ -141,30 +140,30 @@ impl Profiler {
 }
 
 impl Observer for Profiler {
-    fn before(&mut self, explorer: &Explorer<'_>) {
-        let at = explorer.at as usize;
+    fn before(&mut self, moment: &Moment<'_, '_>) {
+        let at = moment.path.at as usize;
         self.visits[at] += 1;
-        let kept = explorer.statistics().total_states;
+        let kept = moment.kept;
         self.states[at] += kept.saturating_sub(self.kept);
         self.kept = kept;
-        self.pending = explorer.pending.len();
-        let frames = &explorer.state.frames;
+        self.pending = moment.pending;
+        let frames = &moment.path.state.frames;
         let same = self.chain.len() + 1 == frames.len()
             && self.chain.iter().zip(frames.iter().skip(1)).all(|(site, frame)| *site == frame.call_site);
         if !same {
             self.chain = frames.iter().skip(1).map(|frame| frame.call_site).collect();
         }
         match self.chains.get_mut(&self.chain) {
-            Some(counts) => *counts.entry(explorer.at).or_default() += 1,
+            Some(counts) => *counts.entry(moment.path.at).or_default() += 1,
             None => {
-                self.chains.insert(self.chain.clone(), HashMap::from([(explorer.at, 1)]));
+                self.chains.insert(self.chain.clone(), HashMap::from([(moment.path.at, 1)]));
             }
         }
-        self.at = explorer.at;
+        self.at = moment.path.at;
     }
 
-    fn after(&mut self, explorer: &Explorer<'_>) {
-        if explorer.pending.len() > self.pending {
+    fn after(&mut self, moment: &Moment<'_, '_>) {
+        if moment.pending > self.pending {
             self.forks[self.at as usize] += 1;
         }
     }

@@ -5,4 +5,5 @@ mod cover;
 pub(crate) mod observe;
 pub(crate) mod prune;
 pub(crate) mod search;
+mod step;
 pub(crate) mod visits;

@@ -8,18 +8,28 @@
 //! The exploration is generic over its observer, and `()` observes nothing: a plain verdict costs nothing extra.
 
 use crate::code::Position;
-use crate::explore::search::Explorer;
+use crate::path::Path;
+
+/// What an observer sees.
+pub(crate) struct Moment<'m, 'a> {
+    /// The path that is followed.
+    pub path: &'m Path<'a>,
+    /// States put aside.
+    pub pending: usize,
+    /// States kept so far.
+    pub kept: u64,
+}
 
 /// What is told to an observer.
 pub(crate) trait Observer {
     /// Exploration begins at the start of the program, or of a global function that is verified on its own.
-    fn started(&mut self, _explorer: &Explorer<'_>) {}
-    /// The instruction at `explorer.at` is carried out next.
-    fn before(&mut self, _explorer: &Explorer<'_>) {}
+    fn started(&mut self) {}
+    /// The instruction at the path's position is carried out next.
+    fn before(&mut self, _moment: &Moment<'_, '_>) {}
     /// It was carried out, and perhaps put states aside.
-    fn after(&mut self, _explorer: &Explorer<'_>) {}
+    fn after(&mut self, _moment: &Moment<'_, '_>) {}
     /// A path ended, and the state put aside last goes on.
-    fn resumed(&mut self, _explorer: &Explorer<'_>) {}
+    fn resumed(&mut self) {}
 }
 
 impl Observer for () {}
@@ -60,21 +70,21 @@ impl PathFinder {
 }
 
 impl Observer for PathFinder {
-    fn started(&mut self, _explorer: &Explorer<'_>) {
+    fn started(&mut self) {
         self.current = NONE;
         self.aside.clear();
     }
 
-    fn before(&mut self, explorer: &Explorer<'_>) {
-        self.nodes.push((explorer.at, self.current));
+    fn before(&mut self, moment: &Moment<'_, '_>) {
+        self.nodes.push((moment.path.at, self.current));
         self.current = (self.nodes.len() - 1) as u32;
     }
 
-    fn after(&mut self, explorer: &Explorer<'_>) {
-        self.aside.resize(explorer.pending.len(), self.current);
+    fn after(&mut self, moment: &Moment<'_, '_>) {
+        self.aside.resize(moment.pending, self.current);
     }
 
-    fn resumed(&mut self, _explorer: &Explorer<'_>) {
+    fn resumed(&mut self) {
         self.current = self.aside.pop().unwrap_or(NONE);
     }
 }
@@ -102,9 +112,9 @@ impl Snapshots {
 }
 
 impl Observer for Snapshots {
-    fn before(&mut self, explorer: &Explorer<'_>) {
+    fn before(&mut self, moment: &Moment<'_, '_>) {
         if self.next == Some(self.count) {
-            self.visits.push(Visit { at: explorer.at, state: explorer.state.clone() });
+            self.visits.push(Visit { at: moment.path.at, state: moment.path.state.clone() });
             self.next = self.wanted.next();
         }
         self.count += 1;

@@ -15,12 +15,13 @@ use std::collections::HashMap;
 
 use kiln_isa::{Insn, Reg, RegSet};
 
+use super::search::Explorer;
 use crate::code::Position;
 use crate::error::{Step, reject};
 use crate::explore::cover::{Exactness, bytes_cover, less_written, object_covers, register_covers, widen};
-use crate::explore::search::Explorer;
 use crate::explore::visits::{Visit, Visits};
 use crate::objects::iterator::iterators_moved;
+use crate::path::Since;
 use crate::reason::Reason;
 use crate::state::ids::IdMap;
 use crate::state::{Byte, Caller, Frame, Kind, Register, Slot, Stack, State};
@@ -162,13 +163,13 @@ const LONG_HISTORY: u32 = 40;
 impl Explorer<'_> {
     /// How states whose future is explored are compared.
     fn exactness(&self) -> Exactness {
-        if self.exact_numbers { Exactness::Same } else { Exactness::Explored }
+        if self.path.noted.exact_numbers { Exactness::Same } else { Exactness::Explored }
     }
 
     /// Whether a kept state covers the current one here; keeps the current one if it is worth it.
     pub(crate) fn is_covered(&mut self) -> Step<bool> {
-        let here = (self.at, self.state.frame().call_site);
-        let forced = self.code.op(self.at).checkpoint || self.state.history > LONG_HISTORY;
+        let here = (self.path.at, self.path.state.frame().call_site);
+        let forced = self.path.code.op(self.path.at).checkpoint || self.path.state.history > LONG_HISTORY;
         let since = self.processed - self.kept.processed_when_kept;
         let jumps = self.jumps - self.kept.jumps_when_kept;
         let mut keep = forced || jumps >= 2 && since >= 8;
@@ -209,8 +210,8 @@ impl Explorer<'_> {
         for candidate in candidates {
             let kept = &self.kept.states[*candidate as usize];
             let (Some(old), None) = (kept.state.as_deref(), &kept.alive) else { continue };
-            if !self.kept.is_open(kept) && same_calls(old, &self.state) {
-                let alive = self.liveness.alive(self.code, old, kept.at);
+            if !self.kept.is_open(kept) && same_calls(old, &self.path.state) {
+                let alive = self.path.liveness.alive(self.path.code, old, kept.at);
                 self.kept.states[*candidate as usize].alive = Some(alive);
             }
         }
@@ -220,25 +221,25 @@ impl Explorer<'_> {
     /// the paths of the kept state are not finished.
     fn is_turn_of_loop(&self, kept: &KeptState, old: &State) -> Step<bool> {
         // Another run of a callback that runs later is no turn of a loop.
-        if old.later_entries != self.state.later_entries {
+        if old.later_entries != self.path.state.later_entries {
             return Ok(false);
         }
-        let op = self.code.op(self.at);
+        let op = self.path.code.op(self.path.at);
         if op.next_of_iterator {
-            return Ok(self.iterator_is_active() && self.covers(kept, old, Exactness::Within));
+            return Ok(self.path.iterator_is_active() && self.covers(kept, old, Exactness::Within));
         }
         if op.runs_callback() {
             return Ok(self.covers(kept, old, Exactness::Within));
         }
-        let unrolled = old.may_goto_depth != self.state.may_goto_depth;
+        let unrolled = old.may_goto_depth != self.path.state.may_goto_depth;
         if matches!(op.node.insn, Insn::MayGoto { .. }) && unrolled && self.covers(kept, old, Exactness::Within) {
             return Ok(true);
         }
         if !unrolled
-            && old.callback_depth == self.state.callback_depth
-            && may_be_same(old, &self.state)
+            && old.callback_depth == self.path.state.callback_depth
+            && may_be_same(old, &self.path.state)
             && self.covers(kept, old, Exactness::Same)
-            && !iterators_moved(old, &self.state)
+            && !iterators_moved(old, &self.path.state)
         {
             return reject(Reason::InfiniteLoop, "the state here is the same as one turn of the loop before");
         }
@@ -253,7 +254,7 @@ impl Explorer<'_> {
         if keep {
             kept.misses += 1;
         }
-        let patience = if self.code.op(here.0).checkpoint && kept.branches > 0 { 64 } else { 3 };
+        let patience = if self.path.code.op(here.0).checkpoint && kept.branches > 0 { 64 } else { 3 };
         if kept.misses > kept.hits * patience + patience {
             candidates.remove(index);
             self.kept.alive -= 1;
@@ -269,20 +270,20 @@ impl Explorer<'_> {
 
     /// Keeps the current state and gives its numbers cells.
     fn keep_state(&mut self) {
-        let lives = self.live_by_frame(&self.state);
-        for (frame, live) in self.state.frames.iter_mut().zip(&lives) {
+        let lives = self.live_by_frame(&self.path.state);
+        for (frame, live) in self.path.state.frames.iter_mut().zip(&lives) {
             for reg in live.iter() {
                 let register = &mut frame.registers[reg.index()];
                 if register.kind == Kind::Scalar {
-                    register.origin = self.origins.cell(register.origin);
+                    register.origin = self.path.origins.cell(register.origin);
                 }
             }
-            let origins = &mut self.origins;
+            let origins = &mut self.path.origins;
             frame.stack.for_each_spilled_where(&|register| register.kind == Kind::Scalar, &mut |register| {
                 register.origin = origins.cell(register.origin);
             });
         }
-        let mut state = self.state.clone();
+        let mut state = self.path.state.clone();
         let parent = state.parent;
         self.kept.state_bytes += self.kept.bytes_of(&state);
         for (frame, live) in state.frames.iter_mut().zip(&lives) {
@@ -290,10 +291,10 @@ impl Explorer<'_> {
                 frame.registers[reg.index()] = Register::UNINIT;
             }
         }
-        let visit = self.kept.visits.of(self.code, &state, self.at, self.strict_callbacks);
+        let visit = self.kept.visits.of(self.path.code, &state, self.path.at, self.strict_callbacks);
         let kept = KeptState {
             state: Some(Box::new(state)),
-            at: self.at,
+            at: self.path.at,
             parent,
             branches: 1,
             hits: 0,
@@ -305,13 +306,13 @@ impl Explorer<'_> {
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
         self.kept.visits.enter(visit, id);
-        self.kept.at.entry((self.at, self.state.frame().call_site)).or_default().push(id);
+        self.kept.at.entry((self.path.at, self.path.state.frame().call_site)).or_default().push(id);
         self.kept.alive += 1;
         self.kept.peak = self.kept.peak.max(self.kept.alive);
         self.kept.processed_when_kept = self.processed;
         self.kept.jumps_when_kept = self.jumps;
-        self.state.parent = id;
-        self.state.history = 0;
+        self.path.state.parent = id;
+        self.path.state.history = 0;
     }
 
     /// The registers of each frame that may still be read.
@@ -320,21 +321,21 @@ impl Explorer<'_> {
         for next in state.frames.iter().skip(1) {
             let live = match next.caller {
                 Caller::Call => {
-                    let after = self.code.ops.get(next.call_site as usize + 1);
+                    let after = self.path.code.ops.get(next.call_site as usize + 1);
                     after.map_or(RegSet::ALL, |op| op.live).difference(RegSet::CALLER_SAVED)
                 }
                 // The call is carried out again when the callback returns.
-                Caller::Callback { .. } | Caller::Later { .. } => self.code.op(next.call_site).live,
+                Caller::Callback { .. } | Caller::Later { .. } => self.path.code.op(next.call_site).live,
             };
             lives.push(live.union(RegSet::of(&[Reg::R10])));
         }
-        lives.push(self.code.op(self.at).live.union(RegSet::of(&[Reg::R10])));
+        lives.push(self.path.code.op(self.path.at).live.union(RegSet::of(&[Reg::R10])));
         lives
     }
 
     /// Whether all that the kept state allows is allowed for the current one.
     fn covers(&self, kept: &KeptState, old: &State, exactness: Exactness) -> bool {
-        let current = &self.state;
+        let current = &self.path.state;
         if old.frames.len() != current.frames.len()
             || old.references.len() != current.references.len()
             || old.locks.len() != current.locks.len()
@@ -355,7 +356,7 @@ impl Explorer<'_> {
                 return false;
             }
             for (a, b) in left.registers.iter().zip(&right.registers) {
-                if !register_covers(&self.origins, a, b, &mut ids, exactness) {
+                if !register_covers(&self.path.origins, a, b, &mut ids, exactness) {
                     return false;
                 }
             }
@@ -401,20 +402,20 @@ impl Explorer<'_> {
         if exactness == Exactness::Same && old.bytes != current.bytes {
             return false;
         }
-        if self.stack_must_be_written() && less_written(old, current) {
+        if self.path.stack_must_be_written() && less_written(old, current) {
             return false;
         }
         if let (Some(old), Some(current)) = (old.as_number(), current.as_number())
             && exactness != Exactness::Same
         {
-            return register_covers(&self.origins, old, current, ids, exactness);
+            return register_covers(&self.path.origins, old, current, ids, exactness);
         }
         // Bytes of which nothing was known may be any. Facts do not take a pointer for a number, though.
         let anything =
-            current.register.kind == Kind::Scalar || self.recorder.is_none() && !self.stack_must_be_written();
+            current.register.kind == Kind::Scalar || self.recorder.is_none() && !self.path.stack_must_be_written();
         let registers = old.bytes[0] == Byte::Spill;
         bytes_cover(&old.bytes, &current.bytes, anything)
-            && (!registers || register_covers(&self.origins, &old.register, &current.register, ids, exactness))
+            && (!registers || register_covers(&self.path.origins, &old.register, &current.register, ids, exactness))
     }
 
     /// The path ends in a kept state: what its future depends on, the current path's past depends on.
@@ -424,13 +425,13 @@ impl Explorer<'_> {
         let early = !self.strict_callbacks && !self.kept.is_open(kept) && is_in_callback(old);
         let open = self.kept.is_open(kept) || early;
         let visit = kept.visit;
-        self.reads_uninitialized_stack |= self.kept.leaves_less_written(kept, old, &self.state, open);
-        for (left, right) in old.frames.iter().zip(&self.state.frames) {
+        self.path.noted.reads_uninitialized_stack |= self.kept.leaves_less_written(kept, old, &self.path.state, open);
+        for (left, right) in old.frames.iter().zip(&self.path.state.frames) {
             for (a, b) in left.registers.iter().zip(&right.registers) {
-                if a.kind == Kind::Scalar && self.origins.is_precise(a.origin) {
-                    self.origins.mark(b.origin);
+                if a.kind == Kind::Scalar && self.path.origins.is_precise(a.origin) {
+                    self.path.origins.mark(b.origin);
                 } else if open && a.kind == Kind::Scalar {
-                    self.origins.follow(a.origin, b.origin);
+                    self.path.origins.follow(a.origin, b.origin);
                 }
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
@@ -438,15 +439,15 @@ impl Explorer<'_> {
                 if a.bytes[0] != Byte::Spill || a.register.kind != Kind::Scalar || current.bytes[0] != Byte::Spill {
                     continue;
                 }
-                if self.origins.is_precise(a.register.origin) {
-                    self.origins.mark(current.register.origin);
+                if self.path.origins.is_precise(a.register.origin) {
+                    self.path.origins.mark(current.register.origin);
                 } else if open {
-                    self.origins.follow(a.register.origin, current.register.origin);
+                    self.path.origins.follow(a.register.origin, current.register.origin);
                 }
             }
         }
         if let Some(recorder) = &mut self.recorder {
-            recorder.pruned(self.at, old, &self.state);
+            recorder.pruned(self.path.at, old, &self.path.state);
         }
         match (open, early) {
             (_, true) => self.covered_early(candidate),
@@ -457,19 +458,19 @@ impl Explorer<'_> {
 
     /// Remembers a cover that holds by what matters so far: a later turn of the callback may say that more does.
     fn covered_early(&mut self, candidate: u32) {
-        let state = Box::new(self.state.clone());
+        let state = Box::new(self.path.state.clone());
         self.kept.state_bytes += size_of::<State>() + state.frames.len() * size_of::<Frame>();
-        self.kept.early.push((candidate, state, self.at));
+        self.kept.early.push((candidate, state, self.path.at));
         self.kept.states[candidate as usize].pinned = true;
     }
 
     /// Whether states in callbacks that were covered early are still covered, now that all is explored.
     pub(crate) fn early_covers_hold(&mut self) -> bool {
         for (candidate, state, at) in std::mem::take(&mut self.kept.early) {
-            (self.state, self.at) = (*state, at);
+            (self.path.state, self.path.at) = (*state, at);
             let kept = &self.kept.states[candidate as usize];
             let Some(old) = kept.state.as_deref() else { return false };
-            let alive = self.liveness.alive(self.code, old, kept.at);
+            let alive = self.path.liveness.alive(self.path.code, old, kept.at);
             self.kept.states[candidate as usize].alive = Some(alive);
             let kept = &self.kept.states[candidate as usize];
             if !kept.state.as_deref().is_some_and(|old| self.covers(kept, old, self.exactness())) {
@@ -479,9 +480,8 @@ impl Explorer<'_> {
         true
     }
 
-    /// Makes numbers unknown that changed since the last time this position was kept on this path and that nothing
-    /// depended on: a loop whose turns are not counted then comes to the same state again.
-    pub(crate) fn widen_since_last_visit(&mut self, state: &mut State, site: u32, skip_last: bool) {
+    /// Makes numbers unknown that changed since the last time a position was kept on this path and that nothing depended on.
+    pub(super) fn widen(&self, state: &mut State, Since { site, skip_last }: Since) {
         let mut ancestor = state.parent;
         while ancestor != 0 {
             let kept = &self.kept.states[ancestor as usize];
@@ -495,13 +495,13 @@ impl Explorer<'_> {
         let Some(old) = self.kept.states[ancestor as usize].state.as_deref() else { return };
         for (left, right) in old.frames.iter().zip(&mut state.frames) {
             for (a, b) in left.registers.iter().zip(&mut right.registers) {
-                widen(&self.origins, a, b);
+                widen(&self.path.origins, a, b);
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
                 let current = *right.stack.slot(slot);
                 if a.bytes[0] == Byte::Spill && a.bytes == current.bytes {
                     let mut widened = current.register;
-                    widen(&self.origins, &a.register, &mut widened);
+                    widen(&self.path.origins, &a.register, &mut widened);
                     if widened != current.register {
                         right.stack.slot_mut(slot).register = widened;
                     }

@@ -13,6 +13,7 @@ use kiln_program::MapId;
 use super::{Facts, InsnFacts, KERNEL_STRUCTURE, Places, Pointer, Region, StackSet, UNTRUSTED_MEMORY, Value};
 use crate::code::{Code, Position};
 use crate::domain::{Scalar, apply};
+use crate::path::{Accesses, Written};
 use crate::state::ids::{broken_links, strictly_within};
 use crate::state::{Byte, Caller, Kind, Register, Slot, Stack, State, Trust};
 
@@ -47,19 +48,6 @@ impl Doubt {
     }
 }
 
-/// What one instruction writes to its own frame, over all visits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Written {
-    Nothing,
-    /// These bytes, every time.
-    Always {
-        lowest: i32,
-        bytes: u32,
-    },
-    /// Perhaps some.
-    Perhaps,
-}
-
 /// What is kept for one instruction.
 pub(super) struct Visited {
     pub registers: [Register; Reg::COUNT],
@@ -73,58 +61,27 @@ pub(super) struct Visited {
 
 pub(crate) struct Recorder {
     pub(super) visited: Vec<Option<Box<Visited>>>,
-    /// Bytes of the own frame read by the instruction.
-    pub(super) reads: Vec<StackSet>,
-    pub(super) writes: Vec<Written>,
     pub(super) doubts: HashMap<Position, Doubt>,
     /// Bytes of `visited`.
     visited_bytes: usize,
     /// The stack of the last visit, which is often the next one's too.
     recent: Stack,
-    /// Bytes of a function's frame that pointers to other memory may point to, too.
-    aliased: HashMap<usize, StackSet>,
 }
 
 impl Recorder {
     pub(crate) fn new(positions: usize) -> Recorder {
         Recorder {
             visited: (0..positions).map(|_| None).collect(),
-            reads: vec![StackSet::EMPTY; positions],
-            writes: vec![Written::Nothing; positions],
             doubts: HashMap::new(),
             visited_bytes: 0,
             recent: Stack::default(),
-            aliased: HashMap::new(),
         }
-    }
-
-    /// Bytes of a function's frame may be read and written through a pointer to other memory from now on.
-    pub(crate) fn alias(&mut self, function: usize, lowest: i32, bytes: u32) {
-        self.aliased.entry(function).or_insert(StackSet::EMPTY).insert(lowest, bytes);
     }
 
     /// Bytes that all of it takes, about.
     pub(crate) fn bytes(&self) -> usize {
-        let place = size_of::<Option<Box<Visited>>>() + size_of::<StackSet>() + size_of::<Written>();
+        let place = size_of::<Option<Box<Visited>>>() + Accesses::BYTES;
         self.visited.len() * place + self.visited_bytes
-    }
-
-    pub(crate) fn read(&mut self, at: Position, lowest: i32, bytes: u32) {
-        self.reads[at as usize].insert(lowest, bytes);
-    }
-
-    pub(crate) fn write(&mut self, at: Position, lowest: i32, bytes: u32) {
-        let now = Written::Always { lowest, bytes };
-        let written = &mut self.writes[at as usize];
-        *written = match *written {
-            Written::Nothing => now,
-            before if before == now => now,
-            _ => Written::Perhaps,
-        };
-    }
-
-    pub(crate) fn vague_write(&mut self, at: Position) {
-        self.writes[at as usize] = Written::Perhaps;
     }
 
     pub(crate) fn visit(&mut self, at: Position, state: &State) {
@@ -217,14 +174,14 @@ impl Recorder {
     }
 
     /// The facts of an accepted program.
-    pub(crate) fn finish(mut self, code: &Code<'_>, names: &crate::types::Types) -> Facts {
-        super::repair::repair(&mut self, code);
-        let live = self.stack_liveness(code);
+    pub(crate) fn finish(mut self, accesses: &Accesses, code: &Code<'_>, names: &crate::types::Types) -> Facts {
+        super::repair::repair(&mut self, accesses, code);
+        let live = stack_liveness(accesses, code);
         let mut facts = Facts::default();
         for (at, visited) in std::mem::take(&mut self.visited).into_iter().enumerate() {
             let Some(visited) = visited else { continue };
             let op = &code.ops[at];
-            let aliased = self.aliased.get(&op.function).copied().unwrap_or(StackSet::EMPTY);
+            let aliased = accesses.aliased.get(&op.function).copied().unwrap_or(StackSet::EMPTY);
             let stack = visited.stack.iter().enumerate().filter_map(|(slot, register)| {
                 let value = value_of(register, names);
                 let lowest = -8 * (slot as i32 + 1);
@@ -255,26 +212,26 @@ impl Recorder {
         }
         facts
     }
+}
 
-    /// Bytes of the own frame that may be read after each instruction: backward, to a fixpoint.
-    fn stack_liveness(&self, code: &Code<'_>) -> Vec<StackSet> {
-        let count = code.ops.len();
-        let mut before = vec![StackSet::EMPTY; count];
-        let mut after = vec![StackSet::EMPTY; count];
-        code.backward(|at| {
-            let out = code
-                .successors(at as Position)
-                .fold(StackSet::EMPTY, |set, next| before.get(next as usize).map_or(set, |live| set.union(live)));
-            let mut live = out;
-            if let Written::Always { lowest, bytes } = self.writes[at] {
-                live.remove(lowest, bytes);
-            }
-            live = live.union(&self.reads[at]);
-            after[at] = out;
-            std::mem::replace(&mut before[at], live) != live
-        });
-        after
-    }
+/// Bytes of the own frame that may be read after each instruction: backward, to a fixpoint.
+fn stack_liveness(accesses: &Accesses, code: &Code<'_>) -> Vec<StackSet> {
+    let count = code.ops.len();
+    let mut before = vec![StackSet::EMPTY; count];
+    let mut after = vec![StackSet::EMPTY; count];
+    code.backward(|at| {
+        let out = code
+            .successors(at as Position)
+            .fold(StackSet::EMPTY, |set, next| before.get(next as usize).map_or(set, |live| set.union(live)));
+        let mut live = out;
+        if let Written::Always { lowest, bytes } = accesses.writes[at] {
+            live.remove(lowest, bytes);
+        }
+        live = live.union(&accesses.reads[at]);
+        after[at] = out;
+        std::mem::replace(&mut before[at], live) != live
+    });
+    after
 }
 
 /// Where the current frame keeps a reference.

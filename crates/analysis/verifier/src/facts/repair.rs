@@ -13,16 +13,17 @@
 
 use kiln_isa::{CallTarget, Insn, Reg, Source};
 
-use super::record::{Doubt, Recorder, Written};
+use super::record::{Doubt, Recorder};
 use crate::code::{Code, Position};
 use crate::domain::Scalar;
+use crate::path::{Accesses, Written};
 use crate::state::{Kind, Register};
 
 const CALLER_SAVED: u16 = 0x3f;
 const ARGUMENTS: u16 = 0x3e;
 const CALLEE_SAVED: u16 = 0x3c0;
 
-pub(super) fn repair(recorder: &mut Recorder, code: &Code<'_>) {
+pub(super) fn repair(recorder: &mut Recorder, accesses: &Accesses, code: &Code<'_>) {
     if recorder.doubts.is_empty() {
         return;
     }
@@ -34,7 +35,7 @@ pub(super) fn repair(recorder: &mut Recorder, code: &Code<'_>) {
     }
     while let Some(at) = pending.pop() {
         let doubt = doubts[at as usize];
-        for (next, after) in spread(recorder, code, at, doubt) {
+        for (next, after) in spread(accesses, code, at, doubt) {
             let Some(known) = doubts.get_mut(next as usize) else { continue };
             let joined = known.union(after);
             if joined != *known {
@@ -74,7 +75,7 @@ fn take_back(register: &mut Register, live: bool) {
 }
 
 /// Doubt after an instruction, at each place control may go.
-fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> Vec<(Position, Doubt)> {
+fn spread(accesses: &Accesses, code: &Code<'_>, at: Position, doubt: Doubt) -> Vec<(Position, Doubt)> {
     let op = code.op(at);
     let bit = |reg: Reg| 1_u16 << reg.index();
     let in_doubt = |reg: Reg| doubt.registers & bit(reg) != 0;
@@ -82,7 +83,7 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
     let set = |after: &mut Doubt, reg: Reg, doubtful: bool| {
         after.registers = after.registers & !bit(reg) | if doubtful { bit(reg) } else { 0 };
     };
-    let read = recorder.reads[at as usize].iter().any(|byte| doubt.slots >> ((-1 - byte) / 8) & 1 != 0);
+    let read = accesses.reads[at as usize].iter().any(|byte| doubt.slots >> ((-1 - byte) / 8) & 1 != 0);
     let loads_doubt = read || doubt.outer;
     match op.node.insn {
         Insn::Load { dst, .. } | Insn::LoadAcquire { dst, .. } => set(&mut after, dst, loads_doubt),
@@ -93,7 +94,7 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
                 Insn::StoreRelease { src, .. } => in_doubt(src),
                 _ => false,
             };
-            match recorder.writes[at as usize] {
+            match accesses.writes[at as usize] {
                 Written::Nothing => {}
                 Written::Always { lowest, bytes } => {
                     let slot = 1_u64 << ((-1 - lowest) / 8);
@@ -122,7 +123,7 @@ fn spread(recorder: &Recorder, code: &Code<'_>, at: Position, doubt: Doubt) -> V
             // What the callee gives back or stores through pointers may be made of what is in doubt.
             if inside.registers != 0 || inside.outer {
                 after.registers |= 1;
-                if recorder.writes[at as usize] != Written::Nothing || op_may_store(code, op.callee) {
+                if accesses.writes[at as usize] != Written::Nothing || op_may_store(code, op.callee) {
                     after.slots = u64::MAX;
                     after.outer = true;
                 }

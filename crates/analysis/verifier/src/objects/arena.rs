@@ -14,7 +14,7 @@ use kiln_platform::MapType;
 use kiln_program::{InsnId, Reference};
 
 use crate::error::{Step, reject};
-use crate::explore::search::Explorer;
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Kind, Register};
 
@@ -23,7 +23,7 @@ impl Register {
     pub(crate) const ARENA: Register = Register { kind: Kind::Arena, ..Register::UNKNOWN };
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// What an address register holds for the access: with [`crate::Options::heap`], a number is a heap address.
     pub(crate) fn heap_address(&self, register: Register) -> Register {
         if self.options.heap && register.kind == Kind::Scalar { Register::ARENA } else { register }
@@ -31,7 +31,7 @@ impl Explorer<'_> {
 
     /// The instructions that access the arena, on every path that leads to them.
     pub(crate) fn arena_accesses(&self) -> impl Iterator<Item = InsnId> + use<'_> {
-        let in_arena = self.accessed.iter().enumerate().filter(|(_, kind)| **kind == Kind::Arena);
+        let in_arena = self.noted.accessed.iter().enumerate().filter(|(_, kind)| **kind == Kind::Arena);
         in_arena.map(|(at, _)| self.code.ops[at].node.id)
     }
 

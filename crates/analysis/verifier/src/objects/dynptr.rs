@@ -19,10 +19,10 @@ use kiln_platform::{DynptrSource, DynptrUse, Helper, KfuncMeaning, PacketAccess}
 use crate::call::helper::Call;
 use crate::call::kfunc::KfuncCall;
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::Explorer;
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
-use crate::state::{Byte, DynptrKind, Held, Kind, ObjectKind, Register, Slot, StackObject};
+use crate::state::{Byte, DynptrKind, Kind, ObjectKind, Register, Slot, StackObject};
 
 /// A dynptr that an argument names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +67,7 @@ impl DynptrKind {
     }
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// A borrowed dynptr, as callbacks and global functions get one.
     pub(crate) fn borrowed_dynptr(&mut self) -> Register {
         Register { id: self.fresh_id(), ..Register::pointer(Kind::Dynptr, DynptrKind::Local.number()) }
@@ -137,11 +137,11 @@ impl Explorer<'_> {
     /// Where the memory is not in one piece, the slice is the buffer that was passed for that case.
     fn alias_buffer(&mut self, bytes: u32) {
         let buffer = *self.state.register(Reg::R3);
-        if let (Kind::Stack, Some(recorder)) = (buffer.kind, &mut self.recorder) {
+        if let (Kind::Stack, Some(accesses)) = (buffer.kind, &mut self.accesses) {
             let function = self.state.frames[buffer.object as usize].function;
             let all = (-(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
             let (lowest, bytes) = buffer.fixed_offset().map_or(all, |offset| (offset as i32, bytes));
-            recorder.alias(function, lowest, bytes);
+            accesses.alias(function, lowest, bytes);
         }
     }
 
@@ -223,15 +223,6 @@ impl Explorer<'_> {
         }
     }
 
-    /// Slices of dynptrs that are gone are stale.
-    pub(crate) fn forget_slices(&mut self, gone: impl Fn(u32) -> bool) {
-        let stale = self.stale_pointer();
-        self.state.for_each_where(
-            |register| register.kind == Kind::Memory && register.owner != 0 && gone(register.owner),
-            |register| *register = stale,
-        );
-    }
-
     /// Slices of dynptrs that were borrowed in functions that have returned.
     pub(crate) fn forget_orphaned_slices(&mut self) {
         let mut alive: Vec<u32> = Vec::new();
@@ -245,35 +236,10 @@ impl Explorer<'_> {
         self.forget_slices(|owner| !alive.contains(&owner));
     }
 
-    /// The objects that stand on a reference are gone with it.
-    pub(crate) fn release_objects(&mut self, reference: u32) {
-        for (number, frame) in self.state.frames.iter_mut().enumerate() {
-            let gone: Vec<usize> = frame
-                .stack
-                .slots()
-                .iter()
-                .enumerate()
-                .filter(|(_, slot)| slot.object.is_some_and(|object| object.reference == reference))
-                .map(|(index, _)| index)
-                .collect();
-            for index in gone {
-                *frame.stack.slot_mut(index) = Slot::INVALID;
-                self.liveness.write(number, 1 << index);
-            }
-        }
-    }
-
     /// Memory of a dynptr, as `bpf_dynptr_data` and `bpf_dynptr_slice` give it.
     pub(crate) fn slice_of(&mut self, dynptr: &Dynptr, bytes: u32) -> Register {
         let memory = Register::pointer(Kind::Memory, bytes).or_null(self.fresh_id());
         Register { owner: dynptr.id, reference: dynptr.reference, in_packet: dynptr.kind.of_packet(), ..memory }
-    }
-
-    /// A new resource, held from here on.
-    pub(crate) fn acquire(&mut self) -> u32 {
-        let id = self.fresh_id();
-        self.state.references.push(Held { id, at: self.at });
-        id
     }
 
     /// Frame and lowest offset of an object of `bytes` bytes that a register points to.

@@ -18,12 +18,13 @@ use kiln_isa::Reg;
 use kiln_platform::{Feature, KfuncMeaning};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 
-use crate::call::kfunc::{KfuncCall, is_plain};
+use crate::call::kfunc::KfuncCall;
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::Explorer;
 use crate::objects::fields::{FieldKind, Record, Root, Tables};
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Caller, Kind, Register, Trust};
+use crate::types::parameters::is_plain;
 
 /// Bytes of a per-CPU object at most (kernel `BPF_GLOBAL_PERCPU_MA_MAX_SIZE`).
 const MAX_PERCPU_BYTES: u32 = 512;
@@ -40,7 +41,7 @@ impl Register {
     }
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// The special fields of a structure of the program.
     pub(crate) fn object_record(&self, index: u32) -> Option<Arc<Record>> {
         let pointed = self.types.pointed(index).filter(|pointed| !pointed.of_kernel)?;

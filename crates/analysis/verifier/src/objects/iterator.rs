@@ -11,7 +11,7 @@
 //!
 //! The kernel promises that `next` returns null in the end, and from then on always. So reaching the same state at
 //! `next` again is not reported as an infinite loop. Numbers that changed between iterations and that nothing depended
-//! on are forgotten (see `widen_since_last_visit`); otherwise the states of two iterations would never be equal.
+//! on are forgotten (see `Since`); otherwise the states of two iterations would never be equal.
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
@@ -20,11 +20,11 @@ use kiln_program::btf::{Btf, TypeId};
 
 use crate::call::kfunc::KfuncCall;
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::{Explorer, Next};
+use crate::path::{Next, Path, Since};
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
 use crate::state::{IteratorState, Kind, ObjectKind, Protection, Register, Slot, StackObject, State, Trust};
-use crate::types::access::WITHOUT_TYPES;
+use crate::types::WITHOUT_TYPES;
 
 /// An iterator's structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct Iterator {
     pub reference: u32,
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// The iterator argument of `bpf_iter_*_new`, `_next`, `_destroy` and whatever else takes one.
     pub(crate) fn iterator_argument(&mut self, call: &mut KfuncCall, reg: Reg, structure: TypeId) -> Step<()> {
         let name = call.kfunc.name;
@@ -145,9 +145,8 @@ impl Explorer<'_> {
         {
             let mut again = self.state.clone();
             change_iterator(&mut again, iterator, |state| state.depth += 1);
-            self.widen_since_last_visit(&mut again, self.at, true);
             again.set(Reg::R0, item);
-            self.push(again, self.at + 1)?;
+            self.push_widened(again, self.at + 1, Since { site: self.at, skip_last: true });
         }
         change_iterator(&mut self.state, iterator, |state| state.drained = true);
         self.state.set(Reg::R0, Register::constant(0));

@@ -9,13 +9,13 @@
 use kiln_isa::{Insn, Reg, Size};
 
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::Explorer;
 use crate::objects::fields::{FieldKind, Kptr, KptrClass, Target};
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
-use crate::types::access::WITHOUT_TYPES;
+use crate::types::WITHOUT_TYPES;
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// The kptr that an access reads or writes, if it does.
     pub(crate) fn kptr_at(&self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<Option<Kptr>> {
         let Some(record) = self.record_of(base).filter(|record| record.has(is_kptr)) else { return Ok(None) };

@@ -15,8 +15,8 @@ use kiln_isa::Reg;
 
 use crate::domain::Scalar;
 use crate::error::{Step, reject};
-use crate::explore::search::Explorer;
 use crate::objects::fields::FieldKind;
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{HeldLock, IrqKeeper, Kind, LockKind, Register};
 
@@ -37,7 +37,7 @@ pub(crate) fn allocation_of(register: &Register) -> (Kind, u32, bool) {
     (register.kind, object, register.inner)
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// A lock in a map value or in an object that the program owns.
     pub(crate) fn check_lock_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
         if (register.kind != Kind::MapValue || register.nullable) && !register.is_plain_object() {
@@ -121,6 +121,7 @@ impl Explorer<'_> {
             *register = Register::UNINIT;
         }
         failed.set(Reg::R0, Register::scalar(Scalar::signed_range(-4095, -1)));
-        self.push(failed, self.at + 1)
+        self.push(failed, self.at + 1);
+        Ok(())
     }
 }

@@ -10,17 +10,17 @@
 //! runs in an RCU section all the time, without having said so.
 
 use kiln_isa::Reg;
+use kiln_platform::KfuncMeaning;
 
 use crate::error::{Step, reject};
-use crate::explore::search::Explorer;
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
 use crate::state::{IrqKeeper, ObjectKind, StackObject};
-use kiln_platform::KfuncMeaning;
 
 const FLAGS_BYTES: u32 = 8;
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// Whether RCU pointers are good here.
     pub(crate) fn in_rcu_section(&self) -> bool {
         self.state.sections.rcu || !self.state.locks.is_empty() || !self.state.sleepable

@@ -1,4 +1,271 @@
-//! What is kept along a path: which numbers matter, which stack slots may still be read.
+//! One path through a program: what is known on it, where it is, what it puts aside.
+//!
+//! ```text
+//!   Path { state, at, code }      transfer changes the state and says where the path goes next
+//!     forks                       other ways that it could go: the search takes them and puts them aside
+//!     noted                       what holds of the whole program because it was seen on some path
+//! ```
+//!
+//! The rooms `transfer`, `objects` and `call` carry out instructions on a path. They know nothing of the search: neither
+//! what waits to be explored nor what was kept.
 
+mod accesses;
+mod frames;
 pub(crate) mod liveness;
+mod noted;
 pub(crate) mod precision;
+mod resources;
+mod stack;
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use kiln_isa::Reg;
+use kiln_platform::{Feature, MapType, ProgramType};
+use kiln_program::{Map, Reference};
+
+pub(crate) use accesses::{Accesses, Written};
+pub(crate) use noted::{Mask, Noted};
+pub(crate) use stack::Use;
+
+use crate::code::signature::{Signature, signatures, without_number};
+use crate::code::{Code, Position};
+use crate::error::{Step, reject};
+use crate::objects::fields::Record;
+use crate::options::{Assumptions, Options};
+use crate::path::liveness::Liveness;
+use crate::path::precision::{Origin, Origins};
+use crate::reason::Reason;
+use crate::state::{Kind, Register, State};
+use crate::types::Types;
+use crate::types::hook::Hook;
+use crate::types::parameters::Taken;
+
+/// The kind of CO-RE record (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
+const TYPE_ID_TARGET: u32 = 7;
+
+/// Where a path goes after an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// To this position.
+    At(Position),
+    /// The same, and what changed since is forgotten.
+    Widened(Position, Since),
+    /// It ends.
+    Done,
+}
+
+/// Numbers that changed since the path was last kept at a position, and that nothing depended on, become unknown: a loop
+/// whose turns are not counted then comes to the same state again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Since {
+    /// The position.
+    pub site: Position,
+    /// The state kept last does not count: it is that of this very turn.
+    pub skip_last: bool,
+}
+
+/// Another way that a path could go.
+pub(crate) struct Fork {
+    pub state: State,
+    pub at: Position,
+    pub since: Option<Since>,
+}
+
+/// A path, with what following it needs and finds out.
+pub(crate) struct Path<'a> {
+    pub code: &'a Code<'a>,
+    pub options: &'a Options,
+    pub program_type: ProgramType,
+    pub state: State,
+    pub at: Position,
+    /// States that the current instruction puts aside.
+    pub forks: Vec<Fork>,
+    /// Whether a global function is being verified, and whether it returns a value.
+    pub global: Option<bool>,
+    /// Where numbers come from, and which of them matter.
+    pub origins: Origins,
+    /// Which stack slots may still be read.
+    pub liveness: Liveness,
+    /// What instructions do to the stack, where facts are wanted.
+    pub accesses: Option<Accesses>,
+    /// Structures that registers point to.
+    pub types: Types,
+    /// Signatures of global functions that are verified on their own.
+    pub signatures: Vec<Option<Signature>>,
+    /// Functions that BTF says return no number.
+    pub without_number: Vec<bool>,
+    /// What was found out of the program.
+    pub noted: Noted,
+    /// What the program is attached to, once it was asked for.
+    pub hook: OnceCell<Rc<Hook>>,
+    /// What the parameters of each kernel function that was called ask for.
+    pub parameters: HashMap<&'static str, Rc<[Taken]>>,
+    /// Fields of the program's structures that are not plain memory.
+    pub object_records: RefCell<HashMap<u32, Option<Arc<Record>>>>,
+    /// The current instruction made an entry in the path's history.
+    history_noted: bool,
+    next_id: u32,
+}
+
+impl<'a> Path<'a> {
+    pub(crate) fn new(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Path<'a> {
+        let btf = code.prepared.accepted_btf.clone();
+        Path {
+            code,
+            options,
+            program_type,
+            state: State::default(),
+            at: 0,
+            forks: Vec::new(),
+            global: None,
+            origins: Origins::new(),
+            liveness: Liveness::default(),
+            accesses: (!options.skip_facts).then(|| Accesses::new(code.ops.len())),
+            signatures: signatures(code, btf.as_deref(), options, program_type),
+            without_number: without_number(code, btf.as_deref()),
+            types: Types::new(options.kernel_types.clone(), btf),
+            noted: Noted::new(code),
+            hook: OnceCell::new(),
+            parameters: HashMap::new(),
+            object_records: RefCell::default(),
+            history_noted: false,
+            next_id: 0,
+        }
+    }
+
+    /// Another instruction begins.
+    pub(crate) fn begin_instruction(&mut self) {
+        self.history_noted = false;
+    }
+
+    /// Another way to go, to be followed later.
+    pub(crate) fn push(&mut self, state: State, at: Position) {
+        self.forks.push(Fork { state, at, since: None });
+    }
+
+    /// The same, with what changed forgotten.
+    pub(crate) fn push_widened(&mut self, state: State, at: Position, since: Since) {
+        self.forks.push(Fork { state, at, since: Some(since) });
+    }
+
+    /// The instruction makes an entry in the path's history; several of them count as one.
+    pub(crate) fn note_history(&mut self) {
+        if !self.history_noted {
+            self.history_noted = true;
+            self.state.history += 1;
+        }
+    }
+
+    /// A fresh id.
+    pub(crate) fn fresh_id(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// A register that must be readable.
+    pub(crate) fn read(&self, reg: Reg) -> Step<Register> {
+        let register = *self.state.register(reg);
+        if register.kind == Kind::Uninit {
+            return reject(Reason::UninitializedRegister, format!("r{} is read but holds nothing", reg.number()));
+        }
+        Ok(register)
+    }
+
+    /// Writes a register that may be written.
+    pub(crate) fn write(&mut self, reg: Reg, value: Register) -> Step<()> {
+        if reg == Reg::R10 {
+            return reject(Reason::BadInstruction, "r10, the frame pointer, is read-only");
+        }
+        self.state.set(reg, value);
+        Ok(())
+    }
+
+    /// A later decision depends on this number.
+    pub(crate) fn mark_precise(&mut self, register: &Register) {
+        if register.kind == Kind::Scalar {
+            self.origins.mark(register.origin);
+        }
+    }
+
+    pub(crate) fn join_origins(&mut self, first: Origin, second: Origin) -> Origin {
+        self.origins.join(first, second)
+    }
+
+    /// Whether values that the loader may change are unknown. Asked last, so that a verification where it does not
+    /// matter is known as such.
+    pub(crate) fn any_load(&self) -> bool {
+        self.noted.depends_on_load.set(true);
+        self.options.assumptions == Assumptions::AnyLoad
+    }
+
+    /// Whether the current instruction's immediate or offset may be different on another kernel.
+    pub(crate) fn relocated(&self) -> bool {
+        let record = self.code.op(self.at).node.core.and_then(|id| self.code.object.core.get(id.index()));
+        record.is_some_and(|record| !record.is_own_type()) && self.any_load()
+    }
+
+    /// Whether the current instruction, a load, may be of another width on another kernel.
+    pub(crate) fn relocates_width(&self) -> bool {
+        let record = self.code.op(self.at).node.core.and_then(|id| self.code.object.core.get(id.index()));
+        record.is_some_and(|record| !record.keeps_width) && self.any_load()
+    }
+
+    /// Whether some number of a kernel's type is still that of the object's own: it would be taken for another type.
+    pub(crate) fn awaits_type_numbers(&self) -> bool {
+        let object = self.code.object;
+        let nodes = object.functions.iter().flat_map(|function| &function.nodes);
+        let mut records = nodes.filter_map(|node| object.core.get(node.core?.index()));
+        records.any(|record| record.kind == TYPE_ID_TARGET)
+    }
+
+    /// The map a register points to or into.
+    pub(crate) fn map_of(&self, register: &Register) -> Option<&'a Map> {
+        let map = self.code.object.maps.get(register.object as usize)?;
+        if register.inner { map.inner.as_deref() } else { Some(map) }
+    }
+
+    pub(crate) fn map_type_of(&self, register: &Register) -> Option<MapType> {
+        self.map_of(register).map(|map| map.map_type)
+    }
+
+    pub(crate) fn reference(&self) -> Reference {
+        self.code.op(self.at).node.reference
+    }
+
+    /// Whether the kernel that the program is for has this.
+    pub(crate) fn kernel_has(&self, feature: Feature) -> bool {
+        self.options.profile.has(feature)
+    }
+
+    /// Whether stack bytes that were never written may not be read.
+    pub(crate) fn stack_must_be_written(&self) -> bool {
+        self.options.unprivileged || !self.kernel_has(Feature::UninitializedStackReads)
+    }
+
+    /// Whether the program's license is one that the kernel takes as compatible with its own.
+    pub(crate) fn is_gpl(&self) -> bool {
+        is_gpl_compatible(&self.code.object.license)
+    }
+
+    /// What is left of a pointer whose memory is gone: its number.
+    pub(crate) fn stale_pointer(&self) -> Register {
+        if self.options.unprivileged { Register::UNINIT } else { Register::UNKNOWN }
+    }
+
+    /// A call destroys R0 to R5.
+    pub(crate) fn clobber(&mut self) {
+        for register in &mut self.state.frame_mut().registers[..6] {
+            *register = Register::UNINIT;
+        }
+    }
+}
+
+/// Licenses that the kernel takes as compatible (`include/linux/license.h` lists them).
+fn is_gpl_compatible(license: &str) -> bool {
+    const COMPATIBLE: [&str; 6] =
+        ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"];
+    COMPATIBLE.contains(&license)
+}

@@ -11,11 +11,11 @@ use crate::domain::{
     sign_extended_as_kernel,
 };
 use crate::error::{Step, reject};
-use crate::explore::search::Explorer;
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Kind, Register};
 
-impl Explorer<'_> {
+impl Path<'_> {
     pub(crate) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) -> Step<()> {
         if op == AluOp::Mov {
             return self.mov(width, dst, src);
@@ -122,7 +122,7 @@ impl Explorer<'_> {
         let with = |value: u64| Register { scalar: first.scalar.with_low(width, value), ..first };
         let mut other = self.state.clone();
         other.set(dst, with(0));
-        self.push(other, self.at)?;
+        self.push(other, self.at);
         Ok(with(u64::MAX))
     }
 

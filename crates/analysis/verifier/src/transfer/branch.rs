@@ -4,13 +4,14 @@ use kiln_isa::{AluOp, JumpOp, Reg, Source, Width};
 use kiln_platform::Feature;
 use kiln_platform::limits::MAX_PACKET_OFFSET;
 
-use crate::domain::{Scalar, Truth, apply_as_kernel, outcome_as_kernel, refine, refine_as_kernel};
+use crate::domain::{Scalar, Truth, apply_as_kernel, refine, refine_as_kernel};
 use crate::error::Step;
-use crate::explore::search::{Explorer, Next};
 use crate::path::precision::Origin;
-use crate::state::{AT_END, BEYOND_END, Kind, Register, State, Trust};
+use crate::path::{Next, Path, Since};
+use crate::state::{AT_END, BEYOND_END, Kind, Register, State};
+use crate::transfer::outcome::decided;
 
-impl Explorer<'_> {
+impl Path<'_> {
     pub(crate) fn branch(&mut self, op: JumpOp, width: Width, dst: Reg, src: Source) -> Step<Next> {
         let target = self.code.op(self.at).target;
         let first = self.read(dst)?;
@@ -51,7 +52,7 @@ impl Explorer<'_> {
         match (possible_taken, possible_fallen) {
             (true, true) => {
                 self.state = fallen;
-                self.push(taken, target)?;
+                self.push(taken, target);
                 Ok(Next::At(self.at + 1))
             }
             (true, false) => {
@@ -208,13 +209,13 @@ impl Explorer<'_> {
         let target = self.code.op(self.at).target;
         let mut again = self.state.clone();
         again.may_goto_depth += 1;
-        self.widen_since_last_visit(&mut again, self.at, true);
+        let since = Since { site: self.at, skip_last: true };
         if self.options.heap && target == self.at + 1 {
             // A cancellation point in the making: where it will lead, the path ends.
             self.state = again;
-            return Ok(Next::At(target));
+            return Ok(Next::Widened(target, since));
         }
-        self.push(again, self.at + 1)?;
+        self.push_widened(again, self.at + 1, since);
         Ok(Next::At(target))
     }
 }
@@ -226,49 +227,7 @@ fn is_constant(width: Width, scalar: &Scalar) -> bool {
     }
 }
 
-/// Whether a branch can only go one way.
-pub(crate) fn decided(op: JumpOp, width: Width, first: &Register, second: &Register) -> Truth {
-    if !first.is_pointer() && !second.is_pointer() {
-        return outcome_as_kernel(op, width, &first.scalar, &second.scalar);
-    }
-    if width == Width::W64 && first.is_packet_pointer() && second.is_packet_pointer() {
-        return decided_by_end(op, first, second);
-    }
-    // A pointer that is not null differs from 0.
-    let compared_with_zero = first.is_pointer() && second.is_zero() && !first.nullable
-        || second.is_pointer() && first.is_zero() && !second.nullable;
-    if width == Width::W64 && compared_with_zero && never_null(first) && never_null(second) {
-        return match op {
-            JumpOp::Eq => Truth::False,
-            JumpOp::Ne => Truth::True,
-            _ => Truth::Unknown,
-        };
-    }
-    Truth::Unknown
-}
-
-/// Kinds of pointers that the kernel, and so we, take to be never null unless marked so.
-fn never_null(register: &Register) -> bool {
-    if register.kind == Kind::BtfId {
-        return register.is_trusted();
-    }
-    if register.kind == Kind::Memory {
-        return !register.trust.has(Trust::UNTRUSTED);
-    }
-    matches!(
-        register.kind,
-        Kind::Scalar
-            | Kind::Map
-            | Kind::MapValue
-            | Kind::MapKey
-            | Kind::Socket
-            | Kind::SockCommon
-            | Kind::TcpSock
-            | Kind::RingBuffer
-    )
-}
-
-impl Explorer<'_> {
+impl Path<'_> {
     fn learn_null(&self, state: &mut State, op: JumpOp, taken: bool, pointer: &Register) {
         let null = match op {
             JumpOp::Eq => taken,
@@ -349,23 +308,6 @@ fn mark_end(state: &mut State, reg: Option<Reg>, pointer: &Register, range: i32)
     }
 }
 
-/// How a comparison of a pointer with the packet's end comes out, where an earlier one found the pointer to be there or
-/// beyond (`is_pkt_ptr_branch_taken`).
-fn decided_by_end(op: JumpOp, first: &Register, second: &Register) -> Truth {
-    let (pointer, op) = match (first.kind, second.kind, op.row().swapped) {
-        (_, Kind::PacketEnd, _) => (first, op),
-        (Kind::PacketEnd, _, Some(swapped)) => (second, swapped),
-        _ => return Truth::Unknown,
-    };
-    match op {
-        JumpOp::Gt if pointer.range == BEYOND_END => Truth::True,
-        JumpOp::Le if pointer.range == BEYOND_END => Truth::False,
-        JumpOp::Ge if pointer.range < 0 => Truth::True,
-        JumpOp::Lt if pointer.range < 0 => Truth::False,
-        _ => Truth::Unknown,
-    }
-}
-
 /// Bytes from the pointer's variable part on that lie before the limit.
 fn proved_range(pointer: &Register, strictly: bool) -> Option<u32> {
     let offset = i64::from(pointer.offset);
@@ -377,14 +319,4 @@ fn proved_range(pointer: &Register, strictly: bool) -> Option<u32> {
         return None;
     }
     u32::try_from(offset + i64::from(strictly)).ok()
-}
-
-impl Register {
-    fn is_packet_pointer(&self) -> bool {
-        matches!(self.kind, Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
-    }
-
-    fn is_start(&self) -> bool {
-        self.scalar.as_constant() == Some(0)
-    }
 }

@@ -1,7 +1,6 @@
 //! Loads, stores and atomics: what each kind of pointer allows, and what a load gives.
 
 use kiln_isa::{Address, AtomicOp, Insn, PacketMode, Reg, Size, Source};
-use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{
     FLOW_KEYS, Feature, FieldValue, MapType, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET,
 };
@@ -9,19 +8,12 @@ use kiln_program::MapContents;
 
 use crate::domain::{Scalar, Tnum};
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::Explorer;
+use crate::path::{Path, Use};
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
 use crate::state::{Byte, Caller, Kind, ObjectKind, Register, Slot, StackObject, Trust};
 
-/// What an access does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Use {
-    Read,
-    Write,
-}
-
-impl Explorer<'_> {
+impl Path<'_> {
     pub(crate) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) -> Step<()> {
         let base = self.heap_address(self.read(address.base)?);
         let mut value = self.load_from(address.base, base, i64::from(address.offset), size)?;
@@ -75,7 +67,7 @@ impl Explorer<'_> {
         if !base.is_pointer() {
             return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
         }
-        let before = std::mem::replace(&mut self.accessed[self.at as usize], base.kind);
+        let before = std::mem::replace(&mut self.noted.accessed[self.at as usize], base.kind);
         let own_code = |kind| is_view(kind) || kind == Kind::Arena;
         if before != base.kind && before != Kind::Uninit && (own_code(before) || own_code(base.kind)) {
             return reject(
@@ -207,7 +199,7 @@ impl Explorer<'_> {
             }
             returned.frames.pop();
             returned.set(Reg::R0, Register::constant(0));
-            self.push(returned, site + 1)?;
+            self.push(returned, site + 1);
         }
         self.write(Reg::R0, Register::scalar(Scalar::of_width(size.bits())))
     }
@@ -440,31 +432,6 @@ impl Explorer<'_> {
 
     // --- stack ---
 
-    /// The lowest and highest offsets (from the frame pointer) at which an access of `bytes` may begin.
-    pub(crate) fn stack_range(&self, reg: Reg, base: &Register, offset: i64, bytes: u64) -> Step<(i32, i32)> {
-        let fixed = i64::from(base.offset) + offset;
-        let lowest = base.scalar.smin.saturating_add(fixed);
-        let highest = base.scalar.smax.saturating_add(fixed);
-        let size = i64::from(MAX_STACK_BYTES);
-        if !(-size..0).contains(&lowest) || highest.saturating_add(bytes as i64) > 0 {
-            return reject(
-                Reason::StackBounds,
-                format!("r{}: {bytes} bytes at r10{lowest:+} to r10{highest:+}, outside of the frame", reg.number()),
-            );
-        }
-        Ok((lowest as i32, highest as i32))
-    }
-
-    /// Remembers how deep a frame's stack is used.
-    pub(crate) fn use_stack(&mut self, frame: usize, lowest: i32) -> Step<()> {
-        let function = self.state.frames[frame].function;
-        let depth = (-lowest) as u32;
-        if depth > self.stack_bytes[function] {
-            self.stack_bytes[function] = depth;
-        }
-        Ok(())
-    }
-
     fn load_stack(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
         let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
         let frame = base.object as usize;
@@ -675,7 +642,7 @@ impl Explorer<'_> {
             let (index, within) = slot_of(at);
             self.destroy_dynptr_at(frame, index)?;
             let slot: &mut Slot = self.state.frames[frame].stack.slot_mut(index);
-            self.reads_uninitialized_stack |= !certain && slot.bytes[within] == Byte::Invalid;
+            self.noted.reads_uninitialized_stack |= !certain && slot.bytes[within] == Byte::Invalid;
             slot.scrub();
             slot.bytes[within] = Byte::Misc;
             if certain && at & 7 == 0 && at + 8 <= lowest + length {
@@ -683,59 +650,6 @@ impl Explorer<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Stack bytes are read that no store on this path wrote: an error without privilege, and on older kernels.
-    fn uninitialized_read(&mut self, message: impl Fn() -> String) -> Step<()> {
-        if self.stack_must_be_written() {
-            return reject(Reason::UninitializedStack, message());
-        }
-        self.reads_uninitialized_stack = true;
-        Ok(())
-    }
-
-    pub(crate) fn note_read(&mut self, frame: usize, lowest: i32, bytes: u32) {
-        let (last, _) = slot_of(lowest);
-        let (first, _) = slot_of(lowest + bytes.max(1) as i32 - 1);
-        let mut mask = 0_u64;
-        for index in first..=last {
-            mask |= 1 << index;
-        }
-        self.liveness.read(self.state.frame().instance, frame, self.at, mask);
-        let at = self.site_in(frame);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.read(at, lowest, bytes);
-        }
-    }
-
-    /// Something is handed a pointer into a frame without saying how much of it it reads: the facts take all of it.
-    pub(crate) fn expose_stack(&mut self, pointer: &Register) {
-        if pointer.kind == Kind::Stack {
-            let at = self.site_in(pointer.object as usize);
-            if let Some(recorder) = &mut self.recorder {
-                recorder.read(at, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
-            }
-        }
-    }
-
-    pub(crate) fn note_write(&mut self, frame: usize, lowest: i32, bytes: u32) {
-        let own = frame + 1 == self.state.frames.len();
-        let at = self.site_in(frame);
-        if let Some(recorder) = &mut self.recorder {
-            if own { recorder.write(at, lowest, bytes) } else { recorder.vague_write(at) }
-        }
-    }
-
-    pub(crate) fn note_vague_write(&mut self, frame: usize) {
-        let at = self.site_in(frame);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.vague_write(at);
-        }
-    }
-
-    /// The instruction of that frame which is being carried out: its call, when it is not the top one.
-    fn site_in(&self, frame: usize) -> u32 {
-        self.state.frames.get(frame + 1).map_or(self.at, |callee| callee.call_site)
     }
 
     /// Whether any map type's value may hold fields that only helpers touch.

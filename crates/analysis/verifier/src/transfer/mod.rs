@@ -2,4 +2,8 @@
 
 pub(crate) mod alu;
 pub(crate) mod branch;
+mod hook_arguments;
+mod kernel_data;
 pub(crate) mod memory;
+pub(crate) mod outcome;
+mod structure;

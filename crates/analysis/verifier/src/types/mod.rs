@@ -8,25 +8,20 @@
 //! ```
 //!
 //! A register names a type by its place in [`Types`], so that registers stay small and two of one type compare equal.
-//! `walk` answers what lies at an offset of a structure, `access` holds loads and stores to the kernel's rules,
-//! `arguments` decides what may be passed where a structure is asked for, `hook` what the context of a hook holds.
+//! `walk` answers what lies at an offset of a structure, `hook` what the program is attached to, `parameters` what kernel
+//! functions ask for. Loads, stores and arguments are held to this elsewhere (`transfer`, `call`).
 
-pub(crate) mod access;
-mod arguments;
 pub(crate) mod hook;
-mod kernel_data;
+pub(crate) mod parameters;
 #[cfg(test)]
 mod tests;
 pub(crate) mod walk;
 
-use std::cell::OnceCell;
-use std::collections::HashMap;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::call::kfunc::Taken;
-pub(crate) use arguments::Wanted;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
+
+use crate::types::walk::type_at;
 
 /// A type that some register points to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -46,10 +41,6 @@ pub(crate) struct Types {
     /// The program's own, where it has some that parse.
     pub program: Option<Arc<Btf>>,
     pointed: Vec<Pointed>,
-    /// What the program is attached to, once it was asked for.
-    hook: OnceCell<Rc<hook::Hook>>,
-    /// What the parameters of each kernel function that was called ask for.
-    pub parameters: HashMap<&'static str, Rc<[Taken]>>,
 }
 
 impl Types {
@@ -114,3 +105,32 @@ impl Types {
         }
     }
 }
+
+/// Levels of nesting looked into.
+const MAX_NESTING: usize = 32;
+
+impl Types {
+    /// Whether `offset` bytes into `held` there is a `wanted`; `strictly`: it is one itself.
+    pub(crate) fn is_at(&self, held: &Pointed, offset: i64, wanted: &Pointed, strictly: bool, flexible: bool) -> bool {
+        let same = |id: TypeId| held.of_kernel == wanted.of_kernel && id == wanted.id;
+        if offset == 0 && same(held.id) {
+            return true;
+        }
+        let (Some(types), Ok(mut offset)) = (self.definitions(held), u32::try_from(offset)) else { return false };
+        if strictly {
+            return false;
+        }
+        let mut id = held.id;
+        for _ in 0..MAX_NESTING {
+            match type_at(types, id, offset, flexible) {
+                Some(inner) if same(inner) => return true,
+                Some(inner) => (id, offset) = (inner, 0),
+                None => return false,
+            }
+        }
+        false
+    }
+}
+
+/// What is said where the kernel's types are needed and the caller gave none.
+pub(crate) const WITHOUT_TYPES: &str = "kernel structures, without the kernel's types (its BTF was not given)";

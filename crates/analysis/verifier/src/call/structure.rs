@@ -7,44 +7,14 @@
 //! ```
 
 use kiln_isa::Reg;
-use kiln_program::btf::TypeId;
 
-use super::access::WITHOUT_TYPES;
-use super::walk::type_at;
-use super::{Pointed, Types};
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::Explorer;
+use crate::path::{Path, Use};
 use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
-use crate::transfer::memory::Use;
+use crate::types::{Pointed, WITHOUT_TYPES};
 
-/// Levels of nesting looked into.
-const MAX_NESTING: usize = 32;
-
-impl Types {
-    /// Whether `offset` bytes into `held` there is a `wanted`; `strictly`: it is one itself.
-    pub(crate) fn is_at(&self, held: &Pointed, offset: i64, wanted: &Pointed, strictly: bool, flexible: bool) -> bool {
-        let same = |id: TypeId| held.of_kernel == wanted.of_kernel && id == wanted.id;
-        if offset == 0 && same(held.id) {
-            return true;
-        }
-        let (Some(types), Ok(mut offset)) = (self.definitions(held), u32::try_from(offset)) else { return false };
-        if strictly {
-            return false;
-        }
-        let mut id = held.id;
-        for _ in 0..MAX_NESTING {
-            match type_at(types, id, offset, flexible) {
-                Some(inner) if same(inner) => return true,
-                Some(inner) => (id, offset) = (inner, 0),
-                None => return false,
-            }
-        }
-        false
-    }
-}
-
-impl Explorer<'_> {
+impl Path<'_> {
     /// The structure that a pointer is to, where the kernel has one for its kind.
     pub(crate) fn structure_of(&mut self, register: &Register) -> Option<Pointed> {
         let name = match register.kind {
@@ -72,7 +42,7 @@ pub(crate) enum Wanted {
     },
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// Holds a helper's argument to a structure of the kernel.
     pub(crate) fn check_typed_argument(&mut self, register: &Register, wanted: Wanted, message: String) -> Step<()> {
         let name = match wanted {

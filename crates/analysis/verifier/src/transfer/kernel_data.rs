@@ -11,16 +11,16 @@ use kiln_platform::MapType;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind};
 
-use super::access::WITHOUT_TYPES;
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::Explorer;
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
+use crate::types::WITHOUT_TYPES;
 
 /// The kernel's section of per-CPU variables.
 const PERCPU_SECTION: &str = ".data..percpu";
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// The address of a kernel variable or function.
     pub(crate) fn kernel_symbol(&mut self, symbol: &Extern) -> Step<Register> {
         let Some(types) = self.types.kernel.clone() else {

@@ -15,12 +15,13 @@ use kiln_isa::Reg;
 use kiln_platform::{ProgramType, WritableField, writable_fields};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
-use super::walk::{self, Found};
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
-use crate::explore::search::Explorer;
+use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
+use crate::types::WITHOUT_TYPES;
+use crate::types::walk::{self, Found};
 
 /// How the kernel's BTF names the lists of fields that stay good as long as the structure does.
 const SAFE_LISTS: [(&str, Safety); 4] = [
@@ -37,7 +38,7 @@ enum Safety {
     Rcu { nullable: bool },
 }
 
-impl Explorer<'_> {
+impl Path<'_> {
     /// The offset of an access through a pointer to a structure, from the structure's start.
     fn structure_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<u32> {
         let (number, name) = (reg.number(), self.types.name(base.object));
@@ -206,7 +207,7 @@ impl Explorer<'_> {
     }
 
     /// The type a register points to, with its definition at hand.
-    pub(crate) fn pointed_definition(&self, base: &Register) -> Step<super::Pointed> {
+    pub(crate) fn pointed_definition(&self, base: &Register) -> Step<crate::types::Pointed> {
         match self.types.pointed(base.object) {
             Some(pointed) if pointed.id != TypeId::VOID => Ok(pointed.clone()),
             Some(pointed) if self.types.kernel.is_some() => {
@@ -229,6 +230,3 @@ fn field_range(types: &Btf, field: &WritableField) -> Option<Range<u32>> {
     let size = u32::try_from(types.size_of(id)?).ok()?;
     Some(start..start.checked_add(size)?)
 }
-
-/// What is said where the kernel's types are needed and the caller gave none.
-pub(crate) const WITHOUT_TYPES: &str = "kernel structures, without the kernel's types (its BTF was not given)";

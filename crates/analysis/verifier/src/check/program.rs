@@ -1,0 +1,60 @@
+//! Rules that hold for the program as a whole, whether or not a path leads to what breaks them.
+
+use kiln_platform::ProgramType;
+use kiln_program::Reference;
+
+use crate::code::Position;
+use crate::error::{Step, reject};
+use crate::objects::fields::FieldKind;
+use crate::path::Path;
+use crate::reason::Reason;
+
+impl Path<'_> {
+    /// Every map that some instruction names, whether or not a path leads to it.
+    pub(crate) fn check_maps(&mut self) -> Step<()> {
+        for (at, op) in self.code.ops.iter().enumerate() {
+            if let Reference::Map(map) | Reference::MapValue { map, .. } = op.node.reference {
+                self.at = at as Position;
+                self.check_map_allowed(map.0)?;
+            }
+        }
+        self.at = self.code.functions[0].start;
+        Ok(())
+    }
+
+    /// Maps with locks and timers are not for every program type.
+    pub(crate) fn check_map_allowed(&self, map: u32) -> Step<()> {
+        let Some(record) = self.code.prepared.records.get(map as usize) else { return Ok(()) };
+        let traces = matches!(
+            self.program_type,
+            ProgramType::Kprobe
+                | ProgramType::Tracepoint
+                | ProgramType::PerfEvent
+                | ProgramType::RawTracepoint
+                | ProgramType::RawTracepointWritable
+        );
+        let refused = |kind: FieldKind| match kind {
+            FieldKind::Timer | FieldKind::Workqueue => traces,
+            FieldKind::SpinLock | FieldKind::ResilientLock => traces || self.program_type == ProgramType::SocketFilter,
+            kind => traces && kind.is_root(),
+        };
+        match record.fields.iter().find(|field| refused(field.kind)) {
+            Some(field) => reject(
+                Reason::SpecialField,
+                format!("{} programs cannot use maps with a {}", self.program_type.name(), field.kind.name()),
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Addresses of map values are checked where they stand, whether or not a path leads there.
+    pub(crate) fn check_addresses(&mut self) -> Step<()> {
+        for (at, op) in self.code.ops.iter().enumerate() {
+            if let Reference::MapValue { map, offset } = op.node.reference {
+                self.at = at as Position;
+                self.value_address(map.0, offset)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! What global functions take and give, by their BTF, and what they may do that their callers must know of.
+
+use kiln_platform::{Feature, KfuncFlag, KfuncMeaning, ProgramType};
+use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
+
+use crate::code::parameter::{Hook, Parameter, parameter};
+use crate::code::{Code, Op};
+use crate::options::Options;
+
+/// What a global function takes and gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub parameters: Vec<Parameter>,
+    /// A number; the kernel refuses to call a function that returns none.
+    pub returns_value: bool,
+    /// Packet pointers are stale after a call.
+    pub changes_packet: bool,
+    /// It may only be called where the program may sleep.
+    pub may_sleep: bool,
+}
+
+/// The signature of each function that is global and has BTF.
+pub(crate) fn signatures(
+    code: &Code<'_>,
+    btf: Option<&Btf>,
+    options: &Options,
+    program_type: ProgramType,
+) -> Vec<Option<Signature>> {
+    let all_tags = options.profile.has(Feature::ArgumentTags);
+    let hook = Hook { program_type, attach_type: code.program.attach_type, all_tags };
+    let effects = effects(code, program_type);
+    let signature = |(at, routine): (usize, &crate::code::Routine<'_>)| {
+        if !routine.global || routine.btf_id == 0 {
+            return None;
+        }
+        let mut signature = signature(btf?, options.kernel_types.as_deref(), TypeId(routine.btf_id), hook)?;
+        (signature.changes_packet, signature.may_sleep) = (effects[at].changes_packet, effects[at].may_sleep);
+        Some(signature)
+    };
+    code.functions.iter().enumerate().map(signature).collect()
+}
+
+fn signature(btf: &Btf, types: Option<&Btf>, function: TypeId, hook: Hook) -> Option<Signature> {
+    let BtfKind::Function { prototype, .. } = *btf.kind(function) else { return None };
+    let BtfKind::Prototype { result, .. } = *btf.kind(prototype) else { return None };
+    let parameters = btf.parameters(prototype).iter().enumerate();
+    let parameters = parameters.map(|(index, of)| parameter(btf, types, function, index, of.type_id, hook)).collect();
+    let result = btf.resolve(result).unwrap_or(TypeId::VOID);
+    let returns_value = matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. });
+    Some(Signature { parameters, returns_value, changes_packet: false, may_sleep: false })
+}
+
+/// Functions that BTF says return no number.
+pub(crate) fn without_number(code: &Code<'_>, btf: Option<&Btf>) -> Vec<bool> {
+    let returns_none = |id: u32| -> Option<bool> {
+        let btf = btf?;
+        let BtfKind::Function { prototype, .. } = *btf.kind(TypeId(id)) else { return None };
+        let BtfKind::Prototype { result, .. } = *btf.kind(prototype) else { return None };
+        let result = btf.resolve(result).unwrap_or(TypeId::VOID);
+        Some(!matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. }))
+    };
+    let known = |routine: &crate::code::Routine<'_>| routine.btf_id != 0 && returns_none(routine.btf_id) == Some(true);
+    code.functions.iter().map(known).collect()
+}
+
+/// What a function may do that its callers must know of.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Effects {
+    changes_packet: bool,
+    may_sleep: bool,
+}
+
+/// The effects of each function, its own and those of functions it calls.
+fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects> {
+    let mut known = vec![Effects::default(); code.functions.len()];
+    let mut again = true;
+    while again {
+        again = false;
+        for op in &code.ops {
+            let callee = op.callee.map(|callee| known[callee]).unwrap_or_default();
+            let before = known[op.function];
+            let after = Effects {
+                changes_packet: before.changes_packet || callee.changes_packet || changes_packet(op),
+                may_sleep: before.may_sleep || callee.may_sleep || may_sleep(op, program_type),
+            };
+            if after != before {
+                known[op.function] = after;
+                again = true;
+            }
+        }
+    }
+    known
+}
+
+fn changes_packet(op: &Op<'_>) -> bool {
+    op.helper.is_some_and(|helper| helper.changes_packet_data || helper.name == "tail_call")
+        || op.kfunc_meaning() == Some(KfuncMeaning::MovePacket)
+}
+
+fn may_sleep(op: &Op<'_>, program_type: ProgramType) -> bool {
+    op.helper.is_some_and(|helper| helper.prototype_for(program_type).might_sleep)
+        || op.kfunc_row().is_some_and(|kfunc| kfunc.has(KfuncFlag::Sleepable))
+}

@@ -1,0 +1,57 @@
+//! What holds of the whole program because it was seen on some path.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use crate::code::{Code, Position};
+use crate::state::Kind;
+
+/// How one instruction masks the pointer that it moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mask {
+    pub negative: bool,
+    pub constant: bool,
+    pub into_pointer: bool,
+    pub limit: u64,
+}
+
+/// What was found out of the program, on whatever path.
+pub(crate) struct Noted {
+    /// Global functions that were called, and are verified on their own.
+    pub globals_called: Vec<usize>,
+    /// Functions that were passed to something that calls them.
+    pub callbacks: Vec<bool>,
+    /// Those of them that run later, on a stack of their own.
+    pub later_callbacks: Vec<bool>,
+    /// The kind of pointer each instruction accessed memory through.
+    pub accessed: Vec<Kind>,
+    /// The bytes that each function uses of its own frame.
+    pub stack_bytes: Vec<u32>,
+    /// Whether some path may read stack bytes that it never wrote.
+    pub reads_uninitialized_stack: bool,
+    /// How each instruction that moves a pointer masks it, of programs without privilege.
+    pub masks: HashMap<Position, Mask>,
+    /// Masks depend on numbers, so states are compared with them all.
+    pub exact_numbers: bool,
+    /// The map of each tail call.
+    pub tail_call_maps: HashMap<Position, u32>,
+    /// Whether anything was decided by what the loader may change.
+    pub depends_on_load: Cell<bool>,
+}
+
+impl Noted {
+    pub(crate) fn new(code: &Code<'_>) -> Noted {
+        Noted {
+            globals_called: Vec::new(),
+            callbacks: vec![false; code.functions.len()],
+            later_callbacks: vec![false; code.functions.len()],
+            accessed: vec![Kind::Uninit; code.ops.len()],
+            stack_bytes: vec![0; code.functions.len()],
+            reads_uninitialized_stack: false,
+            masks: HashMap::new(),
+            exact_numbers: false,
+            tail_call_maps: HashMap::new(),
+            depends_on_load: Cell::new(false),
+        }
+    }
+}

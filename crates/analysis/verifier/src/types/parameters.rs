@@ -1,0 +1,179 @@
+//! What the parameters of kernel functions ask for, by their types and the kernel's naming rules.
+
+use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
+use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
+
+use crate::error::{Step, unsupported};
+
+/// What one parameter of a kfunc asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Argument {
+    /// Nothing: the kernel or the compiler fills it in.
+    Nothing,
+    /// A number; `constant` (`__k`): one that is known.
+    Number { constant: bool },
+    /// A constant that says how many bytes the result points to.
+    ResultBytes { read_only: bool },
+    /// The context.
+    Context,
+    /// An object that the program allocated (`__alloc`).
+    Allocated,
+    /// One with a reference counter (`__refcounted_kptr`).
+    Refcounted,
+    /// `struct bpf_dynptr`; `uninitialized`: made by the call.
+    Dynptr { uninitialized: bool },
+    /// An open-coded iterator of this structure.
+    Iterator(TypeId),
+    /// `struct bpf_list_head`, `bpf_list_node`, `bpf_rb_root`, `bpf_rb_node`.
+    Graph(&'static str),
+    /// `struct bpf_wq`, `bpf_timer`, `bpf_task_work`, `bpf_res_spin_lock`.
+    Field(&'static str),
+    /// A place to keep the interrupt state (`__irq_flag`).
+    InterruptFlags,
+    /// A NUL-terminated constant (`__str`).
+    ConstantString,
+    /// A map (`__map`).
+    Map,
+    /// A function of the program.
+    Callback,
+    /// A structure of the kernel, or memory like it, of `bytes`; `plain`: made of numbers only, so memory will do.
+    Structure { id: TypeId, bytes: Option<u64>, plain: bool },
+    /// Memory of that many bytes.
+    Memory { bytes: Option<u64> },
+    /// Memory whose size is the next argument; `constant` (`__szk`): a size that is known.
+    Sized { constant: bool },
+}
+
+/// One parameter of a kfunc.
+#[derive(Clone, Debug)]
+pub(crate) struct Taken {
+    pub argument: Argument,
+    /// Null may be passed (`__nullable`).
+    pub nullable: bool,
+    /// Null may be passed, whatever the size (`__opt`).
+    pub optional: bool,
+}
+
+/// What the parameter at an index asks for.
+pub(crate) fn parameter(
+    types: &Btf,
+    kfunc: &Kfunc,
+    program_type: ProgramType,
+    parameters: &[Parameter],
+    index: usize,
+) -> Step<Taken> {
+    let parameter = parameters[index];
+    let name = types.text(parameter.name);
+    let nullable = name.ends_with("__nullable");
+    let taken = |argument| Ok(Taken { argument, nullable, optional: name.ends_with("__opt") });
+    if name.ends_with("__ign") || name.ends_with("__prog") {
+        return taken(Argument::Nothing);
+    }
+    let plain = types.resolve(parameter.type_id).unwrap_or(TypeId::VOID);
+    let target = match *types.kind(plain) {
+        BtfKind::Int { .. } | BtfKind::Enum { .. } => {
+            return taken(match name {
+                "rdonly_buf_size" => Argument::ResultBytes { read_only: true },
+                "rdwr_buf_size" => Argument::ResultBytes { read_only: false },
+                _ => Argument::Number { constant: name.ends_with("__k") },
+            });
+        }
+        BtfKind::Pointer { target } => target,
+        _ => return unsupported(format!("argument {} of {}", index + 1, kfunc.name)),
+    };
+    let structure = types.resolve(target).unwrap_or(TypeId::VOID);
+    let struct_name = types.name(structure);
+    if kfunc.meaning == KfuncMeaning::CastContext || is_context_type(types, target, program_type) {
+        return taken(Argument::Context);
+    }
+    if name.ends_with("__alloc") {
+        return taken(Argument::Allocated);
+    }
+    if name.ends_with("__refcounted_kptr") {
+        return taken(Argument::Refcounted);
+    }
+    if name.ends_with("__irq_flag") {
+        return taken(Argument::InterruptFlags);
+    }
+    let iterates = [KfuncFlag::IteratorNew, KfuncFlag::IteratorNext, KfuncFlag::IteratorDestroy];
+    if index == 0 && iterates.iter().any(|flag| kfunc.has(*flag)) || name.ends_with("__iter") {
+        return taken(Argument::Iterator(structure));
+    }
+    let special = match struct_name {
+        "bpf_dynptr" => Some(Argument::Dynptr { uninitialized: name.ends_with("__uninit") }),
+        "bpf_list_head" => Some(Argument::Graph("bpf_list_head")),
+        "bpf_list_node" => Some(Argument::Graph("bpf_list_node")),
+        "bpf_rb_root" => Some(Argument::Graph("bpf_rb_root")),
+        "bpf_rb_node" => Some(Argument::Graph("bpf_rb_node")),
+        "bpf_wq" => Some(Argument::Field("bpf_wq")),
+        "bpf_timer" => Some(Argument::Field("bpf_timer")),
+        "bpf_task_work" => Some(Argument::Field("bpf_task_work")),
+        "bpf_res_spin_lock" => Some(Argument::Field("bpf_res_spin_lock")),
+        _ => None,
+    };
+    if let Some(special) = special {
+        return taken(special);
+    }
+    if name.ends_with("__str") {
+        return taken(Argument::ConstantString);
+    }
+    if name.ends_with("__map") {
+        return taken(Argument::Map);
+    }
+    if matches!(types.kind(structure), BtfKind::Prototype { .. }) {
+        return taken(Argument::Callback);
+    }
+    let size = parameters.get(index + 1).map_or("", |next| types.text(next.name));
+    let constant = size.ends_with("__szk");
+    let sized = constant || size.ends_with("__sz");
+    let is_structure = matches!(types.kind(structure), BtfKind::Composite { .. });
+    if sized {
+        return taken(Argument::Sized { constant });
+    }
+    let bytes = types.size_of(structure);
+    if is_structure {
+        let plain = is_plain(types, structure);
+        return taken(Argument::Structure { id: structure, bytes, plain });
+    }
+    taken(Argument::Memory { bytes })
+}
+
+/// Whether a pointer to this type is one to the context of this kind of program.
+fn is_context_type(types: &Btf, target: TypeId, program_type: ProgramType) -> bool {
+    let typedef = types.name(types.without_qualifiers(target).unwrap_or(TypeId::VOID));
+    if typedef == "bpf_user_pt_regs_t" && program_type == ProgramType::Kprobe {
+        return true;
+    }
+    let structure = types.resolve(target).unwrap_or(TypeId::VOID);
+    if !matches!(types.kind(structure), BtfKind::Composite { .. }) {
+        return false;
+    }
+    let (name, context) = (types.name(structure), program_type.context().struct_name);
+    name == context || matches!((context, name), ("__sk_buff", "sk_buff") | ("xdp_md", "xdp_buff"))
+}
+
+/// Members looked at before a structure counts as made of other things too: the kernel has none so large.
+const MAX_PLAIN_MEMBERS: u32 = 4096;
+
+/// Whether a structure is made of numbers only, so that any memory will do.
+pub(crate) fn is_plain(types: &Btf, id: TypeId) -> bool {
+    let mut budget = MAX_PLAIN_MEMBERS;
+    is_plain_within(types, id, 0, &mut budget)
+}
+
+fn is_plain_within(types: &Btf, id: TypeId, depth: u32, budget: &mut u32) -> bool {
+    let is_number = |id: TypeId| {
+        let plain = types.resolve(id).unwrap_or(TypeId::VOID);
+        matches!(types.kind(plain), BtfKind::Int { .. } | BtfKind::Enum { .. })
+    };
+    types.members(id).iter().all(|member| {
+        *budget = budget.saturating_sub(1);
+        let plain = types.resolve(member.type_id).unwrap_or(TypeId::VOID);
+        let plain = match *types.kind(plain) {
+            BtfKind::Composite { .. } => depth < 3 && is_plain_within(types, plain, depth + 1, budget),
+            BtfKind::Array { element, count, .. } => count > 0 && is_number(element),
+            _ => is_number(plain),
+        };
+        plain && *budget > 0
+    })
+}
