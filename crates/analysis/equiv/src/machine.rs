@@ -237,43 +237,83 @@ pub fn run_way<'a, 'w>(
     steps: impl Iterator<Item = WayStep<'w>>,
     event: Option<(&'w Node, RegSet)>,
 ) -> Result<WayEnd, Stop> {
-    let mut path = Path::new();
-    path.registers = start.registers.map(|term| term.map_or(Slot::Lost, Slot::Written));
-    path.bytes = start.bytes.iter().map(|(at, value)| (*at, Written { value: *value, surely: true })).collect();
     let holes = Holes::default();
-    let mut state = State::new(world, &holes, path);
-    let mut conditions = Vec::new();
-    for WayStep { node, taken, behind, in_parts } in steps {
+    let mut run = WayRun::new(world, &holes, start);
+    for step in steps {
+        run.step(step)?;
+    }
+    Ok(run.end(event))
+}
+
+/// A way through a function that is run instruction by instruction. A copy goes on from where it is.
+#[derive(Clone)]
+pub struct WayRun<'w, 'a> {
+    state: State<'w, 'a>,
+    conditions: Vec<TermId>,
+}
+
+impl<'w, 'a> WayRun<'w, 'a> {
+    /// A way at its beginning.
+    pub fn new(world: &'w World<'a>, holes: &'w Holes<'a>, start: &Start<'a>) -> WayRun<'w, 'a> {
+        let mut path = Path::new();
+        path.registers = start.registers.map(|term| term.map_or(Slot::Lost, Slot::Written));
+        path.bytes = start.bytes.iter().map(|(at, value)| (*at, Written { value: *value, surely: true })).collect();
+        WayRun { state: State::new(world, holes, path), conditions: Vec::new() }
+    }
+
+    /// Runs the next instruction.
+    ///
+    /// # Errors
+    /// A [`Stop`] where it cannot be followed.
+    pub fn step(&mut self, step: WayStep<'w>) -> Result<(), Stop> {
+        let WayStep { node, taken, behind, in_parts } = step;
+        let world = self.state.world;
         if world.arena.len() > TERMS {
             return Err(Stop::Limit);
         }
-        (state.node, state.in_parts) = (Some(node), in_parts);
+        (self.state.node, self.state.in_parts) = (Some(node), in_parts);
         // What a way calls is at its end, but for calls that only answer and whose answer is not read.
         if let Insn::Call(_) = node.insn {
-            RegSet::CALLER_SAVED.iter().for_each(|reg| state.path.registers[reg.index()] = Slot::Lost);
-            continue;
+            RegSet::CALLER_SAVED.iter().for_each(|reg| self.state.path.registers[reg.index()] = Slot::Lost);
+            return Ok(());
         }
-        match execute(&node.insn, &mut state)? {
+        match execute(&node.insn, &mut self.state)? {
             Flow::Next => {}
             Flow::Branch(condition) if node.core.is_none() => {
-                conditions.push(if taken { condition.id() } else { Term::not(&condition).id() });
+                self.conditions.push(if taken { condition.id() } else { Term::not(&condition).id() });
             }
             _ => return Err(Stop::Unsupported(format!("`{}`", node.insn))),
         }
         if let (Insn::Load { dst, .. }, Some(known)) = (node.insn, behind)
-            && let Slot::Written(term) = state.path.registers[dst.index()]
+            && let Slot::Written(term) = self.state.path.registers[dst.index()]
         {
             world.learn(term.id(), &known.registers[dst.index()]);
         }
+        Ok(())
     }
-    let uses = event.map(|(node, numbers)| state.event_use(node, numbers)).unwrap_or_default();
-    let State { path, accesses, .. } = state;
-    let registers = path.registers.map(|slot| match slot {
-        Slot::Written(term) => Some(term.id()),
-        Slot::Initial | Slot::Lost => None,
-    });
-    let bytes = path.bytes.iter().map(|(place, written)| (*place, written.value)).collect();
-    Ok(WayEnd { registers, bytes, logs: path.logs, accesses, conditions, uses })
+
+    /// What the branches so far must be for this to be the way.
+    pub fn conditions(&self) -> &[TermId] {
+        &self.conditions
+    }
+
+    /// All accesses so far, in order.
+    pub fn accesses(&self) -> &[Access] {
+        &self.state.accesses
+    }
+
+    /// The state here. `event` is what comes next, with the arguments that are known to be numbers.
+    pub fn end(self, event: Option<(&Node, RegSet)>) -> WayEnd {
+        let WayRun { state, conditions } = self;
+        let uses = event.map(|(node, numbers)| state.event_use(node, numbers)).unwrap_or_default();
+        let State { path, accesses, .. } = state;
+        let registers = path.registers.map(|slot| match slot {
+            Slot::Written(term) => Some(term.id()),
+            Slot::Initial | Slot::Lost => None,
+        });
+        let bytes = path.bytes.iter().map(|(place, written)| (*place, written.value)).collect();
+        WayEnd { registers, bytes, logs: path.logs, accesses, conditions, uses }
+    }
 }
 
 /// Bits of the number of a type in BTF (`BTF_MAX_TYPE`).
@@ -329,6 +369,7 @@ fn outcome<'a>(world: &World<'a>, target: Target, path: Path<'a>) -> Outcome {
 const WHOLE_REGISTER: u8 = 16;
 
 /// A window on its way.
+#[derive(Clone)]
 pub(crate) struct State<'w, 'a> {
     pub(crate) world: &'w World<'a>,
     holes: &'w Holes<'a>,

@@ -35,10 +35,12 @@
 
 pub mod alike;
 pub mod arguments;
+pub mod beside;
 pub mod inlined;
 pub mod relation;
 pub mod segment;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use kiln_isa::{Insn, PacketMode, Reg, RegSet};
@@ -47,10 +49,12 @@ use kiln_verifier::{Facts, InsnFacts, StackSet};
 
 use crate::calls::only_answers;
 use crate::check::relocated_alike;
+use crate::machine::Holes;
 use crate::record::{FactsRecord, listed};
 use crate::term::Arena;
 use alike::{Alike, is_same, reached};
 use arguments::Arguments;
+use beside::{Decision, NewRun};
 use inlined::Inlined;
 use relation::{Arrival, Relation, RelationRecord, differing_bytes};
 use segment::{End, Known, Proved, Segment, SegmentRecord, Step, is_branch};
@@ -219,6 +223,15 @@ struct Way<'f> {
 struct Edge<'f> {
     ways: [Vec<Step<'f>>; 2],
     to: To,
+}
+
+/// A way of the new function on its way.
+#[derive(Clone)]
+struct Ahead<'f, 'w, 'a> {
+    steps: Vec<Step<'f>>,
+    at: usize,
+    /// The steps as far as they were run beside the old way; none if they must be run from their start.
+    run: Option<NewRun<'w, 'a>>,
 }
 
 /// Where a segment ends.
@@ -638,29 +651,38 @@ impl<'q, 'f> Explorer<'q, 'f> {
     /// The segments in which the new function goes along with an old way; none where it comes elsewhere.
     fn follow(&mut self, pair: Pair, old: &Way<'f>) -> Result<Option<Vec<Edge<'f>>>, String> {
         let goal = self.old.node(old.stop)?;
+        let start = self.relations[&pair].clone();
+        let alone = Segment {
+            object: self.question.object,
+            facts: self.facts(pair),
+            start: &start,
+            ways: [&old.steps, &[]],
+            event: None,
+        };
+        let arena = Arena::new();
+        let holes = Holes::default();
+        let old_run = OnceCell::new();
         let mut edges = Vec::new();
-        let mut pending: Vec<(Vec<Step<'f>>, usize)> = vec![(Vec::new(), pair.1)];
-        while let Some((mut steps, mut at)) = pending.pop() {
+        let mut pending: Vec<Ahead<'f, '_, '_>> = vec![Ahead { steps: Vec::new(), at: pair.1, run: None }];
+        while let Some(mut ahead) = pending.pop() {
             loop {
                 self.spend()?;
-                let node = self.new.node(at)?;
+                let (at, node) = (ahead.at, self.new.node(ahead.at)?);
                 // An old way round a loop is no standing still of the new function.
-                let stands_still = steps.is_empty() && at == pair.1 && old.stop == pair.0 && !old.steps.is_empty();
+                let stands_still =
+                    ahead.steps.is_empty() && at == pair.1 && old.stop == pair.0 && !old.steps.is_empty();
                 let met = if old.is_event { self.same_event(goal, node) } else { node.id == goal.id && !stands_still };
                 if met {
                     let to = if old.is_event { To::Event((old.stop, at)) } else { To::Cut((old.stop, at)) };
-                    edges.push(Edge { ways: [old.steps.clone(), steps], to });
+                    edges.push(Edge { ways: [old.steps.clone(), ahead.steps], to });
                     break;
                 }
-                if is_event(&node.insn) || goes_round(&steps, node) {
-                    self.asked += usize::from(old.is_event);
-                    let segment = self.segment(pair, &old.steps, &steps);
-                    let asks = old.is_event && self.asked <= MAX_ASKED;
-                    if asks && segment.is_impossible(self.question.solver_ms) {
-                        edges.push(Edge { ways: [old.steps.clone(), steps], to: To::Nowhere });
-                        break;
+                if is_event(&node.insn) || goes_round(&ahead.steps, node) {
+                    if !self.is_impossible(pair, old, &ahead.steps) {
+                        return Ok(None);
                     }
-                    return Ok(None);
+                    edges.push(Edge { ways: [old.steps.clone(), ahead.steps], to: To::Nowhere });
+                    break;
                 }
                 match node.insn {
                     Insn::Jump { .. } => {
@@ -668,23 +690,27 @@ impl<'q, 'f> Explorer<'q, 'f> {
                         if next == at {
                             return Ok(None);
                         }
-                        at = next;
+                        ahead.at = next;
                     }
                     Insn::Branch { .. } => {
-                        let decided = self.decided(pair, &old.steps, &steps, node)?;
+                        if old_run.get().is_none() {
+                            let run = alone.run_old(&arena)?;
+                            ahead.run = Some(NewRun::new(old_run.get_or_init(|| run), &holes));
+                        }
+                        let decided = self.decided(pair, &old.steps, &mut ahead, node)?;
                         let target = self.new.target(node)?;
                         if decided.is_none() {
-                            let mut other = steps.clone();
-                            other.push(Step { node, taken: true, open: true, behind: None });
-                            pending.push((other, target));
+                            let mut other = ahead.clone();
+                            other.steps.push(Step { node, taken: true, open: true, behind: None });
+                            pending.push(Ahead { at: target, ..other });
                         }
                         let taken = decided == Some(true);
-                        steps.push(Step { node, taken, open: decided.is_none(), behind: None });
-                        at = if taken { target } else { at + 1 };
+                        ahead.steps.push(Step { node, taken, open: decided.is_none(), behind: None });
+                        ahead.at = if taken { target } else { at + 1 };
                     }
                     _ => {
-                        steps.push(Step { node, taken: false, open: false, behind: None });
-                        at += 1;
+                        ahead.steps.push(Step { node, taken: false, open: false, behind: None });
+                        ahead.at += 1;
                     }
                 }
             }
@@ -692,10 +718,52 @@ impl<'q, 'f> Explorer<'q, 'f> {
         Ok(Some(edges))
     }
 
+    /// Whether a new way that comes elsewhere than an old way to an event never goes together with it.
+    fn is_impossible(&mut self, pair: Pair, old: &Way<'f>, new: &[Step<'f>]) -> bool {
+        self.asked += usize::from(old.is_event);
+        let asks = old.is_event && self.asked <= MAX_ASKED;
+        asks && self.segment(pair, &old.steps, new).is_impossible(self.question.solver_ms)
+    }
+
     /// Whether what is known on both ways decides a branch of the new function. Where no form tells, the solver is asked
     /// whether a branch that both ways have goes where the old one goes.
-    fn decided(
+    fn decided<'w>(
         &mut self,
+        pair: Pair,
+        old: &[Step<'f>],
+        ahead: &mut Ahead<'f, 'w, '_>,
+        branch: &'f Node,
+    ) -> Result<Option<bool>, String>
+    where
+        'f: 'w,
+    {
+        let decision = match &mut ahead.run {
+            Some(run) => run.decide(&ahead.steps, branch)?,
+            None => Decision::Alone,
+        };
+        let decided = match decision {
+            Decision::Decided(taken) => return Ok(Some(taken)),
+            Decision::Open => None,
+            Decision::Alone => {
+                ahead.run = None;
+                self.decided_alone(pair, old, &ahead.steps, branch)?
+            }
+        };
+        let asks = self.asks && decided.is_none();
+        let Some(same) = old.iter().rev().find(|step| asks && step.node.id == branch.id) else {
+            return Ok(decided);
+        };
+        self.asked += 1;
+        let mut with = ahead.steps.clone();
+        with.push(Step { node: branch, taken: same.taken, open: false, behind: None });
+        let holds = self.asked <= MAX_ASKED
+            && self.segment(pair, old, &with).decides_last(self.question.solver_ms).unwrap_or(false);
+        Ok(holds.then_some(same.taken))
+    }
+
+    /// Whether the forms of two ways that are run from their start decide a branch behind the new one.
+    fn decided_alone(
+        &self,
         pair: Pair,
         old: &[Step<'f>],
         new: &[Step<'f>],
@@ -710,17 +778,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         for condition in ran.given.iter().chain(&ran.conditions[0]).chain(earlier) {
             known.add(&ran.world, *condition);
         }
-        let decided = known.decides(&ran.world, *last);
-        let asks = self.asks && decided.is_none();
-        let Some(same) = old.iter().rev().find(|step| asks && step.node.id == branch.id) else {
-            return Ok(decided);
-        };
-        drop(ran);
-        self.asked += 1;
-        with.last_mut().expect("the branch is the last").taken = same.taken;
-        let holds = self.asked <= MAX_ASKED
-            && self.segment(pair, old, &with).decides_last(self.question.solver_ms).unwrap_or(false);
-        Ok(holds.then_some(same.taken))
+        Ok(known.decides(&ran.world, *last))
     }
 
     fn same_event(&self, old: &Node, new: &Node) -> bool {

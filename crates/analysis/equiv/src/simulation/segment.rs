@@ -16,7 +16,7 @@ use super::alike::is_same;
 use super::relation::{Relation, RelationRecord, byte_at, frame};
 use crate::calls::EventUse;
 use crate::check::{modes_for, relevant_assumptions};
-use crate::machine::{Access, WayEnd, WayStep, run_way};
+use crate::machine::{Access, Start, WayEnd, WayStep, run_way};
 use crate::memory::{Class, Modes, World, is_frozen};
 use crate::record::{FactsRecord, NodeRecord, RecordError, ValueRecord, comment};
 use crate::shared::shared_memory_kept;
@@ -91,6 +91,18 @@ pub struct Ran<'a> {
     pub given: Option<TermId>,
 }
 
+/// An old way that has run, alone.
+pub struct OldRun<'a> {
+    /// What it shares with a new way.
+    pub world: World<'a>,
+    /// Its accesses.
+    pub accesses: Vec<Access>,
+    /// Where the new way begins.
+    pub start: Start<'a>,
+    /// What is true on the old way.
+    pub known: Known,
+}
+
 /// How a segment was proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proved {
@@ -124,6 +136,23 @@ impl<'f> Segment<'f> {
             return Ok(ran);
         }
         self.run_in(arena, needed, None, alike)
+    }
+
+    /// Runs the old way for new ways that are run beside it.
+    ///
+    /// # Errors
+    /// Why it cannot be followed.
+    pub fn run_old<'a>(&self, arena: &'a Arena) -> Result<OldRun<'a>, String>
+    where
+        'f: 'a,
+    {
+        let Ran { world, ends: [old, _], given, .. } = self.run_as(arena, false)?;
+        let [_, start] = self.start.start(&world);
+        let mut known = Known::default();
+        for condition in given.iter().chain(&old.conditions) {
+            known.add(&world, *condition);
+        }
+        Ok(OldRun { world, accesses: old.accesses, start, known })
     }
 
     fn run_in<'a>(
@@ -385,7 +414,7 @@ impl<'f> Segment<'f> {
 }
 
 /// Conditions that hold, by their terms, and what they say of other terms.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Known {
     truths: HashMap<TermId, bool>,
     numbers: HashMap<TermId, u64>,
