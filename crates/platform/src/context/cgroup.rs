@@ -1,6 +1,6 @@
 //! Contexts of cgroup hooks and of infrared remote controls.
 
-use super::{ANY_WIDTH, DOUBLE_WORD, Field, FieldValue, NARROW, WORD, field, pointer};
+use super::field::{ANY_WIDTH, DOUBLE_WORD, Field, FieldValue, NARROW, WORD, field, pointer};
 use crate::{AttachType, AttachTypes};
 
 const CREATE_OR_RELEASE: AttachTypes =

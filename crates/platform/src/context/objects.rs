@@ -1,7 +1,8 @@
 //! Objects behind pointers that contexts and helpers hand out: sockets, TCP statistics, flow keys. Like contexts they
 //! are views, with fields at fixed widths.
 
-use super::{ANY_WIDTH, ContextError, DOUBLE_WORD, Field, FieldAccess, NARROW, WORD, field, field_at};
+use super::error::ContextError;
+use super::field::{ANY_WIDTH, DOUBLE_WORD, Field, FieldAccess, NARROW, WORD, field, field_at};
 
 /// The layout of an object behind a pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Contexts of the packet and socket hooks that are not socket buffers.
 
-use super::{DOUBLE_WORD, Field, FieldValue, NARROW, WORD, field, pointer};
+use super::field::{DOUBLE_WORD, Field, FieldValue, NARROW, WORD, field, pointer};
 use crate::{AttachType, AttachTypes};
 
 /// `struct xdp_md`.

@@ -1,6 +1,6 @@
 //! `struct __sk_buff`: one layout, with other rights in each of the ten program types that get it.
 
-use super::{ANY_WIDTH, DOUBLE_WORD, Field, FieldValue, NARROW, WORD, field, pointer};
+use super::field::{ANY_WIDTH, DOUBLE_WORD, Field, FieldValue, NARROW, WORD, field, pointer};
 use crate::{ProgramType, ProgramTypes, SOCKET_BUFFER};
 
 const TC: ProgramTypes = ProgramTypes::of(&[ProgramType::SchedCls, ProgramType::SchedAct]);

@@ -1,6 +1,6 @@
 //! Contexts of tracing programs: registers, records and argument arrays.
 
-use super::{ANY_WIDTH, DOUBLE_WORD, Field, FieldValue, field, pointer};
+use super::field::{ANY_WIDTH, DOUBLE_WORD, Field, FieldValue, field, pointer};
 
 const fn register(name: &'static str, offset: u32) -> Field {
     field(name, offset, 8, ANY_WIDTH).since(4, 1)

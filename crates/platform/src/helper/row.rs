@@ -1,11 +1,11 @@
 //! The words helper rows are written in: builders, argument shorthands, groups of program types. The tables import
 //! all of it, so that a row reads as a sentence.
 
-pub(super) use super::Capability::{self, *};
-pub(super) use super::Effect::{self, *};
+pub(super) use super::properties::Capability::{self, *};
+pub(super) use super::properties::Effect::{self, *};
+pub(super) use super::properties::{Fills, Follows, Helper, Stable};
 pub(super) use super::prototype::ArgKind::{self, *};
 pub(super) use super::prototype::{DynptrUse, Memory, Prototype, ReturnKind, Variant};
-pub(super) use super::{Fills, Follows, Helper, Stable};
 pub(super) use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
 
 /// Begins a row. Until said otherwise: no arguments, an integer result, any effect, nobody may call it.

@@ -1,9 +1,8 @@
 //! The words kfunc rows are written in: the builder, the flags, groups of program types.
 
-pub(super) use super::Kfunc;
-pub(super) use super::KfuncFlag::{self, *};
-pub(super) use super::KfuncMeaning::{self, *};
-pub(super) use super::{DynptrSource, Later};
+pub(super) use super::properties::KfuncFlag::{self, *};
+pub(super) use super::properties::KfuncMeaning::{self, *};
+pub(super) use super::properties::{DynptrSource, Kfunc, Later};
 pub(super) use crate::ProgramType;
 use crate::{AttachType, AttachTypes, KernelVersion, ProgramTypes};
 

@@ -1,0 +1,194 @@
+//! The fields of a context, and the words that their tables are written in.
+
+use super::error::ContextError;
+use crate::{AttachTypes, KernelVersion, ProgramTypes};
+
+/// A named range of a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in C.
+    pub name: &'static str,
+    /// Bytes from the context's start.
+    pub offset: u32,
+    /// Bytes it spans: an array is one field.
+    pub size: u32,
+    /// Bytes of padding behind it that a load of field and padding together may take in.
+    pub padding: u32,
+    /// Loads must begin at the field's first byte.
+    pub from_start: bool,
+    /// What a load of it gives.
+    pub value: FieldValue,
+    /// Who may load, and how.
+    pub load: Permission,
+    /// Who may store, and how.
+    pub store: Permission,
+    /// The first kernel that has it.
+    pub since: KernelVersion,
+}
+
+/// Who may access a field, and at which widths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// The widths in bytes, as bits: 1, 2, 4, 8 stand for themselves. Accesses are aligned to their width.
+    pub widths: u8,
+    /// The program types that may.
+    pub program_types: ProgramTypes,
+    /// The attach types at which they may.
+    pub attach_types: AttachTypes,
+}
+
+/// What a load from a field gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FieldValue {
+    /// A number as wide as the access.
+    Scalar,
+    /// The first byte of the packet (or option, or message).
+    PacketPointer,
+    /// One past its last byte.
+    PacketEnd,
+    /// The first byte of the metadata before the packet.
+    PacketMeta,
+    /// A full socket.
+    Socket,
+    /// A full socket, or 0.
+    SocketOrNull,
+    /// A socket of any kind, or 0.
+    SockCommonOrNull,
+    /// `struct bpf_flow_keys`.
+    FlowKeys,
+    /// The buffer of a writable raw tracepoint.
+    TracepointBuffer,
+    /// A kernel structure the kernel vouches for.
+    BtfId(&'static str),
+    /// An argument of the traced function: number or kernel structure, as its BTF says.
+    TracedArgument,
+}
+
+/// An access a context allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldAccess {
+    /// The field.
+    pub field: &'static Field,
+    /// Bytes between the field's start and the access.
+    pub offset_in_field: u32,
+    /// Bytes accessed.
+    pub width: u32,
+}
+
+impl FieldAccess {
+    /// What the load gives.
+    pub const fn value(&self) -> FieldValue {
+        self.field.value
+    }
+}
+
+pub(super) fn checked_start(size: u32, unaligned: bool, offset: i64, width: u32) -> Result<u32, ContextError> {
+    let outside = ContextError::OutOfBounds { size };
+    let start = u32::try_from(offset).map_err(|_| outside)?;
+    if !matches!(width, 1 | 2 | 4 | 8) || !unaligned && start % width != 0 {
+        return Err(ContextError::Misaligned);
+    }
+    match start.checked_add(width) {
+        Some(end) if end <= size => Ok(start),
+        _ => Err(outside),
+    }
+}
+
+pub(super) fn field_at(fields: &'static [Field], start: u32, width: u32) -> Option<&'static Field> {
+    let after = fields.partition_point(|field| field.offset <= start);
+    let field = &fields[after.checked_sub(1)?];
+    let inside = start.checked_add(width)? <= field.offset + field.size;
+    let with_padding = start == field.offset && width == field.size + field.padding;
+    (inside || with_padding).then_some(field)
+}
+
+/// Widths of a number that may be loaded in parts.
+pub(super) const NARROW: u8 = 1 | 2 | 4;
+/// Only four bytes.
+pub(super) const WORD: u8 = 4;
+/// Only eight bytes.
+pub(super) const DOUBLE_WORD: u8 = 8;
+/// Any width.
+pub(super) const ANY_WIDTH: u8 = 1 | 2 | 4 | 8;
+
+pub(super) const NOBODY: Permission = Permission { widths: 0, program_types: ProgramTypes::NONE, attach_types: AttachTypes::ALL };
+
+/// A number that every program type with this context may load at these widths.
+pub(super) const fn field(name: &'static str, offset: u32, size: u32, widths: u8) -> Field {
+    Field {
+        name,
+        offset,
+        size,
+        padding: 0,
+        from_start: false,
+        value: FieldValue::Scalar,
+        load: Permission { widths, program_types: ProgramTypes::ALL, attach_types: AttachTypes::ALL },
+        store: NOBODY,
+        since: KernelVersion::new(3, 19),
+    }
+}
+
+/// A pointer as wide as the field.
+pub(super) const fn pointer(name: &'static str, offset: u32, size: u32, value: FieldValue) -> Field {
+    let mut row = field(name, offset, size, size as u8);
+    row.value = value;
+    row
+}
+
+impl Field {
+    pub(super) fn checked_width(
+        &'static self,
+        permission: &Permission,
+        start: u32,
+        width: u32,
+    ) -> Result<FieldAccess, ContextError> {
+        if u32::from(permission.widths) & width == 0 {
+            return Err(ContextError::Width { field: self.name, allowed: permission.widths });
+        }
+        let offset_in_field = start - self.offset;
+        if self.from_start && offset_in_field != 0 {
+            return Err(ContextError::NoField);
+        }
+        Ok(FieldAccess { field: self, offset_in_field, width })
+    }
+
+    pub(super) const fn only_from_start(mut self) -> Self {
+        self.from_start = true;
+        self
+    }
+
+    pub(super) const fn padded(mut self, padding: u32) -> Self {
+        self.padding = padding;
+        self
+    }
+
+    pub(super) const fn since(mut self, major: u8, minor: u8) -> Self {
+        self.since = KernelVersion::new(major, minor);
+        self
+    }
+
+    pub(super) const fn readable_in(mut self, program_types: ProgramTypes) -> Self {
+        self.load.program_types = program_types;
+        self
+    }
+
+    pub(super) const fn readable_at(mut self, attach_types: AttachTypes) -> Self {
+        self.load.attach_types = attach_types;
+        self
+    }
+
+    pub(super) const fn writable(mut self, widths: u8) -> Self {
+        self.store = Permission { widths, ..self.load };
+        self
+    }
+
+    pub(super) const fn writable_in(mut self, widths: u8, program_types: ProgramTypes) -> Self {
+        self.store = Permission { widths, program_types, attach_types: AttachTypes::ALL };
+        self
+    }
+
+    pub(super) const fn writable_at(mut self, attach_types: AttachTypes) -> Self {
+        self.store.attach_types = attach_types;
+        self
+    }
+}
