@@ -11,7 +11,9 @@ use sqlparser::ast::{
 };
 
 use crate::expression::{Binder, has_aggregate, similar, walk};
-use crate::{Error, Places, subquery};
+use crate::error::Error;
+use crate::places::Places;
+use crate::subquery;
 
 /// What a query is bound with.
 pub struct Scope<'a> {

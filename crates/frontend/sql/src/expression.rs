@@ -9,7 +9,8 @@ use sqlparser::ast::{
     Subscript, UnaryOperator,
 };
 
-use crate::{Error, Places};
+use crate::error::Error;
+use crate::places::Places;
 
 /// Binds expressions to the columns of a table.
 pub struct Binder<'a> {

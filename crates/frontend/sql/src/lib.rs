@@ -17,64 +17,26 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+mod error;
 mod expression;
+mod places;
 mod subquery;
 mod window;
 
-use std::ops::Range;
-
 use kiln_plan::Query;
 use kiln_program::btf::Btf;
-use kiln_program::{Clean, clean};
 use sqlparser::ast::Statement;
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::{Location, Span, Tokenizer};
+use sqlparser::tokenizer::Tokenizer;
+
+pub use error::Error;
+use places::Places;
 
 /// Words and signs of a query at most: syntax trees are walked by recursion.
 const MAX_TOKENS: usize = 2000;
 /// Bytes of a query at most.
 const MAX_BYTES: usize = 64 << 10;
-
-/// What is wrong with a query.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{message}{}", help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default())]
-pub struct Error {
-    /// One sentence.
-    pub message: String,
-    /// Where, in bytes of the query, if that can be told.
-    pub at: Option<Range<usize>>,
-    /// What was probably meant.
-    pub help: Option<String>,
-}
-
-impl Error {
-    pub(crate) fn new(message: impl Into<String>) -> Error {
-        Error { message: message.into(), at: None, help: None }
-    }
-
-    pub(crate) fn help(self, help: impl Into<String>) -> Error {
-        Error { help: Some(help.into()), ..self }
-    }
-
-    /// The sentence, then the query with the place marked: several lines for a person to read, without anything in them
-    /// that is hidden. All but the first begin with two spaces.
-    pub fn shown(&self, sql: &str) -> String {
-        let mut text = format!("error: {}\n", Clean(&self.message));
-        if let Some(at) = &self.at {
-            let start = sql[..at.start].rfind('\n').map_or(0, |before| before + 1);
-            let end = sql[at.start..].find('\n').map_or(sql.len(), |more| at.start + more);
-            let width = |text: &str| clean(text).chars().count();
-            let marks = "^".repeat(width(&sql[at.start..at.end.clamp(at.start, end)]).max(1));
-            text +=
-                &format!("  | {}\n  | {}{marks}\n", Clean(&sql[start..end]), " ".repeat(width(&sql[start..at.start])));
-        }
-        if let Some(help) = &self.help {
-            text += &format!("  = help: {}\n", Clean(help));
-        }
-        text
-    }
-}
 
 /// What is to be done with a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,28 +58,6 @@ pub struct Parsed {
     pub stages: Vec<Query>,
     /// What is to be done.
     pub action: Action,
-}
-
-/// Places in a query: lines and columns as bytes.
-pub(crate) struct Places<'a>(&'a str);
-
-impl Places<'_> {
-    fn byte(&self, location: Location) -> Option<usize> {
-        let line = usize::try_from(location.line).ok()?.checked_sub(1)?;
-        let column = usize::try_from(location.column).ok()?.checked_sub(1)?;
-        let mut start = 0;
-        for _ in 0..line {
-            start += self.0[start..].find('\n')? + 1;
-        }
-        let rest = &self.0[start..];
-        Some(start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at))
-    }
-
-    /// The bytes of a span; `None` for one that is nowhere.
-    pub fn bytes(&self, span: Span) -> Option<Range<usize>> {
-        let (start, end) = (self.byte(span.start)?, self.byte(span.end)?);
-        (start <= end).then_some(start..end)
-    }
 }
 
 /// Reads a query. Tables of single tracepoints need the kernel's types.

@@ -3,7 +3,8 @@
 use kiln_plan::query::Window;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
-use crate::{Error, Places};
+use crate::error::Error;
+use crate::places::Places;
 
 /// Units of time, and their nanoseconds.
 const UNITS: [(&[&str], u64); 6] = [

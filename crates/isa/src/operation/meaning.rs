@@ -1,6 +1,7 @@
 //! What an operation means, as an expression that any [`BitVec`] evaluates.
 
-use super::{Imm, Index, Operands};
+use super::pattern::Operands;
+use super::row::{Imm, Index};
 use crate::semantics::BitVec;
 
 /// An expression over the operands. Registers are 64 bits; both sides of a binary expression have one width.

@@ -7,7 +7,7 @@
 //!   template  t >>= 32-k      instruction  w4 >>= 28      binding  t = 4, k = 4
 //! ```
 
-use super::{Condition, Form, From, Imm, Index, MAX_OPERANDS, OperandKind, Operation, Template};
+use super::row::{Condition, Form, From, Imm, Index, MAX_OPERANDS, Operand, OperandKind, Operation, Template};
 use crate::insn::{Insn, Reg, RegSet, Source, Width};
 
 /// What operands are bound to so far: a register's number or an immediate.
@@ -121,7 +121,7 @@ impl Operands {
     /// Whether registers are registers that a program may write, immediates lie in their ranges and the form's
     /// conditions hold.
     fn allowed(&self, operation: &Operation, form: &Form) -> bool {
-        let fits = |(index, operand): (usize, &super::Operand)| match operand.kind {
+        let fits = |(index, operand): (usize, &Operand)| match operand.kind {
             OperandKind::Immediate { min, max } => (min..=max).contains(&self.0[index]),
             OperandKind::Source => (0..=10).contains(&self.0[index]),
             OperandKind::Result | OperandKind::Temporary => (0..=9).contains(&self.0[index]),

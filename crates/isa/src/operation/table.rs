@@ -1,7 +1,8 @@
 //! Kiln's own operations, one row each.
 
-use super::{
-    Arch, Condition, Expr, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operand, OperandKind,
+use super::meaning::Expr;
+use super::row::{
+    Arch, Condition, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operand, OperandKind,
     Operation, Template,
 };
 use crate::insn::Width;

@@ -6,7 +6,7 @@
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source, Width};
 
-use super::Failure;
+use super::failure::Failure;
 use super::code::{Code, Label};
 use super::frame::Frame;
 use super::layout::SlotKind;

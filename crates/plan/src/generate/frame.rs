@@ -7,7 +7,7 @@
 //!   r10 - 512
 //! ```
 
-use super::Failure;
+use super::failure::Failure;
 use super::layout::{Record, SlotKind};
 
 /// Bytes of a frame (`MAX_BPF_STACK`).

@@ -13,6 +13,7 @@
 
 pub mod code;
 pub mod expression;
+mod failure;
 pub mod frame;
 pub mod layout;
 mod operators;
@@ -29,19 +30,7 @@ use crate::table::{Endless, Hook, Scan, Side, Source};
 use layout::{Origin, Record, SlotKind, check_hook};
 use operators::Writing;
 
-/// Why a split has no programs.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Failure {
-    /// The kernel that the query is for lacks something.
-    #[error("{0}")]
-    Kernel(String),
-    /// The frame of 512 bytes is too small.
-    #[error("the program's frame would be larger than 512 bytes")]
-    Frame,
-    /// Something that is not computed in the kernel.
-    #[error("{0} is not computed in the kernel")]
-    NotHere(String),
-}
+pub use failure::Failure;
 
 /// What programs are made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -21,7 +21,10 @@ use kiln_verifier::Held;
 
 use crate::frame::{free_register, load, needed_after, store};
 use crate::rebuild::Edit;
-use crate::{Error, Options, Point, Probe};
+use crate::error::Error;
+use crate::evidence::Point;
+use crate::options::Options;
+use crate::probe::Probe;
 
 /// One in this many iterations looks at the clock.
 const ITERATIONS: i32 = 1024;

@@ -24,7 +24,8 @@ use kiln_verifier::Value;
 
 use crate::frame::{free_register, load, needed_after, store};
 use crate::rebuild::Edit;
-use crate::{Error, Options};
+use crate::error::Error;
+use crate::options::Options;
 
 /// Bytes that a guarded address may move and still count as guarded. With an instruction's own offset of as much, it stays
 /// within the 64 KiB of guard pages on both sides of an arena.

@@ -32,75 +32,25 @@
 #![forbid(unsafe_code)]
 
 mod cancel;
+mod error;
+mod evidence;
 mod frame;
 mod guard;
 pub mod loops;
+mod options;
 mod probe;
 mod rebuild;
 pub mod supply;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use kiln_platform::MapType;
-use kiln_program::{FunctionId, InsnId, MapId, Object};
-use serde::Serialize;
+use kiln_program::{FunctionId, MapId, Object};
 
+pub use error::Error;
+pub use evidence::{Evidence, Point};
+pub use options::Options;
 pub use probe::Probe;
-
-/// How to sandbox.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Nanoseconds that one invocation may spend in loops, callees included, before it is cancelled.
-    pub quantum_ns: u64,
-    /// What a cancelled program returns; the default of its hook when `None`.
-    pub cancelled_return: Option<i32>,
-    /// Leave out guards and cancellation points that the Facts prove needless.
-    pub elide: bool,
-    /// What the verifier assumes.
-    pub verifier: kiln_verifier::Options,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            quantum_ns: 10_000_000,
-            cancelled_return: None,
-            elide: true,
-            verifier: kiln_verifier::Options::default(),
-        }
-    }
-}
-
-/// Why an object cannot be sandboxed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The verifier refuses a program for another reason than heap accesses and loops.
-    #[error("{source}")]
-    Rejected {
-        /// The program.
-        program: String,
-        /// The verifier's answer.
-        source: Box<kiln_verifier::Error>,
-    },
-    /// The transform lacks something.
-    #[error("function {function}{}: {what}", .insn.map_or(String::new(), |insn| format!(", instruction {}", insn.0)))]
-    Unsupported {
-        /// The function.
-        function: String,
-        /// Where.
-        insn: Option<InsnId>,
-        /// What.
-        what: String,
-    },
-    /// The result does not verify.
-    #[error("the sandboxed program {program} is refused: {source}")]
-    Result {
-        /// The program.
-        program: String,
-        /// The verifier's answer.
-        source: Box<kiln_verifier::Error>,
-    },
-}
 
 /// A sandboxed object, and why it may stand for the original.
 #[derive(Clone, Debug)]
@@ -109,40 +59,6 @@ pub struct Rewrite {
     pub object: Object,
     /// What was done, function by function.
     pub evidence: Vec<Evidence>,
-}
-
-/// What was done in one function.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Evidence {
-    /// The function.
-    pub function: String,
-    /// Heap accesses, each of which needs a guard before it on every path.
-    pub accesses: usize,
-    /// Guards that were inserted.
-    pub guards: usize,
-    /// Guards among them of addresses that were just formed: loaded, returned or passed. KFlex's Table 3 leaves these out.
-    pub new_pointers: usize,
-    /// Accesses that need no guard of their own: an earlier guard of the same address covers them.
-    pub elided_guards: usize,
-    /// Loops that can be cancelled.
-    pub points: Vec<Point>,
-    /// Loops that the verifier explored to their end, so that nothing need cancel them.
-    pub bounded_loops: usize,
-    /// Slots before and after.
-    pub slots: [u32; 2],
-}
-
-/// A cancellation point.
-#[derive(Clone, Debug, Serialize)]
-pub struct Point {
-    /// The loop's first instruction in the original object.
-    pub insn: u32,
-    /// Source file and line, where known.
-    pub line: Option<String>,
-    /// The helpers that release what is held there, in that order.
-    pub releases: Vec<String>,
-    /// Whether the deadline is checked there; a lock that forbids calls leaves the kernel's own bound of 250 ms.
-    pub has_deadline: bool,
 }
 
 /// The object's heap.
@@ -240,7 +156,3 @@ fn needs_reference(object: &Object, id: FunctionId, heap: MapId) -> bool {
     };
     object.programs.iter().any(|program| program.entry == id) && !mentions(id)
 }
-
-/// Where each function's loops are, by the first instruction.
-pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
-

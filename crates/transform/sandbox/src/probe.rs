@@ -4,13 +4,18 @@
 //! addresses, and each loop begins with `may_goto +0`, which changes nothing but tells the verifier that the loop may end at
 //! any time. A loop that it can also explore to its end without that, within a budget, is bounded: it needs no cancellation point.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::Insn;
 use kiln_program::{FunctionId, InsnId, Object, Reference};
 use kiln_verifier::{Facts, Prepared};
 
-use crate::{Error, Headers, Options, loops};
+use crate::error::Error;
+use crate::loops;
+use crate::options::Options;
+
+/// Where each function's loops are, by the first instruction.
+pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
 
 /// Instructions that the verifier may process more, in all, because loops have no cancellation point. A loop whose every
 /// iteration fits into this is over in about 100 us.

@@ -13,7 +13,7 @@ use kiln_isa::{Insn, Reg};
 use kiln_program::{Function, FunctionId, InsnId, LineId, MapId, Node, Object, Reference};
 use kiln_verifier::Facts;
 
-use crate::Error;
+use crate::error::Error;
 use crate::frame::Frame;
 
 pub(crate) struct Edit<'a> {

@@ -1,0 +1,45 @@
+//! What is wrong with a query, and where.
+
+use std::ops::Range;
+
+use kiln_program::{Clean, clean};
+
+/// What is wrong with a query.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}{}", help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default())]
+pub struct Error {
+    /// One sentence.
+    pub message: String,
+    /// Where, in bytes of the query, if that can be told.
+    pub at: Option<Range<usize>>,
+    /// What was probably meant.
+    pub help: Option<String>,
+}
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>) -> Error {
+        Error { message: message.into(), at: None, help: None }
+    }
+
+    pub(crate) fn help(self, help: impl Into<String>) -> Error {
+        Error { help: Some(help.into()), ..self }
+    }
+
+    /// The sentence, then the query with the place marked: several lines for a person to read, without anything in them
+    /// that is hidden. All but the first begin with two spaces.
+    pub fn shown(&self, sql: &str) -> String {
+        let mut text = format!("error: {}\n", Clean(&self.message));
+        if let Some(at) = &self.at {
+            let start = sql[..at.start].rfind('\n').map_or(0, |before| before + 1);
+            let end = sql[at.start..].find('\n').map_or(sql.len(), |more| at.start + more);
+            let width = |text: &str| clean(text).chars().count();
+            let marks = "^".repeat(width(&sql[at.start..at.end.clamp(at.start, end)]).max(1));
+            text +=
+                &format!("  | {}\n  | {}{marks}\n", Clean(&sql[start..end]), " ".repeat(width(&sql[start..at.start])));
+        }
+        if let Some(help) = &self.help {
+            text += &format!("  = help: {}\n", Clean(help));
+        }
+        text
+    }
+}

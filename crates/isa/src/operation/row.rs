@@ -1,0 +1,229 @@
+//! What a row of the table of operations says.
+
+use super::meaning::Expr;
+use super::pattern::Operands;
+use crate::insn::Width;
+use crate::table::AluOp;
+
+/// The position of an operand in [`Operation::operands`].
+pub type Index = u8;
+
+/// Operands that an operation has at most: as many as a mark has room for.
+pub const MAX_OPERANDS: usize = 8;
+
+/// What an operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperandKind {
+    /// A register that holds the result.
+    Result,
+    /// A register that is read.
+    Source,
+    /// A register that the proof sequence overwrites and native code need not: it must be dead afterwards.
+    Temporary,
+    /// A number.
+    Immediate {
+        /// The smallest that is allowed.
+        min: i32,
+        /// The largest that is allowed.
+        max: i32,
+    },
+}
+
+/// An operand: its name in listings, and what it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operand {
+    /// One letter or word.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: OperandKind,
+}
+
+/// An immediate in a proof sequence or in native code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Imm {
+    /// An immediate operand.
+    Operand(Index),
+    /// This number less an immediate operand.
+    Complement(i32, Index),
+    /// A constant.
+    Constant(i32),
+}
+
+/// The second operand of an instruction of a proof sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum From {
+    /// A register operand.
+    Reg(Index),
+    /// A number.
+    Imm(Imm),
+}
+
+/// One instruction of a proof sequence. Where it lists several operations or widths, any of them may stand there, and
+/// the sequence has the operation's meaning with each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Template {
+    /// `dst = dst op src`.
+    Alu {
+        /// The operations.
+        ops: &'static [AluOp],
+        /// The widths.
+        widths: &'static [Width],
+        /// The register.
+        dst: Index,
+        /// The second operand.
+        src: From,
+    },
+    /// `dst = -dst`.
+    Neg {
+        /// The widths.
+        widths: &'static [Width],
+        /// The register.
+        dst: Index,
+    },
+}
+
+/// What must hold of the operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    /// Two operands are one register.
+    Same(Index, Index),
+    /// Two operands are different registers.
+    Differ(Index, Index),
+    /// An operand is this BPF register: machines have instructions that read one register only.
+    Is(Index, u8),
+    /// An operand is not this BPF register.
+    IsNot(Index, u8),
+}
+
+/// A proof sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Form {
+    /// One word for listings.
+    pub name: &'static str,
+    /// What must hold of the operands, beside their kinds.
+    pub when: &'static [Condition],
+    /// The instructions, in an order in which they have the operation's meaning. A program may have them in any order
+    /// that keeps what each reads.
+    pub code: &'static [Template],
+}
+
+/// A machine that a JIT emits code for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Arch {
+    /// x86-64.
+    X86_64,
+    /// 64-bit Arm.
+    Aarch64,
+}
+
+impl Arch {
+    /// Both.
+    pub const ALL: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
+
+    /// Its name, as Rust writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Arch::X86_64 => "x86_64",
+            Arch::Aarch64 => "aarch64",
+        }
+    }
+}
+
+/// What not every processor of a machine has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Feature {
+    /// x86-64: `rorx`, `shlx` and others.
+    Bmi2,
+    /// x86-64: byte-swapping loads and stores.
+    Movbe,
+}
+
+impl Feature {
+    /// Its name, as `/proc/cpuinfo` writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Feature::Bmi2 => "bmi2",
+            Feature::Movbe => "movbe",
+        }
+    }
+}
+
+/// An operand of a machine instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NativeOperand {
+    /// The machine register that holds a register operand.
+    Reg(Index),
+    /// One of the two registers that a JIT keeps free within an instruction.
+    Scratch(u8),
+    /// The machine register that holds this BPF register, whatever the operands are.
+    Bpf(u8),
+    /// A number.
+    Imm(Imm),
+}
+
+/// A machine instruction: a name from the JIT's table for the machine, and its operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NativeInsn {
+    /// Its name, such as `rorx32`.
+    pub name: &'static str,
+    /// Its operands, destination first.
+    pub operands: &'static [NativeOperand],
+}
+
+/// One way to do an operation on one machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Native {
+    /// The machine.
+    pub arch: Arch,
+    /// What the processor must have.
+    pub needs: &'static [Feature],
+    /// What must hold of the operands.
+    pub when: &'static [Condition],
+    /// The instructions.
+    pub code: &'static [NativeInsn],
+}
+
+/// A native operation: one row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// Its name, by which marks refer to it. It never changes its meaning.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+    /// Its operands. Exactly one is the result.
+    pub operands: &'static [Operand],
+    /// Its proof sequences. Marks refer to them by position, so new ones go to the end.
+    pub forms: &'static [Form],
+    /// The 64 bits that the result register holds afterwards, from what the operands held before.
+    pub meaning: Expr,
+    /// The ways to do it, best first. Where none applies the proof sequence runs.
+    pub native: &'static [Native],
+    /// Where it pays, and what proves it: for `kiln ops`.
+    pub notes: Notes,
+}
+
+/// What people want to know about an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Notes {
+    /// Where it pays, measured.
+    pub pays: &'static str,
+    /// The theorems in `proofs/` that native code and proof sequences agree; empty when nothing is proved.
+    pub proved_by: &'static [&'static str],
+}
+
+impl Operation {
+    /// The way to do the operation on a machine with these features; `None` where none applies.
+    pub fn native(&self, arch: Arch, has: impl Fn(Feature) -> bool, operands: &Operands) -> Option<&'static Native> {
+        self.native.iter().find(|native| {
+            native.arch == arch
+                && native.needs.iter().all(|feature| has(*feature))
+                && native.when.iter().all(|condition| operands.satisfies(*condition))
+        })
+    }
+
+    /// The position of the result among the operands.
+    pub fn result(&self) -> Option<Index> {
+        let position = self.operands.iter().position(|operand| operand.kind == OperandKind::Result)?;
+        u8::try_from(position).ok()
+    }
+}

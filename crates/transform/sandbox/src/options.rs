@@ -1,0 +1,25 @@
+//! How to sandbox.
+
+/// How to sandbox.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Nanoseconds that one invocation may spend in loops, callees included, before it is cancelled.
+    pub quantum_ns: u64,
+    /// What a cancelled program returns; the default of its hook when `None`.
+    pub cancelled_return: Option<i32>,
+    /// Leave out guards and cancellation points that the Facts prove needless.
+    pub elide: bool,
+    /// What the verifier assumes.
+    pub verifier: kiln_verifier::Options,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            quantum_ns: 10_000_000,
+            cancelled_return: None,
+            elide: true,
+            verifier: kiln_verifier::Options::default(),
+        }
+    }
+}
