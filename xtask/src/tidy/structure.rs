@@ -11,12 +11,7 @@ const MAX_CIRCLE: usize = 3;
 const LARGER: &[(&str, usize)] = &[
     ("equiv", 6),
     ("fuzz", 12),
-    ("isa", 4),
     ("jit", 8),
-    ("plan", 4),
-    ("platform", 11),
-    ("sandbox", 5),
-    ("sql", 4),
     ("verifier", 41),
     ("vm", 29),
 ];
