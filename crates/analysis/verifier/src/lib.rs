@@ -3,17 +3,32 @@
 //! ```text
 //!   verify(&Object, &Program, &Options) -> Result<Verified { facts, statistics }, Error>
 //!
-//!   Prepared    what an object's programs share: verify() for one program, prepared.verify() for several
-//!   Code        the program laid out: positions, live registers, where states are compared
-//!   Explorer    walks every path: step() is transfer (alu, memory, call) and checks (the same rooms' `reject`s)
-//!   prune       a kept state that covers the current one ends the path; precision says which numbers count
-//!   facts       the join of all states at each instruction, made sound for the paths that were not walked
+//!   explore     the search: walks every path, puts others aside, ends a path that a kept state covers
+//!      |
+//!   transfer    what one instruction does to a path: arithmetic, branches, loads and stores
+//!   call        calls of helpers, kernel functions and functions; callbacks, exceptions, the end of a path
+//!      |
+//!   objects     what the kernel watches over: dynptrs, iterators, locks, kptrs, lists, trees, sections
+//!   check       rules that no one instruction owns: memory, privilege, the hook, the kernel that it is for
+//!      |
+//!   path        Path { state, at, code }: one path, what it puts aside and what it notes of the program
+//!      |
+//!   state       what is known at one point: registers, stack, resources held
+//!   code        the program laid out: positions, live registers, where states are compared
+//!   types       structures known by BTF          domain   what is known of one number
 //! ```
 //!
-//! State ([`domain`], `state`), semantics (`transfer`, `call`, `objects`) and property (the checks, each with a
-//! [`Reason`]) are separate. Soundness comes before completeness: what is not modelled is [`Error::Unsupported`].
+//! Arrows run down only. A path knows nothing of the search: it returns where it goes next, and leaves in
+//! `Path::forks` the other ways that it could go. State ([`domain`], `state`), semantics (`transfer`, `call`, `objects`)
+//! and property (`check`, and the same rooms' `reject`s, each with a [`Reason`]) are separate. Soundness comes before
+//! completeness: what is not modelled is [`Error::Unsupported`].
 //!
-//! Reading order: `code`, `state`, `explore/search`, `transfer`, `objects`, `call`, `explore/prune`, `path`, `facts`.
+//! Which numbers matter (`path::precision`) and which stack slots may still be read (`path::liveness`) is found while
+//! following a path and used by the search. `facts` is the join of all states at each instruction, made sound for the
+//! paths that were not walked.
+//!
+//! Reading order: `code`, `state`, `path`, `explore/search`, `transfer`, `objects`, `check`, `call`, `explore/prune`,
+//! `facts`.
 #![forbid(unsafe_code)]
 
 mod call;

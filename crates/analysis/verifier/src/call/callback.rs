@@ -1,14 +1,11 @@
-//! Fields of map values that only helpers may touch (locks, timers, kptrs), and functions passed to helpers.
-
-use std::sync::Arc;
+//! Functions passed to helpers and kernel functions, which run them before they return or some time later.
 
 use kiln_isa::Reg;
 use kiln_platform::Helper;
 
-use crate::call::helper::Call;
-use crate::call::kfunc::KfuncCall;
+use crate::call::said::{Call, KfuncCall};
 use crate::error::{Step, reject, unsupported};
-use crate::objects::fields::{Field, FieldKind, Record};
+use crate::objects::fields::FieldKind;
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::state::{Caller, Frame, Kind, Register, State};
@@ -48,52 +45,6 @@ impl Later {
 }
 
 impl Path<'_> {
-    /// The special fields of what a register points to.
-    pub(crate) fn record_of(&self, register: &Register) -> Option<Arc<Record>> {
-        match register.kind {
-            Kind::MapValue if register.inner => self.code.prepared.inner_records.get(register.object as usize).cloned(),
-            Kind::MapValue => self.code.prepared.records.get(register.object as usize).cloned(),
-            Kind::BtfId if register.is_allocated() => self.object_record(register.object),
-            _ => None,
-        }
-    }
-
-    /// A plain access does not touch special fields.
-    pub(crate) fn check_special_fields(&self, base: &Register, offset: i64, bytes: u64) -> Step<()> {
-        let Some(record) = self.record_of(base).filter(|record| !record.fields.is_empty()) else { return Ok(()) };
-        let fixed = i128::from(i64::from(base.offset)) + i128::from(offset);
-        let start = i128::from(base.scalar.smin) + fixed;
-        let end = i128::from(base.scalar.umax) + fixed + i128::from(bytes);
-        match record.touched(start, end) {
-            Some(field) => reject(Reason::SpecialField, format!("the access overlaps the {} field", field.kind.name())),
-            None => Ok(()),
-        }
-    }
-
-    /// A field of this kind in a map value, exactly where the register points.
-    pub(crate) fn check_field_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
-        if register.kind != Kind::MapValue || register.nullable {
-            return reject(Reason::ArgumentType, message);
-        }
-        self.find_field(register, |found| found == kind, message).map(|_| ())
-    }
-
-    /// The field that a register points to.
-    pub(crate) fn find_field(
-        &self,
-        register: &Register,
-        wanted: impl Fn(FieldKind) -> bool,
-        message: String,
-    ) -> Step<Field> {
-        let Some(fixed) = register.fixed_offset() else {
-            return reject(Reason::ArgumentType, format!("{message}: its offset is not constant"));
-        };
-        match self.record_of(register).as_deref().and_then(|record| record.find(fixed, wanted)) {
-            Some(field) => Ok(field.clone()),
-            None => reject(Reason::ArgumentType, format!("{message}: there is none at offset {fixed}")),
-        }
-    }
-
     /// A callback of a timer or the like, which runs some time later as a program of its own.
     pub(crate) fn run_later(&mut self, callback: Option<usize>, value: &Register, later: Later) -> Step<()> {
         let Some(callee) = callback else { return unsupported("this callback") };

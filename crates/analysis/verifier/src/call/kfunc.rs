@@ -18,47 +18,13 @@ use kiln_program::btf::{Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
 use crate::call::callback::{Later, check_same_map};
+use crate::call::said::KfuncCall;
 use crate::error::{Step, reject, unsupported};
-use crate::objects::dynptr::Dynptr;
-use crate::objects::fields::Root;
-use crate::objects::iterator::Iterator;
 use crate::path::{Next, Path, Use};
 use crate::reason::Reason;
 use crate::state::{Held, Kind, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 use crate::types::parameters::{Argument, Taken, parameter};
-
-/// What the arguments of one kfunc call said.
-#[derive(Debug)]
-pub(crate) struct KfuncCall {
-    pub kfunc: &'static Kfunc,
-    /// Its type in the kernel's BTF.
-    pub prototype: TypeId,
-    /// The resource that an argument stands on.
-    pub reference: u32,
-    /// The argument given up.
-    pub released: Option<Reg>,
-    /// The constant among the arguments.
-    pub constant: Option<u64>,
-    /// The map argument.
-    pub map: Option<Register>,
-    /// The function passed.
-    pub callback: Option<usize>,
-    /// How many bytes the result points to, and whether they are read-only.
-    pub result_bytes: Option<(u64, bool)>,
-    /// The object among the arguments: its type's index.
-    pub object: Option<u32>,
-    /// That object is owned by the program.
-    pub owning: bool,
-    /// What the list or tree among the arguments holds.
-    pub root: Option<Root>,
-    /// The map value whose workqueue or the like is passed.
-    pub value: Option<Register>,
-    /// The dynptr that is used.
-    pub dynptr: Option<Dynptr>,
-    /// The iterator that is used.
-    pub iterator: Option<Iterator>,
-}
 
 impl Path<'_> {
     pub(crate) fn call_kfunc(&mut self) -> Step<Next> {

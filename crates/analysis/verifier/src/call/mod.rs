@@ -1,9 +1,14 @@
 //! Calls: of helpers, of kernel functions, of the program's own functions; callbacks and exceptions.
 
+mod argument;
 pub(crate) mod callback;
+mod end;
 pub(crate) mod exception;
 pub(crate) mod function;
 pub(crate) mod global;
 pub(crate) mod helper;
 pub(crate) mod kfunc;
+mod result;
+pub(crate) mod said;
+mod stack_object;
 pub(crate) mod structure;

@@ -1,6 +1,8 @@
-//! Rules that hold whatever the instruction: of the kernel that the program is for, of programs without privilege.
+//! Rules that no one instruction owns: of the program as a whole, of its hook, of the kernel that it is for, of programs
+//! without privilege, of all memory.
 
 mod hook;
+pub(crate) mod memory;
 pub(crate) mod profile;
 mod program;
 pub(crate) mod unprivileged;

@@ -13,12 +13,9 @@
 //! not changed.
 
 use kiln_isa::Reg;
-use kiln_platform::limits::{DYNPTR_BYTES, MAX_STACK_BYTES};
-use kiln_platform::{DynptrSource, DynptrUse, Helper, KfuncMeaning, PacketAccess};
+use kiln_platform::limits::DYNPTR_BYTES;
 
-use crate::call::helper::Call;
-use crate::call::kfunc::KfuncCall;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, reject};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
@@ -71,78 +68,6 @@ impl Path<'_> {
     /// A borrowed dynptr, as callbacks and global functions get one.
     pub(crate) fn borrowed_dynptr(&mut self) -> Register {
         Register { id: self.fresh_id(), ..Register::pointer(Kind::Dynptr, DynptrKind::Local.number()) }
-    }
-
-    pub(crate) fn dynptr_argument(&mut self, helper: &Helper, reg: Reg, how: DynptrUse, call: &mut Call) -> Step<()> {
-        match how {
-            DynptrUse::Any => {
-                call.dynptr = Some(self.expect_dynptr(reg)?);
-            }
-            DynptrUse::MakesLocal => {
-                self.make_dynptr(reg, DynptrKind::Local, 0)?;
-            }
-            DynptrUse::MakesRingBuffer => {
-                self.make_dynptr(reg, DynptrKind::RingBuffer, 0)?;
-            }
-            DynptrUse::ReleasesRingBuffer => {
-                let dynptr = self.expect_dynptr(reg)?;
-                if dynptr.place.is_none() || dynptr.reference == 0 {
-                    return reject(
-                        Reason::NotHeld,
-                        format!("{}: r{} is no dynptr that this program reserved", helper.name, reg.number()),
-                    );
-                }
-                if dynptr.kind != DynptrKind::RingBuffer {
-                    return reject(
-                        Reason::ArgumentType,
-                        format!("{} takes a ringbuf dynptr, r{} is {}", helper.name, reg.number(), dynptr.kind.name()),
-                    );
-                }
-                call.released = Some(dynptr.reference);
-            }
-        }
-        Ok(())
-    }
-
-    /// A dynptr argument of a kfunc: one to make where it is `uninitialized`.
-    pub(crate) fn dynptr_kfunc_argument(&mut self, call: &mut KfuncCall, reg: Reg, uninitialized: bool) -> Step<()> {
-        if !uninitialized {
-            call.dynptr = Some(self.expect_dynptr(reg)?);
-            return Ok(());
-        }
-        match (call.kfunc.meaning, call.dynptr) {
-            (KfuncMeaning::MakeDynptr(DynptrSource::Skb), _) => self.make_dynptr(reg, DynptrKind::Skb, 0),
-            (KfuncMeaning::MakeDynptr(DynptrSource::Xdp), _) => self.make_dynptr(reg, DynptrKind::Xdp, 0),
-            (KfuncMeaning::MakeDynptr(DynptrSource::SkbMeta), _) => self.make_dynptr(reg, DynptrKind::SkbMeta, 0),
-            (KfuncMeaning::CloneDynptr, Some(cloned)) => self.make_dynptr(reg, cloned.kind, cloned.reference),
-            _ => unsupported(format!("the dynptr that {} makes", call.kfunc.name)),
-        }
-    }
-
-    /// The result of `bpf_dynptr_slice` and `bpf_dynptr_slice_rdwr`.
-    pub(crate) fn slice_result(&mut self, call: &KfuncCall) -> Step<Option<Register>> {
-        let KfuncMeaning::Slice { writable } = call.kfunc.meaning else { return Ok(None) };
-        let read_only = !writable;
-        let (Some(dynptr), Some(bytes)) = (call.dynptr, call.constant) else { return Ok(None) };
-        if !read_only && self.program_type.packet_access() != PacketAccess::ReadWrite {
-            return reject(Reason::ReadOnlyMemory, "programs of this type may not write to the packet");
-        }
-        let Ok(bytes) = u32::try_from(bytes) else {
-            return reject(Reason::ArgumentSize, "the size of a slice fits 32 bits");
-        };
-        self.alias_buffer(bytes);
-        Ok(Some(Register { read_only, ..self.slice_of(&dynptr, bytes) }))
-    }
-
-    /// Where the memory is not in one piece, the slice is the buffer that was passed for that case.
-    fn alias_buffer(&mut self, bytes: u32) {
-        let buffer = *self.state.register(Reg::R3);
-        if let (Kind::Stack, Some(accesses)) = (buffer.kind, &mut self.accesses) {
-            let function = self.state.frames[buffer.object as usize].function;
-            let all = (-(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
-            let (lowest, bytes) = buffer.fixed_offset().map_or(all, |offset| (offset as i32, bytes));
-            accesses.alias(function, lowest, bytes);
-        }
     }
 
     /// The initialized dynptr that a register points to.
@@ -240,52 +165,5 @@ impl Path<'_> {
     pub(crate) fn slice_of(&mut self, dynptr: &Dynptr, bytes: u32) -> Register {
         let memory = Register::pointer(Kind::Memory, bytes).or_null(self.fresh_id());
         Register { owner: dynptr.id, reference: dynptr.reference, in_packet: dynptr.kind.of_packet(), ..memory }
-    }
-
-    /// Frame and lowest offset of an object of `bytes` bytes that a register points to.
-    pub(crate) fn object_place(&self, reg: Reg, register: &Register, bytes: u32, reason: Reason) -> Step<(usize, i32)> {
-        let number = reg.number();
-        if register.kind != Kind::Stack {
-            return reject(reason, format!("r{number} must point to the stack, it is {}", register.kind.name()));
-        }
-        let Some(offset) = register.fixed_offset() else {
-            return reject(reason, format!("r{number}: the object must be at a constant offset of the stack"));
-        };
-        if offset % 8 != 0 || offset + i64::from(bytes) > 0 {
-            return reject(reason, format!("r{number}: there is no room for {bytes} aligned bytes at r10{offset:+}"));
-        }
-        let (lowest, _) = self.stack_range(reg, register, 0, u64::from(bytes))?;
-        Ok((register.object as usize, lowest))
-    }
-
-    /// Writes an object's slots; `certain` where the kernel writes all of its bytes.
-    pub(crate) fn place_object(
-        &mut self,
-        frame: usize,
-        lowest: i32,
-        bytes: u32,
-        object: StackObject,
-        certain: bool,
-    ) -> Step<()> {
-        self.use_stack(frame, lowest)?;
-        if certain {
-            self.note_write(frame, lowest, bytes)
-        } else {
-            self.note_vague_write(frame)
-        }
-        let (first, _) = slot_of(lowest);
-        for part in 0..(bytes / 8) as u8 {
-            let index = first - usize::from(part);
-            *self.state.frames[frame].stack.slot_mut(index) = Slot::of_object(StackObject { part, ..object });
-            self.liveness.write(frame, 1 << index);
-        }
-        Ok(())
-    }
-
-    /// A call reads, and may change, the bytes of an object.
-    pub(crate) fn use_object(&mut self, frame: usize, lowest: i32, bytes: u32) -> Step<()> {
-        self.note_read(frame, lowest, bytes);
-        self.note_vague_write(frame);
-        Ok(())
     }
 }

@@ -12,15 +12,13 @@
 //! object that is added becomes a non-owning one. With a `bpf_refcount` in it an object may have several owners:
 //! `bpf_refcount_acquire` makes an owning pointer of a non-owning one.
 
-use std::sync::Arc;
-
 use kiln_isa::Reg;
 use kiln_platform::{Feature, KfuncMeaning};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 
-use crate::call::kfunc::KfuncCall;
+use crate::call::said::KfuncCall;
 use crate::error::{Step, reject, unsupported};
-use crate::objects::fields::{FieldKind, Record, Root, Tables};
+use crate::objects::fields::{FieldKind, Root};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Caller, Kind, Register, Trust};
@@ -42,21 +40,6 @@ impl Register {
 }
 
 impl Path<'_> {
-    /// The special fields of a structure of the program.
-    pub(crate) fn object_record(&self, index: u32) -> Option<Arc<Record>> {
-        let pointed = self.types.pointed(index).filter(|pointed| !pointed.of_kernel)?;
-        let mut known = self.object_records.borrow_mut();
-        let found = known.entry(pointed.id.0).or_insert_with(|| {
-            let tables = Tables { own: self.types.program.as_deref(), kernel: self.types.kernel.as_deref() };
-            Record::of_object(&tables, pointed.id).map(Arc::new)
-        });
-        found.clone()
-    }
-
-    fn is_refcounted(&self, index: u32) -> bool {
-        self.object_record(index).is_some_and(|record| record.has(|kind| kind == FieldKind::Refcount))
-    }
-
     /// An object to be dropped.
     pub(crate) fn check_allocated_argument(&mut self, call: &mut KfuncCall, register: &Register) -> Step<()> {
         let name = call.kfunc.name;
@@ -168,15 +151,6 @@ impl Path<'_> {
         Ok(())
     }
 
-    /// In the function that compares two nodes of a tree, or in one it calls.
-    pub(crate) fn in_tree_callback(&self) -> bool {
-        let compares = |site| self.code.op(site).kfunc_meaning() == Some(KfuncMeaning::AddToTree);
-        self.state
-            .frames
-            .iter()
-            .any(|frame| matches!(frame.caller, Caller::Callback { .. }) && compares(frame.call_site))
-    }
-
     /// A node of what is in a list or tree.
     fn node_of(&mut self, root: Root) -> Register {
         let index = self.types.program_type(root.value);
@@ -218,15 +192,6 @@ impl Path<'_> {
             },
         );
         self.release_reference(id, call.kfunc.name)
-    }
-
-    /// What was found in a list or tree may be gone once its lock is given up.
-    pub(crate) fn forget_non_owning(&mut self) {
-        let stale = self.stale_pointer();
-        self.state.for_each_where(
-            |register| register.is_allocated() && register.trust.has(Trust::NOT_OWNING),
-            |register| *register = stale,
-        );
     }
 
     /// The result of a kfunc about objects, lists or trees.

@@ -15,16 +15,13 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{AttachType, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Btf, TypeId};
 
-use crate::call::kfunc::KfuncCall;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, reject};
 use crate::path::{Next, Path, Since};
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
 use crate::state::{IteratorState, Kind, ObjectKind, Protection, Register, Slot, StackObject, State, Trust};
-use crate::types::WITHOUT_TYPES;
 
 /// An iterator's structure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,36 +43,6 @@ pub(crate) struct Iterator {
 }
 
 impl Path<'_> {
-    /// The iterator argument of `bpf_iter_*_new`, `_next`, `_destroy` and whatever else takes one.
-    pub(crate) fn iterator_argument(&mut self, call: &mut KfuncCall, reg: Reg, structure: TypeId) -> Step<()> {
-        let name = call.kfunc.name;
-        let Some(types) = self.types.kernel.clone() else { return unsupported(WITHOUT_TYPES) };
-        let Some(kind) = iterator_type(&types, structure) else {
-            return unsupported(format!("the iterator of {name}"));
-        };
-        if call.kfunc.has(KfuncFlag::IteratorNew) {
-            if call.kfunc.meaning == KfuncMeaning::IterateCssTasks && !self.may_iterate_css_tasks() {
-                return reject(
-                    Reason::KfuncNotAllowed,
-                    format!("{name} is for LSM programs, iterators and programs that may sleep"),
-                );
-            }
-            return self.new_iterator(reg, kind, call.kfunc.has(KfuncFlag::RcuProtected));
-        }
-        let iterator = self.expect_iterator(reg, kind)?;
-        call.reference = iterator.reference;
-        call.iterator = Some(iterator);
-        Ok(())
-    }
-
-    fn may_iterate_css_tasks(&self) -> bool {
-        match self.program_type {
-            ProgramType::Lsm => true,
-            ProgramType::Tracing if self.code.program.attach_type == Some(AttachType::TraceIter) => true,
-            _ => self.state.sleepable,
-        }
-    }
-
     /// `bpf_iter_*_new`: begins an iterator; `protected` where it lives only as long as an RCU section does.
     pub(crate) fn new_iterator(&mut self, reg: Reg, kind: IteratorType<'_>, protected: bool) -> Step<()> {
         let register = self.read(reg)?;
@@ -169,22 +136,9 @@ impl Path<'_> {
         });
         found.is_some_and(|state| !state.drained)
     }
-
-    /// Iterators that an RCU section protected are not protected any more.
-    pub(crate) fn unprotect_iterators(&mut self) {
-        for frame in &mut self.state.frames {
-            frame.stack.replace_objects(|object| match object.kind {
-                ObjectKind::Iterator(state) if state.protection == Protection::Rcu => {
-                    let lost = IteratorState { protection: Protection::Lost, ..state };
-                    Some(Slot::of_object(StackObject { kind: ObjectKind::Iterator(lost), ..*object }))
-                }
-                _ => None,
-            });
-        }
-    }
 }
 
-fn iterator_type(types: &Btf, id: TypeId) -> Option<IteratorType<'_>> {
+pub(crate) fn iterator_type(types: &Btf, id: TypeId) -> Option<IteratorType<'_>> {
     let bytes = types.size_of(id).and_then(|bytes| u32::try_from(bytes).ok())?;
     let fits = bytes > 0 && bytes % 8 == 0 && bytes <= MAX_STACK_BYTES;
     fits.then_some(IteratorType { name: types.name(id), type_id: id.0, bytes })

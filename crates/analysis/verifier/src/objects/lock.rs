@@ -12,13 +12,14 @@
 //! there is one of each.
 
 use kiln_isa::Reg;
+use kiln_platform::KfuncMeaning;
 
 use crate::domain::Scalar;
 use crate::error::{Step, reject};
 use crate::objects::fields::FieldKind;
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{HeldLock, IrqKeeper, Kind, LockKind, Register};
+use crate::state::{Caller, HeldLock, IrqKeeper, Kind, LockKind, Register, Trust};
 
 impl LockKind {
     fn name(self) -> &'static str {
@@ -123,5 +124,23 @@ impl Path<'_> {
         failed.set(Reg::R0, Register::scalar(Scalar::signed_range(-4095, -1)));
         self.push(failed, self.at + 1);
         Ok(())
+    }
+
+    /// What was found in a list or tree may be gone once its lock is given up.
+    pub(crate) fn forget_non_owning(&mut self) {
+        let stale = self.stale_pointer();
+        self.state.for_each_where(
+            |register| register.is_allocated() && register.trust.has(Trust::NOT_OWNING),
+            |register| *register = stale,
+        );
+    }
+
+    /// In the function that compares two nodes of a tree, or in one it calls.
+    pub(crate) fn in_tree_callback(&self) -> bool {
+        let compares = |site| self.code.op(site).kfunc_meaning() == Some(KfuncMeaning::AddToTree);
+        self.state
+            .frames
+            .iter()
+            .any(|frame| matches!(frame.caller, Caller::Callback { .. }) && compares(frame.call_site))
     }
 }

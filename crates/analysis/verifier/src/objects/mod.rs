@@ -7,4 +7,6 @@ pub(crate) mod graph;
 pub(crate) mod iterator;
 pub(crate) mod kptr;
 pub(crate) mod lock;
+pub(crate) mod place;
 pub(crate) mod section;
+pub(crate) mod special;

@@ -16,35 +16,11 @@ use crate::error::{Step, reject};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
-use crate::state::{IrqKeeper, ObjectKind, StackObject};
+use crate::state::{IrqKeeper, IteratorState, ObjectKind, Protection, Slot, StackObject, Trust};
 
 const FLAGS_BYTES: u32 = 8;
 
 impl Path<'_> {
-    /// Whether RCU pointers are good here.
-    pub(crate) fn in_rcu_section(&self) -> bool {
-        self.state.sections.rcu || !self.state.locks.is_empty() || !self.state.sleepable
-    }
-
-    /// What is called may sleep.
-    pub(crate) fn check_may_sleep(&self, name: &str) -> Step<()> {
-        if !self.state.sleepable {
-            return reject(Reason::HelperNotAllowed, format!("{name} may sleep, this program may not"));
-        }
-        match self.state.sections.name() {
-            Some(section) => reject(Reason::CriticalSection, format!("{name} may sleep, and is called in {section}")),
-            None => Ok(()),
-        }
-    }
-
-    /// A path ends or leaves the program.
-    pub(crate) fn check_sections_left(&self, when: &str) -> Step<()> {
-        match self.state.sections.name() {
-            Some(section) => reject(Reason::CriticalSection, format!("{when} in {section}")),
-            None => Ok(()),
-        }
-    }
-
     /// A kfunc that begins or ends a section; `false` for any other.
     pub(crate) fn change_section(&mut self, meaning: KfuncMeaning) -> Step<bool> {
         let sections = &mut self.state.sections;
@@ -113,5 +89,29 @@ impl Path<'_> {
         *self.state.frames[frame].stack.slot_mut(index) = crate::state::Slot::INVALID;
         self.liveness.write(frame, 1 << index);
         Ok(())
+    }
+
+    /// Iterators that an RCU section protected are not protected any more.
+    pub(crate) fn unprotect_iterators(&mut self) {
+        for frame in &mut self.state.frames {
+            frame.stack.replace_objects(|object| match object.kind {
+                ObjectKind::Iterator(state) if state.protection == Protection::Rcu => {
+                    let lost = IteratorState { protection: Protection::Lost, ..state };
+                    Some(Slot::of_object(StackObject { kind: ObjectKind::Iterator(lost), ..*object }))
+                }
+                _ => None,
+            });
+        }
+    }
+
+    /// An RCU section ends: what it protected may be gone.
+    pub(crate) fn distrust_rcu_pointers(&mut self) {
+        self.state.for_each_where(
+            |register| register.is_pointer() && register.trust.has(Trust::RCU),
+            |register| {
+                register.trust = register.trust.without(Trust::RCU).with(Trust::UNTRUSTED);
+                register.nullable = false;
+            },
+        );
     }
 }

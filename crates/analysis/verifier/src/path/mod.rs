@@ -15,6 +15,7 @@ pub(crate) mod liveness;
 mod noted;
 pub(crate) mod precision;
 mod resources;
+mod sections;
 mod stack;
 
 use std::cell::{OnceCell, RefCell};

@@ -2,8 +2,10 @@
 
 pub(crate) mod alu;
 pub(crate) mod branch;
+mod context;
 mod hook_arguments;
 mod kernel_data;
 pub(crate) mod memory;
 pub(crate) mod outcome;
+pub(crate) mod stack;
 mod structure;

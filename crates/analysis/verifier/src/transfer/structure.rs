@@ -164,17 +164,6 @@ impl Path<'_> {
         })
     }
 
-    /// An RCU section ends: what it protected may be gone.
-    pub(crate) fn distrust_rcu_pointers(&mut self) {
-        self.state.for_each_where(
-            |register| register.is_pointer() && register.trust.has(Trust::RCU),
-            |register| {
-                register.trust = register.trust.without(Trust::RCU).with(Trust::UNTRUSTED);
-                register.nullable = false;
-            },
-        );
-    }
-
     /// A store of `bytes` through a pointer to a structure.
     pub(crate) fn store_structure(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<()> {
         self.check_structure_use(reg, base, true)?;

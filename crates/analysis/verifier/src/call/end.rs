@@ -1,0 +1,77 @@
+//! Where a path ends or leaves a function: nothing is held, and what is returned may be.
+
+use kiln_platform::{Feature, ProgramType, ReturnRule};
+
+use crate::domain::Scalar;
+use crate::error::{Step, reject, unsupported};
+use crate::path::Path;
+use crate::reason::Reason;
+use crate::state::{Kind, Register};
+use crate::types::hook::HookReturn;
+
+impl Path<'_> {
+    pub(crate) fn check_nothing_held(&self, when: &str) -> Step<()> {
+        if let Some(held) = self.state.references.first() {
+            let op = self.code.op(held.at);
+            let site = op.helper.map_or_else(|| op.node.insn.to_string(), |helper| format!("bpf_{}", helper.name));
+            return reject(
+                Reason::UnreleasedReference,
+                format!("{when} while the reference acquired by `{site}` (instruction {}) is held", held.at),
+            );
+        }
+        if !self.state.locks.is_empty() {
+            return reject(Reason::LockDiscipline, format!("{when} while a lock is held"));
+        }
+        self.check_sections_left(when)
+    }
+
+    pub(crate) fn check_program_end(&mut self, result: &Register) -> Step<()> {
+        self.check_nothing_held("the program ends")?;
+        match self.program_type.return_rule(self.code.program.attach_type) {
+            ReturnRule::AnyScalar => {
+                self.check_leak(result, "is returned")?;
+                Ok(())
+            }
+            ReturnRule::Range { minimum, maximum } => self.check_returned_range(result, minimum, maximum),
+            ReturnRule::DependsOnHook if self.program_type == ProgramType::Ext => {
+                unsupported("return values of what is replaced")
+            }
+            ReturnRule::DependsOnHook => match self.hook_return()? {
+                HookReturn::Nothing | HookReturn::Any => Ok(()),
+                HookReturn::Range(..) if !self.kernel_has(Feature::HookReturnValues) => Ok(()),
+                HookReturn::Range(minimum, maximum) => self.check_returned_range(result, minimum, maximum),
+            },
+        }
+    }
+
+    pub(crate) fn check_returned_range(&mut self, result: &Register, minimum: i32, maximum: i32) -> Step<()> {
+        if result.kind != Kind::Scalar {
+            return reject(Reason::ReturnValue, "r0 is a pointer at the end of the program");
+        }
+        self.mark_precise(result);
+        let Scalar { s32_min, s32_max, .. } = result.scalar;
+        if s32_min < minimum || s32_max > maximum {
+            return reject(
+                Reason::ReturnValue,
+                format!("the program may return {s32_min} to {s32_max}, allowed are {minimum} to {maximum}"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether what is in R0 at the end is of no interest: the hook returns nothing.
+    pub(crate) fn returns_nothing(&self) -> bool {
+        let rule = self.program_type.return_rule(self.code.program.attach_type);
+        let depends = rule == ReturnRule::DependsOnHook && self.program_type != ProgramType::Ext;
+        depends && matches!(self.hook_return(), Ok(HookReturn::Nothing))
+    }
+
+    pub(crate) fn check_callback_result(&mut self, result: &Register, lowest: i64, highest: i64) -> Step<()> {
+        self.mark_precise(result);
+        let inside = result.kind == Kind::Scalar && lowest <= result.scalar.smin && result.scalar.smax <= highest;
+        if inside {
+            return Ok(());
+        }
+        reject(Reason::ReturnValue, format!("the callback may return other values than {lowest} to {highest}"))
+    }
+}

@@ -1,0 +1,58 @@
+//! Where objects are on the stack: the slots that the kernel keeps for itself.
+
+use kiln_isa::Reg;
+
+use crate::error::{Step, reject};
+use crate::path::Path;
+use crate::reason::Reason;
+use crate::state::stack::slot_of;
+use crate::state::{Kind, Register, Slot, StackObject};
+
+impl Path<'_> {
+    /// Frame and lowest offset of an object of `bytes` bytes that a register points to.
+    pub(crate) fn object_place(&self, reg: Reg, register: &Register, bytes: u32, reason: Reason) -> Step<(usize, i32)> {
+        let number = reg.number();
+        if register.kind != Kind::Stack {
+            return reject(reason, format!("r{number} must point to the stack, it is {}", register.kind.name()));
+        }
+        let Some(offset) = register.fixed_offset() else {
+            return reject(reason, format!("r{number}: the object must be at a constant offset of the stack"));
+        };
+        if offset % 8 != 0 || offset + i64::from(bytes) > 0 {
+            return reject(reason, format!("r{number}: there is no room for {bytes} aligned bytes at r10{offset:+}"));
+        }
+        let (lowest, _) = self.stack_range(reg, register, 0, u64::from(bytes))?;
+        Ok((register.object as usize, lowest))
+    }
+
+    /// Writes an object's slots; `certain` where the kernel writes all of its bytes.
+    pub(crate) fn place_object(
+        &mut self,
+        frame: usize,
+        lowest: i32,
+        bytes: u32,
+        object: StackObject,
+        certain: bool,
+    ) -> Step<()> {
+        self.use_stack(frame, lowest)?;
+        if certain {
+            self.note_write(frame, lowest, bytes)
+        } else {
+            self.note_vague_write(frame)
+        }
+        let (first, _) = slot_of(lowest);
+        for part in 0..(bytes / 8) as u8 {
+            let index = first - usize::from(part);
+            *self.state.frames[frame].stack.slot_mut(index) = Slot::of_object(StackObject { part, ..object });
+            self.liveness.write(frame, 1 << index);
+        }
+        Ok(())
+    }
+
+    /// A call reads, and may change, the bytes of an object.
+    pub(crate) fn use_object(&mut self, frame: usize, lowest: i32, bytes: u32) -> Step<()> {
+        self.note_read(frame, lowest, bytes);
+        self.note_vague_write(frame);
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Fields of map values and objects that only helpers may touch: found where a register points.
+
+use std::sync::Arc;
+
+use crate::error::{Step, reject};
+use crate::objects::fields::{Field, FieldKind, Record, Tables};
+use crate::path::Path;
+use crate::reason::Reason;
+use crate::state::{Kind, Register};
+
+impl Path<'_> {
+    /// The special fields of what a register points to.
+    pub(crate) fn record_of(&self, register: &Register) -> Option<Arc<Record>> {
+        match register.kind {
+            Kind::MapValue if register.inner => self.code.prepared.inner_records.get(register.object as usize).cloned(),
+            Kind::MapValue => self.code.prepared.records.get(register.object as usize).cloned(),
+            Kind::BtfId if register.is_allocated() => self.object_record(register.object),
+            _ => None,
+        }
+    }
+
+    /// A plain access does not touch special fields.
+    pub(crate) fn check_special_fields(&self, base: &Register, offset: i64, bytes: u64) -> Step<()> {
+        let Some(record) = self.record_of(base).filter(|record| !record.fields.is_empty()) else { return Ok(()) };
+        let fixed = i128::from(i64::from(base.offset)) + i128::from(offset);
+        let start = i128::from(base.scalar.smin) + fixed;
+        let end = i128::from(base.scalar.umax) + fixed + i128::from(bytes);
+        match record.touched(start, end) {
+            Some(field) => reject(Reason::SpecialField, format!("the access overlaps the {} field", field.kind.name())),
+            None => Ok(()),
+        }
+    }
+
+    /// A field of this kind in a map value, exactly where the register points.
+    pub(crate) fn check_field_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
+        if register.kind != Kind::MapValue || register.nullable {
+            return reject(Reason::ArgumentType, message);
+        }
+        self.find_field(register, |found| found == kind, message).map(|_| ())
+    }
+
+    /// The field that a register points to.
+    pub(crate) fn find_field(
+        &self,
+        register: &Register,
+        wanted: impl Fn(FieldKind) -> bool,
+        message: String,
+    ) -> Step<Field> {
+        let Some(fixed) = register.fixed_offset() else {
+            return reject(Reason::ArgumentType, format!("{message}: its offset is not constant"));
+        };
+        match self.record_of(register).as_deref().and_then(|record| record.find(fixed, wanted)) {
+            Some(field) => Ok(field.clone()),
+            None => reject(Reason::ArgumentType, format!("{message}: there is none at offset {fixed}")),
+        }
+    }
+
+    /// The special fields of a structure of the program.
+    pub(crate) fn object_record(&self, index: u32) -> Option<Arc<Record>> {
+        let pointed = self.types.pointed(index).filter(|pointed| !pointed.of_kernel)?;
+        let mut known = self.object_records.borrow_mut();
+        let found = known.entry(pointed.id.0).or_insert_with(|| {
+            let tables = Tables { own: self.types.program.as_deref(), kernel: self.types.kernel.as_deref() };
+            Record::of_object(&tables, pointed.id).map(Arc::new)
+        });
+        found.clone()
+    }
+
+    pub(crate) fn is_refcounted(&self, index: u32) -> bool {
+        self.object_record(index).is_some_and(|record| record.has(|kind| kind == FieldKind::Refcount))
+    }
+}

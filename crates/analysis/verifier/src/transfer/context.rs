@@ -1,0 +1,77 @@
+//! Loads and stores of the context: fields as the kernel describes them.
+
+use kiln_isa::{Insn, Reg, Size, Source};
+use kiln_platform::{Feature, FieldValue};
+
+use crate::domain::Scalar;
+use crate::error::{Step, reject};
+use crate::path::Path;
+use crate::reason::Reason;
+use crate::state::{Kind, Register, Trust};
+
+impl Path<'_> {
+    pub(crate) fn context_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<i64> {
+        match base.fixed_offset() {
+            Some(0) => Ok(offset),
+            Some(fixed) if self.program_type == kiln_platform::ProgramType::Syscall => Ok(fixed + offset),
+            Some(fixed) => reject(
+                Reason::ContextAccess,
+                format!("r{}: the context is accessed through a pointer moved by {fixed}", reg.number()),
+            ),
+            None => reject(
+                Reason::ContextAccess,
+                format!("r{}: the context is accessed at an offset that is not constant", reg.number()),
+            ),
+        }
+    }
+
+    pub(crate) fn load_context(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<Register> {
+        let at = self.context_offset(reg, base, offset)?;
+        let layout = self.program_type.context();
+        let access = match layout.access_at(self.code.program.attach_type, at, size.bytes(), false) {
+            Ok(access) => access,
+            Err(error) => {
+                return reject(
+                    Reason::ContextAccess,
+                    format!("load of {} bytes at {}+{at}: {error}", size.bytes(), layout.struct_name),
+                );
+            }
+        };
+        self.check_field_in_profile(access.field)?;
+        self.check_field_privilege(access.field.name, false)?;
+        let or_null = |this: &mut Self, kind| Register::pointer(kind, 0).or_null(this.fresh_id());
+        Ok(match access.value() {
+            FieldValue::Scalar => Register::scalar(Scalar::of_width(size.bits())),
+            FieldValue::PacketPointer => Register::pointer(Kind::Packet, 0),
+            FieldValue::PacketEnd => Register::pointer(Kind::PacketEnd, 0),
+            FieldValue::PacketMeta => Register::pointer(Kind::PacketMeta, 0),
+            FieldValue::Socket => Register::pointer(Kind::Socket, 0),
+            FieldValue::SocketOrNull => or_null(self, Kind::Socket),
+            FieldValue::SockCommonOrNull => or_null(self, Kind::SockCommon),
+            FieldValue::FlowKeys => Register::pointer(Kind::FlowKeys, 0),
+            FieldValue::TracepointBuffer => Register::pointer(Kind::TracepointBuffer, 0),
+            FieldValue::BtfId(name) => {
+                Register::pointer(Kind::BtfId, self.types.kernel_struct(name)).trusted(Trust::TRUSTED)
+            }
+            FieldValue::TracedArgument => return self.load_hook_argument(at, size.bytes()),
+        })
+    }
+
+    pub(crate) fn store_context(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<()> {
+        let at = self.context_offset(reg, base, offset)?;
+        if matches!(self.code.op(self.at).node.insn, Insn::Store { src: Source::Imm(_), .. }) {
+            self.check_feature_in_profile(Feature::ContextImmediates)?;
+        }
+        let layout = self.program_type.context();
+        match layout.access_at(self.code.program.attach_type, at, size.bytes(), true) {
+            Ok(access) => {
+                self.check_field_privilege(access.field.name, true)?;
+                self.check_field_in_profile(access.field)
+            }
+            Err(error) => reject(
+                Reason::ContextAccess,
+                format!("store of {} bytes to {}+{at}: {error}", size.bytes(), layout.struct_name),
+            ),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Loads and stores of the stack: spilled registers, plain bytes, what calls read and fill.
+
+use kiln_isa::{Reg, Size, Source};
+use kiln_platform::Feature;
+
+use crate::domain::{Scalar, Tnum};
+use crate::error::{Step, reject, unsupported};
+use crate::path::Path;
+use crate::reason::Reason;
+use crate::state::stack::slot_of;
+use crate::state::{Byte, Kind, ObjectKind, Register, Slot, StackObject};
+
+impl Path<'_> {
+    pub(crate) fn load_stack(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
+        let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
+        let frame = base.object as usize;
+        check_stack_alignment(reg, base, offset, bytes)?;
+        if lowest != highest {
+            self.read_stack_bytes(frame, lowest, highest + bytes as i32 - lowest, false)?;
+            let stack = &self.state.frames[frame].stack;
+            let zero = |at| {
+                let (index, within) = slot_of(at);
+                stack.slot(index).bytes[within] == Byte::Zero
+            };
+            let zeros = (lowest..highest + bytes as i32).all(zero);
+            return Ok(Register::scalar(if zeros { Scalar::constant(0) } else { Scalar::of_width(8 * bytes) }));
+        }
+        self.use_stack(frame, lowest)?;
+        self.note_read(frame, lowest, bytes);
+        let (index, within) = slot_of(lowest);
+        let slot = *self.state.frames[frame].stack.slot(index);
+        if let Some(object) = slot.object {
+            return object_read(object, lowest);
+        }
+        if slot.bytes[within] == Byte::Spill {
+            let held = slot.spilled_bytes();
+            let register = slot.register;
+            let known = bytes == held || self.kernel_has(Feature::NarrowFills);
+            if !known && !register.is_pointer() && within as u32 + bytes <= held {
+                return Ok(Register::scalar(Scalar::of_width(8 * bytes)));
+            }
+            if within == 0 && bytes <= held {
+                self.note_history();
+                if bytes == 8 && held == 8 {
+                    return Ok(self.filled(frame, index, register));
+                }
+                if register.is_pointer() {
+                    return reject(Reason::NotAPointer, "part of a spilled pointer is read");
+                }
+                return Ok(self.filled(frame, index, register));
+            }
+            if register.is_pointer() {
+                return reject(Reason::NotAPointer, "part of a spilled pointer is read");
+            }
+            // Of a constant, the kernel knows the upper bytes only where it is 0.
+            if register.is_zero() && within as u32 + bytes <= held {
+                self.mark_precise(&register);
+                return Ok(Register::constant(0));
+            }
+        }
+        let read = &slot.bytes[within..within + bytes as usize];
+        if read.contains(&Byte::Invalid) {
+            self.uninitialized_read(|| format!("{bytes} bytes at r10{lowest:+} were never written"))?;
+        }
+        if read.iter().all(|byte| *byte == Byte::Zero) {
+            return Ok(Register::constant(0));
+        }
+        Ok(Register::scalar(Scalar::of_width(8 * bytes)))
+    }
+
+    /// A register read back; the slot and the register are copies of each other.
+    pub(crate) fn filled(&mut self, frame: usize, index: usize, mut register: Register) -> Register {
+        if register.kind == Kind::Scalar && register.id == 0 && register.scalar.as_constant().is_none() {
+            register.id = self.fresh_id();
+            self.state.frames[frame].stack.slot_mut(index).register.id = register.id;
+        }
+        register
+    }
+
+    pub(crate) fn store_stack(
+        &mut self,
+        reg: Reg,
+        base: &Register,
+        offset: i64,
+        bytes: u32,
+        value: Register,
+        src: Source,
+    ) -> Step<()> {
+        let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
+        let frame = base.object as usize;
+        check_stack_alignment(reg, base, offset, bytes)?;
+        self.use_stack(frame, lowest)?;
+        self.check_stack_store(frame, lowest, highest, bytes)?;
+        if lowest != highest {
+            return self.store_somewhere(frame, lowest, highest + bytes as i32 - lowest, &value);
+        }
+        self.note_write(frame, lowest, bytes);
+        let (index, within) = slot_of(lowest);
+        self.destroy_dynptr_at(frame, index)?;
+        if value.is_pointer() {
+            if bytes != 8 {
+                return reject(Reason::NotAPointer, "part of a pointer is stored to the stack");
+            }
+            if frame + 1 != self.state.frames.len() && value.kind == Kind::Stack {
+                return reject(Reason::NotAPointer, "a stack pointer is stored in the caller's frame");
+            }
+        } else if let (0, Source::Reg(src), Some(_)) = (within, src, Size::from_bytes(bytes)) {
+            // Register and slot become copies of each other where all of it is stored.
+            let linked = if bytes == 8 || value.scalar.umax >> (8 * bytes) == 0 && bytes < 8 {
+                if *self.state.register(src) == value { self.linked(src, value) } else { value }
+            } else {
+                value
+            };
+            return self.spill(frame, index, bytes, linked);
+        } else if within != 0 {
+            return self.store_bytes(frame, index, within, bytes, &value);
+        }
+        self.spill(frame, index, bytes, value)
+    }
+
+    /// The register takes the slot's lowest bytes.
+    pub(crate) fn spill(&mut self, frame: usize, index: usize, bytes: u32, value: Register) -> Step<()> {
+        let value = match Size::from_bytes(bytes) {
+            Some(_) if bytes < 8 && !self.kernel_has(Feature::NarrowSpills) => {
+                return self.store_bytes(frame, index, 0, bytes, &value);
+            }
+            // As the kernel has it, the slot remembers all of the number, of which only the lowest bytes are there.
+            _ if value.kind == Kind::Scalar && bytes < 8 && value.scalar.umax >> (8 * bytes) != 0 => {
+                Register { id: 0, offset: 0, offset_in_half: false, ..value }
+            }
+            _ => value,
+        };
+        self.note_history();
+        self.state.frames[frame].stack.slot_mut(index).spill(bytes as usize, value);
+        if bytes == 8 {
+            self.liveness.write(frame, 1 << index);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn store_bytes(
+        &mut self,
+        frame: usize,
+        index: usize,
+        within: usize,
+        bytes: u32,
+        value: &Register,
+    ) -> Step<()> {
+        let zero = value.is_zero();
+        if zero {
+            self.mark_precise(value);
+        }
+        let slot = self.state.frames[frame].stack.slot_mut(index);
+        // As the kernel has it, a spilled register ends with any other write to its slot, be it beside it.
+        slot.scrub();
+        slot.bytes[within..within + bytes as usize].fill(if zero { Byte::Zero } else { Byte::Misc });
+        Ok(())
+    }
+
+    /// A store somewhere in a range of bytes.
+    pub(crate) fn store_somewhere(&mut self, frame: usize, lowest: i32, length: i32, value: &Register) -> Step<()> {
+        if value.is_pointer() {
+            return unsupported("a pointer stored at a variable stack offset");
+        }
+        let zero = value.is_zero();
+        self.note_vague_write(frame);
+        for at in lowest..lowest + length {
+            let (index, within) = slot_of(at);
+            self.destroy_dynptr_at(frame, index)?;
+            if self.state.frames[frame].stack.slot(index).bytes[within] == Byte::Invalid {
+                // The byte counts as written from here on, though it may be another that was.
+                self.uninitialized_read(|| format!("the byte at r10{at:+} may be written, and never was before"))?;
+            }
+            let slot = self.state.frames[frame].stack.slot_mut(index);
+            let spilled_zero = zero && slot.bytes[within] == Byte::Spill && slot.register.is_zero();
+            if !spilled_zero {
+                slot.scrub();
+            }
+            if spilled_zero || zero && slot.bytes[within] == Byte::Zero {
+                self.mark_precise(value);
+            } else {
+                slot.bytes[within] = Byte::Misc;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes read by something that does not care what they are; `clobbers` when it may write them too.
+    pub(crate) fn read_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, clobbers: bool) -> Step<()> {
+        self.use_stack(frame, lowest)?;
+        self.note_read(frame, lowest, length as u32);
+        for at in lowest..lowest + length {
+            let (index, within) = slot_of(at);
+            let slot = self.state.frames[frame].stack.slot(index);
+            if let Some(object) = slot.object {
+                return object_read(object, at);
+            }
+            let byte = slot.bytes[within];
+            let spilled = slot.register;
+            if byte == Byte::Spill {
+                self.check_leak(&spilled, "on the stack is read as plain bytes")?;
+                self.expose_stack(&spilled);
+            }
+            if byte == Byte::Invalid {
+                self.uninitialized_read(|| format!("the byte at r10{at:+} was never written"))?;
+            }
+            if clobbers {
+                let slot = self.state.frames[frame].stack.slot_mut(index);
+                slot.scrub();
+                slot.bytes[within] = Byte::Misc;
+            }
+        }
+        if clobbers {
+            self.note_vague_write(frame);
+        }
+        Ok(())
+    }
+
+    /// Bytes that a helper fills: all of them for `certain`, or perhaps.
+    pub(crate) fn fill_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, certain: bool) -> Step<()> {
+        self.use_stack(frame, lowest)?;
+        if certain {
+            self.note_write(frame, lowest, length as u32);
+        } else {
+            self.note_vague_write(frame);
+        }
+        for at in lowest..lowest + length {
+            let (index, within) = slot_of(at);
+            self.destroy_dynptr_at(frame, index)?;
+            let slot: &mut Slot = self.state.frames[frame].stack.slot_mut(index);
+            self.noted.reads_uninitialized_stack |= !certain && slot.bytes[within] == Byte::Invalid;
+            slot.scrub();
+            slot.bytes[within] = Byte::Misc;
+            if certain && at & 7 == 0 && at + 8 <= lowest + length {
+                self.liveness.write(frame, 1 << index);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Accesses to the stack are aligned wherever a variable offset may lead (`check_generic_ptr_alignment`).
+pub(crate) fn check_stack_alignment(reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<()> {
+    let fixed = i64::from(base.offset) + offset;
+    let at = base.scalar.tnum.add(Tnum::constant(fixed as u64));
+    if (at.value | at.mask) & u64::from(bytes - 1) == 0 {
+        return Ok(());
+    }
+    let place = match base.scalar.as_constant() {
+        Some(moved) => format!("r10{:+}", fixed + moved as i64),
+        None => format!("r10{fixed:+} and what r{} was moved by", reg.number()),
+    };
+    reject(Reason::Misaligned, format!("{bytes} bytes at {place}: not aligned"))
+}
+
+/// The bytes of a kernel object are not the program's to read.
+pub(crate) fn object_read<T>(object: StackObject, at: i32) -> Step<T> {
+    let (reason, name) = match object.kind {
+        ObjectKind::Dynptr(_) => (Reason::DynptrMisuse, "dynptr"),
+        ObjectKind::Iterator(_) => (Reason::IteratorMisuse, "iterator"),
+        ObjectKind::IrqFlags(_) => (Reason::CriticalSection, "saved interrupt state"),
+    };
+    reject(reason, format!("the byte at r10{at:+} is part of a {name}, whose bytes may not be read"))
+}
