@@ -19,10 +19,10 @@ Examples:
 const CHECK_EXAMPLES: &str = "\
 Examples:
   kiln check prog.o
-  kiln check prog.o --with-kernel                  beside the running kernel's verdict (root)
+  kiln check prog.o --with-kernel                  with the running kernel's verdict (root)
   kiln check prog.o --btf /sys/kernel/btf/vmlinux  as it would be relocated for this kernel
   kiln check prog.o --kernel 5.15,6.1              does it load there? (also: all, running)
-  kiln check prog.o --type handler=sched_cls       where SEC(\"...\") does not say the type
+  kiln check prog.o --type handler=sched_cls       if SEC(\"...\") does not tell the type
   kiln check prog.o --profile --flame-graph p.svg  where the processed instructions went
   kiln check prog.o --format sarif > kiln.sarif    annotations for code review
   kiln explain possibly-null                       more about the code of a rejection";
@@ -31,8 +31,8 @@ const OPTIMIZE_EXAMPLES: &str = "\
 Examples:
   kiln optimize prog.o -o prog.opt.o
   kiln optimize prog.o -o prog.o --budget 2        in place: replaced whole or not at all
-  kiln optimize prog.o -o out.o --kernel 5.15      it loads there before, and so after
-  kiln optimize prog.o -o out.o --goal complexity  what the kernel's verifier finds too much
+  kiln optimize prog.o -o out.o --kernel 5.15      if it loads there before, it does after
+  kiln optimize prog.o -o out.o --goal complexity  if the kernel's verifier finds it too complex
   kiln optimize prog.o -o out.o --evidence proofs  then: kiln verify-evidence proofs
 
 Ctrl-C ends the search and writes the best so far; a second one gives up and writes nothing.";
@@ -46,7 +46,7 @@ Examples:
 const CC_EXAMPLES: &str = "\
 Examples:
   kiln cc -c prog.bpf.c -o prog.o                  clang, then sandbox and optimize
-  make CLANG=\"kiln cc\"                           in anybody's Makefile
+  make CLANG=\"kiln cc\"                           in any Makefile
   KILN_QUANTUM=0.001 kiln cc -c prog.bpf.c -o prog.o
 
 Environment: KILN_CLANG names clang (clang-19), KILN_QUANTUM the seconds until a run is cancelled (0.01),
@@ -90,7 +90,7 @@ const DUMP_EXAMPLES: &str = "\
 Examples:
   kiln dump prog.o
   kiln dump prog.o -p ingress --facts      what the verifier knows before each instruction
-  kiln dump prog.o --format json           an object an instruction: slot, text, line, reference";
+  kiln dump prog.o --format json           an object per instruction: slot, text, line, reference";
 
 const QUERY_EXAMPLES: &str = "\
 Examples:
@@ -129,11 +129,11 @@ pub enum Format {
     Sarif,
     /// A table for each window, or for all rows (`kiln query` only).
     Table,
-    /// A line a row, as it comes (`kiln query` only).
+    /// One line per row, as it arrives (`kiln query` only).
     Lines,
     /// Comma-separated values, after a line of names (`kiln query` only).
     Csv,
-    /// A JSON object a row, as it comes (`kiln query` only).
+    /// One JSON object per row, as it arrives (`kiln query` only).
     Ndjson,
 }
 
@@ -155,7 +155,7 @@ pub enum Command {
     /// Check the proofs of an optimization again, with another solver.
     #[command(after_help = EVIDENCE_EXAMPLES)]
     VerifyEvidence(EvidenceArguments),
-    /// Make rules for kiln optimize of what search finds in many programs, offline.
+    /// Search many programs for rewrites, offline, and make rules for kiln optimize of them.
     #[command(after_help = LEARN_EXAMPLES)]
     Learn(LearnArguments),
     /// Run one program on one input, in the embedded VM or the kernel.
@@ -167,7 +167,7 @@ pub enum Command {
     /// Disassemble, with source lines, maps, relocations and facts.
     #[command(after_help = DUMP_EXAMPLES)]
     Dump(DumpArguments),
-    /// Ask in SQL what the kernel does: system calls, scheduling, block I/O, TCP, any tracepoint.
+    /// Query in SQL what the kernel does: system calls, scheduling, block I/O, TCP, any tracepoint.
     #[command(after_help = QUERY_EXAMPLES)]
     Query(QueryArguments),
     /// List the tables that kiln query knows, or the columns of one.
@@ -178,12 +178,12 @@ pub enum Command {
     /// List native operations, or mark them in an object.
     #[command(after_help = OPS_EXAMPLES)]
     Ops(OpsArguments),
-    /// Say what the code of a rejection means and what usually fixes it; without a code, all of them.
+    /// Explain the code of a rejection and what usually fixes it; without a code, list all codes.
     Explain {
         /// The code, such as possibly-null.
         code: Option<String>,
     },
-    /// Say what this machine can do, and the command that mends what it cannot.
+    /// Check what this machine can do, and print the command that fixes each gap.
     Doctor,
     /// Print a shell's completion script.
     Completions {
@@ -198,7 +198,7 @@ pub struct ObjectArguments {
     /// A BPF object file.
     #[arg(value_hint = ValueHint::FilePath)]
     pub object: PathBuf,
-    /// The type of programs whose section name does not say, such as `xdp`, or `NAME=xdp` for one program.
+    /// The type of programs whose section name does not tell it, such as `xdp`, or `NAME=xdp` for one program.
     #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
     pub types: Vec<(String, ProgramType)>,
     /// Only this program (repeatable).
@@ -212,23 +212,23 @@ pub struct CheckArguments {
     /// The object.
     #[command(flatten)]
     pub object: ObjectArguments,
-    /// Ask the running kernel too, and print its verdict beside ours (needs privilege).
+    /// Ask the running kernel too, and print both verdicts (needs privilege).
     #[arg(long)]
     pub with_kernel: bool,
-    /// Say which source lines the processed instructions went to, and what multiplies them.
+    /// Print how many instructions were processed for each source line, and what multiplies them.
     #[arg(long, conflicts_with = "kernel")]
     pub profile: bool,
     /// Write the profile as a flame graph, an SVG that a browser opens.
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath, conflicts_with = "kernel")]
     pub flame_graph: Option<PathBuf>,
-    /// The kernels it is to load on: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable.
+    /// The kernels to check for: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', conflicts_with = "with_kernel")]
     pub kernel: Vec<Kernel>,
     /// The kernel's BTF (such as /sys/kernel/btf/vmlinux): resolve CO-RE relocations against it, and take kernel
     /// structures and functions from it instead of the running kernel.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub btf: Option<PathBuf>,
-    /// Hold them to the rules for users without privilege: no pointer leaks, no loops, 4096 instructions.
+    /// Apply the rules for unprivileged users: no pointer leaks, no loops, 4096 instructions.
     #[arg(long, conflicts_with = "with_kernel")]
     pub unprivileged: bool,
 }
@@ -245,29 +245,30 @@ pub struct OptimizeArguments {
     /// What to optimize for.
     #[arg(long, value_name = "GOAL", value_enum, default_value_t = Goal::Balanced)]
     pub goal: Goal,
-    /// What instructions and helpers cost, for the estimates of time: a file of `kiln bench --profile`. By default the
-    /// table that Kiln has for this kind of machine.
+    /// The costs of instructions and helpers for time estimates: a file of `kiln bench --profile`. By default Kiln's
+    /// own table for this architecture.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub cost_model: Option<PathBuf>,
-    /// Seconds to spend at most. By default 10 for objects up to 200 slots, and up to 60 for larger ones, which what is
-    /// tried then seldom takes; with more, search goes on.
+    /// Maximum seconds. By default 10 for objects up to 200 slots, and up to 60 for larger ones, which is seldom used
+    /// up. A longer budget lets the search continue.
     #[arg(long, value_name = "SECONDS")]
     pub budget: Option<f64>,
-    /// The kernels the result is to load on: instructions that the oldest lacks do not appear. As for `kiln check`.
+    /// The kernels that the result must load on, as for `kiln check`. Instructions that the oldest one lacks are not
+    /// used.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
     pub kernel: Vec<Kernel>,
     /// Do not ask the running kernel at the end.
     #[arg(long)]
     pub offline: bool,
-    /// Write a certificate into this folder: listings, and what shows that each function does what it did. A function that
-    /// cannot be shown to stays as it is.
+    /// Write a certificate into this folder: listings, and the proof that each function does what it did. A function
+    /// without such a proof stays unchanged.
     #[arg(long, value_name = "DIRECTORY", value_hint = ValueHint::DirPath)]
     pub evidence: Option<PathBuf>,
-    /// Write a report: listings before and after side by side, each change with its rule or law and its proof; one HTML
-    /// file that a browser opens without a network.
+    /// Write a report: listings before and after side by side, each change with its rule or law and its proof. It is
+    /// one HTML file that needs no network.
     #[arg(long, value_name = "FILE.html", value_hint = ValueHint::FilePath)]
     pub report: Option<PathBuf>,
-    /// Rules from this file instead of those that come with Kiln; each is proved before it is used.
+    /// Use the rules of this file instead of Kiln's own; each is proved before it is used.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
     /// Print every rewrite.
@@ -290,10 +291,10 @@ pub struct SandboxArguments {
     /// Seconds that one run may spend in loops, callees included, before it is cancelled.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.01)]
     pub quantum: f64,
-    /// What a cancelled program returns; by default what its hook takes for no program (XDP_PASS).
+    /// What a cancelled program returns; by default the hook's value for "no program" (XDP_PASS).
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub cancelled_return: Option<i32>,
-    /// Keep the guards and cancellation points that are provably needless.
+    /// Keep guards and cancellation points that are provably unnecessary.
     #[arg(long)]
     pub keep_all: bool,
     /// Print every cancellation point with its source line.
@@ -321,7 +322,7 @@ pub enum Goal {
     Speed,
     /// Fewest instructions for the kernel's verifier to process; it may take more slots.
     Complexity,
-    /// Fewer slots where neither time nor processed instructions get worse.
+    /// Fewer slots, if neither time nor processed instructions get worse.
     Balanced,
 }
 
@@ -331,13 +332,13 @@ pub struct LearnArguments {
     /// Object files, and folders of them.
     #[arg(required = true, value_hint = ValueHint::AnyPath)]
     pub corpora: Vec<PathBuf>,
-    /// The rule file to grow, or to begin.
+    /// The rule file to extend or create.
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
-    /// Seconds to spend at most.
+    /// Maximum seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 600.0)]
     pub budget: f64,
-    /// Windows searched at a time; all processors unless told otherwise.
+    /// Windows searched in parallel; by default one per processor.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }
@@ -348,19 +349,19 @@ pub struct EvidenceArguments {
     /// The folder that kiln optimize --evidence wrote.
     #[arg(value_hint = ValueHint::DirPath)]
     pub folder: PathBuf,
-    /// The object that was optimized: the evidence must begin with it.
+    /// The object before optimization: the evidence must begin with it.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub original: Option<PathBuf>,
-    /// The object that came out: the evidence must end with it, instruction by instruction.
+    /// The object after optimization: the evidence must end with it, instruction by instruction.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub object: Option<PathBuf>,
     /// The solver: cvc5, bitwuzla, z3, or the path of another that reads SMT-LIB 2 from its input.
     #[arg(long, value_name = "SOLVER", value_hint = ValueHint::ExecutablePath)]
     pub solver: Option<String>,
-    /// Seconds for one query at most.
+    /// Maximum seconds for one query.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub timeout: f64,
-    /// Functions at a time; all processors unless told otherwise.
+    /// Functions checked in parallel; by default one per processor.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
 }
@@ -394,7 +395,7 @@ pub struct RunArguments {
     /// Where it runs.
     #[arg(long = "in", value_enum, default_value_t = Place::Jit)]
     pub place: Place,
-    /// Instructions it may take in the VM before it is stopped.
+    /// Instructions that it may execute in the VM before it is stopped.
     #[arg(long, value_name = "INSTRUCTIONS", default_value_t = kiln_driver::DEFAULT_BUDGET)]
     pub insn_budget: u64,
     /// How often to run it; the time is the average.
@@ -411,16 +412,16 @@ pub struct BenchArguments {
     /// BPF object files.
     #[arg(required_unless_present = "profile", value_hint = ValueHint::FilePath)]
     pub objects: Vec<PathBuf>,
-    /// Measure what instructions and helpers cost on this machine instead, for `kiln optimize --cost-model`.
+    /// Instead measure the costs of instructions and helpers on this machine, for `kiln optimize --cost-model`.
     #[arg(long, conflicts_with = "objects")]
     pub profile: bool,
     /// Where to write the cost model; by default to standard output.
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "profile")]
     pub output: Option<PathBuf>,
-    /// The type of programs whose section name does not say.
+    /// The type of programs whose section name does not tell it.
     #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
     pub types: Vec<(String, ProgramType)>,
-    /// Seconds to spend optimizing each object at most.
+    /// Maximum seconds to optimize one object.
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub budget: f64,
     /// Runs per sample.
@@ -429,7 +430,7 @@ pub struct BenchArguments {
     /// Samples, interleaved; the median is reported.
     #[arg(long, value_name = "COUNT", default_value_t = 8)]
     pub samples: u32,
-    /// Leave the kernel out.
+    /// Do not measure in the kernel.
     #[arg(long)]
     pub offline: bool,
 }
@@ -454,7 +455,7 @@ pub struct DumpArguments {
     /// Print what the verifier knows before each instruction.
     #[arg(long)]
     pub facts: bool,
-    /// Leave source lines out.
+    /// Do not print source lines.
     #[arg(long)]
     pub no_source: bool,
 }
@@ -485,27 +486,27 @@ pub struct QueryArguments {
     /// Only threads of this name.
     #[arg(long, value_name = "NAME")]
     pub comm: Option<String>,
-    /// How much runs in the kernel: mvsf, columns, filter, pair or aggregate; as much as loads unless given.
+    /// How much runs in the kernel: mvsf, columns, filter, pair or aggregate; by default as much as loads.
     #[arg(long, value_name = "SPLIT", value_parser = split)]
     pub split: Option<Split>,
-    /// Say which splits were tried and why some were not taken.
+    /// Print which splits were tried and why some were rejected.
     #[arg(long)]
     pub trace_plan: bool,
-    /// Keep the events in a file, for --replay.
+    /// Store the events in a file, for --replay.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["replay", "split"])]
     pub record: Option<PathBuf>,
-    /// Ask about the events in a file instead of the running kernel (no root, unless --split puts a part into the
-    /// kernel, which is then handed the recorded events).
+    /// Query the events in a file instead of the running kernel. This needs no root, unless --split runs a part in the
+    /// kernel on the recorded events.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with_all = ["duration", "trace_plan", "command"])]
     pub replay: Option<PathBuf>,
-    /// Bytes of the ring buffer between kernel and user space, a power of two.
+    /// Size in bytes of the ring buffer between kernel and user space, a power of two.
     #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = ring_bytes)]
     pub ring_bytes: u32,
-    /// End the query when its programs take more than this part of one processor over half a second, such as 2%.
+    /// End the query if its programs take more than this share of one processor over half a second, such as 2%.
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "replay")]
     pub max_overhead: Option<f64>,
-    /// A command to run, and to look at it and its children only; the query ends with it.
+    /// A command to run. The query covers only this command and its children, and ends with it.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
