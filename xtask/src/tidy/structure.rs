@@ -11,7 +11,6 @@ const MAX_CIRCLE: usize = 3;
 const LARGER: &[(&str, usize)] = &[
     ("equiv", 6),
     ("fuzz", 12),
-    ("jit", 8),
     ("verifier", 41),
     ("vm", 29),
 ];

@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aarch64;
+mod immediate;
 mod native;
 mod plan;
 pub mod x86_64;

@@ -4,7 +4,8 @@ use kiln_isa::{AluOp, ByteOrder, Reg, Size, Source, Width};
 
 use super::assembler::{Gpr, Op};
 use super::function::FunctionCompiler;
-use super::{SCRATCH, gpr};
+use super::registers::{SCRATCH, gpr};
+use crate::immediate::extended;
 
 /// Immediates of additions and comparisons are below this.
 const IMM_LIMIT: i64 = 4096;
@@ -84,13 +85,5 @@ fn machine(op: AluOp) -> Op {
         AluOp::Lsh => Op::Lsl,
         AluOp::Rsh => Op::Lsr,
         AluOp::Arsh => Op::Asr,
-    }
-}
-
-/// An immediate as the 64 bits a register holds after a move of it.
-pub(super) fn extended(width: Width, imm: i32) -> u64 {
-    match width {
-        Width::W32 => u64::from(imm as u32),
-        Width::W64 => i64::from(imm) as u64,
     }
 }

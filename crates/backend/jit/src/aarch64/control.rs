@@ -4,10 +4,10 @@ use kiln_isa::{CallTarget, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::TAIL_CALL;
 use kiln_program::Reference;
 
-use super::alu::extended;
 use super::assembler::{Condition, Gpr, Op};
 use super::function::FunctionCompiler;
-use super::{BUDGET, RESULT, RUNTIME, SCRATCH, SIXTH, gpr};
+use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, SIXTH, gpr};
+use crate::immediate::extended;
 use crate::{Error, Runtime};
 
 /// The condition under which a compared pair branches.

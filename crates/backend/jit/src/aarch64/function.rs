@@ -1,4 +1,4 @@
-//! One function: its frame, and the walk over its instructions.
+//! One function: its frame, labels, loops and exits.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,8 @@ use kiln_program::operation::Region;
 use kiln_program::{FunctionId, InsnId, Node, Reference};
 
 use super::assembler::{Assembler, Condition, Gpr, Label, Op};
-use super::{BUDGET, RESULT, RUNTIME, SCRATCH, Shared, gpr};
+use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, gpr};
+use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::{Error, Runtime};
 
@@ -20,12 +21,12 @@ const LOOP_ALIGNMENT: usize = 16;
 pub(super) struct FunctionCompiler<'s, 'a> {
     pub shared: &'s mut Shared<'a>,
     pub nodes: &'a [Node],
-    regions: &'a HashMap<usize, Region>,
+    pub regions: &'a HashMap<usize, Region>,
     pub plan: FunctionPlan,
-    id: FunctionId,
+    pub id: FunctionId,
     is_entry: bool,
     pub positions: HashMap<InsnId, usize>,
-    labels: Vec<Label>,
+    pub labels: Vec<Label>,
     /// The last position that jumps back here, for loop headers.
     loop_end: Vec<Option<usize>>,
     /// The epilogue: where stopped runs leave, and exits that do not end the function.
@@ -56,40 +57,6 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         Ok(FunctionCompiler { shared, nodes, regions, plan, id, is_entry, positions, labels, loop_end, leave })
     }
 
-    pub fn compile(mut self) -> Result<(), Error> {
-        let label = self.shared.function_label(self.id)?;
-        self.code().align(16);
-        self.code().bind(label);
-        self.prologue();
-        let mut at = 0;
-        while at < self.nodes.len() {
-            let innermost =
-                self.loop_end[at].is_some_and(|end| !self.loop_end[at + 1..=end].iter().any(Option::is_some));
-            if innermost {
-                self.code().align(LOOP_ALIGNMENT);
-            }
-            let (id, label) = (self.nodes[at].id, self.labels[at]);
-            self.code().bind(label);
-            self.shared.insns.push((id, label));
-            self.loop_cost(at);
-            let regions = self.regions;
-            if let Some(region) = regions.get(&at)
-                && self.native(region)
-            {
-                at += region.length;
-                continue;
-            }
-            self.instruction(at)?;
-            at += 1;
-        }
-        let leave = self.leave;
-        self.code().bind(leave);
-        self.tear_down();
-        self.code().mov(Width::W64, RESULT, gpr(Reg::R0));
-        self.code().ret();
-        Ok(())
-    }
-
     pub fn code(&mut self) -> &mut Assembler {
         &mut self.shared.assembler
     }
@@ -106,8 +73,17 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         Err(Error::Unresolved { insn: self.nodes[at].id, what: what.into() })
     }
 
+    /// Aligns innermost loops.
+    pub fn loop_header(&mut self, at: usize) {
+        if let Some(end) = self.loop_end[at]
+            && !self.loop_end[at + 1..=end].iter().any(Option::is_some)
+        {
+            self.code().align(LOOP_ALIGNMENT);
+        }
+    }
+
     /// Takes a loop's length from the budget, at its header.
-    fn loop_cost(&mut self, at: usize) {
+    pub fn loop_cost(&mut self, at: usize) {
         if let Some(end) = self.loop_end[at]
             && self.shared.options.metered
         {
@@ -136,50 +112,6 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
     /// The label behind the last instruction.
     pub fn leave(&self) -> Label {
         self.leave
-    }
-
-    fn instruction(&mut self, at: usize) -> Result<(), Error> {
-        match self.nodes[at].insn {
-            Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src),
-            Insn::Neg { width, dst } => {
-                let dst = gpr(dst);
-                self.code().op(Op::Sub, width, dst, Gpr::ZERO, dst);
-            }
-            Insn::MoveSignExtend { width, from, dst, src } => {
-                self.code().sign_extend(from, width, gpr(dst), gpr(src));
-            }
-            Insn::Endian { order, size, dst } => self.endian(order, size, dst),
-            Insn::LoadImm64 { dst, imm } => self.load_imm64(at, dst, imm)?,
-            Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, address),
-            Insn::Store { size, address, src } => self.store(size, address, src),
-            Insn::Atomic { op, fetch, size, address, src } => self.atomic(at, op, fetch, size, address, src)?,
-            Insn::LoadAcquire { size, dst, address } => {
-                let place = self.address(address);
-                self.code().load_acquire(size, gpr(dst), place);
-            }
-            Insn::StoreRelease { size, address, src } => {
-                let place = self.address(address);
-                self.code().store_release(size, gpr(src), place);
-            }
-            Insn::LoadPacket { mode, size, offset } => self.load_packet(at, mode, size, offset)?,
-            Insn::AddressSpaceCast { .. } => return self.unsupported(at, "addr_space_cast"),
-            Insn::Jump { .. } => {
-                let target = self.target(at)?;
-                if !self.falls_through(at) {
-                    self.code().jump(target);
-                }
-            }
-            Insn::Branch { op, width, dst, src, .. } => self.branch(at, op, width, dst, src)?,
-            Insn::MayGoto { .. } => self.may_goto(at)?,
-            Insn::Call(target) => self.call(at, target)?,
-            Insn::Exit => {
-                if at + 1 < self.nodes.len() {
-                    let leave = self.leave;
-                    self.code().jump(leave);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The label of a branch's target.
@@ -214,7 +146,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         (self.plan.stack_bytes as u32).next_multiple_of(16)
     }
 
-    fn prologue(&mut self) {
+    pub fn prologue(&mut self) {
         for (first, second) in self.saved() {
             self.code().push_pair(first, second);
         }
@@ -250,5 +182,14 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         for (first, second) in self.saved().into_iter().rev() {
             self.code().pop_pair(first, second);
         }
+    }
+
+    /// The epilogue, behind the last instruction.
+    pub fn finish(&mut self) {
+        let leave = self.leave;
+        self.code().bind(leave);
+        self.tear_down();
+        self.code().mov(Width::W64, RESULT, gpr(Reg::R0));
+        self.code().ret();
     }
 }

@@ -5,7 +5,7 @@ use kiln_program::Reference;
 
 use super::assembler::{Condition, Gpr, Op};
 use super::function::FunctionCompiler;
-use super::{SCRATCH, gpr};
+use super::registers::{SCRATCH, gpr};
 use crate::Error;
 
 impl FunctionCompiler<'_, '_> {

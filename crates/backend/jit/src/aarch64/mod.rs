@@ -12,8 +12,12 @@
 //! The machine divides as BPF does (by zero: zero; the minimum by -1: itself) and takes shift amounts modulo the width,
 //! so neither needs code around it.
 //!
-//! - `assembler`: words and labels; `function`: frames and the walk over instructions;
-//! - `alu`, `memory`, `control`: their code; `native`: regions that marks say an operation does.
+//! From the bottom up:
+//!
+//! - `assembler`: words and labels; `registers`: which machine register holds what;
+//! - `shared`: what the functions of a program share; `function`: one of them, its frame and its labels;
+//! - `alu`, `memory`, `control`: the code of instructions; `native`: regions that marks say an operation does;
+//! - `walk`: the walk over a function's instructions.
 
 mod alu;
 mod assembler;
@@ -21,51 +25,23 @@ mod control;
 mod function;
 mod memory;
 mod native;
+mod registers;
+mod shared;
+mod walk;
 
 use std::collections::HashMap;
 
-use kiln_isa::{Reg, Size};
 use kiln_program::operation::{Schedule, schedule};
-use kiln_program::{FunctionId, InsnId, Object};
+use kiln_program::{FunctionId, Object};
 
 use crate::plan::Plan;
-use crate::{Code, Error, Options, Runtime, Symbols};
-use assembler::{Assembler, Gpr, Label};
+use crate::{Code, Error, Options, Symbols};
+use assembler::Assembler;
 use function::FunctionCompiler;
+use shared::Shared;
 
 /// Bytes of code at most: what unconditional jumps reach.
 const MAX_CODE_BYTES: usize = 64 << 20;
-
-/// Where a BPF register lives.
-const fn gpr(reg: Reg) -> Gpr {
-    const MAP: [Gpr; Reg::COUNT] =
-        [Gpr(7), Gpr(0), Gpr(1), Gpr(2), Gpr(3), Gpr(4), Gpr(19), Gpr(20), Gpr(21), Gpr(22), Gpr(25)];
-    MAP[reg.index()]
-}
-
-/// What callers that are not compiled code take for the result.
-const RESULT: Gpr = Gpr(0);
-/// The sixth argument of a helper.
-const SIXTH: Gpr = Gpr(5);
-/// The instructions left, while in compiled code.
-const BUDGET: Gpr = Gpr(6);
-/// The [`crate::Runtime`].
-const RUNTIME: Gpr = Gpr(24);
-/// Free within one instruction.
-const SCRATCH: [Gpr; 5] = [Gpr(9), Gpr(10), Gpr(11), Gpr(12), Gpr(13)];
-
-/// What the code of all functions shares.
-struct Shared<'a> {
-    object: &'a Object,
-    symbols: &'a dyn Symbols,
-    options: &'a Options,
-    plan: &'a Plan,
-    schedules: &'a HashMap<FunctionId, Schedule>,
-    assembler: Assembler,
-    functions: HashMap<FunctionId, Label>,
-    callbacks: HashMap<FunctionId, Label>,
-    insns: Vec<(InsnId, Label)>,
-}
 
 /// Compiles a program: its entry and every function that calls and callbacks reach.
 ///
@@ -116,41 +92,4 @@ fn attempt(
         insns: insns.iter().map(|(id, label)| (*id, done.offset(*label))).collect(),
         bytes: done.bytes,
     }))
-}
-
-impl Shared<'_> {
-    fn function_label(&self, id: FunctionId) -> Result<Label, Error> {
-        self.functions.get(&id).copied().ok_or(Error::Malformed("a call of a function that does not exist"))
-    }
-
-    /// The way from a helper into a function: a [`crate::HelperEntry`]. Arguments are in place already.
-    fn callback(&mut self, id: FunctionId) -> Result<(), Error> {
-        let target = self.function_label(id)?;
-        let label = self.callbacks[&id];
-        let cost = self.plan.function(id).cost;
-        let reload = self.plan.function(id).may_tail_call;
-        let (budget, metered) = (self.plan.budget, self.options.metered);
-        let code = &mut self.assembler;
-        code.align(16);
-        code.bind(label);
-        code.push_pair(RUNTIME, Gpr::LINK);
-        code.mov(kiln_isa::Width::W64, RUNTIME, SIXTH);
-        if budget {
-            code.load(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
-        }
-        code.call(target);
-        if budget {
-            if reload {
-                code.load(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
-            }
-            if metered {
-                code.constant(SCRATCH[0], cost as u64);
-                code.op(assembler::Op::Sub, kiln_isa::Width::W64, BUDGET, BUDGET, SCRATCH[0]);
-            }
-            code.store(Size::B8, BUDGET, RUNTIME, Runtime::BUDGET, SCRATCH[0]);
-        }
-        code.pop_pair(RUNTIME, Gpr::LINK);
-        code.ret();
-        Ok(())
-    }
 }

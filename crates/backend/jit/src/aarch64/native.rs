@@ -6,7 +6,7 @@ use kiln_program::operation::Region;
 
 use super::assembler::{Assembler, Gpr, Op};
 use super::function::FunctionCompiler;
-use super::{SCRATCH, gpr};
+use super::registers::{SCRATCH, gpr};
 use crate::native::{Access, MachineInsn, Registers, prepare};
 
 /// An instruction, its operands, its encoding.

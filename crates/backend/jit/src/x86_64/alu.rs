@@ -2,9 +2,10 @@
 
 use kiln_isa::{AluOp, ByteOrder, Reg, Size, Source, Width};
 
-use super::assembler::{Arithmetic, Gpr, Memory, Shift, Unary};
 use super::function::FunctionCompiler;
-use super::{SCRATCH2, gpr};
+use super::operand::{Arithmetic, Gpr, Memory, Shift, Unary};
+use super::registers::{SCRATCH2, gpr};
+use crate::immediate::extended;
 
 impl FunctionCompiler<'_, '_> {
     pub(super) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
@@ -24,13 +25,6 @@ impl FunctionCompiler<'_, '_> {
             (AluOp::Rsh, src) => self.shift(Shift::RightLogical, width, dst, src),
             (AluOp::Arsh, src) => self.shift(Shift::RightArithmetic, width, dst, src),
             (AluOp::Div | AluOp::Mod | AluOp::Sdiv | AluOp::Smod, src) => self.divide(op, width, dst, src),
-        }
-    }
-
-    /// `dst = src`; nothing for a register onto itself, unless that clears its upper half.
-    pub(super) fn copy(&mut self, width: Width, dst: Gpr, src: Gpr) {
-        if dst != src || width == Width::W32 {
-            self.code().mov(width, dst, src);
         }
     }
 
@@ -131,13 +125,5 @@ impl FunctionCompiler<'_, '_> {
                 self.code().shift_imm(Shift::RightLogical, Width::W32, to, 16);
             }
         }
-    }
-}
-
-/// An immediate as the 64 bits a register holds after a move of it.
-pub(super) fn extended(width: Width, imm: i32) -> u64 {
-    match width {
-        Width::W32 => u64::from(imm as u32),
-        Width::W64 => i64::from(imm) as u64,
     }
 }

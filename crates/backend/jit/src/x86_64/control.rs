@@ -4,9 +4,9 @@ use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::{Node, Reference};
 
-use super::assembler::{Arithmetic, Condition, Gpr, Memory};
 use super::function::{Cold, ColdKind, FunctionCompiler};
-use super::{BUDGET, RUNTIME, gpr, runtime_field};
+use super::operand::{Arithmetic, Condition, Gpr, Memory};
+use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
 use crate::{Error, Runtime};
 
 /// The condition under which a compared pair branches.

@@ -11,10 +11,10 @@
 
 use kiln_isa::{AluOp, Reg, Source, Width};
 
-use super::alu::extended;
-use super::assembler::{Arithmetic, Condition, Gpr, Shift, Unary};
 use super::function::{Cold, ColdKind, FunctionCompiler};
-use super::{SCRATCH, SCRATCH2, gpr};
+use super::operand::{Arithmetic, Condition, Gpr, Shift, Unary};
+use super::registers::{SCRATCH, SCRATCH2, gpr};
+use crate::immediate::extended;
 
 /// What the machine divides by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

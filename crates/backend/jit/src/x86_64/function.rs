@@ -1,4 +1,4 @@
-//! One function: its frame, and the walk over its instructions.
+//! One function: its frame, labels, loops and exits.
 
 use std::collections::HashMap;
 
@@ -7,9 +7,10 @@ use kiln_program::liveness::live_after;
 use kiln_program::operation::{Region, Schedule};
 use kiln_program::{FunctionId, InsnId, Node, Reference};
 
-use super::assembler::{Arithmetic, Assembler, Condition, Gpr, Label, Memory};
-use super::memory::memory;
-use super::{BUDGET, RUNTIME, Shared, gpr, runtime_field};
+use super::assembler::{Assembler, Label};
+use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
+use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
+use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::{Error, Runtime};
 
@@ -45,7 +46,7 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     /// Runs of instructions that marks say an operation does, by where they begin.
     pub regions: &'a HashMap<usize, Region>,
     pub plan: FunctionPlan,
-    id: FunctionId,
+    pub id: FunctionId,
     is_entry: bool,
     pub positions: HashMap<InsnId, usize>,
     pub labels: Vec<Label>,
@@ -54,7 +55,7 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     /// Registers whose value is still needed after each instruction.
     live_after: Vec<RegSet>,
     /// The position being compiled.
-    current: usize,
+    pub current: usize,
     /// The last position that jumps back here, for loop headers.
     loop_end: Vec<Option<usize>>,
     pub cold: Vec<Cold>,
@@ -106,41 +107,15 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         })
     }
 
-    pub fn compile(mut self) -> Result<(), Error> {
-        let label = self.shared.function_label(self.id)?;
-        self.code().align(16);
-        self.code().bind(label);
-        self.prologue();
-        let mut at = 0;
-        while at < self.nodes.len() {
-            self.loop_header(at);
-            let (id, label) = (self.nodes[at].id, self.labels[at]);
-            self.code().bind(label);
-            self.shared.insns.push((id, label));
-            self.loop_cost(at);
-            self.current = at;
-            let regions = self.regions;
-            if let Some(region) = regions.get(&at)
-                && !(at..at + region.length).any(|at| self.in_arena(at))
-                && self.native(region)
-            {
-                at += region.length;
-                continue;
-            }
-            at += match self.fused(at)? {
-                0 => {
-                    self.instruction(at)?;
-                    1
-                }
-                consumed => consumed,
-            };
-        }
-        self.finish();
-        Ok(())
-    }
-
     pub fn code(&mut self) -> &mut Assembler {
         &mut self.shared.assembler
+    }
+
+    /// `dst = src`; nothing for a register onto itself, unless that clears its upper half.
+    pub fn copy(&mut self, width: Width, dst: Gpr, src: Gpr) {
+        if dst != src || width == Width::W32 {
+            self.code().mov(width, dst, src);
+        }
     }
 
     pub fn budget(&self) -> bool {
@@ -161,7 +136,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
     }
 
     /// Aligns innermost loops.
-    fn loop_header(&mut self, at: usize) {
+    pub fn loop_header(&mut self, at: usize) {
         if let Some(end) = self.loop_end[at]
             && !self.loop_end[at + 1..=end].iter().any(Option::is_some)
         {
@@ -170,7 +145,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
     }
 
     /// Takes a loop's length from the budget, at its header.
-    fn loop_cost(&mut self, at: usize) {
+    pub fn loop_cost(&mut self, at: usize) {
         if let Some(end) = self.loop_end[at]
             && self.shared.options.metered
         {
@@ -185,37 +160,6 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         self.leave_used = true;
         let leave = self.leave;
         self.code().jump_if(condition, leave);
-    }
-
-    fn instruction(&mut self, at: usize) -> Result<(), Error> {
-        match self.nodes[at].insn {
-            Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src),
-            Insn::Neg { width, dst } => self.negate(width, dst),
-            Insn::MoveSignExtend { width, from, dst, src } => {
-                self.code().sign_extend(from, width, gpr(dst), gpr(src));
-            }
-            Insn::Endian { order, size, dst } => self.endian(order, size, dst),
-            Insn::LoadImm64 { dst, imm } => self.load_imm64(at, dst, imm)?,
-            insn if self.in_arena(at) => self.arena_access(at, insn)?,
-            Insn::Load { size, signed, dst, address } => self.load(size, signed, dst, memory(address)),
-            Insn::Store { size, address, src } => self.store(size, memory(address), src),
-            Insn::Atomic { op, fetch, size, address, src } => {
-                self.atomic(at, op, fetch, size, memory(address), src)?;
-            }
-            // x86 orders loads after loads and stores after everything: plain moves acquire and release.
-            Insn::LoadAcquire { size, dst, address } => self.load(size, false, dst, memory(address)),
-            Insn::StoreRelease { size, address, src } => {
-                self.store(size, memory(address), kiln_isa::Source::Reg(src));
-            }
-            Insn::LoadPacket { mode, size, offset } => self.load_packet(at, mode, size, offset)?,
-            Insn::AddressSpaceCast { dst, src, to, .. } => self.cast_address(at, dst, src, to)?,
-            Insn::Jump { .. } => self.jump(at)?,
-            Insn::Branch { op, width, dst, src, .. } => self.branch(at, op, width, dst, src)?,
-            Insn::MayGoto { .. } => self.may_goto(at)?,
-            Insn::Call(target) => self.call(at, target)?,
-            Insn::Exit => self.exit(at),
-        }
-        Ok(())
     }
 
     /// The label of a branch's target.
@@ -246,7 +190,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    fn prologue(&mut self) {
+    pub fn prologue(&mut self) {
         let lowered = self.lowered();
         for saved in self.saved() {
             self.code().push(saved);
@@ -298,7 +242,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    fn exit(&mut self, at: usize) {
+    pub fn exit(&mut self, at: usize) {
         if self.plan.exits <= INLINE_EXITS {
             self.tear_down();
             self.code().ret();
@@ -312,7 +256,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    fn finish(&mut self) {
+    pub fn finish(&mut self) {
         if self.leave_used || self.cold.iter().any(|cold| cold.back.is_none()) {
             let leave = self.leave;
             self.code().bind(leave);
@@ -325,7 +269,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
                 ColdKind::Skip => {}
                 ColdKind::Zero(gpr) => self.code().constant(gpr, 0),
                 ColdKind::ZeroExtend(gpr) => self.code().mov(Width::W32, gpr, gpr),
-                ColdKind::Negate(width, gpr) => self.code().unary(super::assembler::Unary::Neg, width, gpr),
+                ColdKind::Negate(width, gpr) => self.code().unary(Unary::Neg, width, gpr),
             }
             let to = cold.back.unwrap_or(self.leave);
             self.code().jump(to);

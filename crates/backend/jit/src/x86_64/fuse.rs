@@ -19,11 +19,11 @@
 use kiln_isa::{AluOp, ByteOrder, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_program::Node;
 
-use super::assembler::{Arithmetic, Memory, Shift};
 use super::control::condition;
 use super::function::FunctionCompiler;
-use super::gpr;
 use super::memory::memory;
+use super::operand::{Arithmetic, Memory, Shift};
+use super::registers::gpr;
 use crate::Error;
 
 /// The longest run looked at.

@@ -3,9 +3,10 @@
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source, Width};
 use kiln_program::Reference;
 
-use super::assembler::{Arithmetic, Condition, Gpr, Label, Memory};
+use super::assembler::Label;
 use super::function::{Cold, ColdKind, FunctionCompiler};
-use super::{SCRATCH, SCRATCH2, gpr};
+use super::operand::{Arithmetic, Condition, Gpr, Memory};
+use super::registers::{SCRATCH, SCRATCH2, gpr};
 use crate::Error;
 
 /// An address as a memory operand.

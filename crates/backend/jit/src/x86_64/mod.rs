@@ -11,67 +11,43 @@
 //! (where rbp points), the BPF stack. A function that needs less has less: no rbp without stack accesses, nothing
 //! below rsp where a leaf fits the red zone, no runtime register where nothing uses it.
 //!
-//! - `assembler`: bytes, labels, short and long jumps;
-//! - `function`: frames and the walk over instructions; `alu`, `divide`, `memory`, `control`: their code;
+//! From the bottom up:
+//!
+//! - `operand`: registers and other parts of instructions; `registers`: which one holds what;
+//! - `assembler`: labels, short and long jumps; `encoding`: instructions to bytes;
+//! - `shared`: what the functions of a program share; `function`: one of them, its frame and its labels;
+//! - `alu`, `divide`, `memory`, `control`: the code of instructions;
 //! - `native`: regions that marks say an operation does;
-//! - `fuse`: runs of instructions that one machine instruction does.
+//! - `fuse`: runs of instructions that one machine instruction does;
+//! - `walk`: the walk over a function's instructions.
 
 mod alu;
 mod assembler;
 mod control;
 mod divide;
+mod encoding;
 mod function;
 mod fuse;
 mod memory;
 mod native;
+mod operand;
+mod registers;
+mod shared;
+mod walk;
 
 use std::collections::HashMap;
 
-use kiln_isa::Reg;
-use kiln_program::operation::{Schedule, schedule};
+use kiln_program::operation::schedule;
 use kiln_program::{FunctionId, Object};
 
 use crate::plan::Plan;
 use crate::{Code, Error, Options, Symbols};
-use assembler::{Arithmetic, Assembler, Gpr, Label, Memory};
+use assembler::Assembler;
 use function::FunctionCompiler;
-use kiln_isa::Width;
+use shared::Shared;
 
 /// Bytes of code at most.
 const MAX_CODE_BYTES: usize = 64 << 20;
-
-/// Where a BPF register lives.
-const fn gpr(reg: Reg) -> Gpr {
-    const MAP: [Gpr; Reg::COUNT] =
-        [Gpr::RAX, Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX, Gpr::R8, Gpr::RBX, Gpr::R13, Gpr::R14, Gpr::R15, Gpr::RBP];
-    MAP[reg.index()]
-}
-
-/// The instructions left, while in compiled code.
-const BUDGET: Gpr = Gpr::R9;
-/// The [`crate::Runtime`].
-const RUNTIME: Gpr = Gpr::R12;
-/// Free within one instruction.
-const SCRATCH: Gpr = Gpr::R10;
-/// Free within one instruction.
-const SCRATCH2: Gpr = Gpr::R11;
-
-const fn runtime_field(displacement: i32) -> Memory {
-    Memory::at(RUNTIME, displacement)
-}
-
-/// What the code of all functions shares.
-struct Shared<'a> {
-    object: &'a Object,
-    symbols: &'a dyn Symbols,
-    options: &'a Options,
-    plan: Plan,
-    schedules: &'a HashMap<FunctionId, Schedule>,
-    assembler: Assembler,
-    functions: HashMap<FunctionId, Label>,
-    callbacks: HashMap<FunctionId, Label>,
-    insns: Vec<(kiln_program::InsnId, Label)>,
-}
 
 /// Compiles a program: its entry and every function that calls and callbacks reach.
 ///
@@ -106,39 +82,4 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
         insns: insns.iter().map(|(id, label)| (*id, done.offset(*label))).collect(),
         bytes: done.bytes,
     })
-}
-
-impl Shared<'_> {
-    fn function_label(&self, id: FunctionId) -> Result<Label, Error> {
-        self.functions.get(&id).copied().ok_or(Error::Malformed("a call of a function that does not exist"))
-    }
-
-    /// The way from a helper into a function: a [`crate::HelperEntry`]. Arguments are in place already.
-    fn callback(&mut self, id: FunctionId) -> Result<(), Error> {
-        let target = self.function_label(id)?;
-        let label = self.callbacks[&id];
-        let cost = self.plan.function(id).cost;
-        let (budget, metered) = (self.plan.budget, self.options.metered);
-        let code = &mut self.assembler;
-        code.align(16);
-        code.bind(label);
-        code.push(RUNTIME);
-        code.mov(Width::W64, RUNTIME, Gpr::R9);
-        if budget {
-            code.load(kiln_isa::Size::B8, BUDGET, runtime_field(crate::Runtime::BUDGET));
-        }
-        code.call(target);
-        if budget {
-            if self.plan.function(id).may_tail_call {
-                code.load(kiln_isa::Size::B8, BUDGET, runtime_field(crate::Runtime::BUDGET));
-            }
-            if metered {
-                code.arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
-            }
-            code.store(kiln_isa::Size::B8, runtime_field(crate::Runtime::BUDGET), BUDGET);
-        }
-        code.pop(RUNTIME);
-        code.ret();
-        Ok(())
-    }
 }

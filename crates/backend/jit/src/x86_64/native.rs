@@ -4,9 +4,10 @@ use kiln_isa::Width;
 use kiln_isa::operation::{Arch, Feature};
 use kiln_program::operation::Region;
 
-use super::assembler::{Assembler, Gpr, Shift, Unary};
+use super::assembler::Assembler;
 use super::function::FunctionCompiler;
-use super::{SCRATCH, SCRATCH2, gpr};
+use super::operand::{Gpr, Shift, Unary};
+use super::registers::{SCRATCH, SCRATCH2, gpr};
 use crate::native::{Access, MachineInsn, Registers, prepare};
 
 /// An instruction, its operands, its encoding.

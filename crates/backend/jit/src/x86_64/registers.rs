@@ -1,0 +1,25 @@
+//! Which machine register holds what.
+
+use kiln_isa::Reg;
+
+use super::operand::{Gpr, Memory};
+
+/// Where a BPF register lives.
+pub const fn gpr(reg: Reg) -> Gpr {
+    const MAP: [Gpr; Reg::COUNT] =
+        [Gpr::RAX, Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX, Gpr::R8, Gpr::RBX, Gpr::R13, Gpr::R14, Gpr::R15, Gpr::RBP];
+    MAP[reg.index()]
+}
+
+/// The instructions left, while in compiled code.
+pub const BUDGET: Gpr = Gpr::R9;
+/// The [`crate::Runtime`].
+pub const RUNTIME: Gpr = Gpr::R12;
+/// Free within one instruction.
+pub const SCRATCH: Gpr = Gpr::R10;
+/// Free within one instruction.
+pub const SCRATCH2: Gpr = Gpr::R11;
+
+pub const fn runtime_field(displacement: i32) -> Memory {
+    Memory::at(RUNTIME, displacement)
+}
