@@ -7,7 +7,7 @@
 //!   opcode   src:4 dst:4   offset      imm
 //! ```
 //!
-//! Decoding is strict: a form no kernel accepts, or a reserved field that is not zero, is an error that says which,
+//! Decoding is strict: a form that no kernel accepts, or a reserved field that is not zero, is an error that names it,
 //! so that `encode(decode(slots)) == slots` always holds. A `ld_imm64` takes two slots.
 
 use crate::insn::{Address, ByteOrder, CallTarget, Imm64, Insn, PacketMode, Reg, Size, Source, Width};
@@ -53,7 +53,7 @@ impl Slot {
     }
 }
 
-/// Why slots are no instruction.
+/// Why slots are not an instruction.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
     /// No form has this opcode byte.
@@ -119,7 +119,8 @@ const OFFSET_ADDRESS_SPACE_CAST: i16 = 1;
 /// Decodes the instruction that `slots` begins with.
 ///
 /// # Errors
-/// [`DecodeError`] when there is none; an empty slice is [`DecodeError::Truncated`].
+/// Returns a [`DecodeError`] if the slots do not begin with an instruction; [`DecodeError::Truncated`] for an empty
+/// slice.
 pub fn decode(slots: &[Slot]) -> Result<Insn, DecodeError> {
     let slot = *slots.first().ok_or(DecodeError::Truncated)?;
     let fields = Fields { slot };
@@ -138,7 +139,7 @@ pub fn decode(slots: &[Slot]) -> Result<Insn, DecodeError> {
 /// Decodes a whole sequence; each instruction comes with the index of its first slot.
 ///
 /// # Errors
-/// The first instruction that does not decode, with its slot index.
+/// Returns the first instruction that does not decode, with its slot index.
 pub fn decode_all(slots: &[Slot]) -> Result<Vec<(usize, Insn)>, (usize, DecodeError)> {
     let mut insns = Vec::with_capacity(slots.len());
     let mut at = 0;

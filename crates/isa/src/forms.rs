@@ -1,4 +1,4 @@
-//! Every form an instruction can take, listed once: what tests, the manual and conformance tables go through.
+//! Every form of an instruction, listed once for tests, the manual and conformance tables.
 //!
 //! A form is an operation with its width, size, source kind and signedness chosen, and with example operands in its
 //! free fields: `w1 += w2` and `w1 += 0x7` are two forms, `w1 += w3` is another example of the first.

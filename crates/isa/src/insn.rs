@@ -1,7 +1,7 @@
 //! The decoded instruction.
 //!
 //! A BPF slot is eight bytes whose meaning depends on a class, a mode, a source bit and sometimes on the offset or
-//! immediate too (`sdiv` is `div` with offset 1). [`Insn`] resolves all of that once, so that later rooms match on
+//! immediate too (`sdiv` is `div` with offset 1). [`Insn`] resolves all of that once, so that other crates match on
 //! what an instruction *is*. Branch offsets are kept as encoded, in slots relative to the next instruction; the IR
 //! (`kiln-program`) replaces them by instruction ids.
 
@@ -34,7 +34,7 @@ impl Reg {
     pub const R9: Reg = Reg(9);
     /// Read-only frame pointer.
     pub const R10: Reg = Reg(10);
-    /// How many registers there are.
+    /// The number of registers.
     pub const COUNT: usize = 11;
 
     /// The register with this number, `None` above 10.
@@ -266,7 +266,7 @@ pub enum Insn {
         /// Operand.
         src: Reg,
     },
-    /// `dst = beN dst` and its kin.
+    /// `dst = beN dst`, `dst = leN dst` and `dst = bswapN dst`.
     Endian {
         /// Which conversion.
         order: ByteOrder,
@@ -279,7 +279,7 @@ pub enum Insn {
     LoadImm64 {
         /// Destination.
         dst: Reg,
-        /// The value or what it will be.
+        /// The value, or the source of the value.
         imm: Imm64,
     },
     /// `dst = *(size *)(base + offset)`.
@@ -385,7 +385,7 @@ pub enum Insn {
 }
 
 impl Insn {
-    /// Slots it takes: 2 for `ld_imm64`, else 1.
+    /// The number of its slots: 2 for `ld_imm64`, else 1.
     pub const fn slots(&self) -> u32 {
         match self {
             Insn::LoadImm64 { .. } => 2,
@@ -403,7 +403,7 @@ impl Insn {
         Insn::Alu { op: AluOp::Mov, width: Width::W64, dst, src: Source::Imm(imm) }
     }
 
-    /// The register it writes, calls aside (they destroy R0 to R5).
+    /// The register it writes. For calls, which destroy R0 to R5, see [`RegSet::CALLER_SAVED`].
     pub fn written(&self) -> Option<Reg> {
         match *self {
             Insn::Alu { dst, .. }
@@ -421,7 +421,7 @@ impl Insn {
         }
     }
 
-    /// The registers it reads, calls aside (their arguments depend on the prototype). `exit` reads R0.
+    /// The registers it reads, without the arguments of calls, which depend on the prototype. `exit` reads R0.
     pub fn read(&self) -> RegSet {
         let mut set = RegSet::EMPTY;
         let source = |set: &mut RegSet, src: Source| {
@@ -482,7 +482,7 @@ impl Insn {
         }
     }
 
-    /// Whether control may go elsewhere than to the next instruction (calls return, so they do not count).
+    /// Whether control may leave for an instruction other than the next. Calls return, so they do not count.
     pub fn is_control(&self) -> bool {
         matches!(self, Insn::Jump { .. } | Insn::Branch { .. } | Insn::MayGoto { .. } | Insn::Exit)
     }

@@ -1,7 +1,7 @@
 //! The BPF instruction set, stated once.
 //!
-//! Everything Kiln does with an instruction (decode it, print it, run it, reason about it) is told here, so that no
-//! two rooms can disagree about what `s%=` means when the divisor is zero:
+//! Everything that Kiln knows about an instruction (how to decode, print and run it, and what it means) is in this
+//! crate, so that no two crates can disagree about `s%=` with a divisor of zero:
 //!
 //! ```text
 //!   bytes --decode--> Insn --execute::<M>--> effects on a Machine
@@ -13,7 +13,7 @@
 //! - [`semantics`]: the bit-vector interface and [`semantics::execute`], which runs one instruction on a `Machine`;
 //! - [`encoding`]: 8-byte slots (RFC 9669 section 3) to instructions and back, total and lossless;
 //! - [`text`]: LLVM's syntax, printed and parsed;
-//! - [`operation`]: native operations, the extended table: proof sequences of plain BPF and what machines do instead;
+//! - [`operation`]: native operations: proof sequences of plain BPF, and the machine instructions that replace them;
 //! - [`forms`]: every form an instruction can take, with its group and version; [`manual`] prints them.
 #![forbid(unsafe_code)]
 

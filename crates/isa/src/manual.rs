@@ -62,7 +62,7 @@ fn code(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
 }
 
-/// The fields beside the opcode byte that make it this form.
+/// The fields other than the opcode byte that select this form.
 fn distinguishing_fields(insn: &Insn) -> Option<String> {
     let (slot, _) = encode(insn);
     match insn {

@@ -17,7 +17,7 @@ use crate::table::{AtomicOp, JumpOp};
 /// A bit vector of a known width (1 to 64), concrete or symbolic or abstract.
 ///
 /// Both operands of a binary operation have the same width. Division is only meaningful for a nonzero divisor: the
-/// table guards it with [`BitVec::ite`], and an implementation may return anything of the right width otherwise.
+/// table guards it with [`BitVec::ite`]. For a zero divisor an implementation may return any value of the right width.
 pub trait BitVec: Clone {
     /// A truth value of the same kind.
     type Bool: Clone;
@@ -280,18 +280,18 @@ pub trait Machine {
     fn cast_address(&mut self, value: Self::Value, to: u16, from: u16) -> Result<Self::Value, Self::Error>;
 }
 
-/// Where control goes after an instruction.
+/// The successor of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Flow<B> {
     /// To the next instruction.
     Next,
     /// To the instruction's target.
     Jump,
-    /// To the target where the condition holds.
+    /// To the target if the condition holds.
     Branch(B),
-    /// To the target where the loop budget is spent.
+    /// To the target if the loop budget is used up.
     MayGoto,
-    /// Into a function, and then to the next instruction.
+    /// Into a function, and after its return to the next instruction.
     Call(CallTarget),
     /// Out of the function.
     Exit,

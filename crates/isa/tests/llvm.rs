@@ -1,5 +1,5 @@
-//! LLVM 19 as the judge of text and encoding: `llvm-mc` assembles what we print to our bytes, `llvm-objdump` prints
-//! our bytes as we do, and our assembler reads what it prints.
+//! Compares text and encoding with LLVM 19: `llvm-mc` assembles what we print to our bytes, `llvm-objdump` prints our
+//! bytes as we do, and our assembler reads what it prints.
 //!
 //! Forms that LLVM 19 cannot express are listed by name in [`EXCLUDED`], and the list is checked: an entry that LLVM
 //! handles fails.

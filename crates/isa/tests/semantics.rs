@@ -1,4 +1,4 @@
-//! The table's meanings over concrete bits, held to Rust's own arithmetic and to RFC 9669's corner cases.
+//! Compares the table's meanings over concrete bits with Rust's own arithmetic and RFC 9669's corner cases.
 
 use kiln_isa::semantics::{BitVec, Bits, at_width, compare};
 use kiln_isa::{AluOp, AtomicOp, JumpOp, Width};
@@ -27,7 +27,7 @@ fn alu(op: AluOp, width: Width, dst: u64, src: u64) -> u64 {
     at_width(width, &Bits::new(64, dst), &Bits::new(64, src), |d, s| op.apply(d, s)).value()
 }
 
-/// What the operation means, said again in native 32-bit arithmetic.
+/// The operation's meaning in native 32-bit arithmetic.
 fn native32(op: AluOp, dst: u32, src: u32) -> u32 {
     let (signed, divisor) = (dst as i32, src as i32);
     match op {
@@ -50,7 +50,7 @@ fn native32(op: AluOp, dst: u32, src: u32) -> u32 {
     }
 }
 
-/// And in native 64-bit arithmetic.
+/// The operation's meaning in native 64-bit arithmetic.
 fn native64(op: AluOp, dst: u64, src: u64) -> u64 {
     let (signed, divisor) = (dst as i64, src as i64);
     match op {

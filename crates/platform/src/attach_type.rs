@@ -1,5 +1,5 @@
-//! Attach types: where a program of a type is hooked in. Some rules (return values, readable context fields,
-//! helpers) depend on it.
+//! Attach types: where a program is attached. Some rules (return values, readable context fields, helpers) depend on
+//! it.
 
 use crate::kind::kernel_enum;
 

@@ -1,4 +1,4 @@
-//! Hooks that the kernel's BTF names but does not describe fully: what their arguments may be, what they may return.
+//! Rules for the arguments and return values of hooks that are not in the kernel's BTF.
 //!
 //! ```text
 //!   tp_btf/kfree_skb       argument 3 (struct sock *) may be null
@@ -8,23 +8,23 @@
 
 use crate::ProgramType;
 
-/// A tracepoint whose arguments are not all as good as their types say.
+/// A tracepoint with arguments that may be null or an error, contrary to their types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawTracepoint {
     /// Its name.
     pub name: &'static str,
     /// The arguments that may be null, counted from 0.
     pub nullable: &'static [usize],
-    /// The arguments that may be an error in place of a pointer, and so count as numbers.
+    /// The arguments that may be an error instead of a pointer, and so count as numbers.
     pub errors: &'static [usize],
 }
 
-/// An argument of an iterator program that is not as its type says.
+/// An argument of an iterator program that differs from its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IteratorArgument {
     /// A structure, or null.
     Nullable,
-    /// A structure the kernel vouches for, or null.
+    /// A trusted structure, or null.
     TrustedNullable,
     /// Memory of an unknown size that may be read, or null.
     ReadOnlyBuffer,
@@ -32,7 +32,7 @@ pub enum IteratorArgument {
     Buffer,
 }
 
-/// What an iterator hands to its programs, beside what its prototype says.
+/// The arguments of an iterator's programs, where they differ from its prototype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IteratorTarget {
     /// Its name, as in `SEC("iter/task")`.
@@ -51,7 +51,7 @@ pub fn iterator_target(name: &str) -> Option<&'static IteratorTarget> {
     ITERATOR_TARGETS.iter().find(|row| row.name == name)
 }
 
-/// Whether programs may not be attached to an LSM hook, for what it returns could not be held to a rule.
+/// Whether an LSM hook takes no programs, because there is no rule for its return value.
 pub fn is_disabled_lsm_hook(name: &str) -> bool {
     DISABLED_LSM_HOOKS.contains(&name)
 }
@@ -61,12 +61,12 @@ pub fn is_sleepable_lsm_hook(name: &str) -> bool {
     SLEEPABLE_LSM_HOOKS.contains(&name)
 }
 
-/// Whether the arguments of an LSM hook are not to be trusted, as it runs while they come or go.
+/// Whether the arguments of an LSM hook are untrusted, because it runs while they are created or freed.
 pub fn is_untrusted_lsm_hook(name: &str) -> bool {
     UNTRUSTED_LSM_HOOKS.contains(&name)
 }
 
-/// Whether an LSM hook answers yes or no (1 or 0), not 0 or an error.
+/// Whether an LSM hook returns a truth value (1 or 0) instead of 0 or an error.
 pub fn is_boolean_lsm_hook(name: &str) -> bool {
     BOOLEAN_LSM_HOOKS.contains(&name)
 }
@@ -340,7 +340,7 @@ pub fn writable_fields(program_type: ProgramType, struct_ops: Option<&str>) -> &
     }
 }
 
-/// Whether the kernel takes no such program for a member of one of its `struct_ops` structures.
+/// Whether the kernel refuses programs for a member of one of its `struct_ops` structures.
 pub fn is_unsupported_member(structure: &str, member: &str, sleepable: bool) -> bool {
     match structure {
         "tcp_congestion_ops" => member == "get_info",
@@ -354,8 +354,8 @@ pub fn iterator_allows(name: &str, helper: &str) -> bool {
     matches!(name, "tcp" | "unix") && matches!(helper, "setsockopt" | "getsockopt")
 }
 
-/// Whether programs on a hook may not call a helper that others of their type may: paths are safe to walk, and files to
-/// measure, only where nothing that the walk needs is held.
+/// Whether programs on a hook may not call a helper that others of their type may. Walking a path or measuring a file
+/// is safe only if no lock is held that it needs.
 pub fn hook_refuses(program_type: ProgramType, iterator: bool, hook: &str, helper: &str) -> bool {
     match helper {
         "d_path" if program_type == ProgramType::Lsm => !is_sleepable_lsm_hook(hook),
@@ -382,8 +382,8 @@ const PATH_FUNCTIONS: &[&str] = &[
     "filp_close",
 ];
 
-/// Whether a `struct_ops` program may not call a helper that others may, for the member (`structure.member`) it is put
-/// in: a congestion control that is being given up must not set options any more.
+/// Whether a `struct_ops` program may not call a helper that others may, for its member (`structure.member`): a
+/// congestion control that is being released must not set options any more.
 pub fn member_refuses(member: &str, helper: &str) -> bool {
     member == "tcp_congestion_ops.release" && matches!(helper, "setsockopt" | "getsockopt")
 }

@@ -1,8 +1,8 @@
 //! What a BPF program may touch, as data.
 //!
-//! A verifier, an optimizer and a runtime all ask the same questions: which helpers may this program call, what do
-//! they take and give, what is at offset 76 of its context, what may it return? The answers are facts about a kernel,
-//! not logic, so they are kept here as flat tables, one row each, with the kernel version that brought each one:
+//! A verifier, an optimizer and a runtime ask the same questions: which helpers may this program call, what are their
+//! arguments and results, what is at offset 76 of its context, what may it return? The answers are facts about a
+//! kernel, not logic. So they are flat tables here, one row each, with the kernel version that introduced it:
 //!
 //! ```text
 //!   ProgramType --+-- context()      -> ContextLayout -- access(offset, width, write) -> FieldAccess
@@ -15,7 +15,7 @@
 //!   section_program_type("xdp/foo") -> SectionRule
 //! ```
 //!
-//! The tables describe Linux 6.18 and are held to what a running 6.18 answers (`tests/kernel.rs`).
+//! The tables describe Linux 6.18, and `tests/kernel.rs` compares them with a running 6.18.
 
 #![forbid(unsafe_code)]
 

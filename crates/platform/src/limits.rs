@@ -1,4 +1,4 @@
-//! The numbers the kernel's verifier and runtime are built around (Linux 6.18).
+//! Limits of the kernel's verifier and runtime (Linux 6.18).
 
 /// Bytes of stack one frame may use: `r10 - 512` is the lowest address.
 pub const MAX_STACK_BYTES: u32 = 512;
@@ -12,7 +12,7 @@ pub const MAX_CALL_FRAMES: usize = 8;
 pub const MAX_FUNCTIONS: usize = 256;
 /// Tail calls in one run; the next one falls through to the instruction after the call.
 pub const MAX_TAIL_CALLS: u32 = 33;
-/// Instructions the kernel's verifier walks before it answers "too large".
+/// Instructions that the kernel's verifier processes before it reports "too large".
 pub const MAX_PROCESSED_INSTRUCTIONS: u64 = 1_000_000;
 /// Instruction slots of a program loaded with `CAP_BPF`.
 pub const MAX_SLOTS: usize = 1_000_000;
@@ -20,7 +20,7 @@ pub const MAX_SLOTS: usize = 1_000_000;
 pub const MAX_SLOTS_UNPRIVILEGED: usize = 4096;
 /// Depth of the verifier's stack of branches still to explore.
 pub const MAX_PENDING_BRANCHES: usize = 8192;
-/// Bytes of packet that bounds checks can make known.
+/// Maximum bytes of packet that bounds checks can prove accessible.
 pub const MAX_PACKET_OFFSET: u32 = 0xffff;
 /// Bounds of the constant offset a pointer may carry, and of the variable part (exclusive, both signs).
 pub const MAX_POINTER_OFFSET: i64 = 1 << 29;

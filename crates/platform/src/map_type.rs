@@ -1,4 +1,4 @@
-//! Map types: how keys and values are sized, what a lookup gives, and which helpers take the map.
+//! Map types: sizes of keys and values, results of lookups, and the helpers that accept the map.
 //!
 //! ```
 //! use kiln_platform::{Helper, MapType};
@@ -82,12 +82,12 @@ impl SizeRule {
     }
 }
 
-/// What `map_lookup_elem` in a program gives.
+/// The result of `map_lookup_elem` in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lookup {
     /// The map has no lookup from programs.
     None,
-    /// A pointer to the value, which may be read and written (and whose address stays good for the whole run).
+    /// A pointer to the value, which may be read and written. Its address stays valid for the whole run.
     Value,
     /// The value, for reading only, as the kernel's view of an entry.
     ReadOnlyValue,
@@ -112,13 +112,13 @@ pub struct MapRules {
     pub per_cpu: bool,
     /// Keys are indices below `max_entries`, every value exists from the start, and none can be deleted.
     pub indexed: bool,
-    /// What a lookup in a program gives.
+    /// The result of a lookup in a program.
     pub lookup: Lookup,
     /// A looked-up element is never replaced: its address is a function of map and key for the whole run.
     pub elements_stay: bool,
-    /// A lookup leaves the map as it was: no order of use is kept, no reference is handed out.
+    /// A lookup does not change the map: it updates no order of use and takes no reference.
     pub forgets_lookups: bool,
-    /// The helpers that take it; `None` means all that take maps and are not kept to other types.
+    /// The helpers that accept it; `None` means all that accept maps and are not restricted to other types.
     pub helpers: Option<&'static [&'static str]>,
 }
 
@@ -173,7 +173,7 @@ impl MapRules {
     }
 }
 
-/// A way a map's sizes break its type's rules.
+/// A violation of a map type's rules on sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeError {
     /// The key's size.
@@ -286,7 +286,7 @@ impl MapType {
         SLEEPABLE.contains(self)
     }
 
-    /// Whether a helper that takes a map takes one of this type. Says nothing of helpers that take none.
+    /// Whether a helper with a map argument accepts a map of this type. Meaningless for other helpers.
     pub fn allows_helper(self, helper: &Helper) -> bool {
         MAPS_BY_HELPER.get(helper.id as usize).is_some_and(|types| types.contains(self))
     }
@@ -346,7 +346,7 @@ const MAY_CHANGE_SOCKET_MAPS: ProgramTypes = ProgramTypes::of(&[
     ProgramType::SkLookup,
 ]);
 
-/// Those whose elements a program that sleeps cannot lose under its hands.
+/// Map types whose elements cannot be freed while a program sleeps.
 const SLEEPABLE: MapTypes = MapTypes::of(&[
     MapType::Hash,
     MapType::LruHash,
@@ -387,7 +387,7 @@ const SOCKHASH_HELPERS: &[&str] = &[
     "map_delete_elem",
 ];
 
-/// Helpers that take maps of certain types only, from the helper's side.
+/// Helpers that accept only certain map types.
 const HELPERS_KEPT_TO_TYPES: &[(&[&str], MapTypes)] = &[
     (&["tail_call"], MapTypes::of(&[MapType::ProgArray])),
     (

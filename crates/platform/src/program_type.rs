@@ -1,4 +1,4 @@
-//! Program types: what kind of event runs a program, and so what it is given and what it may do.
+//! Program types: which kind of event runs a program, which context it gets, and what it may do.
 //!
 //! ```
 //! use kiln_platform::{PacketAccess, ProgramType};
@@ -10,7 +10,7 @@
 use crate::kind::kernel_enum;
 
 kernel_enum! {
-    /// What kind of program this is (`enum bpf_prog_type`).
+    /// The kind of a program (`enum bpf_prog_type`).
     enum ProgramType, set ProgramTypes;
     SocketFilter = 1, "socket_filter", "BPF_PROG_TYPE_SOCKET_FILTER", (3, 19);
     Kprobe = 2, "kprobe", "BPF_PROG_TYPE_KPROBE", (4, 1);

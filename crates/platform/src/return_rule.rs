@@ -1,8 +1,8 @@
-//! What a program's return value may be: some hooks refuse a program that could return anything else.
+//! Allowed return values: some hooks refuse a program that could return any other value.
 
 use crate::{AttachType, ProgramType};
 
-/// What is asked of `r0` at the main program's `exit`.
+/// The rule for `r0` at the main program's `exit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReturnRule {
     /// Any number.

@@ -1,7 +1,7 @@
 //! Section names: how an object file says what its programs are.
 //!
 //! `SEC("xdp/devmap")` on a function makes the loader take it for an XDP program run from a device map. The names
-//! follow libbpf. Some stand alone, and some go on behind a slash with the hook to attach to:
+//! follow libbpf. Some are complete, and some continue after a slash with the hook to attach to:
 //!
 //! ```text
 //!   exact   "tcx/ingress"                     only that name
@@ -21,7 +21,7 @@
 
 use crate::{AttachType, ProgramType};
 
-/// What a section name says of the programs in it.
+/// The properties that a section name gives its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SectionRule {
     /// The name, up to where the hook begins.
@@ -32,7 +32,7 @@ pub struct SectionRule {
     pub program_type: ProgramType,
     /// The attach type to expect, where the name says one.
     pub attach_type: Option<AttachType>,
-    /// Old kernels know no attach type here: a loader may leave it out when the kernel refuses it.
+    /// Old kernels have no attach type here: a loader may omit it if the kernel refuses it.
     pub attach_type_optional: bool,
     /// The program may sleep (`BPF_F_SLEEPABLE`).
     pub sleepable: bool,

@@ -1,8 +1,8 @@
-//! The tables against a running Linux 6.18: what its verifier says of helpers, prototypes, contexts, return values and
-//! maps must be what the tables say. Each question is a program of a few instructions, loaded and thrown away.
+//! Compares the tables with a running Linux 6.18: helpers, prototypes, contexts, return values and maps. Each question
+//! is a program of a few instructions, which is loaded and discarded.
 //!
 //! Needs `bpf(2)`, a 6.18 kernel on x86-64 and `python3` (which makes the system call, so that this crate can forbid
-//! unsafe code). Where one is missing, each test prints `skipped: ...` and passes.
+//! unsafe code). If one of these is missing, each test prints `skipped: ...` and passes.
 
 mod oracle;
 
@@ -68,7 +68,7 @@ fn return_values_are_those_the_kernel_allows() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What the verifier's log calls a register that holds this.
+/// The name in the verifier's log of a register that holds this.
 fn log_name(value: FieldValue) -> &'static str {
     match value {
         FieldValue::Scalar => "scalar(",

@@ -1,11 +1,11 @@
-//! The rows of kfuncs, held to what the running kernel says: who may call them, and which may sleep.
+//! Compares the rows of kfuncs with the running kernel: who may call them, and which may sleep.
 
 mod oracle;
 
 use kiln_platform::{AttachType as At, Kfunc, KfuncFlag, ProgramType as Type};
 use oracle::{CALL_KFUNC, EXIT, Kernel, Place, mov_imm, place, place_at, places};
 
-/// What the kernel says to a call of the kfunc with the context as its first argument, zeros as the others.
+/// The kernel's answer to a call of the kfunc with the context as its first argument and zeros as the others.
 fn ask(kernel: &mut Kernel, place: Place, kfunc: &str) -> String {
     let code = [mov_imm(2, 0), mov_imm(3, 0), mov_imm(4, 0), mov_imm(5, 0), CALL_KFUNC, mov_imm(0, 0), EXIT];
     kernel.load_calling(place, kfunc, &code).1
@@ -16,7 +16,7 @@ fn is_missing(log: &str) -> bool {
     log.contains("call #0")
 }
 
-/// Kfuncs for devices are refused another way, whatever the program type.
+/// Kfuncs for devices are refused with another message, whatever the program type.
 fn is_device_bound(kfunc: &Kfunc) -> bool {
     kfunc.name.starts_with("bpf_xdp_metadata_")
 }

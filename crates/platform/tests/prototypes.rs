@@ -1,7 +1,7 @@
 //! Helper prototypes and map rules against a running Linux 6.18.
 //!
-//! Each prototype is turned into a call whose arguments are just what it asks for, and the verifier must take it; then
-//! one argument at a time is made wrong in the way its kind forbids, and the verifier must refuse it:
+//! Each prototype becomes a call with matching arguments, which the verifier must accept. Then one argument at a time
+//! is changed to something that its kind forbids, and the verifier must refuse the call:
 //!
 //! ```text
 //!   a number where a pointer is due          read-only memory where the helper writes
@@ -103,7 +103,7 @@ fn stack_address(dst: u8, offset: i32) -> [u64; 2] {
 }
 
 impl Call<'_> {
-    /// The program, and the index of the slot after the call; or what is missing to make an argument.
+    /// Returns the program and the index of the slot after the call, or what is missing to make an argument.
     fn program(mut self, choose: impl Fn(usize) -> Choice) -> Result<(Vec<u64>, usize), String> {
         let map_type = TYPED_MAPS.get((self.map - FIRST_TYPED_MAP) as usize).map(|(map_type, ..)| *map_type);
         let args = self.helper.prototype_for(self.place.program_type).args.iter();
@@ -244,7 +244,7 @@ fn callable(place: Place, helper: &Helper) -> bool {
     }
 }
 
-/// The ways to make argument `index` wrong, or still right in another way: the choices, and whether they may pass.
+/// Variants of argument `index`: each with whether the verifier must accept it.
 fn variations(place: Place, helper: &Helper, index: usize) -> Vec<(Vec<(usize, Choice)>, bool)> {
     let kind = helper.prototype_for(place.program_type).args[index];
     let mut variations = Vec::new();
@@ -333,7 +333,7 @@ fn calls_are_taken_as_the_prototypes_say() {
     assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(60)].join("\n"));
 }
 
-/// Programs that only name a map, and ones that pass it to each helper there is.
+/// Programs that only refer to a map, and programs that pass it to each helper.
 #[test]
 fn maps_go_where_the_rules_say() {
     let Some(mut kernel) = Kernel::open("map rules") else {

@@ -1,4 +1,4 @@
-//! What must hold of the tables themselves, with no kernel to ask.
+//! Properties of the tables that need no kernel.
 
 use kiln_platform::*;
 use std::collections::BTreeSet;
@@ -94,7 +94,7 @@ fn properties_agree_with_arguments() {
         }
         assert!(!helper.moves_on || helper.stable == Stable::Never, "{name}");
         assert!(helper.answer_bits == u64::MAX || helper.prototype.returns == ReturnKind::Integer, "{name}");
-        // What says nothing of its effect may be called by nobody who relies on it.
+        // A helper that may change anything is never stable.
         assert!(helper.effect != Effect::Any || helper.stable == Stable::Never, "{name}");
     }
 }
@@ -233,7 +233,7 @@ const HELPERS_BY_RELEASE: &[(KernelVersion, usize)] = &[
 fn releases_have_the_helpers_that_their_headers_number() {
     for (release, count) in HELPERS_BY_RELEASE {
         let profile = Profile::of(*release);
-        // Whoever got a helper first got it with the helper.
+        // The first program type that got a helper got it in the helper's own release.
         let has = |helper: &&Helper| helper.allowed.iter().any(|of| profile.lacks_helper(helper, of, None).is_none());
         assert_eq!(Helper::all().filter(has).count(), *count, "{release}");
     }

@@ -17,14 +17,14 @@ impl BlockId {
     }
 }
 
-/// A run of instructions entered at its first and left at its last.
+/// A run of instructions that is entered at its first and left at its last.
 #[derive(Clone, Debug)]
 pub struct Block {
     /// Positions of its nodes in the function.
     pub range: std::ops::Range<usize>,
-    /// Where control may go: the fall-through first, then the branch target.
+    /// Successors: the fall-through first, then the branch target.
     pub successors: Vec<BlockId>,
-    /// Where control may come from.
+    /// Predecessors.
     pub predecessors: Vec<BlockId>,
 }
 

@@ -1,8 +1,8 @@
 //! The reference interpreter: [`kiln_isa::semantics::execute`] on concrete values.
 //!
-//! It owns registers, call frames and the instruction budget; memory, maps and helpers belong to an [`Environment`],
-//! so that the VM, a test with a few bytes of memory, and the oracle that checks every concrete state against the
-//! verifier's facts (through [`Environment::before`]) all run the same code.
+//! It owns registers, call frames and the instruction budget. Memory, maps and helpers belong to an [`Environment`]. So
+//! the VM, a test with a few bytes of memory, and the oracle that compares every concrete state with the verifier's
+//! facts (through [`Environment::before`]) all run the same code.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use kiln_isa::{Address, AtomicOp, CallTarget, Imm64, Reg, Size};
 
 use crate::object::{ExternId, FunctionId, InsnId, MapId, Node, Object, Reference};
 
-/// Call frames at most (kernel `MAX_CALL_FRAMES`).
+/// Maximum number of call frames (kernel `MAX_CALL_FRAMES`).
 pub const MAX_FRAMES: usize = 8;
 
-/// What a running program touches besides its registers. Addresses are plain 64-bit numbers that the environment
-/// made up: through map values, contexts, packets and [`Environment::frame_pointer`].
+/// The world of a running program outside its registers. Addresses are plain 64-bit numbers that the environment chose:
+/// for map values, contexts, packets and [`Environment::frame_pointer`].
 pub trait Environment {
     /// Reads `size` bytes, little-endian.
     fn load(&mut self, address: u64, size: Size) -> Result<u64, Fault>;
     /// Writes the lowest `size` bytes.
     fn store(&mut self, address: u64, size: Size, value: u64) -> Result<(), Fault>;
-    /// Replaces a number in memory by what `update` makes of it, if it makes anything, in one step as other threads see
-    /// it; gives what was there. `update` may be called more than once.
+    /// Replaces a value in memory by the result of `update`, if there is one, atomically for other threads. Returns the
+    /// old value. `update` may be called more than once.
     fn update(&mut self, address: u64, size: Size, update: &mut dyn FnMut(u64) -> Option<u64>) -> Result<u64, Fault> {
         let old = self.load(address, size)?;
         if let Some(new) = update(old) {
@@ -34,7 +34,7 @@ pub trait Environment {
     fn call_helper(&mut self, helper: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault>;
     /// Calls a kfunc with R1 to R5; returns R0.
     fn call_kfunc(&mut self, function: ExternId, arguments: [u64; 5]) -> Result<u64, Fault>;
-    /// The value that a `ld_imm64` of a map gives.
+    /// The value of a `ld_imm64` of a map.
     fn map_address(&mut self, map: MapId) -> Result<u64, Fault>;
     /// The address of a byte in a map's first value.
     fn map_value_address(&mut self, map: MapId, offset: u32) -> Result<u64, Fault>;
@@ -46,13 +46,13 @@ pub trait Environment {
     }
     /// The frame pointer of frame number `depth` (0 is the entry's).
     fn frame_pointer(&mut self, depth: usize) -> Result<u64, Fault>;
-    /// A function begins in frame number `depth`: nothing of what an earlier one left there need stay.
+    /// A function begins in frame number `depth`: the contents of that frame may be discarded.
     fn frame_begins(&mut self, depth: usize) {
         let _ = depth;
     }
     /// A classic packet load in network order; `None` when out of bounds.
     fn load_packet(&mut self, offset: i64, size: Size) -> Result<Option<u64>, Fault>;
-    /// Whether the budget of loops is spent, which a `may_goto` asks.
+    /// Whether the loop budget of `may_goto` is used up.
     fn loops_end(&mut self) -> bool {
         false
     }
@@ -65,23 +65,22 @@ pub trait Environment {
     fn callback_result(&mut self, value: u64) {
         let _ = value;
     }
-    /// Called before each instruction with its frame depth and registers. An oracle may watch, or spoil what ought
-    /// not to matter.
+    /// Called before each instruction with its frame depth and registers. An oracle may observe them, or overwrite dead
+    /// values.
     fn before(&mut self, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
         let _ = (node, depth, registers);
     }
 }
 
-/// What a helper call leads to.
+/// The result of a helper call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HelperResult {
     /// Back to the caller with R0.
     Value(u64),
-    /// A successful tail call: the run goes on at the start of this function, with R1 the context and a fresh stack.
+    /// A successful tail call: the run continues at the start of this function, with the context in R1 and a new stack.
     TailCall(FunctionId),
-    /// The helper asks for a callback to be run with R1 to R5; it is then called again, through
-    /// [`Environment::call_helper`] with the same arguments, to go on. The callback's R0 arrives through
-    /// [`Environment::callback_result`].
+    /// The helper asks for a callback to be run with R1 to R5; it is then called again with the same arguments, through
+    /// [`Environment::call_helper`], to continue. The callback's R0 is passed to [`Environment::callback_result`].
     Callback {
         /// The function.
         function: FunctionId,
@@ -109,7 +108,7 @@ pub enum Fault {
 /// Why a run stopped before its `exit`.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Trap {
-    /// The environment refused; with a verified program this is a bug, or something unsupported.
+    /// The environment refused. With a verified program this is a bug, or something is unsupported.
     #[error("instruction {}: {fault}", insn.0)]
     Fault {
         /// Where.
@@ -129,7 +128,7 @@ pub enum Trap {
         /// The call.
         insn: InsnId,
     },
-    /// Control left a function other than by `exit`, or a call or branch leads nowhere: the object is not valid.
+    /// Control left a function without `exit`, or a call or branch has no target: the object is invalid.
     #[error("malformed program: {0}")]
     Malformed(&'static str),
 }
@@ -143,7 +142,7 @@ pub struct Outcome {
     pub instructions: u64,
 }
 
-/// A program ready to be interpreted: positions of all instructions, looked up once.
+/// A program ready to be interpreted, with the positions of all instructions looked up once.
 pub struct Interpreter<'a> {
     object: &'a Object,
     positions: Vec<HashMap<InsnId, usize>>,
@@ -153,8 +152,8 @@ struct Frame {
     function: FunctionId,
     at: usize,
     saved: [u64; 4],
-    /// The depth of the frame where the current program began: a tail call begins a new program, with frames of its
-    /// own to count.
+    /// The depth of the frame where the current program began. A tail call begins a new program, whose frames are
+    /// counted separately.
     base: usize,
 }
 
@@ -175,7 +174,7 @@ impl<'a> Interpreter<'a> {
     /// Runs from `entry` with R1 = `context` until its `exit`, for at most `budget` instructions.
     ///
     /// # Errors
-    /// A [`Trap`] with the instruction and the reason.
+    /// Returns a [`Trap`] with the instruction and the reason.
     pub fn run<E: Environment>(
         &self,
         entry: FunctionId,
@@ -188,7 +187,7 @@ impl<'a> Interpreter<'a> {
         Ok(Outcome { value, instructions: used })
     }
 
-    /// Runs `entry` with its frames starting at `depth`; callbacks nest through this.
+    /// Runs `entry` with its frames starting at `depth`. Nested callbacks use this.
     fn call<E: Environment>(
         &self,
         entry: FunctionId,

@@ -11,10 +11,10 @@
 //!   └─ lines, core, btf    ── debug info and CO-RE records, pointed to by the nodes
 //! ```
 //!
-//! An instruction never contains a position. A branch names the [`InsnId`] of its target, a call its
-//! [`FunctionId`], a `ld_imm64` its [`MapId`]: see [`Reference`]. So instructions can be inserted, moved and
-//! deleted freely, facts of an analysis stay attached to what they speak of, and offsets are computed once, when
-//! [`lower`] turns a program into slots.
+//! An instruction never contains a position. A branch names the [`InsnId`] of its target, a call its [`FunctionId`], a
+//! `ld_imm64` its [`MapId`]: see [`Reference`]. So instructions can be inserted, moved and deleted freely, facts of an
+//! analysis stay attached to their instructions, and offsets are computed once, when [`lower`] turns a program into
+//! slots.
 //!
 //! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`] and
 //! [`operation`] (marks of native operations).

@@ -1,4 +1,4 @@
-//! Which registers are still needed after each instruction.
+//! Which registers are live after each instruction.
 //!
 //! ```text
 //!   w4 = w3                        r3 r4
@@ -31,7 +31,7 @@ pub fn live_after(nodes: &[Node], positions: &HashMap<InsnId, usize>) -> Vec<Reg
         };
         target(&nodes[at]).map_or(next, |target| next.union(before[target]))
     };
-    // Sets only grow, so each instruction is looked at again at most once for each register and successor.
+    // Sets only grow, so each instruction is visited at most once per register and successor.
     let mut pending: Vec<usize> = (0..nodes.len()).collect();
     let mut waiting = vec![true; nodes.len()];
     while let Some(at) = pending.pop() {
@@ -64,7 +64,7 @@ pub(crate) fn written(insn: &Insn) -> RegSet {
 pub(crate) fn read(insn: &Insn) -> RegSet {
     match insn {
         Insn::Call(_) => RegSet::arguments(5),
-        // The packet load's routine may leave the function with R0 alone.
+        // A packet load may exit the function, and then only R0 is read.
         Insn::LoadPacket { .. } => insn.read().union(RegSet::of(&[Reg::R6])),
         _ => insn.read(),
     }

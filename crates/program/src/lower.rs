@@ -14,12 +14,12 @@ use kiln_isa::{CallTarget, Imm64, Insn, Slot, encode};
 
 use crate::object::{Function, FunctionId, InsnId, Object, Program, Reference};
 
-/// A reference that the slots leave open.
+/// An unresolved reference in slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Relocation {
     /// The slot that refers.
     pub slot: usize,
-    /// To what: never a branch, and in an [`Image`] of a whole program never a called function.
+    /// The target: never a branch, and in an [`Image`] of a whole program never a called function.
     pub reference: Reference,
 }
 
@@ -28,7 +28,7 @@ pub struct Relocation {
 pub struct Image {
     /// The slots.
     pub slots: Vec<Slot>,
-    /// What they leave open, in slot order.
+    /// Unresolved references, in slot order.
     pub relocations: Vec<Relocation>,
     /// The instruction whose first slot this is; the second slot of a `ld_imm64` repeats its id.
     pub insns: Vec<InsnId>,
@@ -80,7 +80,7 @@ pub fn lower_program(object: &Object, program: &Program) -> Result<Image, LowerE
     relocations.retain(|relocation| {
         let Reference::Function(callee) = relocation.reference else { return true };
         slots[relocation.slot].imm = (starts[&callee] as i64 - relocation.slot as i64 - 1) as i32;
-        // A callback's address: BPF_PSEUDO_FUNC. A call already says BPF_PSEUDO_CALL.
+        // A callback's address: BPF_PSEUDO_FUNC. A call has BPF_PSEUDO_CALL already.
         if slots[relocation.slot].opcode == 0x18 {
             slots[relocation.slot].src = 4;
         }

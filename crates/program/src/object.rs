@@ -50,12 +50,12 @@ id! {
     CoreId
 }
 
-/// What one object file holds.
+/// The contents of one object file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     /// File name or other label, for messages.
     pub name: String,
-    /// The `license` section's text; decides about GPL-only helpers.
+    /// The `license` section's text; it decides whether GPL-only helpers are allowed.
     pub license: String,
     /// The `version` section, 0 when absent.
     pub kernel_version: u32,
@@ -73,7 +73,7 @@ pub struct Object {
     pub core: Vec<CoreRelocation>,
     /// The raw `.BTF` section, if any.
     pub btf: Option<Vec<u8>>,
-    /// Which instructions are proof sequences of native operations: claims, see [`crate::operation`].
+    /// Marks of native operations: untrusted claims, see [`crate::operation`].
     pub operations: Vec<crate::operation::Mark>,
     /// The next unused instruction id.
     pub next_insn: u32,
@@ -114,14 +114,14 @@ pub struct Node {
     pub insn: Insn,
     /// What it refers to.
     pub reference: Reference,
-    /// The source line that covers it. Two `line_info` records are two ids even where they name the same line.
+    /// The source line that covers it. Two `line_info` records have two ids even if they name the same line.
     pub line: Option<LineId>,
     /// The CO-RE relocation that rewrites its immediate or offset at load time. The encoded value is what the
     /// object's own BTF says; on another kernel it may be anything.
     pub core: Option<CoreId>,
 }
 
-/// What an instruction refers to, instead of an encoded number.
+/// The target that an instruction refers to, instead of an encoded number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reference {
     /// Nothing.
@@ -150,9 +150,9 @@ pub struct Program {
     pub name: String,
     /// The full section name (`SEC("xdp/devmap")`).
     pub section: String,
-    /// What it is loaded as; `None` when the section name says nothing.
+    /// The type it is loaded as; `None` if the section name does not tell it.
     pub program_type: Option<ProgramType>,
-    /// Its expected attach type, where the section name gives one.
+    /// Its expected attach type, if the section name gives one.
     pub attach_type: Option<AttachType>,
     /// Where it begins.
     pub entry: FunctionId,
@@ -162,8 +162,8 @@ pub struct Program {
     pub sleepable: bool,
     /// `BPF_F_XDP_HAS_FRAGS`.
     pub frags: bool,
-    /// What it is attached to, where the section name does not say: of a `struct_ops` program, the member of the kernel
-    /// structure whose slot it is put in, such as `tcp_congestion_ops.init`.
+    /// What it is attached to, if the section name does not tell it. For a `struct_ops` program, the member of the
+    /// kernel structure, such as `tcp_congestion_ops.init`.
     pub target: Option<String>,
 }
 
@@ -178,7 +178,7 @@ pub struct Map {
     pub key_size: u32,
     /// Bytes in a value.
     pub value_size: u32,
-    /// Entries at most; 0 means decided at load time.
+    /// Maximum number of entries; 0 means decided at load time.
     pub max_entries: u32,
     /// `BPF_F_*` flags.
     pub flags: u32,
@@ -192,7 +192,7 @@ pub struct Map {
     pub value_btf: u32,
     /// The template of the maps it holds, for array-of-maps and hash-of-maps.
     pub inner: Option<Box<Map>>,
-    /// What it holds at load time, beyond zeros.
+    /// Its initial contents, other than zeros.
     pub contents: MapContents,
 }
 
@@ -202,8 +202,8 @@ pub const READ_ONLY_FLAG: u32 = 1 << 7;
 pub const WRITE_ONLY_FLAG: u32 = 1 << 8;
 
 impl Map {
-    /// Whether programs may not write the map's values: it has `BPF_F_RDONLY_PROG`. [`crate::validate()`] demands the
-    /// flag of every map whose contents are constants, so nothing else has to be asked.
+    /// Whether programs may not write the map's values: it has `BPF_F_RDONLY_PROG`. [`crate::validate()`] requires the
+    /// flag for every map whose contents are constants, so this flag alone decides.
     pub const fn is_read_only(&self) -> bool {
         self.flags & READ_ONLY_FLAG != 0
     }
@@ -214,7 +214,7 @@ impl Map {
     }
 }
 
-/// What a map holds at load time.
+/// The initial contents of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum MapContents {
     /// Nothing, or zeros.
@@ -241,7 +241,7 @@ pub enum MapSlot {
     Map(MapId),
 }
 
-/// A symbol that the loader resolves.
+/// A symbol that the loader resolves (an extern).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extern {
     /// Its name.
@@ -300,13 +300,14 @@ pub struct CoreRelocation {
     pub access_offset: u32,
     /// The kind: `enum bpf_core_relo_kind`.
     pub kind: u32,
-    /// Whether a load of the field has the same width on every kernel; follows from the rest and the object's BTF.
+    /// Whether a load of the field has the same width on every kernel. It follows from the other fields and the
+    /// object's BTF.
     pub keeps_width: bool,
 }
 
 impl CoreRelocation {
-    /// Says whether a load of the field keeps its width. libbpf widens or narrows a load where both fields are unsigned
-    /// integers or pointers of different sizes; any other field of another size fails the load
+    /// Sets whether a load of the field keeps its width. libbpf widens or narrows a load if both fields are unsigned
+    /// integers or pointers of different sizes; any other field whose size differs fails the load
     /// (`tools/lib/bpf/relo_core.c`, `bpf_core_calc_field_relo`).
     pub fn set_width(&mut self, types: &Btf) {
         let field = types.accessed(TypeId(self.type_id), &self.access);
@@ -320,7 +321,7 @@ impl CoreRelocation {
     /// `BPF_CORE_TYPE_ID_LOCAL`.
     const TYPE_ID_LOCAL: u32 = 6;
 
-    /// Whether it says the number of a type in the object's own BTF, which is the same in every kernel.
+    /// Whether its value is a type number in the object's own BTF, which does not depend on the kernel.
     pub const fn is_own_type(&self) -> bool {
         self.kind == CoreRelocation::TYPE_ID_LOCAL
     }
@@ -359,8 +360,8 @@ impl Object {
         self.programs.iter().find(|program| program.name == name)
     }
 
-    /// The functions that a run beginning in `entry` may reach by calls and callbacks, `entry` first, the others in
-    /// the order in which libbpf appends them (first use, depth first).
+    /// The functions that a run of `entry` may reach by calls and callbacks: `entry` first, the others in the order in
+    /// which libbpf appends them (first use, depth first).
     pub fn reachable_functions(&self, entry: FunctionId) -> Vec<FunctionId> {
         let mut seen = vec![false; self.functions.len()];
         let mut order = Vec::new();
@@ -368,7 +369,7 @@ impl Object {
         while let Some(id) = pending.pop() {
             match seen.get_mut(id.index()) {
                 Some(seen) if !*seen => *seen = true,
-                // A function that does not exist is reached, too: who looks for it says so.
+                // A function that does not exist counts as reached; the code that looks it up reports the error.
                 None if !order.contains(&id) => {}
                 _ => continue,
             }
@@ -401,7 +402,7 @@ impl Function {
 }
 
 impl Node {
-    /// An instruction of no source line, without a relocation of its offset or immediate.
+    /// An instruction without a source line or CO-RE relocation.
     pub fn new(id: InsnId, insn: Insn, reference: Reference) -> Node {
         Node { id, insn, reference, line: None, core: None }
     }

@@ -1,7 +1,7 @@
-//! Marks: which instructions of a program are a proof sequence of a native operation, and the check that they are.
+//! Marks, which claim that instructions are a proof sequence of a native operation, and their check.
 //!
-//! A mark changes nothing of the program. It names an operation, one of its proof sequences, the operands and the
-//! instructions, which may lie apart in one block:
+//! A mark does not change the program. It names an operation, one of its proof sequences, the operands and the
+//! instructions, which may be apart in one block:
 //!
 //! ```text
 //!   r4 = r2                   * rotate_left_64 d=r3 s=r2 t=r4 k=13
@@ -13,10 +13,10 @@
 //!   r3 |= r4                  *
 //! ```
 //!
-//! A mark is a claim of whoever wrote the object and is never believed. [`schedule`] checks all of it: that the
-//! operands are allowed, that the instructions are the sequence with these operands, that no jump leads among them,
-//! that the others do not mind the move, and that what native code does not write (the temporaries) is dead behind it.
-//! An operation that the registry does not know is no error: its proof sequence runs.
+//! A mark is an untrusted claim by the author of the object. [`schedule`] checks all of it: the operands are allowed,
+//! the instructions are the sequence with these operands, no jump leads between them, moving them does not affect the
+//! other instructions, and the temporaries, which native code does not write, are dead afterwards. An operation that is
+//! not in the registry is not an error: its proof sequence runs.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ use kiln_isa::{Insn, RegSet};
 use crate::liveness::{live_after, read, written};
 use crate::object::{FunctionId, InsnId, Node, Object, Reference};
 
-/// Instructions from the first to the last of a mark at most.
+/// Maximum number of instructions from the first to the last of a mark.
 pub const MAX_SPAN: usize = 64;
 
 /// A claim that some instructions of one block are a proof sequence.
@@ -45,10 +45,10 @@ pub struct Mark {
 /// Why a mark is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It names an instruction that its function does not have, none, or one twice.
+    /// It names no instruction, one twice, or one that its function does not have.
     #[error("its instructions are not instructions of one function in layout order")]
     Members,
-    /// Its instructions lie too far apart.
+    /// Its instructions are more than the limit apart.
     #[error("its first and last instruction are more than {MAX_SPAN} instructions apart")]
     Span,
     /// The operation has no proof sequence of this number.
@@ -60,7 +60,7 @@ pub enum Refusal {
     /// The instructions are not the proof sequence.
     #[error("its instructions are not the proof sequence with these operands")]
     Sequence,
-    /// Control comes into or leaves the region between its instructions.
+    /// Control enters or leaves the region between its instructions.
     #[error("control enters or leaves the region between its instructions")]
     Control,
     /// An instruction between them reads or writes a register that they write, or writes one that they read.
@@ -155,8 +155,8 @@ pub fn check(object: &Object, registry: &Registry) -> Result<(), Refused> {
     (0..object.functions.len() as u32).try_for_each(|id| schedule(object, FunctionId(id), registry).map(|_| ()))
 }
 
-/// Checks marks one after another, in the order of their last instructions. What a mark moves stays moved for those
-/// after it, so that what is checked is the order in which the JIT sees the instructions.
+/// Checks marks one after another, in the order of their last instructions. An instruction that a mark moves stays
+/// moved for the later marks, so the check sees the instructions in the same order as the JIT.
 pub struct Checker<'a> {
     nodes: &'a [Node],
     positions: HashMap<InsnId, usize>,
@@ -185,7 +185,7 @@ impl<'a> Checker<'a> {
         Checker { nodes, positions, is_target, live_after, order, place, taken, regions: Vec::new() }
     }
 
-    /// The position of a mark's last instruction; `None` where it is in no mark of this function.
+    /// The position of a mark's last instruction; `None` if the mark is not of this function.
     fn last_member(&self, mark: &Mark) -> Option<usize> {
         self.positions.get(mark.members.last()?).copied()
     }
@@ -195,15 +195,15 @@ impl<'a> Checker<'a> {
         self.is_target[at]
     }
 
-    /// Whether an instruction belongs to a mark already.
+    /// Whether an instruction already belongs to a mark.
     pub fn is_taken(&self, at: usize) -> bool {
         self.taken[at]
     }
 
-    /// Checks a mark, and moves its instructions in front of its last one.
+    /// Checks a mark, and moves its instructions before its last one.
     ///
     /// # Errors
-    /// Returns why it is refused; the order stays as it was then.
+    /// Returns why it is refused; the order is then unchanged.
     pub fn add(&mut self, operation: &'static Operation, mark: &Mark) -> Result<(), Refusal> {
         let positions = |id: &InsnId| self.positions.get(id).copied().ok_or(Refusal::Members);
         let members = mark.members.iter().map(positions).collect::<Result<Vec<_>, _>>()?;
@@ -252,7 +252,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Whether the instructions are those of the form, in an order that keeps what each reads.
+    /// Whether the instructions are those of the form, in an order in which each reads the same values.
     fn is_sequence(&self, form: &Form, operands: &Operands, members: &[usize]) -> Result<(), Refusal> {
         if members.len() != form.code.len() {
             return Err(Refusal::Sequence);
@@ -315,7 +315,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// Whether two instructions may not change places.
+/// Whether two instructions must keep their order.
 fn depends(left: &Insn, right: &Insn) -> bool {
     let conflict = |a: &Insn, b: &Insn| !written(a).intersection(read(b).union(written(b))).is_empty();
     conflict(left, right) || conflict(right, left)

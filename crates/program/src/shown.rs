@@ -1,7 +1,7 @@
-//! Text from input as people may see it: names, source lines and messages that hold them.
+//! Makes text from input safe to show: names, source lines, and messages with them.
 //!
-//! An object, a map of rules or a folder of evidence may come from an attacker, and so may every name in it. Printed as it
-//! is, a name can hide a line, move the cursor, or forge a verdict:
+//! An object, a rule file or a folder of evidence may come from an attacker, and so may every name in it. Printed
+//! unchanged, a name can hide a line, move the cursor, or forge a verdict:
 //!
 //! ```text
 //!   "p\naccepted q (xdp)"      a second line             p\naccepted q (xdp)        one line, escaped
@@ -10,31 +10,31 @@
 //!   a name of a megabyte       fills the screen          its first characters, `…`, its last ones
 //! ```
 //!
-//! Everything that shows text from input to a person goes through this module: [`Clean`] for one line, [`CleanLines`]
-//! for a message that may have several. Data (`--format json`, `.bpf` text, object files) keeps exact names, in the
-//! escapes of its own format.
+//! All code that shows text from input to people uses this module: [`Clean`] for one line, [`CleanLines`] for a message
+//! that may have several. Data (`--format json`, `.bpf` text, object files) keeps exact names, in the escapes of its
+//! own format.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
-/// Characters of a word that are shown at most; the middle of a longer one is left out. The kernel's longest symbol has
-/// 512 (`KSYM_NAME_LEN`).
+/// Maximum number of characters of a word; the middle of a longer one is omitted. The kernel's longest symbol has 512
+/// (`KSYM_NAME_LEN`).
 pub const MAX_WORD_CHARS: usize = 512;
-/// Characters of a line that are shown at most; the rest of a longer one is left out.
+/// Maximum number of characters of a line; the rest is omitted.
 pub const MAX_LINE_CHARS: usize = 4096;
-/// Lines of a message that are shown at most.
+/// Maximum number of lines of a message.
 pub const MAX_LINES: usize = 256;
 
-/// What stands for characters that are left out.
+/// The mark for omitted characters.
 const ELLIPSIS: char = '…';
-/// What a further line of a message begins with, so that it cannot be taken for output of its own.
+/// The prefix of the second and later lines of a message, so that they do not look like separate output.
 const CONTINUED: &str = "\n  | ";
 
-/// One line: shown without control characters, line breaks, and characters that are invisible or change in which
-/// direction others are read; these are escaped as in Rust.
+/// One line. Control characters, line breaks, invisible characters and characters that change the reading direction are
+/// escaped as in Rust.
 #[derive(Clone, Copy, Debug)]
 pub struct Clean<'a>(pub &'a str);
 
-/// A message: its first line and further ones, which are indented; each is shown as [`Clean`] does.
+/// A message of several lines, each shown as by [`Clean`]; all but the first are indented.
 #[derive(Clone, Copy, Debug)]
 pub struct CleanLines<'a>(pub &'a str);
 
@@ -43,12 +43,12 @@ pub fn clean(text: &str) -> String {
     Clean(text).to_string()
 }
 
-/// Whether a character is shown as it is. Letters, digits, punctuation and the space are; what has no shape of its own
-/// (Unicode's control, format and unassigned characters, separators, combining marks) is not.
+/// Whether a character is shown unescaped: letters, digits, punctuation and the space are. Characters without a shape
+/// (Unicode's control, format and unassigned characters, separators, combining marks) are not.
 pub fn is_visible(letter: char) -> bool {
     match letter {
         ' '..='~' => true,
-        // Letters that are drawn as nothing.
+        // Invisible letters.
         '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}' => false,
         _ => !letter.is_ascii() && letter.escape_debug().len() == 1,
     }

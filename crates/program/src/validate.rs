@@ -1,4 +1,4 @@
-//! Well-formedness of the IR: what every later room may take for granted. Not safety, which is the verifier's.
+//! Well-formedness of the IR, on which all later crates rely. It does not decide safety; the verifier does.
 
 use kiln_isa::{CallTarget, Insn};
 use kiln_platform::MapType;
@@ -7,7 +7,7 @@ use kiln_platform::limits::MAX_INNER_MAPS;
 use crate::object::{FunctionId, InsnId, Map, MapContents, Object, Reference, WRITE_ONLY_FLAG};
 use crate::shown::Clean;
 
-/// What is wrong with an object.
+/// A violation of the rules for objects.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Invalid {
     /// A function without instructions.
@@ -69,7 +69,7 @@ pub enum Invalid {
 /// Checks that an object is well formed.
 ///
 /// # Errors
-/// The first thing that is not.
+/// Returns the first violation.
 pub fn validate(object: &Object) -> Result<(), Invalid> {
     if let Some((map, what)) = object.maps.iter().find_map(|map| contents_fit(map).err().map(|what| (map, what))) {
         return Err(Invalid::Contents { map: map.name.clone(), what });
@@ -114,8 +114,9 @@ pub fn validate(object: &Object) -> Result<(), Invalid> {
     }
 }
 
-/// Whether a map's contents suit its definition. Loads of constants are folded to numbers, so nothing may write a
-/// constant, and the bytes folded must be those that the load reads: the map has one value, and programs cannot change it.
+/// Whether a map's contents suit its definition. Loads of constants are folded, so nothing may write a constant, and
+/// the folded bytes must be those that the load reads. So the map must have one value, and programs must not be able to
+/// change it.
 fn contents_fit(map: &Map) -> Result<(), &'static str> {
     let bytes = match &map.contents {
         MapContents::ReadOnly(bytes) => bytes.len() as u64,
@@ -134,7 +135,7 @@ fn contents_fit(map: &Map) -> Result<(), &'static str> {
     template_is_empty(map)
 }
 
-/// The maps that stand for a template hold what they hold: nothing of the template's contents.
+/// The inner maps made from a template do not get the template's contents.
 fn template_is_empty(map: &Map) -> Result<(), &'static str> {
     let mut outer = map;
     while let Some(inner) = &outer.inner {

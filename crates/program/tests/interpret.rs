@@ -5,7 +5,7 @@ use kiln_program::interpret::{Fault, HelperResult};
 use kiln_program::text::parse;
 use kiln_program::{Environment, ExternId, FunctionId, InsnId, Interpreter, MapId, Node, Object, Outcome, Trap};
 
-/// Where things are: 512 bytes of stack a frame, one byte array behind R1, one map value.
+/// Addresses: 512 bytes of stack per frame, one byte array in R1, one map value.
 const STACK: u64 = 0x1000;
 const DATA: u64 = 0x10_0000;
 const MAP_VALUE: u64 = 0x20_0000;

@@ -1,4 +1,4 @@
-//! Marks are claims: what is true is taken, every kind of lie is refused.
+//! Correct marks are accepted, and every kind of false mark is refused.
 
 use kiln_isa::operation::Registry;
 use kiln_program::operation::{Refusal, check, schedule};
@@ -87,9 +87,9 @@ fn lies_are_refused() {
         // One instruction short, one too many.
         (Refusal::Sequence, "r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r2; exit", 0, &[2, 2, 4, 13]),
         (Refusal::Sequence, "* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; * r0 = r2; exit", 0, &[2, 2, 4, 13]),
-        // The copy is made of what is shifted already.
+        // The copy is made of the shifted value.
         (Refusal::Sequence, "* r2 <<= 13; * r4 = r2; * r4 >>= 51; * r2 |= r4; r0 = r2; exit", 0, &[2, 2, 4, 13]),
-        // The temporary is read afterwards: by an instruction, and round a loop.
+        // The temporary is read afterwards: by an instruction, and in the next iteration of a loop.
         (Refusal::LiveTemporary, "* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r4; exit", 0, &[2, 2, 4, 13]),
         (
             Refusal::LiveTemporary,

@@ -1,4 +1,4 @@
-//! The text format: everything an object holds survives printing and parsing, and mistakes are found where they are.
+//! The text format: printing and parsing keep the whole object, and errors have the right position.
 
 use kiln_isa::{CallTarget, Insn};
 use kiln_program::text::{TextError, listing, parse, parse_annotated, print};

@@ -1,8 +1,8 @@
-//! Native operations: what a processor does in one instruction and BPF needs several for.
+//! Native operations: one instruction on a processor, several in BPF.
 //!
 //! An operation has two forms. Its **proof sequences** are plain BPF, which any verifier checks and any kernel runs.
-//! Its **native code** is what a JIT emits instead, where it knows the operation. A program never contains an
-//! operation: it contains a proof sequence, and a mark beside it says so.
+//! Its **native code** is what a JIT emits instead if it knows the operation. A program contains proof sequences, not
+//! operations, and marks outside the program name them.
 //!
 //! ```text
 //!   rotate_left_32 d, s, k          proof sequence: t = s ; t >>= 32-k ; d = s ; d <<= k ; d |= t      (t dead)
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Everything about an operation is data: operands, conditions, sequences, meaning, native code. So one row serves the
-//! recognizer, the check of a mark, both JITs, the listing of `kiln ops` and the proofs. A crate of a user's own
-//! declares an [`Operation`] as a constant and puts it into a [`Registry`].
+//! recognizer, the check of a mark, both JITs, the listing of `kiln ops` and the proofs. Another crate can declare an
+//! [`Operation`] as a constant and add it to a [`Registry`].
 //!
 //! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows;
 //! - [`rocq`]: the rows as definitions in Rocq, for the proofs;
@@ -33,7 +33,7 @@ pub use row::{
     Operation, Template,
 };
 
-/// The operations that marks may name.
+/// The operations that marks can name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Registry {
     operations: &'static [&'static Operation],
@@ -45,7 +45,7 @@ impl Registry {
     /// Kiln's own.
     pub const BUILTIN: Registry = Registry { operations: table::OPERATIONS };
 
-    /// These operations. Of two with one name the first counts.
+    /// A registry of these operations. If two have the same name, the first counts.
     pub const fn new(operations: &'static [&'static Operation]) -> Registry {
         Registry { operations }
     }

@@ -1,7 +1,7 @@
 //! Matching instructions with proof sequences.
 //!
-//! One matcher serves two questions. The recognizer asks which operands make an instruction an instance of a template,
-//! starting from none; the check of a mark asks whether it is one with all operands given.
+//! One matcher has two users. The recognizer starts with no operands and asks which operands make an instruction an
+//! instance of a template. The check of a mark gives all operands and asks whether the instruction is an instance.
 //!
 //! ```text
 //!   template  t >>= 32-k      instruction  w4 >>= 28      binding  t = 4, k = 4
@@ -10,7 +10,7 @@
 use super::row::{Condition, Form, From, Imm, Index, MAX_OPERANDS, Operand, OperandKind, Operation, Template};
 use crate::insn::{Insn, Reg, RegSet, Source, Width};
 
-/// What operands are bound to so far: a register's number or an immediate.
+/// The operands bound so far, each to a register's number or an immediate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Binding([Option<i32>; MAX_OPERANDS]);
 
@@ -28,7 +28,7 @@ impl Binding {
         binding
     }
 
-    /// Binds an operand; false when it is bound to something else, or does not exist.
+    /// Binds an operand. Returns false if it is bound to something else or does not exist.
     fn bind(&mut self, index: Index, value: i32) -> bool {
         match self.0.get_mut(usize::from(index)) {
             Some(slot) => *slot.get_or_insert(value) == value,
@@ -48,8 +48,8 @@ impl Binding {
         self.bind(index, i32::from(reg.number()))
     }
 
-    /// Whether an instruction is an instance of a template, with what this leaves open bound by it. The binding means
-    /// nothing after a `false`.
+    /// Whether an instruction is an instance of a template. It binds the operands that are still open. After `false`
+    /// the binding is undefined.
     pub fn matches(&mut self, template: &Template, insn: &Insn) -> bool {
         match (*template, *insn) {
             (Template::Alu { ops, widths, dst: to, src: from }, Insn::Alu { op, width, dst, src }) => {
@@ -69,8 +69,8 @@ impl Binding {
         }
     }
 
-    /// The operands, where all that the form uses are bound and allowed. An operand that the form does not use is
-    /// bound to what its conditions say, or to 0.
+    /// Returns the operands if all that the form uses are bound and allowed. An operand that the form does not use is
+    /// bound by its conditions, or to 0.
     pub fn complete(mut self, operation: &Operation, form: &Form) -> Option<Operands> {
         for condition in form.when {
             if let Condition::Same(left, right) = *condition {
@@ -94,7 +94,7 @@ impl Operands {
         &self.0
     }
 
-    /// A register operand; R0 for what is none.
+    /// A register operand; R0 if the operand is not a register.
     pub fn reg(&self, index: Index) -> Reg {
         u8::try_from(self.value(index)).ok().and_then(Reg::new).unwrap_or(Reg::R0)
     }
@@ -131,7 +131,8 @@ impl Operands {
             && form.when.iter().all(|condition| self.satisfies(*condition))
     }
 
-    /// The registers bound to temporaries that the form writes: what must be dead behind it. The result is none.
+    /// The registers bound to temporaries that the form writes. They must be dead after it; the result is not among
+    /// them.
     pub fn temporaries(&self, operation: &Operation, form: &Form) -> RegSet {
         let mut written = RegSet::EMPTY;
         for template in form.code {
@@ -143,7 +144,7 @@ impl Operands {
         written
     }
 
-    /// The instructions of a form, with the first choice wherever a template has several.
+    /// The instructions of a form, with the first choice of every template.
     pub fn instantiate(&self, form: &Form) -> Option<Vec<Insn>> {
         form.code.iter().map(|template| self.instance(template)).collect()
     }
@@ -181,7 +182,7 @@ impl Template {
         }
     }
 
-    /// The template with one of its choices only.
+    /// The template restricted to one of its choices.
     pub fn choice(&self, number: usize) -> Template {
         let one = |widths: &'static [Width], at: usize| -> &'static [Width] { widths.get(at..=at).unwrap_or(&[]) };
         match *self {

@@ -1,4 +1,4 @@
-//! What a row of the table of operations says.
+//! The row type of the table of operations.
 
 use super::meaning::Expr;
 use super::pattern::Operands;
@@ -8,7 +8,7 @@ use crate::table::AluOp;
 /// The position of an operand in [`Operation::operands`].
 pub type Index = u8;
 
-/// Operands that an operation has at most: as many as a mark has room for.
+/// Maximum number of operands of an operation: a mark has this many fields.
 pub const MAX_OPERANDS: usize = 8;
 
 /// What an operand is.
@@ -18,7 +18,7 @@ pub enum OperandKind {
     Result,
     /// A register that is read.
     Source,
-    /// A register that the proof sequence overwrites and native code need not: it must be dead afterwards.
+    /// A register that the proof sequence overwrites and native code may not. It must be dead afterwards.
     Temporary,
     /// A number.
     Immediate {
@@ -58,8 +58,8 @@ pub enum From {
     Imm(Imm),
 }
 
-/// One instruction of a proof sequence. Where it lists several operations or widths, any of them may stand there, and
-/// the sequence has the operation's meaning with each.
+/// One instruction of a proof sequence. If it lists several operations or widths, the sequence has the operation's
+/// meaning with each of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Template {
     /// `dst = dst op src`.
@@ -89,7 +89,7 @@ pub enum Condition {
     Same(Index, Index),
     /// Two operands are different registers.
     Differ(Index, Index),
-    /// An operand is this BPF register: machines have instructions that read one register only.
+    /// An operand is this BPF register. Some machine instructions read one fixed register.
     Is(Index, u8),
     /// An operand is not this BPF register.
     IsNot(Index, u8),
@@ -100,10 +100,10 @@ pub enum Condition {
 pub struct Form {
     /// One word for listings.
     pub name: &'static str,
-    /// What must hold of the operands, beside their kinds.
+    /// Conditions on the operands, in addition to their kinds.
     pub when: &'static [Condition],
     /// The instructions, in an order in which they have the operation's meaning. A program may have them in any order
-    /// that keeps what each reads.
+    /// in which each reads the same values.
     pub code: &'static [Template],
 }
 
@@ -129,7 +129,7 @@ impl Arch {
     }
 }
 
-/// What not every processor of a machine has.
+/// A feature that only some processors of a machine have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Feature {
     /// x86-64: `rorx`, `shlx` and others.
@@ -170,7 +170,7 @@ pub struct NativeInsn {
     pub operands: &'static [NativeOperand],
 }
 
-/// One way to do an operation on one machine.
+/// One native implementation of an operation on one machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Native {
     /// The machine.
@@ -196,13 +196,13 @@ pub struct Operation {
     pub forms: &'static [Form],
     /// The 64 bits that the result register holds afterwards, from what the operands held before.
     pub meaning: Expr,
-    /// The ways to do it, best first. Where none applies the proof sequence runs.
+    /// The native implementations, best first. If none applies, the proof sequence is compiled.
     pub native: &'static [Native],
-    /// Where it pays, and what proves it: for `kiln ops`.
+    /// Its use and its proof, for `kiln ops`.
     pub notes: Notes,
 }
 
-/// What people want to know about an operation.
+/// Information about an operation for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Notes {
     /// Where it pays, measured.
@@ -212,7 +212,7 @@ pub struct Notes {
 }
 
 impl Operation {
-    /// The way to do the operation on a machine with these features; `None` where none applies.
+    /// The best native implementation on a machine with these features; `None` if none applies.
     pub fn native(&self, arch: Arch, has: impl Fn(Feature) -> bool, operands: &Operands) -> Option<&'static Native> {
         self.native.iter().find(|native| {
             native.arch == arch

@@ -13,10 +13,10 @@ pub const OPERATIONS: &[&Operation] = &[&ROTATE_LEFT_32, &ROTATE_LEFT_64, &ROTAT
 
 const W32: &[Width] = &[Width::W32];
 const W64: &[Width] = &[Width::W64];
-/// A copy may be wider than what is then done to it.
+/// A copy may be wider than the operation on it.
 const ANY: &[Width] = &[Width::W64, Width::W32];
 const OR: &[AluOp] = &[AluOp::Or];
-/// Of numbers without common bits these are one operation.
+/// For values without common bits these three are equal.
 const JOIN: &[AluOp] = &[AluOp::Or, AluOp::Xor, AluOp::Add];
 const LEFT: &[AluOp] = &[AluOp::Lsh];
 const RIGHT: &[AluOp] = &[AluOp::Rsh];

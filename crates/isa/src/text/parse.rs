@@ -1,7 +1,7 @@
 //! The assembler: one line of LLVM's syntax to one instruction.
 //!
-//! A recursive descent over the line itself. Where LLVM takes a symbol (a branch's label, a callee, an address),
-//! [`parse_symbolic`] gives it back as a [`Symbol`] for the caller to resolve, and [`parse`] refuses it.
+//! A recursive descent over the line itself. Where LLVM accepts a symbol (a branch's label, a callee, an address),
+//! [`parse_symbolic`] returns a [`Symbol`] for the caller to resolve, and [`parse`] refuses it.
 
 use crate::insn::{Address, ByteOrder, CallTarget, Imm64, Insn, PacketMode, Reg, Size, Source, Width};
 use crate::table::{AluOp, AtomicOp, JumpOp};
@@ -49,7 +49,7 @@ pub fn parse(line: &str) -> Result<Insn, ParseError> {
     }
 }
 
-/// Parses one instruction; a symbol, if it has one, comes along unresolved.
+/// Parses one instruction and returns its symbol, if it has one, unresolved.
 ///
 /// # Errors
 /// [`ParseError`] with the column and what was expected there.

@@ -5,12 +5,12 @@ use std::fmt;
 /// Why an access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextError {
-    /// It starts before the context or ends behind it.
+    /// It starts before the context or ends after it.
     OutOfBounds {
         /// Bytes the context has.
         size: u32,
     },
-    /// No field starts or continues there, or the access runs out of it.
+    /// There is no field at this offset, or the access exceeds the field.
     NoField,
     /// The offset is not a multiple of the width.
     Misaligned,

@@ -1,4 +1,4 @@
-//! The fields of a context, and the words that their tables are written in.
+//! The fields of a context, and the builders for their tables.
 
 use super::error::ContextError;
 use crate::{AttachTypes, KernelVersion, ProgramTypes};
@@ -12,11 +12,11 @@ pub struct Field {
     pub offset: u32,
     /// Bytes it spans: an array is one field.
     pub size: u32,
-    /// Bytes of padding behind it that a load of field and padding together may take in.
+    /// Bytes of padding after it that a load may include.
     pub padding: u32,
     /// Loads must begin at the field's first byte.
     pub from_start: bool,
-    /// What a load of it gives.
+    /// The kind of value that a load of it returns.
     pub value: FieldValue,
     /// Who may load, and how.
     pub load: Permission,
@@ -37,7 +37,7 @@ pub struct Permission {
     pub attach_types: AttachTypes,
 }
 
-/// What a load from a field gives.
+/// The kind of value that a load from a field returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldValue {
     /// A number as wide as the access.
@@ -58,7 +58,7 @@ pub enum FieldValue {
     FlowKeys,
     /// The buffer of a writable raw tracepoint.
     TracepointBuffer,
-    /// A kernel structure the kernel vouches for.
+    /// A kernel structure that the kernel guarantees to be valid.
     BtfId(&'static str),
     /// An argument of the traced function: number or kernel structure, as its BTF says.
     TracedArgument,

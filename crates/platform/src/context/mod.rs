@@ -1,8 +1,8 @@
-//! Context layouts: what the pointer in `r1` points at, and what each load from it gives.
+//! Context layouts: what the pointer in `r1` points to, and what each load from it returns.
 //!
 //! A context is not memory: the kernel rewrites each access to a field of `struct xdp_md` or `struct __sk_buff` into
-//! one to its own structures. So only the fields listed exist, at the widths listed, and what a field holds after a
-//! load depends on the field:
+//! one to its own structures. So only the listed fields exist, at the listed widths, and each field determines the kind
+//! of value that a load returns:
 //!
 //! ```text
 //!   struct xdp_md   offset  widths   a load gives
@@ -39,30 +39,30 @@ pub use objects::{FLOW_KEYS, ObjectLayout, SOCK_COMMON, SOCKET, TCP_SOCKET};
 /// The context of one program type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextLayout {
-    /// The program type it is handed to.
+    /// The program type that gets it.
     pub program_type: ProgramType,
     /// The structure's name in C.
     pub struct_name: &'static str,
-    /// Bytes an access may span at most; for contexts whose size the event decides, the largest there can be.
+    /// Size in bytes; for contexts whose size depends on the event, the largest possible size.
     pub size: u32,
     /// The fields, by offset.
     pub fields: &'static [Field],
 }
 
 impl ProgramType {
-    /// The layout of the context a program of this type is handed.
+    /// The layout of the context of a program of this type.
     pub const fn context(self) -> &'static ContextLayout {
         &LAYOUTS[self as usize]
     }
 }
 
 impl ContextLayout {
-    /// The field behind an access of `width` bytes at `offset`, where no attach type was named.
+    /// The field that an access of `width` bytes at `offset` is to, without an attach type.
     pub fn access(&self, offset: i64, width: u32, write: bool) -> Result<FieldAccess, ContextError> {
         self.access_at(None, offset, width, write)
     }
 
-    /// The field behind an access of `width` bytes at `offset`, in a program for this attach type.
+    /// The field that an access of `width` bytes at `offset` is to, in a program for this attach type.
     pub fn access_at(
         &self,
         attach: Option<AttachType>,

@@ -11,14 +11,14 @@ pub struct ObjectLayout {
     pub struct_name: &'static str,
     /// Bytes it has.
     pub size: u32,
-    /// It is plain memory: accesses need not be aligned, where the machine does not ask for it.
+    /// It is plain memory: accesses need no alignment, unless the machine requires it.
     pub unaligned: bool,
     /// The fields, by offset.
     pub fields: &'static [Field],
 }
 
 impl ObjectLayout {
-    /// The field behind an access of `width` bytes at `offset`.
+    /// The field that an access of `width` bytes at `offset` is to.
     pub fn access(&self, offset: i64, width: u32, write: bool) -> Result<FieldAccess, ContextError> {
         let start = super::checked_start(self.size, self.unaligned, offset, width)?;
         let field = field_at(self.fields, start, width).ok_or(ContextError::NoField)?;
@@ -60,7 +60,7 @@ pub const SOCKET: ObjectLayout = ObjectLayout {
     ],
 };
 
-/// `struct bpf_sock` behind a pointer to a socket of any kind: without the fields only full sockets have.
+/// `struct bpf_sock` for a pointer to a socket of any kind: without the fields that only full sockets have.
 pub const SOCK_COMMON: ObjectLayout = ObjectLayout {
     struct_name: "bpf_sock",
     size: 80,

@@ -11,11 +11,11 @@ const FLOW_DISSECTOR: ProgramTypes = ProgramTypes::of(&[ProgramType::FlowDissect
 const LWT: ProgramTypes =
     ProgramTypes::of(&[ProgramType::LwtIn, ProgramType::LwtOut, ProgramType::LwtXmit, ProgramType::LwtSeg6local]);
 
-/// Flow dissectors see a buffer that is not one yet: only its bytes and the keys to fill in.
+/// Flow dissectors run before the buffer is complete: they see only its bytes and the keys to fill in.
 const BUFFERS: ProgramTypes = SOCKET_BUFFER.without(FLOW_DISSECTOR);
-/// Those that may look at the packet's bytes directly.
+/// Program types that may access the packet's bytes directly.
 const DIRECT: ProgramTypes = SOCKET_BUFFER.without(SOCKET_FILTER);
-/// Those that run where a socket is known to be there.
+/// Program types that run only when there is a socket.
 const WITH_SOCKET: ProgramTypes = CGROUP_SKB.union(SK_SKB);
 
 const fn number(name: &'static str, offset: u32) -> Field {

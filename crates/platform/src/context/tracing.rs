@@ -45,8 +45,8 @@ pub(super) const TRACEPOINT: &[Field] =
 /// The arguments of a raw tracepoint, as numbers.
 pub(super) const RAW_TRACEPOINT: &[Field] = &[field("args", 0, 96, ANY_WIDTH).since(4, 17)];
 
-/// The same, where the first is a buffer to write to. (The kernel would also hand out bytes 1 to 7 of that pointer, as
-/// numbers.)
+/// The arguments of a writable raw tracepoint; the first is a buffer to write to. (The kernel would also return bytes 1
+/// to 7 of that pointer, as numbers.)
 pub(super) const RAW_TRACEPOINT_WRITABLE: &[Field] =
     &[pointer("args[0]", 0, 8, FieldValue::TracepointBuffer).since(5, 2), field("args", 8, 88, ANY_WIDTH).since(5, 2)];
 
@@ -70,6 +70,6 @@ pub(super) const TRACED_ARGUMENTS: &[Field] = &[
     argument("args[11]", 88),
 ];
 
-/// What the caller of `BPF_PROG_TEST_RUN` hands a syscall program: plain memory.
+/// The context that the caller of `BPF_PROG_TEST_RUN` gives a syscall program: plain memory.
 pub(super) const SYSCALL: &[Field] =
     &[field("context", 0, crate::limits::MAX_SYSCALL_CONTEXT_BYTES, ANY_WIDTH).writable(ANY_WIDTH).since(5, 14)];

@@ -1,4 +1,4 @@
-//! Numbers of the helpers that code outside of the table asks for by name.
+//! Numbers of the helpers that code outside the table refers to by name.
 
 macro_rules! ids {
     ($($constant:ident = $number:literal $name:literal,)*) => {

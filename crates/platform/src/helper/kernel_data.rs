@@ -1,4 +1,4 @@
-//! Time, identity and text: what the kernel knows that is not in the context.
+//! Time, identity and text: kernel data that is not in the context.
 
 use super::row::*;
 

@@ -12,7 +12,8 @@
 //!       .allowed(ALL),                            who may call it
 //! ```
 //!
-//! What a row does not say is the worst: the call may read and change anything, and its result is never the same twice.
+//! Where a row is silent, the worst is assumed: the call may read and change anything, and its result is never the same
+//! twice.
 //!
 //! Where the kernel has several prototypes for one number (a socket cookie asks for the context in one program type
 //! and for a socket in another), [`Helper::prototype_for`] chooses.

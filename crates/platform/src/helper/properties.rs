@@ -1,4 +1,4 @@
-//! What a row of the tables says of a helper, and what follows from it.
+//! The properties in a helper's row, and what follows from them.
 
 use super::id;
 use super::prototype::{ArgKind, Prototype, Variant};
@@ -19,42 +19,42 @@ pub struct Helper {
     pub variants: &'static [Variant],
     /// The program types that may call it.
     pub allowed: ProgramTypes,
-    /// For a program type of `allowed`, the only attach types that may, where not all do.
+    /// The attach types that may call it, for program types of `allowed` that restrict them.
     pub attach_rules: &'static [(ProgramType, AttachTypes)],
-    /// The capability a program's loader needs for it, beside what the program type asks.
+    /// The capability that the loader needs for it, in addition to those for the program type.
     pub capability: Capability,
     /// What a call can change besides `r0`.
     pub effect: Effect,
-    /// What it reads at addresses that its prototype does not call memory.
+    /// What it reads at addresses that are not memory arguments of its prototype.
     pub follows: Follows,
     /// Whether it writes all of the buffer that it is given.
     pub fills: Fills,
-    /// When two calls with the same arguments in one run of a program give the same.
+    /// When two calls with the same arguments in one run return the same result.
     pub stable: Stable,
     /// Bits of an integer result that may be one.
     pub answer_bits: u64,
-    /// Each call changes what the next one answers, so that none may be left out although the program sees no effect.
+    /// Each call changes the result of the next one, so no call may be removed although the program sees no effect.
     pub moves_on: bool,
     /// What it does depends on the stack frame that it is called in.
     pub needs_frame: bool,
     /// It reads all five argument registers, whatever its prototype says.
     pub reads_all_arguments: bool,
-    /// The function of the program that it is given does not run during the call but later.
+    /// Its callback does not run during the call, but later.
     pub calls_later: bool,
-    /// It reaches out of the program to other processes: a test must not call it with made-up arguments.
+    /// It affects other processes: a test must not call it with invented arguments.
     pub reaches_out: bool,
     /// The call may move or resize the packet: every packet pointer is stale afterwards. See also
     /// [`Helper::changes_packet_for_callers`].
     pub changes_packet_data: bool,
     /// The value in `r0` is a reference that must be released (for map lookups: only from socket maps).
     pub acquires: bool,
-    /// The pointer in `r0` stands on the one passed in: releasing that one ends this one too.
+    /// The pointer in `r0` depends on the one passed in: releasing that one invalidates this one too.
     pub casts_argument: bool,
     /// It keeps the contract of `bpf_fastcall`: only its argument registers and `r0` change.
     pub fastcall: bool,
 }
 
-/// What the loader of a program must be allowed to do for the program to call a helper.
+/// The capability that the loader of a program needs so that the program may call a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
     /// Nothing beyond loading the program.
@@ -65,7 +65,7 @@ pub enum Capability {
     PerfMon,
 }
 
-/// What a call may change or depend on, for those that move or drop calls. From the least to the most.
+/// What a call may change or depend on, for code that moves or removes calls. From the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Effect {
     /// Nothing but `r0`, which depends on the outside world (time, CPU, chance) and not on memory.
@@ -74,29 +74,29 @@ pub enum Effect {
     ReadsMemory,
     /// Writes the memory its arguments point at (see [`ArgKind::writes_memory`]) and nothing else the program sees.
     WritesArguments,
-    /// The same, and changes what the program cannot see: a ring, a trace, where a packet goes.
+    /// Like [`Effect::Memory`], and changes state that the program cannot see: a ring, a trace, where a packet goes.
     ChangesOutside,
-    /// The same, and values of the map in its first argument.
+    /// Changes state that the program cannot see, and values of the map in its first argument.
     ChangesItsMap,
-    /// Anything but the program's stack, of which it reads and writes only what its arguments point at.
+    /// Changes anything except the program's stack, of which it reads and writes only what its arguments point to.
     ChangesAllButStack,
-    /// Anything. This is what a row says that says nothing.
+    /// Anything. This is the default of a row.
     Any,
 }
 
 impl Effect {
-    /// Whether a call leaves traces beside its result and its arguments.
+    /// Whether a call has an effect other than its result and its arguments.
     pub const fn is_lasting(self) -> bool {
         matches!(self, Effect::ChangesOutside | Effect::ChangesItsMap | Effect::ChangesAllButStack | Effect::Any)
     }
 }
 
-/// What a helper reads at addresses that its prototype does not call memory.
+/// What a helper reads at addresses that are not memory arguments of its prototype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Follows {
     /// Nothing.
     Nothing,
-    /// Kernel memory at arguments that the prototype calls numbers.
+    /// Kernel memory at arguments that are numbers in the prototype.
     Numbers,
     /// Memory at addresses that lie in the memory that it reads.
     Memory,
@@ -113,19 +113,19 @@ pub enum Fills {
     Always,
 }
 
-/// When two calls with the same arguments in one run of a program give the same, whatever happens between.
+/// When two calls with the same arguments in one run return the same result, whatever happens in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stable {
     /// Nobody says so.
     Never,
-    /// Where the elements of its map stay where they are ([`MapType::elements_stay`](crate::MapType::elements_stay)):
-    /// the key's bytes decide, not where they lie.
+    /// If the elements of its map keep their addresses ([`MapType::elements_stay`](crate::MapType::elements_stay)): the
+    /// key's bytes decide, not the key's address.
     InLastingElements,
     /// Always.
     Always,
 }
 
-/// Where a helper that fills a buffer has it.
+/// The buffer argument of a helper that fills it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilledBuffer {
     /// Index of the argument that points to it, from 0.
@@ -151,7 +151,7 @@ impl Helper {
         self.takes_callback() && !self.calls_later
     }
 
-    /// Whether it has a function of the program run some time later.
+    /// Whether it makes a function of the program run later.
     pub fn runs_callback_later(&self) -> bool {
         self.takes_callback() && self.calls_later
     }
@@ -183,9 +183,9 @@ impl Helper {
         self.allowed_in(program_type) && named.is_none_or(|(_, attach_types)| attach_types.contains(attach))
     }
 
-    /// Whether packet pointers are stale in the callers of a function that calls this. A tail call that fails changes
-    /// nothing, and one that succeeds never comes back to its function; but it comes back to that function's callers,
-    /// with whatever the other program did.
+    /// Whether packet pointers are stale in the callers of a function that calls this. A failed tail call changes
+    /// nothing, and a successful one never returns to its function. But it returns to that function's callers, after
+    /// whatever the other program did.
     pub fn changes_packet_for_callers(&self) -> bool {
         self.changes_packet_data || self.id == id::TAIL_CALL
     }
@@ -201,7 +201,7 @@ impl Helper {
             PacketAccess::Read => !kind.writes_memory(),
             PacketAccess::ReadWrite => true,
         };
-        // What a socket option program calls its packet is a buffer, which every helper takes.
+        // The packet of a socket option program is a buffer, which every helper accepts.
         rights && (prototype.packet_memory || program_type == ProgramType::CgroupSockopt)
     }
 

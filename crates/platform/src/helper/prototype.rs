@@ -1,8 +1,8 @@
-//! What a helper takes and gives back.
+//! The arguments and results of helpers.
 //!
 //! The kernel describes each helper with up to five argument types and a return type; the verifier checks a call
-//! against them. [`ArgKind`] and [`ReturnKind`] say the same, one variant each. A memory argument is sized by the
-//! argument after it:
+//! against them. [`ArgKind`] and [`ReturnKind`] have one variant for each of these types. A memory argument is sized by
+//! the argument after it:
 //!
 //! ```text
 //!   long bpf_skb_load_bytes(skb,      offset,    to,                      len)
@@ -48,7 +48,7 @@ pub enum ArgKind {
     },
     /// A constant: how many bytes the returned memory has.
     ConstAllocSize,
-    /// Any part of the stack, or the constant 0: handed to a callback as it is.
+    /// Any part of the stack, or the constant 0: passed to a callback unchanged.
     StackOrNull,
     /// A `bpf_spin_lock` in a map value or an allocated object.
     SpinLock,
@@ -74,11 +74,11 @@ pub enum ArgKind {
     },
     /// A per-CPU variable of the kernel.
     PercpuBtfId,
-    /// A kernel object (of the kptr slot's type) or 0, owned by the program; the call takes it over.
+    /// A kernel object (of the kptr field's type) or 0, owned by the program; the call takes ownership.
     ReleasedBtfIdOrNull,
-    /// A slot in a map value or allocated object that holds a kptr.
+    /// A kptr field of a map value or allocated object.
     KptrDest,
-    /// A record reserved in a ring buffer; the call takes it over.
+    /// A record reserved in a ring buffer; the call takes ownership.
     ReleasedRingBufferMemory,
     /// A dynptr on the stack.
     Dynptr(DynptrUse),
@@ -123,7 +123,7 @@ pub enum DynptrUse {
     MakesLocal,
     /// 16 bytes of stack that become a dynptr over a reserved ring buffer record (a reference to release).
     MakesRingBuffer,
-    /// A ring buffer dynptr; the call takes it over.
+    /// A ring buffer dynptr; the call takes ownership.
     ReleasesRingBuffer,
 }
 
@@ -203,8 +203,8 @@ impl Prototype {
 }
 
 impl ArgKind {
-    /// What is really asked for when the map argument before it is of this type: a value to put into a map of sockets
-    /// is a socket, and a bloom filter is asked about a value rather than filling one in.
+    /// The actual kind of the argument if the map argument before it is of this type: a value for a map of sockets is a
+    /// socket, and a bloom filter reads a value instead of filling it.
     pub const fn with_map(self, map_type: MapType) -> ArgKind {
         match (self, map_type) {
             (ArgKind::MapValue, MapType::Sockmap | MapType::Sockhash) => ArgKind::BtfSockCommon { nullable: false },
@@ -213,7 +213,7 @@ impl ArgKind {
         }
     }
 
-    /// Whether the call takes over the reference behind the argument.
+    /// Whether the call releases the reference in the argument.
     pub const fn releases(self) -> bool {
         matches!(
             self,
@@ -224,7 +224,7 @@ impl ArgKind {
         )
     }
 
-    /// Whether the helper may write memory behind the argument.
+    /// Whether the helper may write the memory that the argument points to.
     pub const fn writes_memory(self) -> bool {
         match self {
             ArgKind::UninitMapValue => true,
@@ -234,7 +234,7 @@ impl ArgKind {
         }
     }
 
-    /// Whether the helper reads memory behind the argument.
+    /// Whether the helper reads the memory that the argument points to.
     pub const fn reads_memory(self) -> bool {
         match self {
             ArgKind::MapKey | ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::ConstString => true,

@@ -1,5 +1,5 @@
-//! The words helper rows are written in: builders, argument shorthands, groups of program types. The tables import
-//! all of it, so that a row reads as a sentence.
+//! Builders, argument shorthands and groups of program types for helper rows. The tables import all of them, so that a
+//! row reads like a sentence.
 
 pub(super) use super::properties::Capability::{self, *};
 pub(super) use super::properties::Effect::{self, *};
@@ -8,7 +8,7 @@ pub(super) use super::prototype::ArgKind::{self, *};
 pub(super) use super::prototype::{DynptrUse, Memory, Prototype, ReturnKind, Variant};
 pub(super) use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
 
-/// Begins a row. Until said otherwise: no arguments, an integer result, any effect, nobody may call it.
+/// Begins a row. Defaults: no arguments, an integer result, any effect, no program type may call it.
 pub(super) const fn helper(id: u32, name: &'static str, major: u8, minor: u8) -> Helper {
     Helper {
         id,
@@ -207,7 +207,7 @@ pub(super) const fn btf_result(type_name: &'static str) -> ReturnKind {
     ReturnKind::BtfId { type_name, nullable: false, trusted: false }
 }
 
-/// A kernel structure the kernel vouches for, as a result.
+/// A trusted kernel structure as a result.
 pub(super) const fn btf_result_trusted(type_name: &'static str) -> ReturnKind {
     ReturnKind::BtfId { type_name, nullable: false, trusted: true }
 }
@@ -223,9 +223,9 @@ pub(super) const fn any_of(groups: &[ProgramTypes]) -> ProgramTypes {
     union
 }
 
-/// Every program type. A replacement (`Ext`) is not one of its own: it follows the rules of what it replaces.
+/// Every program type except `Ext`, which follows the rules of the program that it replaces.
 pub(super) const ALL: ProgramTypes = ProgramTypes::ALL.without(ProgramTypes::of(&[ProgramType::Ext]));
-/// Programs on kernel and user probes, tracepoints and performance events, and those that go by BTF.
+/// Programs on kernel and user probes, tracepoints and performance events, and tracing programs typed by BTF.
 pub(super) const TRACERS: ProgramTypes =
     any_of(&[KPROBE, TRACEPOINT, PERF_EVENT, RAW_TRACEPOINT, RAW_TRACEPOINT_WRITABLE, BTF_TRACERS]);
 /// Programs whose arguments are typed by BTF, and syscall programs.
@@ -271,7 +271,7 @@ pub(super) const SYSCALL: ProgramTypes = ProgramTypes::of(&[ProgramType::Syscall
 /// `connect` over IPv4 and IPv6.
 pub(super) const CONNECT: AttachTypes =
     AttachTypes::of(&[AttachType::CgroupInet4Connect, AttachType::CgroupInet6Connect]);
-/// The address hooks that may refuse the call, and so have a return value to set.
+/// The address hooks that may refuse the call, and so may set the return value.
 pub(super) const ADDRESS_VERDICT: AttachTypes = AttachTypes::of(&[
     AttachType::CgroupInet4Bind,
     AttachType::CgroupInet6Bind,

@@ -1,7 +1,7 @@
 //! The kernel functions that programs may call by name, one row each.
 //!
-//! A kfunc is a function of the kernel itself, and its prototype is in the kernel's BTF. What BTF does not say, the
-//! kernel keeps beside it as flags, and so does this table:
+//! A kfunc is a function of the kernel itself, and its prototype is in the kernel's BTF. Properties that BTF lacks are
+//! flags in the kernel, and in this table:
 //!
 //! ```text
 //!   kfunc("bpf_task_acquire", 6, 2, GENERIC, &[Acquire, Rcu, RetNull])
@@ -15,7 +15,8 @@
 //! assert!(!acquire.allowed_in(ProgramType::SocketFilter));
 //! ```
 //!
-//! To add one: write its row where its theme is. `tests/kfuncs.rs` asks a kernel that has it who may call it.
+//! To add one, write its row in the file of its theme. `tests/kfuncs.rs` asks a kernel that has it which programs may
+//! call it.
 
 mod dynptr;
 mod iterator;

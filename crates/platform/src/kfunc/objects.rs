@@ -1,4 +1,4 @@
-//! Objects that programs allocate, what they are linked into, and what guards them.
+//! Objects that programs allocate, the lists and trees for them, and the locks that guard them.
 
 use super::row::*;
 

@@ -1,4 +1,4 @@
-//! What a row of the tables says of a kernel function.
+//! The properties in a kernel function's row.
 
 use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
 
@@ -11,27 +11,28 @@ pub struct Kfunc {
     pub since: KernelVersion,
     /// The program types that may call it.
     pub allowed: ProgramTypes,
-    /// For a program type of `allowed`, the only attach types that may, where not all do.
+    /// The attach types that may call it, for program types of `allowed` that restrict them.
     pub attach_rules: &'static [(ProgramType, AttachTypes)],
-    /// What BTF does not say of it.
+    /// The properties that BTF lacks.
     pub flags: &'static [KfuncFlag],
-    /// What it does beside what its prototype and flags say.
+    /// What it does in addition to its prototype and flags.
     pub meaning: KfuncMeaning,
 }
 
-/// What a kfunc does that the kernel's verifier knows it by name for (`special_kfunc_list` in `kernel/bpf/verifier.c`).
+/// Special meanings of kfuncs that the kernel's verifier knows by name (`special_kfunc_list` in
+/// `kernel/bpf/verifier.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KfuncMeaning {
-    /// What its prototype and flags say, and nothing else.
+    /// No special meaning: only its prototype and flags.
     AsDeclared,
     /// Allocates an object of the type whose number is its first argument.
     NewObject {
         /// One for each CPU.
         per_cpu: bool,
     },
-    /// Gives an object back.
+    /// Frees an object, or puts back a reference to it.
     DropObject {
-        /// One that was allocated for each CPU.
+        /// Whether the object was allocated for each CPU.
         per_cpu: bool,
     },
     /// Takes another reference to an object that counts them.
@@ -42,16 +43,16 @@ pub enum KfuncMeaning {
     AddToTree,
     /// Takes a node out of a list or tree: the program owns it.
     TakeNode,
-    /// Looks a node of a list or tree up, which stays there.
+    /// Returns a node of a list or tree without removing it.
     FindNode,
     /// Takes a resilient lock, or fails.
     Lock {
-        /// Interrupts are off while it is held.
+        /// Whether interrupts are off while it is held.
         interrupts: bool,
     },
-    /// Gives a resilient lock up.
+    /// Releases a resilient lock.
     Unlock {
-        /// Interrupts are as they were before.
+        /// Whether it restores the interrupt state.
         interrupts: bool,
     },
     /// Switches interrupts off and saves what they were.
@@ -66,36 +67,36 @@ pub enum KfuncMeaning {
     DisablePreemption,
     /// Switches it on.
     EnablePreemption,
-    /// Has a function of the program run later.
+    /// Makes a function of the program run later.
     RunLater(Later),
     /// Throws an exception.
     Throw,
     /// Makes a dynptr.
     MakeDynptr(DynptrSource),
-    /// Makes a dynptr to what another one has.
+    /// Makes a second dynptr to the memory of another one.
     CloneDynptr,
-    /// Gives a pointer to some of a dynptr's bytes.
+    /// Returns a pointer to a range of a dynptr's bytes.
     Slice {
         /// They may be written.
         writable: bool,
     },
-    /// Gives the kernel's own structure behind the context.
+    /// Returns the kernel's own structure for the context.
     CastContext,
-    /// Takes an address for one of a type, for reading.
+    /// Casts an address to a type, for reading.
     CastReadOnly,
-    /// Gives the eight bytes that entry and return of a session share.
+    /// Returns the eight bytes that entry and return of a session share.
     SessionCookie,
-    /// What it gives is not vouched for.
+    /// Its result is untrusted.
     UntrustedResult,
     /// May move the packet: every packet pointer is stale afterwards.
     MovePacket,
     /// Begins an iterator over a control group's tasks, which only some programs may.
     IterateCssTasks,
-    /// For programs bound to a network device only.
+    /// Only for programs bound to a network device.
     DeviceBound,
 }
 
-/// What runs a function of the program later.
+/// The mechanism that runs a function of the program later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Later {
     /// `struct bpf_wq`.
@@ -104,7 +105,7 @@ pub enum Later {
     TaskWork,
 }
 
-/// What a dynptr is made of.
+/// The memory of a dynptr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DynptrSource {
     /// A socket buffer.
@@ -115,7 +116,7 @@ pub enum DynptrSource {
     SkbMeta,
 }
 
-/// What the kernel's BTF does not say of a kfunc (`KF_*` in `include/linux/btf.h`).
+/// Properties of a kfunc that the kernel's BTF lacks (`KF_*` in `include/linux/btf.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KfuncFlag {
     /// The pointer in `r0` is a reference that must be released.
@@ -128,7 +129,7 @@ pub enum KfuncFlag {
     TrustedArgs,
     /// It may sleep.
     Sleepable,
-    /// It may bring the machine down.
+    /// It may crash the machine.
     Destructive,
     /// Its pointers must be trusted, or protected by RCU, and not null.
     Rcu,
@@ -164,7 +165,7 @@ impl Kfunc {
         self.allowed_in(program_type) && named.is_none_or(|(_, attach_types)| at(attach_types))
     }
 
-    /// Whether the kernel's rules ask for trusted pointers: said so, or because it releases one.
+    /// Whether its pointers must be trusted: by its flag, or because it releases one.
     pub fn takes_trusted(&self) -> bool {
         self.has(KfuncFlag::TrustedArgs) || self.has(KfuncFlag::Release)
     }

@@ -1,4 +1,4 @@
-//! The words kfunc rows are written in: the builder, the flags, groups of program types.
+//! Builders, flags and groups of program types for kfunc rows.
 
 pub(super) use super::properties::KfuncFlag::{self, *};
 pub(super) use super::properties::KfuncMeaning::{self, *};
@@ -74,7 +74,7 @@ pub(super) const CRYPTO: ProgramTypes = types(&[ProgramType::SchedCls, ProgramTy
 pub(super) const CONNTRACK: ProgramTypes = types(&[ProgramType::SchedCls, ProgramType::Xdp]);
 /// Functions that exist for tests.
 pub(super) const TEST: ProgramTypes = TRACING_HOOK.union(types(&[ProgramType::SchedCls, ProgramType::Syscall]));
-/// Schedulers, and what looks at them.
+/// Schedulers, and programs that inspect them.
 pub(super) const SCX: ProgramTypes = TRACING_HOOK.union(types(&[ProgramType::StructOps, ProgramType::Syscall]));
 /// Schedulers and syscall programs.
 pub(super) const SCX_UNLOCKED: ProgramTypes = types(&[ProgramType::StructOps, ProgramType::Syscall]);

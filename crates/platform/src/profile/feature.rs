@@ -1,14 +1,15 @@
-//! What the verifier and the JIT learned to take, one row each.
+//! Features of the verifier and the JIT, one row each.
 //!
-//! Helpers, kernel functions, map types, program types, attach types and context fields have tables of their own; here
-//! is what has no name in the ABI: groups of instructions, flags, special fields of map values, and rules of the
-//! verifier that became laxer. What every kernel since 5.15 has ([`Profile::OLDEST`](crate::Profile::OLDEST)) has no row.
+//! Helpers, kernel functions, map types, program types, attach types and context fields have tables of their own; this
+//! table has features without a name in the ABI: groups of instructions, flags, special fields of map values, and
+//! relaxed rules of the verifier. Features of every kernel since 5.15 ([`Profile::OLDEST`](crate::Profile::OLDEST))
+//! have no row.
 
 use crate::KernelVersion;
 
 macro_rules! features {
     ($( $(#[doc = $doc:literal])+ $name:ident: ($major:literal, $minor:literal), $what:literal; )*) => {
-        /// Something that a release brought which programs may depend on.
+        /// A feature of a release that programs may depend on.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Feature { $( $(#[doc = $doc])+ $name ),* }
 
@@ -81,7 +82,8 @@ features! {
     TaskWork: (6, 18), "task work in a map value";
 
     // Rules that became laxer.
-    /// Stack bytes that were never written may be read, with privilege. Of 6.3; the stable updates of 6.1 have it, too.
+    /// Privileged programs may read stack bytes that were never written. Since 6.3; the stable updates of 6.1 have it
+    /// too.
     UninitializedStackReads: (6, 1), "reading stack that was never written";
     /// Global functions may have their arguments described by tags (`__arg_ctx`, `__arg_nonnull`).
     ArgumentTags: (6, 8), "an argument tag of a global function";
@@ -89,7 +91,7 @@ features! {
     LazyGlobals: (6, 8), "leaving out global functions that are never called";
     /// Whether numbers are equal is known where their ranges do not meet, and any comparison with a constant on the left.
     OutcomesByRange: (6, 4), "knowing the outcome of a comparison by ranges";
-    /// What a comparison of two numbers says is learned where neither is constant, and where they are not equal.
+    /// A comparison of two numbers teaches their ranges also if neither is constant, and if they are unequal.
     RangeComparisons: (6, 8), "learning from a comparison of two variables";
     /// A comparison of two pointers tells that one is not null when the other is not.
     PointerComparisons: (6, 2), "learning from a comparison of two pointers that one is not null";
@@ -103,7 +105,7 @@ features! {
     FineStackSum: (6, 8), "counting a frame's stack in steps of 16 bytes";
     /// LSM programs may only return what their hook allows.
     HookReturnValues: (6, 12), "holding an LSM program's return value to its hook";
-    /// Programs that may interrupt others have a stack a function.
+    /// Programs that may interrupt others have one stack per function.
     PrivateStacks: (6, 13), "a stack for each function";
     /// A lookup in an array with a constant key within its bounds is known to find a value.
     ConstantArrayKeys: (6, 14), "knowing that an array has a value for a constant key";
@@ -111,6 +113,6 @@ features! {
     LinkedDifferences: (6, 18), "learning through copies that differ by what was subtracted";
     /// A number that is 0 or -1 is followed as two where bits of it are cleared or set by a constant.
     SignForks: (6, 18), "following 0 and -1 one by one";
-    /// A tree is asked about a node of an object that the program owns.
+    /// A tree can be queried with a node of an object that the program owns.
     OwnedNodes: (6, 16), "asking a tree about a node that is owned";
 }

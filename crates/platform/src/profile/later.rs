@@ -1,7 +1,7 @@
-//! Who got something later than others: a helper that is older than its use in some program types.
+//! Helpers and context fields that some program types got later than others.
 //!
 //! Measured: `tests/kernel.rs` runs under Linux 6.1, 6.12 and 6.18 (`scripts/old-kernels`) and fails for a row that is
-//! missing. Between two of them the release is as docs.ebpf.io has it, else the later one.
+//! missing. Between two of these, the release is the one in docs.ebpf.io, or else the later one.
 
 use crate::{AttachType, AttachTypes, KernelVersion, ProgramType, ProgramTypes};
 
@@ -19,7 +19,7 @@ const fn later(helpers: &'static [&'static str], programs: ProgramTypes, major: 
 
 use ProgramType::*;
 
-/// Programs that look on, or that user space runs.
+/// Tracing programs, and programs that user space runs.
 const TRACERS: ProgramTypes = ProgramTypes::of(&[
     Kprobe,
     Tracepoint,
@@ -119,7 +119,7 @@ const HELPERS: &[Later] = &[
         6,
         16,
     ),
-    // Stable updates of older releases took it away.
+    // Stable updates of older releases removed it.
     later(&["skb_pull_data"], ProgramTypes::of(&[LwtSeg6local]), 6, 16),
     Later {
         attach_types: AttachTypes::of(&[AttachType::CgroupUnixGetpeername, AttachType::CgroupUnixGetsockname]),

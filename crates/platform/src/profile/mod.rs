@@ -1,6 +1,6 @@
 //! Kernel profiles: what one release accepts, so that CI can say "loads on 5.15 and up" without booting anything.
 //!
-//! Every row of every table carries the release that brought it. A profile reads them as of its own release:
+//! Every row of every table has the release that introduced it. A profile reads the tables as of its own release:
 //!
 //! ```text
 //!   tables (helpers, kfuncs, map types, fields, features)      Profile 5.15
@@ -9,8 +9,8 @@
 //!       ... in program types that got it later: `later.rs`
 //! ```
 //!
-//! The profile of a running kernel also knows what the kernel itself said when it was asked ([`Found`]): distributions
-//! backport features and leave others out.
+//! The profile of a running kernel also has the kernel's own answers ([`Found`]), because distributions backport some
+//! features and disable others.
 //!
 //! ```
 //! use kiln_platform::{Feature, Helper, KernelVersion, Profile, ProgramType};
@@ -37,7 +37,7 @@ pub struct Profile {
     found: Option<Arc<Found>>,
 }
 
-/// What a running kernel answered: whether it has what it was asked for. The tables speak for the rest.
+/// Answers of a running kernel: whether it has a feature. The tables answer for all other features.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Helpers, by number and program type.
@@ -57,7 +57,7 @@ pub struct Found {
 pub struct Lack {
     /// What, with its article: `the helper bpf_loop`.
     pub what: String,
-    /// The first release that has it; `None` where this kernel was asked and said no.
+    /// The first release that has it; `None` if this kernel was asked and does not have it.
     pub since: Option<KernelVersion>,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Profile {
 }
 
 impl Profile {
-    /// The releases that have a name on the command line: those that are maintained for years.
+    /// The releases that the command line names: those with long-term maintenance.
     pub const NAMED: [KernelVersion; 5] = [
         KernelVersion::new(5, 15),
         KernelVersion::new(6, 1),
@@ -111,7 +111,7 @@ impl Profile {
         self.version
     }
 
-    /// What the kernel itself said, where it was asked.
+    /// The kernel's own answers, if it was asked.
     pub fn found(&self) -> Option<&Found> {
         self.found.as_deref()
     }
@@ -172,10 +172,10 @@ impl Profile {
         answer(self.found.as_deref()?).copied()
     }
 
-    /// The kernel's own answer counts, and the tables where it has given none.
+    /// The kernel's own answer counts; without one, the tables do.
     fn lacking(&self, what: String, since: KernelVersion, answer: Option<bool>) -> Option<Lack> {
         let has = answer.unwrap_or(self.version >= since);
-        // An answer of a release that should have it is about how that kernel was built.
+        // If the release should have it, the kernel was built without it.
         (!has).then(|| Lack { what, since: (self.version < since).then_some(since) })
     }
 }

@@ -1,4 +1,4 @@
-//! The running kernel, behind a pipe; and the words to write small programs in.
+//! The running kernel, reached through a pipe, and builders for small programs.
 
 #![allow(dead_code)] // Each test file uses a part of it.
 
@@ -15,7 +15,7 @@ pub struct Kernel {
     answers: BufReader<ChildStdout>,
 }
 
-/// Where a program is to be loaded: type, attach type, flags, BTF target.
+/// How a program is loaded: type, attach type, flags, BTF target.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     pub program_type: Type,
@@ -42,7 +42,7 @@ impl Kernel {
         match Kernel::start(oldest) {
             Ok(kernel) => Some(kernel),
             Err(reason) => {
-                // Straight to the stream: the test harness keeps what is printed by a test that passes.
+                // Written to the stream directly, because the test harness hides the output of a passing test.
                 let _ = writeln!(std::io::stderr(), "skipped: {test}: {reason}");
                 None
             }
@@ -50,7 +50,7 @@ impl Kernel {
     }
 
     fn start(oldest: KernelVersion) -> Result<Kernel, String> {
-        // To find out what an older kernel than the tables are for says.
+        // To ask a kernel that is older than the tables.
         let any = std::env::var_os("KILN_ANY_KERNEL").is_some();
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_err(|error| error.to_string())?;
         let version: KernelVersion = release.parse()?;
@@ -114,7 +114,7 @@ impl Kernel {
         self.ask(&format!("load {number} {attach} {flags} {license} {} {hex} {kfunc}", place.target))
     }
 
-    /// No more writes from user space, so that the verifier may rely on the values.
+    /// Freezes the map, so that the verifier may rely on its values.
     pub fn freeze(&mut self, map: usize) {
         self.ask(&format!("freeze {map}"));
     }

@@ -1,11 +1,11 @@
-//! Questions to a type table.
+//! Lookups in a type table.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hasher};
 
 use super::{Btf, EnumValue, Kind, MAX_DEPTH, Member, Parameter, SectionVariable, Type, TypeId};
 
-/// Bytes of a string that are looked at; source lines longer than this are cut.
+/// Maximum bytes of a string that are read; longer source lines are cut.
 const MAX_STRING_BYTES: usize = 4096;
 /// Bytes of a name that can be looked up (kernel `KSYM_NAME_LEN`).
 const MAX_NAME_BYTES: usize = 512;
@@ -17,12 +17,12 @@ fn hash_of(name: &[u8]) -> u64 {
 }
 
 impl Btf {
-    /// How many types there are, `void` and those of a base included: numbers are below this.
+    /// The number of types, including `void` and those of a base: type numbers are below this.
     pub fn type_count(&self) -> usize {
         self.first_type() + self.types.len()
     }
 
-    /// The first number that this table itself defines: 0, or behind the base.
+    /// The first type number of this table itself: 0, or the number of types of the base.
     fn first_type(&self) -> usize {
         self.base.as_ref().map_or(0, |base| base.type_count())
     }
@@ -31,7 +31,7 @@ impl Btf {
         self.base.as_ref().map_or(0, |base| base.first_string() + base.strings.len())
     }
 
-    /// The numbers that this table itself defines.
+    /// The type numbers of this table itself.
     pub fn own_ids(&self) -> impl DoubleEndedIterator<Item = TypeId> + use<> {
         (self.first_type() as u32..self.type_count() as u32).map(TypeId)
     }
@@ -49,7 +49,7 @@ impl Btf {
         self.owner(id).map(|(table, index)| &table.types[index])
     }
 
-    /// What the type with this number is; `Void` when there is none.
+    /// The kind of the type with this number; `Void` if there is no such type.
     pub fn kind(&self, id: TypeId) -> &Kind {
         self.get(id).map_or(&Kind::Void, |ty| &ty.kind)
     }
@@ -75,12 +75,12 @@ impl Btf {
         }
     }
 
-    /// The string at an offset, such as a source line; bytes that are no UTF-8 are replaced. `None` out of bounds.
+    /// The string at an offset, such as a source line; invalid UTF-8 is replaced. `None` out of bounds.
     pub fn string(&self, offset: u32) -> Option<Cow<'_, str>> {
         self.string_bytes(offset).map(String::from_utf8_lossy)
     }
 
-    /// The name at an offset; empty when there is none or it is no UTF-8.
+    /// The name at an offset; empty if there is none or it is not UTF-8.
     pub fn text(&self, offset: u32) -> &str {
         self.string_bytes(offset).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or("")
     }
@@ -156,7 +156,7 @@ impl Btf {
             let mut index = Vec::with_capacity(self.types.len());
             for (ty, id) in self.types.iter().zip(self.own_ids()) {
                 let name = self.string_bytes(ty.name).unwrap_or_default();
-                // Overlapping long strings would take long to hash; no real name is that long.
+                // Overlapping long strings would take long to hash, and no real name is that long.
                 if (1..=MAX_NAME_BYTES).contains(&name.len()) {
                     index.push((hash_of(name), id));
                 }
@@ -166,7 +166,7 @@ impl Btf {
         })
     }
 
-    /// The type behind typedefs, qualifiers and type tags. `None` when that never ends.
+    /// The type without typedefs, qualifiers and type tags. `None` if they form a cycle.
     pub fn resolve(&self, mut id: TypeId) -> Option<TypeId> {
         for _ in 0..MAX_DEPTH {
             match self.kind(id) {
@@ -177,7 +177,7 @@ impl Btf {
         None
     }
 
-    /// The type behind qualifiers and type tags only. `None` when that never ends.
+    /// The type without qualifiers and type tags. `None` if they form a cycle.
     pub fn without_qualifiers(&self, mut id: TypeId) -> Option<TypeId> {
         for _ in 0..MAX_DEPTH {
             match self.kind(id) {
@@ -235,9 +235,9 @@ impl Btf {
         None
     }
 
-    /// The alignment that the BPF ABI gives this type, in bytes. `None` where there is none or it never ends.
+    /// The alignment that the BPF ABI gives this type, in bytes. `None` if it has none or contains itself.
     pub fn align_of(&self, id: TypeId) -> Option<u32> {
-        // Members may nest wide as well as deep; the budget bounds the whole walk.
+        // The budget bounds the whole walk, because members may be both many and nested.
         let mut budget = 4096;
         self.align_within(id, MAX_DEPTH, &mut budget)
     }
@@ -257,7 +257,7 @@ impl Btf {
                 let mut align = 1;
                 for member in self.members(id) {
                     let own = self.align_within(member.type_id, depth, budget)?;
-                    // A member off its natural alignment tells that the struct is packed.
+                    // If a member is not naturally aligned, the struct is packed.
                     if member.bitfield_bits.is_none() && !member.bit_offset.is_multiple_of(8 * own) {
                         return Some(1);
                     }

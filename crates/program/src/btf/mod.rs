@@ -7,12 +7,12 @@
 //!   header | [1] int "u32" 4 bytes | [2] struct "key" { [1] a; [3] next } | [3] ptr -> [2] | ... | "\0u32\0key\0..."
 //! ```
 //!
-//! 0 is `void`. The kernel's modules use *split* BTF: numbers and string offsets go on where a base (vmlinux) ends.
+//! 0 is `void`. The kernel's modules use *split* BTF: numbers and string offsets continue after those of a base
+//! (vmlinux).
 //!
-//! [`Btf::parse`] reads a section into a flat table and checks every count, reference and string offset, so that
-//! later lookups cannot run out of bounds. It does not check that the types make sense: a typedef may name itself, a
-//! struct may contain itself. Whoever follows references does it through [`Btf::resolve`] and [`Btf::size_of`],
-//! which give up at a fixed depth.
+//! [`Btf::parse`] reads a section into a flat table and checks every count, reference and string offset, so that later
+//! lookups cannot run out of bounds. It does not check that the types make sense: a typedef may name itself, a struct
+//! may contain itself. Use [`Btf::resolve`] and [`Btf::size_of`] to follow references: they stop at a fixed depth.
 //!
 //! ```
 //! use kiln_program::btf::{Btf, Kind};
@@ -46,7 +46,7 @@ impl TypeId {
     pub const VOID: TypeId = TypeId(0);
 }
 
-/// References followed at most when a type is resolved or measured (libbpf `MAX_RESOLVE_DEPTH`).
+/// Maximum number of references followed when a type is resolved or measured (libbpf `MAX_RESOLVE_DEPTH`).
 pub const MAX_DEPTH: usize = 32;
 
 /// A parsed `.BTF` section.
@@ -83,7 +83,7 @@ pub enum Linkage {
     Extern,
 }
 
-/// What a type is. Ranges index the tables behind [`Btf::members`] and its kin.
+/// The kind of a type. Ranges index the tables of [`Btf::members`] and similar functions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// No type.
@@ -252,7 +252,7 @@ pub struct SectionVariable {
     pub size: u32,
 }
 
-/// Why bytes are no BTF.
+/// Why bytes are not BTF.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("BTF is malformed at byte {offset}: {message}")]
 pub struct BtfError {

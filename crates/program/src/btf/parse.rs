@@ -7,7 +7,7 @@ use super::{Btf, BtfError, EnumValue, Kind, Linkage, Member, Parameter, Qualifie
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of a header of version 1.
 const HEADER_BYTES: usize = 24;
-/// Types at most (kernel `BTF_MAX_TYPE`), in base and split together.
+/// Maximum number of types (kernel `BTF_MAX_TYPE`), base and split together.
 const MAX_TYPES: usize = 0x000f_ffff;
 
 type Result<T> = std::result::Result<T, BtfError>;
@@ -17,7 +17,7 @@ fn error<T>(offset: usize, message: impl Into<String>) -> Result<T> {
 }
 
 impl Btf {
-    /// Parses a `.BTF` section that stands by itself.
+    /// Parses a `.BTF` section without a base.
     ///
     /// # Errors
     /// [`BtfError`] where the bytes are not what the format says.

@@ -1,6 +1,7 @@
 //! Data sections as a loader completes them.
 //!
-//! A compiler leaves a data section's size, and the offsets of its global variables, at zero: symbols say them.
+//! A compiler leaves a data section's size, and the offsets of its global variables, at zero: the symbol table has
+//! them.
 //!
 //! ```text
 //!   [87] section ".bss" size 0              [87] section ".bss" size 24
@@ -14,9 +15,9 @@ use super::{Btf, Kind, Linkage, TypeId};
 const RECORD_BYTES: usize = 12;
 
 impl Btf {
-    /// The section's bytes, which this table was parsed from, with sizes of data sections and offsets of their global
-    /// variables filled in where the size is zero and `size` knows it. A variable that `offset` does not know keeps
-    /// its offset.
+    /// Returns the bytes that this table was parsed from, with sizes of data sections and offsets of their global
+    /// variables filled in if the size is zero and `size` returns it. A variable that `offset` does not know keeps its
+    /// offset.
     pub fn with_sections_filled(
         &self,
         bytes: &[u8],

@@ -1,4 +1,4 @@
-//! An [`Object`] as text: what people read, write in tests, and keep under version control.
+//! An [`Object`] as text, for reading, tests and version control.
 //!
 //! ```text
 //! ; license GPL
@@ -18,7 +18,7 @@
 //! ```
 //!
 //! A line is a directive (it begins with `;`), a label (`name:`), or an instruction in LLVM's syntax
-//! ([`kiln_isa::text`]), where names stand for what numbers stand for in encoded slots:
+//! ([`kiln_isa::text`]). Names replace the numbers of encoded slots:
 //!
 //! | text | refers to |
 //! |---|---|
@@ -28,7 +28,7 @@
 //! | `call kfunc[bpf_rdonly_cast]`, `r1 = extern[jiffies]` | an extern |
 //! | `r1 = map[counters]`, `r1 = map_value[.rodata] + 4` | a map, a byte of its first value |
 //!
-//! Names that are no words are quoted (`fn["a b"]`), names that occur twice give way to their index (`fn[@3]`).
+//! Names that are not words are quoted (`fn["a b"]`). If a name occurs twice, its index is printed instead (`fn[@3]`).
 //! `#` and `//` begin comments. Directives, in any order unless said otherwise, with everything in brackets optional:
 //!
 //! | directive | meaning |
@@ -45,11 +45,11 @@
 //! | `; insn N`, `; next_insn N` | the id of the next instruction; the object's next unused id |
 //! | `; btf HEX` | more bytes of the `.BTF` section |
 //!
-//! A program without `entry` begins at the next function, which needs no directive of its own. Directives with a
-//! colon behind their first word (`; check: accept`) mean nothing here: they are handed to the caller as
-//! [`Annotation`]s, with the instruction whose line they share.
+//! A program without `entry` begins at the next function, which needs no directive of its own. Directives with a colon
+//! after their first word (`; check: accept`) have no meaning here: the caller gets them as [`Annotation`]s, with the
+//! instruction on the same line.
 //!
-//! [`print`] and [`parse`] are inverse on valid objects; [`listing`] leaves ids, debug info and BTF out.
+//! [`print`] and [`parse`] are inverse on valid objects; [`listing`] omits ids, debug info and BTF.
 
 mod parse;
 mod print;

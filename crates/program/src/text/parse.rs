@@ -1,7 +1,7 @@
 //! Text to objects.
 //!
-//! One pass over the lines collects functions, labels and names; a second one, at the end, turns names into
-//! references, so that everything may be used before it is declared.
+//! One pass over the lines collects functions, labels and names. A second pass at the end turns names into references,
+//! so that everything may be used before it is declared.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::object::{
 };
 use crate::shown::Clean;
 
-/// Why a text is not an object, and where.
+/// An error in a text, with its place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}, column {column}: {}", Clean(message))]
 pub struct TextError {
@@ -44,7 +44,7 @@ pub struct Annotation {
     pub value: String,
 }
 
-/// An object and what its text says besides.
+/// An object and the annotations of its text.
 #[derive(Clone, Debug, Default)]
 pub struct Parsed {
     /// The object.
@@ -57,7 +57,7 @@ pub struct Parsed {
 
 /// Parses an object; annotations are dropped.
 ///
-/// The result is not validated: a text may hold a function that runs past its end.
+/// The result is not validated: for example, a function may run past its end.
 ///
 /// # Errors
 /// [`TextError`] with the position and what was expected there.
@@ -615,7 +615,7 @@ enum Resolved {
     Helper(u32),
 }
 
-/// Names to indices; a name that occurs twice is known, but resolves to nothing.
+/// Names to indices. A name that occurs twice is known, but does not resolve.
 struct Names {
     functions: HashMap<String, Vec<u32>>,
     maps: HashMap<String, Vec<u32>>,

@@ -12,7 +12,7 @@ use crate::object::{
     CoreId, ExternKind, Function, InsnId, LineId, Linkage, Map, MapContents, MapSlot, Node, Object, Program, Reference,
 };
 
-/// The object as text that [`super::parse`] reads back to an equal object, given that it is valid.
+/// Prints the object as text. If it is valid, [`super::parse`] reads an equal object back.
 pub fn print(object: &Object) -> String {
     Printer::new(object, true).object()
 }
@@ -46,15 +46,15 @@ pub fn node_text(object: &Object, node: &Node, labels: &Labels) -> String {
     Names { object, counts: None }.node_text(node, labels)
 }
 
-/// Names of an object's parts, counted: which of them lead back to one part only.
+/// The names of an object's parts with their counts, to find which names are unique.
 #[derive(Clone, Debug)]
 pub struct Names<'a> {
     object: &'a Object,
-    /// Of functions, maps and externs; where there are none, all names are gone through each time.
+    /// Counts for functions, maps and externs; without them, all names are searched each time.
     counts: Option<[HashMap<&'a str, u32>; 3]>,
 }
 
-/// What is named, as an index of [`Names::counts`].
+/// The kind of a named part, as an index of [`Names::counts`].
 #[derive(Clone, Copy)]
 enum Kind {
     Function,
@@ -125,7 +125,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The name of the thing at `index`, or `@index` where the name would not lead back to it.
+    /// The name of the part at `index`, or `@index` if the name is not unique.
     fn name(&self, kind: Kind, index: u32) -> String {
         let name = match kind {
             Kind::Function => self.object.functions.get(index as usize).map(|function| &function.name),
@@ -349,7 +349,7 @@ impl<'a> Printer<'a> {
         self.put(format_args!("; core {at}{} {:?} {} at {}", core.type_id, core.access, core.kind, core.access_offset));
     }
 
-    /// What no instruction led to.
+    /// Items that no instruction refers to.
     fn rest(&mut self) {
         let object = self.object;
         for id in (0..object.lines.len() as u32).map(LineId) {

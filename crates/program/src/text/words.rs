@@ -14,7 +14,7 @@ pub(super) fn quote(name: &str) -> String {
     if is_plain(name) { name.to_owned() } else { format!("{name:?}") }
 }
 
-/// What a quoted string says; `None` when it is malformed. A plain word says itself.
+/// The text of a quoted string or of a plain word; `None` if it is malformed.
 pub(super) fn unquote(text: &str) -> Option<String> {
     let Some(inside) = text.strip_prefix('"') else { return Some(text.to_owned()) };
     let inside = inside.strip_suffix('"')?;
