@@ -13,206 +13,307 @@ use crate::path::{Path, Use};
 use crate::reason::Reason;
 use crate::state::{Byte, Kind, Register, Trust};
 
-impl Path<'_> {
-    pub(crate) fn check_argument(
-        &mut self,
-        helper: &Helper,
-        prototype: &Prototype,
-        index: usize,
-        reg: Reg,
-        kind: ArgKind,
-        call: &mut Call,
-    ) -> Step<()> {
-        let register = self.read(reg)?;
-        let what = |expected: &str| {
-            format!(
-                "argument {} of {} must be {expected}, r{} is {}{}",
-                index + 1,
-                helper.name,
-                reg.number(),
-                register.kind.name(),
-                if register.nullable { " or null" } else { "" }
-            )
-        };
+/// One argument of a helper's call, to be held to what the prototype asks for.
+pub(crate) struct Check<'c, 'p> {
+    path: &'c mut Path<'p>,
+    /// What the arguments said so far.
+    call: &'c mut Call,
+    argument: Argument<'c>,
+}
+
+/// Which argument it is, and what is passed.
+#[derive(Clone, Copy)]
+struct Argument<'c> {
+    helper: &'c Helper,
+    prototype: &'c Prototype,
+    /// From 0.
+    index: usize,
+    reg: Reg,
+    register: Register,
+}
+
+/// What a helper does with memory that it is passed.
+#[derive(Clone, Copy)]
+struct Passed {
+    bytes: u64,
+    how: Use,
+    /// It reads what is there, before it may write.
+    reads: bool,
+    /// Exactly that many bytes.
+    constant: bool,
+}
+
+impl Passed {
+    /// Memory of the map's key or value size.
+    fn of_map(bytes: u32, how: Use) -> Passed {
+        Passed { bytes: bytes.into(), how, reads: how == Use::Read, constant: true }
+    }
+}
+
+impl Argument<'_> {
+    /// Our words for what is wrong with it.
+    fn must_be(&self, expected: &str) -> String {
+        format!(
+            "argument {} of {} must be {expected}, r{} is {}{}",
+            self.index + 1,
+            self.helper.name,
+            self.reg.number(),
+            self.register.kind.name(),
+            if self.register.nullable { " or null" } else { "" }
+        )
+    }
+
+    fn wrong<T>(&self, expected: &str) -> Step<T> {
+        reject(Reason::ArgumentType, self.must_be(expected))
+    }
+
+    fn odd_prototype<T>(&self) -> Step<T> {
+        unsupported(format!("the prototype of {}", self.helper.name))
+    }
+}
+
+impl<'c, 'p> Check<'c, 'p> {
+    /// Holds all arguments of a call to the prototype, in their order.
+    pub(crate) fn all(path: &mut Path<'p>, helper: &Helper, prototype: &Prototype, call: &mut Call) -> Step<()> {
+        for (index, kind) in prototype.args.iter().enumerate() {
+            let Some(reg) = Reg::new(index as u8 + 1) else { break };
+            let register = path.read(reg)?;
+            let argument = Argument { helper, prototype, index, reg, register };
+            Check { path, call, argument }.hold_to(*kind)?;
+        }
+        // What is passed beyond the prototype (values to print) is read, too.
+        for index in prototype.args.len() + 1..=5 {
+            let register = path.state.frame().registers[index];
+            path.expose_stack(&register);
+        }
+        Ok(())
+    }
+
+    fn hold_to(mut self, kind: ArgKind) -> Step<()> {
+        let Argument { helper, index, register, .. } = self.argument;
         let null = register.is_zero();
         if helper.name == "get_local_storage" && index == 1 {
             if !null {
-                return reject(Reason::ArgumentType, what("0"));
+                return self.argument.wrong("0");
             }
-            self.mark_precise(&register);
+            self.path.mark_precise(&register);
         }
         if null && kind.nullable() {
-            self.mark_precise(&register);
+            self.path.mark_precise(&register);
             return Ok(());
         }
         if register.is_pointer() && register.nullable && kind != ArgKind::Anything && !kind.nullable() {
-            return reject(Reason::PossiblyNull, what("a pointer that is not null"));
+            return reject(Reason::PossiblyNull, self.argument.must_be("a pointer that is not null"));
         }
-        if register.reference != 0 && call.reference == 0 {
-            call.reference = register.reference;
+        if register.reference != 0 && self.call.reference == 0 {
+            self.call.reference = register.reference;
         }
         match kind {
-            ArgKind::Anything => {
-                self.check_leak(&register, "is passed as a number")?;
-                self.expose_stack(&register);
-            }
+            ArgKind::MapKey
+            | ArgKind::MapValue
+            | ArgKind::MapValueOrNull
+            | ArgKind::UninitMapValue
+            | ArgKind::Memory(_)
+            | ArgKind::FixedMemory { .. }
+            | ArgKind::Size { .. } => self.memory(kind),
+            ArgKind::SockCommon
+            | ArgKind::SocketOrNull
+            | ArgKind::BtfSockCommon { .. }
+            | ArgKind::ReleasedBtfSockCommon => self.socket(kind),
+            ArgKind::ReleasedRingBufferMemory
+            | ArgKind::SpinLock
+            | ArgKind::Timer
+            | ArgKind::BtfId { .. }
+            | ArgKind::PercpuBtfId
+            | ArgKind::KptrDest
+            | ArgKind::ReleasedBtfIdOrNull
+            | ArgKind::Dynptr(_) => self.object(kind),
+            plain => self.plain(plain),
+        }
+    }
+
+    /// Numbers, the context, maps, functions and strings.
+    fn plain(&mut self, kind: ArgKind) -> Step<()> {
+        let Argument { reg, register, .. } = self.argument;
+        match kind {
             ArgKind::Context | ArgKind::ContextOrNull => {
                 if register.kind != Kind::Context || register.fixed_offset() != Some(0) {
-                    return reject(Reason::ArgumentType, what("the context, unmodified"));
+                    return self.argument.wrong("the context, unmodified");
                 }
             }
             ArgKind::ConstMapPtr => {
                 if register.kind != Kind::Map {
-                    return reject(Reason::ArgumentType, what("a map"));
+                    return self.argument.wrong("a map");
                 }
-                if let Some(owner) = call.owner {
+                if let Some(owner) = self.call.owner {
                     check_same_map(&owner, &register)?;
                 }
-                call.map = Some(register);
+                self.call.map = Some(register);
             }
-            ArgKind::MapKey => {
-                let (size, _) = self.map_argument(call)?;
-                call.key = self.constant_key(&register, size);
-                self.check_buffer(prototype, reg, &register, u64::from(size), Use::Read, true, call)?;
-            }
-            ArgKind::MapValue | ArgKind::MapValueOrNull
-                if matches!(
-                    call.map.as_ref().and_then(|map| self.map_type_of(map)),
-                    Some(MapType::Sockmap | MapType::Sockhash)
-                ) =>
-            {
-                self.check_typed_argument(&register, Wanted::Socket { released: false }, what("a socket"))?;
-            }
-            ArgKind::MapValue | ArgKind::MapValueOrNull => {
-                let (_, size) = self.map_argument(call)?;
-                self.check_buffer(prototype, reg, &register, u64::from(size), Use::Read, true, call)?;
-            }
-            ArgKind::UninitMapValue => {
-                let (_, size) = self.map_argument(call)?;
-                self.check_buffer(prototype, reg, &register, u64::from(size), Use::Write, true, call)?;
-            }
-            ArgKind::Memory(_) => {
-                // Checked with its size, which comes next; here only that it can be memory at all.
-                let next = prototype.args.get(index + 1);
-                if !matches!(next, Some(ArgKind::Size { .. })) {
-                    return unsupported(format!("the prototype of {}", helper.name));
+            ArgKind::ConstAllocSize => {
+                let Some(size) = register.scalar.as_constant().filter(|_| register.kind == Kind::Scalar) else {
+                    return reject(Reason::ArgumentSize, self.argument.must_be("a constant size"));
+                };
+                if size > u64::from(u32::MAX) {
+                    return reject(Reason::ArgumentSize, self.argument.must_be("a size that fits 32 bits"));
                 }
+                self.path.mark_precise(&register);
+                self.call.allocation = Some(size);
+            }
+            ArgKind::StackOrNull => {
+                if register.kind != Kind::Stack {
+                    return self.argument.wrong("a pointer to the stack, or 0");
+                }
+            }
+            ArgKind::Callback => {
+                if register.kind != Kind::Function {
+                    return self.argument.wrong("a function of this program");
+                }
+                self.call.callback = Some(register.object as usize);
+            }
+            ArgKind::ConstString => {
+                self.path.check_constant_string(reg, &register, self.argument.must_be("a constant string"))?;
+            }
+            _ => {
+                self.path.check_leak(&register, "is passed as a number")?;
+                self.path.expose_stack(&register);
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory, and the size of what was passed before.
+    fn memory(&mut self, kind: ArgKind) -> Step<()> {
+        let Argument { prototype, index, reg, register, .. } = self.argument;
+        match kind {
+            ArgKind::MapKey => {
+                let (size, _) = self.map_argument()?;
+                self.call.key = self.constant_key(size);
+                self.check_memory(reg, &register, Passed::of_map(size, Use::Read))
+            }
+            ArgKind::MapValue | ArgKind::MapValueOrNull if self.of_sockets() => {
+                let message = self.argument.must_be("a socket");
+                self.path.check_typed_argument(&register, Wanted::Socket { released: false }, message)
+            }
+            ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::UninitMapValue => {
+                let (_, size) = self.map_argument()?;
+                let how = if kind == ArgKind::UninitMapValue { Use::Write } else { Use::Read };
+                self.check_memory(reg, &register, Passed::of_map(size, how))
             }
             ArgKind::FixedMemory { size, memory, aligned } => {
                 if aligned
                     && register.kind == Kind::Stack
                     && register.fixed_offset().is_some_and(|offset| offset % i64::from(size) != 0)
                 {
-                    return reject(Reason::Misaligned, what("aligned memory"));
+                    return reject(Reason::Misaligned, self.argument.must_be("aligned memory"));
                 }
                 let how = if memory.writes { Use::Write } else { Use::Read };
-                self.check_memory_argument(prototype, reg, &register, u64::from(size), how, memory.reads, true, call)?;
+                let passed = Passed { bytes: size.into(), how, reads: memory.reads, constant: true };
+                self.check_memory(reg, &register, passed)
             }
-            ArgKind::Size { zero_allowed } => {
-                self.check_sized(helper, prototype, index, reg, &register, zero_allowed, call)?;
-            }
-            ArgKind::ConstAllocSize => {
-                let Some(size) = register.scalar.as_constant().filter(|_| register.kind == Kind::Scalar) else {
-                    return reject(Reason::ArgumentSize, what("a constant size"));
-                };
-                if size > u64::from(u32::MAX) {
-                    return reject(Reason::ArgumentSize, what("a size that fits 32 bits"));
-                }
-                self.mark_precise(&register);
-                call.allocation = Some(size);
-            }
-            ArgKind::StackOrNull => {
-                if register.kind != Kind::Stack {
-                    return reject(Reason::ArgumentType, what("a pointer to the stack, or 0"));
-                }
-            }
+            ArgKind::Size { zero_allowed } => self.check_sized(zero_allowed),
+            // Checked with its size, which comes next; here only that it can be memory at all.
+            _ => match prototype.args.get(index + 1) {
+                Some(ArgKind::Size { .. }) => Ok(()),
+                _ => self.argument.odd_prototype(),
+            },
+        }
+    }
+
+    fn socket(&mut self, kind: ArgKind) -> Step<()> {
+        let register = self.argument.register;
+        match kind {
             ArgKind::SockCommon => {
                 if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock) {
-                    return reject(Reason::ArgumentType, what("a socket of a context or lookup"));
+                    return self.argument.wrong("a socket of a context or lookup");
                 }
             }
             ArgKind::SocketOrNull => {
                 if register.kind != Kind::Socket {
-                    return reject(Reason::ArgumentType, what("a full socket of a context or lookup"));
+                    return self.argument.wrong("a full socket of a context or lookup");
                 }
             }
-            ArgKind::BtfSockCommon { .. } | ArgKind::ReleasedBtfSockCommon => {
+            _ => {
                 let wanted = Wanted::Socket { released: kind.releases() };
-                self.check_typed_argument(&register, wanted, what("a socket"))?;
+                self.path.check_typed_argument(&register, wanted, self.argument.must_be("a socket"))?;
                 if kind.releases() {
                     if register.reference == 0 || register.fixed_offset() != Some(0) {
-                        return reject(Reason::NotHeld, what("a socket that this program acquired, unmodified"));
+                        let message = self.argument.must_be("a socket that this program acquired, unmodified");
+                        return reject(Reason::NotHeld, message);
                     }
-                    call.released = Some(register.reference);
+                    self.call.released = Some(register.reference);
                 }
             }
-            ArgKind::ReleasedRingBufferMemory => {
-                if register.kind != Kind::RingBuffer {
-                    return reject(Reason::ArgumentType, what("a reserved ring buffer record"));
-                }
-                if register.reference == 0 || register.fixed_offset() != Some(0) {
-                    return reject(Reason::NotHeld, what("a record as it was reserved, unmodified"));
-                }
-                call.released = Some(register.reference);
-            }
-            ArgKind::Callback => {
-                if register.kind != Kind::Function {
-                    return reject(Reason::ArgumentType, what("a function of this program"));
-                }
-                call.callback = Some(register.object as usize);
-            }
-            ArgKind::ConstString => self.check_constant_string(reg, &register, what("a constant string"))?,
-            ArgKind::SpinLock => self.check_lock_argument(&register, FieldKind::SpinLock, what("a bpf_spin_lock"))?,
-            ArgKind::Timer => {
-                self.check_field_argument(&register, FieldKind::Timer, what("a bpf_timer"))?;
-                call.owner = Some(register);
-            }
-            ArgKind::BtfId { type_name, .. } => {
-                let message = what(&format!("a pointer to struct {type_name}"));
-                self.check_typed_argument(&register, Wanted::Structure(type_name), message)?;
-            }
-            ArgKind::PercpuBtfId => {
-                if register.kind != Kind::BtfId
-                    || !register.trust.has(Trust::PERCPU)
-                    || register.trust.has(Trust::ALLOCATED)
-                {
-                    return reject(Reason::ArgumentType, what("a per-CPU variable"));
-                }
-                call.owner = Some(register);
-            }
-            ArgKind::KptrDest => {
-                call.kptr = Some(self.check_kptr_slot(&register, what("a kptr in a value or object"))?)
-            }
-            ArgKind::ReleasedBtfIdOrNull => {
-                let Some(kptr) = call.kptr else { return unsupported(format!("the prototype of {}", helper.name)) };
-                call.released =
-                    Some(self.check_kptr_given(&kptr, &register, what("an object that the program owns"))?);
-            }
-            ArgKind::Dynptr(how) => self.dynptr_argument(helper, reg, how, call)?,
         }
         Ok(())
     }
 
+    /// Objects that the kernel watches over.
+    fn object(&mut self, kind: ArgKind) -> Step<()> {
+        let Argument { helper, reg, register, .. } = self.argument;
+        match kind {
+            ArgKind::ReleasedRingBufferMemory => {
+                if register.kind != Kind::RingBuffer {
+                    return self.argument.wrong("a reserved ring buffer record");
+                }
+                if register.reference == 0 || register.fixed_offset() != Some(0) {
+                    let message = self.argument.must_be("a record as it was reserved, unmodified");
+                    return reject(Reason::NotHeld, message);
+                }
+                self.call.released = Some(register.reference);
+            }
+            ArgKind::SpinLock => {
+                let message = self.argument.must_be("a bpf_spin_lock");
+                self.path.check_lock_argument(&register, FieldKind::SpinLock, message)?;
+            }
+            ArgKind::Timer => {
+                let message = self.argument.must_be("a bpf_timer");
+                self.path.check_field_argument(&register, FieldKind::Timer, message)?;
+                self.call.owner = Some(register);
+            }
+            ArgKind::BtfId { type_name, .. } => {
+                let message = self.argument.must_be(&format!("a pointer to struct {type_name}"));
+                self.path.check_typed_argument(&register, Wanted::Structure(type_name), message)?;
+            }
+            ArgKind::PercpuBtfId => {
+                let percpu = register.trust.has(Trust::PERCPU) && !register.trust.has(Trust::ALLOCATED);
+                if register.kind != Kind::BtfId || !percpu {
+                    return self.argument.wrong("a per-CPU variable");
+                }
+                self.call.owner = Some(register);
+            }
+            ArgKind::KptrDest => {
+                let message = self.argument.must_be("a kptr in a value or object");
+                self.call.kptr = Some(self.path.check_kptr_slot(&register, message)?);
+            }
+            ArgKind::ReleasedBtfIdOrNull => {
+                let Some(kptr) = self.call.kptr else { return self.argument.odd_prototype() };
+                let message = self.argument.must_be("an object that the program owns");
+                self.call.released = Some(self.path.check_kptr_given(&kptr, &register, message)?);
+            }
+            ArgKind::Dynptr(how) => self.path.dynptr_argument(helper, reg, how, self.call)?,
+            _ => return self.argument.odd_prototype(),
+        }
+        Ok(())
+    }
+
+    /// Whether the map argument holds sockets.
+    fn of_sockets(&self) -> bool {
+        let map_type = self.call.map.as_ref().and_then(|map| self.path.map_type_of(map));
+        matches!(map_type, Some(MapType::Sockmap | MapType::Sockhash))
+    }
+
     /// Bytes in a key and in a value of the map argument.
-    pub(crate) fn map_argument(&self, call: &Call) -> Step<(u32, u32)> {
-        match call.map.as_ref().and_then(|register| self.map_of(register)) {
+    fn map_argument(&self) -> Step<(u32, u32)> {
+        match self.call.map.as_ref().and_then(|register| self.path.map_of(register)) {
             Some(map) => Ok((map.key_size, map.value_size)),
             None => unsupported("a map whose definition is not known"),
         }
     }
 
     /// The size argument, and the memory argument before it.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn check_sized(
-        &mut self,
-        helper: &Helper,
-        prototype: &Prototype,
-        index: usize,
-        reg: Reg,
-        size: &Register,
-        zero_allowed: bool,
-        call: &mut Call,
-    ) -> Step<()> {
+    fn check_sized(&mut self, zero_allowed: bool) -> Step<()> {
+        let Argument { helper, prototype, index, reg, register: size } = self.argument;
         let complain = |text: &str| {
             reject(Reason::ArgumentSize, format!("argument {} of {}: r{} {text}", index + 1, helper.name, reg.number()))
         };
@@ -229,15 +330,15 @@ impl Path<'_> {
             return complain("has no upper bound");
         }
         let Some(ArgKind::Memory(memory)) = index.checked_sub(1).and_then(|at| prototype.args.get(at)).copied() else {
-            return unsupported(format!("the prototype of {}", helper.name));
+            return self.argument.odd_prototype();
         };
         let Some(reg) = Reg::new(index as u8) else { return Ok(()) };
-        let pointer = self.read(reg)?;
+        let pointer = self.path.read(reg)?;
         let most = size.scalar.umax;
-        call.most_bytes = most;
-        self.mark_precise(size);
+        self.call.most_bytes = most;
+        self.path.mark_precise(&size);
         if pointer.is_zero() {
-            self.mark_precise(&pointer);
+            self.path.mark_precise(&pointer);
             if memory.nullable && most == 0 {
                 return Ok(());
             }
@@ -250,69 +351,44 @@ impl Path<'_> {
         }
         let constant = size.scalar.as_constant().is_some();
         let how = if memory.writes { Use::Write } else { Use::Read };
-        self.check_memory_argument(prototype, reg, &pointer, most, how, memory.reads, constant, call)
+        self.check_memory(reg, &pointer, Passed { bytes: most, how, reads: memory.reads, constant })
     }
 
-    /// Memory of the map's key or value size.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn check_buffer(
-        &mut self,
-        prototype: &Prototype,
-        reg: Reg,
-        register: &Register,
-        bytes: u64,
-        how: Use,
-        constant: bool,
-        call: &mut Call,
-    ) -> Step<()> {
-        self.check_memory_argument(prototype, reg, register, bytes, how, how == Use::Read, constant, call)
-    }
-
-    /// Memory that a helper reads or writes; `constant` when exactly that many bytes.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn check_memory_argument(
-        &mut self,
-        prototype: &Prototype,
-        reg: Reg,
-        register: &Register,
-        bytes: u64,
-        how: Use,
-        reads: bool,
-        constant: bool,
-        call: &mut Call,
-    ) -> Step<()> {
+    /// Memory that the helper reads or writes.
+    fn check_memory(&mut self, reg: Reg, register: &Register, passed: Passed) -> Step<()> {
+        let Passed { bytes, how, reads, constant } = passed;
         let number = reg.number();
         match register.kind {
             Kind::Stack => {
-                let (lowest, highest) = self.stack_range(reg, register, 0, bytes)?;
+                let (lowest, highest) = self.path.stack_range(reg, register, 0, bytes)?;
                 let frame = register.object as usize;
                 let length = bytes as i32;
                 if length == 0 {
                     return Ok(());
                 }
                 if how == Use::Write && !reads && constant && lowest == highest {
-                    self.check_no_dynptr(frame, lowest, length)?;
-                    call.fills.push((frame, lowest, length));
+                    self.path.check_no_dynptr(frame, lowest, length)?;
+                    self.call.fills.push((frame, lowest, length));
                     return Ok(());
                 }
-                self.read_stack_bytes(frame, lowest, highest - lowest + length, how == Use::Write)
+                self.path.read_stack_bytes(frame, lowest, highest - lowest + length, how == Use::Write)
             }
             Kind::Packet | Kind::PacketMeta => {
-                if !prototype.packet_memory {
+                if !self.argument.prototype.packet_memory {
                     return reject(
                         Reason::ArgumentType,
                         format!("r{number}: this helper does not take packet memory; copy it to the stack first"),
                     );
                 }
-                self.check_memory(reg, register, 0, bytes, how)
+                self.path.check_memory(reg, register, 0, bytes, how)
             }
             Kind::MapValue => {
-                self.check_map_range(reg, register, 0, bytes, how)?;
-                self.check_special_fields(register, 0, bytes)
+                self.path.check_map_range(reg, register, 0, bytes, how)?;
+                self.path.check_special_fields(register, 0, bytes)
             }
-            Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.check_memory(reg, register, 0, bytes, how),
-            Kind::TracepointBuffer | Kind::Buffer => self.check_memory(reg, register, 0, bytes, how),
-            Kind::BtfId => self.check_structure_memory(reg, register, bytes, how),
+            Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.path.check_memory(reg, register, 0, bytes, how),
+            Kind::TracepointBuffer | Kind::Buffer => self.path.check_memory(reg, register, 0, bytes, how),
+            Kind::BtfId => self.path.check_structure_memory(reg, register, bytes, how),
             _ => reject(
                 Reason::ArgumentType,
                 format!("r{number} ({}) is not memory that a helper can use", register.kind.name()),
@@ -321,7 +397,8 @@ impl Path<'_> {
     }
 
     /// The key, where it is a small constant on the stack.
-    pub(crate) fn constant_key(&mut self, register: &Register, size: u32) -> Option<u64> {
+    pub(crate) fn constant_key(&mut self, size: u32) -> Option<u64> {
+        let register = self.argument.register;
         if register.kind != Kind::Stack || size != 4 {
             return None;
         }
@@ -330,7 +407,7 @@ impl Path<'_> {
             return None;
         }
         let (index, within) = crate::state::stack::slot_of(at);
-        let slot = self.state.frames.get(register.object as usize)?.stack.slot(index);
+        let slot = self.path.state.frames.get(register.object as usize)?.stack.slot(index);
         let bytes = slot.bytes.get(within..within + 4)?;
         if bytes.iter().all(|byte| *byte == Byte::Zero) {
             return Some(0);
@@ -344,7 +421,7 @@ impl Path<'_> {
         let register = slot.register;
         let key = register.scalar.as_constant()?;
         // What the key is decides whether the result may be null: a path with another key is another path.
-        self.mark_precise(&register);
+        self.path.mark_precise(&register);
         (within == 0 || key == 0).then_some(key)
     }
 }

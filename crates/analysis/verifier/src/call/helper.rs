@@ -3,6 +3,7 @@
 use kiln_isa::Reg;
 use kiln_platform::{Helper, MapType, Prototype};
 
+use crate::call::argument::Check;
 use crate::call::callback::Later;
 use crate::call::said::Call;
 use crate::error::{Step, reject, unsupported};
@@ -26,15 +27,7 @@ impl Path<'_> {
             return reject(Reason::LockDiscipline, format!("{} is called while a lock is held", helper.name));
         }
         let mut call = Call::default();
-        for (index, kind) in prototype.args.iter().enumerate() {
-            let Some(reg) = Reg::new(index as u8 + 1) else { break };
-            self.check_argument(helper, prototype, index, reg, *kind, &mut call)?;
-        }
-        // What is passed beyond the prototype (values to print) is read, too.
-        for index in prototype.args.len() + 1..=5 {
-            let register = self.state.frame().registers[index];
-            self.expose_stack(&register);
-        }
+        Check::all(self, helper, prototype, &mut call)?;
         self.check_map_fits(helper, &call)?;
         for (frame, lowest, length) in std::mem::take(&mut call.fills) {
             self.fill_stack_bytes(frame, lowest, length, always_fills(helper))?;

@@ -12,19 +12,20 @@
 use std::rc::Rc;
 
 use kiln_isa::Reg;
-use kiln_platform::limits::{MAX_STACK_BYTES, MAX_VARIABLE_SIZE};
+use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
-use crate::call::callback::{Later, check_same_map};
+use crate::call::callback::Later;
+use crate::call::kfunc_argument::Check;
 use crate::call::said::KfuncCall;
 use crate::error::{Step, reject, unsupported};
-use crate::path::{Next, Path, Use};
+use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::state::{Held, Kind, Register, Trust};
 use crate::types::WITHOUT_TYPES;
-use crate::types::parameters::{Argument, Taken, parameter};
+use crate::types::parameters::{Taken, parameter};
 
 impl Path<'_> {
     pub(crate) fn call_kfunc(&mut self) -> Step<Next> {
@@ -45,7 +46,8 @@ impl Path<'_> {
         if let KfuncMeaning::Lock { .. } = call.kfunc.meaning {
             self.push_failed_lock()?;
         }
-        self.check_kfunc_arguments(&mut call)?;
+        let taken = self.parameters_of(&call)?;
+        Check::all(self, &mut call, &taken)?;
         self.finish_kfunc(call)
     }
 
@@ -108,24 +110,6 @@ impl Path<'_> {
         Ok(())
     }
 
-    fn check_kfunc_arguments(&mut self, call: &mut KfuncCall) -> Step<()> {
-        let taken = self.parameters_of(call)?;
-        if taken.len() > 5 {
-            return unsupported(format!("{}: more than five arguments", call.kfunc.name));
-        }
-        let mut index = 0;
-        while let Some(one) = taken.get(index) {
-            let Some(reg) = Reg::new(index as u8 + 1) else { break };
-            self.check_kfunc_argument(call, reg, one)?;
-            // The size is checked with its memory.
-            index += if matches!(one.argument, Argument::Sized { .. }) { 2 } else { 1 };
-        }
-        if call.kfunc.has(KfuncFlag::Release) && call.released.is_none() {
-            return reject(Reason::NotHeld, format!("{} asks for a reference that is held", call.kfunc.name));
-        }
-        Ok(())
-    }
-
     /// What each parameter asks for.
     fn parameters_of(&mut self, call: &KfuncCall) -> Step<Rc<[Taken]>> {
         let name = call.kfunc.name;
@@ -142,253 +126,6 @@ impl Path<'_> {
         let parameters = types.parameters(call.prototype);
         let one = |index: usize| parameter(types, call.kfunc, self.program_type, parameters, index);
         (0..parameters.len()).map(one).collect()
-    }
-
-    fn check_kfunc_argument(&mut self, call: &mut KfuncCall, reg: Reg, taken: &Taken) -> Step<()> {
-        if taken.argument == Argument::Nothing {
-            let register = *self.state.register(reg);
-            self.expose_stack(&register);
-            return Ok(());
-        }
-        let register = self.read(reg)?;
-        let (kfunc, number) = (call.kfunc, reg.number());
-        let what = |expected: &str| {
-            let kind = register.kind.name();
-            format!("argument {number} of {} must be {expected}, r{number} is {kind}", kfunc.name)
-        };
-        match taken.argument {
-            Argument::Number { constant } => return self.check_kfunc_number(call, &register, constant, &what),
-            Argument::ResultBytes { read_only } => {
-                let bytes = register.scalar.as_constant().filter(|_| register.kind == Kind::Scalar);
-                let Some(bytes) = bytes.filter(|bytes| *bytes <= u64::from(u32::MAX)) else {
-                    return reject(Reason::ArgumentSize, what("a constant size that fits 32 bits"));
-                };
-                self.mark_precise(&register);
-                call.result_bytes = Some((bytes, read_only));
-                return Ok(());
-            }
-            _ => {}
-        }
-        let null = register.is_zero();
-        let careful = kfunc.takes_trusted() || kfunc.has(KfuncFlag::Rcu);
-        if careful && (null || register.nullable) && !taken.nullable {
-            return reject(Reason::PossiblyNull, what("a pointer that is not null"));
-        }
-        if register.reference != 0 {
-            call.reference = register.reference;
-            if kfunc.has(KfuncFlag::Release) {
-                call.released = Some(reg);
-            }
-        }
-        let sized = matches!(taken.argument, Argument::Sized { .. });
-        if null && taken.nullable && !sized {
-            self.mark_precise(&register);
-            return Ok(());
-        }
-        let typed = matches!(register.kind, Kind::BtfId | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::Map);
-        match &taken.argument {
-            Argument::Context => {
-                if register.kind != Kind::Context || register.fixed_offset() != Some(0) {
-                    return reject(Reason::ArgumentType, what("the context, unmodified"));
-                }
-                Ok(())
-            }
-            Argument::Map => {
-                if register.kind == Kind::BtfId {
-                    let map = self.types.find_struct("bpf_map").unwrap_or(TypeId::VOID);
-                    return self.check_structure_argument(call, reg, &register, map, &what);
-                }
-                if register.kind != Kind::Map {
-                    return reject(Reason::ArgumentType, what("a map"));
-                }
-                if let Some(value) = &call.value {
-                    check_same_map(value, &register)?;
-                }
-                call.map = Some(register);
-                self.check_trusted(kfunc, reg, &register)
-            }
-            Argument::ConstantString => self.check_constant_string(reg, &register, what("a constant string")),
-            Argument::Callback => {
-                if register.kind != Kind::Function {
-                    return reject(Reason::ArgumentType, what("a function of this program"));
-                }
-                call.callback = Some(register.object as usize);
-                Ok(())
-            }
-            Argument::Structure { id, .. } if typed => self.check_structure_argument(call, reg, &register, *id, &what),
-            Argument::Structure { plain: true, bytes: Some(bytes), .. } | Argument::Memory { bytes: Some(bytes) } => {
-                self.check_kfunc_memory(reg, &register, *bytes, &what)
-            }
-            Argument::Structure { .. } => reject(Reason::ArgumentType, what("a structure of the kernel")),
-            Argument::Memory { .. } => reject(Reason::ArgumentType, what("memory of a known size")),
-            Argument::Sized { constant } => self.check_sized_argument(call, reg, &register, taken, *constant, &what),
-            special => self.check_special_kfunc_argument(call, reg, &register, special),
-        }
-    }
-
-    /// Arguments that the files of other subjects know.
-    fn check_special_kfunc_argument(
-        &mut self,
-        call: &mut KfuncCall,
-        reg: Reg,
-        register: &Register,
-        argument: &Argument,
-    ) -> Step<()> {
-        match argument {
-            Argument::Allocated => self.check_allocated_argument(call, register),
-            Argument::Refcounted => self.check_refcounted_argument(call, register),
-            Argument::Graph(name) => self.check_graph_argument(call, register, name),
-            Argument::Field(name) => self.check_field_of_kfunc(call, register, name),
-            Argument::Dynptr { uninitialized } => self.dynptr_kfunc_argument(call, reg, *uninitialized),
-            Argument::Iterator(structure) => self.iterator_argument(call, reg, *structure),
-            // Saved and restored with its lock or section.
-            Argument::InterruptFlags => Ok(()),
-            _ => unsupported(format!("the kernel function {}, argument {}", call.kfunc.name, reg.number())),
-        }
-    }
-
-    fn check_kfunc_number(
-        &mut self,
-        call: &mut KfuncCall,
-        register: &Register,
-        constant: bool,
-        what: &dyn Fn(&str) -> String,
-    ) -> Step<()> {
-        if register.kind != Kind::Scalar {
-            return reject(Reason::ArgumentType, what("a number"));
-        }
-        if constant {
-            let Some(value) = register.scalar.as_constant() else {
-                return reject(Reason::ArgumentSize, what("a constant"));
-            };
-            self.mark_precise(register);
-            call.constant = Some(value);
-        }
-        Ok(())
-    }
-
-    /// Pointers to kernel structures: as trusted as the kfunc asks, and of the right type.
-    fn check_structure_argument(
-        &mut self,
-        call: &KfuncCall,
-        reg: Reg,
-        register: &Register,
-        wanted: TypeId,
-        what: &dyn Fn(&str) -> String,
-    ) -> Step<()> {
-        let kfunc = call.kfunc;
-        self.check_trusted(kfunc, reg, register)?;
-        let flawed = register.nullable
-            || register.trust.without(Trust::TRUSTED.with(Trust::ALLOCATED).with(Trust::NOT_OWNING)) != Trust::NONE;
-        if register.kind == Kind::BtfId && flawed && !register.trust.has(Trust::RCU) {
-            return reject(Reason::NotTrusted, what("a pointer that may be relied on and is not null"));
-        }
-        let index = self.types.kernel_type(wanted);
-        let (Some(wanted), Some(held)) = (self.types.pointed(index).cloned(), self.structure_of(register)) else {
-            return unsupported(WITHOUT_TYPES);
-        };
-        let Some(offset) = register.fixed_offset() else {
-            return reject(Reason::ArgumentType, what("a pointer at a constant offset"));
-        };
-        let releases = call.released == Some(reg);
-        if releases && offset != 0 {
-            return reject(Reason::NotHeld, what("the pointer as it was acquired, unmodified"));
-        }
-        let strictly = releases || is_no_cast_alias(&held.name, &wanted.name);
-        let flexible = !register.trust.has(Trust::ALLOCATED);
-        let projected = matches!((&*wanted.name, &*held.name), ("__sk_buff", "sk_buff") | ("xdp_md", "xdp_buff"));
-        if projected || self.types.is_at(&held, offset, &wanted, strictly, flexible) {
-            return Ok(());
-        }
-        reject(Reason::ArgumentType, what(&format!("a pointer to {}, not to {}", wanted.name, held.name)))
-    }
-
-    fn check_trusted(&self, kfunc: &Kfunc, reg: Reg, register: &Register) -> Step<()> {
-        if register.is_trusted() || !kfunc.takes_trusted() && !kfunc.has(KfuncFlag::Rcu) {
-            return Ok(());
-        }
-        if kfunc.has(KfuncFlag::Rcu) && register.trust.has(Trust::RCU) {
-            return Ok(());
-        }
-        let wanted = if kfunc.has(KfuncFlag::Rcu) { "trusted, or protected by RCU" } else { "trusted or acquired" };
-        reject(Reason::NotTrusted, format!("{}: the pointer in r{} must be {wanted}", kfunc.name, reg.number()))
-    }
-
-    /// Memory that a kfunc may read and write.
-    fn check_kfunc_memory(
-        &mut self,
-        reg: Reg,
-        register: &Register,
-        bytes: u64,
-        what: &dyn Fn(&str) -> String,
-    ) -> Step<()> {
-        if register.is_zero() {
-            self.mark_precise(register);
-            return Ok(());
-        }
-        let register = &Register { nullable: false, ..*register };
-        match register.kind {
-            Kind::Stack => {
-                let (lowest, highest) = self.stack_range(reg, register, 0, bytes)?;
-                if bytes == 0 {
-                    return Ok(());
-                }
-                self.read_stack_bytes(register.object as usize, lowest, highest - lowest + bytes as i32, true)
-            }
-            Kind::MapValue => {
-                self.check_map_range(reg, register, 0, bytes, Use::Read)?;
-                self.check_map_range(reg, register, 0, bytes, Use::Write)?;
-                self.check_special_fields(register, 0, bytes)
-            }
-            Kind::Memory | Kind::RingBuffer | Kind::MapKey => {
-                self.check_memory(reg, register, 0, bytes, Use::Read)?;
-                self.check_memory(reg, register, 0, bytes, Use::Write)
-            }
-            Kind::Packet | Kind::PacketMeta => self.check_memory(reg, register, 0, bytes, Use::Read),
-            Kind::Context if self.program_type == ProgramType::Syscall => {
-                self.check_memory(reg, register, 0, bytes, Use::Read)
-            }
-            _ => reject(Reason::ArgumentType, what(&format!("memory of {bytes} bytes"))),
-        }
-    }
-
-    /// Memory, and its size in the next register.
-    fn check_sized_argument(
-        &mut self,
-        call: &mut KfuncCall,
-        reg: Reg,
-        register: &Register,
-        taken: &Taken,
-        constant: bool,
-        what: &dyn Fn(&str) -> String,
-    ) -> Step<()> {
-        let Some(next) = Reg::new(reg.number() + 1) else { return Ok(()) };
-        let size = self.read(next)?;
-        let complain = |text: &str| {
-            reject(Reason::ArgumentSize, format!("{}: the size in r{} {text}", call.kfunc.name, next.number()))
-        };
-        if size.kind != Kind::Scalar {
-            return complain("must be a number");
-        }
-        if !(register.is_zero() && taken.optional) {
-            if size.scalar.smin < 0 {
-                return complain("may be negative");
-            }
-            if size.scalar.umax >= MAX_VARIABLE_SIZE {
-                return complain("has no upper bound");
-            }
-            let most = size.scalar.umax;
-            if register.is_zero() && most > 0 && !taken.nullable {
-                return reject(Reason::PossiblyNull, what("memory, as its size is not 0"));
-            }
-            self.check_kfunc_memory(reg, register, most, what)?;
-        }
-        self.mark_precise(&size);
-        if constant {
-            let Some(value) = size.scalar.as_constant() else { return complain("must be a constant") };
-            call.constant = Some(value);
-        }
-        Ok(())
     }
 
     /// What the call does, once its arguments are right.
@@ -560,10 +297,4 @@ fn kernel_context(program_type: ProgramType) -> Option<&'static str> {
         Netfilter => "bpf_nf_ctx",
         _ => return None,
     })
-}
-
-/// Whether one name is the other with `___init` behind: structures in preparation are not cast to finished ones.
-fn is_no_cast_alias(first: &str, second: &str) -> bool {
-    let is = |long: &str, short: &str| long.strip_suffix("___init") == Some(short);
-    is(first, second) || is(second, first)
 }

@@ -8,6 +8,7 @@ pub(crate) mod function;
 pub(crate) mod global;
 pub(crate) mod helper;
 pub(crate) mod kfunc;
+mod kfunc_argument;
 mod result;
 pub(crate) mod said;
 mod stack_object;
