@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kiln_equiv::rule::{RuleVerdict, prove_rule};
 use kiln_equiv::{Limits, Rule, parse_rules};
 use kiln_superopt::RuleSet;
-use kiln_superopt::cache::SHIPPED;
+use kiln_superopt::rules::data::SHIPPED;
 use kiln_superopt::learn::{self, Harvest, LearnedRule, RuleFile, Watch};
 use serde::Serialize;
 

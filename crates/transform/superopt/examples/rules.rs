@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use kiln_equiv::rule::{RuleVerdict, prove_rule};
 use kiln_equiv::{Limits, Method, parse_rules};
 use kiln_program::btf::Btf;
-use kiln_superopt::cache::SHIPPED;
+use kiln_superopt::rules::data::SHIPPED;
 use kiln_superopt::{Options, RuleSet, optimize};
 
 /// Seconds for one object.
@@ -45,7 +45,7 @@ fn main() {
             }
         }
     }
-    println!("{}", include_str!("../rules/README.md").trim_end());
+    println!("{}", include_str!("../src/rules/data/README.md").trim_end());
     println!("\n## The rules\n\nBoth files, {count} rules, are parsed in {:.1} ms. ", parsing.as_secs_f64() * 1000.0);
     println!(
         "Of their uses here, {} were confirmed by the normal form of the very window, {} rest on the rule's own proof.\n",

@@ -11,11 +11,10 @@
 //! not support are left as they are.
 //!
 //! Reading order: [`evidence`], [`pipeline`], the table of [`passes`], then what it names: [`laws`], which see the graph
-//! ([`flow`]), and [`windows`] with [`rules`] and rules as data ([`cache`]); [`search`] finds what the rules lack, [`learn`]
+//! ([`flow`]), and [`windows`] with [`rules`]; [`search`] finds what the rules lack, [`learn`]
 //! makes rules of it, [`cost`] says what is better, and [`judged`] gives the kernel the last word.
 #![forbid(unsafe_code)]
 
-pub mod cache;
 pub mod cost;
 pub mod edit;
 pub mod evidence;
@@ -31,11 +30,11 @@ pub mod search;
 pub mod timings;
 pub mod windows;
 
-pub use cache::{RuleSet, RuleSetError};
 pub use cost::{BadModel, Cost, CostModel, Goal};
 pub use evidence::{Because, ChainStep, Evidence};
 pub use judged::Judge;
 pub use laws::context::Law;
 pub use pipeline::{Options, Progress, Rewrite, Unverified, optimize, optimize_judged};
+pub use rules::data::{RuleSet, RuleSetError};
 pub use run::{Account, Standing};
 pub use timings::Timings;

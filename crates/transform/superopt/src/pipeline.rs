@@ -23,12 +23,12 @@ use kiln_program::btf::Btf;
 use kiln_program::{Function, FunctionId, Object, ProgramId};
 use kiln_verifier::Prepared;
 
-use crate::cache::RuleSet;
 use crate::cost::frequency::{self, Frequencies};
 use crate::cost::{CostModel, Goal};
 use crate::evidence::{ChainStep, Evidence};
 use crate::flow::calls::Calls;
 use crate::judged::Judge;
+use crate::rules::data::RuleSet;
 use crate::run::{Account, Done, Run};
 use crate::search;
 use crate::timings::Timings;

@@ -3,7 +3,7 @@
 use kiln_equiv::rule::{RuleVerdict, prove_rule};
 use kiln_equiv::{Limits, Method, parse_rules};
 use kiln_superopt::RuleSet;
-use kiln_superopt::cache::SHIPPED;
+use kiln_superopt::rules::data::SHIPPED;
 
 /// What careless rules claim.
 const TRAPS: &str = "

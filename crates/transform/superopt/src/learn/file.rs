@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use kiln_equiv::{Method, Rule, parse_rules};
 
 use super::LearnedRule;
-use crate::cache::{RuleSet, RuleSetError};
+use crate::rules::data::{RuleSet, RuleSetError};
 
 /// A rule file, split into its rules.
 #[derive(Clone, Debug, Default)]

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A slice is an instruction and some of those that made its operands, at most [`LONGEST`], which may be gathered in
-//! one place ([`crate::cache::gather`]). Equal slices of different programs are one window.
+//! one place ([`crate::rules::data::gather`]). Equal slices of different programs are one window.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,11 +19,11 @@ use kiln_isa::{Address, AluOp, Imm64, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, FunctionId, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Value};
 
-use crate::cache::gather::may_gather;
 use crate::cost::{CostModel, Goal};
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand, NOWHERE};
 use crate::flow::possible;
+use crate::rules::data::gather::may_gather;
 use crate::windows::region::{Region, Staleness, is_barrier};
 use crate::windows::trace::Trace;
 

@@ -29,10 +29,10 @@ use kiln_verifier::{Assumptions, Facts, InsnFacts, Scalar, StackSet, Tnum, Value
 pub use file::{RuleFile, merged};
 pub use harvest::{Harvest, Sample, Seen};
 
-use crate::cache::{RuleSet, matched};
 use crate::cost::{CostModel, Goal, Weight};
 use crate::flow::calls::Calls;
 use crate::flow::demand::NOWHERE;
+use crate::rules::data::{RuleSet, matching};
 use crate::search::{Bound, Enumerate, Question, Search};
 use crate::windows::region::{Region, Staleness};
 use crate::windows::trace::Trace;
@@ -268,7 +268,7 @@ fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, &'static st
     while at < region.nodes.len() {
         let trace = Trace::new(&region);
         let steps = region.steps.len();
-        if matched::apply(rules, &mut region, &trace, at, &|_| true) {
+        if matching::apply(rules, &mut region, &trace, at, &|_| true) {
             first = first.or(region.steps.get(steps).map(|step| step.rule));
             at = 0;
         } else {

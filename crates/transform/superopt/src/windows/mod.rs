@@ -26,12 +26,12 @@ use kiln_isa::table::IsaVersion;
 use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Object};
 use kiln_verifier::Facts;
 
-use crate::cache::{RuleSet, matched};
 use crate::cost::{CostModel, Goal};
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Afterwards, Demand, Exits};
 use crate::flow::possible;
 use crate::rules::RULES;
+use crate::rules::data::{RuleSet, matching};
 use crate::windows::region::{Region, Staleness, Step};
 use crate::windows::trace::Trace;
 
@@ -213,7 +213,7 @@ fn sweep(
                 return;
             }
             let id = region.nodes[at].id;
-            let found = matched::apply(rules, region, &trace, at, &|name| allowed(name, id))
+            let found = matching::apply(rules, region, &trace, at, &|name| allowed(name, id))
                 || RULES.iter().filter(|rule| allowed(rule.name, id)).any(|rule| {
                     (rule.propose)(region, &trace, at)
                         .iter()

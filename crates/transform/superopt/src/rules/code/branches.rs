@@ -3,7 +3,7 @@
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
 use kiln_program::Node;
 
-use crate::rules::operands::constant;
+use crate::rules::code::operands::constant;
 use crate::windows::region::{Region, ends};
 use crate::windows::trace::Trace;
 

@@ -1,12 +1,12 @@
 //! The rewrite cache: rules as data, proved offline for all operands, and applied wherever they match.
 //!
 //! ```text
-//!   rules/*.rules --parse once--> RuleSet --by the last instruction's shape--> matched over dataflow --> Region
+//!   *.rules       --parse once--> RuleSet --by the last instruction's shape--> matched over dataflow --> Region
 //!         ^
 //!         +-- kiln learn: what search found, generalized and proved ([`crate::learn`])
 //! ```
 //!
-//! [`matched`] finds where a rule's old window is, whatever stands between its instructions, and proposes the run with
+//! [`matching`] finds where a rule's old window is, whatever stands between its instructions, and proposes the run with
 //! the new one. [`crate::windows::region`] then asks for the normal form of the very window it changes, as of any proposal; where
 //! that does not settle it, the rule's own proof does, for rules that do not touch memory: there, what else touches it
 //! in the same run must be seen too.
@@ -15,7 +15,7 @@
 //! `tests/schemes.rs` proves every rule of both again.
 
 pub(crate) mod gather;
-pub mod matched;
+pub mod matching;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -25,10 +25,8 @@ use kiln_equiv::{Rule, RuleError, parse_rules};
 use kiln_isa::{Insn, Reg, RegSet};
 
 /// The rule files that come with Kiln, by name.
-pub const SHIPPED: [(&str, &str); 2] = [
-    ("schemes.rules", include_str!("../../rules/schemes.rules")),
-    ("learned.rules", include_str!("../../rules/learned.rules")),
-];
+pub const SHIPPED: [(&str, &str); 2] =
+    [("schemes.rules", include_str!("schemes.rules")), ("learned.rules", include_str!("learned.rules"))];
 
 /// A rule ready to be matched.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use kiln_equiv::{Tester, Window};
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::Object;
 use kiln_program::text::{listing, parse};
-use kiln_superopt::cache::DataRule;
 use kiln_superopt::rules::RULES;
+use kiln_superopt::rules::data::DataRule;
 use kiln_superopt::{Options, RuleSet, optimize};
 use kiln_verifier::StackSet;
 

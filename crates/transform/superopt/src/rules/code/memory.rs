@@ -5,7 +5,7 @@ use kiln_platform::MapType;
 use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
 use kiln_program::Node;
 
-use crate::rules::operands::{one_slot_move, with};
+use crate::rules::code::operands::{one_slot_move, with};
 use crate::windows::region::{Region, ends, is_barrier, is_cut};
 use crate::windows::trace::{Access, Lane, Root, Trace};
 

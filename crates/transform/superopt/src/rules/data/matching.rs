@@ -21,9 +21,9 @@ use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{Node, Reference};
 use kiln_verifier::{Scalar, Value};
 
-use crate::cache::gather::may_gather;
-use crate::cache::{DataRule, RuleSet};
-use crate::rules::constant;
+use crate::rules::code::constant;
+use crate::rules::data::gather::may_gather;
+use crate::rules::data::{DataRule, RuleSet};
 use crate::windows::region::{Region, is_barrier};
 use crate::windows::trace::Trace;
 

@@ -17,7 +17,7 @@
 use kiln_isa::{AluOp, Insn, Reg, Size, Source, Width};
 use kiln_program::{Node, Reference};
 
-use crate::rules::memory::{Copied, Origin, copy_runs};
+use crate::rules::code::memory::{Copied, Origin, copy_runs};
 use crate::windows::region::Region;
 use crate::windows::trace::{Root, Trace};
 
