@@ -46,7 +46,7 @@ fn main() {
         }
     }
     println!("{}", include_str!("../src/rules/data/README.md").trim_end());
-    println!("\n## The rules\n\nBoth files, {count} rules, are parsed in {:.1} ms. ", parsing.as_secs_f64() * 1000.0);
+    println!("\n## The rules\n\nBoth files have {count} rules, parsed in {:.1} ms. ", parsing.as_secs_f64() * 1000.0);
     println!(
         "Of their uses here, {} were confirmed by the normal form of the very window, {} rest on the rule's own proof.\n",
         proofs.0, proofs.1

@@ -5,29 +5,6 @@
 //! conditions but those that save questions. What a proposal leaves without readers is taken out before it is
 //! weighed, so a rule only has to redirect readers.
 //!
-//! | rule | instead of | propose |
-//! |---|---|---|
-//! | `immediate-operand` | `r1 = 7; *(u32 *)(r10 - 4) = r1` | `*(u32 *)(r10 - 4) = 7` |
-//! | `known-result` | `r1 &= 1` where the facts leave one value | `r1 = 0` |
-//! | `no-effect` | `r1 &= 0xff` of a loaded byte | nothing |
-//! | `copied-operand` | `r2 = r1; ... r2 ...` | `... r1 ...` |
-//! | `same-value` | `r3 = r6; r3 += 14` where `r2` holds that | `r3 = r2` |
-//! | `relocated-operand` | `r1 = FIELD; r2 += r1` where the loader writes FIELD | `r2 += FIELD` |
-//! | `type-number` | `r1 = 17 ll` where that is the number of a type | `r1 = 17` |
-//! | `copied-block` | copies of two bytes each, from and to memory | copies of four and eight |
-//! | `exchanged-fields` | two addresses of six bytes exchanged in four and two | in eight, four and two, with a shift |
-//! | `repeated-copy` | `r6 = r1; ...; r1 = r6` | `r6 = r1; ...` |
-//! | `compared-constant` | `r1 = 5; if r2 == r1` | `if r2 == 5` |
-//! | `compared-directly` | `r1 = r2; r1 += -7; if r1 == 0` | `if r2 == 7` |
-//! | `narrow-comparison` | `w1 = w1; if r1 == 0` | `if w1 == 0` |
-//! | `final-register` | `r2 = ...; r1 = r2` | `r1 = ...` |
-//! | `direct-address` | `r2 = r10; r2 += -8; *(u64 *)(r2 + 0)` | `*(u64 *)(r10 - 8)` |
-//! | `folded-offset` | `r1 += 14; *(u8 *)(r1 + 0)` | `*(u8 *)(r1 + 14)` |
-//! | `one-load` | two byte loads, shift and or | one wider load, and a byte swap if need be |
-//! | `one-store` | stores side by side | one wider store |
-//! | `two-stores` | `r1 = 0x123456789 ll; *(u64 *)(r10 - 8) = r1` | two stores of 32 bits |
-//! | `value-at-hand` | a load of what a register holds | that register |
-//!
 //! What needs no more than its own few instructions is a rule as data ([`crate::rules::data`]), tried before these.
 //!
 //! To add a rule: write its function, give it a row in [`RULES`], and a positive and a trap example in
@@ -53,6 +30,8 @@ use crate::windows::trace::Trace;
 pub struct Rule {
     /// Its name in evidence.
     pub name: &'static str,
+    /// What it is used for, and what it proposes.
+    pub example: &'static str,
     /// What it does, in one sentence.
     pub doc: &'static str,
     /// Whether what it proposes relies on instructions before those it changes.
@@ -65,120 +44,140 @@ pub struct Rule {
 pub const RULES: &[Rule] = &[
     Rule {
         name: "no-effect",
+        example: "r1 &= 0xff of a loaded byte  -->  nothing",
         doc: "An instruction that leaves its register as it was may go.",
         contextual: false,
         propose: bits::no_effect,
     },
     Rule {
         name: "known-result",
+        example: "r1 &= 1 where the facts leave one value  -->  r1 = 0",
         doc: "A result that can only be one number may be that number.",
         contextual: true,
         propose: operands::known_result,
     },
     Rule {
         name: "immediate-operand",
+        example: "r1 = 7; *(u32 *)(r10 - 4) = r1  -->  *(u32 *)(r10 - 4) = 7",
         doc: "An operand that can only be one number may be an immediate.",
         contextual: true,
         propose: operands::immediate_operand,
     },
     Rule {
         name: "one-load",
+        example: "two byte loads, shift and or  -->  one wider load, and a byte swap if need be",
         doc: "A value put together from loaded bytes may be loaded whole.",
         contextual: true,
         propose: memory::one_load,
     },
     Rule {
         name: "one-store",
+        example: "stores side by side  -->  one wider store",
         doc: "Stores side by side may be one wider store.",
         contextual: true,
         propose: memory::one_store,
     },
     Rule {
         name: "two-stores",
+        example: "r1 = 0x123456789 ll; *(u64 *)(r10 - 8) = r1  -->  two stores of 32 bits",
         doc: "A store of a two-slot constant may be two stores of its halves.",
         contextual: true,
         propose: memory::two_stores,
     },
     Rule {
         name: "value-at-hand",
+        example: "a load of what a register holds  -->  that register",
         doc: "A load of what a register still holds may be a move from it.",
         contextual: true,
         propose: memory::value_at_hand,
     },
     Rule {
         name: "folded-offset",
+        example: "r1 += 14; *(u8 *)(r1 + 0)  -->  *(u8 *)(r1 + 14)",
         doc: "A constant added to an address may be part of the accesses' offsets.",
         contextual: false,
         propose: memory::folded_offset,
     },
     Rule {
         name: "direct-address",
+        example: "r2 = r10; r2 += -8; *(u64 *)(r2 + 0)  -->  *(u64 *)(r10 - 8)",
         doc: "An access through a derived pointer may go through the pointer it was derived from.",
         contextual: true,
         propose: memory::direct_address,
     },
     Rule {
         name: "copied-operand",
+        example: "r2 = r1; ... r2 ...  -->  ... r1 ...",
         doc: "Readers of a copy may read the original.",
         contextual: true,
         propose: copies::copied_operand,
     },
     Rule {
         name: "same-value",
+        example: "r3 = r6; r3 += 14 where r2 holds that  -->  r3 = r2",
         doc: "A computation of what another register holds may be a copy of that register.",
         contextual: true,
         propose: copies::same_value,
     },
     Rule {
         name: "relocated-operand",
+        example: "r1 = FIELD; r2 += r1 where the loader writes FIELD  -->  r2 += FIELD",
         doc: "A number that the loader writes may be the immediate of the operation that uses it.",
         contextual: true,
         propose: operands::relocated_operand,
     },
     Rule {
         name: "type-number",
+        example: "r1 = 17 ll where that is the number of a type  -->  r1 = 17",
         doc: "The number of a type of the object's own fits a move of one slot.",
         contextual: false,
         propose: operands::type_number,
     },
     Rule {
         name: "copied-block",
+        example: "copies of two bytes each, from and to memory  -->  copies of four and eight",
         doc: "Bytes copied from memory to memory may be copied in other pieces.",
         contextual: true,
         propose: memory::copied_block,
     },
     Rule {
         name: "exchanged-fields",
-        doc: "Two fields of six bytes, side by side, that change places may do so in wider pieces.",
+        example: "bytes copied in another order, such as two addresses exchanged  -->  wider accesses, with shifts",
+        doc: "Bytes copied in another order may be copied in wider pieces, with shifts.",
         contextual: true,
         propose: exchange::exchanged_fields,
     },
     Rule {
         name: "repeated-copy",
+        example: "r6 = r1; ...; r1 = r6  -->  r6 = r1; ...",
         doc: "A copy of what the register still holds may go.",
         contextual: true,
         propose: copies::repeated_copy,
     },
     Rule {
         name: "compared-constant",
+        example: "r1 = 5; if r2 == r1  -->  if r2 == 5",
         doc: "A comparison with a register that can only be one number may be one with that number.",
         contextual: true,
         propose: branches::compared_constant,
     },
     Rule {
         name: "compared-directly",
+        example: "r1 = r2; r1 += -7; if r1 == 0  -->  if r2 == 7",
         doc: "What a comparison with a constant undoes or masks may be part of the comparison.",
         contextual: true,
         propose: branches::compared_directly,
     },
     Rule {
         name: "narrow-comparison",
+        example: "w1 = w1; if r1 == 0  -->  if w1 == 0",
         doc: "A comparison of registers whose upper halves are zero may be one of the lower halves.",
         contextual: true,
         propose: branches::narrow_comparison,
     },
     Rule {
         name: "final-register",
+        example: "r2 = ...; r1 = r2  -->  r1 = ...",
         doc: "A value that is moved to another register at the end may be made there.",
         contextual: false,
         propose: copies::final_register,
