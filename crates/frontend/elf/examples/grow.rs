@@ -1,5 +1,5 @@
-//! Writes an object with a `goto +0` behind every instruction, as the tests do, for a look at it with other tools:
-//! `grow IN OUT`.
+//! Writes an object with a `goto +0` after every instruction, as the tests do, for inspection with other tools: `grow
+//! IN OUT`.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

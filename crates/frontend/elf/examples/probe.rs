@@ -1,4 +1,4 @@
-//! Reads, validates and rebuilds the objects named on the command line, and says how long reading took.
+//! Reads, validates and rebuilds the objects named on the command line, and prints how long reading took.
 fn main() {
     for path in std::env::args().skip(1) {
         let bytes = std::fs::read(&path).unwrap();

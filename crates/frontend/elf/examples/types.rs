@@ -1,4 +1,4 @@
-//! Parses the running kernel's types and says how long that took.
+//! Parses the running kernel's types and prints how long it took.
 
 use kiln_program::btf::{Btf, Kind};
 

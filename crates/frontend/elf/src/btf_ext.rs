@@ -1,4 +1,4 @@
-//! `.BTF.ext`: what the compiler says about instructions, by their byte offset in a code section.
+//! `.BTF.ext`: the compiler's records about instructions, by byte offset in a code section.
 //!
 //! ```text
 //!   header | func_info part | line_info part | core_relo part
@@ -7,17 +7,17 @@
 //!            func_info: type   line_info: file, text, line<<10|column   core_relo: type, access, kind   (u32 each)
 //! ```
 //!
-//! Records may be longer than these fields; whatever follows them is carried along (Documentation/bpf/btf.rst).
+//! Records may be longer than these fields; the rest is kept (Documentation/bpf/btf.rst).
 
 use crate::error::{Result, invalid};
 
 const SECTION: &str = ".BTF.ext";
 const MAGIC: u16 = 0xeb9f;
-/// Bytes of the header without the CO-RE fields, which old compilers leave out.
+/// Bytes of the header without the CO-RE fields, which old compilers omit.
 const SHORT_HEADER_BYTES: usize = 24;
 const LONG_HEADER_BYTES: usize = 32;
 
-/// A record: the instruction's byte offset, and the bytes behind it.
+/// A record: the instruction's byte offset, and the bytes after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     pub offset: u32,
@@ -25,13 +25,13 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// The `index`th word behind the offset.
+    /// The `index`th word after the offset.
     pub fn word(&self, index: usize) -> u32 {
         let chunk = self.rest.get(4 * index..).and_then(<[u8]>::first_chunk::<4>);
         chunk.map_or(0, |chunk| u32::from_le_bytes(*chunk))
     }
 
-    /// A record of these words, and what followed them in the record that it stands for.
+    /// A record of these words, with the trailing bytes of the record that it replaces.
     pub fn new(offset: u32, words: &[u32], model: Option<&Record>, record_bytes: usize) -> Record {
         let mut rest: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         if let Some(model) = model {
@@ -114,7 +114,7 @@ impl BtfExt {
         (bytes, places)
     }
 
-    /// The parts, with the header field that says where each is.
+    /// The parts, with the header field for the place of each.
     pub fn parts(&self) -> [(usize, Option<&Part>); 3] {
         [(8, self.functions.as_ref()), (16, self.lines.as_ref()), (24, self.core.as_ref())]
     }
@@ -124,7 +124,7 @@ impl BtfExt {
         self.header.len() >= LONG_HEADER_BYTES
     }
 
-    /// The same, to be changed.
+    /// The parts as mutable references, with their header fields.
     pub fn parts_mut(&mut self) -> [&mut Option<Part>; 3] {
         [&mut self.functions, &mut self.lines, &mut self.core]
     }

@@ -1,4 +1,4 @@
-//! Functions: where they are in the code sections, and their instructions with every position resolved to an id.
+//! Functions: their places in the code sections, and their instructions with every position resolved to an id.
 //!
 //! ```text
 //!   section xdp:  | main 0..72 | helper_fn 72..120 | (gap) |     symbols of type FUNC say where
@@ -20,7 +20,8 @@ use crate::maps::MapTable;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_BYTES: u64 = 8;
-/// Aliases make one range of bytes several functions; all functions together may not be larger than the code so often.
+/// Aliases make several functions of one range of bytes. All functions together may not be larger than the code times
+/// this.
 const MAX_ALIASING: u64 = 8;
 
 /// Where a function is.
@@ -33,10 +34,10 @@ pub(crate) struct Place {
     pub symbol: usize,
 }
 
-/// What an instruction's relocation was, to be written back.
+/// The relocation of an instruction, to be written back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Origin {
-    /// The reference that it stands for.
+    /// The reference that it encodes.
     pub reference: Reference,
     /// Relocation type and symbol; `None` for a call inside a section without relocation.
     pub relocation: Option<(u32, u32)>,
@@ -69,7 +70,7 @@ pub(crate) fn find_functions(file: &ElfFile) -> Result<Vec<Place>> {
     Ok(places)
 }
 
-/// Functions may share all their bytes (aliases), but not some of them.
+/// Functions may share all their bytes (aliases), but not a part of them.
 fn check_places(file: &ElfFile, places: &[Place]) -> Result<()> {
     for pair in places.windows(2) {
         let [first, second] = [pair[0], pair[1]];
@@ -110,7 +111,7 @@ impl<'a> Referents<'a> {
     }
 }
 
-/// The instructions of a code section while they are read.
+/// A code section whose instructions are being read.
 pub(crate) struct CodeSection<'a> {
     name: &'a str,
     index: usize,

@@ -1,11 +1,10 @@
 //! Sections and symbols to bytes.
 //!
-//! Neither writer of the `object` crate fits. `object::write` makes files from nothing, with sections, symbols and
-//! strings in an order of its own; `object::build` keeps the order but refuses section types that it does not know
-//! (clang's address-significance table), and rebuilds string tables. A drop-in object should differ from the
-//! original in what was rewritten and nowhere else: here all tables keep their order, names keep their place in the
-//! string table, and sections keep their order in the file, so that an object rebuilt without a change is the same
-//! file, byte for byte.
+//! Neither writer of the `object` crate fits. `object::write` makes new files, with sections, symbols and strings in
+//! its own order. `object::build` keeps the order, but refuses section types that it does not know (clang's
+//! address-significance table), and rebuilds string tables. A drop-in object should differ from the original only in
+//! what was rewritten. So here all tables keep their order, names keep their place in the string table, and sections
+//! keep their order in the file. An object rebuilt without a change is the same file, byte for byte.
 
 use std::collections::HashMap;
 
@@ -18,7 +17,7 @@ use crate::file::{ElfFile, Rel, SHT_GROUP, SHT_LLVM_ADDRSIG, SHT_NOBITS, SHT_PRO
 const LE: Endianness = Endianness::Little;
 const HEADER_BYTES: usize = 64;
 
-/// A file in the making.
+/// A file that is being written.
 pub(crate) struct Output<'a> {
     file: &'a ElfFile,
     /// Sections that leave.
@@ -30,7 +29,7 @@ pub(crate) struct Output<'a> {
     pub symbols: Vec<Symbol>,
 }
 
-/// Whether a section holds DWARF or hints to linkers, which a rewritten file leaves out.
+/// Whether a section holds DWARF or hints to linkers, which a rewritten file omits.
 pub(crate) fn is_for_debuggers(file: &ElfFile, index: usize) -> bool {
     let section = &file.sections[index];
     let debug = section.name.starts_with(".debug_") && section.kind == SHT_PROGBITS && !section.is_code();
@@ -48,7 +47,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Takes a section out, with the relocations that patch it and the symbols that it defines.
+    /// Removes a section, with the relocations that patch it and the symbols that it defines.
     pub fn drop_section(&mut self, index: usize) {
         self.dropped[index] = true;
         for relocations in self.file.relocation_sections(index) {
@@ -56,7 +55,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Takes out DWARF, and hints to linkers that name symbols by number.
+    /// Removes DWARF, and hints to linkers that name symbols by number.
     pub fn drop_debug_sections(&mut self) {
         for index in 0..self.file.sections.len() {
             if is_for_debuggers(self.file, index) {
@@ -178,7 +177,7 @@ impl<'a> Output<'a> {
         let original;
         let relocations = match self.relocations.get(&index) {
             Some(relocations) => relocations,
-            // Relocation sections of unknown entry size are carried as they are.
+            // Relocation sections of unknown entry size are copied unchanged.
             None => match self.file.relocations(index) {
                 Ok(relocations) => {
                     original = relocations;
@@ -189,7 +188,7 @@ impl<'a> Output<'a> {
         };
         let mut bytes = Vec::with_capacity(16 * relocations.len());
         for relocation in relocations {
-            // What was patched with an address in a dropped section has nothing to be patched with any more.
+            // Relocations against an address in a removed section are removed too.
             let Some(symbol) = numbers.symbols.get(relocation.symbol as usize).copied().flatten() else { continue };
             let entry = Rel64::<Endianness> {
                 r_offset: U64::new(LE, relocation.offset),
@@ -239,7 +238,7 @@ impl Renumbering {
         Renumbering { sections, section_count, symbols: symbols.collect() }
     }
 
-    /// The new number of a section; 0 for those that leave, and for numbers that never were any.
+    /// The new number of a section; 0 for removed sections and invalid numbers.
     fn section(&self, old: u32) -> u32 {
         self.sections.get(old as usize).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, told apart by whose fault it is.
+//! Errors, distinguished by their cause.
 
 use kiln_program::{Clean, LowerError};
 
@@ -12,12 +12,12 @@ pub enum Error {
         file: String,
         /// The ELF section; empty when the file itself is at fault.
         section: String,
-        /// Bytes from the beginning of the section (of the file, when there is no section).
+        /// Bytes from the beginning of the section (of the file, if there is no section).
         offset: u64,
         /// What is wrong.
         message: String,
     },
-    /// The file is well formed and uses something that Kiln does not know.
+    /// The file is well formed and uses a feature that Kiln does not support.
     #[error("{}: section {}, offset {offset:#x}: Kiln does not support {}", Clean(file), Clean(section), Clean(what))]
     Unsupported {
         /// The label that the file was read under.
@@ -49,7 +49,7 @@ pub enum Error {
     },
 }
 
-/// A fault without the file's label, which [`Fault::in_file`] adds on the way out.
+/// A fault without the file's label; [`Fault::in_file`] adds it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Invalid { section: String, offset: u64, message: String },
@@ -61,7 +61,7 @@ pub(crate) enum Fault {
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
 
 impl Fault {
-    /// The same fault, of a function that cannot be read, said about one that needs it.
+    /// The fault of an unreadable function, reported for a function that needs it.
     pub(crate) fn needed(mut self, function: &str) -> Fault {
         match &mut self {
             Fault::Invalid { message, .. } | Fault::Mismatch { message } => {

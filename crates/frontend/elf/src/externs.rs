@@ -1,10 +1,10 @@
-//! Externs: what the object expects the kernel to have.
+//! Externs: kernel symbols that the object needs.
 //!
 //! An undefined symbol is one of three things, told apart by the BTF data section that declares it: a value of the
 //! kernel's configuration (`.kconfig`), a kernel function, or a kernel variable (both `.ksyms`).
 //!
-//! Configuration values share one map. libbpf lays them out by descending alignment, then ascending size, then name;
-//! the loader has to agree with nobody but itself, and Kiln keeps libbpf's order so that dumps compare.
+//! Configuration values share one map. libbpf lays them out by descending alignment, then ascending size, then name.
+//! The order only matters within one loader; Kiln uses libbpf's order so that dumps can be compared.
 
 use std::collections::HashMap;
 
@@ -25,7 +25,7 @@ pub(crate) struct ExternTable {
     pub symbols: Vec<u32>,
 }
 
-/// A configuration value that waits for its place.
+/// A configuration value without an offset yet.
 struct Config {
     index: usize,
     align: u32,
@@ -60,7 +60,7 @@ pub(crate) fn read_externs(file: &ElfFile, btf: Option<&Btf>, maps: &mut MapTabl
             continue;
         }
         let name = symbol.name.as_str();
-        // What the compiler declares nowhere can only be a mistake if something refers to it; relocations tell.
+        // A symbol without a declaration is an error only if a relocation refers to it.
         let Some(id) = kernel_symbols.get(name).or_else(|| configuration.get(name)).copied() else { continue };
         let kind = match btf.kind(id) {
             Kind::Function { .. } => ExternKind::Kfunc,

@@ -1,7 +1,7 @@
 //! The ELF container: sections, symbols and relocations of a relocatable BPF object, all bounds checked once.
 //!
-//! The `object` crate does the parsing. Everything is copied into plain numbers here because the writer needs the
-//! same tables in a form that it can change; section bytes stay where they are in the file.
+//! The `object` crate does the parsing. The tables are copied into plain numbers, because the writer needs to change
+//! them; section bytes stay in the file.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use object::read::elf::{FileHeader, Rel as _, SectionHeader, Sym as _};
 
 use crate::error::{Result, invalid, unsupported};
 
-/// Bytes of a symbol or section name at most; longer ones are refused, so that names cannot be piled up.
+/// Maximum bytes of a symbol or section name. Longer ones are refused, to bound the memory for names.
 const MAX_NAME_BYTES: usize = 1024;
 
 // Relocation types (Documentation/bpf/llvm_reloc.rst).
@@ -41,7 +41,7 @@ pub(crate) const STB_WEAK: u8 = 2;
 const STV_INTERNAL: u8 = 1;
 const STV_HIDDEN: u8 = 2;
 pub(crate) const SHN_UNDEF: u16 = 0;
-/// First of the special section numbers, which name no section.
+/// First of the reserved section numbers, which are not sections.
 pub(crate) const SHN_LORESERVE: u16 = 0xff00;
 
 /// A section header, and where its bytes are.
@@ -213,7 +213,7 @@ impl ElfFile {
         Ok(file)
     }
 
-    /// The tables that everything else is named by must be what their headers say.
+    /// Checks that the tables with all names match their headers.
     fn check_tables(&self) -> Result<()> {
         let mut strings = vec![self.name_table];
         if let Some(table) = self.symbol_table {
@@ -237,12 +237,12 @@ impl ElfFile {
         &self.bytes[self.sections[index].file.clone()]
     }
 
-    /// The first section of this name that holds bytes of the program's own.
+    /// The first section of this name that has contents.
     pub fn section_named(&self, name: &str) -> Option<usize> {
         self.sections.iter().position(|section| section.name == name && section.kind == SHT_PROGBITS)
     }
 
-    /// Whether the section is one of those that hold the file itself together.
+    /// Whether the section is part of the file's structure (symbols, strings, relocations).
     pub fn is_table(&self, index: usize) -> bool {
         let names = self.symbol_table.map(|table| self.sections[table].link as usize);
         index == self.name_table || Some(index) == self.symbol_table || Some(index) == names

@@ -7,16 +7,16 @@
 //!   extern int LINUX_KERNEL_VERSION __kconfig; no line of its own      (6 << 16) + (18 << 8) + 44
 //! ```
 //!
-//! A loader fills them in and freezes them, so the kernel's verifier knows them as constants. Here it is the map's
-//! contents that become known, by the rules of libbpf; like CO-RE, that fits the object to one kernel.
+//! A loader fills them in and freezes them, so the kernel's verifier treats them as constants. Here the map's contents
+//! are filled in by the rules of libbpf. Like CO-RE, this fits the object to one kernel.
 
 use std::collections::HashMap;
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{ExternKind, MapContents, Object};
 
-/// What a kernel says of its configuration: `CONFIG_*` by name as its file has it (`y`, `250`, `"text"`), and the
-/// loader's own values (`LINUX_*`) as numbers.
+/// A kernel's configuration: `CONFIG_*` values as in its file (`y`, `250`, `"text"`), and the loader's own values
+/// (`LINUX_*`) as numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelConfig {
     values: HashMap<String, String>,
@@ -32,15 +32,15 @@ impl KernelConfig {
         KernelConfig { values: text.lines().filter_map(set).collect() }
     }
 
-    /// Adds a value that has no line in the file.
+    /// Adds a value that is not in the file.
     pub fn with_number(mut self, name: &str, value: u64) -> KernelConfig {
         self.values.insert(name.to_owned(), value.to_string());
         self
     }
 }
 
-/// Fills in the configuration values that the object declares, where all of them that it needs are known and fit their
-/// declarations. Whether they were.
+/// Fills in the configuration values that the object declares, if all values that it needs are known and fit their
+/// declarations. Returns whether they did.
 pub fn resolve_kconfig(object: &mut Object, config: &KernelConfig) -> bool {
     let Some(btf) = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()) else { return false };
     let Some(map) = object.maps.iter().position(|map| matches!(map.contents, MapContents::Kconfig(_))) else {

@@ -5,9 +5,8 @@
 //!   new section   | main 0..40 | gap 40..48 | helper_fn 48..96  |
 //! ```
 //!
-//! Bytes that belong to no function stay as they are and move as one piece. Whatever pointed into a function (a
-//! label, a record of a gap) follows the instruction that it pointed to, or, when that was deleted, the next one that
-//! is left.
+//! Bytes that belong to no function are unchanged and move as one piece. A pointer into a function (a label, a record
+//! of a gap) follows the instruction that it pointed to. If that was deleted, it follows the next remaining one.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,9 +22,9 @@ use crate::read::Sources;
 /// A laid-out code section.
 #[derive(Debug)]
 pub(crate) struct CodeLayout {
-    /// The slots, addresses and calls still open.
+    /// The slots; addresses and calls are unresolved.
     pub slots: Vec<Slot>,
-    /// What the slots leave open: slot in the section, instruction, what it refers to.
+    /// Unresolved references: slot in the section, instruction, target.
     pub open: Vec<(usize, InsnId, Reference)>,
     /// The instruction of each slot that begins one in a function: its index in [`Object::functions`], its position.
     pub nodes: Vec<(usize, usize, usize)>,
@@ -36,7 +35,7 @@ pub(crate) struct CodeLayout {
 struct Chunk {
     old: Range<u64>,
     new: Range<u64>,
-    /// For a function: its index, and for each old instruction where it is now.
+    /// For a function: its index, and the new place of each old instruction.
     function: Option<(usize, Vec<(u64, u64)>)>,
 }
 
@@ -67,7 +66,7 @@ impl CodeLayout {
     fn gap(&mut self, file: &ElfFile, section: usize, old: Range<u64>) {
         let start = self.end();
         let bytes = &file.data(section)[old.start as usize..old.end as usize];
-        // Functions are whole slots, and so is the section: what lies between them is, too.
+        // Functions and sections are whole slots, so gaps are too.
         self.slots.extend(Slot::parse_all(bytes).unwrap_or_default());
         self.chunks.push(Chunk { old, new: start..self.end(), function: None });
     }
@@ -107,7 +106,7 @@ impl CodeLayout {
         Ok(())
     }
 
-    /// All functions and where they are now.
+    /// All functions with their new places.
     pub fn functions(&self) -> impl Iterator<Item = (usize, Range<u64>)> + '_ {
         self.chunks.iter().filter_map(|chunk| Some((chunk.function.as_ref()?.0, chunk.new.clone())))
     }
@@ -117,7 +116,7 @@ impl CodeLayout {
         self.chunks.get(behind).filter(|chunk| chunk.old.contains(&old))
     }
 
-    /// Where an old byte offset is now.
+    /// The new byte offset for an old one.
     pub fn moved(&self, old: u64) -> u64 {
         let Some(chunk) = self.chunk(old) else { return self.end() };
         match &chunk.function {

@@ -2,8 +2,8 @@
 //!
 //! A BPF object is an ELF relocatable file with conventions on top: which sections hold programs, how a C variable
 //! becomes a map, what an undefined symbol means, where types and source lines are. The conventions are libbpf's, and
-//! libbpf is the judge of this crate: programs read here are compared with what libbpf would load, slot by slot, and
-//! files written here must load wherever the original did.
+//! tests compare this crate with libbpf: a program read here must equal what libbpf would load, slot by slot, and files
+//! written here must load wherever the original did.
 //!
 //! ```text
 //!   bytes --file--> sections, symbols --maps, externs, code--> Object --resolve_core--> fitted to one kernel
@@ -12,22 +12,22 @@
 //! ```
 //!
 //! # Reading
-//! [`read`] takes the bytes of one file. Functions in `.text` are subprograms, all others programs; a section name
-//! that says no program type leaves [`kiln_program::Program::program_type`] open. Maps come in libbpf's order. The
-//! values that the compiler encoded for CO-RE accesses stand until [`resolve_core`] fits them to a kernel.
+//! [`read`] takes the bytes of one file. Functions in `.text` are subprograms, and all others are programs. If a
+//! section name gives no program type, [`kiln_program::Program::program_type`] is `None`. Maps are in libbpf's order.
+//! CO-RE accesses keep the compiler's values until [`resolve_core`] fits them to a kernel.
 //!
-//! Files are hostile until they prove otherwise: every count, offset and reference is checked before it is used,
-//! and sizes in the result are bounded by the size of the file (`tests/hostile.rs`; any fuzzer can call [`read`]).
+//! Files are untrusted: every count, offset and reference is checked before it is used, and sizes in the result are
+//! bounded by the size of the file (`tests/hostile.rs`; any fuzzer can call [`read`]).
 //!
 //! # Writing
-//! [`ElfObject::write`] puts a rewritten object into the place of the original, so that whoever loads the one can
-//! load the other: same maps, symbols, license, types; code laid out again; relocations, function, line and CO-RE
-//! records moved with their instructions. DWARF is left out when code changed, since it describes the old bytes and
-//! no loader reads it. An object that did not change is the same file, byte for byte.
+//! [`ElfObject::write`] writes a rewritten object as a replacement of the original. Maps, symbols, license and types
+//! stay the same. Code is laid out again, and relocations, function, line and CO-RE records move with their
+//! instructions. If code changed, DWARF is removed, because it describes the old bytes and no loader reads it. An
+//! object that did not change is the same file, byte for byte.
 //!
 //! # What it lacks
-//! Big-endian objects, relocations with addends, `gotox` jump tables, and objects of several files that
-//! `bpftool gen object` should link first. A code section cannot get its first relocation by a rewrite.
+//! Big-endian objects, relocations with addends, `gotox` jump tables, and objects of several files that `bpftool gen
+//! object` should link first. A rewrite cannot add the first relocation of a code section.
 //!
 //! ```no_run
 //! let bytes = std::fs::read("prog.o")?;
@@ -62,7 +62,7 @@ pub use error::Error;
 pub use kconfig::{KernelConfig, resolve_kconfig};
 pub use unreadable::Unreadable;
 
-/// An object file that was read: its meaning, and what is needed to write it again.
+/// An object file that was read, with the data needed to write it again.
 #[derive(Clone, Debug)]
 pub struct ElfObject {
     /// What the file means.
@@ -73,8 +73,8 @@ pub struct ElfObject {
 }
 
 impl ElfObject {
-    /// Says why a file with code has no functions: its symbols have no type, as old compilers wrote them. `None` where
-    /// it has functions, or no code outside of `.text`.
+    /// Returns why a file with code has no functions: old compilers wrote symbols without a type. `None` if it has
+    /// functions, or no code outside `.text`.
     pub fn untyped_code(&self) -> Option<String> {
         let file = &self.sources.file;
         if !self.object.functions.is_empty() || !self.unreadable.is_empty() {
@@ -96,7 +96,7 @@ impl ElfObject {
     /// Checks that code may change its size: no function that cannot be read refers to other code.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] with the function that forbids it.
+    /// Returns [`Error::Unsupported`] with the function that forbids it.
     pub fn check_movable(&self) -> Result<(), Error> {
         write::check_movable(&self.sources).map_err(|fault| fault.in_file(&self.object.name))
     }
@@ -106,25 +106,25 @@ impl ElfObject {
     /// map definitions and data come from the file that was read. An unchanged object gives the very same bytes.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] when it is no rewrite, [`Error::Layout`] when a branch is too far, [`Error::Unsupported`]
-    /// when it refers to something that the file has no symbol for, or when code would move that an unreadable function
-    /// calls.
+    /// Returns [`Error::Mismatch`] if it is not a rewrite, [`Error::Layout`] if a branch is too far, and
+    /// [`Error::Unsupported`] if it refers to something without a symbol in the file, or if code would move that an
+    /// unreadable function calls.
     pub fn write(&self, object: &Object) -> Result<Vec<u8>, Error> {
         write::write_file(object, &self.sources).map_err(|fault| fault.in_file(&object.name))
     }
 
-    /// The file that was read with the marks of `object` ([`Object::operations`]) in its section `.kiln.ops`, and
-    /// everything else as it is. `object` must have the instructions of [`ElfObject::object`].
+    /// Returns the file that was read with the marks of `object` ([`Object::operations`]) in its section `.kiln.ops`,
+    /// and everything else unchanged. `object` must have the instructions of [`ElfObject::object`].
     ///
     /// # Errors
-    /// [`Error::Mismatch`] when a mark is not about instructions of the object.
+    /// Returns [`Error::Mismatch`] if a mark names instructions that the object does not have.
     pub fn write_marks(&self, object: &Object) -> Result<Vec<u8>, Error> {
         let bytes = self.sources.file.bytes.clone();
         operations::with_marks(bytes, object).map_err(|fault| fault.in_file(&object.name))
     }
 
-    /// Writes the object from its parts, also where [`ElfObject::write`] would hand the original back. Without
-    /// `drop_debug` and without a change the result should still be the original: tests hold it to that.
+    /// Writes the object from its parts, even if [`ElfObject::write`] would return the original. Without `drop_debug`
+    /// and without a change the result must equal the original; tests check this.
     ///
     /// # Errors
     /// As [`ElfObject::write`].
@@ -134,11 +134,11 @@ impl ElfObject {
     }
 }
 
-/// The same file with the undefined symbols that `needed` does not name made weak: a loader resolves every symbol of
-/// an object, also those that the programs wanted from it never use.
+/// Returns the file with all undefined symbols made weak that `needed` does not name. A loader resolves every symbol of
+/// an object, also those that the wanted programs never use.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the bytes are malformed.
+/// Returns [`Error::InvalidInput`] if the bytes are malformed.
 pub fn with_weak_externs(name: &str, bytes: &[u8], needed: impl Fn(&str) -> bool) -> Result<Vec<u8>, Error> {
     let file = file::ElfFile::parse(bytes).map_err(|fault| fault.in_file(name))?;
     Ok(externs::weakened(file, needed))
@@ -147,8 +147,8 @@ pub fn with_weak_externs(name: &str, bytes: &[u8], needed: impl Fn(&str) -> bool
 /// Reads an object file. `name` is a label for messages.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the bytes are malformed, [`Error::Unsupported`] when they hold what Kiln lacks. Where
-/// only functions are at fault, the rest is read: see [`ElfObject::unreadable`].
+/// Returns [`Error::InvalidInput`] if the bytes are malformed, and [`Error::Unsupported`] if they use a feature that
+/// Kiln lacks. If only functions are at fault, the rest is read: see [`ElfObject::unreadable`].
 pub fn read(name: &str, bytes: &[u8]) -> Result<ElfObject, Error> {
     let (object, sources) = read::read_file(name, bytes).map_err(|fault| fault.in_file(name))?;
     let unreadable = sources.unreadable.iter().map(|(place, fault)| Unreadable {

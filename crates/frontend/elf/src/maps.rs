@@ -10,8 +10,8 @@
 //!   } my_map SEC(".maps");
 //! ```
 //!
-//! Data sections (`.data`, `.rodata`, `.bss` and those with a dot and more behind) are array maps of one value,
-//! and `.addr_space.1` is what the object's arena holds. The order is libbpf's: definitions, then data sections,
+//! Data sections (`.data`, `.rodata`, `.bss` and their variants with a suffix after a dot) are array maps of one value,
+//! and `.addr_space.1` has the contents of the object's arena. The order is libbpf's: definitions, then data sections,
 //! `.kconfig`, then `struct_ops`.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use kiln_program::{Map, MapContents, MapId, READ_ONLY_FLAG};
 use crate::error::{Result, invalid, unsupported};
 use crate::file::{ElfFile, SHT_NOBITS, SHT_PROGBITS, STT_NOTYPE, STT_OBJECT};
 
-/// Bytes of a data section at most; a kernel map value cannot be larger either.
+/// Maximum bytes of a data section; a kernel map value cannot be larger either.
 const MAX_VALUE_BYTES: u64 = 1 << 30;
 /// `BPF_F_MMAPABLE`.
 const MMAPABLE_FLAG: u32 = 1 << 10;
@@ -38,7 +38,7 @@ pub(crate) struct MapTable {
     pub definitions: HashMap<(usize, u64), MapId>,
     /// Sections whose bytes are a map's.
     pub data: HashMap<usize, MapId>,
-    /// The same, from the map's side: the section of each map, and its offset there.
+    /// The section of each map, and its offset there.
     pub places: Vec<Option<(usize, u64)>>,
     /// Byte offset of `values` in each definition that has initial entries.
     pub values: HashMap<MapId, u64>,
@@ -59,7 +59,7 @@ impl MapTable {
         self.add(map, None)
     }
 
-    /// The map that a symbol's place names, and the byte in its value for data sections.
+    /// The map at a symbol's place, and for data sections the byte in its value.
     pub fn at(&self, section: usize, offset: i64) -> Option<(MapId, Option<u32>)> {
         match self.data.get(&section) {
             Some(map) => Some((*map, Some(i32::try_from(offset).ok()? as u32))),
@@ -152,7 +152,7 @@ fn data_map(name: &str, value_size: u32, flags: u32, contents: MapContents) -> M
     }
 }
 
-/// What a data section holds; `None` when the section is none.
+/// The contents of a data section; `None` if the section is not a data section.
 fn data_contents(file: &ElfFile, index: usize) -> Result<Option<MapContents>> {
     let section = &file.sections[index];
     let is = |base: &str| section.name.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -174,7 +174,7 @@ pub(crate) fn data_section(btf: &Btf, name: &str) -> Option<TypeId> {
     btf.find(name, |kind| matches!(kind, Kind::Section { .. }))
 }
 
-/// Data sections with a variable that user space may name are made so that it can map them.
+/// Data sections with a variable visible to user space are made mappable.
 fn mmapable(btf: &Btf, section: TypeId) -> u32 {
     let global = |id| matches!(btf.kind(id), Kind::Variable { linkage: Linkage::Global, .. });
     let any = btf.variables(section).iter().any(|variable| global(variable.type_id));
@@ -194,7 +194,7 @@ fn symbol_values(file: &ElfFile, section: usize) -> HashMap<&str, u64> {
     own.map(|symbol| (symbol.name.as_str(), symbol.value)).collect()
 }
 
-/// Where a variable is in its section. Compilers record that for static variables; for others the symbol says it.
+/// The place of a variable in its section. Compilers record it for static variables; for others it is in the symbol.
 fn variable_offset(
     file: &ElfFile,
     btf: &Btf,
@@ -259,7 +259,7 @@ impl Definition<'_> {
                 "max_entries" => map.max_entries = self.number(member.type_id)?,
                 "map_flags" => map.flags = self.number(member.type_id)?,
                 "map_extra" => map.extra = self.long_number(member.type_id)?,
-                // Which NUMA node the kernel allocates on is nothing that programs can tell.
+                // Programs cannot observe the NUMA node on which the kernel allocates.
                 "numa_node" => {
                     self.number(member.type_id)?;
                 }

@@ -1,4 +1,4 @@
-//! `.kiln.ops`: which instructions are proof sequences of native operations, beside a program that does not change.
+//! `.kiln.ops`: marks of native operations, in a section of their own; the program does not change.
 //!
 //! ```text
 //!   "KOPS" | u32 version, 1 | u32 bytes of strings | strings, each with a zero byte behind it
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Bit n of `members` stands for the nth instruction from the first one (an `ld_imm64` is one instruction). Loaders
-//! that do not know the section leave it alone. What it says is a claim: [`kiln_program::operation`] checks it.
+//! that do not know the section ignore it. Its contents are untrusted: [`kiln_program::operation`] checks them.
 
 use std::collections::HashMap;
 
@@ -168,16 +168,16 @@ impl Strings {
     }
 }
 
-/// The file with the marks of `object` in it, whose code `bytes` holds already. Code, symbols and all other sections
-/// stay as they are, at the same offsets.
+/// Returns the file with the marks of `object`; `bytes` already has its code. Code, symbols and all other sections stay
+/// as they are, at the same offsets.
 pub(crate) fn with_marks(bytes: Vec<u8>, object: &Object) -> Result<Vec<u8>> {
     let (_, written) = crate::read::read_file(&object.name, &bytes)?;
     let contents = section_bytes(object, &written)?;
     append(bytes, &written.file, &contents)
 }
 
-/// Puts a section behind everything else: its contents, the section names with its name, the section headers. Where
-/// the file has the section already, its header leads to the new contents.
+/// Appends a section: its contents, the section names with its name, the section headers. If the file already has the
+/// section, its header gets the place of the new contents.
 fn append(mut bytes: Vec<u8>, file: &ElfFile, contents: &[u8]) -> Result<Vec<u8>> {
     let word =
         |bytes: &[u8], at: usize| bytes.get(at..at + 8).map(|it| u64::from_le_bytes(it.try_into().unwrap_or_default()));

@@ -19,7 +19,7 @@ use crate::unreadable::take_unreadable;
 /// Characters of a source line that are kept.
 const MAX_TEXT_CHARS: usize = 256;
 
-/// What is read besides the object: everything the writer needs to put the file together again.
+/// Everything else that the writer needs to write the file again.
 #[derive(Clone, Debug)]
 pub(crate) struct Sources {
     pub file: ElfFile,
@@ -42,7 +42,7 @@ pub(crate) struct Sources {
     pub function_records: Vec<Option<Record>>,
     /// See [`Sources::btf`].
     btf: Option<Vec<u8>>,
-    /// The functions as they were read, to tell what a rewrite changed.
+    /// The functions as they were read, to detect what a rewrite changed.
     pub original: Vec<Function>,
     /// The lines as they were read.
     pub lines: Vec<SourceLine>,
@@ -59,7 +59,7 @@ impl Sources {
     }
 }
 
-/// The `.BTF` section with the sizes and offsets that only the file's symbols say, as a loader completes it.
+/// The `.BTF` section, completed like a loader does with sizes and offsets that only the file's symbols have.
 fn completed_btf(file: &ElfFile, btf: &Btf, bytes: &[u8]) -> Vec<u8> {
     let index = |name: &str| file.sections.iter().position(|section| section.name == name);
     let size = |name: &str| u32::try_from(file.sections[index(name)?].size).ok();
@@ -168,7 +168,7 @@ fn read_functions(object: &mut Object, sources: &mut Sources) -> Result<()> {
     Ok(())
 }
 
-/// Functions outside `.text` are programs. What the section name says nothing about is left open.
+/// Functions outside `.text` are programs. Properties that the section name does not give stay unset.
 fn read_programs(object: &mut Object, sources: &Sources) {
     for (index, function) in object.functions.iter().enumerate() {
         if sources.file.section_name(sources.places[index].section) == ".text" {
@@ -189,7 +189,7 @@ fn read_programs(object: &mut Object, sources: &Sources) {
     }
 }
 
-/// The members of `struct_ops` maps that programs are put in: relocations of the maps' bytes.
+/// The members of `struct_ops` maps to which programs are assigned, from relocations of the maps' bytes.
 fn read_members(object: &mut Object, sources: &Sources, btf: &Btf) -> Result<()> {
     let functions: HashMap<_, _> =
         sources.places.iter().enumerate().map(|(index, place)| (place.symbol, FunctionId(index as u32))).collect();
@@ -204,7 +204,7 @@ fn read_members(object: &mut Object, sources: &Sources, btf: &Btf) -> Result<()>
             let entry = functions.get(&(relocation.symbol as usize));
             let (Some(member), Some(entry)) = (member, entry) else { continue };
             let target = format!("{name}.{}", btf.text(member.name));
-            // A program in several slots is loaded for one of them; the least is as good as any, and always the same.
+            // A program in several members is loaded for the first one, so that the choice is deterministic.
             for program in object.programs.iter_mut().filter(|program| program.entry == *entry) {
                 if program.target.as_ref().is_none_or(|known| target < *known) {
                     program.target = Some(target.clone());

@@ -1,5 +1,5 @@
 //! Functions that cannot be read: an unknown opcode, a symbol that is defined nowhere, a branch that leaves its
-//! function. They refuse the programs that need them, and no others.
+//! function. Only programs that need such a function are refused.
 //!
 //! ```text
 //!   xdp: good ------------------> read
@@ -7,8 +7,8 @@
 //!        user --call--> bad       left out: "it needs bad: opcode 0x11 is unknown"
 //! ```
 //!
-//! The bytes of a function that is left out stay in the file as they are. They move as one piece when the code before
-//! them changes its size, so a function that refers to other code forbids that ([`pinned`]).
+//! The bytes of such a function stay in the file unchanged. They move as one piece if the code before them changes its
+//! size. So if such a function refers to other code, no size may change ([`pinned`]).
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ impl Unreadable {
     }
 }
 
-/// Takes the places of functions that cannot be read out of `places`, and says why each was taken.
+/// Removes functions that cannot be read from `places`, and returns the reason for each.
 pub(crate) fn take_unreadable(
     file: &ElfFile,
     maps: &MapTable,
@@ -96,7 +96,7 @@ fn referred(function: &Function) -> Vec<usize> {
     targets.collect()
 }
 
-/// Gives functions that refer to an unreadable one its fault, and so on. Each reference is followed once.
+/// Marks functions that refer to an unreadable one as unreadable, transitively. Each reference is followed once.
 fn spread_to_callers(file: &ElfFile, places: &[Place], readings: &mut [Reading]) {
     let mut callers: HashMap<usize, Vec<usize>> = HashMap::new();
     for (caller, (_, targets)) in readings.iter().enumerate() {
@@ -105,7 +105,7 @@ fn spread_to_callers(file: &ElfFile, places: &[Place], readings: &mut [Reading])
         }
     }
     let mut open: Vec<usize> = (0..readings.len()).filter(|index| readings[*index].0.is_some()).collect();
-    // All callers of a function name the function whose own bytes are at fault.
+    // The error of every caller names the function whose own bytes are at fault.
     let mut causes: HashMap<usize, usize> = open.iter().map(|index| (*index, *index)).collect();
     while let Some(index) = open.pop() {
         let cause = causes[&index];
@@ -121,8 +121,8 @@ fn spread_to_callers(file: &ElfFile, places: &[Place], readings: &mut [Reading])
     }
 }
 
-/// Whether the bytes at a place refer to other code, by a call or by a relocation, or to what rewriting leaves out. They
-/// would mean something else in a rewritten file.
+/// Whether the bytes at a place refer to other code, by a call or a relocation, or to sections that a rewrite removes.
+/// Their meaning would change in a rewritten file.
 pub(crate) fn pinned(file: &ElfFile, place: &Place) -> Result<bool> {
     let relocations = file.relocations_of(place.section)?;
     let relocated = relocations.values().any(|relocation| {

@@ -1,5 +1,5 @@
-//! From a rewritten [`Object`] to a drop-in file: the original with new code, and everything that points into code
-//! brought along.
+//! From a rewritten [`Object`] to a drop-in file: the original with new code, and with everything that points into code
+//! adjusted.
 //!
 //! ```text
 //!   code sections      laid out again (`layout`), addresses and calls encoded again with their relocations
@@ -54,7 +54,7 @@ pub(crate) fn rebuild(object: &Object, sources: &Sources, drop_debug: bool) -> R
     if drop_debug {
         writer.output.drop_debug_sections();
     }
-    // The old marks are about other code, or not wanted any more.
+    // The old marks belong to other code or are no longer wanted.
     if let Some(index) = sources.file.section_named(crate::operations::SECTION)
         && (drop_debug || object.operations != sources.operations)
     {
@@ -113,7 +113,7 @@ struct Writer<'a> {
     object: &'a Object,
     sources: &'a Sources,
     layouts: HashMap<usize, CodeLayout>,
-    /// The section of each function, and where it begins now.
+    /// The section of each function, and its new offset.
     starts: Vec<(usize, u64)>,
     output: Output<'a>,
 }
@@ -151,7 +151,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Where a function begins now: its section and offset.
+    /// The new section and offset of a function.
     fn start(&self, id: FunctionId) -> Result<(usize, u64)> {
         let missing = || Fault::Mismatch { message: format!("function {} does not exist", id.0) };
         self.starts.get(id.index()).copied().ok_or_else(missing)
@@ -202,7 +202,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// How an instruction refers to something: relocation and encoded fields, like the original where it can be.
+    /// How an instruction encodes a reference: relocation and encoded fields, as in the original if possible.
     fn encode(&self, section: usize, slot: usize, load: bool, id: InsnId, reference: Reference) -> Result<Origin> {
         let origin = self.sources.origins.get(&id).filter(|origin| origin.reference == reference).copied();
         let mut encoded = match origin {
@@ -221,7 +221,7 @@ impl Writer<'_> {
         Ok(encoded)
     }
 
-    /// A reference that the file did not have at that instruction.
+    /// Encodes a reference that the file did not have at that instruction.
     fn new_origin(&self, section: usize, load: bool, reference: Reference) -> Result<Origin> {
         let origin = |kind, symbol: Option<usize>, imm, src| match symbol {
             Some(symbol) => Ok(Origin { reference, relocation: Some((kind, symbol as u32)), imm, src }),
@@ -283,7 +283,7 @@ impl Writer<'_> {
     fn move_addresses_in_data(&mut self) -> Result<()> {
         let file = &self.sources.file;
         for (index, section) in file.sections.iter().enumerate() {
-            // Loaders read BTF without relocating it, and DWARF not at all.
+            // Loaders do not relocate BTF, and do not read DWARF.
             let untouched = section.name.starts_with(".debug_") || section.name.starts_with(".BTF");
             if section.kind != SHT_PROGBITS || self.layouts.contains_key(&index) || untouched {
                 continue;

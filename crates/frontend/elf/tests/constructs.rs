@@ -1,4 +1,4 @@
-//! One object with one of everything, compiled here: what each construct means, and rewrites that add and remove.
+//! One compiled object with every construct: tests their meaning, and rewrites that add and remove code.
 
 mod support;
 
@@ -10,7 +10,7 @@ use kiln_isa::{CallTarget, Imm64, Insn, Reg, Size};
 use kiln_platform::{MapType, ProgramType};
 use kiln_program::{ExternKind, Function, FunctionId, Linkage, Map, MapContents, MapSlot, Object, Reference, validate};
 
-/// Compiles `tests/data/everything.bpf.c`; `None`, said aloud, where there is no clang.
+/// Compiles `tests/data/everything.bpf.c`. Prints a skip and returns `None` if there is no clang.
 fn compiled() -> Option<ElfObject> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/everything.bpf.c");
     let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("everything-{:?}.o", std::thread::current().id()));
@@ -171,7 +171,7 @@ fn deleted_instructions_take_their_records_with_them() {
     let count = nodes.len();
     nodes.retain(|node| node.core.is_none());
     assert!(nodes.len() < count);
-    // The function with a size of its own in front of others moves them all.
+    // If a function before others changes its size, all of them move.
     let local = function_id(&object, "local_function").index();
     let (zero, exit) = (Insn::mov_imm(Reg::R0, 0), Insn::Exit);
     object.functions[local].nodes =
@@ -184,7 +184,7 @@ fn deleted_instructions_take_their_records_with_them() {
     let callback = function_id(&object, "callback").index();
     assert_eq!(again.object.functions[callback].slots(), elf.object.functions[callback].slots());
     assert!(again.object.functions[callback].nodes.iter().all(|node| node.line.is_some()));
-    // Whoever pointed at a function behind the shrunk one still does: `first` passes the callback's address.
+    // References to functions after the shrunk one are still right: `first` passes the callback's address.
     let first = function_id(&object, "first").index();
     let references = |object: &Object| -> Vec<_> {
         let all = object.functions[first].nodes.iter().map(|node| node.reference);

@@ -1,5 +1,5 @@
-//! Malformed files: thousands of broken versions of real objects. Whatever is read must be written and read again;
-//! everything else must be an error, soon, without a panic.
+//! Malformed files: thousands of corrupted versions of real objects. A file that is read must be written and read
+//! again. Every other file must give an error in time, without a panic.
 
 mod support;
 
@@ -32,7 +32,7 @@ impl Random {
 const NASTY: [u64; 12] =
     [0, 1, 3, 7, 8, 0x7f, 0xffff, 0x10000, 0x7fff_ffff, 0xffff_ffff, 0x7fff_ffff_ffff_ffff, 0xffff_ffff_ffff_fff8];
 
-/// Breaks a file in one to four places.
+/// Corrupts a file in one to four places.
 fn mutate(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     let mut broken = bytes.to_vec();
     // The file header, and the section headers that its bytes 40 to 48 say are at the end.
@@ -70,7 +70,7 @@ fn try_one(bytes: &[u8]) -> Result<(), Error> {
     }
     assert_eq!(elf.write(&elf.object)?, bytes);
     for object in [elf.object.clone(), support::with_jumps_to_next(&elf.object)] {
-        // A file that can be read may still be one that cannot be written; then it says so.
+        // A file that can be read may still give an error when it is written.
         let Ok(written) = elf.rebuild(&object, true) else { continue };
         let again = kiln_elf::read("written", &written).unwrap_or_else(|error| panic!("written, not read: {error}"));
         assert_eq!(again.object.functions.len(), object.functions.len());
@@ -81,7 +81,7 @@ fn try_one(bytes: &[u8]) -> Result<(), Error> {
     let mut resolved = elf.object.clone();
     let types = resolved.btf.clone().unwrap_or_default();
     if let Ok(types) = kiln_program::btf::Btf::parse(&types) {
-        // An object's own types serve as a kernel's that are as broken as it is.
+        // The object's own corrupted types are used as the kernel's types.
         let _ = kiln_elf::resolve_core(&mut resolved, &types);
     }
     Ok(())
@@ -102,7 +102,7 @@ fn mutated_objects_are_read_or_refused() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
     let begin = Instant::now();
     let (mut read, mut refused) = (0u32, 0u32);
-    // Both ways are taken, or the mutations test nothing.
+    // Both results must occur, or the mutations test nothing.
     while begin.elapsed() < seconds.unwrap_or(BUDGET) || read <= 100 || refused <= 100 {
         let index = random.below(seeds.len());
         let broken = mutate(&seeds[index], &mut random);

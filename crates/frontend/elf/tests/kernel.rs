@@ -1,4 +1,4 @@
-//! libbpf and the kernel judge what the writer writes: whatever loads before must load after.
+//! Loads written files through libbpf into the kernel: whatever loads before must load after.
 
 mod support;
 
@@ -9,7 +9,7 @@ use kiln_linux::{LoadedObject, ObjectFile};
 use kiln_platform::MapType;
 use kiln_program::Object;
 
-/// What an attempt to load one program gave: the object in the kernel and the program's translated bytes.
+/// The result of loading one program: the object in the kernel and the program's translated bytes.
 fn load(label: &str, bytes: &[u8], program: &str) -> Result<(LoadedObject, u32), String> {
     let mut file = ObjectFile::open(label, bytes).map_err(|failure| failure.to_string())?;
     file.only(&[program]).map_err(|error| error.to_string())?;
@@ -63,7 +63,7 @@ fn judge(path: &Path) -> (u32, u32) {
         match &grown {
             Ok(grown) => {
                 if let Err(error) = load(&label, grown, &program.name) {
-                    // The verifier's own limits are no fault of the writer's.
+                    // Exceeding the verifier's own limits is not an error of the writer.
                     let limit = error.contains("BPF program is too large") || error.contains("too complex");
                     assert!(limit, "{label}: {} grown: {error}", program.name);
                     println!("skipped: {label}: {} grown meets a limit of the verifier", program.name);
@@ -81,7 +81,7 @@ fn what_loads_before_loads_after() {
         println!("skipped: {error}");
         return;
     }
-    // The whole corpus takes minutes: the two small parts whole, and of the kernel's selftests a sample.
+    // The whole corpus takes minutes, so this uses the two small parts and a sample of the kernel's selftests.
     let all = support::corpus();
     let every = std::env::var("KILN_EVERY_OBJECT").is_ok();
     let mut paths = support::part(&all, "xdp-tools");

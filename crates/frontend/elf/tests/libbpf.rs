@@ -1,5 +1,5 @@
-//! Reading and CO-RE against libbpf: for every object of the corpus, what we make of a program (functions linked,
-//! CO-RE applied) is what libbpf would give to this kernel, instruction by instruction.
+//! Compares reading and CO-RE with libbpf: for every object of the corpus, our linked and relocated program equals what
+//! libbpf would give to this kernel, instruction by instruction.
 
 mod support;
 
@@ -57,7 +57,7 @@ fn last_line(text: &str) -> &str {
 
 fn compare(label: &str, object: &Object, name: &str, expected: &[Slot]) {
     let image = lower_program(object, object.program(name).unwrap()).unwrap();
-    // A poisoned `ld_imm64` takes two slots in libbpf's program and one in ours, so positions may drift apart.
+    // A poisoned `ld_imm64` takes two slots in libbpf's program and one in ours, so positions may differ.
     let poison = Slot { opcode: 0x85, imm: kiln_elf::POISON_HELPER as i32, ..Slot::default() };
     let mut theirs = Vec::new();
     for slot in expected {
@@ -92,8 +92,8 @@ fn compare(label: &str, object: &Object, name: &str, expected: &[Slot]) {
     }
 }
 
-/// Whether libbpf made of a reference what it should: source registers 1 to 3 of a `ld_imm64` say map, byte in a
-/// map's value and kernel variable; 2 of a call says kfunc.
+/// Whether libbpf resolved a reference correctly: source registers 1 to 3 of a `ld_imm64` mean map, byte in a map's
+/// value and kernel variable; 2 of a call means kfunc.
 fn is_resolved(object: &Object, reference: Reference, slot: &Slot, second: i32) -> bool {
     let is_load = slot.opcode == 0x18;
     match reference {

@@ -27,13 +27,13 @@ fn unchanged_objects_come_back_byte_for_byte() {
             lower_program(&elf.object, program).unwrap();
         }
         assert!(elf.write(&elf.object).unwrap() == bytes, "{}: the original was not handed back", path.display());
-        // The same through every table, so that the writer itself is held to it.
+        // Writes every table anew, to test the writer itself.
         let rebuilt = elf.rebuild(&elf.object, false).unwrap();
         assert!(rebuilt == bytes, "{}: rebuilding changed the file", path.display());
     }
 }
 
-/// What a node means, with ids replaced by what they stand for.
+/// The meaning of a node, with ids resolved.
 fn meaning(object: &Object, node: &Node) -> (String, Option<(u32, u32, u32, u32)>, Option<(u32, String, u32)>) {
     let line = object.line(node).map(|line| (line.file_offset, line.text_offset, line.line, line.column));
     let core = node.core.map(|id| &object.core[id.index()]);
@@ -75,7 +75,7 @@ fn debug_info_and_relocations_follow_their_instructions() {
     }
 }
 
-/// Taking the jumps out again gives the code and the debug records of the original.
+/// Removing the jumps again gives the code and the debug records of the original.
 fn shrink_back(label: &str, elf: &ElfObject, grown: &ElfObject) {
     let had = |function: usize, at: usize| {
         let nodes = &elf.object.functions[function].nodes;

@@ -15,19 +15,20 @@ use crate::error::Error;
 use crate::places::Places;
 use crate::subquery;
 
-/// What a query is bound with.
+/// The context for binding a query.
 pub struct Scope<'a> {
     /// The kernel's types.
     pub types: Option<&'a Btf>,
-    /// Where things are in the query.
+    /// Places in the query's text.
     pub places: &'a Places<'a>,
-    /// Windows, by how many subqueries they are in.
+    /// Windows, by the nesting depth of their subquery.
     pub windows: &'a [(usize, Window)],
-    /// The windows that a query was found for.
+    /// Windows that were assigned to a query.
     pub used: &'a std::cell::Cell<usize>,
 }
 
-/// Binds a query that is in `depth` others. Returns the innermost query and those of its rows, from the inside out.
+/// Binds a query that is nested in `depth` others. Returns the innermost query and the stages over its rows, from the
+/// inside out.
 pub fn query(query: &ast::Query, depth: usize, scope: &Scope<'_>) -> Result<(Query, Vec<Query>), Error> {
     let places = scope.places;
     let window = scope.windows.iter().find(|(own, _)| *own == depth).map(|(_, window)| *window);
@@ -111,7 +112,7 @@ struct Source {
     table: Table,
     /// The table's other name.
     alias: Option<String>,
-    /// The query that the table is the result of, with its stages.
+    /// The query whose result is the table, with its stages.
     inner: Option<(Query, Vec<Query>)>,
 }
 
@@ -223,7 +224,7 @@ fn grouped(
     Ok(Bound::new(binder.table, Shape::Groups(groups), outputs, order))
 }
 
-/// The item that a key names by its alias or number.
+/// The select item that a key names by its alias or number.
 fn named<'q>(key: &ast::Expr, items: &[(&'q ast::Expr, String)]) -> Option<&'q ast::Expr> {
     match key {
         ast::Expr::Identifier(name) => {
@@ -289,7 +290,7 @@ impl Grouping<'_> {
     }
 }
 
-/// The order of the result: each level names an output by its name or number, or is equal to one.
+/// The order of the result: each level names an output by its name or number, or is an expression equal to one.
 fn order(
     query: &ast::Query,
     outputs: &[Output],

@@ -1,16 +1,16 @@
-//! What is wrong with a query, and where.
+//! Errors in a query, with their place.
 
 use std::ops::Range;
 
 use kiln_program::{Clean, clean};
 
-/// What is wrong with a query.
+/// An error in a query.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}{}", help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default())]
 pub struct Error {
     /// One sentence.
     pub message: String,
-    /// Where, in bytes of the query, if that can be told.
+    /// The place in bytes of the query, if it is known.
     pub at: Option<Range<usize>>,
     /// What was probably meant.
     pub help: Option<String>,
@@ -25,8 +25,8 @@ impl Error {
         Error { help: Some(help.into()), ..self }
     }
 
-    /// The sentence, then the query with the place marked: several lines for a person to read, without anything in them
-    /// that is hidden. All but the first begin with two spaces.
+    /// The message, then the query with the place marked, on several lines for people, without hidden characters. All
+    /// lines but the first begin with two spaces.
     pub fn shown(&self, sql: &str) -> String {
         let mut text = format!("error: {}\n", Clean(&self.message));
         if let Some(at) = &self.at {

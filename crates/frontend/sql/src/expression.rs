@@ -24,7 +24,7 @@ pub struct Binder<'a> {
     pub places: &'a Places<'a>,
 }
 
-/// The name among these that is most like a word that is none of them.
+/// The name among these that is closest to an unknown word.
 pub fn similar<'n>(word: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
     let word = word.to_lowercase();
     let rated = names.map(|name| (strsim::jaro_winkler(&word, &name.to_lowercase()), name));
@@ -97,7 +97,7 @@ impl Binder<'_> {
             || self.alias.as_ref().is_some_and(|alias| name.eq_ignore_ascii_case(alias))
     }
 
-    /// Whether operations have operands that they can take.
+    /// Checks the types of an operation's operands.
     fn check(&self, expr: &Expr) -> Result<(), Error> {
         let of = |expr: &Expr| expr.data_type(self.types);
         let mut pending = vec![expr];
@@ -210,7 +210,7 @@ fn aggregate_name(function: &ast::Function) -> Option<String> {
 /// Whether an expression has an aggregate in it.
 pub fn has_aggregate(expr: &ast::Expr) -> bool {
     let mut found = false;
-    // What is wrong with it is said where it is bound.
+    // Errors in it are reported when it is bound.
     let _ = walk(expr, &mut |inner| {
         let is_aggregate = matches!(inner, ast::Expr::Function(function) if aggregate_name(function).is_some());
         found |= is_aggregate;
@@ -223,7 +223,7 @@ pub fn has_aggregate(expr: &ast::Expr) -> bool {
     found
 }
 
-/// Binds an expression; what `leaf` knows it binds itself.
+/// Binds an expression; `leaf` binds the parts that it knows.
 pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<Expr, Error>>) -> Result<Expr, Error> {
     if let Some(bound) = leaf(expr) {
         return bound;
@@ -250,7 +250,7 @@ pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<
             let (one, other) = (walk(left, leaf)?, walk(right, leaf)?);
             let bound = Expr::binary(op, one, other);
             match &bound {
-                // Of constants one is made at once.
+                // Constants are folded.
                 Expr::Binary(_, one, other) if [one, other].iter().all(|it| matches!(***it, Expr::Literal(_))) => {
                     constant(bound.evaluate(&[]))
                 }
@@ -319,7 +319,7 @@ pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<
     })
 }
 
-/// A constant that was computed. It is unsigned if it can be, as those that are written are.
+/// A folded constant. It is unsigned if possible, like literals.
 fn constant(value: Value) -> Expr {
     Expr::Literal(match value {
         Value::Int(value) if value >= 0 => Value::Uint(value as u64),

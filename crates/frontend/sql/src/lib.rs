@@ -33,28 +33,28 @@ use sqlparser::tokenizer::Tokenizer;
 pub use error::Error;
 use places::Places;
 
-/// Words and signs of a query at most: syntax trees are walked by recursion.
+/// Maximum number of tokens of a query, because syntax trees are walked by recursion.
 const MAX_TOKENS: usize = 2000;
-/// Bytes of a query at most.
+/// Maximum bytes of a query.
 const MAX_BYTES: usize = 64 << 10;
 
-/// What is to be done with a query.
+/// What to do with a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Run it.
     Run,
-    /// Say how it would be run (`EXPLAIN`).
+    /// Print how it would be run (`EXPLAIN`).
     Explain,
-    /// Run it, and say how that went (`EXPLAIN ANALYZE`).
+    /// Run it, and print how it ran (`EXPLAIN ANALYZE`).
     Analyze,
 }
 
 /// A statement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parsed {
-    /// What it asks; where it has subqueries that need stages, what the innermost one asks.
+    /// The query. If subqueries need stages, the innermost query.
     pub query: Query,
-    /// What is asked of the rows of the query before, from the inside out.
+    /// The stages over the rows of the query, from the inside out.
     pub stages: Vec<Query>,
     /// What is to be done.
     pub action: Action,
@@ -63,7 +63,7 @@ pub struct Parsed {
 /// Reads a query. Tables of single tracepoints need the kernel's types.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// Returns the first error with its place.
 pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
     if sql.len() > MAX_BYTES {
         return Err(Error::new(format!("the query is longer than {MAX_BYTES} bytes")));

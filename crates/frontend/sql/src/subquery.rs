@@ -1,22 +1,23 @@
 //! Subqueries in `FROM`.
 //!
-//! A subquery that only filters and computes is merged with what it is in, so that all of it may run in the kernel:
+//! A subquery that only filters and computes is merged with the outer query, so that all of it may run in the kernel:
 //!
 //! ```text
 //!   SELECT max(us) FROM (SELECT latency_ns / 1000 AS us FROM syscalls WHERE pid = 7) WHERE us > 5
 //!   SELECT max(latency_ns / 1000) FROM syscalls WHERE pid = 7 AND latency_ns / 1000 > 5
 //! ```
 //!
-//! The rows of any other are asked in user space, by the stages that [`kiln_plan::execute::stages`] runs.
+//! For any other subquery, the outer query runs in user space, as a stage of [`kiln_plan::execute::stages`].
 
 use kiln_plan::expr::Expr;
 use kiln_plan::query::{Output, Query, Shape};
 use kiln_plan::table::{Column, Scan, Source, Table};
 
-/// Nodes of a merged query's expressions at most: merging writes a subquery's expression wherever its column is read.
+/// Maximum number of nodes of a merged query's expressions: merging copies a subquery's expression to each use of its
+/// column.
 const MAX_NODES: usize = 4096;
 
-/// The table that a query's result is.
+/// The result of a query as a table.
 pub fn table(query: &Query, name: Option<&str>) -> Table {
     let column = |output: &Output| Column {
         name: output.name.clone(),
@@ -38,8 +39,8 @@ pub fn has_windows(query: &Query) -> bool {
     query.of_windows || matches!(&query.shape, Shape::Groups(groups) if groups.window.is_some())
 }
 
-/// One query that asks what `outer` asks of the rows of `inner`; `None` where the inner one does more than filter and
-/// compute, or the result would be too large.
+/// Merges `outer` and `inner` into one query. Returns `None` if the inner query does more than filter and compute, or
+/// the result would be too large.
 pub fn merged(inner: &Query, outer: &Query) -> Option<Query> {
     let is_plain = matches!(inner.shape, Shape::Rows)
         && inner.order.is_empty()
@@ -76,7 +77,7 @@ pub fn merged(inner: &Query, outer: &Query) -> Option<Query> {
     Some(query)
 }
 
-/// Whether rows belong to the same windows after merging: by the same column.
+/// Whether rows belong to the same windows after merging, because both use the same column.
 fn keeps_time(inner: &Query, outer: &Query) -> bool {
     let Shape::Groups(groups) = &outer.shape else { return true };
     let complete = outer.table.complete().map(|column| &inner.outputs[column].expr);

@@ -15,13 +15,13 @@ const UNITS: [(&[&str], u64); 6] = [
     (&["m", "min", "mins", "minute", "minutes"], 60_000_000_000),
     (&["h", "hour", "hours"], 3_600_000_000_000),
 ];
-/// Windows that one row may be in.
+/// Maximum number of windows of one row.
 const MAX_OVERLAP: u64 = 1000;
 
-/// A clause, and how many parentheses it is in.
+/// A clause, and its depth in parentheses.
 pub type Placed = (usize, Window);
 
-/// Takes all clauses out of the tokens. Each is of the subquery that its parentheses are.
+/// Removes all clauses from the tokens. Each belongs to the subquery in its parentheses.
 pub fn take_all(
     mut tokens: Vec<TokenWithSpan>,
     places: &Places<'_>,
@@ -40,7 +40,7 @@ pub fn take_all(
     }
 }
 
-/// Takes the last clause out of the tokens.
+/// Removes the last clause from the tokens.
 fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWithSpan>, Option<Placed>), Error> {
     let at: Vec<usize> = (0..tokens.len()).filter(|at| !matches!(tokens[*at].token, Token::Whitespace(_))).collect();
     let word = |index: usize| match at.get(index).map(|at| &tokens[*at].token) {

@@ -1,11 +1,11 @@
-//! Queries that are broken on purpose: the front end answers or says what is wrong, and never panics.
+//! Corrupted queries: the front end returns a plan or an error, and never panics.
 //!
-//! `KILN_BROKEN_QUERIES` says how many are tried.
+//! `KILN_BROKEN_QUERIES` sets their number.
 
 use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::{DataType, Query, Value};
 
-/// Beside the queries of docs/query-one-liners.md: what they do not have.
+/// Constructs that the queries of docs/query-one-liners.md do not have.
 const SEEDS: &[&str] = &[
     "EXPLAIN ANALYZE SELECT DISTINCT pid, -args[0] FROM syscalls WHERE NOT (ret BETWEEN -1 AND 2) LIMIT 3",
     "SELECT CASE comm WHEN 'a' THEN 1 WHEN 'b' THEN NULL ELSE 0x10 END AS x FROM signals ORDER BY x DESC",
@@ -14,7 +14,7 @@ const SEEDS: &[&str] = &[
     "SELECT coalesce(log2(cpu), abs(-1)) << 70 FROM wakeups WHERE lower(comm) ILIKE '%A_' OR comm IS NULL",
 ];
 
-/// Words and signs that are put into queries.
+/// Tokens that are inserted into queries.
 const WORDS: &[&str] = &[
     "SELECT",
     "FROM",
@@ -100,7 +100,7 @@ fn broken(sql: &str, numbers: &mut Numbers) -> String {
     words.concat()
 }
 
-/// Runs a query on rows of extremes.
+/// Runs a query on rows of extreme values.
 fn run(query: &Query, numbers: &mut Numbers) {
     let limits = Limits { starts: 16, groups: 64, rows: 64, late_ns: 0 };
     let mut executor = Executor::of_rows(query.clone(), limits);

@@ -1,6 +1,6 @@
 //! Queries that nest deeply or are long: refused by a limit, or parsed without deep recursion.
 
-/// What parsing a query says, on a stack as small as that of a test's thread.
+/// Parses a query on a stack as small as that of a test's thread.
 fn said(sql: &str) -> String {
     kiln_sql::parse(sql, None).map_or_else(|error| error.to_string(), |_| "parsed".to_owned())
 }
@@ -37,7 +37,7 @@ fn nesting_is_limited() {
     assert_eq!(said(&listed), "parsed");
 }
 
-/// Places are told in bytes of the query, whatever is in it.
+/// Places are in bytes, whatever characters the query has.
 #[test]
 fn errors_are_shown_for_any_text() {
     let hostile =

@@ -1,4 +1,4 @@
-//! When a type of the object and a type of the target are the same thing.
+//! Decides whether a type of the object and a type of the target are compatible.
 
 use kiln_program::btf::{Btf, Kind, MAX_DEPTH, TypeId};
 
@@ -6,7 +6,7 @@ use super::essential;
 
 type Result<T> = std::result::Result<T, String>;
 
-/// Whether two kinds can be versions of each other: the same, where all enums are one kind.
+/// Whether two kinds can be versions of each other: they are equal, and all enums count as one kind.
 pub(super) fn same_kind(local: &Kind, target: &Kind) -> bool {
     match (local, target) {
         (Kind::Composite { union: a, .. }, Kind::Composite { union: b, .. }) => a == b,
@@ -15,7 +15,7 @@ pub(super) fn same_kind(local: &Kind, target: &Kind) -> bool {
     }
 }
 
-/// A comparison in progress; every step costs from the budget.
+/// A comparison in progress; every step is counted against the budget.
 pub(super) struct Compare<'a> {
     pub local: &'a Btf,
     pub target: &'a Btf,
@@ -37,7 +37,8 @@ impl Compare<'_> {
         (essential(self.local.name(local)), essential(self.target.name(target)))
     }
 
-    /// Whether a member of one type can stand for a member of the other: loosely, since only its place is needed.
+    /// Whether a member of one type can replace a member of the other. The check is loose, because only its place is
+    /// needed.
     pub fn fields_are_compatible(&mut self, mut local: TypeId, mut target: TypeId) -> Result<bool> {
         for _ in 0..MAX_DEPTH {
             (local, target) = self.resolved(local, target)?;
@@ -96,7 +97,7 @@ impl Compare<'_> {
         Err("types nest too deep".to_owned())
     }
 
-    /// The parameter types side by side; `None` when there are not equally many.
+    /// The pairs of parameter types; `None` if the counts differ.
     fn parameters(&self, local: TypeId, target: TypeId) -> Option<Vec<(TypeId, TypeId)>> {
         let (a, b) = (self.local.parameters(local), self.target.parameters(target));
         (a.len() == b.len()).then(|| a.iter().zip(b).map(|(a, b)| (a.type_id, b.type_id)).collect())

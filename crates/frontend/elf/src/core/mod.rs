@@ -1,7 +1,7 @@
 //! CO-RE: fitting an object's instructions to the types of another kernel.
 //!
-//! A compiled object knows where fields are in *its* idea of the kernel's structs. For accesses marked so, clang
-//! records which field was meant, and a loader looks the same field up in the BTF of the kernel that is to run it:
+//! A compiled object knows where fields are in *its* idea of the kernel's structs. For marked accesses, clang records
+//! the field, and a loader looks the field up in the BTF of the kernel that will run the program:
 //!
 //! ```text
 //!   r1 = *(u32 *)(r2 + 2340)     record: byte offset of task_struct, access 0:87 (the 88th member, `pid`)
@@ -12,12 +12,12 @@
 //! The rules are libbpf's:
 //! - candidates are the target's types of the same kind whose *essential* name (without a `___flavor` suffix) is the
 //!   same; [`spec`] walks the access in each, by member names; those that have it must agree on the result;
-//! - questions (does the field, type or enum value exist?) are answered 0 where nothing matches;
-//! - anything else that nothing matches *poisons* its instruction: it becomes a call of a helper that does not exist,
-//!   so that a program which guards the access with a question still loads, and one that does not is rejected.
+//! - queries (does the field, type or enum value exist?) give 0 if nothing matches;
+//! - any other relocation without a match *poisons* its instruction: it becomes a call of a helper that does not exist.
+//!   So a program that guards the access with a query still loads, and one that does not is rejected.
 //!
-//! Resolving is for running or analysing a program against one kernel. A resolved object is not portable any more and
-//! is not what [`crate::ElfObject::write`] should be given: libbpf would relocate it again.
+//! Resolving is for running or analysing a program against one kernel. A resolved object is no longer portable and must
+//! not be passed to [`crate::ElfObject::write`], because libbpf would relocate it again.
 
 mod compat;
 mod spec;
@@ -34,7 +34,7 @@ use kiln_program::{CoreId, CoreRelocation, InsnId, Node, Object, Reference};
 use crate::error::{Error, Result, invalid};
 use spec::{Spec, Value};
 
-/// The helper that a poisoned instruction calls; none has this number (libbpf uses the same one).
+/// The helper number of a poisoned call. No helper has this number, and libbpf uses it too.
 pub const POISON_HELPER: u32 = 195_896_080;
 /// Steps that comparing types may take for one relocation; real types need hundreds.
 const STEP_LIMIT: u32 = 1 << 20;
@@ -63,11 +63,11 @@ pub struct CoreSummary {
     pub poisoned: Vec<InsnId>,
 }
 
-/// Applies every CO-RE relocation of an object for a kernel with these types. Afterwards no node has one any more.
+/// Applies every CO-RE relocation of an object for a kernel with these types. Afterwards no node has a relocation.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the object has no usable BTF, when a record does not fit its instruction or its types,
-/// or when the target's types disagree about a result. The object is then left unresolved in part.
+/// Returns [`Error::InvalidInput`] if the object has no usable BTF, a record does not fit its instruction or types, or
+/// the target's types disagree about a result. The object is then partly resolved.
 pub fn resolve_core(object: &mut Object, target: &Btf) -> std::result::Result<CoreSummary, Error> {
     let name = object.name.clone();
     resolve(object, target).map_err(|fault| fault.in_file(&name))
@@ -113,11 +113,11 @@ fn resolve(object: &mut Object, target: &Btf) -> Result<CoreSummary> {
     Ok(summary)
 }
 
-/// What to do to an instruction.
+/// How to change an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Patch {
     Poison,
-    /// Replace what the object's own types say by what the target's say.
+    /// Replace the value by the object's own types with the value by the target's types.
     Set {
         local: Value,
         target: Value,
@@ -185,7 +185,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// The target's types that could be what the object means.
+    /// The target's candidate types for a type of the object.
     fn candidates(&mut self, local: TypeId) -> Vec<TypeId> {
         let target = self.target;
         let flavors = self.flavors.get_or_insert_with(|| {
@@ -243,7 +243,7 @@ fn apply(node: &mut Node, patch: &Patch) -> std::result::Result<bool, String> {
     Ok(true)
 }
 
-/// The instruction must hold what the object's own types say; otherwise the record is not about it.
+/// The instruction must hold the value by the object's own types; otherwise the record does not belong to it.
 fn check_encoded<T>(local: &Value, encoded: T, expected: T) -> std::result::Result<(), String>
 where
     T: PartialEq + std::fmt::Display,
@@ -254,7 +254,7 @@ where
     Ok(())
 }
 
-/// Whether a value of one type can be loaded where one of the other was expected, only wider or narrower.
+/// Whether a value of one type can be loaded instead of one of the other, wider or narrower.
 fn only_size_differs(local: &Kind, target: &Kind) -> bool {
     match (local, target) {
         (Kind::Pointer { .. }, Kind::Pointer { .. }) => true,

@@ -9,7 +9,7 @@ use super::{
     essential, only_size_differs,
 };
 
-/// Numbers in an access string at most (libbpf `BPF_CORE_SPEC_MAX_LEN`).
+/// Maximum count of numbers in an access string (libbpf `BPF_CORE_SPEC_MAX_LEN`).
 const MAX_STEPS: usize = 64;
 
 type Result<T> = std::result::Result<T, String>;
@@ -37,7 +37,7 @@ pub(super) struct Spec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Value {
     pub number: u64,
-    /// Bytes of the field, where the access may have to change its size.
+    /// Bytes of the field, if the access may have to change its size.
     pub size: Option<u64>,
     kind: Option<Kind>,
     /// Whether the compiled instruction must hold this number.
@@ -49,7 +49,7 @@ impl Value {
         Value { number, size: None, kind: None, exact: true }
     }
 
-    /// Whether an access of this field still reads the right value from the target's.
+    /// Whether an access of this field reads the right value from the target's field.
     pub fn can_be_read_as(&self, target: &Value) -> bool {
         match (&self.kind, &target.kind) {
             (Some(local), Some(new)) if self.size != target.size => only_size_differs(local, new),
@@ -80,7 +80,7 @@ fn added(offset: u64, bits: u64) -> Result<u64> {
     offset.checked_add(bits).ok_or_else(|| "an offset is too large".to_owned())
 }
 
-/// An array without length that ends its struct may be indexed anywhere.
+/// An array without length at the end of its struct may be indexed anywhere.
 fn is_flexible(btf: &Btf, previous: Option<&Step>, count: u32) -> bool {
     let Some(Step { type_id, index, name: Some(_) }) = previous else { return false };
     count == 0 && *index as usize + 1 == btf.members(*type_id).len()
@@ -124,7 +124,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Follows one number; returns the type that is reached.
+    /// Follows one number and returns the resulting type.
     fn step(&mut self, btf: &Btf, id: TypeId, index: u32) -> Result<TypeId> {
         let id = resolved(btf, id)?;
         match btf.kind(id) {
@@ -153,7 +153,7 @@ impl Spec {
         }
     }
 
-    /// The same in the target, beginning at a candidate; `None` when the candidate does not have it.
+    /// Finds the path in the target, beginning at a candidate; `None` if the candidate does not have it.
     pub fn find_in(
         &self,
         local: &Btf,
@@ -234,7 +234,7 @@ impl Spec {
         Ok(None)
     }
 
-    /// What a relocation of `kind` gives for this path.
+    /// The result of a relocation of `kind` for this path.
     pub fn value(&self, btf: &Btf, kind: u32) -> Result<Value> {
         match kind {
             TYPE_ID_LOCAL | TYPE_ID_TARGET => Ok(Value { exact: false, ..Value::number(self.root.0.into()) }),

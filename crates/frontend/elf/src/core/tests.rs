@@ -1,4 +1,4 @@
-//! Rules that the corpus does not reach.
+//! Rules that the corpus does not cover.
 
 use super::essential;
 

@@ -1,4 +1,4 @@
-//! Objects to test on, and a rewrite that moves every instruction without changing what it does.
+//! Test objects, and a rewrite that moves every instruction without changing its meaning.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use kiln_isa::Insn;
 use kiln_program::{InsnId, Node, Object, Reference};
 
-/// The objects that `xdp-tools` installs, and those that `scripts/corpus` built; what is missing is said aloud.
+/// The objects that `xdp-tools` installs, and those that `scripts/corpus` built; prints a skip for missing ones.
 pub fn corpus() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/corpus");
     let mut paths = Vec::new();
@@ -37,7 +37,7 @@ fn objects_in(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Objects that no loader takes: deliberate mistakes in bytecode, and map definitions from before BTF.
+/// Objects that no loader accepts: deliberate errors in bytecode, and map definitions from before BTF.
 pub fn is_broken_on_purpose(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     ["verifier_uninit.o", "verifier_cfg.o", "tcp_dumpstats_kern.o"].contains(&name.as_ref())
@@ -48,7 +48,7 @@ pub fn label(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Puts `goto +0` behind every instruction that goes on to the next.
+/// Inserts `goto +0` after every instruction that falls through.
 pub fn with_jumps_to_next(object: &Object) -> Object {
     let mut new = object.clone();
     for index in 0..new.functions.len() {
@@ -67,7 +67,7 @@ pub fn with_jumps_to_next(object: &Object) -> Object {
     new
 }
 
-/// Takes out the jumps to the next instruction again, all but those in `keep`.
+/// Removes the jumps to the next instruction again, except those in `keep`.
 pub fn without_jumps_to_next(object: &Object, keep: impl Fn(usize, InsnId) -> bool) -> Object {
     let mut new = object.clone();
     for (index, function) in new.functions.iter_mut().enumerate() {
