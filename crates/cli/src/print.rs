@@ -389,6 +389,20 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
 
 const MAP_ENTRIES_SHOWN: usize = 16;
 
+const BENCH_COLUMNS: [&str; 11] = [
+    "program",
+    "slots",
+    "after",
+    "saved",
+    "verified us/kernel",
+    "kernel insns",
+    "after",
+    "VM ns",
+    "after",
+    "kernel ns",
+    "after",
+];
+
 /// Measurements: a row a program, then the means.
 pub fn benched(rows: &[Row]) {
     let verdicts = |ours: &Verdict, kernel: &Option<KernelVerdict>| {
@@ -433,20 +447,7 @@ pub fn benched(rows: &[Row]) {
             ]
         })
         .collect();
-    let header = [
-        "program",
-        "slots",
-        "after",
-        "saved",
-        "verified us/kernel",
-        "kernel insns",
-        "after",
-        "VM ns",
-        "after",
-        "kernel ns",
-        "after",
-    ];
-    say!("{}", table(&header, &table_rows));
+    say!("{}", table(&BENCH_COLUMNS, &table_rows));
     means(rows);
     for row in rows {
         if let Some(note) = &row.note {

@@ -35,16 +35,7 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     };
     let mut printer = Printer::new(&session, format);
     if let Some(path) = &arguments.replay {
-        let recording = Recording::open(&session, path)?;
-        let mut sink = |rows| printer.rows(rows);
-        let limits = Limits::default();
-        let summary = match arguments.split {
-            None => replay::run(&session, recording, limits, &mut sink)?,
-            Some(split) => {
-                let settings = Settings { ring_bytes: arguments.ring_bytes, ..Settings::default() };
-                replay::run_in_kernel(&session, recording, split, &settings, limits, &mut sink)?
-            }
-        };
+        let summary = replayed(&session, path, arguments, &mut printer)?;
         return printer.finish(&summary, None);
     }
     let settings =
@@ -106,6 +97,25 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     }
     let analyzed = (session.parsed.action == Action::Analyze).then_some(&steps[..]);
     printer.finish(&summary, analyzed)
+}
+
+/// Answers from recorded events.
+fn replayed(
+    session: &Session,
+    path: &std::path::Path,
+    arguments: &QueryArguments,
+    printer: &mut Printer,
+) -> Result<Summary, Error> {
+    let recording = Recording::open(session, path)?;
+    let mut sink = |rows| printer.rows(rows);
+    let limits = Limits::default();
+    match arguments.split {
+        None => replay::run(session, recording, limits, &mut sink),
+        Some(split) => {
+            let settings = Settings { ring_bytes: arguments.ring_bytes, ..Settings::default() };
+            replay::run_in_kernel(session, recording, split, &settings, limits, &mut sink)
+        }
+    }
 }
 
 /// Ctrl-C ends the query, a second one the process.

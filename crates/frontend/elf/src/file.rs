@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use object::Endianness;
 use object::elf::{self, FileHeader64};
-use object::read::elf::{FileHeader, Rel as _, SectionHeader, Sym as _};
+use object::read::elf::{FileHeader, Rel as _, SectionHeader, SectionTable, Sym as _};
 
 use crate::error::{Result, invalid, unsupported};
 
@@ -149,67 +149,12 @@ impl ElfFile {
             Ok(index) => index.0,
             Err(error) => return invalid("", 62, format!("the sections have no names: {error}")),
         };
-        let mut sections = Vec::new();
-        for (index, header) in table.enumerate() {
-            let name = match table.section_name(endian, header) {
-                Ok(name) if name.len() <= MAX_NAME_BYTES => String::from_utf8_lossy(name).into_owned(),
-                _ => return invalid("", 0, format!("section {} has no readable name", index.0)),
-            };
-            let kind = header.sh_type(endian).0;
-            let size = header.sh_size(endian);
-            let file = if matches!(kind, 0 | SHT_NOBITS) {
-                0..0
-            } else {
-                let start = usize::try_from(header.sh_offset(endian)).ok();
-                let range = start.and_then(|start| Some(start..start.checked_add(usize::try_from(size).ok()?)?));
-                match range.filter(|range| range.end <= bytes.len()) {
-                    Some(range) => range,
-                    None => return invalid(&name, 0, "the section lies outside the file"),
-                }
-            };
-            sections.push(Section {
-                name,
-                name_offset: header.sh_name(endian),
-                kind,
-                flags: header.sh_flags(endian).0,
-                address: header.sh_addr(endian),
-                size,
-                link: header.sh_link(endian),
-                info: header.sh_info(endian),
-                align: header.sh_addralign(endian),
-                entry_size: header.sh_entsize(endian),
-                offset: header.sh_offset(endian),
-                file,
-            });
-        }
+        let sections = sections(&table, endian, bytes)?;
         check_overlaps(&sections)?;
         let mut file = ElfFile { bytes: bytes.to_vec(), sections, symbols: Vec::new(), symbol_table: None, name_table };
         file.symbol_table = file.sections.iter().position(|section| section.kind == SHT_SYMTAB);
         file.check_tables()?;
-        let symbols = match table.symbols(endian, bytes, elf::SHT_SYMTAB) {
-            Ok(symbols) => symbols,
-            Err(error) => return invalid(".symtab", 0, format!("the symbol table is malformed: {error}")),
-        };
-        for (index, symbol) in symbols.enumerate() {
-            let name = match symbol.name(endian, symbols.strings()) {
-                Ok(name) if name.len() <= MAX_NAME_BYTES => String::from_utf8_lossy(name).into_owned(),
-                _ => return invalid(".symtab", 24 * index.0 as u64, "the symbol has no readable name"),
-            };
-            let section = symbol.st_shndx(endian).0;
-            if section < SHN_LORESERVE && usize::from(section) >= file.sections.len() {
-                let message = format!("symbol {name} is in section {section}, which does not exist");
-                return invalid(".symtab", 24 * index.0 as u64, message);
-            }
-            file.symbols.push(Symbol {
-                name,
-                name_offset: symbol.st_name(endian),
-                info: symbol.st_info().0,
-                other: symbol.st_other().0,
-                section,
-                value: symbol.st_value(endian),
-                size: symbol.st_size(endian),
-            });
-        }
+        file.symbols = symbols(&table, endian, bytes, file.sections.len())?;
         Ok(file)
     }
 
@@ -301,6 +246,83 @@ impl ElfFile {
         }
         Ok(all)
     }
+}
+
+/// The sections, each inside the file.
+fn sections(
+    table: &SectionTable<'_, FileHeader64<Endianness>>,
+    endian: Endianness,
+    bytes: &[u8],
+) -> Result<Vec<Section>> {
+    let mut sections = Vec::new();
+    for (index, header) in table.enumerate() {
+        let name = match table.section_name(endian, header) {
+            Ok(name) if name.len() <= MAX_NAME_BYTES => String::from_utf8_lossy(name).into_owned(),
+            _ => return invalid("", 0, format!("section {} has no readable name", index.0)),
+        };
+        let kind = header.sh_type(endian).0;
+        let size = header.sh_size(endian);
+        let file = if matches!(kind, 0 | SHT_NOBITS) {
+            0..0
+        } else {
+            let start = usize::try_from(header.sh_offset(endian)).ok();
+            let range = start.and_then(|start| Some(start..start.checked_add(usize::try_from(size).ok()?)?));
+            match range.filter(|range| range.end <= bytes.len()) {
+                Some(range) => range,
+                None => return invalid(&name, 0, "the section lies outside the file"),
+            }
+        };
+        sections.push(Section {
+            name,
+            name_offset: header.sh_name(endian),
+            kind,
+            flags: header.sh_flags(endian).0,
+            address: header.sh_addr(endian),
+            size,
+            link: header.sh_link(endian),
+            info: header.sh_info(endian),
+            align: header.sh_addralign(endian),
+            entry_size: header.sh_entsize(endian),
+            offset: header.sh_offset(endian),
+            file,
+        });
+    }
+    Ok(sections)
+}
+
+/// The symbols, each in a section that exists.
+fn symbols(
+    table: &SectionTable<'_, FileHeader64<Endianness>>,
+    endian: Endianness,
+    bytes: &[u8],
+    section_count: usize,
+) -> Result<Vec<Symbol>> {
+    let symbols = match table.symbols(endian, bytes, elf::SHT_SYMTAB) {
+        Ok(symbols) => symbols,
+        Err(error) => return invalid(".symtab", 0, format!("the symbol table is malformed: {error}")),
+    };
+    let mut named = Vec::new();
+    for (index, symbol) in symbols.enumerate() {
+        let name = match symbol.name(endian, symbols.strings()) {
+            Ok(name) if name.len() <= MAX_NAME_BYTES => String::from_utf8_lossy(name).into_owned(),
+            _ => return invalid(".symtab", 24 * index.0 as u64, "the symbol has no readable name"),
+        };
+        let section = symbol.st_shndx(endian).0;
+        if section < SHN_LORESERVE && usize::from(section) >= section_count {
+            let message = format!("symbol {name} is in section {section}, which does not exist");
+            return invalid(".symtab", 24 * index.0 as u64, message);
+        }
+        named.push(Symbol {
+            name,
+            name_offset: symbol.st_name(endian),
+            info: symbol.st_info().0,
+            other: symbol.st_other().0,
+            section,
+            value: symbol.st_value(endian),
+            size: symbol.st_size(endian),
+        });
+    }
+    Ok(named)
 }
 
 /// Refuses sections that share bytes: rewriting one would change the other.

@@ -223,8 +223,11 @@ pub fn has_aggregate(expr: &ast::Expr) -> bool {
     found
 }
 
+/// Binds the expressions that it knows, and answers `None` for the others.
+type Leaf<'l> = &'l mut dyn FnMut(&ast::Expr) -> Option<Result<Expr, Error>>;
+
 /// Binds an expression; `leaf` binds the parts that it knows.
-pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<Expr, Error>>) -> Result<Expr, Error> {
+pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
     if let Some(bound) = leaf(expr) {
         return bound;
     }
@@ -284,39 +287,52 @@ pub fn walk(expr: &ast::Expr, leaf: &mut dyn FnMut(&ast::Expr) -> Option<Result<
             not(*negated, Expr::Like(Box::new(lower), text(pattern)?.to_lowercase()))
         }
         ast::Expr::Case { operand, conditions, else_result, .. } => {
-            let operand = operand.as_ref().map(|operand| walk(operand, leaf)).transpose()?;
-            let mut arms = Vec::new();
-            for arm in conditions {
-                let condition = walk(&arm.condition, leaf)?;
-                let condition = match &operand {
-                    Some(operand) => Expr::binary(BinaryOp::Equal, operand.clone(), condition),
-                    None => condition,
-                };
-                arms.push((condition, walk(&arm.result, leaf)?));
-            }
-            let otherwise = else_result.as_ref().map(|value| walk(value, leaf)).transpose()?;
-            Expr::Case(arms, Box::new(otherwise.unwrap_or(Expr::Literal(Value::Null))))
+            case(operand.as_deref(), conditions, else_result.as_deref(), leaf)?
         }
-        ast::Expr::Function(function) => {
-            let name = function.name.to_string().to_lowercase();
-            let row = Function::ALL.iter().find(|(own, ..)| *own == name);
-            let (_, own, counts) = row.ok_or_else(|| {
-                let known = Function::ALL.iter().map(|(name, ..)| *name).chain(AGGREGATES);
-                Error { help: similar(&name, known), ..Error::new(format!("there is no function `{name}`")) }
-            })?;
-            let FunctionArguments::List(list) = &function.args else { return Err(unknown(expr)) };
-            let mut operands = Vec::new();
-            for argument in &list.args {
-                let FunctionArg::Unnamed(FunctionArgExpr::Expr(inner)) = argument else { return Err(unknown(expr)) };
-                operands.push(walk(inner, leaf)?);
-            }
-            if operands.len() < counts[0] || operands.len() > counts[1] {
-                return Err(Error::new(format!("{name} takes {} to {} operands", counts[0], counts[1])));
-            }
-            Expr::Call(*own, operands)
-        }
+        ast::Expr::Function(function) => call(expr, function, leaf)?,
         _ => return Err(unknown(expr)),
     })
+}
+
+/// Binds `CASE`.
+fn case(
+    operand: Option<&ast::Expr>,
+    conditions: &[ast::CaseWhen],
+    otherwise: Option<&ast::Expr>,
+    leaf: Leaf<'_>,
+) -> Result<Expr, Error> {
+    let operand = operand.map(|operand| walk(operand, leaf)).transpose()?;
+    let mut arms = Vec::new();
+    for arm in conditions {
+        let condition = walk(&arm.condition, leaf)?;
+        let condition = match &operand {
+            Some(operand) => Expr::binary(BinaryOp::Equal, operand.clone(), condition),
+            None => condition,
+        };
+        arms.push((condition, walk(&arm.result, leaf)?));
+    }
+    let otherwise = otherwise.map(|value| walk(value, leaf)).transpose()?;
+    Ok(Expr::Case(arms, Box::new(otherwise.unwrap_or(Expr::Literal(Value::Null)))))
+}
+
+/// Binds a call of a function of single values.
+fn call(expr: &ast::Expr, function: &ast::Function, leaf: Leaf<'_>) -> Result<Expr, Error> {
+    let name = function.name.to_string().to_lowercase();
+    let row = Function::ALL.iter().find(|(own, ..)| *own == name);
+    let (_, own, counts) = row.ok_or_else(|| {
+        let known = Function::ALL.iter().map(|(name, ..)| *name).chain(AGGREGATES);
+        Error { help: similar(&name, known), ..Error::new(format!("there is no function `{name}`")) }
+    })?;
+    let FunctionArguments::List(list) = &function.args else { return Err(unknown(expr)) };
+    let mut operands = Vec::new();
+    for argument in &list.args {
+        let FunctionArg::Unnamed(FunctionArgExpr::Expr(inner)) = argument else { return Err(unknown(expr)) };
+        operands.push(walk(inner, leaf)?);
+    }
+    if operands.len() < counts[0] || operands.len() > counts[1] {
+        return Err(Error::new(format!("{name} takes {} to {} operands", counts[0], counts[1])));
+    }
+    Ok(Expr::Call(*own, operands))
 }
 
 /// A folded constant. It is unsigned if possible, like literals.

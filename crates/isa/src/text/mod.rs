@@ -19,11 +19,13 @@
 //! | indirect packet load | `r0 = *(u8 *)skb[r3 + 0x4]` |
 //! | acquire and release | `r1 = load_acquire((u64 *)(r2 + 0x8))`, `store_release((u64 *)(r2 + 0x8), r1)` (as LLVM 20) |
 
+mod cursor;
 mod parse;
 
 use std::fmt;
 
-pub use parse::{ParseError, Symbol, parse, parse_symbolic};
+pub use cursor::{ParseError, Symbol};
+pub use parse::{parse, parse_symbolic};
 
 use crate::insn::{Address, ByteOrder, CallTarget, Imm64, Insn, PacketMode, Reg, Size, Source, Width};
 use crate::table::AtomicOp;

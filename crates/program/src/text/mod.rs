@@ -51,9 +51,13 @@
 //!
 //! [`print`] and [`parse`] are inverse on valid objects; [`listing`] omits ids, debug info and BTF.
 
+mod directives;
+mod error;
+mod names;
 mod parse;
 mod print;
 mod words;
 
-pub use parse::{Annotation, Parsed, TextError, parse, parse_annotated};
+pub use error::TextError;
+pub use parse::{Annotation, Parsed, parse, parse_annotated};
 pub use print::{Labels, Names, listing, node_text, print};

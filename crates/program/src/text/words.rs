@@ -1,6 +1,6 @@
 //! Words of a directive, quoting, and hexadecimal bytes.
 
-use super::parse::TextError;
+use super::error::TextError;
 
 /// Whether a name can stand in a listing without quotes.
 pub(super) fn is_plain(name: &str) -> bool {
