@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use kiln_program::Object;
 
 use crate::choices::Choices;
-use crate::originals::only;
+use crate::part::only;
 
 const CLANG: &str = "clang-19";
 /// Functions of one input.
@@ -244,7 +244,8 @@ impl Writer<'_, '_, '_> {
     fn statement(&mut self) {
         let (to, from) = (self.variable(), self.variable());
         let nested = self.depth < 2;
-        match self.below(18) {
+        let kind = self.below(18);
+        match kind {
             0..=2 => put!(self, "v{to} = {};", self.expression(2)),
             3 | 4 => {
                 put!(self, "v{to} {} {};", self.pick(&["+=", "-=", "*=", "&=", "|=", "^="]), self.expression(1));
@@ -267,30 +268,48 @@ impl Writer<'_, '_, '_> {
                 self.barrier(to);
                 put!(self, "v{to} &= {mask}; }}");
             }
-            9 | 10 if nested => {
-                put!(self, "if ({}) {{", self.comparison());
-                self.block(3);
-                if self.below(2) == 0 {
-                    put!(self, "}} else {{");
-                    self.block(2);
-                }
-                put!(self, "}}");
-            }
-            11 if nested && self.loops < 2 => {
-                let (name, turns) = (self.loops, 1 + self.below(5));
-                self.loops += 1;
-                put!(
-                    self,
-                    "_Pragma(\"clang loop unroll(disable)\") for (u32 i{name} = 0; i{name} < {turns}; i{name}++) {{"
-                );
-                self.block(2);
-                put!(self, "}}");
-            }
+            9 | 10 if nested => self.branch(),
+            11 if nested && self.loops < 2 => self.repetition(),
             12 if nested => {
                 put!(self, "switch (v{from} & 3) {{ case 0: v{to} = {}; break;", self.expression(1));
                 put!(self, "case 1: v{to} &= {};", self.mask());
                 put!(self, "case 2: v{to} += {}; break; }}", self.expression(0));
             }
+            13..=15 => self.memory(kind, to, from),
+            16 => match self.below(3) {
+                0 => put!(self, "v{to} = mix(v{from}, {});", self.expression(0)),
+                1 => put!(self, "v{to} = low(v{from}, {});", self.expression(0)),
+                _ => put!(self, "v{to} = clamp(v{from}, {});", self.mask()),
+            },
+            17 => {
+                put!(self, "{{ u32 key = v{from} & 3; u64 *slot = lookup(&slots, &key);");
+                put!(self, "if (slot) {{ v{to} ^= *slot; *slot = {}; }} }}", self.expression(1));
+            }
+            _ => put!(self, "v{to} = ({})v{from};", self.pick(&TYPES)),
+        }
+    }
+
+    fn branch(&mut self) {
+        put!(self, "if ({}) {{", self.comparison());
+        self.block(3);
+        if self.below(2) == 0 {
+            put!(self, "}} else {{");
+            self.block(2);
+        }
+        put!(self, "}}");
+    }
+
+    fn repetition(&mut self) {
+        let (name, turns) = (self.loops, 1 + self.below(5));
+        self.loops += 1;
+        put!(self, "_Pragma(\"clang loop unroll(disable)\") for (u32 i{name} = 0; i{name} < {turns}; i{name}++) {{");
+        self.block(2);
+        put!(self, "}}");
+    }
+
+    /// A load or a store: of map data (13), of the frame (14), of the packet.
+    fn memory(&mut self, kind: usize, to: usize, from: usize) {
+        match kind {
             13 => match self.below(4) {
                 0 => put!(self, "wide[v{from} & 3] = v{to};"),
                 1 => put!(self, "v{to} = half[v{from} & 3];"),
@@ -302,23 +321,13 @@ impl Writer<'_, '_, '_> {
                 1 => put!(self, "spilled[{}] = v{to}; v{from} = spilled[v{from} & 1];", self.below(2)),
                 _ => put!(self, "{{ volatile u64 s = v{to}; v{from} = *(volatile u32 *)&s; }}"),
             },
-            15 => match self.below(2) {
+            _ => match self.below(2) {
                 0 => put!(self, "*({} *)(data + {}) = v{from};", self.pick(&TYPES), 8 * self.below(7)),
                 _ => {
                     let width = self.pick(&TYPES);
                     put!(self, "v{to} = *({width} *)(data + (v{from} & 31));");
                 }
             },
-            16 => match self.below(3) {
-                0 => put!(self, "v{to} = mix(v{from}, {});", self.expression(0)),
-                1 => put!(self, "v{to} = low(v{from}, {});", self.expression(0)),
-                _ => put!(self, "v{to} = clamp(v{from}, {});", self.mask()),
-            },
-            17 => {
-                put!(self, "{{ u32 key = v{from} & 3; u64 *slot = lookup(&slots, &key);");
-                put!(self, "if (slot) {{ v{to} ^= *slot; *slot = {}; }} }}", self.expression(1));
-            }
-            _ => put!(self, "v{to} = ({})v{from};", self.pick(&TYPES)),
         }
     }
 }

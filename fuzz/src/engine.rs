@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Once, OnceLock};
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use kiln_driver::packets::Random;
@@ -22,9 +22,8 @@ use kiln_driver::packets::Random;
 use crate::minimize::minimize;
 use crate::subject::Subject;
 use crate::targets::{Depth, Target};
+use crate::usage::{SLOW, processor_time};
 
-/// Longest time of a processor that one input may take.
-pub const SLOW: Duration = Duration::from_secs(5);
 /// Time for making one failing input smaller.
 const MINIMIZE: Duration = Duration::from_secs(3);
 
@@ -124,31 +123,6 @@ pub fn check(target: &Target, subject: &Subject, bytes: &[u8]) -> Result<Depth, 
         return Err(format!("slow: took {:.1} s", spent.as_secs_f64()));
     }
     result
-}
-
-/// Runs something; also returns how many bytes of memory the process had at most beyond what it had before, where the
-/// system tells (`VmHWM`), else 0.
-pub fn peak_growth<T>(run: impl FnOnce() -> T) -> (T, u64) {
-    let bytes = |name: &str| -> Option<u64> {
-        let status = std::fs::read_to_string("/proc/self/status").ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.trim_matches(|letter: char| !letter.is_ascii_digit()).parse::<u64>().ok()? << 10)
-    };
-    // 5 sets the peak back to what there is now.
-    let reset = std::fs::write("/proc/self/clear_refs", "5").is_ok();
-    let before = bytes("VmRSS:").filter(|_| reset);
-    let result = run();
-    let grown = before.zip(bytes("VmHWM:")).map_or(0, |(before, peak)| peak.saturating_sub(before));
-    (result, grown)
-}
-
-/// Time for which this thread ran: on a busy machine the clock on the wall says nothing. Where the system does not tell,
-/// the clock all the same.
-pub fn processor_time() -> Duration {
-    static BEGUN: OnceLock<Instant> = OnceLock::new();
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = told.and_then(|text| text.split(' ').next()?.parse().ok());
-    nanoseconds.map_or_else(|| BEGUN.get_or_init(Instant::now).elapsed(), Duration::from_nanos)
 }
 
 thread_local! {

@@ -9,6 +9,8 @@ use kiln_program::{ExternKind, FunctionId, MapContents, Object, Program, Referen
 use kiln_test::corpus;
 use kiln_verifier::{Options, verify};
 
+use crate::part::only;
+
 /// A program of an object that has no other.
 #[derive(Clone, Debug)]
 pub struct Original {
@@ -89,44 +91,6 @@ fn alone(name: &str, object: &Object, program: &Program, options: &Options) -> O
         Err(error) => matches!(error, kiln_verifier::Error::Rejected(_)),
     };
     cheap.then(|| Original { name: name.to_owned(), object, functions })
-}
-
-/// The object with nothing but this program's functions and maps, without BTF and source lines.
-pub(crate) fn only(object: &Object, program: &Program, functions: &[FunctionId]) -> Object {
-    let used = |wanted: fn(&Reference) -> Option<u32>| -> Vec<u32> {
-        let nodes = functions.iter().flat_map(|id| &object.function(*id).nodes);
-        nodes
-            .filter_map(|node| wanted(&node.reference))
-            .collect::<std::collections::BTreeSet<_>>()
-            .into_iter()
-            .collect()
-    };
-    let maps = used(|reference| match reference {
-        Reference::Map(map) | Reference::MapValue { map, .. } => Some(map.0),
-        _ => None,
-    });
-    let externs = used(|reference| if let Reference::Extern(id) = reference { Some(id.0) } else { None });
-    let place = |all: &[u32], id: u32| all.iter().position(|known| *known == id).unwrap_or(0) as u32;
-    let order: Vec<u32> = functions.iter().map(|id| id.0).collect();
-    let mut own = Object {
-        name: object.name.clone(),
-        license: object.license.clone(),
-        functions: functions.iter().map(|id| object.function(*id).clone()).collect(),
-        programs: vec![Program { entry: FunctionId(0), ..program.clone() }],
-        maps: maps.iter().map(|id| object.maps[*id as usize].clone()).collect(),
-        externs: externs.iter().map(|id| object.externs[*id as usize].clone()).collect(),
-        next_insn: object.next_insn,
-        ..Object::default()
-    };
-    for node in own.functions.iter_mut().flat_map(|function| &mut function.nodes) {
-        match &mut node.reference {
-            Reference::Map(map) | Reference::MapValue { map, .. } => map.0 = place(&maps, map.0),
-            Reference::Extern(id) => id.0 = place(&externs, id.0),
-            Reference::Function(id) => id.0 = place(&order, id.0),
-            Reference::None | Reference::Branch(_) => {}
-        }
-    }
-    own
 }
 
 /// Types that load without naming what they attach to.

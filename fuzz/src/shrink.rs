@@ -8,16 +8,16 @@
 //!
 //! The result is a filetest: it states what the original does with the input that shows the difference.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use kiln_isa::{Imm64, Insn, Source};
-use kiln_program::{InsnId, Object, Reference, text};
+use kiln_program::{Object, text};
 use kiln_vm::Engine;
 
 use crate::differential::{Difference, Plan, compare, in_vm, options};
-use crate::originals::only;
+use crate::part::without_nodes;
 use crate::subject::{Subject, Verdict};
 
 /// Numbers to try instead of one.
@@ -97,34 +97,6 @@ impl Shrinking<'_> {
             }
         }
     }
-}
-
-/// The object without some instructions, and without the functions and maps that only they referred to. Branches to them
-/// go to what stands after them; `None` if nothing does.
-pub(crate) fn without_nodes(object: &Object, gone: &BTreeSet<InsnId>) -> Option<Object> {
-    let mut object = object.clone();
-    for function in &mut object.functions {
-        // From the end: what stands after each.
-        let (mut next, mut heirs) = (None, BTreeMap::new());
-        for node in function.nodes.iter().rev() {
-            if gone.contains(&node.id) {
-                heirs.insert(node.id, next);
-            } else {
-                next = Some(node.id);
-            }
-        }
-        function.nodes.retain(|node| !gone.contains(&node.id));
-        for node in &mut function.nodes {
-            if let Reference::Branch(target) = &mut node.reference
-                && let Some(heir) = heirs.get(target)
-            {
-                *target = (*heir)?;
-            }
-        }
-    }
-    let program = object.programs[0].clone();
-    let functions = object.reachable_functions(program.entry);
-    Some(only(&object, &program, &functions))
 }
 
 /// Whether an instruction holds a number, which is then changed, to one that is closer to zero.

@@ -21,7 +21,7 @@ use kiln_program::{Function, Image, LowerError, Object, Program};
 use kiln_superopt::{Rewrite, pipeline};
 use kiln_verifier::{Error, Facts, Options, Reason, Value};
 
-use crate::engine;
+use crate::usage::{SLOW, processor_time};
 use crate::wrong_rewrites;
 
 /// How verification ended.
@@ -370,8 +370,8 @@ fn lower_loses_half(function: &Function) -> Result<Image, LowerError> {
 fn verify_hangs(object: &Object, program: &Program) -> Verdict {
     let casts = |insn: &Insn| matches!(insn, Insn::AddressSpaceCast { .. });
     if object.functions.iter().flat_map(|function| &function.nodes).any(|node| casts(&node.insn)) {
-        let begun = engine::processor_time();
-        while engine::processor_time() < begun + engine::SLOW + Duration::from_millis(100) {}
+        let begun = processor_time();
+        while processor_time() < begun + SLOW + Duration::from_millis(100) {}
     }
     verify(object, program)
 }

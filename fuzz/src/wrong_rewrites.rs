@@ -16,7 +16,7 @@ use kiln_isa::{AluOp, Insn, Reg, Source, Width};
 use kiln_program::{Function, InsnId, Object};
 use kiln_verifier::{Facts, Value};
 
-use crate::shrink::without_nodes;
+use crate::part::without_nodes;
 
 /// The greatest value that a register may have before an instruction, if it is a number.
 fn greatest(facts: &Facts, at: InsnId, reg: Reg) -> Option<u64> {

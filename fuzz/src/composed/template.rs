@@ -127,7 +127,26 @@ impl Composer<'_, '_> {
                 }
                 _ => self.immediate().to_string(),
             },
-            // A width in bits, the view that it takes, and places for it: packet, frame slot `k`, map data `d`.
+            Some(b'z' | b'x' | b'p' | b'k' | b'h' | b'd' | b'e') => self.fill_place(name, filled),
+            // A label of its own; one that stands after some fragments to come.
+            Some(b'l') => self.label().to_string(),
+            Some(b'j') => self.later().to_string(),
+            Some(b'b') => {
+                self.pick(&["be16", "be32", "be64", "le16", "le32", "bswap16", "bswap32", "bswap64"]).to_owned()
+            }
+            // What a sign is extended from: to 64 bits, to 32.
+            Some(b'g') => self.pick(&[8, 16, 32]).to_string(),
+            Some(b'f') => self.pick(&[8, 16]).to_string(),
+            // Turns of a loop.
+            Some(b'u') => (2 + self.below(4)).to_string(),
+            _ => panic!("no hole is called {name}"),
+        }
+    }
+
+    /// What stands in a hole for a width in bits, the view that it takes, and places for it: packet, frame slot `k`, map
+    /// data `d`.
+    fn fill_place(&mut self, name: &str, filled: &mut Filled) -> String {
+        match name.as_bytes().first() {
             Some(b'z') => self.pick(&SIZES).to_string(),
             Some(b'x') => view(self.bits(name, filled)).to_string(),
             Some(b'p') => {
@@ -144,17 +163,6 @@ impl Composer<'_, '_> {
                 let (bits, data) = (self.bits(name, filled), self.filled("d", filled));
                 (data.parse().unwrap_or(0) + self.within(bits)).to_string()
             }
-            // A label of its own; one that stands after some fragments to come.
-            Some(b'l') => self.label().to_string(),
-            Some(b'j') => self.later().to_string(),
-            Some(b'b') => {
-                self.pick(&["be16", "be32", "be64", "le16", "le32", "bswap16", "bswap32", "bswap64"]).to_owned()
-            }
-            // What a sign is extended from: to 64 bits, to 32.
-            Some(b'g') => self.pick(&[8, 16, 32]).to_string(),
-            Some(b'f') => self.pick(&[8, 16]).to_string(),
-            // Turns of a loop.
-            Some(b'u') => (2 + self.below(4)).to_string(),
             _ => panic!("no hole is called {name}"),
         }
     }

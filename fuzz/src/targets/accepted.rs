@@ -17,7 +17,7 @@ use kiln_test::oracle::{self, Canary, Finding};
 use kiln_verifier::Facts;
 use kiln_vm::{Engine, Input, Vm};
 
-use super::{Depth, ensure};
+use super::target::{Depth, ensure};
 use crate::choices::Choices;
 use crate::composed::composed;
 use crate::coverage;

@@ -8,7 +8,7 @@ use kiln_isa::{Slot, encode, forms};
 use kiln_program::text::parse;
 use kiln_program::{Object, validate};
 
-use super::{Depth, ensure};
+use super::target::{Depth, ensure};
 use crate::choices::Choices;
 use crate::mutate::mutate;
 use crate::program::wild;

@@ -4,7 +4,7 @@ use kiln_isa::encoding::{decode_all, encode_all};
 use kiln_program::text::parse;
 use kiln_program::validate;
 
-use super::{Depth, ensure};
+use super::target::{Depth, ensure};
 use crate::choices::Choices;
 use crate::program::wild;
 use crate::subject::{Subject, Verdict};

@@ -7,17 +7,17 @@ use kiln_program::text::parse;
 use kiln_program::{Object, validate};
 use kiln_superopt::pipeline;
 
-use super::{Depth, ensure};
+use super::target::{Depth, ensure};
 use crate::choices::Choices;
-use crate::engine;
 use crate::subject::Subject;
+use crate::usage::peak_growth;
 
 /// Memory that one input may take beyond what was there before.
 const MAX_BYTES: u64 = 512 << 20;
 
 /// Fails where trying an input took more than [`MAX_BYTES`].
 fn within_memory(try_it: impl FnOnce() -> Result<Depth, String>) -> Result<Depth, String> {
-    let (result, grown) = engine::peak_growth(try_it);
+    let (result, grown) = peak_growth(try_it);
     ensure(grown <= MAX_BYTES, || format!("memory: {} MiB", grown >> 20))?;
     result
 }
@@ -26,8 +26,30 @@ fn within_memory(try_it: impl FnOnce() -> Result<Depth, String>) -> Result<Depth
 
 /// Pieces of names: what terminals, HTML, XML, URIs, Markdown and JSON take for more than letters.
 const PIECES: [&str; 24] = [
-    "\n", "\r", "\0", "\u{1b}[2K", "\u{1b}]0;t\u{7}", "\u{9b}31m", "\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}",
-    "\u{2028}", "\u{e0041}", "\u{fffe}", "\u{301}", "<b>", "&amp;", "\"", "'", "](x)", "../../", ";", "accepted q", "é", "x",
+    "\n",
+    "\r",
+    "\0",
+    "\u{1b}[2K",
+    "\u{1b}]0;t\u{7}",
+    "\u{9b}31m",
+    "\u{202e}",
+    "\u{2066}",
+    "\u{200b}",
+    "\u{feff}",
+    "\u{2028}",
+    "\u{e0041}",
+    "\u{fffe}",
+    "\u{301}",
+    "<b>",
+    "&amp;",
+    "\"",
+    "'",
+    "](x)",
+    "../../",
+    ";",
+    "accepted q",
+    "é",
+    "x",
 ];
 
 fn name(choices: &mut Choices<'_>) -> String {
@@ -87,7 +109,8 @@ pub fn nested(choices: &mut Choices<'_>) -> String {
             for at in 0..depth {
                 let _ = writeln!(text, "; function f{at} static\n  call f{}\n  exit", at + 1);
             }
-            let _ = writeln!(text, "; function f{depth} static\n  r0 = 0\n  exit\n; program xdp name p\n  call f0\n  exit");
+            let _ =
+                writeln!(text, "; function f{depth} static\n  r0 = 0\n  exit\n; program xdp name p\n  call f0\n  exit");
             return text;
         }
         2 => {

@@ -5,6 +5,7 @@ mod bytes;
 mod decodable;
 mod hostile;
 mod same;
+mod target;
 mod verdicts;
 
 use kiln_program::text::listing;
@@ -13,40 +14,9 @@ use crate::choices::Choices;
 use crate::composed::composed;
 use crate::program::{tame, wild};
 use crate::seeds;
-use crate::subject::Subject;
 use kiln_driver::packets::Random;
 
-/// How far an input got.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Depth {
-    /// It was refused early: malformed, or rejected.
-    Shallow,
-    /// It got to what the target is about.
-    Deep,
-}
-
-/// Something to fuzz.
-#[derive(Debug)]
-pub struct Target {
-    /// Its name.
-    pub name: &'static str,
-    /// Its tier: bytes, decodable, accepted, verdict or hostile.
-    pub tier: &'static str,
-    /// What holds for every input.
-    pub what: &'static str,
-    /// Its share of the time, relative to the others; without one it runs only when named.
-    pub weight: u32,
-    /// Good inputs; empty where inputs grow from nothing.
-    pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Makes an input.
-    pub input: fn(&mut Random, &[Vec<u8>]) -> Vec<u8>,
-    /// Tries an input: how far it got, or what went wrong.
-    pub check: fn(&Subject, &[u8]) -> Result<Depth, String>,
-    /// The program that an input stands for, as text.
-    pub show: Option<fn(&Subject, &[u8]) -> String>,
-    /// The program of a failing input, made smaller, as a filetest.
-    pub shrink: Option<fn(&Subject, &[u8]) -> Option<String>>,
-}
+pub use target::{Depth, Target};
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
@@ -255,9 +225,4 @@ fn more_decisions(random: &mut Random, _: &[Vec<u8>]) -> Vec<u8> {
     let most = 128 << random.below(4);
     let length = 96 + random.below(most);
     random.bytes(length as usize)
-}
-
-/// Turns a disagreement into a failure.
-fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(message()) }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kiln_program::Object;
 use kiln_program::text::listing;
 
-use super::{Depth, ensure};
+use super::target::{Depth, ensure};
 use crate::c_programs::{Source, compiled, source};
 use crate::choices::Choices;
 use crate::composed::scalars;

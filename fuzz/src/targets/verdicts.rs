@@ -12,7 +12,7 @@ use kiln_program::{FunctionId, Object};
 use kiln_test::oracle::{self, Canary, Finding};
 use kiln_verifier::Facts;
 
-use super::Depth;
+use super::target::Depth;
 use crate::change;
 use crate::choices::Choices;
 use crate::originals::originals;
