@@ -36,6 +36,8 @@ pub enum Class {
     Value(MapId),
     /// An address of something else, neither in this frame nor in the context.
     Outside,
+    /// Anything, but no address in this frame: an argument, as the frame is new.
+    Elsewhere,
     /// Anything.
     Unknown,
 }
@@ -55,6 +57,7 @@ impl Class {
                 other => other,
             },
             (Class::Packet, Class::PacketOrNumber) | (Class::PacketOrNumber, Class::Packet) => Class::PacketOrNumber,
+            (Class::Elsewhere, other) | (other, Class::Elsewhere) if !other.may_be_frame() => Class::Elsewhere,
             _ if local(self) || local(other) => Class::Unknown,
             _ => Class::Outside,
         }
@@ -127,7 +130,7 @@ impl Arguments {
         };
         for index in 0..object.functions.len() {
             if unknown(FunctionId(index as u32)) {
-                arguments.0[index] = [Class::Unknown; 5];
+                arguments.0[index] = [Class::Elsewhere; 5];
             }
         }
         for program in &object.programs {
@@ -141,7 +144,7 @@ impl Arguments {
                 return arguments;
             }
         }
-        Arguments(vec![[Class::Unknown; 5]; object.functions.len()])
+        Arguments(vec![[Class::Elsewhere; 5]; object.functions.len()])
     }
 
     fn step(&mut self, object: &Object) -> bool {
@@ -158,6 +161,7 @@ impl Arguments {
                     let given = match known.class(at, Reg::new(number as u8 + 1).expect("there are five")) {
                         // The caller's frame is none of the callee's.
                         Class::Frame(_) => Class::Outside,
+                        Class::Unknown => Class::Elsewhere,
                         class => class,
                     };
                     let joined = own.join(given);
@@ -244,10 +248,16 @@ impl Known {
                         (Class::Number, Class::Number) => Class::Number,
                         (Class::Number, pointer) => pointer.moved(None),
                         (pointer, Class::Number) => pointer.moved(None),
+                        (one, other) if !one.may_be_frame() && !other.may_be_frame() => Class::Elsewhere,
                         _ => Class::Unknown,
                     },
                     (AluOp::Sub, Source::Reg(src)) if wide => match (own, class(&self, src)) {
                         (pointer, Class::Number) => pointer.moved(None),
+                        // What is subtracted may be a number.
+                        (pointer, Class::Unknown | Class::Elsewhere) => match pointer.may_be_frame() {
+                            true => Class::Unknown,
+                            false => Class::Elsewhere,
+                        },
                         _ => Class::Number,
                     },
                     _ => Class::Number,
@@ -309,6 +319,8 @@ impl Known {
             Class::Value(_) | Class::Outside if size != Size::B8 => Class::Number,
             Class::Packet | Class::PacketOrNumber => Class::Number,
             Class::Value(_) | Class::Outside => Class::Outside,
+            // No address in a frame is stored outside of it.
+            Class::Elsewhere => Class::Elsewhere,
             _ => Class::Unknown,
         }
     }

@@ -203,13 +203,16 @@ impl<'a> State<'a> {
         open.into_iter().rev().fold(byte, |rest, (meets, part)| Term::ite(&meets, &part, &rest))
     }
 
-    /// What is given for all that the frame, or all memory, holds.
-    fn everything(&self, with_memory: bool) -> (String, Vec<Term<'a>>) {
+    /// What is given for all that memory holds where an address of this class may lie.
+    fn everything(&self, class: Class) -> (String, Vec<Term<'a>>) {
+        if !class.may_be_frame() {
+            return self.outside();
+        }
         let places: Vec<String> = self.frame.keys().map(|at| at.unsigned_abs().to_string()).collect();
         let mut name = format!("{}_{}", self.frame_contents.name, places.join("_"));
         let mut of = self.frame_contents.of.clone();
         of.extend(self.frame.values());
-        if with_memory {
+        if class == Class::Unknown {
             let (memory, contents) = self.outside();
             name = format!("{name}_{memory}");
             of.extend(contents);
@@ -228,22 +231,24 @@ impl<'a> State<'a> {
         (name, of)
     }
 
-    fn anywhere(&self, address: Term<'a>, with_memory: bool, bits: u32) -> Term<'a> {
-        let (name, mut of) = self.everything(with_memory);
+    fn anywhere(&self, address: Term<'a>, class: Class, bits: u32) -> Term<'a> {
+        let (name, mut of) = self.everything(class);
         of.push(address);
         address.arena().apply(&format!("any_{bits}_{name}"), &of, bits)
     }
 
-    fn store_anywhere(&mut self, address: Term<'a>, value: Term<'a>, with_memory: bool) {
-        let (name, mut of) = self.everything(with_memory);
+    fn store_anywhere(&mut self, address: Term<'a>, value: Term<'a>, class: Class) {
+        let (name, mut of) = self.everything(class);
         of.extend([address, value]);
         let contents = |kind: &str| Contents { name: format!("{kind}_{}_{name}", value.bits()).into(), of: of.clone() };
-        self.frame_contents = contents("frame");
-        if with_memory {
+        if class.may_be_frame() {
+            self.frame_contents = contents("frame");
+            self.frame.clear();
+        }
+        if matches!(class, Class::Unknown | Class::Elsewhere) {
             self.memory = contents("memory");
             self.log.clear();
         }
-        self.frame.clear();
     }
 
     /// Bytes of the frame that have a value of their own.
@@ -368,8 +373,7 @@ impl<'a> Running<'_, 'a> {
         let (bits, bytes) = (size.bits(), i64::from(size.bytes()));
         match class {
             Class::Frame(Some(offset)) => self.state.frame_bytes(self.world, offset, bytes),
-            Class::Frame(None) => self.state.anywhere(at, false, bits),
-            Class::Unknown => self.state.anywhere(at, true, bits),
+            Class::Frame(None) | Class::Unknown | Class::Elsewhere => self.state.anywhere(at, class, bits),
             _ => joined((0..bytes).map(|byte| self.state.byte(self.world, at.add(&at.like(byte as u64)), class))),
         }
     }
@@ -377,8 +381,7 @@ impl<'a> Running<'_, 'a> {
     fn store_to(&mut self, (at, class): (Term<'a>, Class), value: Term<'a>, atomic: Option<AtomicOp>) {
         match class {
             Class::Frame(Some(offset)) => self.state.set_frame_bytes(offset, value),
-            Class::Frame(None) => self.state.store_anywhere(at, value, false),
-            Class::Unknown => self.state.store_anywhere(at, value, true),
+            Class::Frame(None) | Class::Unknown | Class::Elsewhere => self.state.store_anywhere(at, value, class),
             Class::Context(Some(offset)) if !self.world.has_plain_context() => {
                 self.state.fields.push(FieldStore { offset, value });
             }
@@ -404,8 +407,8 @@ impl<'a> Running<'_, 'a> {
                     Some(self.field(distance, place.0, size.bits()))
                 }
                 // It may be a context.
-                Class::Unknown if size == Size::B4 => {
-                    let (name, mut of) = self.state.everything(true);
+                Class::Unknown | Class::Elsewhere if size == Size::B4 => {
+                    let (name, mut of) = self.state.everything(place.1);
                     of.push(place.0);
                     let upper = self.world.arena.apply(&format!("upper_{name}"), &of, 32);
                     Some(upper.concat(self.load_from(place, size)))
@@ -414,8 +417,8 @@ impl<'a> Running<'_, 'a> {
             };
             let loaded = match (rewritten, self.node.core) {
                 (_, Some(core)) => {
-                    let local = place.1.may_be_frame();
-                    let (name, mut of) = if local { self.state.everything(true) } else { self.state.outside() };
+                    let class = if place.1.may_be_frame() { Class::Unknown } else { place.1 };
+                    let (name, mut of) = self.state.everything(class);
                     of.push(place.0);
                     let sign = if signed { "s" } else { "u" };
                     let name = format!("relocated_{}_{}_{sign}_{name}", core.0, size.bits());

@@ -437,3 +437,19 @@ fn a_field_may_be_wider_on_another_kernel() {
     certificate(&program, &listing(&[], &shifts), &listing(&[], &[])).expect("four bytes, always");
     certificate(&program, &listing(&core, &shifts), &listing(&core, &[])).expect_err("libbpf may load eight bytes");
 }
+
+/// What a function is handed lies in no frame of its own, but may be a number that is taken from an address there.
+#[test]
+fn arguments_do_not_lie_in_the_own_frame() {
+    let Some(program) = program() else { return };
+    let listing = |body: &[&str]| {
+        let callee = ["; function helped global section .text"];
+        numbered(&[&["call helped", "r0 = 0", "exit"], &callee[..], body].concat())
+    };
+    let read = ["*(u64 *)(r10 - 0x8) = 5", "r0 = *(u64 *)(r1 + 0x0)", "exit"];
+    let dropped = |lines: &[&str]| listing(lines).replacen("  *(u64 *)(r10 - 0x8) = 5\n", "", 1);
+    certificate(&program, &listing(&read), &dropped(&read)).expect("the argument reads nothing of the frame");
+    let key = ["r2 = r10", "r2 -= r1", "r1 = map[.data]", "call map_lookup_elem", "r0 = 0", "exit"];
+    let key = [&read[..1], &key[..]].concat();
+    certificate(&program, &listing(&key), &dropped(&key)).expect_err("the key may be what was stored");
+}
