@@ -124,10 +124,10 @@ pub fn relations(
             Some(pair) => (pair, guesses[&pair].relation(&places)),
             None => break,
         };
-        left = left
-            .checked_sub(1)
-            .filter(|_| !stop())
-            .ok_or_else(|| ("the relations do not settle".to_owned(), BTreeSet::new()))?;
+        if stop() {
+            return Err(("there was no time for a proof".to_owned(), BTreeSet::new()));
+        }
+        left = left.checked_sub(1).ok_or_else(|| ("the relations do not settle".to_owned(), BTreeSet::new()))?;
         let arena = Arena::default();
         let world = World { arena: &arena, object, types: types.clone() };
         let mut arrivals =
@@ -312,7 +312,7 @@ fn sample(seed: u64, name: &str, operands: &[u64]) -> u64 {
 /// The name of a value that has one.
 fn named<'a>(world: &World<'a>, term: Term<'a>) -> Option<Label> {
     if let Some(value) = term.as_constant() {
-        return (term.bits() == 64).then_some(Label::Constant(value));
+        return Some(Label::Constant(value));
     }
     let (base, offset) = term.split();
     let name = base.name()?;
@@ -376,7 +376,7 @@ impl Guess {
         let mut firsts: HashMap<(u32, u32), Place> = HashMap::new();
         for (place, label) in places.all.iter().zip(&self.labels).filter(|(place, _)| !implied(**place)) {
             match label {
-                Label::Constant(value) if place.bits() == 64 => claims.push(Claim::Bits(*place, u64::MAX, *value)),
+                Label::Constant(value) => claims.push(Claim::Bits(*place, u64::MAX >> (64 - place.bits()), *value)),
                 Label::Frame(offset) if place.bits() == 64 => claims.push(Claim::Frame(*place, *offset)),
                 Label::Address(target, offset) if place.bits() == 64 => {
                     claims.push(Claim::Address(*place, *target, *offset));
