@@ -7,7 +7,7 @@
 //!   proofs/certificate.gz         the chain from one to the other (`kiln_certificate::format`)
 //! ```
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -36,8 +36,8 @@ pub const ORIGINAL: &str = "original.bpf.gz";
 pub const OPTIMIZED: &str = "optimized.bpf.gz";
 /// Compressed bytes of a file that are read.
 const MAX_COMPRESSED: u64 = 64 << 20;
-/// Milliseconds of Kiln's own solver for a question on the way to a certificate.
-const SOLVER_MS: u32 = 200;
+/// Milliseconds of Kiln's own solver for a question on the way to a certificate: first, and where it gave up then.
+const SOLVER_MS: [u32; 2] = [200, 2000];
 
 const README: &str = include_str!("evidence_readme.md");
 
@@ -47,14 +47,21 @@ pub(crate) fn slots(object: &Object) -> u32 {
 }
 
 /// Kiln's own solver, which looks for certificates; another one checks them.
-struct Own;
+struct Own<'o> {
+    milliseconds: u32,
+    /// Whether a question took longer.
+    gave_up: &'o Cell<bool>,
+}
 
-impl Solver for Own {
+impl Solver for Own<'_> {
     fn ask(&mut self, query: &str) -> Answer {
-        match kiln_equiv::solver::is_unsatisfiable(query, "QF_UFBV", SOLVER_MS) {
+        match kiln_equiv::solver::is_unsatisfiable(query, "QF_UFBV", self.milliseconds) {
             Some(true) => Answer::Unsat,
             Some(false) => Answer::Sat,
-            None => Answer::Unknown("the solver gave up".to_owned()),
+            None => {
+                self.gave_up.set(true);
+                Answer::Unknown("the solver gave up".to_owned())
+            }
         }
     }
 }
@@ -101,7 +108,7 @@ pub fn certify(
         versions.push(new);
         let stop = || Instant::now() >= deadline || !(go_on.borrow_mut())();
         let search = Search { objects: [original, optimized], id, arguments: &arguments, stop: &stop };
-        match search.versions(&versions) {
+        match search.patiently(&versions) {
             Ok(found) => drop(proofs.insert(number, found)),
             Err(why) => drop(refused.insert(number, why)),
         }
@@ -117,15 +124,31 @@ struct Search<'s> {
 }
 
 impl Search<'_> {
+    /// Steps from the first version to the last; once more with more time for each question where the solver gave up.
+    fn patiently(&self, versions: &[&Function]) -> Result<Vec<Version>, String> {
+        let mut reason = None;
+        for milliseconds in SOLVER_MS {
+            let gave_up = Cell::new(false);
+            match self.versions(versions, &mut Own { milliseconds, gave_up: &gave_up }) {
+                Ok(found) => return Ok(found),
+                Err(why) => reason = reason.or(Some(why)),
+            }
+            if !gave_up.get() {
+                break;
+            }
+        }
+        Err(reason.unwrap_or_default())
+    }
+
     /// Steps from the first version to the last, as long as can be proved.
-    fn versions(&self, versions: &[&Function]) -> Result<Vec<Version>, String> {
+    fn versions(&self, versions: &[&Function], solver: &mut Own<'_>) -> Result<Vec<Version>, String> {
         let (mut at, last) = (0, versions.len() - 1);
         let mut found = Vec::new();
         while at < last {
             let mut next = last;
             let mut first = None;
             let proof = loop {
-                match self.step(versions[at], versions[next]) {
+                match self.step(versions[at], versions[next], solver) {
                     Ok(proof) => break proof,
                     Err(why) => first = first.or(Some(why)),
                 }
@@ -140,13 +163,13 @@ impl Search<'_> {
         Ok(found)
     }
 
-    fn step(&self, old: &Function, new: &Function) -> Result<Proof, String> {
+    fn step(&self, old: &Function, new: &Function, solver: &mut Own<'_>) -> Result<Proof, String> {
         if (self.stop)() {
             return Err("there was no time for a proof".to_owned());
         }
         let functions = [old, new];
         let (pairs, left_out, _) =
-            find::certify(self.objects, self.id, functions, self.arguments, &mut Own, self.stop)?;
+            find::certify(self.objects, self.id, functions, self.arguments, solver, self.stop)?;
         Ok(Proof { pairs, left_out })
     }
 }
