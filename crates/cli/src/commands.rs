@@ -148,6 +148,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
         ask_kernel: !arguments.offline,
         keep_queries: arguments.report.is_some(),
         certify: arguments.evidence.is_some(),
+        budget_bounds_certificate: arguments.budget.is_some(),
         profile: profiles::oldest(&arguments.kernel, &input.object)?,
         rules: arguments.rules.as_deref().map(learn::proved_rules).transpose()?.map(Arc::new),
         programs: arguments.object.program.clone(),

@@ -82,3 +82,22 @@ fn another_solver_replays_every_certificate() {
     say(&format!("{SOLVER} replayed {functions} functions by {queries} queries"));
     assert!(functions > 0 && queries > 0);
 }
+
+/// With no time left for certificates all functions are as they were, and each is named.
+#[test]
+fn without_time_for_a_certificate_nothing_changes() {
+    let named = |path: &Path| path.file_name().is_some_and(|name| name == SAMPLE[3]);
+    let Some(object) = corpus::objects().into_iter().find(|object| named(&object.path)) else {
+        say("skipped: no corpora");
+        return;
+    };
+    let input = object.read().expect("a sound object");
+    let options = optimize::Options { budget: Duration::from_secs(10), ..Default::default() };
+    let optimized = optimize::optimize(&input, &options, &mut ()).expect("it is optimized").object;
+    let (proofs, refused) = evidence::certify(&input.object, &optimized, &[], Duration::ZERO, &mut || true);
+    let changed = input.object.functions.iter().zip(&optimized.functions).filter(|(old, new)| old.nodes != new.nodes);
+    let changed = changed.count();
+    assert!(changed > 0 && proofs.is_empty());
+    assert_eq!(refused.len(), changed);
+    assert!(refused.values().all(|why| why.contains("no time")), "{refused:?}");
+}

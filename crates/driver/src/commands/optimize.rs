@@ -43,6 +43,9 @@ pub struct Options {
     pub keep_queries: bool,
     /// Whether to find a certificate; a function without one stays as it is.
     pub certify: bool,
+    /// Whether the budget bounds the time for the certificate too: half of it is for optimizing then. Otherwise the
+    /// certificate gets the budget once more, and [`MIN_CERTIFICATE`] at least.
+    pub budget_bounds_certificate: bool,
     /// The oldest kernel that the result is to load on, where that is not just the running one. What does not
     /// load there
     /// as it is stays as it is.
@@ -162,6 +165,7 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let kernel = asks.then(|| Kernel::new(input, options.goal, first_word));
     let unasked: Vec<ProgramId> = kernel.iter().flat_map(Kernel::unasked).collect();
     let left = options.budget.saturating_sub(begun.elapsed());
+    let left = if options.certify && options.budget_bounds_certificate { left / 2 } else { left };
     let reserve = kernel.as_ref().map_or(Duration::ZERO, |kernel| (kernel.spent * WORDS).min(left / 2));
     let mut frozen = left_alone(input, &options.programs)?;
     let entries = unasked.iter().map(|id| input.object.programs[id.index()].entry);
@@ -197,8 +201,12 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let unmarked = Object { operations: Vec::new(), ..input.object.clone() };
     let mut rewrite = kiln_superopt::optimize_judged(&unmarked, &search, progress, judge);
     let mut uncertified = Vec::new();
+    let time = match options.budget_bounds_certificate {
+        true => options.budget.saturating_sub(begun.elapsed() + reserve),
+        false => options.budget.max(MIN_CERTIFICATE),
+    };
     let proofs = match options.certify {
-        true => certify(input, &mut rewrite, options.budget.max(MIN_CERTIFICATE), &mut uncertified, progress),
+        true => certify(input, &mut rewrite, time, &mut uncertified, progress),
         false => evidence::Proofs::new(),
     };
     if !input.object.operations.is_empty() {
