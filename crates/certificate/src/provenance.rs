@@ -277,6 +277,11 @@ impl Known {
                 let at = class(&self, address.base).moved(number(node, address.offset.into()));
                 Some((dst, self.loaded(at, size, object, types)))
             }
+            // An exchange gives back what a slot held.
+            Insn::Atomic { size, address, .. } => {
+                let at = class(&self, address.base).moved(number(node, address.offset.into()));
+                node.insn.written().map(|dst| (dst, self.loaded(at, size, object, types)))
+            }
             Insn::Store { size, address, src } => {
                 let at = class(&self, address.base).moved(number(node, address.offset.into()));
                 let value = match src {

@@ -452,4 +452,7 @@ fn arguments_do_not_lie_in_the_own_frame() {
     let key = ["r2 = r10", "r2 -= r1", "r1 = map[.data]", "call map_lookup_elem", "r0 = 0", "exit"];
     let key = [&read[..1], &key[..]].concat();
     certificate(&program, &listing(&key), &dropped(&key)).expect_err("the key may be what was stored");
+    let exchanged = ["*(u64 *)(r10 - 0x10) = r10", "r2 = 0", "r2 = xchg_64(r10 - 0x10, r2)", "r2 += r1"];
+    let key = [&key[..1], &exchanged[..], &key[3..]].concat();
+    certificate(&program, &listing(&key), &dropped(&key)).expect_err("an address that was exchanged");
 }
