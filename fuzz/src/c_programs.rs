@@ -1,4 +1,4 @@
-//! Small C programs, compiled by clang: what its optimizer and its code generator make of masks, casts and loops.
+//! Small C programs compiled by clang, to test what its optimizer and code generator emit for masks, casts and loops.
 //!
 //! ```text
 //!   choices --> several functions of XDP, as C --> clang -target bpf -mcpu=v1..v4 -O0..-Os --> kiln-elf --> programs
@@ -9,7 +9,7 @@
 //!   for (...) { ... }  switch (...) { ... }  table[v2 & 3]  loops, switches, arrays in maps and on the stack
 //! ```
 //!
-//! One process of clang compiles all functions of an input: it takes longer to start than to compile one.
+//! One clang process compiles all functions of an input, because starting it takes longer than compiling one.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -23,9 +23,9 @@ use crate::part::only;
 const CLANG: &str = "clang-19";
 /// Functions of one input.
 const FUNCTIONS: usize = 6;
-/// Statements of a function at most, those within others not counted.
+/// Maximum number of statements of a function, without nested ones.
 const MOST_STATEMENTS: usize = 9;
-/// Bytes of packet that a function makes sure of.
+/// Bytes of packet that a function checks for.
 const BYTES: usize = 64;
 
 const TYPES: [&str; 8] = ["u64", "u32", "u64", "u8", "u16", "s32", "s64", "s8"];
@@ -45,7 +45,7 @@ ALONE u32 low(u64 a, u64 b) { if (a > b) return a; b &= 0xf; barrier(b); return 
 static inline u64 clamp(u64 x, u64 most) { if (x > most) x = most; barrier(x); return x; }
 "#;
 
-/// C text and what it is compiled with.
+/// C text and the compiler options.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The text.
@@ -72,7 +72,7 @@ pub fn source(choices: &mut Choices<'_>) -> Source {
 /// The programs of a source, each in an object of its own.
 ///
 /// # Errors
-/// Returns what clang or the reader of object files says.
+/// Returns the error of clang or of the object reader.
 pub fn compiled(source: &Source) -> Result<Vec<Object>, String> {
     let mut clang = Command::new(CLANG);
     clang.args(["-target", "bpf", "-g", "-w", "-c", "-x", "c", "-", "-o", "-"]).args(source.flags);
@@ -89,7 +89,7 @@ pub fn compiled(source: &Source) -> Result<Vec<Object>, String> {
     Ok(object.programs.iter().map(|program| alone(&object, program.entry)).collect())
 }
 
-/// The program that begins at `entry`, with nothing but what it needs, and without types and source lines.
+/// The program that begins at `entry`, with only what it needs, and without types and source lines.
 fn alone(object: &Object, entry: kiln_program::FunctionId) -> Object {
     let mut functions = object.reachable_functions(entry);
     // The entry becomes the first.

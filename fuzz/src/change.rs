@@ -1,4 +1,4 @@
-//! Small changes of a program: what a slip of the pen or of a compiler would do to it.
+//! Small changes of a program, like errors of a person or a compiler.
 //!
 //! ```text
 //!   r2 += 14                          r2 += 15            a number a little off
@@ -7,7 +7,7 @@
 //!   call map_lookup_elem              (gone)              an instruction lost, twice, swapped, moved, new
 //! ```
 //!
-//! A changed program stays valid IR (its references exist), so that the question goes to the verifiers: is it safe?
+//! A changed program stays valid IR (its references exist), so that the verifiers decide whether it is safe.
 
 use kiln_isa::{Address, AluOp, AtomicOp, CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::Helper;
@@ -39,7 +39,7 @@ fn node(object: &mut Object, function: FunctionId, at: usize) -> &mut Node {
     &mut object.functions[function.index()].nodes[at]
 }
 
-/// A number beside the one that was there, or one that arithmetic gets wrong.
+/// A number next to the original, or an edge value.
 fn beside(choices: &mut Choices<'_>, value: i64) -> i64 {
     match choices.below(8) {
         0 => value.wrapping_add(1),
@@ -177,7 +177,7 @@ fn retarget(choices: &mut Choices<'_>, object: &mut Object, function: FunctionId
     }
 }
 
-/// Takes an instruction out; branches to it go to the one behind it.
+/// Removes an instruction; branches to it go to the next one.
 pub fn remove(object: &mut Object, function: FunctionId, at: usize) {
     let nodes = &mut object.functions[function.index()].nodes;
     if at + 1 >= nodes.len() {
@@ -204,7 +204,7 @@ fn swap(object: &mut Object, function: FunctionId, at: usize) {
     }
 }
 
-/// A few instructions once more, somewhere else.
+/// Copies a few instructions to another place.
 fn repeat(choices: &mut Choices<'_>, object: &mut Object, function: FunctionId, at: usize) {
     let nodes = &object.function(function).nodes;
     let end = (at + 1 + choices.below(4)).min(nodes.len() - 1);
@@ -265,7 +265,7 @@ fn new_insn(choices: &mut Choices<'_>, object: &Object, function: FunctionId) ->
             (Node::address_load(dst), Reference::Map(map))
         }
         _ => {
-            // Helpers of numbers and time, which every program may call and which destroy registers.
+            // Helpers without arguments, which every program may call and which destroy registers.
             let names = ["get_prandom_u32", "ktime_get_ns", "get_smp_processor_id", "map_lookup_elem"];
             let name = choices.pick(&names);
             let helper = Helper::by_name(name).map_or(7, |helper| helper.id);

@@ -48,7 +48,7 @@ impl<'a> Choices<'a> {
         from[self.below(from.len())]
     }
 
-    /// Any number, often one that arithmetic gets wrong.
+    /// Any number, often an edge value.
     pub fn value(&mut self) -> u64 {
         const CORNERS: [u64; 14] = [
             0,

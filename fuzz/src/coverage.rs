@@ -1,6 +1,6 @@
-//! What generated programs are of, and which laws and rules they made fire.
+//! Statistics of generated programs: their fragments, and the laws and rules that they triggered.
 //!
-//! A law that never fires on generated programs is not tested by them: a run of target `optimize` ends with the list.
+//! Generated programs do not test a law that they never trigger, so a run of target `optimize` ends with the list.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ use crate::composed;
 /// How often something was seen, by its kind and name.
 static SEEN: Mutex<BTreeMap<(&str, &str), u64>> = Mutex::new(BTreeMap::new());
 
-/// What is counted, and what there is of each kind.
+/// What is counted, and all names of each kind.
 type Kind = (&'static str, fn() -> Vec<&'static str>);
 
 const KINDS: [Kind; 4] = [
@@ -33,7 +33,7 @@ pub fn count_many(kind: &'static str, name: &'static str, more: u64) {
     *SEEN.lock().expect("counting does not panic").entry((kind, name)).or_default() += more;
 }
 
-/// A line a kind: how often each was seen, the rarest first, and which never. Empty if nothing was counted.
+/// One line per kind: how often each was seen, the rarest first, and which never. Empty if nothing was counted.
 pub fn report() -> String {
     let seen = SEEN.lock().expect("counting does not panic");
     let line = |(kind, all): Kind| {

@@ -1,11 +1,11 @@
-//! A program against itself, optimized: for each goal, on many inputs, on several engines.
+//! Compares a program with its optimized form: for each goal, on many inputs, on several engines.
 //!
 //! ```text
 //!   constants of the program --> inputs --+--> original  --> returns, packets, maps --+
 //!                                         +--> optimized --> returns, packets, maps --+--> equal, or a Difference
 //! ```
 //!
-//! Inputs run one after the other on the same maps. Where a difference shows with a single input and fresh maps, the
+//! Inputs run one after the other on the same maps. If a single input on fresh maps shows the difference, the
 //! [`Difference`] names that input.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,16 +23,16 @@ use kiln_vm::{Engine, Entries, Input, Vm};
 
 use crate::subject::Subject;
 
-/// Instructions of one run at most; generated programs need a few hundred.
+/// Maximum number of instructions of one run; generated programs need a few hundred.
 const BUDGET: u64 = 100_000;
 /// Inputs of one comparison.
 const INPUTS: usize = 28;
 /// Bytes of the shortest input that a generated program takes.
 const BYTES: usize = 64;
-/// Rules and laws that no optimizer run uses: a search for mistakes goes on beside one that is known.
+/// Rules and laws that no optimizer run uses, so that fuzzing can continue after a known bug.
 static LEFT_OUT: OnceLock<BTreeSet<String>> = OnceLock::new();
 
-/// Leaves rules and laws out of all optimizer runs of this process.
+/// Switches rules and laws off in all optimizer runs of this process.
 pub fn leave_out(names: BTreeSet<String>) {
     // Called once, before the first run.
     let _ = LEFT_OUT.set(names);
@@ -41,7 +41,7 @@ pub fn leave_out(names: BTreeSet<String>) {
 /// All goals.
 pub const GOALS: [Goal; 4] = [Goal::Balanced, Goal::Size, Goal::Speed, Goal::Complexity];
 
-/// What is compared, and where.
+/// Options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Goals to optimize for.
@@ -52,13 +52,13 @@ pub struct Plan {
     pub without: BTreeSet<String>,
     /// LLVM's version of the instruction set that new instructions may be of.
     pub isa: u8,
-    /// Whether the VM's interpreter runs them too, beside its JIT.
+    /// Whether the VM's interpreter runs them too, in addition to its JIT.
     pub interpreter: bool,
-    /// Whether the kernel runs them too, where it loads the original.
+    /// Whether the kernel runs them too, if it loads the original.
     pub kernel: bool,
 }
 
-/// An optimized program that does something else.
+/// An optimized program that behaves differently.
 #[derive(Clone, Debug)]
 pub struct Difference {
     /// The goal.
@@ -77,13 +77,13 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a program returns and leaves of packets, one after the other on the same maps.
+/// The return values and packets of runs, one after the other on the same maps.
 type Trace = Vec<(u32, Vec<u8>)>;
 
 /// What is in maps, by their names.
 type Maps = BTreeMap<String, Entries>;
 
-/// All that can be seen of some runs.
+/// Everything observable of some runs.
 type Seen = (Trace, Maps);
 
 /// What the comparison of a program did.
@@ -99,14 +99,14 @@ pub struct Compared {
     pub rewrites: Vec<Rewrite>,
 }
 
-/// Compares a program, its object's first, with what the optimizer makes of it. `None` if it does not run.
+/// Compares the first program of an object with its optimized form. `None` if it does not run.
 ///
 /// # Errors
 /// Returns the first difference.
 pub fn compare(subject: &Subject, object: &Object, plan: &Plan) -> Option<Result<Compared, Difference>> {
     let inputs = inputs(object);
     let expected = in_vm(object, &inputs, Engine::Jit).ok()?;
-    // Addresses and what was on the stack before are other ones here: a program that shows them says nothing.
+    // Addresses and old stack contents differ here, so a program whose result depends on them is not compared.
     if elsewhere(object, &inputs).ok()? != expected {
         return None;
     }
@@ -172,7 +172,7 @@ fn differs(
     if !plan.kernel {
         return None;
     }
-    // What the kernel refuses before says nothing of what it refuses after.
+    // If the kernel refuses the original, its verdict on the result does not count.
     let old = in_kernel(object, inputs).ok()?;
     let new = in_kernel(optimized, inputs);
     compared.in_kernel += 2 * inputs.len() as u64;
@@ -218,7 +218,7 @@ pub fn inputs(object: &Object) -> Vec<Vec<u8>> {
     for constant in constants {
         values.extend([constant, constant.wrapping_add(1), constant.wrapping_sub(1), constant.swap_bytes()]);
     }
-    // The same for all programs of the same constants, so that a failing one can be made smaller.
+    // The same inputs for all programs with the same constants, so that a failing program can be shrunk.
     let mut random = Random::new(7);
     let mut inputs = vec![vec![0; BYTES], vec![0xff; BYTES], vec![1; BYTES], vec![0x80; BYTES + 1], vec![1; 14]];
     for index in inputs.len()..INPUTS {
@@ -258,13 +258,13 @@ fn constant(insn: &Insn) -> Option<u64> {
 /// All runs in one VM, and the maps in the end.
 ///
 /// # Errors
-/// Returns what the VM says if it refuses the program or a run faults.
+/// Returns the VM's error if it refuses the program or a run faults.
 pub fn in_vm(object: &Object, inputs: &[Vec<u8>], engine: Engine) -> Result<Seen, String> {
     let options = kiln_vm::Options { budget: BUDGET, ..kiln_vm::Options::default() };
     runs(object, inputs, engine, options)
 }
 
-/// The same in the interpreter, at other addresses, on a stack that is not empty.
+/// All runs in the interpreter, at other addresses and with old data on the stack.
 fn elsewhere(object: &Object, inputs: &[Vec<u8>]) -> Result<Seen, String> {
     let options = kiln_vm::Options { budget: BUDGET, stack_fill: 0xa5, place: Some(3), ..kiln_vm::Options::default() };
     runs(object, inputs, Engine::Interpreter, options)
@@ -285,7 +285,7 @@ fn runs(object: &Object, inputs: &[Vec<u8>], engine: Engine, options: kiln_vm::O
 /// All runs in the kernel, loaded once.
 ///
 /// # Errors
-/// Returns what the kernel says if it refuses the program or a run.
+/// Returns the kernel's error if it refuses the program or a run.
 pub fn in_kernel(object: &Object, inputs: &[Vec<u8>]) -> Result<Trace, String> {
     let loaded = kiln_linux::load_image(object, &object.programs[0])
         .map_err(|failure| failure.reason().map_or_else(|| failure.to_string(), str::to_owned))?;

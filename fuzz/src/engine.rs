@@ -1,4 +1,4 @@
-//! The loop: make an input, hand it to a target, keep what fails.
+//! The loop: make an input, pass it to a target, save failing ones.
 //!
 //! ```text
 //!   parent                                  worker (one process a target, memory limited)
@@ -41,11 +41,11 @@ pub struct Failure {
 pub struct Summary {
     /// Inputs tried.
     pub executions: u64,
-    /// Inputs that got all the way to what the target is about.
+    /// Inputs that reached the code under test.
     pub deep: u64,
     /// Time taken, minimizing not counted.
     pub spent: Duration,
-    /// What failed, one input a kind of failure.
+    /// Failures, one input per kind.
     pub failures: Vec<Failure>,
 }
 
@@ -56,8 +56,8 @@ pub fn input(target: &Target, seeds: &[Vec<u8>], seed: u64, index: u64) -> Vec<u
     (target.input)(&mut Random::new(hasher.finish()), seeds)
 }
 
-/// Runs a target for a while, or until there are so many different findings. `begun` is told each input's number before
-/// it is tried.
+/// Runs a target for a time, or until a number of different findings. `begun` gets each input's number before it is
+/// tried.
 pub fn run(
     target: &Target,
     subject: &Subject,
@@ -99,7 +99,7 @@ fn smaller(target: &Target, subject: &Subject, message: String, bytes: Vec<u8>) 
     Failure { message, input }
 }
 
-/// What a failure is called when numbers in it are left out: failures of one kind are one finding.
+/// A failure's message without numbers: failures with the same one are one finding.
 fn kind(message: &str) -> String {
     let head = message.lines().next().unwrap_or_default();
     let head = head.split_once(": ").map_or(head, |(head, _)| head);
@@ -151,7 +151,7 @@ pub fn artifacts() -> PathBuf {
 /// Saves a failing input; returns its path below the workspace.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn save(target: &Target, input: &[u8]) -> std::io::Result<String> {
     save_as(&name(target, input), input)
 }
@@ -159,7 +159,7 @@ pub fn save(target: &Target, input: &[u8]) -> std::io::Result<String> {
 /// Saves the filetest that a failing input became; returns its path below the workspace.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Returns an error if the file cannot be written.
 pub fn save_text(target: &Target, input: &[u8], text: &str) -> std::io::Result<String> {
     save_as(&format!("{}.bpf", name(target, input)), text.as_bytes())
 }

@@ -26,7 +26,7 @@ const USAGE: &str = "usage: kiln-fuzz [run] [--seconds N] [--seed N] [--target N
 
 /// Memory that a worker may have, in kilobytes: an input that makes Kiln want more has found something.
 const WORKER_KILOBYTES: u64 = 6 << 20;
-/// A worker that stands on one input this long hangs.
+/// A worker that takes this long for one input hangs.
 const HANG: Duration = Duration::from_secs(120);
 /// What a worker notes when it has tried its last input, and makes filetests of what failed.
 const AT_THE_END: u64 = u64::MAX;
@@ -113,9 +113,9 @@ fn list() -> bool {
     true
 }
 
-/// Runs the chosen targets, each in a worker, and says how it went.
+/// Runs the chosen targets, each in a worker, and prints the results.
 fn run(options: &Options) -> Result<bool, String> {
-    // Verdicts are those of one kernel, which may take long over them: these targets run when named.
+    // Verdicts are those of one kernel, which may take long: these targets run only when named.
     let usual: Vec<&Target> = TARGETS.iter().filter(|target| target.weight > 0).collect();
     let targets = if options.targets.is_empty() { usual } else { options.targets.clone() };
     let weights: u32 = targets.iter().map(|target| target.weight.max(1)).sum();
@@ -180,7 +180,7 @@ fn supervise(target: &Target, options: &Options, seconds: f64) -> std::io::Resul
     Ok(false)
 }
 
-/// Waits until the worker ends; ends it when it stands still.
+/// Waits until the worker ends; kills it if it hangs.
 fn watch(worker: &mut Child, note: &Path) -> std::io::Result<Option<std::process::ExitStatus>> {
     let (mut last, mut since) = (None, Instant::now());
     loop {

@@ -1,8 +1,8 @@
-//! A failing input, made smaller while it still fails the same way.
+//! Shrinks a failing input while it still fails in the same way.
 
 use std::time::{Duration, Instant};
 
-/// Removes and zeroes ever smaller pieces as long as `fails` says that what is left still fails.
+/// Removes and zeroes ever smaller pieces as long as the rest still fails.
 pub fn minimize(input: &[u8], time: Duration, mut fails: impl FnMut(&[u8]) -> bool) -> Vec<u8> {
     let end = Instant::now() + time;
     let mut best = input.to_vec();

@@ -1,4 +1,4 @@
-//! Mutations of byte strings: what a damaged or hostile file looks like.
+//! Mutations of byte strings, like corrupted or hostile files.
 
 use kiln_driver::packets::Random;
 
@@ -8,7 +8,7 @@ pub const MAX_BYTES: usize = 1 << 18;
 /// A seed with one to a few dozen mutations. `hot` ranges (headers, tables) get half of them.
 pub fn mutate(random: &mut Random, seed: &[u8], hot: &[std::ops::Range<usize>]) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    // Mostly few: one wrong field in a good file gets farthest.
+    // Mostly few, because one wrong field in a valid file reaches the most code.
     let most = 1 << random.below(6);
     let count = 1 + random.below(most);
     for _ in 0..count {
@@ -81,7 +81,7 @@ fn put(bytes: &mut [u8], at: usize, width: usize, value: u64) {
     }
 }
 
-/// A number that offsets, counts and sizes tend to go wrong at.
+/// An edge value of offsets, counts and sizes.
 fn interesting(random: &mut Random, length: u64) -> u64 {
     let near = |value: u64, random: &mut Random| value.wrapping_add(random.below(17)).wrapping_sub(8);
     match random.below(6) {

@@ -1,5 +1,5 @@
-//! Programs of the corpora to begin with, made so that `bpf(2)` takes them without an object file: no BTF, no source
-//! lines, CO-RE resolved for the running kernel, maps small.
+//! Programs of the corpora as a start, converted so that `bpf(2)` accepts them without an object file: no BTF, no
+//! source lines, CO-RE resolved for the running kernel, small maps.
 
 use std::sync::OnceLock;
 
@@ -22,7 +22,7 @@ pub struct Original {
     pub functions: Vec<FunctionId>,
 }
 
-/// Slots of a program at most: changes of a long one are mostly alike.
+/// Maximum number of slots of a program: changes of a long one are mostly similar.
 const MAX_SLOTS: u32 = 400;
 /// Instructions that verifying one takes at most.
 const MAX_PROCESSED: u64 = 4000;
@@ -39,7 +39,7 @@ fn of_object(entry: &corpus::CorpusObject) -> Vec<Original> {
     let Ok(mut input) = entry.read() else { return Vec::new() };
     let types = running_kernel_types();
     if let Some(types) = types.as_deref() {
-        // What cannot be resolved stays, as an instruction that is refused where it can be reached.
+        // An unresolved relocation becomes an instruction that is refused if it is reachable.
         let _ = kiln_elf::resolve_core(&mut input.object, types);
     }
     let file = entry.path.file_name().unwrap_or_default().to_string_lossy();

@@ -1,6 +1,6 @@
 //! Programs that grow from choices.
 //!
-//! [`wild`] takes any valid instructions in any order: most verdicts are "rejected", and all it asks is that there be
+//! [`wild`] uses any valid instructions in any order: most verdicts are "rejected", and it only tests that there is
 //! one. [`tame`] grows programs that the verifier mostly accepts, because each of its statements is safe on its own:
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //!   out: r0 = mixture of r0..r5 and the stack; exit
 //! ```
 //!
-//! One statement in some is deliberately a little wrong (an offset too far, a bound left out). Such a program is to be
-//! rejected; one that is accepted all the same runs, and shows whether that was right.
+//! Some statements are deliberately slightly wrong (an offset too large, a missing bounds check). Such a program should
+//! be rejected. If it is accepted, it runs, and shows whether that was right.
 
 use kiln_isa::{
     Address, AluOp, AtomicOp, ByteOrder, CallTarget, Imm64, Insn, JumpOp, PacketMode, Reg, Size, Source, Width, forms,
@@ -24,7 +24,7 @@ use kiln_program::{
 
 use crate::choices::Choices;
 
-/// Bytes of packet that a tame program makes sure of.
+/// Bytes of packet that a tame program checks for.
 pub const PACKET_BYTES: usize = 64;
 /// Entries of a tame program's map.
 const ENTRIES: u32 = 4;
@@ -494,7 +494,7 @@ impl Body {
         self.numbers_again(choices);
     }
 
-    /// R0 becomes a mixture of all numbers, so that no wrong one stays unseen; then the subprogram.
+    /// R0 becomes a mixture of all numbers, so that every wrong one is visible; then the subprogram.
     fn finish(mut self, choices: &mut Choices<'_>) -> Object {
         for reg in NUMBERS.into_iter().skip(1) {
             self.put(alu64(AluOp::Mul, Reg::R0, Source::Imm(0x1003f)));

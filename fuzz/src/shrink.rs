@@ -1,4 +1,4 @@
-//! A program that the optimizer gets wrong, made smaller while it still gets it wrong.
+//! Shrinks a program that the optimizer miscompiles.
 //!
 //! ```text
 //!   drop runs of instructions: half of them, a quarter, ... one      a branch to one goes to what stands after it
@@ -6,7 +6,7 @@
 //!   functions and maps that nothing refers to any more
 //! ```
 //!
-//! The result is a filetest: it states what the original does with the input that shows the difference.
+//! The result is a filetest with the original's result for the input that shows the difference.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ struct Shrinking<'a> {
     smaller: bool,
 }
 
-/// Makes a program smaller that [`compare`] finds a difference in. `None` if it finds none.
+/// Shrinks a program for which [`compare`] finds a difference. `None` if it finds none.
 pub fn shrink(subject: &Subject, object: &Object, plan: &Plan, time: Duration) -> Option<(Object, Difference)> {
     let difference = compare(subject, object, plan)?.err()?;
     let (kernel, interpreter) = (difference.engine == "kernel", difference.engine == "interpreter");

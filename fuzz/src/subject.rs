@@ -1,8 +1,8 @@
 //! What is fuzzed: Kiln, or Kiln with a canary bug in it.
 //!
-//! A fuzzer that finds nothing may be looking at nothing. So each oracle has a *canary*: a small bug of the kind the
-//! oracle is there for, wrapped around the real function. A test (`tests/canaries.rs`) demands that each canary is
-//! found within seconds; `kiln-fuzz run --canary NAME` shows how.
+//! A fuzzer that finds nothing may be testing nothing. So each oracle has a *canary*: a small bug of the kind that the
+//! oracle detects, wrapped around the real function. A test (`tests/canaries.rs`) requires that each canary is found
+//! within seconds; `kiln-fuzz run --canary NAME` shows how.
 //!
 //! ```text
 //!   Subject { decode: encoding::decode, .. }                      Kiln
@@ -48,7 +48,7 @@ pub struct Subject {
     pub parse_btf: fn(&[u8]) -> Result<Btf, BtfError>,
     /// Text to an object.
     pub parse: fn(&str) -> Result<Object, TextError>,
-    /// All that people may read of an object: what it is, and the text.
+    /// All text about an object for people: what it is, and the text.
     pub show: fn(&Object) -> Vec<(&'static str, String)>,
     /// An object to text.
     pub print: fn(&Object) -> String,
@@ -136,7 +136,7 @@ pub struct Canary {
     pub needs_kernel: bool,
 }
 
-/// One canary an oracle, at least.
+/// At least one canary per oracle.
 pub const CANARIES: &[Canary] = &[
     Canary {
         name: "decode-panics",

@@ -1,4 +1,4 @@
-//! Two mistakes that optimizers make when each of two rewrites is right alone: canaries for what compares programs.
+//! Two bugs of optimizers in which each of two rewrites is right alone: canaries for the targets that compare programs.
 //!
 //! ```text
 //!   w5 -= w4       w4 is 0, and nothing wants the upper half of r5: it can go      (now r5 has an upper half)
@@ -83,12 +83,12 @@ fn without_pairs(object: &Object, facts: &Facts, first: fn(&Facts, InsnId, &Insn
     without_nodes(object, &gone).unwrap_or_else(|| object.clone())
 }
 
-/// A fact that is no longer true travels through a copy.
+/// A stale fact is copied.
 pub fn stale_fact(object: &Object, facts: &Facts) -> Object {
     without_pairs(object, facts, keeps_lower_half)
 }
 
-/// Two masks go, each because of the other.
+/// Two masks are removed, each because of the other.
 pub fn mutual_masks(object: &Object, facts: &Facts) -> Object {
     without_pairs(object, facts, |_, _, insn| mask(insn).is_some())
 }

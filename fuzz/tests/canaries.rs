@@ -8,7 +8,7 @@ use kiln_fuzz::engine;
 use kiln_fuzz::subject::{CANARIES, Canary, Subject};
 use kiln_fuzz::targets::{TARGETS, by_name};
 
-/// Time for each canary at most, on a busy machine; most are found in milliseconds.
+/// Maximum time for each canary on a busy machine; most are found in milliseconds.
 const TIME: Duration = Duration::from_secs(600);
 
 fn skipped(canary: &Canary) -> bool {

@@ -1,8 +1,8 @@
-//! `cargo xtask bench`: the VM's JIT beside the kernel's on the programs of `bench/programs`.
+//! `cargo xtask bench`: compares the VM's JIT with the kernel's on the programs of `bench/programs`.
 //!
-//! Each program is compiled with clang 19 and handed to `kiln bench`, which runs both on the same bytecode, taking
-//! turns within one run. Printed is a row a program and, for each kind of program, the geometric mean of the ratios
-//! with their spread:
+//! Each program is compiled with clang 19 and passed to `kiln bench`, which runs both on the same bytecode,
+//! interleaved. It prints one row per program and, for each kind of program, the geometric mean of the ratios with
+//! their spread:
 //!
 //! ```text
 //!   program          VM ns (quartiles)      kernel ns (quartiles)    VM/kernel
@@ -43,7 +43,7 @@ const EXAMPLES: [(&str, &str, &str, &str); 5] = [
 /// `cargo xtask bench`: all programs, or those whose names begin with one of the arguments.
 ///
 /// # Errors
-/// When a program does not compile or `kiln bench` fails.
+/// Returns a failure if a program does not compile or `kiln bench` fails.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     if let [first, rest @ ..] = arguments
         && let Some((_, package, example, what)) = EXAMPLES.iter().find(|(name, ..)| first == name)
@@ -93,7 +93,7 @@ fn compile(name: &str) -> Result<PathBuf, Failure> {
 
 fn measure(kiln: &Path, objects: &[PathBuf]) -> Result<Vec<Value>, Failure> {
     let mut command = Command::new(kiln);
-    // What optimization does is the demo's subject; here both sides run the same bytecode.
+    // Both sides run the same bytecode, without optimization.
     command.args(["bench", "--format", "json", "--budget", "0"]).args(objects);
     let output = command.stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| Failure::usage(format!("kiln bench does not start: {error}")))?;

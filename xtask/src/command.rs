@@ -1,4 +1,4 @@
-//! Starting other programs, and ending with the right exit code when one of them fails.
+//! Starts other programs, and ends with the right exit code if one of them fails.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ pub fn script(name: &str) -> Command {
 /// Runs a command to its end.
 ///
 /// # Errors
-/// When it does not start or ends with another exit code than 0.
+/// Returns a failure if it does not start or its exit code is not 0.
 pub fn run(command: &mut Command, what: &str) -> Result<(), Failure> {
     let status = command.status().map_err(|error| Failure::usage(format!("{what} does not start: {error}")))?;
     if status.success() { Ok(()) } else { Err(Failure::failed(format!("{what} failed ({status})"))) }

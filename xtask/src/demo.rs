@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the main job on real objects, as one table.
+//! `cargo xtask demo`: optimizes and runs real objects, and prints one table.
 //!
 //! The objects were built by others: those that Debian's `xdp-tools` installs, and kernel samples compiled by
 //! `scripts/corpus`. Each program is verified, optimized, and run before and after, in the embedded VM and, where
@@ -33,7 +33,7 @@ const QUICK: &[(&str, &str)] = &[("xdp-tools", "xdpfilt_dny_all"), ("samples-6.1
 /// `cargo xtask demo`.
 ///
 /// # Errors
-/// When the set-up, the build or a program fails.
+/// Returns a failure if the set-up, the build or a program fails.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [quick] = flags(arguments, ["--quick"])?;
     run_command(&mut script("setup"), "scripts/setup")?;

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: builds the fuzzer and runs it; `cargo xtask fuzz coverage`: says what a run reaches.
 //!
-//! The fuzzer is the package `kiln-fuzz`, built with optimization and with overflow checks, for hostile input must not
-//! even wrap around unseen.
+//! The fuzzer is the package `kiln-fuzz`, built with optimization and with overflow checks, so that no wrap-around by
+//! hostile input goes unnoticed.
 //!
 //! ```text
 //!   cargo build -C instrument-coverage --> target/coverage/fuzz/kiln-fuzz --> *.profraw, one a worker
@@ -34,7 +34,7 @@ fn built() -> Result<Command, Failure> {
 /// `cargo xtask fuzz`.
 ///
 /// # Errors
-/// When it does not build or a target finds something.
+/// Returns a failure if it does not build or a target finds something.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     if let [first, rest @ ..] = arguments
         && first == "coverage"
@@ -46,10 +46,10 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     run_command(command.arg("run").args(arguments), "fuzzing")
 }
 
-/// The fuzzing that is part of the tests: all targets, together this long.
+/// The fuzzing that is part of the tests: all targets, with this total time.
 ///
 /// # Errors
-/// When it does not build or does not start.
+/// Returns a failure if it does not build or does not start.
 pub fn short_run(seconds: u64) -> Result<Outcome, Failure> {
     let mut command = built()?;
     command.current_dir(crate::command::root()).args(["run", "--seconds", &seconds.to_string()]);
@@ -59,7 +59,7 @@ pub fn short_run(seconds: u64) -> Result<Outcome, Failure> {
     print!("{text}");
     let count = |mark: &str| text.lines().filter(|line| line.starts_with(mark)).count() as u64;
     let (passed, failed) = (count("ok   "), count("FAIL "));
-    // A fuzzer that dies without a word failed as well.
+    // A fuzzer that dies without output also failed.
     let died = u64::from(!output.status.success() && failed == 0);
     Ok(Outcome { passed, failed: failed + died })
 }

@@ -5,7 +5,7 @@
 //!   make demo --> scripts/setup, scripts/corpus --> cargo xtask demo --> kiln bench on real objects
 //! ```
 //!
-//! A task that anybody may have to run by hand is a row of [`TASKS`]; what it does is a module of its own.
+//! Each task is a row of [`TASKS`] and a module.
 #![forbid(unsafe_code)]
 
 mod bench;

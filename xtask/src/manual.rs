@@ -1,13 +1,13 @@
 //! Prints the instruction manual from the instruction table.
 //!
-//! The test that holds `docs/isa.md` to the table can write it too; this runs that test with `BLESS=1`.
+//! The test that compares `docs/isa.md` with the table can also write it; this runs that test with `BLESS=1`.
 
 use crate::command::{self, Failure, cargo, flags};
 
 /// `cargo xtask manual`.
 ///
 /// # Errors
-/// When the isa crate does not build.
+/// Returns a failure if the isa crate does not build.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [] = flags(arguments, [])?;
     let mut command = cargo();

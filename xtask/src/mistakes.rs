@@ -1,14 +1,14 @@
 //! `cargo xtask mistakes`: writes docs/mistakes.md anew.
 //!
-//! The test of the page knows how each part comes about; told to bless, it writes what it finds. The kernel's parts change
-//! only where `bpf(2)` works.
+//! The test of the page generates each part; with `BLESS=1` it writes the page. The kernel's parts change only if
+//! `bpf(2)` works.
 
 use crate::command::{Failure, cargo, run as run_command};
 
 /// `cargo xtask mistakes`.
 ///
 /// # Errors
-/// When a program does not compile, or a verdict is not the one its file states.
+/// Returns a failure if a program does not compile, or a verdict differs from the one in its file.
 pub fn run(_arguments: &[String]) -> Result<(), Failure> {
     run_command(
         cargo().args(["test", "--quiet", "--package", "kiln-test", "--test", "mistakes"]).env("BLESS", "1"),

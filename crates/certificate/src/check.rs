@@ -1,4 +1,4 @@
-//! The whole chain, checked: each listing follows from the one before, and the last is the one that is claimed.
+//! Checks the whole chain: each listing follows from the one before, and the last is the claimed one.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ pub const MAX_LISTING: usize = 256 << 20;
 /// all are kept. An original above a quarter of this may have four stages.
 pub const MAX_CHAIN: usize = 64 << 20;
 
-/// What the checker takes for granted: what it names with every verdict.
+/// The checker's assumptions, which it prints with every verdict.
 pub const ASSUMPTIONS: [(&str, &str); 8] = [
     ("instructions", "the table of kiln-isa says what each instruction does"),
     (
@@ -45,7 +45,7 @@ pub const ASSUMPTIONS: [(&str, &str); 8] = [
     ),
 ];
 
-/// What became of one function of one stage.
+/// The result for one function of one stage.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Verdict {
     /// The stage, from 1.
@@ -56,7 +56,7 @@ pub struct Verdict {
     pub name: String,
     /// Meeting pairs that the certificate names.
     pub pairs: usize,
-    /// What was asked, or what is not proved.
+    /// The queries, or what is not proved.
     pub outcome: Result<Count, String>,
 }
 
@@ -69,7 +69,7 @@ pub struct Chain {
 /// Whether two objects hold the same code, maps and programs, whatever numbers their instructions have.
 ///
 /// # Errors
-/// Says what they do not have in common.
+/// Returns the first difference.
 pub fn same_code(one: &Object, other: &Object) -> Result<(), String> {
     let names = |object: &Object| -> Vec<_> {
         object.externs.iter().map(|symbol| (symbol.name.clone(), symbol.kind, symbol.weak)).collect()
@@ -167,9 +167,8 @@ impl Chain {
     /// Reads the original listing and replays the differences of the certificate.
     ///
     /// # Errors
-    /// Says where the chain is broken: a listing that cannot be read, a function that changed without a
-    /// proof, a proof of
-    /// none that changed.
+    /// Returns where the chain is broken: a listing that cannot be read, a changed function without a proof, a proof of
+    /// an unchanged function.
     pub fn read(original: &str, certificate: Certificate, optimized: &str) -> Result<Chain, String> {
         if certificate.stages.len() > MAX_STAGES {
             return Err(format!("a chain has no more than {MAX_STAGES} stages"));
@@ -219,13 +218,13 @@ impl Chain {
         self.objects.last().expect("a chain has a listing")
     }
 
-    /// How many functions of how many stages there are to prove.
+    /// The number of functions and stages to prove.
     pub fn steps(&self) -> usize {
         self.proofs.len()
     }
 
-    /// Proves every step, as many at a time as there are solvers. `progress` is told how many are done, and answers
-    /// whether to go on.
+    /// Proves every step, with one thread per solver. `progress` gets the number of finished steps, and returns whether
+    /// to continue.
     pub fn prove<S: Solver + Send>(
         &self,
         solvers: Vec<S>,

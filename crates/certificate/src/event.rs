@@ -1,9 +1,8 @@
-//! Calls and other events: what must be equal when both functions come to one, and what is equal after it.
+//! Calls and other events: what must be equal when both functions reach one, and what is equal after it.
 //!
-//! What a call does is not known, but it does the same where it is given the same: the same arguments, the same memory
-//! where it may look. Prototypes of `kiln-platform` say where a helper looks and what it writes; where they say
-//! nothing,
-//! it is everything that the program could hand over.
+//! The effect of a call is unknown, but equal inputs have equal effects: the same arguments, and the same memory that
+//! it may read. Prototypes of `kiln-platform` define what a helper reads and writes. If they do not, it is everything
+//! that the program could pass.
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{CallTarget, Insn, PacketMode, Reg, RegSet};
@@ -25,9 +24,9 @@ pub struct Event<'e, 'a> {
     pub world: &'e World<'a>,
     /// The event's instruction in the old function.
     pub node: &'e Node,
-    /// The same in the new one: another only where a packet load may have another split of its index.
+    /// The event's instruction in the new function. It differs only if a packet load splits its index differently.
     pub other: &'e Node,
-    /// What R1 to R5 are, as the old function's provenance says.
+    /// The classes of R1 to R5, by the old function's provenance.
     pub arguments: [Class; 5],
     /// Which of R1 to R5 some path of the old function has written: it reads no others.
     pub readable: RegSet,
@@ -62,10 +61,10 @@ struct Reach {
 }
 
 impl<'a> Event<'_, 'a> {
-    /// Says what must be equal, and goes on to behind the event.
+    /// Returns what must be equal, and steps past the event.
     ///
     /// # Errors
-    /// Says why the two cannot be at the event together.
+    /// Returns why the two cannot be at the event together.
     pub fn pass(&self, old: &mut State<'a>, new: &mut State<'a>) -> Result<Vec<Term<'a>>, String> {
         let mut goals = Vec::new();
         let mut equal = |reg: Reg| {
@@ -107,10 +106,10 @@ impl<'a> Event<'_, 'a> {
         Ok(goals)
     }
 
-    /// Goes past a call that only the old function makes.
+    /// Steps past a call that only the old function makes.
     ///
     /// # Errors
-    /// Says why the call cannot be left out.
+    /// Returns why the call cannot be removed.
     pub fn leave_out(&self, old: &mut State<'a>) -> Result<(), String> {
         let helper = self.node.helper().and_then(Helper::by_id);
         let only_answers = helper.is_some_and(|helper| match helper.id {
@@ -171,7 +170,7 @@ impl<'a> Event<'_, 'a> {
         let local = self.arguments.iter().any(|class| class.may_be_frame());
         let everything = Reach { buffers: Vec::new(), frame: local, writes_memory: true, reads_memory: true };
         let CallTarget::Helper(_) = target else {
-            // A function that is not handed an address of this frame has none.
+            // A function that does not get an address of this frame has none.
             let read = self.arguments_read(target);
             let handed = read.iter().any(|reg| self.arguments[reg.index() - 1].may_be_frame());
             return Reach { frame: handed, ..everything };
@@ -201,7 +200,7 @@ impl<'a> Event<'_, 'a> {
                 continue;
             }
             let Class::Frame(Some(from)) = class else {
-                // A number may be an address only where it is said to be one.
+                // A number counts as an address only if the prototype declares it as one.
                 reach.frame = true;
                 reach.writes_memory |= writes;
                 continue;
@@ -297,7 +296,7 @@ impl<'a> Event<'_, 'a> {
         self.stable(state).unwrap_or_else(|| self.world.arena.symbol(&format!("result_{}", self.number), 64))
     }
 
-    /// The result of a call that answers the same to the same question as long as the program runs.
+    /// The result of a call that returns the same for the same arguments during a run.
     fn stable(&self, state: &State<'a>) -> Option<Term<'a>> {
         let (helper, prototype) = self.helper()?;
         let arena = self.world.arena;
@@ -314,7 +313,7 @@ impl<'a> Event<'_, 'a> {
         Some(arena.apply(&format!("element_{}", key.bits()), &[state.registers[1], key], 64))
     }
 
-    /// What is taken for granted of a result: that the first element of an array is there.
+    /// The assumption about a result: the first element of an array exists.
     fn granted(&self, result: Term<'a>) -> Option<Term<'a>> {
         let is_lookup = self.helper().is_some_and(|(helper, _)| helper.id == MAP_LOOKUP_ELEM);
         let is_array = self.map().is_some_and(|map| matches!(map.map_type, MapType::Array | MapType::PercpuArray));
@@ -325,7 +324,7 @@ impl<'a> Event<'_, 'a> {
     }
 }
 
-/// Where in the packet a load begins: the kernel hands the sum to its helper as a number of 32 bits.
+/// Where in the packet a load begins: the kernel passes the sum to its helper as a 32-bit number.
 fn packet_index<'a>(world: &World<'a>, state: &State<'a>, insn: &Insn) -> Option<Term<'a>> {
     let Insn::LoadPacket { mode, offset, .. } = *insn else { return None };
     let base = match mode {

@@ -1,4 +1,4 @@
-//! Finds certificates: from two versions of a function to what the checker replays. None of this is trusted.
+//! Finds a certificate for two versions of a function. None of this is trusted.
 
 mod guess;
 mod pairs;
@@ -14,10 +14,10 @@ use crate::solver::{Answer, Solver};
 use crate::walk::{Pair, Step, Version};
 use kiln_program::{Cfg, Function, FunctionId, Object};
 
-/// Meeting places that may turn out to be none.
+/// Candidate meeting pairs.
 const MAX_DROPPED: usize = 32;
 
-/// A solver that is asked nothing twice: one set of pairs after another begins with the same paths.
+/// A solver with a cache, because several sets of pairs begin with the same paths.
 struct Remembering<'s> {
     solver: &'s mut dyn Solver,
     answers: HashMap<u64, Answer>,
@@ -37,10 +37,10 @@ impl Solver for Remembering<'_> {
     }
 }
 
-/// Finds what shows that one version of a function does what another does, and proves it.
+/// Finds and proves a certificate that one version of a function does what another does.
 ///
 /// # Errors
-/// Says what is not proved.
+/// Returns what is not proved.
 pub fn certify(
     objects: [&Object; 2],
     id: FunctionId,

@@ -39,7 +39,7 @@ pub enum Edit {
     Add(String),
 }
 
-/// What is claimed of a function that a stage changes.
+/// The claims about a function that a stage changes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Proof {
     /// The relation at each meeting pair.
@@ -48,7 +48,7 @@ pub struct Proof {
     pub left_out: BTreeSet<u32>,
 }
 
-/// A listing and why it may follow the one before.
+/// A listing, and the proof that it may replace the one before.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Stage {
     /// How the listing differs from the one before.
@@ -68,7 +68,7 @@ impl Stage {
     /// The listing after the stage.
     ///
     /// # Errors
-    /// Says where the difference does not fit the listing.
+    /// Returns where the difference does not fit the listing.
     pub fn apply(&self, before: &str) -> Result<String, String> {
         let mut lines = before.lines();
         let mut after = String::with_capacity(before.len());
@@ -130,7 +130,7 @@ impl Certificate {
     /// Reads it from text.
     ///
     /// # Errors
-    /// Names the line that is none of a certificate.
+    /// Returns the line that is not of a certificate.
     pub fn parse(text: &str) -> Result<Certificate, String> {
         if text.len() > MAX_BYTES {
             return Err(format!("a certificate has no more than {MAX_BYTES} bytes"));

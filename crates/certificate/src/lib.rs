@@ -1,4 +1,4 @@
-//! The checker of evidence: a small program that replays what the optimizer did, from the listings alone.
+//! The checker of evidence: replays what the optimizer did, from the listings alone.
 //!
 //! ```text
 //!   original.bpf --- stage 1 --- stage 2 --- optimized.bpf        listings, each a difference from the one before
@@ -9,17 +9,14 @@
 //! ([`prove`])
 //! ```
 //!
-//! Nothing in a certificate is believed. A claim is assumed where paths begin because it is proved wherever they end; a
-//! pair that is missing makes paths longer, not fewer; what both functions are handed is fixed
-//! ([`relation::Relation::entry`]).
-//! What is taken for granted is [`check::ASSUMPTIONS`], and nothing of it comes from the certificate or from Kiln's
-//! verifier: where pointers lead is found again from the listing ([`provenance`]).
+//! Nothing in a certificate is trusted. A claim is assumed where paths begin, because it is proved wherever paths end.
+//! A missing pair makes paths longer, not fewer. The arguments of both functions are fixed
+//! ([`relation::Relation::entry`]). The assumptions are [`check::ASSUMPTIONS`]; none of them comes from the certificate
+//! or from Kiln's verifier. The checker finds again from the listing where pointers lead ([`provenance`]).
 //!
-//! The module [`find`] makes certificates and is not trusted: what it gets wrong is not proved. Of the workspace,
-//! the checker
-//! uses the instruction set, the tables of helpers and contexts, and the text of listings; nothing of the
-//! optimizer, its
-//! equivalence checker or the verifier.
+//! The module [`find`] makes certificates and is not trusted: its errors are not proved. From the workspace, the
+//! checker uses the instruction set, the tables of helpers and contexts, and the text of listings. It uses nothing of
+//! the optimizer, its equivalence checker or the verifier.
 
 #![forbid(unsafe_code)]
 

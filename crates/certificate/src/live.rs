@@ -41,7 +41,7 @@ fn uses(insn: &Insn) -> (RegSet, RegSet) {
         Insn::Call(_) => (RegSet::arguments(5), RegSet::CALLER_SAVED),
         Insn::LoadPacket { .. } => (insn.read().union(RegSet::of(&[Reg::R6])), RegSet::CALLER_SAVED),
         Insn::Exit => (RegSet::of(&[Reg::R0]), RegSet::EMPTY),
-        // A frame pointer aside, what is written is not read.
+        // Except for the frame pointer, a register that was written is not read.
         _ => (insn.read(), insn.written().into_iter().collect()),
     }
 }

@@ -28,7 +28,7 @@ impl Count {
 /// Proves a step: the relations of its pairs are inductive, and with them both functions do the same.
 ///
 /// # Errors
-/// Says what is not proved.
+/// Returns what is not proved.
 pub fn prove(step: &Step<'_>, solver: &mut dyn Solver, stop: &dyn Fn() -> bool) -> Result<Count, String> {
     let mut count = Count::default();
     let entry = Relation::entry();
@@ -38,7 +38,7 @@ pub fn prove(step: &Step<'_>, solver: &mut dyn Solver, stop: &dyn Fn() -> bool) 
         if stop() {
             return Err("it was interrupted".to_owned());
         }
-        // The terms of one pair's paths are of no use to another's.
+        // The paths of one pair share no terms with those of another.
         let arena = Arena::default();
         let world = World { arena: &arena, object, types: types.clone() };
         let mut walk = Walk::new(&world, step);

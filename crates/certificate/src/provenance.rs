@@ -7,8 +7,8 @@
 //!   r7 = *(u32 *)(r6 + 0)            r7: a packet, where the context's layout says so
 //! ```
 //!
-//! A pass over the listing finds it; nothing of it comes with the certificate. It rests on one assumption, which the
-//! verdict names ([`crate::Assumption::MemorySafe`]): the function is memory safe, so an access through an address that
+//! A pass over the listing finds it; nothing of it comes from the certificate. It relies on one assumption, which the
+//! verdict names ([`crate::Assumption::MemorySafe`]): the function is memory safe. So an access through an address that
 //! was made from a pointer by moves and sums stays in the memory of that pointer.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,7 +28,7 @@ pub enum Class {
     Context(Option<i64>),
     /// An address in a packet, or its end.
     Packet,
-    /// The same, or a number where no memory is accessed.
+    /// An address in a packet or its end, or a number that is not used as an address.
     PacketOrNumber,
     /// A map.
     Map(MapId),
@@ -119,7 +119,7 @@ pub fn is_frozen(object: &Object, map: MapId) -> bool {
 }
 
 impl Arguments {
-    /// Gathers what each function is called with.
+    /// Collects the classes of each function's arguments.
     pub fn of(object: &Object) -> Arguments {
         let mut arguments = Arguments(vec![[Class::Number; 5]; object.functions.len()]);
         let unknown = |id: FunctionId| {

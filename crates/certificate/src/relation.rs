@@ -1,7 +1,7 @@
-//! What a certificate claims of the two functions at a meeting pair.
+//! A certificate's claims about the two functions at a meeting pair.
 //!
-//! A claim is no premise for free: it is assumed where a segment begins only because every segment that ends there
-//! proves it, the ones from the entry first.
+//! A claim is assumed where a segment begins only because every segment that ends there proves it, beginning with those
+//! from the entry.
 
 use std::collections::BTreeSet;
 
@@ -102,7 +102,7 @@ impl Relation {
     /// The states in which both begin, and what is assumed of them.
     ///
     /// # Errors
-    /// Names a claim about a place that there is not.
+    /// Returns a claim about a place that does not exist.
     pub fn begin<'a>(&self, world: &World<'a>) -> Result<([State<'a>; 2], Vec<Term<'a>>), String> {
         let symbol = |name: &str, number: usize| world.arena.symbol(&format!("{name}{number}"), 64);
         let state = |own: &str| State {
@@ -144,7 +144,7 @@ impl Relation {
     /// What must hold where a segment ends.
     ///
     /// # Errors
-    /// Says why the relation cannot hold there.
+    /// Returns why the relation cannot hold there.
     pub fn goals<'a>(&self, world: &World<'a>, [old, new]: [&State<'a>; 2]) -> Result<Vec<Term<'a>>, String> {
         let mut goals = Vec::new();
         for number in (0..10).filter(|number| self.equal >> number & 1 == 1) {

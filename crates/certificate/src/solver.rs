@@ -1,4 +1,4 @@
-//! A solver as a process that is asked one question after another.
+//! A solver as a process that answers one query after another.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// What a solver says of a query.
+/// A solver's answer to a query.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// Nothing satisfies it.
     Unsat,
     /// Something does.
     Sat,
-    /// It does not know, ran out of time, or said something else.
+    /// It does not know, ran out of time, or printed something else.
     Unknown(String),
 }
 
-/// Whoever answers queries in SMT-LIB 2.
+/// Answers queries in SMT-LIB 2.
 pub trait Solver {
     /// Answers one query, which ends in `(check-sat)`.
     fn ask(&mut self, query: &str) -> Answer;
@@ -48,7 +48,7 @@ impl Program {
     /// from `unsat`.
     ///
     /// # Errors
-    /// Says what cannot be run, or answers wrongly.
+    /// Returns the solver that cannot be run or gives a wrong answer.
     pub fn find(wanted: Option<&str>, timeout: Duration) -> Result<Program, String> {
         let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
         let found = match wanted {
@@ -85,7 +85,7 @@ impl Program {
     }
 }
 
-/// A running solver, begun again when it dies or is too slow.
+/// A running solver, which is restarted if it dies or is too slow.
 pub struct Process {
     program: Program,
     timeout: Duration,
@@ -100,7 +100,7 @@ struct Running {
 }
 
 impl Process {
-    /// A solver that gets so much time for each question.
+    /// A solver with this time limit for each query.
     pub fn new(program: &Program, timeout: Duration) -> Process {
         Process { program: program.clone(), timeout, running: None }
     }
@@ -159,7 +159,7 @@ impl Process {
 impl Solver for Process {
     fn ask(&mut self, query: &str) -> Answer {
         self.answer(query).unwrap_or_else(|why| {
-            // It may still be at work on this question.
+            // It may still be working on this query.
             self.stop();
             Answer::Unknown(why)
         })

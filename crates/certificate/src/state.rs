@@ -10,8 +10,8 @@
 //!   r0 = *(u8 *)(r8 + 0)          r8 + 0 == r7 + 2 ? 5 : memory(r8 + 0)      if the two may meet
 //! ```
 //!
-//! Where an address may be anywhere in the frame, what is loaded or left is a function of the address and of all that
-//! the frame holds: equal contents give equal results, whatever they are.
+//! If an address may be anywhere in the frame, the loaded value or the new contents are a function of the address and
+//! the whole frame: equal contents give equal results.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -91,7 +91,7 @@ pub struct State<'a> {
     pub events: u32,
     /// Stores to fields of the context since the last event.
     pub fields: Vec<FieldStore<'a>>,
-    /// What is taken for granted of values met on the way.
+    /// Assumptions about values on the path.
     pub granted: Vec<Term<'a>>,
 }
 

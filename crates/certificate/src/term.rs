@@ -1,8 +1,8 @@
 //! Bit-vector terms that print as SMT-LIB 2.
 //!
-//! A [`Term`] is an index into an [`Arena`] in which equal terms are one. Building a term folds constants, collects the
-//! constant part of a sum and joins neighbouring parts of one word, so that most of what both functions compute is one
-//! term and needs no query. Every such step is an identity over bit vectors; `tests/terms.rs` compares it with
+//! A [`Term`] is an index into an [`Arena`] that stores equal terms once. Building a term folds constants, collects the
+//! constant part of a sum and joins neighbouring parts of one word. So most values that both functions compute are the
+//! same term and need no query. Every such step is an identity over bit vectors; `tests/terms.rs` compares it with
 //! evaluation.
 
 use std::cell::RefCell;

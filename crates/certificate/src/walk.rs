@@ -5,11 +5,10 @@
 //!                                   +-- 6 call .. the new function is at the same call? what it is given is equal?
 //! ```
 //!
-//! The old function is followed to where the certificate lets the two meet, or to an event; each branch that what is
-//! known does not decide is followed in both directions. The new function then goes to the same pair or event, again in
-//! all directions. Two paths that do not go together must contradict one another, which is proved as well. So no
-//! path is
-//! missing, whatever the certificate says: a pair too few makes paths longer, and a path that is too long is refused.
+//! The old function is followed to the next pair of the certificate or to an event. A branch that the known conditions
+//! do not decide is followed in both directions. The new function is then followed to the same pair or event, again in
+//! all directions. Two paths that do not correspond must contradict each other, which is proved as well. So no path is
+//! missing, whatever the certificate claims: a missing pair makes paths longer, and a path that is too long is refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -59,20 +58,20 @@ pub struct Step<'f> {
 
 /// What is done with what a walk finds.
 pub trait Visitor<'a> {
-    /// Whether what is known decides a condition that the new function comes to.
+    /// Whether the known conditions decide a condition of the new function.
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool>;
-    /// Both come to an event: these must hold.
+    /// Both reach an event: these must hold.
     ///
     /// # Errors
     /// Ends the walk.
     fn event(&mut self, known: &[Term<'a>], goals: Vec<Term<'a>>, what: &str) -> Result<(), String>;
-    /// Both come to a pair.
+    /// Both reach a pair.
     ///
     /// # Errors
     /// Ends the walk.
     fn meet(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Result<(), String>;
-    /// Two paths that do not go together: what is known must contradict itself. `at` is the pair's position in the old
-    /// function that the new one does not come to.
+    /// Two paths that do not correspond: the known conditions must contradict each other. `at` is the position in the
+    /// old function of the pair that the new one does not reach.
     ///
     /// # Errors
     /// Ends the walk.
@@ -126,7 +125,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
     /// Walks from a pair, where `relation` holds.
     ///
     /// # Errors
-    /// Says what cannot be followed, or what the visitor refused.
+    /// Returns what cannot be followed, or what the visitor refused.
     pub fn from(&mut self, pair: Pair, relation: &Relation, visitor: &mut dyn Visitor<'a>) -> Result<(), String> {
         let ([old, new], mut known) = relation.begin(self.world)?;
         for (version, (state, at)) in self.step.versions.iter().zip([(&old, pair.0), (&new, pair.1)]) {
@@ -157,7 +156,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         target.copied().ok_or_else(|| format!("`{}` leads nowhere", node.insn))
     }
 
-    /// Follows both to where they meet next.
+    /// Follows both to the next pair or event.
     fn go_on(
         &mut self,
         mut joint: Joint<'a>,
@@ -202,7 +201,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         let places = &self.old_stops[&old].clone();
         loop {
             let pair = (old, joint.new.at as u32);
-            // Where the old function went round a loop, the new one does not stand still.
+            // If the old function ran a loop iteration, the new one must also advance.
             if places.contains(&pair.1) && (pair != self.start || joint.new.steps > 0) {
                 return visitor.meet(&known(&joint), pair, [&joint.old.state, &joint.new.state]);
             }
@@ -213,7 +212,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
             }
             match self.advance(1, &mut joint, Some(visitor)) {
                 Ok(other) => pending.extend(other),
-                // Unless nothing goes that way: what contradicts itself decides a branch as one likes.
+                // Unless the path is impossible: a contradiction decides a branch in any direction.
                 Err(why) => return visitor.apart(&known(&joint), &why, None),
             }
         }
@@ -233,7 +232,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
             }
             match self.advance(1, &mut joint, Some(visitor)) {
                 Ok(other) => pending.extend(other),
-                // Unless nothing goes that way: what contradicts itself decides a branch as one likes.
+                // Unless the path is impossible: a contradiction decides a branch in any direction.
                 Err(why) => return visitor.apart(&known(&joint), &why, None),
             }
         };
@@ -249,7 +248,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         let before = known(&joint);
         let goals = match event.pass(&mut joint.old.state, &mut joint.new.state) {
             Ok(goals) => goals,
-            // Unless nothing goes that way.
+            // Unless the path is impossible.
             Err(why) => return visitor.apart(&before, &format!("{what}: {why}"), None),
         };
         visitor.event(&before, goals, &what)?;

@@ -1,4 +1,4 @@
-//! What a forger may try, and that each of it is refused. The honest certificate beside it is accepted.
+//! Every forgery is refused, and the honest certificate is accepted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -98,7 +98,7 @@ L2:
   exit
 ";
 
-/// The same without the mask.
+/// The same loop without the mask.
 fn after() -> String {
     without(BEFORE, "; insn 4\n  w7 &= 0xf\n")
 }
@@ -187,7 +187,7 @@ fn a_forged_relation_is_refused() {
         let at_each = |stage: &mut Stage| relations(stage).values_mut().for_each(|own| own.claims.push(claim));
         let refused = check(&program, BEFORE, &forged(&moved, at_each), &listing).expect_err(what);
         assert!(refused.contains("differ"), "{what}: {refused}");
-        // Where the entry is said to be a meeting pair, what both are handed stays what it is.
+        // If the entry is claimed to be a meeting pair, the arguments of both functions stay fixed.
         let mut at_entry = forged(&moved, at_each);
         let weak = Relation { equal: 0, claims: vec![claim], ..Relation::default() };
         relations(&mut at_entry.stages[0]).insert((0, 0), weak);
@@ -279,8 +279,8 @@ fn a_damaged_certificate_is_refused() {
     check(&program, BEFORE, &Certificate { stages: vec![huge] }, &after()).expect_err("longer than the listing");
 }
 
-/// Two lines of a certificate stand for a listing of any length, and every listing is kept: a folder of 700 bytes took more
-/// memory than a machine has.
+/// Two lines of a certificate can describe a listing of any length, and every listing is stored: a folder of 700 bytes
+/// took more memory than a machine has.
 #[test]
 fn a_chain_of_many_long_listings_is_refused() {
     const LINES: usize = 200_000;

@@ -1,8 +1,8 @@
 //! Expressions over the columns of a row, and their value in user space.
 //!
 //! Integers have 64 bits and wrap. A difference of unsigned integers is signed, so that `a - b` may be negative.
-//! Comparisons are exact whatever the signs. Null spreads as in SQL; `AND` and `OR` know three truth values. What is
-//! divided by zero is null.
+//! Comparisons are exact whatever the signs. Null spreads as in SQL; `AND` and `OR` have three truth values. Division
+//! by zero gives null.
 
 use std::cmp::Ordering;
 
@@ -25,7 +25,7 @@ pub enum Expr {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `CASE WHEN condition THEN value ... ELSE value END`.
     Case(Vec<(Expr, Expr)>, Box<Expr>),
-    /// Text like a pattern of `%` and `_`.
+    /// `LIKE` with a pattern of `%` and `_`.
     Like(Box<Expr>, String),
     /// A function by name.
     Call(Function, Vec<Expr>),
@@ -139,7 +139,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// All of them, with their names and how many operands they take (at least and at most).
+    /// All functions, with their names and their minimum and maximum number of operands.
     pub const ALL: [(&'static str, Function, [usize; 2]); 6] = [
         ("log2", Function::Log2, [1, 1]),
         ("abs", Function::Abs, [1, 1]),
@@ -193,7 +193,7 @@ impl Expr {
         }
     }
 
-    /// The same operation on other operands.
+    /// The operation with other operands.
     pub fn map_operands(&self, map: &mut dyn FnMut(&Expr) -> Expr) -> Expr {
         let mut boxed = |one: &Expr| Box::new(map(one));
         match self {
@@ -219,7 +219,7 @@ impl Expr {
         self.operands().into_iter().for_each(|operand| operand.columns(found));
     }
 
-    /// Whether it is null whatever the row, so that its type says nothing.
+    /// Whether it is null for every row, so that its type has no meaning.
     pub fn is_always_null(&self) -> bool {
         match self {
             Expr::Literal(value) => value.is_null(),
@@ -283,7 +283,7 @@ impl Expr {
             },
             Expr::IsNull(one) => Value::Bool(one.evaluate(row).is_null()),
             Expr::Binary(op, one, other) if op.is_logical() => {
-                // What decides alone: false for AND, true for OR.
+                // The operand that alone decides: false for AND, true for OR.
                 let decides = *op == BinaryOp::Or;
                 match (truth(&one.evaluate(row)), truth(&other.evaluate(row))) {
                     (Some(truth), _) | (_, Some(truth)) if truth == decides => Value::Bool(decides),
@@ -406,7 +406,8 @@ fn call(function: Function, values: &[Value]) -> Value {
     }
 }
 
-/// Whether a text is like a pattern: `%` is any text, `_` any character. Takes time of the product of both lengths.
+/// Whether a text matches a pattern: `%` is any text, `_` any character. The time is proportional to the product of
+/// both lengths.
 fn is_like(text: &str, pattern: &str) -> bool {
     let text: Vec<char> = text.chars().collect();
     // Whether the pattern so far matches each beginning of the text.

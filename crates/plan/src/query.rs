@@ -1,4 +1,4 @@
-//! Logical plans: what is asked, whoever asks it.
+//! Logical plans, independent of the front end.
 //!
 //! ```text
 //!   scan table -> filter -> rows:    project -> order, limit
@@ -14,23 +14,23 @@ use crate::value::DataType;
 pub struct Query {
     /// Where rows come from.
     pub table: Table,
-    /// Which rows count; over the table's columns.
+    /// The filter, over the table's columns.
     pub filter: Option<Expr>,
     /// What becomes of them.
     pub shape: Shape,
-    /// What is shown: over the table's columns, or over keys and then aggregates.
+    /// The output, over the table's columns, or over keys and then aggregates.
     pub outputs: Vec<Output>,
     /// The order of the result, over the outputs, the most important first.
     pub order: Vec<Order>,
-    /// How many rows at most, of each window where there are windows.
+    /// Maximum number of rows; if there are windows, of each window.
     pub limit: Option<usize>,
     /// Whether equal rows are shown once.
     pub distinct: bool,
-    /// Whether its table's rows come in windows, each of which is asked for itself.
+    /// Whether its table's rows come in windows, and it runs once per window.
     pub of_windows: bool,
 }
 
-/// What becomes of the rows.
+/// How rows are processed.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
     /// Each is shown.
@@ -42,11 +42,11 @@ pub enum Shape {
 /// How rows are put together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Groups {
-    /// What rows of one group have in common, over the table's columns.
+    /// The keys of a group, over the table's columns.
     pub keys: Vec<Expr>,
     /// What is computed of each group.
     pub aggregates: Vec<Aggregate>,
-    /// Which groups count, over keys and then aggregates.
+    /// The filter on groups, over keys and then aggregates.
     pub having: Option<Expr>,
     /// Groups begin anew in each window; `None`: there is one, which ends with the query.
     pub window: Option<Window>,

@@ -2,8 +2,8 @@
 //!
 //! A split is a point on one line: each level does in the kernel what the one before does, and one operator more. The
 //! first is the *minimal verifier-safe function* (MVSF, "Kernel Extension DSLs Should Be Verifier-Safe!", section 3.2):
-//! each hook reads all that its table has to say and hands it over, whatever the query is. So there are as many MVSFs as
-//! hooks, and each is known to load before anybody asks a question.
+//! each hook reads all columns of its table and outputs them, whatever the query is. So there is one MVSF per hook, and
+//! each is known to load in advance.
 //!
 //! ```text
 //!   mvsf        read every column, hand it over           user space: pair, filter, group
@@ -51,7 +51,7 @@ impl Split {
         }
     }
 
-    /// Those that make a difference for a query, the least first.
+    /// The splits that differ for a query, the least first.
     pub fn of(query: &Query) -> Vec<Split> {
         let differs = |split: &Split| match split {
             Split::Mvsf | Split::Columns => true,
@@ -68,8 +68,8 @@ impl Split {
 /// The condition as the kernel can decide it: over integers and texts of columns that are read, with every comparison
 /// between integers of one sign. `None` where it cannot.
 ///
-/// What the verifier has to say: such a condition is loads from this frame, arithmetic that never faults, and forward
-/// branches, so it is accepted whatever the constants are.
+/// Such a condition consists of loads from the frame, arithmetic that never faults, and forward branches, so the
+/// verifier accepts it for all constants.
 pub fn in_kernel(condition: &Expr, table: &Table) -> Option<Expr> {
     match condition {
         Expr::Binary(op, one, other) if op.is_logical() => {
@@ -91,7 +91,7 @@ fn comparison(op: BinaryOp, one: &Expr, other: &Expr, table: &Table) -> Option<E
     if let (Expr::Column(column), Expr::Literal(Value::Text(text))) = (one, other) {
         let equality = matches!(op, BinaryOp::Equal | BinaryOp::NotEqual);
         return match table.columns[*column].source {
-            // A name that no system call has is no number, and the row would be compared with nothing.
+            // An unknown system call name has no number to compare with.
             Source::SyscallName(nr) if equality => {
                 let number = crate::syscall::number(text)?;
                 Some(Expr::binary(op, Expr::Column(nr), Expr::Literal(Value::Int(number))))
@@ -153,7 +153,7 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
             };
             let sign = match op {
                 Subtract => Sign::Signed,
-                // Of two constants the front end makes one.
+                // The front end has folded constants.
                 Add | Multiply | BitAnd | BitOr | BitXor if joined == Sign::Either => return None,
                 Add | Multiply | BitAnd | BitOr | BitXor => joined,
                 _ => return None,
@@ -210,7 +210,7 @@ pub enum State {
     Max,
 }
 
-/// What the kernel keeps of the groups of a query: columns that the keys are made of, and aggregates.
+/// The groups of a query in the kernel: the columns for its keys, and aggregates.
 #[derive(Clone, PartialEq, Debug)]
 pub struct KernelGroups {
     /// Keys: the columns that the query's own keys are made of, or the keys themselves.

@@ -1,4 +1,4 @@
-//! Tables: what can be asked about, and where the kernel says it.
+//! Tables: their columns, and where the kernel provides the values.
 //!
 //! ```text
 //!   one hook a row:   sched_switch --------------------------------------------> row
@@ -24,7 +24,7 @@ pub struct Table {
     pub scan: Scan,
     /// Its columns, in the order of `SELECT *`.
     pub columns: Vec<Column>,
-    /// Which rows are of this table, where its hooks see others too.
+    /// The condition for rows of this table, if its hooks see others too.
     pub only: Option<Expr>,
 }
 
@@ -35,7 +35,7 @@ pub enum Scan {
     Rows,
     /// Each event is a row.
     Single(Hook),
-    /// An event and the next one of the other kind with the same key are a row.
+    /// An event and the next event of the other kind with the same key form a row.
     Pair {
         /// Where it begins.
         enter: Hook,
@@ -43,20 +43,20 @@ pub enum Scan {
         exit: Hook,
         /// What both have in common, read at the beginning and at the end.
         keys: [Read; 2],
-        /// What begins and never ends, though its key is used again.
+        /// Beginnings that never end although their key is used again.
         endless: Endless,
     },
 }
 
-/// Beginnings that have no end. If one is kept and its key is used again, the end of the next would be taken for its own.
+/// Beginnings without an end. If one were stored and its key used again, the end of the next pair would match it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Endless {
     /// There are none.
     None,
     /// Those whose column, read at the beginning, has one of these values. They are left out.
     Values(usize, Vec<i32>),
-    /// They cannot be told. The next beginning of the same key takes the place of the one before, even if a condition
-    /// leaves it out.
+    /// They cannot be recognized. The next beginning with the same key replaces the stored one, even if a condition
+    /// filters it out.
     Unknown,
 }
 
@@ -127,7 +127,7 @@ pub enum Source {
 pub enum Side {
     /// Where it begins only.
     Enter,
-    /// Where it ends only; the hook of a table that has but one.
+    /// Only at the end, or at the only hook of a table.
     Exit,
     /// At both, with the same result.
     Both,

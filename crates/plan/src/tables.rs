@@ -1,4 +1,4 @@
-//! The tables that are always there, one function a table, and tables made of any tracepoint.
+//! The built-in tables, one function each, and tables of any tracepoint.
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 
@@ -7,7 +7,7 @@ use crate::syscall;
 use crate::table::{Column, Endless, Hook, Read, Scalar, Scan, Side, Source, Table};
 use crate::value::{DataType, Value};
 
-/// All tables that are always there.
+/// All built-in tables.
 pub fn all() -> Vec<Table> {
     vec![
         syscalls(),
@@ -65,8 +65,8 @@ fn typed(name: &str) -> Hook {
     Hook::Typed(name.to_owned())
 }
 
-/// Who was running, as every table says. The process and the thread of a pair are the same at its beginning and end;
-/// whatever can change in between is read at one of them.
+/// The running thread, in every table. The process and the thread of a pair are the same at its beginning and end; what
+/// can change in between is read at one of them.
 fn who(changing: Side) -> Vec<Column> {
     vec![
         column("pid", DataType::Uint, Side::Both, Read::Pid, "process (thread group)"),
@@ -130,7 +130,7 @@ fn syscalls() -> Table {
 /// System calls that open a file by its path: `openat` and `openat2`.
 fn file_opens() -> Table {
     let registers = |name: &str| member(0, &[("pt_regs", name)]);
-    // By the end of the call the kernel has read the path, so its memory is there.
+    // At the end of the call the kernel has read the path, so its memory is present.
     let path = Read::UserText(Box::new(registers("si")));
     let own = vec![
         column("nr", DataType::Int, Side::Enter, registers("orig_ax"), "the system call's number"),
@@ -161,7 +161,7 @@ fn file_opens() -> Table {
 fn runq() -> Table {
     let woken = |name: &str| member(0, &[("task_struct", name)]);
     let keys = [woken("pid"), member(2, &[("task_struct", "pid")])];
-    // A thread that was woken while it ran does not begin to run.
+    // A thread that was woken while it ran is not switched to.
     let scan =
         Scan::Pair { enter: typed("sched_wakeup"), exit: typed("sched_switch"), keys, endless: Endless::Unknown };
     let mut table = pair("runq", "a thread that was woken runs", scan, "wait_ns", Vec::new());
@@ -258,7 +258,7 @@ fn lock_contention() -> Table {
         column("ret", DataType::Int, Side::Exit, argument(1, Scalar::signed(4)), "0, or -errno"),
     ];
     let keys = [Read::Tid, Read::Tid];
-    // An interrupt may wait for another lock meanwhile.
+    // An interrupt may wait for another lock in between.
     let scan =
         Scan::Pair { enter: typed("contention_begin"), exit: typed("contention_end"), keys, endless: Endless::Unknown };
     pair("lock_contention", "a thread waited for a lock in the kernel", scan, "wait_ns", own)
@@ -311,7 +311,7 @@ fn block_io() -> Table {
         enter: typed("block_rq_issue"),
         exit: typed("block_rq_complete"),
         keys: [key(), key()],
-        // A request that is put back is issued again, and another may be at its address by then.
+        // A requeued request is issued again, and another may then have its address.
         endless: Endless::Unknown,
     };
     pair("block_io", "a request that a block device was given and completed", scan, "service_ns", own)

@@ -13,7 +13,9 @@ fn helper_numbers_are_dense_and_names_unique() {
         assert_eq!(Helper::by_id(helper.id).unwrap().name, helper.name);
         assert_eq!(Helper::by_name(helper.name).unwrap().id, helper.id);
     }
-    assert!(Helper::by_id(0).is_none() && Helper::by_id(212).is_none() && Helper::by_id(u32::MAX).is_none());
+    assert!(
+        Helper::by_id(0).is_none() && Helper::by_id(HELPER_COUNT as u32).is_none() && Helper::by_id(u32::MAX).is_none()
+    );
 }
 
 #[test]

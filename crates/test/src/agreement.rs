@@ -1,4 +1,5 @@
-//! Kiln's verdict beside a kernel's, for programs of the corpora, and what the program's author expected.
+//! Compares Kiln's verdicts on programs of the corpora with a kernel's, and with the expectations of the programs'
+//! authors.
 //!
 //! ```text
 //!   object --- running kernel: bpf(2) ------- Says ---+
@@ -7,8 +8,8 @@
 //!          +-- annotations: __success, __failure       the second witness
 //! ```
 //!
-//! A program that the running kernel's verifier does not get to see (its policy forbids LSM programs, say) is compared
-//! with what another kernel said, where `scripts/other-kernel` has asked one.
+//! A program that cannot reach the running kernel's verifier (for example, because policy forbids LSM programs) is
+//! compared with another kernel's verdict, if `scripts/other-kernel` has recorded one.
 
 pub mod annotation;
 pub mod recorded;
@@ -28,7 +29,7 @@ use crate::corpus::CorpusObject;
 use annotation::Expected;
 use recorded::OtherKernel;
 
-/// What one of the two says.
+/// A verdict.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Says {
     /// It is safe.
@@ -39,7 +40,7 @@ pub enum Says {
     Nothing(String),
 }
 
-/// Where a comparison ends up.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Column {
     /// Both accept.
@@ -80,7 +81,7 @@ impl Column {
     }
 }
 
-/// What was said of one program.
+/// The verdicts on one program.
 #[derive(Clone, Debug)]
 pub struct Compared {
     /// `object.o:program`.
@@ -91,7 +92,7 @@ pub struct Compared {
     pub kiln: Says,
     /// What the kernel says.
     pub kernel: Says,
-    /// What its author expects, where it is annotated.
+    /// The author's expectation, if the program is annotated.
     pub expected: Option<Expected>,
 }
 
@@ -113,7 +114,7 @@ impl Compared {
         matches!(self.column(), Column::OnlyKernel | Column::OnlyKiln)
     }
 
-    /// What Kiln says, as `tests/verdicts.toml` has it.
+    /// Kiln's verdict, in the form of `tests/verdicts.toml`.
     pub fn kiln_says(&self) -> String {
         match &self.kiln {
             Says::Accept => "accept".to_owned(),

@@ -1,7 +1,7 @@
-//! The smallest world a program can run in: stack, context, packet, one value per array map.
+//! The smallest environment that a program can run in: stack, context, packet, one value per array map.
 //!
-//! The VM has maps, helpers and memory protection of its own; this has none of it, so that a disagreement between the
-//! two is a finding. Addresses are made up and fit 32 bits, as the context's packet fields demand:
+//! It shares no maps, helpers or memory protection with the VM, so that a difference between the two is a finding.
+//! Addresses are invented and fit 32 bits, as the context's packet fields require:
 //!
 //! ```text
 //!   0x0001_0000 context    0x0010_0000 packet    0x0020_0000 stacks, 0x1000 apart    0x0040_0000 map values
@@ -65,7 +65,7 @@ impl Bare {
         &self.stacks[depth * STACK_BYTES..(depth + 1) * STACK_BYTES]
     }
 
-    /// The same, to be changed.
+    /// The bytes of a frame's stack, mutable, lowest first.
     pub fn stack_mut(&mut self, depth: usize) -> &mut [u8] {
         &mut self.stacks[depth * STACK_BYTES..(depth + 1) * STACK_BYTES]
     }
@@ -80,7 +80,7 @@ impl Bare {
         PACKET + self.packet.len() as u64
     }
 
-    /// The start of the map value that an address points into or just behind.
+    /// The start of the map value that an address points into or just after.
     pub fn value_start(&self, map: MapId, address: u64) -> Option<u64> {
         let base = MAP_VALUES + MAP_STRIDE * u64::from(map.0);
         let stride = value_stride(self.maps.get(map.index())?);
@@ -155,7 +155,7 @@ fn initial_values(map: &Map) -> Vec<u8> {
     values
 }
 
-/// What the kernel's test run pulls off before programs above the link layer run: the Ethernet header.
+/// The bytes that the kernel's test run removes before programs above the link layer run: the Ethernet header.
 fn pulled_bytes(program_type: Option<ProgramType>) -> usize {
     const ETHERNET_HEADER_BYTES: usize = 14;
     match program_type {
@@ -249,7 +249,7 @@ impl Environment for Bare {
     }
 }
 
-/// The part of an [`Environment`] around a [`Bare`] called `bare` that is as in it: addresses, frames, packet loads.
+/// The part of an [`Environment`] that delegates to a field `bare` of type [`Bare`]: addresses, frames, packet loads.
 #[macro_export]
 macro_rules! as_in_bare {
     () => {
@@ -282,7 +282,7 @@ macro_rules! as_in_bare {
     };
 }
 
-/// Sees, and may change, every state of a run.
+/// Observes every state of a run, and may change it.
 pub trait Witness {
     /// Called before each instruction with the environment, the node, the frame depth and the registers.
     fn before(&mut self, bare: &mut Bare, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]);

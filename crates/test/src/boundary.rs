@@ -1,4 +1,4 @@
-//! One function per boundary that a filetest crosses. Each says what it skipped, or what went wrong.
+//! One function per boundary that a filetest crosses. Each returns what it skipped, or what went wrong.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -49,10 +49,10 @@ pub fn round_trips(file: &Filetest) -> Outcome {
     Ok(Vec::new())
 }
 
-/// The kernel says what `check:` says. The kernel has the last word, so there are no exceptions here.
+/// The kernel's verdict is the one in `check:`. There are no exceptions, because the kernel decides.
 ///
 /// # Errors
-/// The kernel's log, when it disagrees.
+/// Returns the kernel's log if it disagrees.
 pub fn kernel_verdict(file: &Filetest) -> Outcome {
     let Some(check) = &file.expectations.check else { return Ok(Vec::new()) };
     if let Some(reason) = file.exception("kernel") {
@@ -72,7 +72,7 @@ pub fn kernel_verdict(file: &Filetest) -> Outcome {
     }
 }
 
-/// The kernel's verifier processed as many instructions as `processed:` says, where the kernel is of the release that
+/// The kernel's verifier processed as many instructions as `processed:` states, if the kernel is of the release that
 /// our verifier follows by default.
 fn kernel_processed(file: &Filetest, loaded: &kiln_linux::LoadedImage) -> Outcome {
     let Some(wanted) = file.expectations.processed else { return Ok(Vec::new()) };
@@ -88,7 +88,7 @@ fn kernel_processed(file: &Filetest, loaded: &kiln_linux::LoadedImage) -> Outcom
     }
 }
 
-/// The kernel's log says what `kernel:` says, so that a file is rejected for the reason it is about.
+/// The kernel's log contains the text of `kernel:`, so that a file is rejected for the intended reason.
 fn kernel_reason(file: &Filetest, failure: &LoadFailure) -> Outcome {
     let said = said(failure);
     match &file.expectations.kernel_says {
@@ -107,8 +107,8 @@ pub fn verifier_options() -> kiln_verifier::Options {
     kiln_verifier::Options { kernel_types: running_kernel_types(), ..Default::default() }
 }
 
-/// Our verifier says what `check:` says and points at the instruction that `error:` stands beside, unless
-/// `verdicts.toml` has an entry, which must then be right.
+/// Our verifier's verdict is the one in `check:`, and it points to the instruction with `error:`. If `verdicts.toml`
+/// has an entry, the entry must be right instead.
 ///
 /// # Errors
 /// What it says instead.
@@ -168,7 +168,7 @@ fn verdict_of(
     (said, at, detail)
 }
 
-/// Every engine gives what `run:` says.
+/// Every engine returns what `run:` states.
 ///
 /// # Errors
 /// What an engine gave instead.
@@ -207,8 +207,8 @@ pub fn runs(file: &Filetest) -> Outcome {
     Ok(skipped)
 }
 
-/// The optimizer: what it makes of an accepted program, for every goal, still loads and runs as stated, and as the
-/// original does on other packets; for the goal of the file it is as listed, and is not what must not be. With `bless`, the
+/// The optimizer: for every goal, the optimized program loads, runs as stated, and does what the original does on other
+/// packets. For the goal of the file it also has the stated listing and nothing of `not-rewritten:`. With `bless`, the
 /// listing in the file is rewritten.
 ///
 /// # Errors
@@ -241,7 +241,7 @@ fn evidence(rewrite: &Rewrite) -> String {
     rewrite.evidence.iter().map(|one| format!("\n  {:?}", one.because)).collect()
 }
 
-/// What the passes make of it for the file's goal, which neither time nor search decides, is what its directives say.
+/// The result of the passes for the file's goal, without search, is as its directives state.
 fn as_listed(file: &Filetest, rewrite: &Rewrite, bless: bool) -> Result<(), String> {
     let wanted = &file.expectations;
     as_allowed(file, wanted.goal, rewrite)?;
@@ -266,7 +266,7 @@ fn reached_slots(object: &Object) -> u32 {
     reached.into_iter().map(|id| object.function(id).slots()).sum()
 }
 
-/// Whichever rewrites were found: none that must not be, each with a reason, and for the file's goal nothing grew.
+/// With search: no forbidden rewrite, each rewrite has a reason, and for the file's goal nothing grew.
 fn as_allowed(file: &Filetest, goal: Goal, rewrite: &Rewrite) -> Result<(), String> {
     let wanted = &file.expectations;
     if rewrite.object.functions != file.object.functions && rewrite.evidence.is_empty() {
@@ -293,7 +293,8 @@ fn as_allowed(file: &Filetest, goal: Goal, rewrite: &Rewrite) -> Result<(), Stri
     Ok(())
 }
 
-/// An optimized program still is what the file says of the original, and does the same on packets that it does not name.
+/// The optimized program meets the file's expectations of the original, and does the same on packets that the file does
+/// not name.
 fn still_right(file: &Filetest, rewrite: &Rewrite) -> Result<(), String> {
     let mut optimized = Filetest { object: rewrite.object.clone(), ..file.clone() };
     optimized.expectations.processed = None;

@@ -1,8 +1,8 @@
 //! The corpora that `scripts/corpus` builds: real objects, and what loading them takes.
 //!
-//! `target/corpus/manifest.json` lists each object with its group and with what only a person knows about it: program
-//! types that its section names do not say, programs whose kernel hooks are gone. Nothing here is committed; a machine
-//! without the corpora skips, aloud.
+//! `target/corpus/manifest.json` lists each object with its group and with facts that are not in the object: program
+//! types that its section names do not tell, programs whose kernel hooks no longer exist. Nothing of this is committed;
+//! a machine without the corpora prints a skip.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ struct Load {
     refused: Option<String>,
 }
 
-/// A program of K2's Table 1, and where today's corpora have it.
+/// A program of K2's Table 1, and its object in today's corpora.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct PublishedProgram {
     /// The paper's name of it.
@@ -68,7 +68,7 @@ pub fn folder() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpus"), PathBuf::from)
 }
 
-/// The objects there are; empty, with a word on standard error, where the corpora were not built.
+/// The available objects. If the corpora were not built, prints a note to standard error and returns none.
 pub fn objects() -> Vec<CorpusObject> {
     manifest().objects
 }
@@ -114,12 +114,12 @@ impl CorpusObject {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
-    /// Whether a program is left out: its hook is not in current kernels.
+    /// Whether a program is left out because its hook is not in current kernels.
     pub fn leaves_out(&self, program: &str) -> bool {
         self.load.iter().any(|row| row.leave_out.iter().any(|name| name == program))
     }
 
-    /// Reads it, with the program types that its sections do not say.
+    /// Reads it, with the program types that its sections do not tell.
     ///
     /// # Errors
     /// What reading it answers, with the path.

@@ -1,4 +1,4 @@
-//! Everything that runs a program, behind one function.
+//! One interface to every engine that runs a program.
 
 use kiln_platform::ProgramType;
 use kiln_program::interpret::Fault;
@@ -46,13 +46,13 @@ pub struct Ran {
 /// Why there was no run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NoRun {
-    /// The engine is not here, or lacks something; say so and go on.
+    /// The engine is not available or lacks a feature: a skip.
     Skipped(String),
     /// The run failed.
     Failed(String),
 }
 
-/// Instructions at most, on engines that count.
+/// Maximum number of instructions, on engines that count.
 pub const BUDGET: u64 = 1_000_000;
 
 /// Runs a program on a packet.
@@ -90,7 +90,7 @@ fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]
     match outcome {
         Ok(result) => Ok(Ran { value: result.value as u32, packet: result.packet }),
         Err(kiln_vm::Error::Unsupported { what, .. }) => Err(NoRun::Skipped(format!("VM: it lacks {what}"))),
-        // Where the kernel accepts what our verifier refuses: the VM runs nothing that was not verified.
+        // If the kernel accepts what our verifier refuses, the VM does not run it: it runs only verified programs.
         Err(error @ (kiln_vm::Error::Input(_) | kiln_vm::Error::Rejected { .. })) => {
             Err(NoRun::Skipped(format!("VM: {error}")))
         }

@@ -26,9 +26,9 @@ pub struct Filetest {
 pub struct Expectations {
     /// `; check: accept`, `; check: reject REASON`.
     pub check: Option<Check>,
-    /// `; on: 5.15 reject REASON`: what is said for the profile of another release than the one `check:` speaks of.
+    /// `; on: 5.15 reject REASON`: the verdict for the profile of another release.
     pub on: Vec<(KernelVersion, Check)>,
-    /// `; kernel: TEXT`: what the kernel's log says when it rejects the program.
+    /// `; kernel: TEXT`: text of the kernel's log when it rejects the program.
     pub kernel_says: Option<String>,
     /// `; error: REASON` beside an instruction.
     pub errors: Vec<(InsnId, String)>,
@@ -38,17 +38,17 @@ pub struct Expectations {
     pub optimized: Vec<String>,
     /// Whether there are such lines, or an empty one that asks for them.
     pub wants_listing: bool,
-    /// `; not-rewritten: TEXT`: no line of the optimized listing contains this, with and without search. Only text that no
-    /// right rewrite could print: what runs show, `run:` states.
+    /// `; not-rewritten: TEXT`: no line of the optimized listing contains this, with and without search. Only text that
+    /// no correct rewrite could print; use `run:` for what a run can show.
     pub not_rewritten: Vec<String>,
-    /// `; keeps: N TEXT`: so many lines of the optimized listing at least contain this. No run shows that a value which
-    /// others may change meanwhile is still looked at twice.
+    /// `; keeps: N TEXT`: at least N lines of the optimized listing contain this. For example, no run can show that a
+    /// value that others may change is still loaded twice.
     pub keeps: Vec<(usize, String)>,
-    /// `; goal: GOAL`: what the other expectations of the optimizer are about; balanced otherwise.
+    /// `; goal: GOAL`: the goal of the other expectations of the optimizer; balanced by default.
     pub goal: kiln_superopt::Goal,
-    /// `; processed: N`: both verifiers process so many instructions.
+    /// `; processed: N`: both verifiers process N instructions.
     pub processed: Option<u64>,
-    /// `; saves: N`: the passes save at least so many slots, without search.
+    /// `; saves: N`: the passes save at least N slots, without search.
     pub saves: Option<u32>,
     /// `; except: ENGINE: REASON`: this engine is left out.
     pub except: Vec<(String, String)>,
@@ -63,7 +63,7 @@ pub enum Check {
     Reject(String),
 }
 
-/// One input and what it gives.
+/// One input and its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
     /// The line that states it.

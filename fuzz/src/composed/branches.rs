@@ -45,7 +45,7 @@ impl Composer<'_, '_> {
         self.here(join);
     }
 
-    /// A comparison whose answer is known on one of the ways to it.
+    /// A comparison whose result is known on one of the paths to it.
     pub(super) fn condition_again(&mut self) {
         let (n, view, op) = (self.number(), self.pick(&['r', 'w']), self.pick(&COMPARISONS));
         let (value, other) = (self.immediate(), self.number());
@@ -70,7 +70,7 @@ impl Composer<'_, '_> {
         put!(self, "if {}{copy} {} 0 goto L{target}", self.pick(&['r', 'w']), self.pick(&["==", "!="]));
     }
 
-    /// Several ways give a register the same constant, and one another.
+    /// Several paths give a register the same constant, and one path gives it another.
     pub(super) fn constants_on_the_ways(&mut self) {
         let (n, value, join) = (self.number(), self.below(4), self.label());
         for _ in 0..2 + self.below(2) {
@@ -113,7 +113,7 @@ impl Composer<'_, '_> {
         }
     }
 
-    /// A loop that the kernel may leave, and leaves itself before that.
+    /// A loop with `may_goto` that ends before the kernel leaves it.
     pub(super) fn may_goto_loop(&mut self) {
         let (again, end) = (self.label(), self.label());
         put!(self, "r9 = {}", self.below(3));

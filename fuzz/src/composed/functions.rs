@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{COMPARISONS, Composer, MOST_FUNCTIONS, SIZES, put, view};
 
 impl Composer<'_, '_> {
-    /// A static function that is given the address of some slots and two numbers; an old one or a new one.
+    /// A call of a static function, new or existing, with the address of some slots and two numbers.
     pub(super) fn called(&mut self) {
         let index = self.below(self.functions.len() + 2);
         let index = match index.checked_sub(self.functions.len()) {
@@ -30,7 +30,7 @@ impl Composer<'_, '_> {
         self.numbers_again(1);
     }
 
-    /// What a static function does with r1 (24 bytes of somebody's stack), r2 and r3; a callback has them in r2, r1.
+    /// The body of a static function with r1 (24 bytes of a caller's stack), r2 and r3; a callback has them in r2, r1.
     pub(super) fn body(&mut self, callback: bool) -> String {
         let outer = std::mem::take(&mut self.code);
         if callback {

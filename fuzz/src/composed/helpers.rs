@@ -20,7 +20,7 @@ impl Composer<'_, '_> {
         }
     }
 
-    /// R0 is what a map has for the key.
+    /// R0 is the map's value of the key.
     pub(super) fn look_up(&mut self, map: &str) {
         put!(self, "r1 = map[{map}]");
         put!(self, "r2 = r10");
@@ -114,7 +114,7 @@ impl Composer<'_, '_> {
         self.numbers_again(1);
     }
 
-    /// A buffer that a helper fills if the packet has the bytes, and leaves alone if not.
+    /// A buffer that a helper fills if the packet has the bytes, and does not change otherwise.
     pub(super) fn buffer_filled(&mut self) {
         let (bytes, first) = (self.pick(&[4, 8, 16, 20, 32]), self.pick(&[0, 0, 14, 60, 100]));
         for slot in (0..4).rev() {
@@ -181,7 +181,7 @@ impl Composer<'_, '_> {
         self.numbers_again(1);
     }
 
-    /// Nothing is there to call: it goes on.
+    /// If there is nothing to call, the program continues.
     pub(super) fn tail_call(&mut self) {
         put!(self, "r1 = r6");
         put!(self, "r2 = map[jumps]");

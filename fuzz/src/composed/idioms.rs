@@ -1,10 +1,10 @@
-//! Idioms as data: what people and compilers do to numbers, and what pleases verifiers.
+//! Idioms as data: arithmetic as in code by people and compilers, and patterns that verifiers need.
 
 use super::template::Idiom;
 
 macro_rules! idioms {
     ($($name:ident $weight:literal $text:literal;)*) => {
-        /// All idioms; [`super::template`] says what their holes are.
+        /// All idioms; [`super::template`] explains their holes.
         pub(super) const IDIOMS: &[Idiom] =
             &[$(Idiom { name: stringify!($name), weight: $weight, text: $text }),*];
     };

@@ -11,7 +11,7 @@ impl Composer<'_, '_> {
         self.access("r7", at, bits);
     }
 
-    /// Bytes or half words, shifted and joined: a wider load, if nothing is amiss.
+    /// Bytes or half words, shifted and joined: a wider load if they fit together.
     pub(super) fn bytes_put_together(&mut self) {
         let (low, high, bits) = (self.number(), self.number(), self.pick(&[8u8, 8, 16]));
         let width = usize::from(bits / 8);
@@ -43,7 +43,7 @@ impl Composer<'_, '_> {
         }
     }
 
-    /// Bytes copied piece by piece, from packet to stack, or back, or within.
+    /// Bytes copied piece by piece, from packet to stack, back, or within one of them.
     pub(super) fn copied_block(&mut self) {
         let (n, bits, pieces) = (self.number(), self.pick(&SIZES), 2 + self.below(3));
         let width = usize::from(bits / 8);
@@ -99,7 +99,7 @@ impl Composer<'_, '_> {
         }
     }
 
-    /// The packet is asked for more bytes than before.
+    /// The packet is checked for more bytes than before.
     pub(super) fn another_check(&mut self) {
         let more = self.pick(&[65, 72, 80, 100]);
         if self.below(2) == 0 {
@@ -208,7 +208,7 @@ impl Composer<'_, '_> {
         }
     }
 
-    /// A pointer kept on the stack while something happens.
+    /// A pointer saved on the stack during other code.
     pub(super) fn spilled_pointer(&mut self) {
         let (slot, pointer) = self.pick(&[(128, "r7"), (136, "r6"), (128, "r10")]);
         put!(self, "*(u64 *)(r10 - {slot}) = {pointer}");

@@ -1,7 +1,7 @@
-//! Programs composed of fragments as compilers write them.
+//! Programs composed of fragments of compiler output.
 //!
-//! [`crate::program::tame`] mixes single instructions, which seldom meet what a pass looks for. Here a statement is a
-//! whole idiom, and later ones work on what earlier ones left:
+//! [`crate::program::tame`] mixes single instructions, which rarely match what a pass looks for. Here a statement is a
+//! whole idiom, and later ones use the results of earlier ones:
 //!
 //! ```text
 //!   r6 = context; r7 = data; r8 = data_end; one check of 64 bytes, or several that grow
@@ -11,8 +11,8 @@
 //!   r0 = mixture of some numbers; out: exit
 //! ```
 //!
-//! Nothing depends on an address or a clock, and nothing is read that was not written, so two runs of one program on
-//! one packet are equal: whatever differs between original and optimized program is wrong.
+//! Nothing depends on an address or a clock, and everything that is read was written. So two runs of one program on one
+//! packet are equal, and every difference between original and optimized program is a bug.
 
 mod arithmetic;
 mod branches;
@@ -33,14 +33,14 @@ use idioms::IDIOMS;
 
 pub use scalars::scalars;
 
-/// Bytes of packet that a program makes sure of.
+/// Bytes of packet that a program checks for.
 pub const PACKET_BYTES: usize = 64;
 /// Fragments at most.
 const MOST_FRAGMENTS: usize = 40;
-/// Subprograms and callbacks at most.
+/// Maximum number of subprograms and callbacks.
 const MOST_FUNCTIONS: usize = 5;
 
-/// An idiom: its name, how often it is chosen relative to the others, what writes it.
+/// An idiom: its name, its weight, and the function that writes it.
 struct Fragment {
     name: &'static str,
     weight: usize,
@@ -91,7 +91,7 @@ fragments! {
     tail_call 1;
 }
 
-/// The names of all fragments, for who counts them.
+/// The names of all fragments, for statistics.
 pub fn fragments() -> impl Iterator<Item = &'static str> {
     FRAGMENTS.iter().map(|fragment| fragment.name).chain(IDIOMS.iter().map(|idiom| idiom.name))
 }
@@ -121,7 +121,7 @@ const TYPES: &str = "\
 const COMPARISONS: [&str; 11] = ["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<=", "&"];
 const SIZES: [u8; 4] = [8, 16, 32, 64];
 
-/// A program, and the fragments it is of.
+/// A program, and its fragments.
 pub fn composed(choices: &mut Choices<'_>) -> (Object, Vec<&'static str>) {
     let (text, used) = text(choices);
     let object = parse(&text).unwrap_or_else(|error| panic!("a composed program does not parse: {error}\n{text}"));
@@ -153,17 +153,17 @@ struct Composer<'a, 'b> {
     code: String,
     /// Static functions: their bodies.
     functions: Vec<String>,
-    /// Labels that stand behind so many more fragments.
+    /// Open labels, each with the number of fragments before it.
     open: Vec<(usize, usize)>,
     labels: usize,
     callbacks: usize,
-    /// What it is of so far.
+    /// Its fragments so far.
     used: Vec<&'static str>,
     /// The registers that hold numbers.
     registers: Vec<usize>,
     /// Slots of the frame that hold numbers, from the top.
     slots: usize,
-    /// The idioms that it may be of, and the sum of their weights.
+    /// The idioms that it may use, and the sum of their weights.
     idioms: Vec<&'static template::Idiom>,
     /// Whether what is being written is a static function.
     in_function: bool,
@@ -202,7 +202,7 @@ impl<'a, 'b> Composer<'a, 'b> {
 }
 
 impl Composer<'_, '_> {
-    /// Writes a fragment, and the labels that waited for it.
+    /// Writes a fragment, and the labels that are due after it.
     fn write(&mut self, fragment: &Fragment) {
         self.used.push(fragment.name);
         (fragment.write)(self);
@@ -240,14 +240,14 @@ impl Composer<'_, '_> {
         let _ = writeln!(self.code, "L{label}:");
     }
 
-    /// A label that stands behind some fragments to come.
+    /// A label after some later fragments.
     fn later(&mut self) -> usize {
         let (label, fragments) = (self.label(), self.below(5));
         self.open.push((label, fragments));
         label
     }
 
-    /// A fragment ends: labels that waited for it stand here.
+    /// A fragment ends: labels that are due are placed here.
     fn close(&mut self, all: bool) {
         let mut here = Vec::new();
         self.open.retain_mut(|(label, fragments)| {
@@ -286,7 +286,7 @@ impl Composer<'_, '_> {
         }
     }
 
-    /// Numbers again in the registers that a call takes; `from` is the first.
+    /// Sets the registers that a call destroys to numbers again; `from` is the first.
     fn numbers_again(&mut self, from: usize) {
         for n in from..6 {
             match self.below(4) {

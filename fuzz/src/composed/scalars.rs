@@ -7,9 +7,9 @@
 //!   one number is returned, written into a map, or narrowed   (the others are dead)
 //! ```
 //!
-//! A program of [`super::composed`] reads everything in the end, so that little in it is dead. Here most of it is, and
-//! few registers are used again and again: passes have much to leave out, and what one leaves out another relies on. A
-//! program is of some idioms only, others each time: what is rare among all is frequent in some.
+//! A program of [`super::composed`] reads everything at its end, so little of it is dead. Here most of it is dead, and
+//! few registers are reused often: passes can remove much, and one pass may rely on what another removes. Each program
+//! uses a random selection of the idioms, so that combinations that are rare overall are frequent in some programs.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,14 +22,14 @@ use super::template::Idiom;
 use super::{Composer, FRAGMENTS, Fragment, MOST_FUNCTIONS, PACKET_BYTES, SIZES, put, view};
 use crate::choices::Choices;
 
-/// Idioms at most, those within others not counted.
+/// Maximum number of idioms, without nested ones.
 const MOST: usize = 14;
-/// Idioms of a static function at most.
+/// Maximum number of idioms of a static function.
 const MOST_IN_FUNCTIONS: usize = 4;
-/// Fragments that get along with numbers in few registers, and leave R9 to be set again.
+/// Fragments that need numbers in few registers only, and after which R9 is set again.
 const OTHERS: [&str; 4] = ["lookup", "buffer_filled", "atomic", "read_only_data"];
 
-/// A short program of numbers, and the idioms it is of.
+/// A short program of numbers, and its idioms.
 pub fn scalars(choices: &mut Choices<'_>) -> (Object, Vec<&'static str>) {
     let mut composer = Composer::new(choices);
     composer.begin_scalars();
@@ -111,7 +111,7 @@ impl Composer<'_, '_> {
     /// One of the idioms that this program is of, and that may be here.
     pub(super) fn chosen(&mut self, depth: usize) -> &'static Idiom {
         let in_function = self.in_function;
-        // R8 counts the turns of one loop only.
+        // R8 counts the iterations of one loop only.
         let may = move |idiom: &&&Idiom| (!in_function || idiom.is_pure()) && (depth == 0 || idiom.name != "turns");
         let weights: usize = self.idioms.iter().filter(may).map(|idiom| idiom.weight).sum();
         let mut at = self.choices.below(weights.max(1));
@@ -123,7 +123,7 @@ impl Composer<'_, '_> {
         chosen.copied().unwrap_or(&IDIOMS[0])
     }
 
-    /// A static function of numbers; an old one or a new one.
+    /// A call of a static function of numbers, new or existing.
     fn called_with_numbers(&mut self) {
         self.used.push("called_with_numbers");
         let new = self.functions.len() < MOST_FUNCTIONS && (self.functions.is_empty() || self.below(2) == 0);
@@ -162,7 +162,7 @@ impl Composer<'_, '_> {
         std::mem::replace(&mut self.code, outer)
     }
 
-    /// One number gets out, or a few.
+    /// The result depends on one number, or a few.
     fn end_scalars(&mut self) {
         let (n, view) = (self.number(), self.pick(&['r', 'w']));
         match self.below(5) {

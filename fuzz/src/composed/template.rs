@@ -1,4 +1,4 @@
-//! Idioms as text with holes.
+//! Idioms as text templates with holes.
 //!
 //! ```text
 //!   "r{n1} = r{n2}; ?@; {v1}{n1} &= {m1}"   -->     r3 = r5
@@ -6,15 +6,15 @@
 //!                                                   w3 &= 255
 //! ```
 //!
-//! A hole is a letter, which says what may stand there ([`fill`]), and a digit. The same hole is the same text wherever
-//! it occurs in one use of an idiom. `;` ends a line.
+//! A hole is a letter, which selects what may fill it ([`fill`]), and a digit. In one use of an idiom, the same hole
+//! always has the same text. `;` ends a line.
 
 use super::{COMPARISONS, Composer, PACKET_BYTES, SIZES, view};
 
-/// Idioms within idioms at most.
+/// Maximum nesting of idioms.
 const MOST_NESTED: usize = 2;
 
-/// An idiom: its name, how often it is chosen relative to the others, its text.
+/// An idiom: its name, its weight, its text.
 #[derive(Debug)]
 pub(super) struct Idiom {
     pub name: &'static str,
@@ -29,7 +29,7 @@ impl Idiom {
     }
 }
 
-/// What has been put into the holes of one use of an idiom.
+/// The texts of the holes in one use of an idiom.
 type Filled = Vec<(String, String)>;
 
 impl Composer<'_, '_> {
@@ -93,7 +93,7 @@ impl Composer<'_, '_> {
         bytes * self.below(8 / bytes)
     }
 
-    /// What stands in a hole.
+    /// Returns a text for a hole.
     fn fill(&mut self, name: &str, filled: &mut Filled) -> String {
         match name.as_bytes().first() {
             // A register, by its number.

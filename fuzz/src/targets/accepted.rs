@@ -25,10 +25,10 @@ use crate::differential::{in_kernel, in_vm};
 use crate::program::{PACKET_BYTES, tame};
 use crate::subject::{Subject, Verdict};
 
-/// Instructions of one run at most; programs of this tier need a few hundred.
+/// Maximum number of instructions of one run; programs of this tier need a few hundred.
 const BUDGET: u64 = 100_000;
 
-/// What a run leaves behind.
+/// The results of a run.
 #[derive(PartialEq, Eq, Debug)]
 struct Ran {
     value: u32,
@@ -114,7 +114,7 @@ pub fn run(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     let Some((object, facts)) = grown(subject, bytes) else { return Ok(Depth::Shallow) };
     let program = &object.programs[0];
     for packet in packets(bytes) {
-        // Whether it is safe comes first: the machine code checks nothing.
+        // Safety is checked first, because the machine code checks nothing.
         let expected = reference(&object, &packet)?;
         held("facts", oracle::facts::hold(&object, program, &facts, &packet, Canary::Absent))?;
         held("liveness", oracle::liveness::dead_is_dead(&object, program, &facts, &packet, Canary::Absent))?;
@@ -124,7 +124,7 @@ pub fn run(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     Ok(Depth::Deep)
 }
 
-/// Composed programs: states within the facts whatever helpers answer, what is dead is dead, and both engines of the VM
+/// Composed programs: states within the facts whatever helpers return, dead values are dead, and both engines of the VM
 /// agree.
 pub fn answers(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     let (object, _) = composed(&mut Choices::new(bytes));
@@ -215,7 +215,7 @@ pub fn optimize(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     Ok(if optimized == object { Depth::Shallow } else { Depth::Deep })
 }
 
-/// The kernel does what the reference interpreter does. What the kernel's verifier refuses says nothing.
+/// The kernel does what the reference interpreter does. Programs that the kernel's verifier refuses are skipped.
 pub fn kernel(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     if kiln_test::engine::kernel_available().is_err() {
         return Ok(Depth::Shallow);

@@ -1,4 +1,4 @@
-//! Tier "bytes": files and texts from strangers.
+//! Tier "bytes": untrusted files and texts.
 
 use std::ops::Range;
 
@@ -47,7 +47,7 @@ pub fn elf(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     let Ok(read) = (subject.read)(bytes) else { return Ok(Depth::Shallow) };
     let written = (subject.write)(&read).map_err(|error| format!("what was read cannot be written: {error}"))?;
     ensure(written == bytes, || "an unchanged object is written with other bytes".to_owned())?;
-    // Put together from its parts, the file may differ in what nobody reads; the program may not.
+    // A file written from its parts may differ in unused bytes, but not in the program.
     let Ok(rebuilt) = read.rebuild(&read.object, false) else { return Ok(Depth::Shallow) };
     let again = (subject.read)(&rebuilt).map_err(|error| format!("a rebuilt file is refused: {error}"))?;
     ensure(without_lines(&again.object) == without_lines(&read.object), || "rebuilding changed the object".to_owned())?;
@@ -85,7 +85,7 @@ pub fn damaged_types(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
 pub fn btf(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     let Ok(btf) = (subject.parse_btf)(bytes) else { return Ok(Depth::Shallow) };
     for id in btf.own_ids() {
-        // Every question has an answer, whatever the types refer to.
+        // Every query has an answer, whatever the types refer to.
         let _ = (btf.size_of(id), btf.align_of(id), btf.resolve(id), btf.without_qualifiers(id));
         let names = btf.members(id).len() + btf.values(id).len() + btf.parameters(id).len() + btf.variables(id).len();
         ensure(names <= bytes.len(), || format!("type {} has {names} parts in {} bytes", id.0, bytes.len()))?;

@@ -1,4 +1,4 @@
-//! Tier "hostile": well-formed input that is out to forge output, or to take memory, time or stack.
+//! Tier "hostile": well-formed input that tries to forge output, or to use up memory, time or stack.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ use crate::usage::peak_growth;
 /// Memory that one input may take beyond what was there before.
 const MAX_BYTES: u64 = 512 << 20;
 
-/// Fails where trying an input took more than [`MAX_BYTES`].
+/// Fails if an input took more than [`MAX_BYTES`].
 fn within_memory(try_it: impl FnOnce() -> Result<Depth, String>) -> Result<Depth, String> {
     let (result, grown) = peak_growth(try_it);
     ensure(grown <= MAX_BYTES, || format!("memory: {} MiB", grown >> 20))?;
@@ -24,7 +24,7 @@ fn within_memory(try_it: impl FnOnce() -> Result<Depth, String>) -> Result<Depth
 
 // ---------------------------------------------------------------------------------------------------------- names
 
-/// Pieces of names: what terminals, HTML, XML, URIs, Markdown and JSON take for more than letters.
+/// Pieces of names with a special meaning in terminals, HTML, XML, URIs, Markdown and JSON.
 const PIECES: [&str; 24] = [
     "\n",
     "\r",
@@ -96,7 +96,7 @@ pub fn names(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
 
 // -------------------------------------------------------------------------------------------------------- nesting
 
-/// Something in itself, over and over.
+/// Deeply nested input.
 pub fn nested(choices: &mut Choices<'_>) -> String {
     let depth = 1 << choices.below(16);
     let mut text = String::new();

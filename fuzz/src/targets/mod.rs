@@ -1,4 +1,4 @@
-//! What is fuzzed, one row a target.
+//! The fuzz targets, one row each.
 
 mod accepted;
 mod bytes;

@@ -1,8 +1,8 @@
-//! Tier "verdict": programs on either side of the line between safe and unsafe, for Kiln's verifier and the kernel's.
+//! Tier "verdict": programs near the border between safe and unsafe, for Kiln's verifier and the kernel's.
 //!
-//! Where only one of the two accepts, the program is made as small as it can be while they still disagree, and shown.
-//! Disagreements that are right are rows of [`KNOWN`], each with its reason. What both accept runs, with every state
-//! held against the facts.
+//! If only one of the two accepts a program, it is shrunk as long as they still disagree, and shown. Known
+//! disagreements are rows of [`KNOWN`], each with its reason. Programs that both accept run, and every state is
+//! compared with the facts.
 
 use std::cell::RefCell;
 
@@ -27,7 +27,7 @@ enum Only {
     Kernel,
 }
 
-/// A disagreement that may be.
+/// A known disagreement.
 struct Known {
     /// Who accepts.
     only: Only,
@@ -84,19 +84,19 @@ fn kernel_accepts(object: &Object) -> bool {
     LOADER.with_borrow_mut(|loader| loader.load(object, &object.programs[0], false).is_ok())
 }
 
-/// Nothing where the kernel refused something before its verifier saw the program.
+/// `None` if the kernel refused before its verifier saw the program.
 fn kernel_reason(object: &Object) -> Option<String> {
     let failure = LOADER.with_borrow_mut(|loader| loader.load(object, &object.programs[0], true).err())?;
     failure.reason().map(str::to_owned)
 }
 
-/// What the two say of a program.
+/// The two verdicts on a program.
 enum Compared {
     BothAccept(Facts),
     BothRefuse,
     /// Kiln has no answer, or the kernel's verifier was not asked.
     NotCompared,
-    /// Who accepts it alone, and the other's reason.
+    /// Which one accepts it, and the other's reason.
     Disagree(Only, String),
 }
 
@@ -117,7 +117,7 @@ fn compare(subject: &Subject, object: &Object) -> Compared {
     }
 }
 
-/// A reason without what differs from program to program, so that one bug is one finding.
+/// A reason without the details of one program, so that one bug is one finding.
 fn kind(reason: &str) -> String {
     let mut text = String::new();
     for word in reason.split([' ', '\n', ',']) {
@@ -175,7 +175,7 @@ fn check(subject: &Subject, object: &Object, seed: u64) -> Result<Depth, String>
     }
 }
 
-/// Runs an accepted program on some packets with every state held against the facts.
+/// Runs an accepted program on some packets and compares every state with the facts.
 fn runs(object: &Object, facts: &Facts, seed: u64) -> Result<(), String> {
     let program = &object.programs[0];
     // The bare environment has packets, but no flow keys.

@@ -13,29 +13,29 @@
 //!                                44 89 d0             mov   eax, r10d
 //! ```
 //!
-//! What it adds to the kernel's: divisions by constants as multiplications, fused compare and branch, byte-swapping
-//! loads recognized, native operations where the object has checked marks, aligned loops, and an instruction budget kept
-//! in a register that costs one subtraction a loop iteration and nothing in straight code.
+//! It has these additions to the kernel's: divisions by constants as multiplications, fused compare and branch,
+//! byte-swapping loads, native operations for checked marks, aligned loops, and an instruction budget in a register,
+//! which costs one subtraction per loop iteration and nothing in straight code.
 //!
 //! The JIT for 64-bit Arm ([`aarch64`]) has the whole instruction set and native operations, no fusions yet.
 //!
-//! This crate only makes bytes. `kiln-vm` maps them executable, provides what [`Symbols`] asks for, and calls the
-//! entry as an [`Entry`]. It does not derive from the instruction table: it is an independent witness, and tests run
-//! both on the same programs.
+//! This crate only makes bytes. `kiln-vm` maps them executable, provides what [`Symbols`] asks for, and calls the entry
+//! as an [`Entry`]. It does not derive from the instruction table, so that tests can compare the two on the same
+//! programs.
 //!
 //! # The contract with the runtime
 //! - The entry is `extern "C" fn(context, *mut Runtime) -> u64`, by the convention of Unix (System V on x86-64).
 //! - A helper is `extern "C" fn(r1, r2, r3, r4, r5, *mut Runtime) -> u64`; so is a callback's address, which a
 //!   helper calls.
-//! - A run has been stopped exactly when [`Runtime::budget`] is negative. The loop header that found it so, or the
-//!   code after the call of a helper that said [`Runtime::stop`], leaves its function; every caller checks and leaves
-//!   too. R0 means nothing then.
-//! - The budget is counted where it must be: a loop header takes the loop's length in instructions, a returned
-//!   subprogram its own. Straight code is free, so the count differs from the interpreter's.
+//! - A run was stopped if and only if [`Runtime::budget`] is negative. The loop header that finds this, or the code
+//!   after the call of a helper that called [`Runtime::stop`], leaves its function; every caller checks and leaves too.
+//!   R0 is then meaningless.
+//! - The budget is counted only where necessary: a loop header subtracts the loop's length in instructions, a returned
+//!   subprogram its own length. Straight code is not counted, so the count differs from the interpreter's.
 //! - A successful tail call is a helper 12 that returns the target's entry address (0 means that it failed). The
-//!   frame that made the call is gone then; the target returns to its caller, as in the kernel.
-//! - Stack frames are cleared only with [`Options::cleared_bytes`]. Without it, a program that reads stack bytes it
-//!   never wrote (the verifier says which do) sees what the process left there.
+//!   calling frame is removed, and the target returns to its caller, as in the kernel.
+//! - Stack frames are cleared only with [`Options::cleared_bytes`]. Without it, a program that reads uninitialized
+//!   stack bytes (the verifier tells which do) sees old data of the process.
 #![forbid(unsafe_code)]
 
 pub mod aarch64;
@@ -54,9 +54,9 @@ use kiln_program::{ExternId, FunctionId, InsnId, MapId};
 pub struct Runtime {
     /// Instructions left; negative once the run has been stopped.
     pub budget: i64,
-    /// Why a helper stopped the run, as it told [`Runtime::stop`]; 0 when none did.
+    /// Why a helper stopped the run, from [`Runtime::stop`]; 0 if none did.
     pub trap: u64,
-    /// Where code keeps R1 across a tail call that may succeed. Private to compiled code.
+    /// Where code saves R1 across a tail call that may succeed. Private to compiled code.
     pub tail_context: u64,
 }
 
@@ -65,7 +65,7 @@ impl Runtime {
     pub(crate) const BUDGET: i32 = 0;
     pub(crate) const TAIL_CONTEXT: i32 = 16;
 
-    /// For one run of at most `budget` instructions (clamped to 2^62).
+    /// Creates the block for one run of at most `budget` instructions (clamped to 2^62).
     pub fn new(budget: u64) -> Runtime {
         Runtime { budget: budget.min(1 << 62) as i64, trap: 0, tail_context: 0 }
     }
@@ -73,7 +73,7 @@ impl Runtime {
     /// Stops the run when the calling helper returns. `trap` is the caller's own non-zero code.
     pub fn stop(&mut self, trap: u64) {
         self.trap = trap;
-        // Far from wrapping: callers may subtract their own cost on the way out.
+        // Far from wrapping, because callers may subtract their own cost while they return.
         self.budget = i64::MIN / 2;
     }
 
@@ -96,14 +96,14 @@ pub use aarch64::compile as compile_here;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::compile as compile_here;
 
-/// A map whose values lie side by side, so that code may look them up by itself.
+/// A map with adjacent values, so that code can look them up without a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Array {
     /// Address of the first value.
     pub first: u64,
     /// Bytes from one value to the next.
     pub stride_bytes: u32,
-    /// How many there are. Keys are their 4-byte numbers.
+    /// The number of values. Keys are their 4-byte indices.
     pub entries: u32,
 }
 
@@ -118,7 +118,7 @@ pub struct Arena {
 
 /// The addresses that code refers to. `None` makes the compilation fail at that instruction.
 pub trait Symbols {
-    /// What a `ld_imm64` of a map gives: whatever the map helpers take as a map.
+    /// The value of a `ld_imm64` of a map: what the map helpers accept as a map.
     fn map_address(&self, map: MapId) -> Option<u64>;
     /// The address of a byte in a map's first value.
     fn map_value_address(&self, map: MapId, offset: u32) -> Option<u64>;
@@ -126,7 +126,7 @@ pub trait Symbols {
     fn helper_address(&self, helper: u32) -> Option<u64>;
     /// A kernel symbol's address, or a kfunc as a [`HelperEntry`].
     fn extern_address(&self, symbol: ExternId) -> Option<u64>;
-    /// A plain array's values, for looking them up without a call of the helper.
+    /// A plain array's values, for lookups without a call.
     fn array(&self, map: MapId) -> Option<Array> {
         let _ = map;
         None
@@ -135,13 +135,13 @@ pub trait Symbols {
     fn arena(&self) -> Option<Arena> {
         None
     }
-    /// Whether an instruction accesses the arena: the lower 32 bits of its address register, and its offset, count from the
-    /// arena's base. What leaves the arena is no access.
+    /// Whether an instruction accesses the arena: the lower 32 bits of its address register, and its offset, count from
+    /// the arena's base. Outside the arena there is no access.
     fn in_arena(&self, insn: InsnId) -> bool {
         let _ = insn;
         false
     }
-    /// Whether a helper may stop the run, or call back and so spend budget. Saying `false` saves a check.
+    /// Whether a helper may stop the run, or call back and so use budget. `false` saves a check.
     fn helper_may_stop(&self, helper: u32) -> bool {
         let _ = helper;
         true
@@ -153,21 +153,21 @@ pub trait Symbols {
     }
 }
 
-/// What the machine and the caller allow.
+/// Features of the machine, and choices of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
     /// x86-64: the CPU has BMI2: `shlx`, `shrx`, `sarx`, `mulx`, `rorx`.
     pub bmi2: bool,
     /// x86-64: the CPU has `movbe`.
     pub movbe: bool,
-    /// Count instructions at loop headers and returns. Without it nothing but a helper stops the run, so it may only
-    /// be turned off for programs that are known to end within the budget.
+    /// Count instructions at loop headers and returns. Without it only a helper can stop the run, so it may be turned
+    /// off only for programs that are known to end within the budget.
     pub metered: bool,
-    /// Bytes below the frame pointer that are zeros when a function begins, at most all it has: for programs that may
-    /// read what they never wrote. 0 clears nothing.
+    /// Bytes below the frame pointer that are zeroed when a function begins, for programs that may read uninitialized
+    /// stack. 0 clears nothing.
     pub cleared_bytes: u32,
-    /// The native operations to do where the object has marks for them. With [`Registry::EMPTY`], or where an
-    /// operation is not in it or the CPU lacks what it needs, the proof sequence is compiled.
+    /// The native operations to use for marks. If an operation is not in the registry, or the CPU lacks a feature that
+    /// it needs, the proof sequence is compiled.
     pub operations: Registry,
 }
 

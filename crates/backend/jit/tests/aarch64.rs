@@ -39,7 +39,7 @@ fn code(bpf: &str, mark: Option<(&str, u8, &[i32])>) -> Vec<u8> {
     aarch64::compile(&object, FunctionId(0), &Nothing, &Options::default()).expect("it compiles").bytes
 }
 
-/// Instructions as LLVM prints them, spaces made one; `None`, said aloud, where there is no LLVM.
+/// Instructions as LLVM prints them, with single spaces. Prints a skip and returns `None` if there is no LLVM.
 fn disassembled(bytes: &[u8]) -> Option<Vec<String>> {
     let mut command = Command::new("llvm-mc-19");
     command.args(["--disassemble", "--triple=aarch64"]);
@@ -62,7 +62,7 @@ fn disassembled(bytes: &[u8]) -> Option<Vec<String>> {
     Some(lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
 }
 
-/// What every function ends with.
+/// The end of every function.
 const END: [&str; 2] = ["mov x0, x7", "ret"];
 
 #[test]
@@ -145,7 +145,7 @@ fn rotations_are_extr() {
     }
 }
 
-/// Constants and masks of all shapes are what they are, as LLVM reads them back.
+/// LLVM reads constants and masks of all kinds back as the same values.
 #[test]
 fn masks_are_encoded_or_made_in_a_register() {
     let numbers = [

@@ -1,4 +1,4 @@
-//! Every instruction form has code, or a name for what is missing.
+//! Every instruction form has code or is listed as missing.
 
 use kiln_isa::{Insn, Slot, decode};
 use kiln_jit::x86_64::compile;

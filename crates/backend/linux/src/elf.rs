@@ -1,8 +1,7 @@
 //! Objects as users load them: through libbpf.
 //!
-//! An [`ObjectFile`] is opened from bytes, adjusted (which programs, of which type), and loaded. Pinning is switched
-//! off whatever the object asks for, so that a check never leaves anything behind. The verifier's log of each program
-//! is kept in full.
+//! An [`ObjectFile`] is opened from bytes, adjusted (which programs, of which type), and loaded. Pinning is always
+//! switched off, so that a check leaves nothing in the kernel. The verifier's log of each program is kept in full.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -32,7 +31,7 @@ pub struct LoadFailure {
     pub error: Error,
     /// The verifier's logs of the programs tried.
     pub logs: Vec<ProgramLog>,
-    /// What libbpf said, a line each.
+    /// libbpf's messages, one per line.
     pub messages: String,
 }
 
@@ -48,7 +47,7 @@ impl LoadFailure {
         self.reason_where(|_| true)
     }
 
-    /// The same of one program's log.
+    /// The line of one program's log that gives the reason.
     pub fn reason_of(&self, program: &str) -> Option<&str> {
         self.reason_where(|log| log.program == program)
     }
@@ -74,9 +73,9 @@ pub struct ProgramEntry {
     pub name: String,
     /// Its section.
     pub section: String,
-    /// Its type number as libbpf found it, 0 when the section name says nothing.
+    /// Its type number from libbpf, 0 if the section name does not tell it.
     pub program_type: u32,
-    /// Whether it is loaded unless told otherwise.
+    /// Whether it is loaded by default.
     pub autoload: bool,
     /// Slots, with the subprograms it will get.
     pub slots: usize,
@@ -189,7 +188,7 @@ impl ObjectFile {
         Ok(())
     }
 
-    /// Leaves a map out: for maps that the chosen programs do not use and this kernel may not have.
+    /// Does not create a map: for maps that the chosen programs do not use and this kernel may not support.
     pub fn without_maps(&mut self, unused: impl Fn(&str) -> bool) {
         for pointer in self.map_pointers() {
             // SAFETY: `pointer` belongs to this object, which is open and not loaded.
@@ -201,8 +200,8 @@ impl ObjectFile {
         }
     }
 
-    /// Empties the `struct_ops` maps but for the slot of one program, and leaves out those that do not hold it, so that
-    /// it is loaded for its slot and alone. Whether a map holds it.
+    /// Empties the `struct_ops` maps except for the member of one program, and does not create those without it, so
+    /// that only this program is loaded. Returns whether a map has it.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for a name the object lacks.
@@ -235,7 +234,7 @@ impl ObjectFile {
         Ok(held)
     }
 
-    /// Makes a program stand for (or trace) a function of a loaded program.
+    /// Makes a program replace (or trace) a function of a loaded program.
     ///
     /// # Errors
     /// [`Error::InvalidInput`] for a name the object lacks, [`Error::Os`] when libbpf finds no such function.
@@ -283,8 +282,8 @@ impl ObjectFile {
         Ok(())
     }
 
-    /// What libbpf would give to the kernel for some programs: maps created, calls linked, CO-RE and all other
-    /// relocations applied, nothing loaded.
+    /// Returns the instructions that libbpf would load for some programs: maps created, calls linked, CO-RE and all
+    /// other relocations applied, nothing loaded.
     ///
     /// # Errors
     /// [`LoadFailure`] with libbpf's messages when it cannot do that.

@@ -1,6 +1,6 @@
-//! What the operating system answered.
+//! Errors of the operating system and libbpf.
 
-/// Why the kernel or libbpf did not do what was asked.
+/// An error of the kernel or libbpf.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
@@ -11,13 +11,13 @@ pub enum Error {
         /// `errno`.
         errno: i32,
     },
-    /// The caller asked for something that does not exist or does not fit.
+    /// A name that does not exist, or a value that does not fit.
     #[error("{0}")]
     InvalidInput(String),
 }
 
 impl Error {
-    /// What the system call of this thread that just failed left in `errno`.
+    /// The `errno` of this thread's last failed system call.
     pub(crate) fn last_os(call: &str) -> Error {
         let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc_errno::EINVAL);
         Error::Os { call: call.to_owned(), errno }
@@ -54,7 +54,7 @@ pub(crate) mod libc_errno {
     pub const ENOSYS: i32 = 38;
 }
 
-/// What to do about a failed call of `bpf(2)`, in parentheses; empty where that depends on the call.
+/// Advice for a failed call of `bpf(2)`, in parentheses; empty if it depends on the call.
 pub fn advice(errno: i32) -> &'static str {
     match errno {
         libc_errno::EPERM => " (bpf(2) needs root, or CAP_BPF with CAP_NET_ADMIN or CAP_PERFMON)",

@@ -57,7 +57,7 @@ impl<'o> Heap<'o> {
 
     fn word(&self, offset: usize) -> Option<&AtomicU64> {
         let inside = offset % 8 == 0 && offset.checked_add(8).is_some_and(|end| end <= self.bytes);
-        // SAFETY: an aligned word of a live mapping; programs change it while we look, which atomics allow.
+        // SAFETY: an aligned word of a live mapping; programs may change it at the same time, which atomics allow.
         inside.then(|| unsafe { AtomicU64::from_ptr(self.start.as_ptr().add(offset).cast()) })
     }
 

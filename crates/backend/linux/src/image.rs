@@ -1,10 +1,9 @@
 //! Loading the IR without an ELF file: maps by `BPF_MAP_CREATE`, slots by `BPF_PROG_LOAD`.
 //!
-//! Filetests and oracles work on objects that never were files. References are resolved here as a loader would:
-//! a map becomes its descriptor (`BPF_PSEUDO_MAP_FD`), a byte of a data section its map's descriptor and an offset
-//! (`BPF_PSEUDO_MAP_VALUE`), a kernel function its id in the kernel's types. Where the object has
-//! types of its own, they are loaded before it, for its maps and functions. Other externs and CO-RE need libbpf and are
-//! refused.
+//! Filetests and oracles use objects that do not come from files. References are resolved here as a loader would: a map
+//! becomes its descriptor (`BPF_PSEUDO_MAP_FD`), a byte of a data section its map's descriptor and an offset
+//! (`BPF_PSEUDO_MAP_VALUE`), a kernel function its id in the kernel's types. Where the object has types of its own,
+//! they are loaded before it, for its maps and functions. Other externs and CO-RE need libbpf and are refused.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -144,7 +143,7 @@ fn load_with_maps(
     load_slots(&loading, &image.slots, log_bytes)
 }
 
-/// Gives the object's types to the kernel, where it has some.
+/// Loads the object's types into the kernel, if it has any.
 fn load_types(object: &Object) -> Result<Option<OwnedFd>, Error> {
     let Some(bytes) = object.btf.as_deref().filter(|bytes| !bytes.is_empty()) else { return Ok(None) };
     let mut options =
@@ -193,7 +192,7 @@ fn hook_id(program: &Program) -> Result<u32, LoadFailure> {
         Some(AttachType::TraceIter) => kernel_id(&format!("bpf_iter_{hook}"), is_function),
         Some(AttachType::LsmMac | AttachType::LsmCgroup) => kernel_id(&format!("bpf_lsm_{hook}"), is_function),
         Some(_) => kernel_id(hook, is_function),
-        // What a replacement stands for is a program, not the kernel's.
+        // A replacement's target is a program, not a kernel function.
         None => Ok(0),
     };
     Ok(id? as u32)
@@ -284,7 +283,7 @@ fn kernel_name(name: &str) -> String {
     name.chars().map(legal).take(15).collect()
 }
 
-/// What `BPF_PROG_LOAD` is told of a program beside its slots.
+/// Attributes of `BPF_PROG_LOAD` other than the slots.
 pub(crate) struct Loading<'a> {
     pub name: &'a str,
     pub program_type: ProgramType,

@@ -1,15 +1,15 @@
 //! Linux through `bpf(2)`: the kernel's own verdict, test runs, attachment and maps.
 //!
-//! Two ways lead to the kernel, for two kinds of input:
+//! There are two ways to load, for two kinds of input:
 //!
 //! ```text
 //!   an ELF object, as users load it:   ObjectFile::open -> load (libbpf: CO-RE, BTF, maps)  -> LoadedObject
 //!   an IR object, as a test writes it: load_image(&Object, &Program) (raw BPF_PROG_LOAD)    -> LoadedImage
 //! ```
 //!
-//! Both give a [`Prog`], which can be test-run, attached and asked for its statistics. libbpf does the ELF side,
-//! because it is the judge: an object is a drop-in when libbpf and the kernel say so. Nothing is ever pinned, and
-//! everything is unloaded when its owner is dropped. [`available`] says beforehand, in a sentence, whether and why not.
+//! Both give a [`Prog`], which can be test-run, attached and asked for its statistics. libbpf loads ELF files, because
+//! a drop-in object is one that libbpf and the kernel accept. Nothing is pinned, and everything is unloaded when its
+//! owner is dropped. [`available`] tells in advance whether loading is possible, and if not, why.
 //!
 //! This crate and the VM are the only ones with `unsafe`: here for the calls into libbpf.
 

@@ -1,4 +1,4 @@
-//! What libbpf says, kept instead of printed.
+//! Collects libbpf's messages instead of printing them.
 //!
 //! libbpf reports through one process-wide callback. Ours appends to a buffer of the calling thread, so that a
 //! failure carries the messages of its own attempt and stderr stays the command's.
@@ -11,12 +11,12 @@ thread_local! {
     static MESSAGES: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Messages kept per thread at most, in bytes.
+/// Maximum bytes of messages per thread.
 const MESSAGES_BYTES: usize = 1 << 20;
 
 // SAFETY: the signature is that of C's vsnprintf on this platform, `va_list` as libbpf-sys declares it.
 unsafe extern "C" {
-    /// C's formatter; libbpf hands its messages over as format and argument list.
+    /// C's formatter; libbpf passes its messages as format and argument list.
     fn vsnprintf(
         buffer: *mut c_char,
         size: usize,
@@ -46,7 +46,7 @@ unsafe extern "C" fn keep(
     length
 }
 
-/// Installs the callback, once, and forgets what the calling thread kept.
+/// Installs the callback, once, and clears the calling thread's messages.
 pub(crate) fn begin() {
     static ONCE: Once = Once::new();
     // SAFETY: `keep` has the type libbpf expects and never unwinds.
@@ -56,7 +56,7 @@ pub(crate) fn begin() {
     MESSAGES.with_borrow_mut(String::clear);
 }
 
-/// What libbpf said in this thread since [`begin`].
+/// libbpf's messages in this thread since [`begin`].
 pub(crate) fn take() -> String {
     MESSAGES.with_borrow_mut(std::mem::take)
 }

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use crate::error::{Error, check, libc_errno};
 
-/// A map in the kernel. The kernel reads and writes keys and values by the sizes that it gave, which nobody can change:
+/// A map in the kernel. The kernel reads and writes keys and values by its own sizes, which cannot change:
 ///
 /// ```compile_fail,E0616
 /// fn grow(map: &mut kiln_linux::MapHandle) {
@@ -145,7 +145,7 @@ impl MapHandle {
         Ok(entries)
     }
 
-    /// No further writes from user space (`BPF_MAP_FREEZE`).
+    /// Forbids further writes from user space (`BPF_MAP_FREEZE`).
     ///
     /// # Errors
     /// [`Error::Os`].

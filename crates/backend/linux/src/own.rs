@@ -1,12 +1,12 @@
-//! A network and a cgroup of one's own: what is attached in them meets nobody else's traffic.
+//! A private network namespace and cgroup: attachments in them see no other traffic.
 //!
 //! ```text
 //!   OwnNetwork::enter()   this thread has a network namespace with nothing but a loopback interface
 //!   OwnCgroup::enter()    this process is in a new cgroup below the one that it was in
 //! ```
 //!
-//! Dropping either goes back. A network namespace ends with its last user, and all interfaces made in it end with it;
-//! the cgroup's directory is removed.
+//! Dropping either returns to the original one. A network namespace ends with its last user, and so do all interfaces
+//! made in it; the cgroup's directory is removed.
 
 use std::fs::File;
 use std::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::error::Error;
 #[derive(Debug)]
 pub struct OwnNetwork {
     home: File,
-    /// Namespaces belong to threads: whoever entered must leave.
+    /// Namespaces belong to threads: the thread that entered must leave.
     _same_thread: PhantomData<*const ()>,
 }
 
@@ -77,7 +77,7 @@ impl OwnCgroup {
 
 impl Drop for OwnCgroup {
     fn drop(&mut self) {
-        // Going back fails only where somebody else removed what the process came from.
+        // Returning fails only if the original cgroup was removed.
         let _ = move_to(&self.home);
         let _ = std::fs::remove_dir(&self.own);
     }

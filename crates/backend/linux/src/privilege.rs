@@ -1,11 +1,11 @@
-//! Loading as somebody without privilege would: a thread puts its capabilities down and takes them up again.
+//! Loads without privilege: a thread drops its effective capabilities and restores them.
 //!
 //! ```text
 //!   without_privilege(|| load(...))      CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN, CAP_SYS_ADMIN are not in effect inside
 //! ```
 //!
-//! Capabilities belong to threads, so that other threads of the process keep theirs. Where the kernel lets nobody load
-//! programs without privilege (`kernel.unprivileged_bpf_disabled`), that is what the attempt says.
+//! Capabilities belong to threads, so other threads of the process keep theirs. If the kernel forbids unprivileged
+//! loading (`kernel.unprivileged_bpf_disabled`), the attempt returns that error.
 
 use crate::error::Error;
 
@@ -39,7 +39,7 @@ fn call(number: i64, sets: &mut Sets) -> Result<(), Error> {
     if result == 0 { Ok(()) } else { Err(Error::last_os("changing the thread's capabilities")) }
 }
 
-/// Puts back what the thread had, whatever happens inside.
+/// Restores the capabilities when it is dropped.
 struct Restore(Sets);
 
 impl Drop for Restore {

@@ -1,7 +1,7 @@
-//! What the running kernel has, by asking it.
+//! Probes the features of the running kernel.
 //!
-//! A feature is there when a program or map that needs it loads, whatever the release is called: distributions backport
-//! features and switch others off. Nothing stays loaded. `None` means that the kernel did not say.
+//! A feature exists if a program or map that needs it loads, whatever the release: distributions backport features and
+//! disable others. Nothing stays loaded. `None` means that the kernel gave no answer.
 
 use kiln_isa::{Insn, Reg};
 use kiln_platform::{Helper, MapType, ProgramType};
@@ -22,7 +22,7 @@ pub fn map_type(map_type: MapType) -> Option<bool> {
     answer(unsafe { libbpf_sys::libbpf_probe_bpf_map_type(map_type.number(), std::ptr::null()) })
 }
 
-/// Whether programs of this type may call a helper. Not known where that depends on the hook attached to.
+/// Whether programs of this type may call a helper; `None` if that depends on the hook.
 pub fn helper(program_type: ProgramType, helper: &Helper) -> Option<bool> {
     if helper.attach_rules.iter().any(|(ruled, _)| *ruled == program_type) {
         return None;

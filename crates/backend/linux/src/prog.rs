@@ -10,7 +10,7 @@ pub struct Prog {
     fd: OwnedFd,
 }
 
-/// What the kernel says about a loaded program.
+/// The kernel's information about a loaded program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProgInfo {
     /// Instructions the verifier processed, over all paths.
@@ -48,7 +48,7 @@ impl Statistics {
     }
 }
 
-/// What a test run is given.
+/// The input of a test run.
 #[derive(Clone, Debug, Default)]
 pub struct TestInput {
     /// Packet bytes; empty for program types without packets.
@@ -59,7 +59,7 @@ pub struct TestInput {
     pub repeat: u32,
 }
 
-/// What a test run gave.
+/// The result of a test run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestOutput {
     /// R0 of the last run.
@@ -88,7 +88,7 @@ impl Prog {
         self.fd.as_fd()
     }
 
-    /// What the kernel says about it.
+    /// Returns the kernel's information about it.
     ///
     /// # Errors
     /// [`Error::Os`].

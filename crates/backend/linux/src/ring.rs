@@ -1,4 +1,4 @@
-//! Records that programs hand over through a ring buffer (`BPF_MAP_TYPE_RINGBUF`).
+//! Reads records from a ring buffer (`BPF_MAP_TYPE_RINGBUF`).
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::AsRawFd;
@@ -11,7 +11,7 @@ use crate::map::MapHandle;
 #[derive(Debug)]
 pub struct RingReader {
     ring: *mut libbpf_sys::ring_buffer,
-    /// What the last read found; libbpf's callback holds its address, so it stays where it is.
+    /// The records of the last read. libbpf's callback has its address, so it must not move.
     found: Box<Found>,
 }
 
@@ -25,7 +25,7 @@ struct Found {
 /// Bytes that are taken out of the ring buffer before the reader looks at them.
 const MOST_BYTES: usize = 4 << 20;
 
-/// Keeps one record. Ends the reading for now where enough are kept: they would grow as long as programs write.
+/// Stores one record. Stops reading if enough are stored; otherwise reading would continue as long as programs write.
 // SAFETY: libbpf calls it with the context of `RingReader::new` and a record that it owns, for as long as the call.
 unsafe extern "C" fn keep(context: *mut c_void, data: *mut c_void, size: u64) -> c_int {
     // SAFETY: the context is the `Found` of the reader that is reading now, which nobody else uses meanwhile.
@@ -51,7 +51,7 @@ impl RingReader {
         Ok(RingReader { ring, found })
     }
 
-    /// Takes out what is there, some MiB at most, and gives each record to `each`. Returns how many there were.
+    /// Removes the available records, up to some MiB, and passes each to `each`. Returns their number.
     ///
     /// # Errors
     /// [`Error::Os`].

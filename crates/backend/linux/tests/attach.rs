@@ -1,7 +1,7 @@
 //! Attached programs see what they are attached to, and stop seeing it when their link is dropped.
 //!
-//! Each test makes what it attaches to (a network namespace with a veth pair, a cgroup) under a name of its own and
-//! removes it again, however the test ends. What is not permitted here is skipped aloud.
+//! Each test makes its own targets (a network namespace with a veth pair, a cgroup) and removes them, however it ends.
+//! A test that is not permitted prints a skip.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

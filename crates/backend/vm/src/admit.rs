@@ -1,7 +1,7 @@
-//! What the VM refuses although the verifier accepts it.
+//! Programs that the VM refuses although the verifier accepts them.
 //!
-//! The verifier says that a program is safe in the kernel. Some of what is safe there is not there here: the kernel's
-//! own structures, which a program may read through pointers that BTF types, or sockets that a hook hands over.
+//! The verifier decides that a program is safe in the kernel. Some of the kernel's memory does not exist in the VM: the
+//! kernel's own structures, which a program may read through BTF-typed pointers, and sockets that a hook passes.
 //! Compiled code would read them unchecked, so such a program must not run. The facts tell where pointers lead.
 //!
 //! ```text
@@ -19,7 +19,7 @@ use crate::helper;
 use crate::packet::Kind;
 use crate::symbols::Symbols;
 
-/// Memory that helpers hand out, which the VM owns; `map_value` is a value of an inner map.
+/// Memory that helpers return, which the VM owns; `map_value` is a value of an inner map.
 const OWN_MEMORY: &[&str] = &["mem", "ringbuf_mem", "map_key", "map_value", "mixed"];
 /// Sockets of a socket buffer: the VM has one, in `struct bpf_sock`'s layout; lookups never find another.
 const SOCKETS: &[&str] = &["sock", "sock_common", "tcp_sock", "xdp_sock"];

@@ -5,11 +5,11 @@
 //!   base + bytes .. base + 4 GiB      nobody may touch it, like 64 KiB before and after the 4 GiB
 //! ```
 //!
-//! The base is a multiple of 4 GiB. User space's address of a byte is `base | offset`, which is also what a program stores.
-//! `addr_space_cast` to address space 0 gives the offset, as in the kernel, and each access adds the base to the lower 32 bits
-//! of its register ([`Access`] in the interpreter, `arena_operand` in the JIT). What leaves the heap is no access: a load gives
-//! 0, a store is dropped, and an atomic operation leaves its registers as they are. A page of the heap is there when it is
-//! touched, unlike in the kernel, where user space has to populate it.
+//! The base is a multiple of 4 GiB. User space's address of a byte is `base | offset`, which is also what a program
+//! stores. `addr_space_cast` to address space 0 gives the offset, as in the kernel, and each access adds the base to
+//! the lower 32 bits of its register ([`Access`] in the interpreter, `arena_operand` in the JIT). Outside the heap
+//! there is no access: a load gives 0, a store is dropped, and an atomic operation does not change its registers. Every
+//! page of the heap exists, unlike in the kernel, where user space has to populate it.
 
 use std::collections::HashSet;
 use std::io;
@@ -134,7 +134,7 @@ impl Access {
     }
 }
 
-/// What `addr_space_cast` gives: to address space 0 an offset, to user space's an address, where null stays null.
+/// The result of `addr_space_cast`: an offset in address space 0, or an address in user space's; null stays null.
 pub(crate) fn cast(place: Place, value: u64, to: u16) -> u64 {
     let low = value & 0xffff_ffff;
     if to == 0 || low == 0 { low } else { place.base | low }

@@ -1,4 +1,4 @@
-//! Memory that several threads work on at once: values of maps, and what finds them.
+//! Memory that several threads use at once: values of maps, and their index structures.
 //!
 //! Compiled code reads and writes map values with plain and `lock`-prefixed instructions while other threads do the
 //! same. Rust must then hold no reference to the bytes and make no assumption about them, so every access here is an
@@ -47,7 +47,7 @@ impl Block {
         Ok(Block { start, bytes, used, owned: true })
     }
 
-    /// Memory that somebody else unmaps.
+    /// Memory that it does not own.
     ///
     /// # Safety
     /// `bytes` readable and writable bytes are mapped at `start`, a multiple of 8, as long as the block lives, and are accessed
@@ -68,7 +68,7 @@ impl Block {
         bytes.iter().all(|byte| *byte == 0)
     }
 
-    /// Whether nobody wrote behind the bytes that were asked for.
+    /// Whether the bytes after the requested ones are unchanged.
     pub fn ends_clean(&self) -> bool {
         self.is_zero(self.used..self.bytes)
     }
@@ -134,7 +134,7 @@ impl Block {
     #[inline]
     pub unsafe fn write_from(&self, offset: usize, from: u64, bytes: usize) {
         let to = self.at(offset, bytes);
-        // SAFETY: `at` checked the target; the caller vouches for the source.
+        // SAFETY: `at` checked the target; the caller guarantees the source.
         unsafe { copy_bytes::<true, true>(from as *const u8, to, bytes) };
     }
 
@@ -161,8 +161,8 @@ impl Drop for Block {
     }
 }
 
-/// Copies bytes, by words where both sides are aligned. What other threads may access meanwhile is `SHARED`; the other side
-/// is the caller's alone, which may be a slice.
+/// Copies bytes, by words if both sides are aligned. Other threads may access the `SHARED` side at the same time; the
+/// other side belongs to the caller and may be a slice.
 ///
 /// # Safety
 /// `from` is valid for reads and `to` for writes of `bytes` bytes, the ranges do not overlap, and what other threads can

@@ -1,4 +1,4 @@
-//! What the CPUs of a VM share, and the right to use one.
+//! The state that the CPUs of a VM share, and the right to use a CPU.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, MutexGuard};
@@ -10,7 +10,7 @@ use crate::map::Map;
 use crate::memory::SharedWindows;
 use crate::state::{Entry, State};
 
-/// What all CPUs see alike.
+/// State that is the same for all CPUs.
 pub(crate) struct Shared {
     pub(crate) maps: Arc<[Arc<Map>]>,
     pub(crate) windows: Arc<SharedWindows>,
@@ -28,7 +28,7 @@ impl Shared {
         (self.maps, self.windows) = (maps.into(), Arc::new(windows));
     }
 
-    /// Tells a CPU what there is now.
+    /// Updates a CPU's view of the shared state.
     pub(crate) fn give(&self, state: &mut State) {
         state.maps = Arc::clone(&self.maps);
         state.entries = Arc::clone(&self.entries);
@@ -44,7 +44,7 @@ impl Shared {
     }
 }
 
-/// A CPU that nobody else uses meanwhile.
+/// A CPU reserved for one run.
 pub(crate) struct Cpu<'vm>(pub(crate) MutexGuard<'vm, Option<Box<State>>>);
 
 impl Deref for Cpu<'_> {

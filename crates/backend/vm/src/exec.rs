@@ -6,7 +6,7 @@
 //!   mmap(read+write) --copy code--> mprotect(read+execute) --call--> ... --drop--> munmap
 //! ```
 //!
-//! Only `unsafe` code calls it: bytes are whatever somebody made of them.
+//! Only `unsafe` code can call it, because the bytes may be any code.
 //!
 //! ```compile_fail,E0133
 //! // lea rax, [rdi + 1]; ret
@@ -100,8 +100,8 @@ impl Program {
     ///
     /// # Safety
     /// The code is what the JIT made of a program that the verifier accepted, the symbols that it was compiled with are
-    /// live, `context` is the address of a context of the program's type, and `R` begins with a [`kiln_jit::Runtime`] and
-    /// is what the helpers behind the symbols take it for. Any other code does what it likes with the process.
+    /// live, `context` is the address of a context of the program's type, and `R` begins with a [`kiln_jit::Runtime`]
+    /// and is what the helpers behind the symbols take it for. Any other code can do anything to the process.
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
     pub unsafe fn call<R>(&self, context: u64, runtime: &mut R) -> u64 {
         // SAFETY: the mapping is executable and lives as long as `self`; the JIT's entry has this signature and keeps

@@ -1,4 +1,4 @@
-//! Grace periods: when nobody can hold a pointer to a removed element any more.
+//! Grace periods: when no run can hold a pointer to a removed element any more.
 //!
 //! A program may hold the address of a map value until its run ends. Another CPU may delete the element meanwhile; its
 //! memory is used again only when every run that had begun by then has ended, as RCU has it in the kernel:
@@ -11,12 +11,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Which runs are going on, by CPU.
+/// The active runs, by CPU.
 #[derive(Debug)]
 pub(crate) struct Grace {
     /// The current epoch; each removal begins a new one.
     now: AtomicU64,
-    /// The epoch in which each CPU's run began; 0 where none is going on.
+    /// The epoch in which each CPU's run began; 0 if no run is active.
     runs: Box<[AtomicU64]>,
 }
 
@@ -29,7 +29,7 @@ impl Grace {
     /// A run begins on a CPU.
     #[inline]
     pub fn begin(&self, cpu: u32) {
-        // Sequentially consistent: who removed an element and does not see this run must have removed it before the
+        // Sequentially consistent: a thread that removed an element and does not see this run removed it before the
         // run's first lookup.
         self.runs[cpu as usize].swap(self.now.load(Ordering::Acquire), Ordering::SeqCst);
     }

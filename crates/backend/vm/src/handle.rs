@@ -34,7 +34,7 @@ impl ProgramHandle<'_> {
         Ok(ProgramHandle { cpu, ..self })
     }
 
-    /// Runs it, as machine code; gives R0. What it did to packet and context is dropped.
+    /// Runs it as machine code and returns R0. Its changes to packet and context are discarded.
     ///
     /// # Errors
     /// As [`Vm::run`]; [`Error::Unsupported`] for a program that was not compiled.
@@ -44,7 +44,7 @@ impl ProgramHandle<'_> {
         self.run_there(cpu, input)
     }
 
-    /// Runs it, as machine code; gives R0 and puts the packet, metadata first, where the caller says.
+    /// Runs it as machine code. Returns R0 and copies the packet, metadata first, to the caller's buffer.
     ///
     /// # Errors
     /// As [`ProgramHandle::run`].

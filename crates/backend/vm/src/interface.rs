@@ -1,4 +1,4 @@
-//! What a VM is asked and what it answers: options, inputs, results, errors.
+//! The VM's interface types: options, inputs, results, errors.
 
 use kiln_program::{InsnId, Trap};
 
@@ -7,20 +7,20 @@ use crate::map::CreateError;
 use crate::packet::InputError;
 use crate::state::{Output, Surroundings};
 
-/// How a VM is to be.
+/// Options of a VM.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Instructions one run may take. The JIT counts them at loop headers and returns of subprograms only.
     pub budget: u64,
     /// Bytes of memory one map may take.
     pub map_bytes: u64,
-    /// What programs see of the world.
+    /// The environment of programs.
     pub surroundings: Surroundings,
-    /// What the interpreter's stack frames hold at first. Programs that the kernel trusts may read what they never
-    /// wrote; the kernel leaves there what was there, the VM's compiled code zeros.
+    /// The initial bytes of the interpreter's stack frames. Privileged programs may read uninitialized stack; it has
+    /// old data in the kernel, and zeros in the VM's compiled code.
     pub stack_fill: u8,
-    /// Addresses that are the same each time: those of this place of a few. VMs that live at the same time want another
-    /// one each. `None`: any.
+    /// Fixed addresses: those of this place. VMs that exist at the same time need different places. `None`: any
+    /// addresses.
     pub place: Option<u32>,
     /// The native operations that compiled code uses where the object has marks for them.
     pub operations: kiln_isa::operation::Registry,
@@ -39,12 +39,12 @@ impl Default for Options {
     }
 }
 
-/// What becomes of maps and configuration values that the VM lacks.
+/// How to treat maps and configuration values that the VM lacks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lacking {
     /// An error.
     Refused,
-    /// They are there and empty: [`crate::stand_in`] knows what to do with them.
+    /// They exist and are empty: for [`crate::stand_in`].
     Empty,
 }
 
@@ -66,7 +66,7 @@ pub struct Input<'i> {
     /// The context (`ctx_in`): `struct xdp_md` with lengths for pointers, `struct __sk_buff` with the fields a test
     /// run may set, or the raw bytes a tracing program reads.
     pub context: Option<&'i [u8]>,
-    /// How often to run, on what the run before left of packet and context; 0 is 1.
+    /// How often to run, each time on the packet and context that the previous run left; 0 means 1.
     pub repeat: u32,
 }
 
@@ -105,7 +105,7 @@ pub struct RunResult {
     pub output: Output,
 }
 
-/// Why the VM did not do what was asked.
+/// An error of the VM.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A map that cannot be.
@@ -141,7 +141,7 @@ pub enum Error {
         /// What.
         what: String,
     },
-    /// An input that is none for this program type.
+    /// An invalid input for this program type.
     #[error("invalid input: {0}")]
     Input(#[from] InputError),
     /// The run was stopped.

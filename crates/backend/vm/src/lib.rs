@@ -9,17 +9,17 @@
 //!           +-- machine code from kiln-jit: none checked
 //! ```
 //!
-//! What a run does to packet, context and maps is what `BPF_PROG_TEST_RUN` does, down to the room before and after
-//! the packet, so that either can stand for the other. What only a kernel has is refused; for comparing two forms of a
-//! program, and for nothing else, [`stand_in`] has something in its place.
+//! A run changes packet, context and maps exactly as `BPF_PROG_TEST_RUN` does, including the space before and after the
+//! packet, so that each can be compared with the other. Features that only a kernel has are refused. [`stand_in`]
+//! replaces them, only to compare two forms of a program.
 //!
 //! Threads share a VM: each run occupies one of its CPUs, and maps are shared as the kernel's are
 //! (`docs/decisions/0006-maps-shared-between-threads.md`).
 //!
-//! Reading order: [`memory`] (addresses and who may touch them), [`packet`] (contexts), [`map`], [`state`], [`helper`],
-//! [`vm`], [`observe`]; `admit` says what is refused although verified; [`stand_in`]. `unsafe` is in a few small modules:
-//! [`exec`] (running code), [`memory`] (owning it), `block` (sharing it between threads), `trampoline` (from compiled code
-//! into helpers) and `clock`; `vm` calls compiled code.
+//! Reading order: [`memory`] (addresses and their owners), [`packet`] (contexts), [`map`], [`state`], [`helper`],
+//! [`vm`], [`observe`]; `admit` refuses some verified programs; [`stand_in`]. `unsafe` is in a few small modules:
+//! [`exec`] (running code), [`memory`] (owning it), `block` (sharing it between threads), `trampoline` (from compiled
+//! code into helpers) and `clock`; `vm` calls compiled code.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod admit;

@@ -1,7 +1,7 @@
-//! All the memory a running program may touch, in regions with known bounds.
+//! All memory that a running program may access, in regions with known bounds.
 //!
-//! A program holds plain 64-bit addresses: of its stack, its context, the packet, map values, ring buffer records.
-//! [`Memory`] knows what is behind them, so that any address can be checked before it is used:
+//! A program has plain 64-bit addresses: of its stack, its context, the packet, map values, ring buffer records.
+//! [`Memory`] knows the region of each address, so that every access can be checked:
 //!
 //! ```text
 //!   0 ......... 4 GiB .............................. 2^47
@@ -9,7 +9,7 @@
 //!       \_ 32-bit addresses: the fields `data` and `data_end` of `xdp_md` hold them as they are
 //! ```
 //!
-//! Compiled code uses the same addresses without asking; the interpreter and every helper ask here. Only part of a
+//! Compiled code uses the same addresses unchecked; the interpreter and every helper check them here. Only part of a
 //! region may be open at a time (its *window*): the packet's between its first and last byte.
 //!
 //! Stack, context and packet belong to one CPU's runs, and are borrowed as slices. Map values are shared: other threads
@@ -88,7 +88,7 @@ impl SharedWindows {
     }
 }
 
-/// Whose memory is behind an address.
+/// The owner of the memory at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Owner {
     /// This CPU's: nothing else touches it during the run.
@@ -128,8 +128,8 @@ const ADDRESS_END: u64 = 1 << 47;
 const PLACE_COUNT: u64 = 128;
 
 impl Places {
-    /// The same addresses each time, as far as these are free: programs that keep addresses in maps can then be compared
-    /// byte by byte. VMs that live at the same time want another place. `part` 0 is the maps', 1 the CPU's that runs
+    /// The same addresses each time, if they are free, so that maps with addresses in them can be compared byte by
+    /// byte. VMs that exist at the same time need different places. `part` 0 is the maps', 1 the CPU's that runs
     /// programs; other CPUs' memory is anywhere.
     pub fn at(place: u32, part: u64) -> Places {
         let place = u64::from(place) % PLACE_COUNT;
@@ -468,7 +468,7 @@ impl Drop for Memory {
     }
 }
 
-/// Gives back what [`map`] gave, to which nothing refers any more.
+/// Unmaps memory of [`map`], to which no references exist.
 pub(crate) fn unmap(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the range is a mapping that `map` made, and its owner, who calls this, keeps no reference into it.
     #[cfg(not(miri))]
@@ -533,7 +533,7 @@ pub(crate) fn open(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
     if opened == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives back what [`reserve`] gave, to which nothing refers any more.
+/// Releases addresses of [`reserve`], to which no references exist.
 pub(crate) fn release(start: NonNull<u8>, bytes: usize) {
     // SAFETY: the range is a mapping that `reserve` made, and its owner, who calls this, keeps no reference into it.
     unsafe { libc::munmap(start.as_ptr().cast(), bytes) };

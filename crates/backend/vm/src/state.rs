@@ -1,5 +1,4 @@
-//! The state of a CPU of the VM, which helpers work on: one value behind one pointer, which compiled code hands to every
-//! helper.
+//! The state of a CPU of the VM. Compiled code passes a pointer to it to every helper.
 //!
 //! Each CPU has its own stack, packet and output, and runs one program at a time; maps are shared between all.
 
@@ -17,7 +16,7 @@ use crate::map::{Map, Storage};
 use crate::memory::{Memory, RegionId};
 use crate::packet::Packet;
 
-/// Everything a helper may touch. Compiled code knows only the first field.
+/// Everything that a helper may access. Compiled code uses only the first field.
 #[repr(C)]
 #[derive(Debug)]
 pub struct State {
@@ -73,7 +72,7 @@ pub struct Callback {
     pub result: Option<u64>,
 }
 
-/// What programs can ask about the world around them, besides packet and maps.
+/// The environment of programs, other than packet and maps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Surroundings {
     /// CPUs there are (per-CPU maps have a value for each).
@@ -216,7 +215,7 @@ impl Surroundings {
     }
 }
 
-/// What a run leaves behind besides R0, packet and maps.
+/// Outputs of a run other than R0, packet and maps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Output {
     /// What `bpf_trace_printk` and `bpf_trace_vprintk` printed.
@@ -287,7 +286,7 @@ pub enum Reply {
     },
 }
 
-/// What a helper is: state and R1 to R5 in, R0 out. A fault stops the run; with a verified program it is a bug.
+/// A helper: state and R1 to R5 in, R0 out. A fault stops the run; with a verified program it is a bug.
 pub type HelperFunction = fn(&mut State, [u64; 5]) -> Result<Reply, Fault>;
 
 impl State {
@@ -350,7 +349,7 @@ impl State {
         }
     }
 
-    /// Ends a run. What a run that was stopped still holds is given back, for the others to go on.
+    /// Ends a run. Releases what a stopped run still holds, so that others can continue.
     #[inline]
     pub(crate) fn end(&mut self) {
         if self.held_lock != 0 {
@@ -364,7 +363,7 @@ impl State {
         }
     }
 
-    /// Gives the program's lock back.
+    /// Releases the program's lock.
     pub(crate) fn release_lock(&mut self) {
         let address = std::mem::take(&mut self.held_lock);
         if let Some(word) = self.memory.shared_word(address) {

@@ -1,11 +1,11 @@
-//! Where compiled code enters helpers.
+//! Entry points of helpers for compiled code.
 //!
 //! ```text
 //!   call [entry]    entry(r1 .. r5, runtime)  ->  helper(&mut State, [r1 .. r5])  ->  rax
 //! ```
 //!
-//! One entry point per helper, so that the call inside is direct and the common helpers can be inlined into theirs.
-//! A callback that a helper asks for is called from here, with no reference to the state held meanwhile.
+//! One entry point per helper, so that the call inside is direct and the common helpers can be inlined into theirs. A
+//! helper's callback is called from here, while no reference to the state exists.
 
 use kiln_jit::{HelperEntry, Runtime};
 use kiln_program::interpret::Fault;

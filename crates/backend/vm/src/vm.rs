@@ -42,7 +42,7 @@ pub(crate) struct Loaded {
     compiled: Result<exec::Program, String>,
 }
 
-/// A VM. Threads share it: programs run at once on its CPUs, and user space works on its maps meanwhile.
+/// A VM. Threads can share it: programs run in parallel on its CPUs, while user space uses its maps.
 pub struct Vm {
     pub(crate) object: Object,
     pub(crate) options: Options,
@@ -102,7 +102,7 @@ impl Vm {
         &self.shared.maps
     }
 
-    /// Waits until a CPU is free, and takes it.
+    /// Waits until a CPU is free, and reserves it.
     #[inline]
     pub(crate) fn occupy(&self, cpu: u32) -> Result<Cpu<'_>, Error> {
         let slot = self.cpus.get(cpu as usize).ok_or_else(|| Error::Missing { what: format!("CPU {cpu}") })?;
@@ -149,7 +149,7 @@ impl Vm {
         Ok(state)
     }
 
-    /// Tells all CPUs what maps and programs there are now.
+    /// Updates the maps and programs of all CPUs.
     fn publish(&mut self) {
         for cpu in &mut self.cpus {
             if let Some(state) = cpu.get_mut().unwrap_or_else(PoisonError::into_inner) {
@@ -355,7 +355,7 @@ impl Vm {
         })
     }
 
-    /// Runs a loaded program in the interpreter, and says what the run met.
+    /// Runs a loaded program in the interpreter, and returns what it executed.
     ///
     /// # Errors
     /// As [`Vm::run`].
@@ -462,8 +462,8 @@ impl Vm {
         }
     }
 
-    /// What was written that no program may write: bytes between and behind values, outside of the packet, constants. For
-    /// tests; between two runs.
+    /// Memory that was written although no program may write it: bytes between and after values, outside the packet,
+    /// constants. For tests; between two runs.
     #[doc(hidden)]
     pub fn written_outside(&self) -> Vec<String> {
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! A campaign of escape attempts: programs made to reach memory that is not theirs, as far as the verifier lets them.
+//! A campaign of escape attempts: programs that try to access memory that is not theirs.
 //!
 //! ```text
 //!   gadgets, each with odd numbers  -->  a program  --verify-->  refused: counted

@@ -1,7 +1,7 @@
-//! What may hold at the meeting pairs of two versions of a function, found by running.
+//! Guesses the relations at the meeting pairs of two versions of a function.
 //!
-//! The first path that comes to a pair suggests the strongest relation there; every other one takes away what does not
-//! hold after it, until nothing changes. Nothing of this is trusted: the checker proves what comes out.
+//! The first path that reaches a pair suggests the strongest relation there. Every other path removes what does not
+//! hold after it, until nothing changes. None of this is trusted: the checker proves the result.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -32,7 +32,7 @@ enum Label {
     Dead,
 }
 
-/// What may hold at a pair.
+/// The guessed relation at a pair.
 #[derive(Clone, PartialEq, Debug)]
 struct Guess {
     /// Of each place.
@@ -41,7 +41,7 @@ struct Guess {
     agree: [u64; 10],
     /// Bits that are zero in a register of the old function, and of the new one.
     zeros: [[u64; 10]; 2],
-    /// The most that registers of the old function, and of the new one, hold, where a loop counts with them.
+    /// Maximum values of registers of the old and of the new function that are loop counters.
     most: [[Option<u64>; 10]; 2],
     differ: BTreeSet<i16>,
 }
@@ -105,7 +105,7 @@ impl Places {
 /// Guesses the relation at each pair that is reached.
 ///
 /// # Errors
-/// Says why the functions do not go together, and at which positions of the old one they do not meet.
+/// Returns why the functions do not correspond, and at which positions of the old one they do not meet.
 pub fn relations(
     step: &Step<'_>,
     solver: &mut dyn Solver,
@@ -188,8 +188,8 @@ impl<'a> Arrivals<'_, 'a> {
                 }
             }
         }
-        // What differs in every state does so in the states that come here, unless a branch compared it
-        // with a constant.
+        // A difference in every state is a difference in the states that reach this pair, unless a branch compared the
+        // value with a constant.
         let compared = one.as_constant().is_some() || other.as_constant().is_some();
         (differs < SAMPLES || compared && !known.is_empty()) && self.follows(known, goal)
     }
@@ -206,7 +206,8 @@ impl<'a> Arrivals<'_, 'a> {
         if holds { sampled } else { 0 }
     }
 
-    /// Makes places that hold the same in another form one term: those that random states do not tell apart are proved.
+    /// Merges places with equal values of different form into one term: those that random states do not distinguish are
+    /// proved equal.
     fn unify(&mut self, known: &[Term<'a>], terms: &mut [Option<Term<'a>>]) {
         let arena = self.world.arena;
         let mut firsts: HashMap<(u32, Vec<u64>), Term<'a>> = HashMap::new();
@@ -223,7 +224,7 @@ impl<'a> Arrivals<'_, 'a> {
         }
     }
 
-    /// The most that a register holds where a loop begins: the least of its bounds that is proved.
+    /// The maximum of a register at the beginning of a loop: its least bound that is proved.
     fn most(&mut self, known: &[Term<'a>], pair: Pair, number: usize, own: Term<'a>) -> Option<u64> {
         if !self.places.loops.contains(&pair.0) || own.as_constant().is_some() {
             return own.as_constant();
@@ -330,7 +331,7 @@ fn named<'a>(world: &World<'a>, term: Term<'a>) -> Option<Label> {
 }
 
 impl Guess {
-    /// Takes away what does not hold after another path; whether there was anything.
+    /// Removes what does not hold after another path. Returns whether anything was removed.
     fn meet(&mut self, other: &Guess) -> bool {
         let before = self.clone();
         let mut numbers: HashMap<(Label, Label), u32> = HashMap::new();

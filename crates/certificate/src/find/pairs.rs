@@ -19,7 +19,7 @@ pub fn attempts(functions: [&Function; 2]) -> Vec<BTreeSet<Pair>> {
         })
     };
     let joined: BTreeSet<Pair> = blocks.iter().copied().filter(joins).collect();
-    // What a block computes in another way may need what its predecessors computed in another way.
+    // A block that computes a value differently may need values that its predecessors computed differently.
     let same = |pair: &Pair| block(functions, &graphs, *pair).is_some_and(|[old, new]| same_code(old, new));
     let unchanged = joined.iter().copied().filter(same).collect();
     let loops = joined.iter().copied().filter(|pair| is_loop(&graphs[0], pair.0) || is_loop(&graphs[1], pair.1));

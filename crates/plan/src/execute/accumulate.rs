@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, HashSet};
 use crate::query::{Aggregate, AggregateFunction};
 use crate::value::{DataType, Value};
 
-/// Distinct values that one group keeps at most; beyond, its count is a lower bound.
+/// Maximum number of distinct values of one group. If there are more, the count is a lower bound.
 pub const MAX_DISTINCT: usize = 1 << 20;
-/// Parts of a power of two that quantiles tell apart, as a power of two.
+/// Number of buckets per power of two for quantiles, as a power of two.
 const PARTS_LOG2: u32 = 6;
 
-/// What is known of a group's values.
+/// The state of an aggregate of a group.
 #[derive(Clone, Debug)]
 pub enum Accumulator {
     /// How many.
@@ -25,7 +25,7 @@ pub enum Accumulator {
     Spread(u64, f64, f64),
     /// How many values have each number of [`bucket`].
     Buckets(BTreeMap<u32, u64>, AggregateFunction, DataType),
-    /// Values that differ, and what becomes of them.
+    /// The distinct values, and the aggregate over them.
     Distinct(HashSet<Value>, Box<Accumulator>),
 }
 
@@ -63,7 +63,7 @@ impl Accumulator {
         if aggregate.distinct { Accumulator::Distinct(HashSet::new(), Box::new(plain)) } else { plain }
     }
 
-    /// Adds a value; null counts for nothing.
+    /// Adds a value; null is ignored.
     pub fn add(&mut self, value: &Value) {
         if value.is_null() {
             return;
@@ -91,7 +91,7 @@ impl Accumulator {
                 }
             }
             Accumulator::Buckets(buckets, ..) => {
-                // Negative values are with the zeros.
+                // Negative values are counted with the zeros.
                 let value = value.as_integer().or_else(|| value.as_float().map(|value| value as i128));
                 let value = value.map_or(0, |value| value.clamp(0, u64::MAX.into()) as u64);
                 *buckets.entry(bucket(value)).or_default() += 1;
@@ -104,7 +104,7 @@ impl Accumulator {
         }
     }
 
-    /// Adds what the kernel kept: how many rows, and this aggregate's state.
+    /// Adds the kernel's part: the number of rows, and this aggregate's state.
     pub fn add_partial(&mut self, rows: u64, state: Option<Value>) {
         match (self, state) {
             (Accumulator::Count(count), _) => *count += rows,

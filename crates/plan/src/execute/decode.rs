@@ -5,7 +5,7 @@ use crate::split::{COMMAND_BYTES, KernelKey, Sign};
 use crate::table::{Scalar, Source, Table};
 use crate::value::{DataType, Value};
 
-/// A column's value in a record; `None` where the record is too short.
+/// A column's value in a record; `None` if the record is too short.
 fn slot_value(slot: &Slot, data_type: DataType, bytes: &[u8]) -> Option<Value> {
     let at = usize::from(slot.offset);
     let own = bytes.get(at..at + usize::from(slot.kind.bytes()))?;
@@ -38,7 +38,7 @@ pub fn of_bits(bits: u64, data_type: DataType) -> Value {
     }
 }
 
-/// Puts a record's columns into a row; returns the pair's key, if it has one. `None` where the record is too short.
+/// Copies a record's columns into a row and returns the pair's key, if it has one. `None` if the record is too short.
 pub fn record(layout: &Record, table: &Table, bytes: &[u8], row: &mut [Value]) -> Option<Option<u64>> {
     let mut key = None;
     for slot in &layout.slots {
@@ -67,7 +67,7 @@ pub fn derive(table: &Table, row: &mut [Value]) {
     }
 }
 
-/// The name of a system call; its number for those without.
+/// The name of a system call, or its number if it has no name.
 pub fn syscall(number: i64) -> Value {
     match crate::syscall::name(number) {
         Some(name) => Value::text(name),
@@ -75,7 +75,7 @@ pub fn syscall(number: i64) -> Value {
     }
 }
 
-/// The keys of a group from the bytes of the map's key. `None` where it is too short.
+/// The keys of a group from the bytes of the map's key. `None` if it is too short.
 pub fn keys(kernel: &[KernelKey], types: &[(DataType, bool)], mut bytes: &[u8]) -> Option<Vec<Value>> {
     let mut values = Vec::with_capacity(kernel.len());
     for (key, (data_type, is_syscall)) in kernel.iter().zip(types) {

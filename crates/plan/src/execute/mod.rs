@@ -1,4 +1,4 @@
-//! The user-space half of a query: what the kernel's half leaves.
+//! The user-space half of a query: the operators that the kernel's half does not run.
 //!
 //! ```text
 //!   record -> decode -> pair -> derive -> filter -+-> project -----------------> rows
@@ -6,7 +6,7 @@
 //!   group from the kernel's map ---------------------> group, window -> project -> rows
 //! ```
 //!
-//! Memory is bounded: by [`Limits`]; what found no room is counted in [`Lost`] and shown with the result.
+//! Memory is bounded by [`Limits`]. What does not fit is counted in [`Lost`] and shown with the result.
 
 pub mod accumulate;
 pub mod decode;
@@ -24,7 +24,7 @@ use crate::table::Source;
 use crate::value::{DataType, Value};
 use accumulate::Accumulator;
 
-/// What is kept at most.
+/// Limits on stored data.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Beginnings without an end.
@@ -33,7 +33,7 @@ pub struct Limits {
     pub groups: usize,
     /// Rows that wait to be ordered, and rows known to `DISTINCT`.
     pub rows: usize,
-    /// How long a window stays open for rows that come late, in nanoseconds.
+    /// How long a window stays open for late rows, in nanoseconds.
     pub late_ns: u64,
 }
 
@@ -43,16 +43,16 @@ impl Default for Limits {
     }
 }
 
-/// What found no room in user space, or came in a form that nothing of the kernel's half has.
+/// What did not fit in user space, or had a form that the kernel's half does not produce.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug, Serialize)]
 pub struct Lost {
     /// Beginnings.
     pub starts: u64,
-    /// Rows that would have begun another group.
+    /// Rows that would have needed another group.
     pub groups: u64,
-    /// Rows that would have been ordered, or were not known to differ.
+    /// Rows that could not be stored for ordering or `DISTINCT`.
     pub rows: u64,
-    /// Rows of windows that had ended.
+    /// Rows of windows that were closed.
     pub late: u64,
     /// Records that were too short.
     pub malformed: u64,
@@ -73,7 +73,7 @@ impl Lost {
 /// A row of the result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
-    /// The window that it is of: its beginning and end, in nanoseconds of the monotonic clock.
+    /// Its window: beginning and end, in nanoseconds of the monotonic clock.
     pub window: Option<[u64; 2]>,
     /// The outputs' values.
     pub values: Vec<Value>,
@@ -95,7 +95,7 @@ pub struct Executor {
     windows: BTreeMap<u64, Window>,
     /// Their groups.
     open_groups: usize,
-    /// Windows before this one have ended.
+    /// Windows before this one are closed.
     ended: u64,
     /// The latest row's time.
     latest: u64,
@@ -108,12 +108,12 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// The half that goes with what was generated.
+    /// The user-space half for a generated kernel half.
     pub fn new(query: Query, generated: &Generated, limits: Limits) -> Executor {
         Executor { groups: generated.groups.clone(), ..Executor::replaying(query, generated.records.clone(), limits) }
     }
 
-    /// All of a query, on records of its table's smallest split.
+    /// The whole query, on records of its table's smallest split.
     pub fn replaying(query: Query, records: Vec<Record>, limits: Limits) -> Executor {
         Executor {
             types: query.table.types(),
@@ -134,7 +134,7 @@ impl Executor {
         }
     }
 
-    /// A query of the rows of another one.
+    /// A query over the rows of another one.
     pub fn of_rows(query: Query, limits: Limits) -> Executor {
         Executor::replaying(query, Vec::new(), limits)
     }
@@ -289,7 +289,7 @@ impl Executor {
         Some(())
     }
 
-    /// The number of the first window that is open at a time: those before it have ended.
+    /// The number of the first window that is open at a time.
     pub fn first_open(&self, now_ns: u64) -> u64 {
         let Shape::Groups(Groups { window: Some(window), .. }) = self.query.shape else { return 0 };
         let sure = now_ns.saturating_sub(self.limits.late_ns);
@@ -299,7 +299,7 @@ impl Executor {
             .map_or(0, |last| if sure >= window.length_ns { last + 1 } else { 0 })
     }
 
-    /// Ends the windows that are over at a time of the monotonic clock.
+    /// Closes the windows that end before a time of the monotonic clock.
     pub fn advance(&mut self, now_ns: u64) {
         let first_open = self.first_open(now_ns);
         let open = self.windows.split_off(&first_open);
@@ -309,7 +309,7 @@ impl Executor {
         over.into_iter().for_each(|(number, window)| self.end_window(number, window));
     }
 
-    /// Ends the windows that are over by what the rows say of the time.
+    /// Closes the windows that end before the time of the rows.
     pub fn advance_to_latest(&mut self) {
         self.advance(self.latest);
     }
@@ -325,7 +325,7 @@ impl Executor {
             && groups.window.is_none()
             && is_empty
         {
-            // Of no rows at all there is one group.
+            // If there are no rows, there is one group.
             let new = |aggregate| Accumulator::new(aggregate, &self.types);
             let nothing = groups.aggregates.iter().map(new).collect();
             self.end_window(0, HashMap::from([(Vec::new(), nothing)]));
@@ -357,7 +357,8 @@ impl Executor {
         self.ready.append(&mut rows);
     }
 
-    /// Orders rows: by what the query says, and else by their values, so that the same rows are always shown the same.
+    /// Orders rows by the query's order and then by their values, so that the same rows are always shown in the same
+    /// order.
     fn put_in_order(&self, rows: &mut Vec<Row>) {
         let by = |order: &Order, one: &Row, other: &Row| {
             let ordering = order.by.evaluate(&one.values).cmp(&order.by.evaluate(&other.values));
@@ -388,7 +389,7 @@ impl Executor {
             }
         } else if self.waiting.len() < self.limits.rows {
             self.waiting.push(row);
-            // Of many rows few may be wanted: forget the others now and then.
+            // If few of many rows are wanted, the others are dropped from time to time.
             if let Some(limit) = self.query.limit
                 && self.waiting.len() > limit.saturating_mul(2).saturating_add(1024)
             {
@@ -401,13 +402,13 @@ impl Executor {
         }
     }
 
-    /// Rows that are ready, which are then forgotten.
+    /// Returns the rows that are ready, and removes them.
     pub fn take_rows(&mut self) -> Vec<Row> {
         std::mem::take(&mut self.ready)
     }
 }
 
-/// Numbers of the windows that a time is in.
+/// Numbers of the windows that contain a time.
 fn windows_of(groups: &Groups, time: u64) -> std::ops::RangeInclusive<u64> {
     match groups.window {
         None => 0..=0,

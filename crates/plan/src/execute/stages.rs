@@ -1,11 +1,11 @@
-//! Queries of the rows of another query: subqueries that cannot be made one query with what they are in.
+//! Queries over the rows of another query: subqueries that cannot be merged with the outer query.
 //!
 //! ```text
 //!   rows of the innermost query --stage--> rows --stage--> rows of the result
 //! ```
 //!
-//! Where the inner query has windows, each window that ended is all that the next stage sees at a time, and its rows are
-//! of that window. Else a stage takes rows as they come, and ends with the query.
+//! If the inner query has windows, the next stage runs once for each closed window, on the rows of that window.
+//! Otherwise a stage processes rows as they arrive, and ends with the query.
 
 use super::{Executor, Limits, Lost, Row};
 use crate::query::Query;
@@ -14,7 +14,7 @@ use crate::query::Query;
 pub struct Stages {
     stages: Vec<Executor>,
     limits: Limits,
-    /// What was lost in windows that ended.
+    /// What was lost in closed windows.
     lost: Lost,
 }
 

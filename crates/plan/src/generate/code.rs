@@ -1,9 +1,9 @@
-//! Writing a function of the IR: instructions one after another, branches to labels that come later.
+//! Writes a function of the IR: instructions one after another, with branches to later labels.
 
 use kiln_isa::{Address, AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_program::{InsnId, MapId, Node, Object, Reference};
 
-/// A place that branches go to, before or after it is known.
+/// A branch target, before or after its position is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Label(usize);
 
@@ -25,13 +25,13 @@ impl<'o> Code<'o> {
         Code { object, nodes: Vec::new(), labels: Vec::new(), waiting: Vec::new(), branches: Vec::new() }
     }
 
-    /// A label that is nowhere yet.
+    /// Creates a label without a position.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label is at the next instruction.
+    /// Places the label at the next instruction.
     pub fn bind(&mut self, label: Label) {
         self.waiting.push(label);
     }
@@ -44,7 +44,7 @@ impl<'o> Code<'o> {
         self.nodes.push(node);
     }
 
-    /// An instruction that refers to nothing.
+    /// Adds an instruction without a reference.
     pub fn push(&mut self, insn: Insn) {
         self.refer(insn, Reference::None);
     }
@@ -108,7 +108,7 @@ impl<'o> Code<'o> {
     /// Calls a helper by its name in the table of helpers.
     ///
     /// # Panics
-    /// If there is no such helper: the names are this crate's own.
+    /// If there is no such helper; the names are constants of this crate.
     pub fn call(&mut self, helper: &str) {
         let helper = kiln_platform::Helper::by_name(helper).expect("the helper is in the table");
         self.push(Insn::Call(CallTarget::Helper(helper.id)));
@@ -129,7 +129,7 @@ impl<'o> Code<'o> {
     /// The function's instructions.
     ///
     /// # Panics
-    /// If a branch goes to a label that is nowhere.
+    /// If a label of a branch was not placed.
     pub fn finish(mut self) -> Vec<Node> {
         for (at, label) in self.branches {
             let target = self.labels[label.0].expect("every label that is used is bound");

@@ -1,8 +1,8 @@
 //! Expressions and conditions as instructions, over slots of the frame.
 //!
-//! A value is made in R1, with R2 as the second operand; what must wait is kept in the frame. There are no loops and no
-//! helper calls, every branch goes forward, and every load is from a slot that was written, so the verifier takes all of
-//! it.
+//! A value is computed in R1, with R2 as the second operand; intermediate values are stored in the frame. There are no
+//! loops and no helper calls, every branch goes forward, and every load is from a slot that was written, so the
+//! verifier accepts all of it.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source, Width};
 
@@ -24,10 +24,10 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Makes a number in R1. `depth` values wait in the frame.
+    /// Computes a number in R1. `depth` intermediate values are in the frame.
     ///
     /// # Errors
-    /// [`Failure::Frame`] where too many values must wait.
+    /// Returns [`Failure::Frame`] if there are too many intermediate values.
     pub fn number(&self, code: &mut Code<'_>, expr: &Expr, depth: u16) -> Result<(), Failure> {
         match expr {
             Expr::Column(_) | Expr::Literal(_) => self.simple(code, Reg::R1, expr),
@@ -54,7 +54,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Makes two numbers in R1 and R2.
+    /// Computes two numbers in R1 and R2.
     fn operands(&self, code: &mut Code<'_>, one: &Expr, other: &Expr, depth: u16) -> Result<(), Failure> {
         self.number(code, one, depth)?;
         if matches!(other, Expr::Column(_) | Expr::Literal(_)) {
@@ -87,14 +87,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Goes to `label` if the condition is `wanted`, and on otherwise.
+    /// Branches to `label` if the condition is `wanted`, and falls through otherwise.
     ///
     /// # Errors
     /// As [`Writer::number`].
     pub fn branch(&self, code: &mut Code<'_>, condition: &Expr, wanted: bool, label: Label) -> Result<(), Failure> {
         match condition {
             Expr::Literal(value) => {
-                // The kernel refuses code that no branch leads to, so what follows stays in reach.
+                // The kernel refuses unreachable code, so the code that follows stays reachable.
                 let holds = crate::expr::truth(value).unwrap_or(false) == wanted;
                 code.push(Insn::mov_imm(Reg::R1, i32::from(holds)));
                 code.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), label);
@@ -102,7 +102,8 @@ impl Writer<'_> {
             }
             Expr::Not(one) => self.branch(code, one, !wanted, label),
             Expr::Binary(op, one, other) if op.is_logical() => {
-                // Where one operand that is `wanted` decides, each may go; else the first that is not ends it.
+                // If one `wanted` operand decides, each branches to the label; otherwise the first that is not ends the
+                // test.
                 if (*op == BinaryOp::Or) == wanted {
                     self.branch(code, one, wanted, label)?;
                     return self.branch(code, other, wanted, label);

@@ -1,4 +1,4 @@
-//! What is where in a program's frame of 512 bytes.
+//! The layout of a program's frame of 512 bytes.
 //!
 //! ```text
 //!   r10 -   record: all columns that the program reads
@@ -22,7 +22,7 @@ pub struct Frame {
     pub pair_key: i16,
     /// Where the group's key is.
     pub group_key: i16,
-    /// Where a new group's value is made.
+    /// Where a new group's value is built.
     pub group_value: i16,
     /// Bytes used by all of these.
     used: u16,
@@ -32,7 +32,7 @@ impl Frame {
     /// A frame for a record, and for keys and values of these sizes (multiples of eight).
     ///
     /// # Errors
-    /// [`Failure::Frame`] where they do not fit.
+    /// Returns [`Failure::Frame`] if they do not fit.
     pub fn new(record: Record, pair_key: u16, group_key: u16, group_value: u16) -> Result<Frame, Failure> {
         let mut used = record.bytes;
         let mut place = |bytes: u16| {
@@ -54,17 +54,17 @@ impl Frame {
     /// Where a column is.
     ///
     /// # Errors
-    /// [`Failure::NotHere`] for a column that the program does not read.
+    /// Returns [`Failure::NotHere`] for a column that the program does not read.
     pub fn column(&self, column: usize) -> Result<(i16, SlotKind), Failure> {
         let slot = self.record.slot(Some(column));
         let slot = slot.ok_or_else(|| Failure::NotHere(format!("column {column}")))?;
         Ok((self.start() + slot.offset as i16, slot.kind))
     }
 
-    /// Where a value waits while `depth` others do.
+    /// The place of an intermediate value when there are `depth` others.
     ///
     /// # Errors
-    /// [`Failure::Frame`] where the frame is full.
+    /// Returns [`Failure::Frame`] if the frame is full.
     pub fn temporary(&self, depth: u16) -> Result<i16, Failure> {
         let bytes = depth.checked_add(1).and_then(|count| count.checked_mul(8)).ok_or(Failure::Frame)?;
         let end = self.used.checked_add(bytes).filter(|end| *end <= FRAME_BYTES).ok_or(Failure::Frame)?;

@@ -1,4 +1,4 @@
-//! Where things are in a record that a program hands over, and in a program's frame.
+//! The layout of the records that programs write, and the places of the values that they read.
 
 use kiln_isa::Size;
 use kiln_program::btf::{Btf, Kind, TypeId};
@@ -45,7 +45,7 @@ impl SlotKind {
 /// A record: its tag, then its slots, smallest first, each aligned.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// Which of the table's hooks it is from, where both hand over records: its first four bytes.
+    /// The hook it is from, if both hooks write records: its first four bytes.
     pub tag: Option<u32>,
     /// Its columns.
     pub slots: Vec<Slot>,
@@ -76,19 +76,19 @@ impl Record {
     }
 }
 
-/// How a read value is reached: members to follow, as offsets, and what is at the end.
+/// The path to a value: members to follow, as offsets, and the kind of value at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Resolved {
     /// Bytes to add before each load of a pointer, and before the last load.
     pub offsets: Vec<u32>,
-    /// What is loaded at last.
+    /// The kind of the last load.
     pub scalar: Scalar,
 }
 
 /// What a read gives.
 ///
 /// # Errors
-/// A sentence that names the structure or member that this kernel lacks.
+/// Returns a sentence that names the structure or member that this kernel lacks.
 pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
     Ok(match read {
         Read::Time | Read::CgroupId | Read::Address(_) => SlotKind::Number(Scalar::unsigned(8)),
@@ -154,8 +154,8 @@ fn member_of(types: &Btf, composite: TypeId, name: &str) -> Option<(u32, TypeId)
 pub enum Origin<'a> {
     /// At the table's hooks, in the kernel with these types.
     Hooks(&'a Btf),
-    /// In records of the table's smallest split, which are the programs' context: `BPF_PROG_TEST_RUN` hands over one
-    /// after the other. So the kernel's half of any split can run on events that were recorded once.
+    /// In records of the table's smallest split. `BPF_PROG_TEST_RUN` passes them to the programs as contexts, one after
+    /// the other. So the kernel's half of any split can run on recorded events.
     Records(&'a [Record]),
 }
 
@@ -163,7 +163,7 @@ impl<'a> Origin<'a> {
     /// The record that is the context of the program at this side of a table.
     ///
     /// # Errors
-    /// A sentence, where no record is from there.
+    /// Returns a sentence if no record is from there.
     pub fn record(self, table: &Table, side: Side) -> Result<&'a Record, String> {
         let Origin::Records(records) = self else { return Err("these programs read at hooks".to_owned()) };
         let tag = table.is_pair().then_some(u32::from(side != Side::Enter));
@@ -212,7 +212,7 @@ fn column_kind(table: &Table, column: usize, types: &Btf) -> Result<SlotKind, St
     match &table.columns[column].source {
         Source::Read { what, .. } => {
             let kind = kind(what, types).map_err(|why| format!("column `{}`: {why}", table.columns[column].name))?;
-            // The table's word on the sign is what the query was typed by.
+            // The query was typed by the sign in the table.
             Ok(match kind {
                 SlotKind::Number(scalar) => {
                     let signed = table.columns[column].data_type == DataType::Int;

@@ -1,4 +1,4 @@
-//! The kernel's half of a query, straight to the IR: a program a hook, with the maps that they share.
+//! The kernel's half of a query, generated as IR: one program per hook, with shared maps.
 //!
 //! ```text
 //!   split            enter hook                         exit hook (or the only one)
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! All programs have one form: no loops, forward branches, loads of the frame, of the context and of kernel structures
-//! behind its pointers, and a handful of helpers whose results are checked. So that a kernel's verifier takes them does
-//! not depend on the query; the driver asks it all the same, and takes a smaller split where it says no.
+//! that its pointers lead to, and a few helpers whose results are checked. So whether a kernel's verifier accepts them
+//! does not depend on the query. The driver asks it nevertheless, and uses a smaller split if it refuses.
 
 pub mod code;
 pub mod expression;
@@ -32,16 +32,16 @@ use operators::Writing;
 
 pub use failure::Failure;
 
-/// What programs are made for.
+/// Settings for the generated programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// A process that is not looked at: the one that reads the results.
+    /// A process whose events are ignored: the one that reads the results.
     pub except_pid: Option<u32>,
     /// Bytes of the ring buffer, a power of two and of pages.
     pub ring_bytes: u32,
-    /// Groups at most in the kernel at a time.
+    /// Maximum number of groups in the kernel.
     pub max_groups: u32,
-    /// Pairs at most that have begun and not ended.
+    /// Maximum number of pairs without an end.
     pub max_starts: u32,
     /// User space is woken when this many bytes wait in the ring buffer.
     pub wake_bytes: u32,
@@ -64,7 +64,7 @@ impl Default for Settings {
 pub struct Generated {
     /// The programs and maps.
     pub object: Object,
-    /// How much of the query they do.
+    /// How much of the query they run.
     pub split: Split,
     /// The ring buffer that records come through; `None` where groups are kept in the kernel.
     pub ring: Option<MapId>,
@@ -80,7 +80,7 @@ pub struct Generated {
 pub const COUNTERS: [&str; 3] =
     ["records that found the ring buffer full", "beginnings that found no room", "rows that found no room for a group"];
 
-/// A map of groups: one value a processor.
+/// A map of groups, with one value per processor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GroupMap {
     /// The map.
@@ -139,7 +139,7 @@ pub(crate) struct Plan {
     enter: Record,
     /// The record of the last hook, or of the only one.
     exit: Record,
-    /// What is kept of the beginning until the end comes.
+    /// The stored part of a beginning.
     start: Option<Record>,
     /// Groups, and the bytes of their keys and values.
     groups: Option<(KernelGroups, [u16; 2])>,
@@ -211,7 +211,7 @@ impl Plan {
         let record = if side == Side::Enter { &self.enter } else { &self.exit };
         let start = self.start.as_ref().map_or(0, |start| start.bytes.max(8));
         match (side, &self.groups) {
-            // What is kept of the beginning is made where a group's value would be.
+            // The stored part of a beginning is built in the place of a group's value.
             (Side::Enter, _) => frame::Frame::new(record.clone(), 8, 0, start),
             (_, Some((_, [key, value]))) => frame::Frame::new(record.clone(), 8, *key, *value),
             (_, None) => frame::Frame::new(record.clone(), 8, 0, 0),
@@ -219,8 +219,8 @@ impl Plan {
     }
 }
 
-/// The conditions that each hook decides: at the first, those that only read what is there; at the last, all others, and
-/// without pairing in the kernel those that only read what is there.
+/// The conditions that each hook decides. The first hook decides those that only read its own columns. The last hook
+/// decides all others or, without pairing in the kernel, those that only read its own columns.
 fn conditions(query: &Query, pairs: bool) -> [Vec<Expr>; 2] {
     let table = &query.table;
     let mut conditions: [Vec<Expr>; 2] = Default::default();
@@ -235,14 +235,15 @@ fn conditions(query: &Query, pairs: bool) -> [Vec<Expr>; 2] {
                 _ => false,
             })
         };
-        // Without pairing here, a beginning that is left out would not take the place of one that has no end.
+        // Without pairing in the kernel, a beginning that is filtered out would not replace an earlier one without an
+        // end.
         let decides = pairs || !matches!(table.scan, Scan::Pair { endless: Endless::Unknown, .. });
         let (enter, exit) = (table.is_pair() && decides && all(Side::at_enter), all(Side::at_exit));
         if enter {
             conditions[0].push(condition.clone());
         }
-        // A pair that did not begin does not end, so what the first hook decided is not asked again. Without pairing
-        // here, user space has to see every end: it forgets the beginning.
+        // A pair that did not begin does not end, so the conditions of the first hook are not tested again. Without
+        // pairing in the kernel, user space has to see every end, because it removes the beginning then.
         if pairs && !enter || !table.is_pair() && exit {
             conditions[1].push(condition);
         }

@@ -1,6 +1,6 @@
-//! The operators of one program: read, decide, hand over, remember, group.
+//! The operators of one program: read, filter, output, store, group.
 //!
-//! R6 is the context, R7 who is running (`bpf_get_current_pid_tgid`), then the value of a map.
+//! R6 is the context. R7 is the running thread (`bpf_get_current_pid_tgid`), later the value of a map.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source as Operand};
 use kiln_program::{MapId, Node, Object};
@@ -75,7 +75,7 @@ impl Writing<'_> {
         Ok(code.finish())
     }
 
-    /// Keeps the context and who is running; leaves if that is nobody to look at; keeps the pair's key.
+    /// Saves the context and the running thread, exits if the thread is not selected, and saves the pair's key.
     fn begin(&self, code: &mut Code<'_>, out: Label) -> Result<(), Failure> {
         code.copy(Reg::R6, Reg::R1);
         if let Origin::Records(_) = self.origin {
@@ -177,12 +177,12 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Clears the record's gaps, before anything is put between them.
+    /// Clears the record's gaps before the columns are written.
     fn clear_gaps(&self, code: &mut Code<'_>) {
         clear_gaps(code, &self.frame.record, self.frame.start());
     }
 
-    /// Leaves a beginning that never ends.
+    /// Exits at a beginning that never ends.
     fn leave_out_endless(&self, code: &mut Code<'_>, out: Label) -> Result<(), Failure> {
         let Scan::Pair { endless: Endless::Values(column, values), .. } = &self.query.table.scan else { return Ok(()) };
         if self.side == Side::Enter && matches!(self.origin, Origin::Hooks(_)) {
@@ -193,7 +193,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Forgets the beginning with this key that was not left out.
+    /// Deletes the stored beginning with this key.
     fn forget(&self, code: &mut Code<'_>, starts: MapId) {
         if let Scan::Pair { endless: Endless::Unknown, .. } = self.query.table.scan {
             code.map(Reg::R1, starts);
@@ -242,7 +242,7 @@ impl Writing<'_> {
         Writer { table: &self.query.table, frame: self.frame }
     }
 
-    /// Leaves unless all conditions of this hook hold.
+    /// Exits unless all conditions of this hook hold.
     fn decide(&self, code: &mut Code<'_>, index: usize, out: Label) -> Result<(), Failure> {
         let conditions = &self.plan.conditions[index];
         conditions.iter().try_for_each(|condition| self.writer().branch(code, condition, false, out))
@@ -255,7 +255,7 @@ impl Writing<'_> {
         code.atomic_add(Reg::R1, 0, Reg::R2);
     }
 
-    /// Hands the record over. User space is woken when enough waits there.
+    /// Outputs the record. User space is woken when enough bytes wait.
     fn hand_over(&self, code: &mut Code<'_>, maps: &Maps<'_>, out: Label) -> Result<(), Failure> {
         let ring = maps.ring.ok_or_else(|| Failure::NotHere("handing rows over".to_owned()))?;
         let wake = code.label();
@@ -276,7 +276,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Keeps what is only known at the beginning.
+    /// Stores the columns of the beginning.
     fn remember(&self, code: &mut Code<'_>, maps: &Maps<'_>, starts: MapId, out: Label) -> Result<(), Failure> {
         let start = self.plan.start.as_ref().ok_or_else(|| Failure::NotHere("pairs".to_owned()))?;
         let place = self.frame.group_value;
@@ -299,7 +299,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Leaves unless a beginning is remembered; takes it, with what is only known there.
+    /// Exits unless a beginning is stored; loads it and deletes it.
     fn find_beginning(&self, code: &mut Code<'_>, starts: MapId, out: Label) -> Result<(), Failure> {
         let start = self.plan.start.as_ref().ok_or_else(|| Failure::NotHere("pairs".to_owned()))?;
         code.map(Reg::R1, starts);
@@ -326,7 +326,7 @@ impl Writing<'_> {
         code.call("map_lookup_elem");
         code.branch(JumpOp::Eq, Reg::R0, Operand::Imm(0), fresh);
         code.copy(Reg::R8, Reg::R0);
-        // A group that another processor made counts no rows here yet.
+        // If another processor made the group, this processor's value has no rows yet.
         code.load(Size::B8, false, Reg::R1, Reg::R8, 0);
         code.branch(JumpOp::Ne, Reg::R1, Operand::Imm(0), update);
         self.states(code, map, |code, at, _, _| code.store(Size::B8, Reg::R8, at, Operand::Reg(Reg::R1)))?;

@@ -111,7 +111,8 @@ pub(super) const DOUBLE_WORD: u8 = 8;
 /// Any width.
 pub(super) const ANY_WIDTH: u8 = 1 | 2 | 4 | 8;
 
-pub(super) const NOBODY: Permission = Permission { widths: 0, program_types: ProgramTypes::NONE, attach_types: AttachTypes::ALL };
+pub(super) const NOBODY: Permission =
+    Permission { widths: 0, program_types: ProgramTypes::NONE, attach_types: AttachTypes::ALL };
 
 /// A number that every program type with this context may load at these widths.
 pub(super) const fn field(name: &'static str, offset: u32, size: u32, widths: u8) -> Field {

@@ -26,9 +26,8 @@
 //! assert!(!redirect_map.allowed_in(ProgramType::SchedCls));
 //! ```
 //!
-//! To add a helper: write its row where its theme is, raise [`HELPER_COUNT`] to one past its number, and name it in
-//! `map_type.rs` if it goes with certain maps only. `tests/prototypes.rs` then asks a kernel that has it whether the
-//! row is right.
+//! To add a helper, write its row in the file of its theme, and name it in `map_type.rs` if it accepts only certain map
+//! types. `tests/prototypes.rs` then asks a kernel that has it whether the row is right.
 
 mod cgroup;
 mod dynptr;
@@ -65,8 +64,8 @@ impl Helper {
     }
 }
 
-/// One more than the highest helper number.
-pub const HELPER_COUNT: usize = 212;
+/// One more than the highest helper number. The tables have a row for each number from 1.
+pub const HELPER_COUNT: usize = row_count() + 1;
 
 const TABLES: [&[Helper]; 9] = [
     maps::HELPERS,
@@ -79,6 +78,15 @@ const TABLES: [&[Helper]; 9] = [
     cgroup::HELPERS,
     dynptr::HELPERS,
 ];
+
+const fn row_count() -> usize {
+    let (mut rows, mut table) = (0, 0);
+    while table < TABLES.len() {
+        rows += TABLES[table].len();
+        table += 1;
+    }
+    rows
+}
 
 static BY_ID: [Option<&'static Helper>; HELPER_COUNT] = index_by_id();
 

@@ -1,8 +1,8 @@
-//! What a selftest's author expects of the verifier: `__success`, `__failure` and `__msg("...")`.
+//! A selftest author's expectation of the verifier: `__success`, `__failure` and `__msg("...")`.
 //!
 //! They are declaration tags on the program's function in the object's BTF: `comment:test_expect_success`,
-//! `comment:test_expect_msg=R1 invalid mem access`. The tests are those of one kernel release, so an expectation is a
-//! second witness and not the judge: another release may answer otherwise.
+//! `comment:test_expect_msg=R1 invalid mem access`. The tests belong to one kernel release, so an expectation is only a
+//! second opinion: another release may give another verdict.
 
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{Object, Program};

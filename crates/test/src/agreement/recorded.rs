@@ -1,4 +1,4 @@
-//! What another kernel said, recorded by `scripts/other-kernel`.
+//! Verdicts of another kernel, recorded by `scripts/other-kernel`.
 //!
 //! ```text
 //!   target/kernels/6.12/verdicts.jsonl    {"program":"lsm.o:test_int_hook","group":"selftests-6.12","says":"accept",..}
@@ -73,7 +73,7 @@ impl OtherKernel {
         Some(OtherKernel { release, types: Arc::new(types), config, version, verdicts })
     }
 
-    /// What it says of a program, where it was asked.
+    /// Its verdict on a program, if it was asked.
     pub fn says(&self, group: &str, program: &str) -> Option<Says> {
         let key = (group.to_owned(), program.to_owned());
         self.verdicts.get(&key).filter(|says| !matches!(says, Says::Nothing(_))).cloned()
@@ -90,8 +90,8 @@ impl OtherKernel {
     }
 }
 
-/// Messages from before the verifier looks at the program: which functions may be traced by programs that sleep, or have
-/// their result changed, is for the kernel's error injection to say, which is often not built in.
+/// Messages from before verification. The kernel's error injection decides which functions sleepable programs may
+/// trace, and which results may be changed; it is often not built in.
 fn is_about_the_hook(message: &str) -> bool {
     message.ends_with("is not sleepable") || message.ends_with("is not modifiable")
 }

@@ -21,7 +21,7 @@ fn sum(rows: &BTreeMap<&'static str, Counts>) -> Counts {
     rows.values().fold(Counts::default(), |sum, row| std::array::from_fn(|at| sum[at] + row[at]))
 }
 
-/// Agreement in percent of the programs that the kernel was asked about; what Kiln lacks counts against it.
+/// Agreement in percent of the programs that the kernel was asked about; unsupported programs count as disagreement.
 fn percent(counts: &Counts) -> Option<f64> {
     let agreed = counts[Column::BothAccept as usize] + counts[Column::BothReject as usize];
     let asked = counts.iter().sum::<usize>() - counts[Column::NotAsked as usize];
@@ -55,7 +55,7 @@ fn counted<T: Ord>(what: impl Iterator<Item = T>) -> Vec<(usize, T)> {
     counts
 }
 
-/// A kernel's message without what is particular to one program: registers, numbers, names.
+/// A kernel's message without the registers, numbers and names of one program.
 pub fn message_class(message: &str) -> String {
     let mut class = String::new();
     let mut rest = message;
@@ -77,7 +77,7 @@ pub fn message_class(message: &str) -> String {
     class.replace("-N", "N")
 }
 
-/// Rejections by both: Kiln's reason beside the kernel's messages.
+/// Rejections by both: Kiln's reasons with the kernel's messages.
 pub fn reasons(all: &[Compared]) -> String {
     const SHOWN: usize = 3;
     let mut classes = BTreeMap::<&str, Vec<String>>::new();
@@ -141,7 +141,7 @@ pub fn disagreements(all: &[Compared], verdicts: &Verdicts, prefix: &str) -> Str
     if any { text } else { "None.\n".to_owned() }
 }
 
-/// The authors' expectations beside both verdicts.
+/// The authors' expectations compared with both verdicts.
 pub fn annotations(all: &[Compared]) -> String {
     let annotated: Vec<_> = all.iter().filter_map(|compared| Some((compared, compared.expected.as_ref()?))).collect();
     let accepts = |says: &Says| match says {
@@ -209,5 +209,5 @@ pub fn page(all: &Comparisons, verdicts: &Verdicts, running: &str, other: Option
     text
 }
 
-/// What names of programs begin with in `tests/verdicts.toml` where the other kernel is meant.
+/// The prefix of program names in `tests/verdicts.toml` for the other kernel.
 pub const OTHER_PREFIX: &str = "6.12 ";

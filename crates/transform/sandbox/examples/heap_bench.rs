@@ -1,14 +1,14 @@
-//! `cargo xtask bench heap`: heaps beside native C of the same headers, and beside `BPF_MAP_TYPE_HASH`.
+//! `cargo xtask bench heap`: compares heaps with native C of the same headers and with `BPF_MAP_TYPE_HASH`.
 //!
 //! ```text
 //!   bench/heaps/operations.bpf.c --clang, sandbox--> kernel (test run), VM (JIT)      nanoseconds an operation
 //!   bench/heaps/operations.native.c --clang--> a process
 //! ```
 //!
-//! Each run does many operations on random keys of a structure with 65,536 elements (256 in the list, none in the sketches), the
-//! same ones everywhere: the sums of what was found must be equal. The places take turns in an order that changes each round;
-//! printed are medians. The guards are those of the structure's functions, counted as in KFlex's Table 3: without those of
-//! pointers that were just loaded, returned or passed.
+//! Each run does many operations on random keys of a structure with 65,536 elements (256 in the list, none in the
+//! sketches), the same ones everywhere: the sums of what was found must be equal. The places run interleaved, in an
+//! order that changes each round; medians are printed. The guards are those of the structure's functions, counted as in
+//! KFlex's Table 3: without those of pointers that were just loaded, returned or passed.
 //!
 //! `--format json` prints one JSON object; `--rounds N` and `--structure NAME` measure less.
 

@@ -9,8 +9,8 @@
 //!   +16  whether a callee was cancelled: its caller goes to a landing pad of its own, which releases what it holds
 //! ```
 //!
-//! The iteration count starts with whatever the stack holds: a start that the verifier knew would make it explore every
-//! iteration. `may_goto` is there for the verifier too, and it bounds loops in which nothing may be called.
+//! The iteration count starts with whatever the stack holds: with a known start, the verifier would explore every
+//! iteration. `may_goto` is needed by the verifier too, and it bounds loops in which nothing may be called.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,14 +26,14 @@ use crate::evidence::Point;
 use crate::options::Options;
 use crate::probe::Probe;
 
-/// One in this many iterations looks at the clock.
+/// The clock is read once in this many iterations.
 const ITERATIONS: i32 = 1024;
 const KTIME_GET_NS: u32 = 5;
 const DEADLINE: i16 = 8;
 const CANCELLED: i16 = 16;
 const BLOCK_SLOTS: usize = 3;
 
-/// Helpers that acquire a reference, and what gives it back: the helper, its name, and whether it takes flags.
+/// Helpers that acquire a reference, and the helper that releases it: number, name, and whether it takes flags.
 const RELEASES: [(u32, u32, &str, bool); 4] = [
     (84, 86, "bpf_sk_release", false),
     (85, 86, "bpf_sk_release", false),
@@ -68,7 +68,7 @@ impl Plan {
             let callers: Vec<_> =
                 all().filter(|id| !cancelled.contains(id) && callees(*id).any(|to| cancelled.contains(&to))).collect();
             grows = !callers.is_empty();
-            // A caller without loops only passes on what its callee tells it.
+            // A caller without loops only passes its callee's cancellation on.
             cancelled.extend(callers);
         }
         let nodes = || object.functions.iter().flat_map(|function| &function.nodes);
@@ -142,7 +142,7 @@ pub(crate) fn insert(edit: &mut Edit<'_>, plan: &Plan, probe: &Probe, options: &
     Ok(points)
 }
 
-/// What a cancelled function returns: for an entry what its hook takes for "go on as if there were no program".
+/// The return value of a cancelled function; for an entry, the hook's value for "continue as if there were no program".
 fn cancelled_return(object: &Object, id: FunctionId, plan: &Plan, options: &Options) -> i32 {
     if plan.callbacks.contains(&id) {
         // Ends the helper's loop.
@@ -152,7 +152,7 @@ fn cancelled_return(object: &Object, id: FunctionId, plan: &Plan, options: &Opti
     options.cancelled_return.unwrap_or_else(|| program.program_type.map_or(0, default_return))
 }
 
-/// What a cancelled program returns: packets pass, security hooks deny.
+/// The return value of a cancelled program: packets pass, security hooks deny.
 pub(crate) fn default_return(program_type: ProgramType) -> i32 {
     const XDP_PASS: i32 = 2;
     const EPERM: i32 = 1;
@@ -177,7 +177,7 @@ pub(crate) fn default_return(program_type: ProgramType) -> i32 {
 }
 
 impl Canceller<'_, '_> {
-    /// Passes the block to callees that want it, and checks afterwards whether they were cancelled.
+    /// Passes the block to callees that need it, and checks afterwards whether they were cancelled.
     fn calls(&mut self) -> Result<(), Error> {
         for node in &self.edit.function.nodes {
             let Some(Block::From(reg)) = node.callee().and_then(|callee| self.plan.blocks.get(&callee)) else {
@@ -237,7 +237,7 @@ impl Canceller<'_, '_> {
         Ok(Point { insn: header.id.0, line, releases: releases.collect(), has_deadline: true })
     }
 
-    /// Counts an iteration, and at every 1024th leaves for the landing pad when the deadline has passed.
+    /// Counts an iteration, and at every 1024th jumps to the landing pad if the deadline has passed.
     fn tick(&mut self, header: &Node, live: RegSet, pad: InsnId, options: &Options) -> Result<Vec<Node>, Error> {
         self.edit.frame.begin_place();
         let line = header.line;
@@ -263,7 +263,7 @@ impl Canceller<'_, '_> {
             Block::Own => None,
             Block::From(_) => Some(scratch(self, &mut busy)?),
         };
-        // What a call destroys and the loop still needs, beyond what is borrowed.
+        // Registers that a call destroys and the loop still needs, except those that are borrowed.
         let mut saved = Vec::new();
         for reg in live.intersection(RegSet::CALLER_SAVED).iter() {
             if !borrowed.iter().any(|(other, _)| *other == reg) {
@@ -286,8 +286,8 @@ impl Canceller<'_, '_> {
         let mut nodes = self.edit.nodes(save(&borrowed), line);
         let fetch = base.map(|base| load(base, Reg::R10, self.at));
         let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: counter, src: Source::Imm(1) };
-        // The mask is taken apart from the comparison: the verifier would else know the stored count's lower bits after the
-        // look at the clock, and explore the next 1023 iterations one by one.
+        // The mask and the comparison are separate: otherwise the verifier would know the stored count's lower bits
+        // after reading the clock, and explore the next 1023 iterations one by one.
         let mask = Insn::Alu { op: AluOp::And, width: Width::W64, dst: counter, src: Source::Imm(ITERATIONS - 1) };
         let count = [load(counter, home, offset), add, store(home, offset, counter), mask];
         nodes.extend(self.edit.nodes(fetch.into_iter().chain(count), line));
@@ -299,7 +299,8 @@ impl Canceller<'_, '_> {
         Ok(nodes)
     }
 
-    /// Reads the clock: sets the deadline at the first look, goes to `expired` when it has passed, else to `on`, which follows.
+    /// Reads the clock. The first time it sets the deadline. It jumps to `expired` if the deadline has passed, else to
+    /// `on`, which follows.
     fn look_at_clock(&mut self, expired: InsnId, on: InsnId, options: &Options, line: Option<LineId>) -> Vec<Node> {
         let (fetch, home, offset) = match self.block {
             Block::Own => (None, Reg::R10, self.at),
@@ -364,7 +365,7 @@ impl Canceller<'_, '_> {
                 Some(kept) => Insn::mov(Reg::R1, kept),
                 None if places.slots != 0 => load(Reg::R1, Reg::R10, -8 * (places.slots.trailing_zeros() as i16 + 1)),
                 None => {
-                    // A call would destroy it: the frame keeps it until its turn.
+                    // A call would destroy it, so it is saved in the frame until it is released.
                     let reg = places.registers.iter().next().unwrap_or(Reg::R0);
                     let slot = self.edit.shared_slot(at.id)?;
                     nodes.extend(self.edit.nodes([store(Reg::R10, slot, reg)], line));

@@ -1,4 +1,4 @@
-//! What was done, for people and programs to read.
+//! A report of the changes, for people and programs.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! Room in a function's stack frame, and registers that are free at an instruction.
+//! Free stack slots of a function's frame, and free registers at an instruction.
 
 use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Size, Source};
 use kiln_platform::limits::MAX_STACK_BYTES;
@@ -9,14 +9,14 @@ use kiln_verifier::{Facts, Region, Value};
 pub(crate) struct Frame {
     /// The lowest byte in use, relative to the frame pointer.
     lowest: i32,
-    /// Slots for values that are kept at one place of the code only: all places share them.
+    /// Slots for values that are stored at one place of the code only; all places share them.
     shared: Vec<i16>,
     /// How many of them the present place uses.
     taken: usize,
 }
 
 impl Frame {
-    /// What a function uses: its own accesses, and every address in its frame that a register ever holds.
+    /// The part that a function uses: its own accesses, and every address in its frame that a register ever holds.
     pub(crate) fn of(function: &Function, facts: &Facts) -> Frame {
         let mut lowest = 0;
         for node in &function.nodes {
@@ -50,7 +50,7 @@ impl Frame {
         Some(lowest as i16)
     }
 
-    /// Begins another place of the code: what was kept at the last one is not needed any more.
+    /// Begins another place of the code: the values stored at the last one are no longer needed.
     pub(crate) fn begin_place(&mut self) {
         self.taken = 0;
     }
@@ -75,8 +75,8 @@ fn holds_frame(node: &Node, facts: &Facts) -> bool {
     })
 }
 
-/// Registers whose values are needed after an instruction. One that is uninitialized on some path is not, although `exit` may
-/// read it: R0 of a function that returns nothing.
+/// Registers that are live after an instruction. A register that is uninitialized on some path is not live, although
+/// `exit` may read it (R0 of a function that returns nothing).
 pub(crate) fn needed_after(facts: &Facts, at: InsnId) -> RegSet {
     let Some(known) = facts.at(at) else { return RegSet::ALL };
     known.live_after.iter().filter(|reg| known.registers[reg.index()] != Value::Uninit).collect()

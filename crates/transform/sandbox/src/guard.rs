@@ -1,7 +1,7 @@
-//! Guards: which accesses go to the heap, and where an address has to be cast before it.
+//! Guards: which accesses go to the heap, and where an address has to be cast.
 //!
-//! A guard is `addr_space_cast(r, 0, 1)`: whatever `r` holds, the result leads into the heap or beside it, where the kernel
-//! gives 0 and drops stores. On x86-64 it is one `mov` of 32 bits.
+//! A guard is `addr_space_cast(r, 0, 1)`: whatever `r` holds, the result is an address in the heap or next to it, where
+//! loads give 0 and stores are dropped. On x86-64 it is one `mov` of 32 bits.
 //!
 //! ```text
 //!   r3 = *(u64 *)(r2 + 0)
@@ -71,7 +71,7 @@ enum Action {
     InPlace,
     /// Guard it in this register, which is free.
     Into(Reg),
-    /// Guard it in a register that is in use, saved on the stack meanwhile.
+    /// Guard it in a register that is in use and is saved on the stack in between.
     Borrow,
 }
 
@@ -283,7 +283,7 @@ impl Flow<'_, '_> {
         state
     }
 
-    /// A distance after adding or subtracting a constant, or a number that the Facts bound.
+    /// A distance after adding or subtracting a constant, or a value that the Facts bound.
     fn moved(&self, at: usize, from: Distance, op: AluOp, by: Source) -> Distance {
         let Distance::Within(lowest, highest) = from else { return from };
         let (least, most) = match by {

@@ -20,10 +20,10 @@
 //!                                                                   exit
 //! ```
 //!
-//! The heap is a BPF arena. Registers and memory keep the addresses that user space sees, so that pointers can be compared,
-//! stored and shared; a guard makes the kernel's address of it, right before an access. What is a heap access, and which guards
-//! and cancellation points are needless, is asked of the verifier's Facts: it explores the program with [`Options::heap`]
-//! (a number used as an address is a heap address).
+//! The heap is a BPF arena. Registers and memory keep the addresses that user space sees, so that pointers can be
+//! compared, stored and shared; a guard turns one into the kernel's address right before an access. The verifier's
+//! Facts tell which accesses go to the heap, and which guards and cancellation points are unnecessary: it explores the
+//! program with [`Options::heap`] (a number used as an address is a heap address).
 //!
 //! Reading order: [`loops`], `guard` (which accesses, which guards), `cancel` (deadline, landing pads), `frame` (stack slots and
 //! scratch registers), `rebuild`.
@@ -52,7 +52,7 @@ pub use evidence::{Evidence, Point};
 pub use options::Options;
 pub use probe::Probe;
 
-/// A sandboxed object, and why it may stand for the original.
+/// A sandboxed object, and the evidence for it.
 #[derive(Clone, Debug)]
 pub struct Rewrite {
     /// The new object.
@@ -78,7 +78,7 @@ pub fn heap(object: &Object) -> Result<Option<MapId>, Error> {
     }
 }
 
-/// Sandboxes every program of an object: explores it, then rewrites it by what was learned.
+/// Sandboxes every program of an object: explores it, then rewrites it with the result.
 ///
 /// # Errors
 /// See [`Error`].
@@ -98,7 +98,7 @@ pub fn sandbox(object: &Object, options: &Options) -> Result<Rewrite, Error> {
     }
 }
 
-/// Rewrites an object by what exploring it told.
+/// Rewrites an object with the result of exploring it.
 ///
 /// # Errors
 /// [`Error::Unsupported`].
@@ -143,7 +143,8 @@ pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrit
     Ok(Rewrite { object: new, evidence })
 }
 
-/// Whether the function is the entry of a program that does not mention its heap: the kernel wants it to, to know the arena.
+/// Whether the function is the entry of a program that does not mention its heap. The kernel requires that it does, to
+/// know the arena.
 fn needs_reference(object: &Object, id: FunctionId, heap: MapId) -> bool {
     use kiln_program::Reference;
     let mentions = |entry: FunctionId| {

@@ -7,7 +7,7 @@ pub struct Options {
     pub quantum_ns: u64,
     /// What a cancelled program returns; the default of its hook when `None`.
     pub cancelled_return: Option<i32>,
-    /// Leave out guards and cancellation points that the Facts prove needless.
+    /// Leave out guards and cancellation points that are unnecessary by the Facts.
     pub elide: bool,
     /// What the verifier assumes.
     pub verifier: kiln_verifier::Options,

@@ -1,4 +1,5 @@
-//! Asks the verifier: which accesses go to the heap, what is live and held at each loop, which loops need no cancellation point.
+//! Asks the verifier which accesses go to the heap, what is live and held at each loop, and which loops need no
+//! cancellation point.
 //!
 //! The program is explored as it will be after the transform, as far as safety goes: numbers used as addresses are heap
 //! addresses, and each loop begins with `may_goto +0`, which changes nothing but tells the verifier that the loop may end at
@@ -17,13 +18,13 @@ use crate::options::Options;
 /// Where each function's loops are, by the first instruction.
 pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
 
-/// Instructions that the verifier may process more, in all, because loops have no cancellation point. A loop whose every
-/// iteration fits into this is over in about 100 us.
+/// How many more instructions the verifier may process in total because loops have no cancellation point. A loop whose
+/// iterations all fit into this ends in about 100 us.
 const UNROLLED_INSNS: u64 = 50_000;
 /// Loops that are tried without a cancellation point.
 const TRIES: usize = 64;
 
-/// What exploring an object told.
+/// The result of exploring an object.
 pub struct Probe {
     /// What is known before each of the original instructions.
     pub facts: Facts,
@@ -89,8 +90,8 @@ impl Probe {
     }
 }
 
-/// Whether a loop contains the cancellation point of another one, be it in a function that it calls: then exploring it is no
-/// proof that it ends, because the verifier stops at the other point.
+/// Whether a loop contains the cancellation point of another one, also in a function that it calls. Then exploring it
+/// does not prove that it ends, because the verifier stops at the other point.
 fn has_point_inside(object: &Object, points: &Headers, id: FunctionId, header: InsnId) -> bool {
     let function = object.function(id);
     loops::body(function, header).into_iter().any(|at| {
@@ -140,7 +141,7 @@ fn explore(object: &Object, points: &Headers, options: &Options) -> Result<Explo
     Ok(Explored { facts, processed, stand_ins })
 }
 
-/// Holds a sandboxed object to the verifier's own rules.
+/// Verifies a sandboxed object by the normal rules.
 ///
 /// # Errors
 /// [`Error::Result`].

@@ -1,4 +1,4 @@
-//! One function being rewritten: what goes before and after each of its instructions, and behind its last.
+//! A function being rewritten: the code before and after each of its instructions, and after its last.
 //!
 //! ```text
 //!   entry                      once
@@ -109,7 +109,8 @@ impl<'a> Edit<'a> {
         self.guards.get(&at).and_then(|nodes| nodes.first()).map_or(at, |node| node.id)
     }
 
-    /// Loads the heap's address at the entry, where R0 is free: the kernel takes a program's arena from such an instruction.
+    /// Loads the heap's address at the entry, where R0 is free: the kernel finds a program's arena by such an
+    /// instruction.
     pub(crate) fn refer_to(&mut self, heap: MapId) {
         let line = self.function.nodes.first().and_then(|node| node.line);
         let load = self.node(Node::address_load(Reg::R0), Reference::Map(heap), line);

@@ -1,8 +1,8 @@
-//! Gives the allocator of `kiln/malloc.h` memory, and reads its accounts: what user space does for an extension.
+//! The user-space side of `kiln/malloc.h`: gives the allocator memory, and reads its accounts.
 //!
-//! A program that may not sleep cannot allocate pages. So user space populates part of the heap and writes into the allocator's
-//! state, `struct kiln_heap_state` in the heap's first or last pages, where it begins and ends. A thread that calls [`supply`] now and
-//! then keeps `bytes` bytes ready.
+//! A program that may not sleep cannot allocate pages. So user space populates part of the heap, and writes its range
+//! into the allocator's state, `struct kiln_heap_state` in the heap's first or last pages. A thread that calls
+//! [`supply`] regularly keeps `bytes` bytes available.
 
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ pub struct Accounts {
     pub allocated_bytes: u64,
     /// Allocations that returned NULL.
     pub failures: u64,
-    /// Frees of what was not allocated.
+    /// Frees of addresses that were not allocated.
     pub bad_frees: u64,
 }
 

@@ -41,7 +41,7 @@ impl FunctionCompiler<'_, '_> {
         match op {
             AluOp::Mul => self.code().multiply(width, dst, dst, src),
             AluOp::Mod | AluOp::Smod => {
-                // A divisor of zero makes the quotient zero and the remainder the dividend, as BPF wants it.
+                // With a divisor of zero the quotient is zero and the remainder is the dividend, as BPF defines it.
                 let division = if op == AluOp::Mod { Op::Udiv } else { Op::Sdiv };
                 self.code().op(division, width, SCRATCH[1], dst, src);
                 self.code().multiply_subtract(width, dst, SCRATCH[1], src, dst);
@@ -72,7 +72,7 @@ impl FunctionCompiler<'_, '_> {
     }
 }
 
-/// The machine's operation, for those that are one.
+/// The machine's operation, if there is a single one.
 fn machine(op: AluOp) -> Op {
     match op {
         AluOp::Add => Op::Add,

@@ -1,8 +1,8 @@
 //! Instructions to words, labels to distances.
 //!
-//! Every instruction is four bytes, so a label's place is known when it is bound. Only conditional branches reach less
-//! far than a program may be long (1 MiB): where one does not reach its label, [`Assembler::finish`] says so, and the
-//! caller compiles again with branches that are [`far`](Assembler::new): it emits the opposite branch over a jump.
+//! Every instruction is four bytes, so a label's place is known when it is bound. Only the range of conditional
+//! branches (1 MiB) is smaller than the largest program. If one does not reach its label, [`Assembler::finish`] reports
+//! it, and the caller compiles again with [`far`](Assembler::new) branches: the opposite branch over a jump.
 
 use kiln_isa::{Size, Width};
 
@@ -113,7 +113,7 @@ const fn log2(size: Size) -> u32 {
     size.bytes().trailing_zeros()
 }
 
-/// A number as the `N:immr:imms` of a logical instruction: a run of ones, turned, repeated over the register.
+/// A constant as the `N:immr:imms` of a logical instruction: a run of ones, rotated, repeated over the register.
 fn bitmask(value: u64, width: Width) -> Option<u32> {
     let value = match width {
         Width::W64 => value,
@@ -157,14 +157,14 @@ impl Assembler {
         self.labels[label.0 as usize] = Some(self.words.len());
     }
 
-    /// Goes on at a multiple of `alignment` bytes.
+    /// Aligns the next instruction to `alignment` bytes.
     pub fn align(&mut self, alignment: usize) {
         while !self.len().is_multiple_of(alignment) {
             self.word(0xd503_201f);
         }
     }
 
-    /// Resolves labels; `None` where a conditional branch does not reach its label.
+    /// Resolves labels; `None` if a conditional branch does not reach its label.
     pub fn finish(mut self) -> Option<Assembled> {
         for (at, label, reach) in &self.fixups {
             let target = self.labels[label.0 as usize].unwrap_or(0);
@@ -193,7 +193,7 @@ impl Assembler {
     }
 }
 
-// Instructions. Each method is one, or a few where one does not do.
+// Instructions. Each method emits one, or a few if there is no single one.
 impl Assembler {
     /// `op dst, first, second`.
     pub fn op(&mut self, op: Op, width: Width, dst: Gpr, first: Gpr, second: Gpr) {
@@ -305,7 +305,7 @@ impl Assembler {
         self.word(0x1380_0000 | wide(width) | n | low.at(16) | lsb << 10 | high.at(5) | dst.at(0));
     }
 
-    /// Turns the order of 2, 4 or 8 bytes round; what is above becomes zero.
+    /// Reverses the order of 2, 4 or 8 bytes; the bits above become zero.
     pub fn swap_bytes(&mut self, size: Size, dst: Gpr, src: Gpr) {
         match size {
             Size::B8 => self.word(0xdac0_0c00 | src.at(5) | dst.at(0)),

@@ -143,7 +143,8 @@ impl FunctionCompiler<'_, '_> {
         }
     }
 
-    /// The helper returns the target's entry, or 0. Then this frame goes, and the target takes its place.
+    /// The helper returns the target's entry, or 0 on failure. On success this frame is removed, and the target runs in
+    /// its place.
     fn tail_call(&mut self, at: usize) -> Result<(), Error> {
         let Some(address) = self.shared.symbols.helper_address(TAIL_CALL) else {
             return self.unresolved(at, format!("helper {TAIL_CALL}"));
@@ -162,7 +163,7 @@ impl FunctionCompiler<'_, '_> {
         Ok(())
     }
 
-    /// Calls the packet load routine; out of bounds leaves the function with R0 = 0.
+    /// Calls the packet load routine; if it is out of bounds, the function exits with R0 = 0.
     pub(super) fn load_packet(&mut self, at: usize, mode: PacketMode, size: Size, offset: i32) -> Result<(), Error> {
         let Some(address) = self.shared.symbols.packet_load_address() else {
             return self.unresolved(at, "packet loads");

@@ -12,7 +12,7 @@ use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::{Error, Runtime};
 
-/// `may_goto` goes on this many times in a frame (kernel `BPF_MAX_LOOPS`).
+/// How many times `may_goto` continues in a frame (kernel `BPF_MAX_LOOPS`).
 const MAY_GOTO_LIMIT: u64 = 8 << 20;
 /// Where loops begin.
 const LOOP_ALIGNMENT: usize = 16;
@@ -29,7 +29,7 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     pub labels: Vec<Label>,
     /// The last position that jumps back here, for loop headers.
     loop_end: Vec<Option<usize>>,
-    /// The epilogue: where stopped runs leave, and exits that do not end the function.
+    /// The epilogue, for stopped runs and for exits that are not at the end of the function.
     leave: Label,
 }
 
@@ -82,7 +82,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// Takes a loop's length from the budget, at its header.
+    /// Subtracts a loop's length from the budget, at its header.
     pub fn loop_cost(&mut self, at: usize) {
         if let Some(end) = self.loop_end[at]
             && self.shared.options.metered
@@ -91,7 +91,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// Takes from the budget, and leaves the function where none is left.
+    /// Subtracts from the budget, and leaves the function if none is left.
     pub fn spend(&mut self, cost: u64) {
         let cost = cost.min(i32::MAX as u64);
         if cost < 4096 {
@@ -103,13 +103,13 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         self.leave_if(Condition::MINUS);
     }
 
-    /// Leaves the function where the condition holds; R0 means nothing.
+    /// Leaves the function if the condition holds; R0 is then meaningless.
     pub fn leave_if(&mut self, condition: Condition) {
         let leave = self.leave;
         self.code().jump_if(condition, leave);
     }
 
-    /// The label behind the last instruction.
+    /// The label after the last instruction.
     pub fn leave(&self) -> Label {
         self.leave
     }
@@ -129,7 +129,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         target.is_some_and(|target| *target == at + 1)
     }
 
-    /// What the function must give back, in pairs.
+    /// The registers that the function must restore, in pairs.
     fn saved(&self) -> Vec<(Gpr, Gpr)> {
         let mut all: Vec<Gpr> = self.plan.saved.iter().map(gpr).collect();
         all.extend((self.is_entry && self.shared.plan.runtime).then_some(RUNTIME));
@@ -184,7 +184,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// The epilogue, behind the last instruction.
+    /// The epilogue, after the last instruction.
     pub fn finish(&mut self) {
         let leave = self.leave;
         self.code().bind(leave);

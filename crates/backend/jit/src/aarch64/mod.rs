@@ -10,13 +10,13 @@
 //! stack (whose upper end x25 holds).
 //!
 //! The machine divides as BPF does (by zero: zero; the minimum by -1: itself) and takes shift amounts modulo the width,
-//! so neither needs code around it.
+//! so neither needs extra code.
 //!
 //! From the bottom up:
 //!
-//! - `assembler`: words and labels; `registers`: which machine register holds what;
+//! - `assembler`: words and labels; `registers`: the assignment of machine registers;
 //! - `shared`: what the functions of a program share; `function`: one of them, its frame and its labels;
-//! - `alu`, `memory`, `control`: the code of instructions; `native`: regions that marks say an operation does;
+//! - `alu`, `memory`, `control`: the code of instructions; `native`: marked regions;
 //! - `walk`: the walk over a function's instructions.
 
 mod alu;
@@ -40,7 +40,7 @@ use assembler::Assembler;
 use function::FunctionCompiler;
 use shared::Shared;
 
-/// Bytes of code at most: what unconditional jumps reach.
+/// Maximum bytes of code: the range of unconditional jumps.
 const MAX_CODE_BYTES: usize = 64 << 20;
 
 /// Compiles a program: its entry and every function that calls and callbacks reach.
@@ -60,7 +60,7 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
     Err(Error::Limit { bytes: MAX_CODE_BYTES, limit: MAX_CODE_BYTES })
 }
 
-/// The code, or `None` where a distance does not fit.
+/// The code, or `None` if a distance does not fit.
 fn attempt(
     object: &Object,
     entry: FunctionId,

@@ -1,10 +1,10 @@
-//! Which machine register holds what.
+//! The assignment of machine registers.
 
 use kiln_isa::Reg;
 
 use super::assembler::Gpr;
 
-/// Where a BPF register lives.
+/// The machine register of a BPF register.
 pub const fn gpr(reg: Reg) -> Gpr {
     const MAP: [Gpr; Reg::COUNT] =
         [Gpr(7), Gpr(0), Gpr(1), Gpr(2), Gpr(3), Gpr(4), Gpr(19), Gpr(20), Gpr(21), Gpr(22), Gpr(25)];
@@ -15,7 +15,7 @@ pub const fn gpr(reg: Reg) -> Gpr {
 pub const RESULT: Gpr = Gpr(0);
 /// The sixth argument of a helper.
 pub const SIXTH: Gpr = Gpr(5);
-/// The instructions left, while in compiled code.
+/// The remaining budget, while in compiled code.
 pub const BUDGET: Gpr = Gpr(6);
 /// The [`crate::Runtime`].
 pub const RUNTIME: Gpr = Gpr(24);

@@ -1,4 +1,4 @@
-//! What the code of all functions shares: the assembler, labels, and the way in from helpers.
+//! What the code of all functions shares: the assembler, labels, and the entry for callbacks.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ impl Shared<'_> {
         self.functions.get(&id).copied().ok_or(Error::Malformed("a call of a function that does not exist"))
     }
 
-    /// The way from a helper into a function: a [`crate::HelperEntry`]. Arguments are in place already.
+    /// The entry from a helper into a function: a [`crate::HelperEntry`]. Arguments are already in place.
     pub fn callback(&mut self, id: FunctionId) -> Result<(), Error> {
         let target = self.function_label(id)?;
         let label = self.callbacks[&id];

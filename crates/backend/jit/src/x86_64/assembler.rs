@@ -79,7 +79,7 @@ impl Assembler {
         self.item(Kind::Bind(label));
     }
 
-    /// Goes on at a multiple of `alignment` (a power of two, at most 64).
+    /// Aligns the next instruction to `alignment` (a power of two, at most 64).
     pub fn align(&mut self, alignment: usize) {
         self.item(Kind::Align(alignment));
     }
@@ -101,7 +101,7 @@ impl Assembler {
         self.item(Kind::LoadAddress { dst, target });
     }
 
-    /// Chooses the forms of jumps and writes everything out.
+    /// Chooses the forms of jumps and writes the code.
     pub fn finish(mut self) -> Assembled {
         let mut offsets = vec![0; self.labels as usize];
         for round in 0.. {
@@ -126,7 +126,7 @@ impl Assembler {
         self.bytes.len() + added
     }
 
-    /// Makes jumps long that do not reach their target (or all of them); says whether any changed.
+    /// Makes jumps long that do not reach their target (or all of them). Returns whether any changed.
     fn lengthen(&mut self, offsets: &[usize], all: bool) -> bool {
         let (mut added, mut changed) = (0, false);
         for item in &mut self.items {

@@ -35,7 +35,7 @@ struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// For a divisor above 1 that is no power of two, numbers of 32 or 64 bits.
+    /// For a divisor above 1 that is not a power of two, and 32-bit or 64-bit values.
     fn of(divisor: u64, bits: u32) -> Reciprocal {
         let before = divisor.trailing_zeros();
         Self::search(divisor, bits, bits)
@@ -154,8 +154,8 @@ impl FunctionCompiler<'_, '_> {
         self.finish_reciprocal(reciprocal, quotient, Width::W64, dst, divisor);
     }
 
-    /// With the high half of the product in the scratch register: adds the multiplier's last bit, and turns the
-    /// quotient into the remainder where that is wanted.
+    /// With the high half of the product in the scratch register: adds the multiplier's last bit, and computes the
+    /// remainder from the quotient if it is wanted.
     fn finish_reciprocal(&mut self, reciprocal: Reciprocal, quotient: bool, width: Width, dst: Gpr, divisor: i32) {
         let code = self.code();
         if reciprocal.carry {

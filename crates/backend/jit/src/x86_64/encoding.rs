@@ -1,4 +1,4 @@
-//! Instructions to bytes: one method an instruction.
+//! Instructions to bytes: one method per instruction.
 
 use kiln_isa::{Size, Width};
 
@@ -47,8 +47,8 @@ impl Assembler {
         match operand {
             Operand::Gpr(gpr) => self.bytes.push(0xc0 | reg | gpr.low()),
             Operand::Memory(Memory { base, index, displacement }) => {
-                // rbp and r13 as a base without displacement would mean something else; so would rsp and r12
-                // without an index byte.
+                // rbp and r13 as a base without displacement have another meaning, and so have rsp and r12 without an
+                // index byte.
                 let mode = match displacement {
                     0 if base.low() != 5 => 0x00,
                     -128..=127 => 0x40,

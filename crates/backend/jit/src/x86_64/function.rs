@@ -16,21 +16,21 @@ use crate::{Error, Runtime};
 
 /// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
 const RED_ZONE_BYTES: i32 = 128;
-/// `may_goto` goes on this many times in a frame (kernel `BPF_MAX_LOOPS`).
+/// How many times `may_goto` continues in a frame (kernel `BPF_MAX_LOOPS`).
 const MAY_GOTO_LIMIT: i32 = 8 << 20;
-/// Epilogues are repeated at every exit of functions with so few.
+/// Functions with at most this many exits have an epilogue at each.
 const INLINE_EXITS: usize = 4;
 /// Where loops begin.
 const LOOP_ALIGNMENT: usize = 32;
 
-/// Code that is rarely run, put behind the function.
+/// Code that rarely runs, placed after the function.
 pub(super) struct Cold {
     pub from: Label,
     pub back: Option<Label>,
     pub kind: ColdKind,
 }
 
-/// What cold code does before it goes back, or (without a way back) leaves the function.
+/// What cold code does before it jumps back or, without a return label, leaves the function.
 pub(super) enum ColdKind {
     /// Nothing.
     Skip,
@@ -43,23 +43,23 @@ pub(super) enum ColdKind {
 pub(super) struct FunctionCompiler<'s, 'a> {
     pub shared: &'s mut Shared<'a>,
     pub nodes: &'a [Node],
-    /// Runs of instructions that marks say an operation does, by where they begin.
+    /// Marked regions, by their first instruction.
     pub regions: &'a HashMap<usize, Region>,
     pub plan: FunctionPlan,
     pub id: FunctionId,
     is_entry: bool,
     pub positions: HashMap<InsnId, usize>,
     pub labels: Vec<Label>,
-    /// Whether control comes here from elsewhere than the instruction before.
+    /// Whether control can come here other than from the instruction before.
     pub is_target: Vec<bool>,
-    /// Registers whose value is still needed after each instruction.
+    /// Registers that are live after each instruction.
     live_after: Vec<RegSet>,
     /// The position being compiled.
     pub current: usize,
     /// The last position that jumps back here, for loop headers.
     loop_end: Vec<Option<usize>>,
     pub cold: Vec<Cold>,
-    /// The shared epilogue: where stopped runs leave, and exits that do not repeat it.
+    /// The shared epilogue, for stopped runs and for exits without their own.
     leave: Label,
     leave_used: bool,
 }
@@ -144,7 +144,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// Takes a loop's length from the budget, at its header.
+    /// Subtracts a loop's length from the budget, at its header.
     pub fn loop_cost(&mut self, at: usize) {
         if let Some(end) = self.loop_end[at]
             && self.shared.options.metered
@@ -155,7 +155,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
-    /// Leaves the function where the condition holds; R0 means nothing.
+    /// Leaves the function if the condition holds; R0 is then meaningless.
     pub fn leave_if(&mut self, condition: Condition) {
         self.leave_used = true;
         let leave = self.leave;

@@ -1,8 +1,8 @@
-//! Runs of BPF instructions that fewer machine instructions do.
+//! Runs of BPF instructions that become fewer machine instructions.
 //!
-//! BPF computes an address, loads, and operates in three instructions where x86 has one, and has no
-//! sign extension below version 4 and no three-operand forms. Compilers therefore emit the same few runs, and each
-//! method here knows one kind:
+//! BPF computes an address, loads, and operates in three instructions where x86 has one, and has no sign extension
+//! below version 4 and no three-operand forms. Compilers therefore emit the same few runs, and each method here
+//! recognizes one kind:
 //!
 //! ```text
 //!   r3 = r1 ; r3 += r2 ; r3 = *(u8 *)(r3 + 4)            movzx edx, byte [rdi + rsi + 4]
@@ -14,7 +14,7 @@
 //!   r1 = array ll ; call bpf_map_lookup_elem             a check and an addition, as the kernel inlines it
 //! ```
 //!
-//! No run crosses a branch target, and what a run leaves out (a temporary) is dead behind it.
+//! No run crosses a branch target, and a temporary that a run omits is dead after it.
 
 use kiln_isa::{AluOp, ByteOrder, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_program::Node;
@@ -77,7 +77,7 @@ struct Chain {
 }
 
 impl<'a> FunctionCompiler<'_, 'a> {
-    /// Tries to compile several instructions at once; says how many, 0 for none.
+    /// Tries to compile several instructions at once. Returns how many, 0 for none.
     pub(super) fn fused(&mut self, at: usize) -> Result<usize, Error> {
         let run = self.run(at);
         for attempt in [Self::extension, Self::access, Self::three_operands] {
@@ -141,7 +141,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
         Some(skip + 2)
     }
 
-    /// Whether the next instruction compares `reg` with zero, which the flags may tell already.
+    /// Whether the next instruction compares `reg` with zero; the flags may already have the result.
     fn tests_zero(&self, at: usize, next: Option<&Node>, reg: Reg) -> bool {
         let _ = at;
         matches!(next.map(|node| node.insn), Some(Insn::Branch { dst, src: Source::Imm(0), .. }) if dst == reg)
@@ -245,8 +245,8 @@ impl<'a> FunctionCompiler<'_, 'a> {
         Some(2)
     }
 
-    /// A load together with the instruction after it: a byte swap, or an operation that uses the value up. `at` is
-    /// the load. Says how many instructions more.
+    /// A load together with the instruction after it: a byte swap, or an operation that is the only use of the value.
+    /// `at` is the load. Returns how many more instructions it covers.
     fn load_and(&mut self, at: usize, next: Option<&Node>, size: Size, loaded: Reg, place: Memory) -> Option<usize> {
         let width = match size {
             Size::B8 => Width::W64,
@@ -341,7 +341,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
         if !fits {
             return Ok(0);
         }
-        // Whoever looks at 32 bits only makes the others do so too.
+        // An operation that reads only 32 bits makes the run a 32-bit one.
         if compared == Width::W32 || moved.is_some_and(|(copied, _, _)| copied == Width::W32) {
             width = Width::W32;
         }
@@ -365,7 +365,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
         let Some(machine) = arithmetic(alu_op) else { return Ok(0) };
         let equality = matches!(op, JumpOp::Eq | JumpOp::Ne);
         let logical = matches!(alu_op, AluOp::And | AluOp::Or | AluOp::Xor) && op != JumpOp::Set;
-        // A 32-bit result is zero as 64 bits exactly when it is as 32; its sign is another matter.
+        // A 32-bit result is zero as 64 bits if and only if it is zero as 32 bits; this does not hold for its sign.
         let same_width = width == compared || width == Width::W32 && equality;
         let fits =
             tested == dst && same_width && (equality || logical && width == compared) && !self.falls_through(at + 1);

@@ -104,7 +104,7 @@ impl FunctionCompiler<'_, '_> {
         Ok(())
     }
 
-    /// Where in the arena an instruction accesses, and where the code goes if that is not all in the heap.
+    /// The arena address that an instruction accesses, and the target if it is not completely in the heap.
     ///
     /// ```text
     ///   mov r10d, reg ; lea r10, [r10 + offset] ; cmp r10, bytes - size ; ja outside ; mov r11, base    [r11 + r10]
@@ -129,8 +129,8 @@ impl FunctionCompiler<'_, '_> {
         Ok((Memory { base: SCRATCH2, index: Some((SCRATCH, 1)), displacement: 0 }, outside))
     }
 
-    /// An access to the arena. Outside of the heap a load gives 0, a store is dropped, and an atomic operation leaves its
-    /// registers as they are.
+    /// An access to the arena. Outside the heap a load gives 0, a store is dropped, and an atomic operation does not
+    /// change its registers.
     pub(super) fn arena_access(&mut self, at: usize, insn: Insn) -> Result<(), Error> {
         let (outside, kind) = match insn {
             Insn::Load { size, signed, dst, address } => {

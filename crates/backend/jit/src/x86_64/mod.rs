@@ -1,6 +1,7 @@
 //! x86-64 code generation.
 //!
-//! BPF registers live where the kernel's JIT keeps them, so that the arguments of helpers are in place:
+//! BPF registers are in the same machine registers as in the kernel's JIT, so that the arguments of helpers are in
+//! place:
 //!
 //! ```text
 //!   R0  R1  R2  R3  R4  R5 | R6  R7  R8  R9  | R10 | budget runtime | scratch
@@ -8,16 +9,16 @@
 //! ```
 //!
 //! A frame, from high to low: return address, the callee-saved registers that the function writes, the caller's rbp
-//! (where rbp points), the BPF stack. A function that needs less has less: no rbp without stack accesses, nothing
-//! below rsp where a leaf fits the red zone, no runtime register where nothing uses it.
+//! (where rbp points), the BPF stack. A function has only what it needs: no rbp without stack accesses, no space below
+//! rsp if a leaf fits the red zone, no runtime register if it is unused.
 //!
 //! From the bottom up:
 //!
-//! - `operand`: registers and other parts of instructions; `registers`: which one holds what;
+//! - `operand`: registers and other parts of instructions; `registers`: the assignment of machine registers;
 //! - `assembler`: labels, short and long jumps; `encoding`: instructions to bytes;
 //! - `shared`: what the functions of a program share; `function`: one of them, its frame and its labels;
 //! - `alu`, `divide`, `memory`, `control`: the code of instructions;
-//! - `native`: regions that marks say an operation does;
+//! - `native`: marked regions;
 //! - `fuse`: runs of instructions that one machine instruction does;
 //! - `walk`: the walk over a function's instructions.
 
@@ -46,7 +47,7 @@ use assembler::Assembler;
 use function::FunctionCompiler;
 use shared::Shared;
 
-/// Bytes of code at most.
+/// Maximum bytes of code.
 const MAX_CODE_BYTES: usize = 64 << 20;
 
 /// Compiles a program: its entry and every function that calls and callbacks reach.

@@ -1,17 +1,17 @@
-//! Which machine register holds what.
+//! The assignment of machine registers.
 
 use kiln_isa::Reg;
 
 use super::operand::{Gpr, Memory};
 
-/// Where a BPF register lives.
+/// The machine register of a BPF register.
 pub const fn gpr(reg: Reg) -> Gpr {
     const MAP: [Gpr; Reg::COUNT] =
         [Gpr::RAX, Gpr::RDI, Gpr::RSI, Gpr::RDX, Gpr::RCX, Gpr::R8, Gpr::RBX, Gpr::R13, Gpr::R14, Gpr::R15, Gpr::RBP];
     MAP[reg.index()]
 }
 
-/// The instructions left, while in compiled code.
+/// The remaining budget, while in compiled code.
 pub const BUDGET: Gpr = Gpr::R9;
 /// The [`crate::Runtime`].
 pub const RUNTIME: Gpr = Gpr::R12;

@@ -1,14 +1,14 @@
-//! Helpers: what the kernel would do for a program, done here.
+//! Helpers: the VM's implementations of the kernel's helpers.
 //!
-//! Each is a plain function over [`State`]; the table below gives it its number. The interpreter calls it as it is,
-//! compiled code through an entry point of its own ([`crate::trampoline`]), so both do the same:
+//! Each is a plain function over [`State`]; the table below gives its number. The interpreter calls it directly,
+//! compiled code through an entry point ([`crate::trampoline`]), so both do the same:
 //!
 //! ```text
 //!   call 1 ── interpreter ──> maps::look_up(&mut State, [r1, r2, ...]) -> R0
 //!         └── JIT ──> entry(r1, r2, ..., &mut State) ──^
 //! ```
 //!
-//! To add a helper: write the function beside its kin, add its row. The prototype is in `kiln_platform`.
+//! To add a helper, write the function in the file of its theme and add its row. The prototype is in `kiln_platform`.
 
 pub(crate) mod checksum;
 pub(crate) mod kernel;
@@ -40,18 +40,18 @@ fn done(result: Result<(), Errno>) -> Answer {
     Ok(Reply::Value(crate::errno::status(result)))
 }
 
-/// How far the VM has a helper.
+/// How completely the VM implements a helper.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum How {
     /// It does what the kernel does, and returns.
     Works,
-    /// The same, but it may leave other than by returning even when all is well: tail calls and those that call back.
+    /// It does what the kernel does, but may end other than by returning: tail calls and helpers with callbacks.
     Leaves,
-    /// It only refuses, or finds nothing: what it would look at is not there.
+    /// It always refuses or finds nothing, because the VM lacks what it would access.
     Refuses,
 }
 
-/// The helpers: number, name in `kiln_platform`, function, and how far the VM has it.
+/// The helpers: number, name in `kiln_platform`, function, and completeness.
 macro_rules! helpers {
     ($apply:ident) => {
         $apply! {
@@ -157,7 +157,7 @@ pub(crate) use helpers;
 
 macro_rules! lookup {
     ($($id:literal, $name:literal, $function:path, $how:ident;)*) => {
-        /// The function behind a helper's number; `None` where the VM lacks it.
+        /// The function of a helper; `None` if the VM lacks it.
         #[inline]
         pub const fn by_id(id: u32) -> Option<HelperFunction> {
             match id {
@@ -166,7 +166,7 @@ macro_rules! lookup {
             }
         }
 
-        /// How far the VM has a helper; `None` where it lacks it.
+        /// How completely the VM implements a helper; `None` if it lacks it.
         pub const fn how(id: u32) -> Option<How> {
             match id {
                 $($id => Some(How::$how),)*
@@ -181,7 +181,7 @@ macro_rules! lookup {
 
 helpers!(lookup);
 
-/// Whether a helper may leave other than by returning.
+/// Whether a helper may end other than by returning.
 pub const fn leaves(id: u32) -> bool {
     !matches!(how(id), Some(How::Works | How::Refuses))
 }

@@ -6,16 +6,16 @@
 //!   | -      |        0: | next: -      | hash | linked | key |                0: | value |
 //! ```
 //!
-//! Programs look up without taking a lock, as in the kernel. A bucket belongs to one of a few *stripes*, each a sequence
-//! number: odd while a writer changes one of the stripe's buckets, and another one afterwards. A lookup that meets a
-//! change begins again, so it never misses an element that is there, nor finds a key that another one replaced halfway.
+//! Programs look up without a lock, as in the kernel. A bucket belongs to one of a few *stripes*, each with a sequence
+//! number: odd while a writer changes one of the stripe's buckets, and incremented afterwards. A lookup that sees a
+//! change begins again. So it never misses an existing element, nor finds a key that is half replaced.
 //!
 //! As in the kernel, replacing a key's value (unless per CPU) moves it to another slot: a pointer that a program got
 //! before keeps pointing at the old value. A few slots more than `max_entries` make room for that.
 //!
-//! A slot that is freed while a program runs may be used again at once (the kernel's preallocated maps do that too)
-//! or, with `BPF_F_NO_PREALLOC`, when all runs of that time have ended ([`crate::grace`]). Its memory stays the map's
-//! either way.
+//! A slot that is freed while a program runs may be reused at once (as in the kernel's preallocated maps) or, with
+//! `BPF_F_NO_PREALLOC`, when all runs of that time have ended ([`crate::grace`]). In both cases its memory stays the
+//! map's.
 //!
 //! Least-recently-used maps evict the oldest entry that was not used since it was last considered (second chance).
 //! The kernel's choice is an approximation too, and may differ.
@@ -218,7 +218,7 @@ impl Hash {
     #[inline(always)]
     fn search(&self, key: &Key<'_>) -> Option<(u32, &AtomicU32)> {
         let mut link = self.bucket(key.hash);
-        // A walk that a writer leads astray ends; it will be repeated.
+        // A walk that a concurrent writer disturbs ends, and is repeated.
         for _ in 0..=self.max_entries {
             let slot = link.load(Ordering::Acquire).checked_sub(1)?;
             let node = self.words(slot);
@@ -299,7 +299,7 @@ impl Hash {
         if self.recency.is_some() {
             let state = self.node(slot, STATE);
             if state.load(Ordering::Relaxed) == LINKED {
-                // Lost where somebody unlinks the slot at the same time, which is as well.
+                // The mark is lost if another thread unlinks the slot at the same time; that is harmless.
                 let _ = state.compare_exchange(LINKED, LINKED | USED, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
@@ -468,8 +468,8 @@ impl Hash {
         let Some(mut recency) = self.recency() else { return Err(Errno::E2BIG) };
         let Some(victim) = recency.take_victim(was_used) else { return Ok(()) };
         drop(recency);
-        // Somebody may have removed or replaced it meanwhile, even used its slot for another key: then there is another
-        // chance, or another victim.
+        // Another thread may have removed or replaced it, or reused its slot for another key. Then the loop tries
+        // again, or takes another victim.
         let hash = self.node(victim, HASH).load(Ordering::Relaxed);
         let _writer = self.write(hash);
         let mut link = self.bucket(hash);

@@ -6,8 +6,7 @@
 //! A map is known to programs by its *handle*, a number that is no valid address: [`handle`] and [`index_of_handle`].
 //!
 //! Programs on several CPUs and user space work on a map at once, as on the kernel's: every operation takes `&self`.
-//! What each type does about that is in its module; `docs/decisions/0006-maps-shared-between-threads.md` has it in one
-//! table.
+//! Each module explains how; `docs/decisions/0006-maps-shared-between-threads.md` has a table.
 
 mod create;
 mod hash;
@@ -47,12 +46,12 @@ mod flag {
 /// Handles begin here: not canonical on x86-64, so that using one as an address faults.
 const HANDLE_BASE: u64 = 0x4d41_5000_0000_0000;
 
-/// What programs hold for the map with this index.
+/// The handle of the map with this index.
 pub const fn handle(index: u32) -> u64 {
     HANDLE_BASE | index as u64
 }
 
-/// The index of the map behind a handle, should it be one.
+/// The index of the map with this handle, if it is a handle.
 #[inline]
 pub const fn index_of_handle(handle: u64) -> Option<usize> {
     if handle >> 32 == HANDLE_BASE >> 32 { Some(handle as u32 as usize) } else { None }
@@ -132,8 +131,8 @@ impl Definition {
         if self.flags & kiln_program::READ_ONLY_FLAG != 0 { Access::Read } else { Access::ReadWrite }
     }
 
-    /// Whether a map may stand where this one is the template, as the kernel's `map_meta_equal` has it: the verifier
-    /// judged accesses to it by the template.
+    /// Whether a map may replace this template, as in the kernel's `map_meta_equal`: the verifier checked accesses by
+    /// the template.
     pub fn may_be_replaced_by(&self, other: &Definition) -> bool {
         let fixed_entries = self.map_type == MapType::Array && self.flags & flag::INNER_MAP == 0;
         self.map_type == other.map_type
@@ -187,7 +186,8 @@ pub(crate) fn target(slot: &AtomicU32) -> Option<FunctionId> {
 }
 
 impl Map {
-    /// Ends all changes by user space, as `BPF_MAP_FREEZE`: what the verifier took for constants stays.
+    /// Forbids changes by user space, as `BPF_MAP_FREEZE` does, so that values that the verifier treated as constants
+    /// do not change.
     pub fn freeze(&self) {
         self.frozen.store(true, Ordering::Release);
     }
@@ -233,7 +233,7 @@ impl Map {
         }
     }
 
-    /// Whether what is removed stays as long as a run may look at it.
+    /// Whether removed elements stay as long as a run may access them.
     pub(crate) fn waits_for_runs(&self) -> bool {
         match self.storage {
             Storage::Hash(_) => self.definition.flags & flag::NO_PREALLOC != 0,

@@ -1,8 +1,8 @@
-//! The packet and the context that speaks of it, in memory below 4 GiB.
+//! The packet and its context, in memory below 4 GiB.
 //!
-//! The kernel rewrites every access to `xdp_md` and `__sk_buff`, because what the fields stand for is scattered over
-//! its own structures. Here the context is what user space's header says, at an address, and needs no rewriting: the
-//! 32-bit fields `data` and `data_end` hold real addresses because the packet is below 4 GiB.
+//! The kernel rewrites every access to `xdp_md` and `__sk_buff`, because the values are in several of its own
+//! structures. Here the context is the structure of the user-space header, in memory, and accesses need no rewriting:
+//! the 32-bit fields `data` and `data_end` hold real addresses because the packet is below 4 GiB.
 //!
 //! ```text
 //!   context  | data | data_end | data_meta | ...         struct xdp_md or struct __sk_buff
@@ -11,7 +11,8 @@
 //!            0   |______________|______^                ^          ^ hard_end
 //! ```
 //!
-//! Room before and after the packet is as `BPF_PROG_TEST_RUN` has it, so that resizing succeeds and fails alike.
+//! The space before and after the packet is as in `BPF_PROG_TEST_RUN`, so that resizing succeeds and fails in the same
+//! cases.
 
 mod socket_buffer;
 mod xdp;

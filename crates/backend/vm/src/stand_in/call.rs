@@ -1,4 +1,4 @@
-//! Calls of what the VM lacks: functions that nothing is known of but their prototypes.
+//! Calls of functions that the VM lacks: only their prototypes are known.
 //!
 //! ```text
 //!   r0 = bpf_get_stack(ctx, buffer, 64, 0)
@@ -8,10 +8,10 @@
 //!   r0       = a number from lot: 0 more often than not
 //! ```
 //!
-//! A call is thus the same function in both forms of a program, and nobody can rely on what it computes. That is also
-//! how the optimizer sees calls, so a rewrite that is right is right for any such function. Calls that may change
-//! anything are written down with what they read: both forms must make the same ones in the same order. The others may
-//! be dropped when nobody looks at their results, or made once instead of twice.
+//! A call is the same function in both forms of a program, and no program can rely on what it computes. The optimizer
+//! treats calls in the same way, so a correct rewrite is correct for any such function. Calls that may change anything
+//! are recorded with their inputs: both forms must make the same ones in the same order. Other calls may be removed if
+//! their results are dead, or made once instead of twice.
 
 use kiln_platform::{ArgKind, DynptrUse, Effect, Helper, Kfunc, KfuncFlag, Prototype, ReturnKind};
 use kiln_program::btf::{Btf, Kind as BtfKind, Qualifier, TypeId};
@@ -28,12 +28,12 @@ const DYNPTR_BYTES: u64 = 16;
 /// Bytes of a string that a call reads at most.
 const MOST_STRING_BYTES: u64 = 512;
 
-/// What a call does with an argument.
+/// How a call uses an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Role {
     /// It is a number, or an object's address, which stands for the object.
     Number,
-    /// It says nothing: the context, a callback.
+    /// It has no input value: the context, a callback.
     Ignored,
     /// It points to so many bytes.
     Memory { bytes: u64, reads: bool, writes: bool },
@@ -53,7 +53,7 @@ pub(super) enum Gives {
 }
 
 impl Gives {
-    /// The result that a lot means.
+    /// The result for a hash.
     pub(super) fn value(self, lot: u64) -> u64 {
         let more = mix(&[lot, 3]);
         match self {
@@ -73,7 +73,7 @@ impl Gives {
     }
 }
 
-/// What is called, as far as its prototype says.
+/// The called function, by its prototype.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     /// The helper's number, or a number made of the kfunc's name.

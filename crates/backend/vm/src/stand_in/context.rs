@@ -1,4 +1,4 @@
-//! Contexts as their tables say: numbers as the input has them, pointers to what is made up.
+//! Contexts by their tables: numbers from the input, and pointers to invented memory.
 //!
 //! ```text
 //!   bpf_sockopt     sk       -> a made-up socket            level, optname ...  from the input

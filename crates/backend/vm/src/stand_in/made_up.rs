@@ -1,4 +1,4 @@
-//! Kernel memory that nobody has: every byte is a function of a seed and its address.
+//! Invented kernel memory: every byte is a function of a seed and its address.
 //!
 //! ```text
 //!   r2 = *(u64 *)(r1 + 16)      r2: whatever word the seed puts there, half of the time any 64 bits

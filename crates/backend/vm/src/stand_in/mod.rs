@@ -1,8 +1,9 @@
-//! A world for comparing two forms of a program where nothing can run it: what the VM lacks has a stand-in.
+//! An environment for comparing two forms of a program that no engine can run: features that the VM lacks have
+//! stand-ins.
 //!
-//! Most programs read structures of the kernel, call helpers that need one, or run at hooks that nobody can fire at
-//! will. To see whether an optimized program does what the original does, none of that has to be real. It only has to be
-//! *the same* for both:
+//! Most programs read kernel structures, call helpers that need a kernel, or run at hooks that cannot be triggered at
+//! will. To compare an optimized program with its original, none of that has to be real. It only has to be *the same*
+//! for both:
 //!
 //! ```text
 //!                         seed
@@ -17,13 +18,13 @@
 //!
 //! Maps, packets, printing, time and the like are the VM's own. What it lacks is an uninterpreted function of the seed
 //! and of what it may read, whose effects are those that its prototype allows; programs on ten thousand seeds meet null
-//! pointers, failing calls and chains of objects. **What such a run gives is nothing that a kernel would give**, so only
-//! comparisons use it: [`crate::Vm`] refuses these programs.
+//! pointers, failing calls and chains of objects. **The results are not those of a kernel**, so they are only used for
+//! comparisons: [`crate::Vm`] refuses these programs.
 //!
-//! The interpreter runs them, which checks every access itself, so they need not be verified to be safe here. They are
-//! verified nevertheless, where that is possible: an input on which a load or a call gives what the verifier's facts
-//! exclude (a null where the kernel vouches for an object, a number out of range) could not happen in a kernel, and a
-//! program may be right without regard to it. Such a run is no run: [`World::run`] answers [`Stray::Excluded`].
+//! The interpreter runs them and checks every access itself, so they need not be verified for safety. They are verified
+//! if possible, for another reason: an input on which a load or a call gives a value outside the verifier's facts (a
+//! null where the kernel guarantees an object, a number out of range) could not occur in a kernel, and a program need
+//! not handle it. For such a run, [`World::run`] returns [`Stray::Excluded`].
 
 mod call;
 mod context;

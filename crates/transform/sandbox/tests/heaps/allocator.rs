@@ -18,7 +18,7 @@ const MALLOC: u64 = 0;
 const FREE: u64 = 1;
 const REALLOC: u64 = 2;
 
-/// Who carries out orders. Addresses are offsets from the first block; 0 is NULL.
+/// An implementation of the allocator. Addresses are offsets from the first block; 0 is NULL.
 trait Allocator {
     fn order(&mut self, operation: u64, bytes: u64, memory: u64) -> u64;
 
@@ -82,7 +82,7 @@ fn hold(held: &mut BTreeMap<u64, u64>, memory: u64, bytes: u64, here: &str) {
     held.insert(memory, bytes);
 }
 
-/// Random operations, until the memory is exhausted now and then; gives every answer.
+/// Random operations that sometimes exhaust the memory. Returns every result.
 fn operations(allocator: &mut dyn Allocator, seed: u64, name: &str) -> Vec<u64> {
     let mut held: BTreeMap<u64, u64> = BTreeMap::new();
     let mut random = seed;
@@ -102,7 +102,7 @@ fn operations(allocator: &mut dyn Allocator, seed: u64, name: &str) -> Vec<u64> 
                 answers.push(moved);
                 if moved != 0 {
                     held.remove(&memory);
-                    // A block that stays keeps its room.
+                    // A block that is not moved keeps its size.
                     hold(&mut held, moved, if moved == memory { bytes.max(old) } else { bytes }, &here);
                 }
             }
@@ -161,7 +161,7 @@ fn exhaustion_gives_null_and_loses_nothing() {
         (first.sort_unstable(), second.sort_unstable());
         assert_eq!(first, second, "{name}: the same blocks again");
         assert_eq!((world.malloc(1 << 40), world.malloc(u64::MAX), world.malloc((1 << 20) + 1)), (0, 0, 0), "{name}");
-        // More supply, as a thread beside the program gives it.
+        // More supply, as from a parallel thread.
         supplied(&world, SUPPLY_BYTES);
         assert_eq!(all(&mut world).len(), SUPPLY_BYTES / 1024, "{name}: refilled");
     }

@@ -120,7 +120,7 @@ fn a_run_without_end_is_cancelled() {
         let spent = begun.elapsed();
         assert_eq!(returned, XDP_PASS, "{name}: the default of its hook");
         assert!(spent >= QUANTUM && spent < Duration::from_secs(20), "{name}: cancelled after {spent:?}");
-        // The lock is still held: nobody else gets it, and waiting for it is cancelled too.
+        // The lock is still held: no other program gets it, and waiting for it is cancelled too.
         let (returned, _) = world.run("list1", &request(0, 1, 0));
         assert_eq!(returned, XDP_PASS, "{name}");
         set_global(&extension, &world, "lock", 0);

@@ -22,7 +22,8 @@ const TIMES: u64 = 200;
 const RUNS: u64 = 100;
 const OWN: u64 = 20_000;
 
-/// Counts from user space, under the same locks, unless a program is cancelled, which does not give back its locks.
+/// Counts from user space under the same locks. It stops if a program is cancelled, because that does not release its
+/// locks.
 fn count(heap: &Heap<'_>, cancelled: &AtomicBool) {
     let take = |lock: usize| {
         while heap.compare_exchange(lock, 0, 1).expect("in the heap") != 0 && !cancelled.load(Relaxed) {
@@ -119,7 +120,8 @@ fn two_locks_are_shared_with_user_space() {
     in_the_kernel(&extension);
 }
 
-/// User space takes a lock and is gone: the program is cancelled when its quantum is over, and works again afterwards.
+/// User space takes a lock and does not release it: the program is cancelled at the end of its quantum, and works again
+/// afterwards.
 #[test]
 fn a_lock_that_is_never_given_back_cancels_who_waits() {
     const QUANTUM: Duration = Duration::from_millis(5);
@@ -134,7 +136,7 @@ fn a_lock_that_is_never_given_back_cancels_who_waits() {
         let spent = begun.elapsed();
         assert!(spent >= QUANTUM && spent < Duration::from_secs(10), "{name}: cancelled after {spent:?}");
         assert_eq!(COUNTS.map(|at| heap.load(at)), [Some(0); 2], "{name}: counted without the lock");
-        // The first lock stays taken by the cancelled run: whoever knows that the holder is gone frees both.
+        // The cancelled run still holds the first lock, so both are released by hand.
         assert_eq!(heap.load(FIRST), Some(1), "{name}");
         heap.store(FIRST, 0).expect("in the heap");
         heap.store(SECOND, 0).expect("in the heap");

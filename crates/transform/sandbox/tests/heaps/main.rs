@@ -1,6 +1,7 @@
-//! Heap extensions from C source to answers: compiled by clang, sandboxed, run in the kernel and in the VM.
+//! Heap extensions from C source to results: compiled by clang, sandboxed, run in the kernel and in the VM.
 //!
-//! A model in Rust says what each operation gives; user space reads the structures through the heap and holds them to it.
+//! A model in Rust gives the expected result of each operation; user space reads the structures through the heap and
+//! compares them with it.
 
 mod allocator;
 mod list;

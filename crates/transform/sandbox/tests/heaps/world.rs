@@ -25,7 +25,7 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Compiles a source; `None`, said aloud, where there is no clang 19.
+/// Compiles a source. Prints a skip and returns `None` if there is no clang 19.
 pub fn compile(source: &str, quantum: Duration) -> Option<Extension> {
     if Command::new("clang-19").arg("--version").output().is_err() {
         println!("skipped: clang-19 is not installed");
@@ -140,7 +140,7 @@ impl Heap<'_> {
 }
 
 impl World {
-    /// The extension on both engines of the VM, and in the kernel, where there is one; else said aloud.
+    /// The extension on both engines of the VM, and in the kernel. Prints a skip if there is no kernel to use.
     pub fn all(extension: &Extension, programs: &[&str]) -> Vec<(&'static str, World)> {
         let mut worlds = vec![];
         for (name, engine) in [("interpreter", Engine::Interpreter), ("jit", Engine::Jit)] {
@@ -158,7 +158,7 @@ impl World {
         worlds
     }
 
-    /// The extension in the kernel; `None`, said aloud, where there is none.
+    /// The extension in the kernel. Prints a skip and returns `None` if there is no kernel to use.
     pub fn kernel(extension: &Extension) -> Option<World> {
         if let Err(error) = kiln_linux::available() {
             println!("skipped: the kernel: {error}");
