@@ -1,9 +1,10 @@
 //! How verification ends when it does not end well.
 
+use kiln_isa::Reg;
 use kiln_program::{Clean, InsnId};
 
 use crate::reason::Reason;
-use crate::rejection::Rejection;
+use crate::rejection::{Case, Cause, Rejection};
 
 /// Why a program was not verified.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -35,10 +36,18 @@ pub enum Error {
 /// What [`Error::Limit`] says once [`crate::Options::deadline`] has passed.
 pub(crate) const TIME_IS_UP: &str = "the time for verifying it is up";
 
+/// Why a path may not go on: the reason, our words, and what the kernel's words are made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub reason: Reason,
+    pub message: String,
+    pub cause: Cause,
+}
+
 /// Why one path cannot go on; the explorer adds where.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    Rejected(Reason, String),
+    Rejected(Refused),
     Unsupported(String),
     Limit(String),
 }
@@ -46,7 +55,30 @@ pub(crate) enum Fault {
 pub(crate) type Step<T> = Result<T, Box<Fault>>;
 
 pub(crate) fn reject<T>(reason: Reason, message: impl Into<String>) -> Step<T> {
-    Err(Box::new(Fault::Rejected(reason, message.into())))
+    refuse(reason, Case::Plain, message)
+}
+
+/// The same, where the kernel's words for it need more than the reason.
+pub(crate) fn refuse<T>(reason: Reason, case: Case, message: impl Into<String>) -> Step<T> {
+    let cause = Cause { reg: None, case };
+    Err(Box::new(Fault::Rejected(Refused { reason, message: message.into(), cause })))
+}
+
+/// Says which register is at fault.
+pub(crate) trait About {
+    /// It is this one, if it was not said more exactly before.
+    fn about(self, reg: Reg) -> Self;
+}
+
+impl<T> About for Step<T> {
+    fn about(mut self, reg: Reg) -> Step<T> {
+        if let Err(fault) = &mut self
+            && let Fault::Rejected(refused) = &mut **fault
+        {
+            refused.cause.reg.get_or_insert(reg);
+        }
+        self
+    }
 }
 
 /// A limit of the verifier, by its name.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kiln_isa::Reg;
 use kiln_program::{Clean, InsnId, SourceLine};
 
 use crate::reason::Reason;
@@ -29,6 +30,91 @@ pub struct Rejection {
     pub story: Vec<StoryStep>,
     /// What fixes this case; [`Reason::fix`] unless [`crate::Options::explain`] asks for more.
     pub help: String,
+    /// What stories and the kernel's words are made from.
+    pub(crate) cause: Cause,
+}
+
+/// What is at fault, as data: our words are for people.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Cause {
+    /// The register, where it is not the one that the instruction itself names first.
+    pub reg: Option<Reg>,
+    /// What exactly, where the kernel tells more cases apart than there are reasons.
+    pub case: Case,
+}
+
+/// A case that the kernel has words of its own for.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Case {
+    /// The reason says it all.
+    #[default]
+    Plain,
+    /// An access of that many bytes through an argument.
+    Access { bytes: u64 },
+    /// An instruction that is about different kinds of memory on different paths.
+    TwoKinds,
+    /// Part of a spilled pointer is loaded.
+    PartOfSpilledPointer,
+    /// Part of a pointer is stored.
+    PartOfPointer,
+    /// A pointer to a stack is stored in a caller's frame.
+    StackPointerInCaller,
+    /// The kind of pointer allows no arithmetic at all.
+    NoArithmetic,
+    /// Something is subtracted from a stack pointer.
+    StackSubtraction,
+    /// `bpf_get_local_storage` takes no flags.
+    StorageFlags,
+    /// A constant string has no end.
+    NotTerminated,
+    /// A map is passed with a value of another one.
+    OtherMap,
+    /// The helper takes no packet memory.
+    NoPacketMemory,
+    /// A size must be a constant.
+    NotConstant,
+    /// A size may be negative.
+    Negative,
+    /// A size may be 0.
+    Zero,
+    /// The helper may sleep, the program may not.
+    Sleeps,
+    /// Programs of this type may not write to packets.
+    PacketIsReadOnly,
+    /// Programs may not read from the map.
+    WriteOnlyMap,
+    /// A dynptr that must be given back is overwritten.
+    DynptrOverwritten,
+    /// A helper may write to the dynptr at this offset from the frame pointer.
+    DynptrWritten { at: i32 },
+    /// A pointer to a dynptr was moved.
+    DynptrMoved,
+    /// There is no dynptr.
+    NoDynptr,
+    /// There is no such iterator.
+    NoIterator { name: String },
+    /// A second lock is taken.
+    SecondLock,
+    /// Another lock is given up than is held.
+    OtherLock,
+    /// A lock is given up, and none is held.
+    NoLock,
+    /// A global function is called under a lock.
+    GlobalUnderLock,
+    /// Something is called under a lock that may not be.
+    CallUnderLock,
+    /// Too many branches wait to be explored.
+    Branches,
+    /// What a program may return.
+    Returned { lowest: i64, highest: i64 },
+    /// What a callback may return.
+    CallbackReturned { lowest: i64, highest: i64 },
+    /// The frame pointer is written.
+    FramePointer,
+    /// The function returns no number.
+    NoNumber,
+    /// Programs of this type may have no map with such a field.
+    Field { name: &'static str },
 }
 
 /// One step on the way to a rejection.

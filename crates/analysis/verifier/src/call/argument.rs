@@ -7,10 +7,11 @@ use kiln_platform::{ArgKind, Helper, MapType, Prototype};
 use crate::call::callback::check_same_map;
 use crate::call::said::Call;
 use crate::call::structure::Wanted;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{About, Step, refuse, reject, unsupported};
 use crate::objects::fields::FieldKind;
 use crate::path::{Path, Use};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Byte, Kind, Register, Trust};
 
 /// One argument of a helper's call, to be held to what the prototype asks for.
@@ -79,7 +80,7 @@ impl<'c, 'p> Check<'c, 'p> {
             let Some(reg) = Reg::new(index as u8 + 1) else { break };
             let register = path.read(reg)?;
             let argument = Argument { helper, prototype, index, reg, register };
-            Check { path, call, argument }.hold_to(*kind)?;
+            Check { path, call, argument }.hold_to(*kind).about(reg)?;
         }
         // What is passed beyond the prototype (values to print) is read, too.
         for index in prototype.args.len() + 1..=5 {
@@ -94,7 +95,7 @@ impl<'c, 'p> Check<'c, 'p> {
         let null = register.is_zero();
         if helper.name == "get_local_storage" && index == 1 {
             if !null {
-                return self.argument.wrong("0");
+                return refuse(Reason::ArgumentType, Case::StorageFlags, self.argument.must_be("0"));
             }
             self.path.mark_precise(&register);
         }
@@ -152,7 +153,8 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             ArgKind::ConstAllocSize => {
                 let Some(size) = register.scalar.as_constant().filter(|_| register.kind == Kind::Scalar) else {
-                    return reject(Reason::ArgumentSize, self.argument.must_be("a constant size"));
+                    let message = self.argument.must_be("a constant size");
+                    return refuse(Reason::ArgumentSize, Case::NotConstant, message);
                 };
                 if size > u64::from(u32::MAX) {
                     return reject(Reason::ArgumentSize, self.argument.must_be("a size that fits 32 bits"));
@@ -314,20 +316,24 @@ impl<'c, 'p> Check<'c, 'p> {
     /// The size argument, and the memory argument before it.
     fn check_sized(&mut self, zero_allowed: bool) -> Step<()> {
         let Argument { helper, prototype, index, reg, register: size } = self.argument;
-        let complain = |text: &str| {
-            reject(Reason::ArgumentSize, format!("argument {} of {}: r{} {text}", index + 1, helper.name, reg.number()))
+        let complain = |case: Case, text: &str| {
+            refuse(
+                Reason::ArgumentSize,
+                case,
+                format!("argument {} of {}: r{} {text}", index + 1, helper.name, reg.number()),
+            )
         };
         if size.kind != Kind::Scalar {
-            return complain("must be a number");
+            return complain(Case::Plain, "must be a number");
         }
         if size.scalar.smin < 0 {
-            return complain("may be negative: the size has no lower bound");
+            return complain(Case::Negative, "may be negative: the size has no lower bound");
         }
         if size.scalar.umin == 0 && !zero_allowed {
-            return complain("may be 0");
+            return complain(Case::Zero, "may be 0");
         }
         if size.scalar.umax >= MAX_VARIABLE_SIZE {
-            return complain("has no upper bound");
+            return complain(Case::Plain, "has no upper bound");
         }
         let Some(ArgKind::Memory(memory)) = index.checked_sub(1).and_then(|at| prototype.args.get(at)).copied() else {
             return self.argument.odd_prototype();
@@ -346,12 +352,13 @@ impl<'c, 'p> Check<'c, 'p> {
                 return reject(
                     Reason::PossiblyNull,
                     format!("{}: null is passed with a size of up to {most}", helper.name),
-                );
+                )
+                .about(reg);
             }
         }
         let constant = size.scalar.as_constant().is_some();
         let how = if memory.writes { Use::Write } else { Use::Read };
-        self.check_memory(reg, &pointer, Passed { bytes: most, how, reads: memory.reads, constant })
+        self.check_memory(reg, &pointer, Passed { bytes: most, how, reads: memory.reads, constant }).about(reg)
     }
 
     /// Memory that the helper reads or writes.
@@ -375,8 +382,9 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             Kind::Packet | Kind::PacketMeta => {
                 if !self.argument.prototype.packet_memory {
-                    return reject(
+                    return refuse(
                         Reason::ArgumentType,
+                        Case::NoPacketMemory,
                         format!("r{number}: this helper does not take packet memory; copy it to the stack first"),
                     );
                 }

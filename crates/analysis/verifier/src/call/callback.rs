@@ -4,16 +4,21 @@ use kiln_isa::Reg;
 use kiln_platform::Helper;
 
 use crate::call::said::{Call, KfuncCall};
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, unsupported};
 use crate::objects::fields::FieldKind;
 use crate::path::{Next, Path};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Caller, Frame, Kind, Register, State};
 
 /// A timer or the like, and the map passed with it, must be of the same map.
 pub(crate) fn check_same_map(value: &Register, map: &Register) -> Step<()> {
     let same = value.object == map.object && value.inner == map.inner && value.owner == map.owner;
-    if same { Ok(()) } else { reject(Reason::ArgumentType, "the value is of another map than the map passed with it") }
+    if same {
+        Ok(())
+    } else {
+        refuse(Reason::ArgumentType, Case::OtherMap, "the value is of another map than the map passed with it")
+    }
 }
 
 /// How a callback runs that runs later.

@@ -3,9 +3,10 @@
 use kiln_platform::{Feature, ProgramType, ReturnRule};
 
 use crate::domain::Scalar;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Kind, Register};
 use crate::types::hook::HookReturn;
 
@@ -51,8 +52,9 @@ impl Path<'_> {
         self.mark_precise(result);
         let Scalar { s32_min, s32_max, .. } = result.scalar;
         if s32_min < minimum || s32_max > maximum {
-            return reject(
+            return refuse(
                 Reason::ReturnValue,
+                Case::Returned { lowest: minimum.into(), highest: maximum.into() },
                 format!("the program may return {s32_min} to {s32_max}, allowed are {minimum} to {maximum}"),
             );
         }
@@ -72,6 +74,7 @@ impl Path<'_> {
         if inside {
             return Ok(());
         }
-        reject(Reason::ReturnValue, format!("the callback may return other values than {lowest} to {highest}"))
+        let message = format!("the callback may return other values than {lowest} to {highest}");
+        refuse(Reason::ReturnValue, Case::CallbackReturned { lowest, highest }, message)
     }
 }

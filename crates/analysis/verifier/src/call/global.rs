@@ -12,9 +12,10 @@ use kiln_isa::Reg;
 use kiln_platform::Feature;
 
 use crate::code::parameter::Parameter;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{About, Step, refuse, reject, unsupported};
 use crate::path::{Next, Path, Use};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Caller, Frame, Kind, Register, State, Trust};
 
 impl Path<'_> {
@@ -69,14 +70,15 @@ impl Path<'_> {
             return reject(Reason::ReturnValue, "a global function is called that does not return a number");
         }
         if !self.state.locks.is_empty() {
-            return reject(Reason::LockDiscipline, "a global function is called while a lock is held");
+            let message = "a global function is called while a lock is held";
+            return refuse(Reason::LockDiscipline, Case::GlobalUnderLock, message);
         }
         if signature.may_sleep {
             self.check_may_sleep(self.code.functions[callee].name)?;
         }
         for (index, parameter) in signature.parameters.iter().enumerate().take(5) {
             let Some(reg) = Reg::new(index as u8 + 1) else { break };
-            self.check_global_argument(reg, parameter)?;
+            self.check_global_argument(reg, parameter).about(reg)?;
         }
         if !self.noted.globals_called.contains(&callee) {
             self.noted.globals_called.push(callee);

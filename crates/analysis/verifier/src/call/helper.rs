@@ -6,9 +6,10 @@ use kiln_platform::{Helper, MapType, Prototype};
 use crate::call::argument::Check;
 use crate::call::callback::Later;
 use crate::call::said::Call;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::{Next, Path};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{DynptrKind, Kind, LockKind, Register};
 
 /// Helpers that write a map, which `BPF_F_RDONLY_PROG` forbids (kernel `record_func_map`).
@@ -24,7 +25,8 @@ impl Path<'_> {
         let prototype = helper.prototype_for(self.program_type);
         self.check_licence(helper, prototype)?;
         if !self.state.locks.is_empty() && helper.name != "spin_unlock" {
-            return reject(Reason::LockDiscipline, format!("{} is called while a lock is held", helper.name));
+            let message = format!("{} is called while a lock is held", helper.name);
+            return refuse(Reason::LockDiscipline, Case::CallUnderLock, message);
         }
         let mut call = Call::default();
         Check::all(self, helper, prototype, &mut call)?;

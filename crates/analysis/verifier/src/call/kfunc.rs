@@ -20,10 +20,11 @@ use kiln_program::{Extern, ExternKind, Reference};
 use crate::call::callback::Later;
 use crate::call::kfunc_argument::Check;
 use crate::call::said::KfuncCall;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::{Next, Path};
 use crate::reason::Reason;
-use crate::state::{Held, Kind, Register, Trust};
+use crate::rejection::Case;
+use crate::state::{Kind, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 use crate::types::parameters::{Taken, parameter};
 
@@ -105,7 +106,8 @@ impl Path<'_> {
             );
         }
         if !self.state.locks.is_empty() && !kfunc.has(KfuncFlag::UnderLock) {
-            return reject(Reason::LockDiscipline, format!("{name} is called while a lock is held"));
+            let message = format!("{name} is called while a lock is held");
+            return refuse(Reason::LockDiscipline, Case::CallUnderLock, message);
         }
         Ok(())
     }
@@ -211,20 +213,6 @@ impl Path<'_> {
         } else {
             Trust::NONE
         }
-    }
-
-    /// A result that may be null, or has to be released, as the kfunc's flags say.
-    pub(crate) fn acquired(&mut self, kfunc: &Kfunc, mut pointer: Register) -> Register {
-        if kfunc.has(KfuncFlag::RetNull) {
-            pointer = pointer.or_null(self.fresh_id());
-        }
-        if kfunc.has(KfuncFlag::Acquire) {
-            let id = if pointer.id != 0 { pointer.id } else { self.fresh_id() };
-            pointer.id = if pointer.nullable { id } else { pointer.id };
-            pointer.reference = id;
-            self.state.references.push(Held { id, at: self.at });
-        }
-        pointer
     }
 
     /// Results that say more than the prototype.

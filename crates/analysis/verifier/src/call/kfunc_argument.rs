@@ -7,9 +7,10 @@ use kiln_program::btf::TypeId;
 
 use crate::call::callback::check_same_map;
 use crate::call::said::KfuncCall;
-use crate::error::{Step, reject, unsupported};
+use crate::error::{About, Step, refuse, reject, unsupported};
 use crate::path::{Path, Use};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Kind, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 use crate::types::parameters::{Argument, Taken};
@@ -44,7 +45,7 @@ impl<'p> Check<'_, 'p> {
                 path.expose_stack(&register);
             } else {
                 let register = path.read(reg)?;
-                Check { path, call, argument: Passed { reg, register, taken: one } }.hold()?;
+                Check { path, call, argument: Passed { reg, register, taken: one } }.hold().about(reg)?;
             }
             // The size is checked with its memory.
             index += if matches!(one.argument, Argument::Sized { .. }) { 2 } else { 1 };
@@ -163,7 +164,8 @@ impl<'p> Check<'_, 'p> {
         let register = self.argument.register;
         let bytes = register.scalar.as_constant().filter(|_| register.kind == Kind::Scalar);
         let Some(bytes) = bytes.filter(|bytes| *bytes <= u64::from(u32::MAX)) else {
-            return reject(Reason::ArgumentSize, self.must_be("a constant size that fits 32 bits"));
+            let message = self.must_be("a constant size that fits 32 bits");
+            return refuse(Reason::ArgumentSize, Case::NotConstant, message);
         };
         self.path.mark_precise(&register);
         self.call.result_bytes = Some((bytes, read_only));
@@ -255,17 +257,18 @@ impl<'p> Check<'_, 'p> {
         let name = self.call.kfunc.name;
         let Some(next) = Reg::new(reg.number() + 1) else { return Ok(()) };
         let size = self.path.read(next)?;
-        let complain =
-            |text: &str| reject(Reason::ArgumentSize, format!("{name}: the size in r{} {text}", next.number()));
+        let complain = |case: Case, text: &str| {
+            refuse(Reason::ArgumentSize, case, format!("{name}: the size in r{} {text}", next.number())).about(next)
+        };
         if size.kind != Kind::Scalar {
-            return complain("must be a number");
+            return complain(Case::Plain, "must be a number");
         }
         if !(register.is_zero() && taken.optional) {
             if size.scalar.smin < 0 {
-                return complain("may be negative");
+                return complain(Case::Negative, "may be negative");
             }
             if size.scalar.umax >= MAX_VARIABLE_SIZE {
-                return complain("has no upper bound");
+                return complain(Case::Plain, "has no upper bound");
             }
             let most = size.scalar.umax;
             if register.is_zero() && most > 0 && !taken.nullable {
@@ -275,7 +278,7 @@ impl<'p> Check<'_, 'p> {
         }
         self.path.mark_precise(&size);
         if constant {
-            let Some(value) = size.scalar.as_constant() else { return complain("must be a constant") };
+            let Some(value) = size.scalar.as_constant() else { return complain(Case::Plain, "must be a constant") };
             self.call.constant = Some(value);
         }
         Ok(())

@@ -6,10 +6,11 @@ use kiln_platform::{AttachType, DynptrSource, DynptrUse, Helper, KfuncFlag, Kfun
 use kiln_program::btf::TypeId;
 
 use crate::call::said::{Call, KfuncCall};
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::objects::iterator::iterator_type;
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{DynptrKind, Kind, Register};
 use crate::types::WITHOUT_TYPES;
 
@@ -66,7 +67,11 @@ impl Path<'_> {
         let read_only = !writable;
         let (Some(dynptr), Some(bytes)) = (call.dynptr, call.constant) else { return Ok(None) };
         if !read_only && self.program_type.packet_access() != PacketAccess::ReadWrite {
-            return reject(Reason::ReadOnlyMemory, "programs of this type may not write to the packet");
+            return refuse(
+                Reason::ReadOnlyMemory,
+                Case::PacketIsReadOnly,
+                "programs of this type may not write to the packet",
+            );
         }
         let Ok(bytes) = u32::try_from(bytes) else {
             return reject(Reason::ArgumentSize, "the size of a slice fits 32 bits");

@@ -3,9 +3,10 @@
 use kiln_isa::Reg;
 use kiln_platform::{FLOW_KEYS, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET};
 
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::{Path, Use};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Kind, Register};
 
 impl Path<'_> {
@@ -23,7 +24,8 @@ impl Path<'_> {
             );
         }
         if how == Use::Read && map.flags & kiln_program::WRITE_ONLY_FLAG != 0 {
-            return reject(Reason::ReadOnlyMemory, format!("map {} is write-only for programs", map.name));
+            let message = format!("map {} is write-only for programs", map.name);
+            return refuse(Reason::ReadOnlyMemory, Case::WriteOnlyMap, message);
         }
         self.check_range(reg, base, offset, bytes, map.value_size.into(), Reason::MapValueBounds)
     }
@@ -43,8 +45,9 @@ impl Path<'_> {
         let start = i128::from(lowest) + i128::from(fixed);
         let end = i128::from(highest) + i128::from(fixed) + i128::from(bytes);
         if start < 0 {
-            return reject(
+            return refuse(
                 reason,
+                Case::Access { bytes },
                 format!(
                     "r{} ({}): the access may begin {} bytes before the memory",
                     reg.number(),
@@ -54,8 +57,9 @@ impl Path<'_> {
             );
         }
         if end > i128::from(size) {
-            return reject(
+            return refuse(
                 reason,
+                Case::Access { bytes },
                 format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), base.kind.name()),
             );
         }
@@ -126,7 +130,11 @@ impl Path<'_> {
     pub(crate) fn check_packet(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
         let number = reg.number();
         if how == Use::Write && self.program_type.packet_access() != PacketAccess::ReadWrite {
-            return reject(Reason::ReadOnlyMemory, "programs of this type may not write to the packet");
+            return refuse(
+                Reason::ReadOnlyMemory,
+                Case::PacketIsReadOnly,
+                "programs of this type may not write to the packet",
+            );
         }
         let fixed = i64::from(base.offset) + offset;
         if base.scalar.smin < 0 {
@@ -164,7 +172,11 @@ impl Path<'_> {
         let tail = start.and_then(|start| data.get(start..));
         match tail {
             Some(tail) if tail.contains(&0) => Ok(()),
-            _ => reject(Reason::ArgumentType, format!("r{number}: the string is not NUL-terminated")),
+            _ => refuse(
+                Reason::ArgumentType,
+                Case::NotTerminated,
+                format!("r{number}: the string is not NUL-terminated"),
+            ),
         }
     }
 }

@@ -4,10 +4,11 @@ use kiln_platform::ProgramType;
 use kiln_program::Reference;
 
 use crate::code::Position;
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse};
 use crate::objects::fields::FieldKind;
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 
 impl Path<'_> {
     /// Every map that some instruction names, whether or not a path leads to it.
@@ -39,8 +40,9 @@ impl Path<'_> {
             kind => traces && kind.is_root(),
         };
         match record.fields.iter().find(|field| refused(field.kind)) {
-            Some(field) => reject(
+            Some(field) => refuse(
                 Reason::SpecialField,
+                Case::Field { name: field.kind.name() },
                 format!("{} programs cannot use maps with a {}", self.program_type.name(), field.kind.name()),
             ),
             None => Ok(()),

@@ -142,35 +142,19 @@ impl<'a> Code<'a> {
         kernel_types: Option<&Btf>,
     ) -> Result<Code<'a>, Error> {
         let object = prepared.object;
-        let mut functions = Vec::new();
-        let mut positions: Vec<(InsnId, Position)> = Vec::new();
-        let mut next = 0;
         let mut ids = object.reachable_functions(program.entry);
         if let Some(Ok(callback)) = thrown_to {
             let more = object.reachable_functions(callback);
             ids.extend(more.into_iter().filter(|id| !ids.contains(id)).collect::<Vec<_>>());
         }
-        for id in ids {
-            let function = object
-                .functions
-                .get(id.index())
-                .ok_or_else(|| Error::Invalid("a call of a function that does not exist".to_owned()))?;
-            let start = next;
-            for node in &function.nodes {
-                positions.push((node.id, next));
-                next += 1;
-            }
-            let global = matches!(function.linkage, Linkage::Global | Linkage::Weak) && id != program.entry;
-            functions.push(Routine { id, name: &function.name, start, end: next, global, btf_id: function.btf_id });
-        }
-        positions.sort_unstable();
+        let (functions, positions) = in_one_array(object, program, ids)?;
         let position = |id: InsnId| {
             let found = positions.binary_search_by_key(&id, |(known, _)| *known);
             found.map_or(0, |found| positions[found].1)
         };
         let index: HashMap<FunctionId, usize> =
             functions.iter().enumerate().map(|(at, function)| (function.id, at)).collect();
-        let mut ops = Vec::with_capacity(next as usize);
+        let mut ops = Vec::with_capacity(positions.len());
         for (at, routine) in functions.iter().enumerate() {
             for node in &object.function(routine.id).nodes {
                 let target = node.target().map_or(0, position);
@@ -364,6 +348,32 @@ impl<'a> Code<'a> {
             }
         }
     }
+}
+
+/// The functions one after the other, and where each instruction is, by its id.
+fn in_one_array<'a>(
+    object: &'a Object,
+    program: &Program,
+    ids: Vec<FunctionId>,
+) -> Result<(Vec<Routine<'a>>, Vec<(InsnId, Position)>), Error> {
+    let mut functions = Vec::new();
+    let mut positions: Vec<(InsnId, Position)> = Vec::new();
+    let mut next = 0;
+    for id in ids {
+        let function = object
+            .functions
+            .get(id.index())
+            .ok_or_else(|| Error::Invalid("a call of a function that does not exist".to_owned()))?;
+        let start = next;
+        for node in &function.nodes {
+            positions.push((node.id, next));
+            next += 1;
+        }
+        let global = matches!(function.linkage, Linkage::Global | Linkage::Weak) && id != program.entry;
+        functions.push(Routine { id, name: &function.name, start, end: next, global, btf_id: function.btf_id });
+    }
+    positions.sort_unstable();
+    Ok((functions, positions))
 }
 
 /// The kernel function that a node calls.

@@ -10,7 +10,7 @@ use kiln_platform::limits::{MAX_FUNCTIONS, MAX_KFUNCS, MAX_MAPS, MAX_SLOTS};
 use kiln_program::{ExternId, ExternKind, FunctionId, MapId, Node, Object, Program, Reference};
 
 use crate::reason::Reason;
-use crate::rejection::Rejection;
+use crate::rejection::{Cause, Rejection};
 
 /// What a program has had so far.
 struct Size<'a> {
@@ -105,6 +105,7 @@ impl Size<'_> {
             kernel_message,
             story: Vec::new(),
             help: Reason::TooLarge.fix().to_owned(),
+            cause: Cause::default(),
         }
     }
 }

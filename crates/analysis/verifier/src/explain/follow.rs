@@ -261,9 +261,8 @@ impl<'a> Follower<'a> {
         if now.is_pointer() {
             let (pointer, moved_by, other) = match (first.is_pointer(), src) {
                 (true, Source::Reg(src)) => (reg, &second, Some(src)),
-                (true, Source::Imm(_)) => (reg, &second, None),
                 (false, Source::Reg(src)) => (src, &first, Some(reg)),
-                (false, Source::Imm(_)) => (reg, &second, None),
+                (_, Source::Imm(_)) => (reg, &second, None),
             };
             if moved_by.scalar.as_constant().is_none() {
                 let verb = if op == AluOp::Sub { "back" } else { "forward" };

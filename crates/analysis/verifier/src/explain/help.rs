@@ -6,7 +6,7 @@ use kiln_platform::{Helper, ProgramType, ReturnRule};
 use super::names::assigned;
 use super::story::Story;
 use crate::reason::Reason;
-use crate::rejection::{Part, StoryStep};
+use crate::rejection::{Case, Part, StoryStep};
 use crate::state::{Kind, Register};
 
 impl Story<'_> {
@@ -161,7 +161,7 @@ impl Story<'_> {
                 "make the size unsigned and bound it: `if (size > sizeof(buffer)) {}`, or `size &= sizeof(buffer) - 1;` for a power of two",
                 self.leave()
             )
-        } else if scalar.umin == 0 && self.rejection.message.contains("may be 0") {
+        } else if scalar.umin == 0 && self.rejection.cause.case == Case::Zero {
             format!("leave when there is nothing to do: `if (size == 0) {}`", self.leave())
         } else {
             format!("bound it by the memory that is passed: `if (size > sizeof(buffer)) {}`", self.leave())

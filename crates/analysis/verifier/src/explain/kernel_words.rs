@@ -9,17 +9,19 @@
 //! says none. `crates/test/tests/kernel_words.rs` holds it to what the running kernel prints for the corpora.
 
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, Source};
-use kiln_platform::{ArgKind, ReturnRule};
+use kiln_platform::{ArgKind, KfuncMeaning, ProgramType, ReturnRule};
 
 use crate::code::{Code, Position};
+use crate::error::Refused;
+use crate::explain::kernel_names::{expected, slot, tnum, type_name};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::register::Trust;
+use crate::rejection::{Case, Cause};
 use crate::state::{Kind, Register};
 
 /// The kernel's message for a rejection at the path's position.
-pub(crate) fn message(path: &Path<'_>, reason: Reason, text: &str) -> Option<String> {
-    Words { path, text, insn: path.code.op(path.at).node.insn }.of(reason)
+pub(crate) fn message(path: &Path<'_>, refused: &Refused) -> Option<String> {
+    Words { path, cause: &refused.cause, insn: path.code.op(path.at).node.insn }.of(refused.reason)
 }
 
 /// The kernel's message for an instruction that no path reaches.
@@ -29,8 +31,8 @@ pub(crate) fn unreachable(code: &Code<'_>, at: Position) -> String {
 
 struct Words<'a> {
     path: &'a Path<'a>,
-    /// Our own message, which names the register first.
-    text: &'a str,
+    /// What is at fault.
+    cause: &'a Cause,
     insn: Insn,
 }
 
@@ -80,13 +82,9 @@ impl Words<'_> {
 
     // --- who ---
 
-    /// The register that our message names first; else the one the instruction accesses memory through.
+    /// The register at fault: where the cause says none, the one that the instruction accesses memory through.
     fn reg(&self) -> Option<Reg> {
-        let named = self.text.split(|letter: char| !letter.is_ascii_alphanumeric()).find_map(|word| {
-            let number: u8 = word.strip_prefix('r')?.parse().ok()?;
-            Reg::new(number)
-        });
-        named.or(match self.insn {
+        self.cause.reg.or(match self.insn {
             Insn::Load { address, .. } | Insn::LoadAcquire { address, .. } | Insn::Atomic { address, .. } => {
                 Some(address.base)
             }
@@ -135,27 +133,22 @@ impl Words<'_> {
     }
 
     fn dynptr(&self) -> Option<String> {
-        if self.text.contains("is overwritten") {
-            return Some("cannot overwrite referenced dynptr".to_owned());
+        match self.cause.case {
+            Case::DynptrOverwritten => Some("cannot overwrite referenced dynptr".to_owned()),
+            Case::DynptrWritten { at } => Some(format!("potential write to dynptr at off={at} disallowed")),
+            Case::DynptrMoved => {
+                let moved = self.register()?.fixed_offset()?;
+                let how = if moved < 0 { "negative offset" } else { "dereference of modified" };
+                Some(format!("{how} dynptr_ptr ptr R{} off={moved} disallowed", self.reg()?.number()))
+            }
+            Case::NoDynptr => Some(format!("Expected an initialized dynptr as arg #{}", self.reg()?.number() - 1)),
+            _ => None,
         }
-        if let Some(at) = self.text.split("to the dynptr at r10").nth(1) {
-            return Some(format!("potential write to dynptr at off={} disallowed", at.trim_start_matches('+')));
-        }
-        let (reg, register) = (self.reg()?.number(), self.register()?);
-        if self.text.contains("was moved") {
-            let moved = register.fixed_offset()?;
-            let how = if moved < 0 { "negative offset" } else { "dereference of modified" };
-            return Some(format!("{how} dynptr_ptr ptr R{reg} off={moved} disallowed"));
-        }
-        if self.text.contains("to an initialized dynptr") {
-            return Some(format!("Expected an initialized dynptr as arg #{}", reg - 1));
-        }
-        None
     }
 
     fn iterator(&self) -> Option<String> {
         let reg = self.reg()?.number();
-        let name = self.text.split("point to an initialized ").nth(1)?;
+        let Case::NoIterator { name } = &self.cause.case else { return None };
         Some(format!("expected an initialized {} as arg #{}", name.trim_start_matches("bpf_"), reg - 1))
     }
 
@@ -191,7 +184,7 @@ impl Words<'_> {
         let (reg, register) = (self.reg()?.number(), self.register()?);
         let (offset, bytes) = match self.access() {
             Some((offset, bytes, _)) => (offset, bytes),
-            None => (0, self.argument_bytes(&register)?),
+            None => (0, self.argument_bytes()?),
         };
         let fixed = i64::from(register.offset) + offset;
         let size = self.region_bytes(&register)?;
@@ -221,13 +214,12 @@ impl Words<'_> {
         }
     }
 
-    /// Bytes of a memory argument: our message says where the access ends.
-    fn argument_bytes(&self, register: &Register) -> Option<i64> {
-        if self.text.contains("may begin") {
-            return Some(1);
+    /// Bytes of a memory argument.
+    fn argument_bytes(&self) -> Option<i64> {
+        match self.cause.case {
+            Case::Access { bytes } => i64::try_from(bytes).ok(),
+            _ => None,
         }
-        let end = self.text.split("may end at byte ").nth(1)?.split(' ').next()?.parse::<i64>().ok()?;
-        Some(end.saturating_sub(i64::from(register.offset)).saturating_sub(register.scalar.umax as i64))
     }
 
     fn stack(&self) -> Option<String> {
@@ -235,8 +227,8 @@ impl Words<'_> {
         let (offset, bytes, how) = match self.access() {
             Some((offset, bytes, true)) => (offset, bytes, " write to"),
             Some((offset, bytes, false)) => (offset, bytes, " read from"),
-            None if self.argument_writes() => (0, self.stack_argument_bytes()?, " write to"),
-            None => (0, self.stack_argument_bytes()?, " read from"),
+            None if self.argument_writes() => (0, self.argument_bytes()?, " write to"),
+            None => (0, self.argument_bytes()?, " read from"),
         };
         if let (Some(fixed), true) = (register.fixed_offset(), self.access().is_some())
             && (fixed + offset) % bytes != 0
@@ -270,10 +262,6 @@ impl Words<'_> {
         }
     }
 
-    fn stack_argument_bytes(&self) -> Option<i64> {
-        self.text.split(": ").nth(1)?.split(' ').next()?.parse().ok()
-    }
-
     fn uninitialized_stack(&self) -> Option<String> {
         let (offset, bytes, _) = self.access()?;
         let fixed = self.register()?.fixed_offset()? + offset;
@@ -305,17 +293,15 @@ impl Words<'_> {
     }
 
     fn not_a_pointer(&self) -> Option<String> {
-        if self.text.contains(" on one path and ") {
-            return Some("same insn cannot be used with different pointers".to_owned());
-        }
-        if self.text.starts_with("part of a spilled pointer") {
-            return Some("invalid size of register fill".to_owned());
-        }
-        if self.text.starts_with("part of a pointer is stored") {
-            return Some("invalid size of register spill".to_owned());
-        }
-        if self.text.starts_with("a stack pointer is stored in the caller") {
-            return Some("cannot spill pointers to stack into stack frame of the caller".to_owned());
+        let fixed = match self.cause.case {
+            Case::TwoKinds => Some("same insn cannot be used with different pointers"),
+            Case::PartOfSpilledPointer => Some("invalid size of register fill"),
+            Case::PartOfPointer => Some("invalid size of register spill"),
+            Case::StackPointerInCaller => Some("cannot spill pointers to stack into stack frame of the caller"),
+            _ => None,
+        };
+        if let Some(fixed) = fixed {
+            return Some(fixed.to_owned());
         }
         let (reg, register) = (self.reg()?.number(), self.register()?);
         if let (Kind::Map, Some((_, _, true))) = (register.kind, self.access()) {
@@ -345,10 +331,10 @@ impl Words<'_> {
         if width == kiln_isa::Width::W32 {
             return Some(format!("R{reg} 32-bit pointer arithmetic prohibited"));
         }
-        if self.text.contains("arithmetic on a") {
+        if self.cause.case == Case::NoArithmetic {
             return Some(format!("R{reg} pointer arithmetic on {name} prohibited"));
         }
-        if self.text.contains("subtraction from a stack pointer") {
+        if self.cause.case == Case::StackSubtraction {
             return Some(format!("R{reg} subtraction from stack pointer prohibited"));
         }
         Some(match op {
@@ -397,8 +383,11 @@ impl Words<'_> {
     }
 
     fn argument(&self) -> Option<String> {
-        if self.text.contains("get_local_storage must be 0") {
+        if self.cause.case == Case::StorageFlags {
             return Some("get_local_storage() doesn't support non-zero flags".to_owned());
+        }
+        if self.cause.case == Case::OtherMap {
+            return None;
         }
         let Insn::Call(_) = self.insn else { return None };
         let (reg, register) = (self.reg()?, self.register()?);
@@ -407,7 +396,7 @@ impl Words<'_> {
         let prototype = helper.prototype_for(self.path.program_type);
         let kind = *prototype.args.get(reg.index().checked_sub(1)?)?;
         if kind == ArgKind::ConstString && register.kind == Kind::MapValue {
-            return Some(if self.text.contains("terminated") {
+            return Some(if self.cause.case == Case::NotTerminated {
                 "string is not zero-terminated".to_owned()
             } else {
                 format!("R{number} does not point to a readonly map'")
@@ -423,7 +412,7 @@ impl Words<'_> {
                 format!("dereference of modified ctx ptr R{number} off={moved} disallowed")
             });
         }
-        if register.is_packet() && register.kind != Kind::PacketEnd && !self.text.contains(" must be ") {
+        if self.cause.case == Case::NoPacketMemory {
             return Some("helper access to the packet is not allowed".to_owned());
         }
         let expected = expected(kind)?;
@@ -436,21 +425,17 @@ impl Words<'_> {
             return Some(format!("R{reg} type={} expected=scalar", type_name(&register)));
         }
         let scalar = &register.scalar;
-        if self.text.contains("a constant size") {
-            return Some(format!("R{reg} is not a known constant'"));
-        }
-        Some(if self.text.contains("may be negative") {
-            format!("R{reg} min value is negative, either use unsigned or 'var &= const'")
-        } else if self.text.contains("may be 0") {
-            format!("R{reg} invalid zero-sized read: u64=[{},{}]", scalar.umin, scalar.umax)
-        } else {
-            format!("R{reg} unbounded memory access, use 'var &= const' or 'if (var < const)'")
+        Some(match self.cause.case {
+            Case::NotConstant => format!("R{reg} is not a known constant'"),
+            Case::Negative => format!("R{reg} min value is negative, either use unsigned or 'var &= const'"),
+            Case::Zero => format!("R{reg} invalid zero-sized read: u64=[{},{}]", scalar.umin, scalar.umax),
+            _ => format!("R{reg} unbounded memory access, use 'var &= const' or 'if (var < const)'"),
         })
     }
 
     fn helper(&self) -> Option<String> {
         let Insn::Call(CallTarget::Helper(number)) = self.insn else { return None };
-        if self.text.contains("may sleep") {
+        if self.cause.case == Case::Sleeps {
             return Some("helper call might sleep in a non-sleepable prog".to_owned());
         }
         match self.function() {
@@ -467,7 +452,7 @@ impl Words<'_> {
     }
 
     fn read_only(&self) -> Option<String> {
-        if self.text.contains("may not write to the packet") {
+        if self.cause.case == Case::PacketIsReadOnly {
             return Some("cannot write into packet".to_owned());
         }
         let (reg, register) = (self.reg()?.number(), self.register()?);
@@ -476,7 +461,7 @@ impl Words<'_> {
                 let size = self.path.state.frames.last()?.registers.get(self.reg()?.index() + 1)?;
                 Some((0, i64::try_from(size.scalar.umax).ok()?, self.argument_writes()))
             })?;
-            let how = if writes && !self.text.contains("write-only") { "write into" } else { "read from" };
+            let how = if writes && self.cause.case != Case::WriteOnlyMap { "write into" } else { "read from" };
             let size = self.region_bytes(&register)?;
             let at = i64::from(register.offset) + register.scalar.smin + offset;
             return Some(format!("{how} map forbidden, value_size={size} off={at} size={bytes}"));
@@ -509,10 +494,14 @@ impl Words<'_> {
             Insn::Exit if self.path.state.frames.len() == 1 => "BPF_EXIT instruction in main prog",
             Insn::Exit => "BPF_EXIT instruction in callback",
             Insn::LoadPacket { .. } => "BPF_LD_[ABS|IND]",
-            Insn::Call(_) if self.text.contains("throw") => "bpf_throw",
+            Insn::Call(_) if self.throws() => "bpf_throw",
             Insn::Call(_) => "tail_call",
             _ => return None,
         })
+    }
+
+    fn throws(&self) -> bool {
+        self.path.code.op(self.path.at).kfunc_meaning() == Some(KfuncMeaning::Throw)
     }
 
     fn not_held(&self) -> Option<String> {
@@ -525,31 +514,23 @@ impl Words<'_> {
     }
 
     fn lock(&self) -> Option<String> {
-        let text = self.text;
         if let Insn::Exit | Insn::LoadPacket { .. } = self.insn {
             return Some(format!("{} cannot be used inside bpf_spin_lock-ed region", self.ending()?));
         }
-        Some(
-            if text.starts_with("a second lock") {
-                "Locking two bpf_spin_locks are not allowed"
-            } else if text.starts_with("another lock is given up") {
-                "bpf_spin_unlock of different lock"
-            } else if text.starts_with("a lock is given up that is not held") {
-                "bpf_spin_unlock without taking a lock"
-            } else if text.starts_with("a global function") {
-                "use static function instead"
-            } else if text.ends_with("is called while a lock is held") {
-                "function calls are not allowed while holding a lock"
-            } else {
-                return None;
-            }
-            .to_owned(),
-        )
+        let fixed = match self.cause.case {
+            Case::SecondLock => "Locking two bpf_spin_locks are not allowed",
+            Case::OtherLock => "bpf_spin_unlock of different lock",
+            Case::NoLock => "bpf_spin_unlock without taking a lock",
+            Case::GlobalUnderLock => "use static function instead",
+            Case::CallUnderLock => "function calls are not allowed while holding a lock",
+            _ => return None,
+        };
+        Some(fixed.to_owned())
     }
 
     fn complexity(&self) -> String {
         use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
-        if self.text.contains("branches wait") {
+        if self.cause.case == Case::Branches {
             return format!("The sequence of {} jumps is too complex.", MAX_PENDING_BRANCHES + 1);
         }
         format!("BPF program is too large. Processed {} insn", MAX_PROCESSED_INSTRUCTIONS + 1)
@@ -557,7 +538,7 @@ impl Words<'_> {
 
     fn return_value(&self) -> Option<String> {
         let register = *self.path.state.frames.last()?.registers.first()?;
-        let callback = self.text.starts_with("the callback");
+        let callback = matches!(self.cause.case, Case::CallbackReturned { .. });
         let end = if callback { "At callback return" } else { "At program exit" };
         if register.kind != Kind::Scalar {
             return Some(format!("{end} the register R0 is not a known value ({})", type_name(&register)));
@@ -581,17 +562,16 @@ impl Words<'_> {
         Some(text)
     }
 
-    /// The last two numbers of our message: what is allowed.
+    /// What may be returned, as the cause says.
     fn allowed_range(&self) -> Option<(i64, i64)> {
-        let numbers: Vec<i64> = self.text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        match numbers.as_slice() {
-            [.., lowest, highest] => Some((*lowest, *highest)),
+        match self.cause.case {
+            Case::Returned { lowest, highest } | Case::CallbackReturned { lowest, highest } => Some((lowest, highest)),
             _ => None,
         }
     }
 
     fn instruction(&self) -> Option<String> {
-        if self.text.contains("frame pointer") {
+        if self.cause.case == Case::FramePointer {
             return Some("frame pointer is read only".to_owned());
         }
         match self.insn {
@@ -601,13 +581,13 @@ impl Words<'_> {
             Insn::Alu { op: AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, src: Source::Imm(imm), .. } => {
                 Some(format!("invalid shift {imm}"))
             }
-            Insn::LoadPacket { .. } if self.text.contains("return a number") => {
+            Insn::LoadPacket { .. } if self.cause.case == Case::NoNumber => {
                 Some("LD_ABS is only allowed in functions that return 'int'.".to_owned())
             }
             Insn::LoadPacket { .. } => {
                 Some("BPF_LD_[ABS|IND] instructions not allowed for this program type".to_owned())
             }
-            Insn::Call(_) if self.text.contains("return a number") => {
+            Insn::Call(_) if self.cause.case == Case::NoNumber => {
                 Some("tail_call is only allowed in functions that return 'int'.".to_owned())
             }
             Insn::Atomic { address, .. } => {
@@ -619,67 +599,8 @@ impl Words<'_> {
     }
 
     fn special_field(&self) -> Option<String> {
-        if let Some(field) = self.text.split("the value's ").nth(1) {
-            return Some(format!("{field} cannot be accessed directly by load/store"));
-        }
-        let field = self.text.split("cannot use maps with a ").nth(1)?;
-        if self.text.starts_with("socket_filter") {
-            return Some(format!("socket filter progs cannot use {field} yet"));
-        }
-        Some(format!("tracing progs cannot use {field} yet"))
+        let Case::Field { name } = self.cause.case else { return None };
+        let programs = if self.path.program_type == ProgramType::SocketFilter { "socket filter" } else { "tracing" };
+        Some(format!("{programs} progs cannot use {name} yet"))
     }
-}
-
-/// The slot of an instruction, as the kernel counts: over all functions in their order.
-fn slot(code: &Code<'_>, at: Position) -> u32 {
-    code.ops[..at as usize].iter().map(|op| op.node.insn.slots()).sum()
-}
-
-/// The kernel's name of a register's type.
-fn type_name(register: &Register) -> String {
-    let name = register.kind.name();
-    let trusted = register.kind == Kind::BtfId && register.trust.has(Trust::TRUSTED) && !register.nullable;
-    match (register.nullable, register.kind) {
-        _ if trusted => format!("trusted_{name}"),
-        (true, Kind::BtfId) => format!("{name}or_null_"),
-        (true, _) => format!("{name}_or_null"),
-        (false, Kind::Memory) if register.read_only => format!("rdonly_{name}"),
-        (false, Kind::Uninit) => "?".to_owned(),
-        (false, _) => name.to_owned(),
-    }
-}
-
-/// Known bits as the kernel prints them.
-fn tnum(register: &Register) -> String {
-    let tnum = register.scalar.tnum;
-    format!("({:#x}; {:#x})", tnum.value, tnum.mask)
-}
-
-/// The types that the kernel lists for an argument.
-fn expected(kind: ArgKind) -> Option<&'static str> {
-    Some(match kind {
-        ArgKind::Context | ArgKind::ContextOrNull => "ctx",
-        ArgKind::ConstMapPtr => "map_ptr",
-        ArgKind::MapKey
-        | ArgKind::MapValue
-        | ArgKind::MapValueOrNull
-        | ArgKind::UninitMapValue
-        | ArgKind::Memory(_)
-        | ArgKind::FixedMemory { .. } => "fp, pkt, pkt_meta, map_key, map_value, mem, ringbuf_mem, buf, trusted_ptr_",
-        ArgKind::SockCommon => "sock_common, sock, tcp_sock, xdp_sock",
-        ArgKind::BtfSockCommon { .. } | ArgKind::ReleasedBtfSockCommon => {
-            "sock_common, sock, tcp_sock, xdp_sock, ptr_, trusted_ptr_"
-        }
-        ArgKind::SocketOrNull => "sock",
-        ArgKind::StackOrNull => "fp",
-        ArgKind::ReleasedRingBufferMemory => "ringbuf_mem",
-        ArgKind::Callback => "func",
-        ArgKind::ConstString | ArgKind::Timer => "map_value",
-        ArgKind::SpinLock | ArgKind::KptrDest => "map_value, ptr_",
-        ArgKind::BtfId { .. } | ArgKind::ReleasedBtfIdOrNull => "ptr_, trusted_ptr_, rcu_ptr_",
-        ArgKind::PercpuBtfId => "percpu_ptr_, percpu_rcu_ptr_, percpu_trusted_ptr_",
-        ArgKind::Dynptr(_) => "fp, dynptr_ptr",
-        ArgKind::Size { .. } | ArgKind::ConstAllocSize => "scalar",
-        ArgKind::Anything => return None,
-    })
 }

@@ -13,15 +13,16 @@
 
 mod follow;
 mod help;
+mod kernel_names;
 pub(crate) mod kernel_words;
 mod names;
 pub(crate) mod story;
 
 use crate::code::{Code, Position};
-use crate::error::{Error, Fault};
+use crate::error::{Error, Fault, Refused};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::rejection::{Part, Rejection, StoryStep};
+use crate::rejection::{Cause, Part, Rejection, StoryStep};
 
 impl StoryStep {
     pub(crate) fn at(code: &Code<'_>, at: Position, part: Part, text: String) -> StoryStep {
@@ -54,17 +55,19 @@ pub(crate) fn rejection(code: &Code<'_>, at: Position, reason: Reason, message: 
         kernel_message: None,
         story: Vec::new(),
         help: reason.fix().to_owned(),
+        cause: Cause::default(),
     }
 }
 
 /// A fault at the path's position, explained in our words and the kernel's.
 pub(crate) fn explained(path: &Path<'_>, fault: Fault) -> Error {
     let op = path.code.op(path.at);
-    let (reason, message) = match fault {
+    let refused = match fault {
         Fault::Unsupported(what) => return Error::Unsupported { insn: op.node.id, what },
         Fault::Limit(what) => return Error::Limit { insn: op.node.id, what },
-        Fault::Rejected(reason, message) => (reason, message),
+        Fault::Rejected(refused) => refused,
     };
-    let kernel_message = kernel_words::message(path, reason, &message);
-    Error::Rejected(Box::new(Rejection { kernel_message, ..rejection(path.code, path.at, reason, message) }))
+    let kernel_message = kernel_words::message(path, &refused);
+    let Refused { reason, message, cause } = refused;
+    Error::Rejected(Box::new(Rejection { kernel_message, cause, ..rejection(path.code, path.at, reason, message) }))
 }

@@ -21,7 +21,7 @@ use crate::explore::observe::{PathFinder, Snapshots, Visit};
 use crate::explore::search::Explorer;
 use crate::options::Options;
 use crate::reason::Reason;
-use crate::rejection::{Part, Rejection, StoryStep};
+use crate::rejection::{Case, Part, Rejection, StoryStep};
 use crate::state::{Kind, Register};
 
 /// Instructions of the path that are looked at, from its end.
@@ -151,19 +151,14 @@ impl<'a> Story<'a> {
         )
     }
 
-    /// The register that the message speaks of: it names it first. Else what the instruction accesses.
+    /// The register at fault: where the cause says none, what the instruction accesses.
     pub(super) fn offending_register(&self) -> Option<Reg> {
-        let named = self.rejection.message.split(|letter: char| !letter.is_ascii_alphanumeric()).find_map(|word| {
-            let number: u8 = word.strip_prefix('r')?.parse().ok()?;
-            Reg::new(number)
-        });
+        let named = self.rejection.cause.reg;
         match self.insn() {
             Insn::Load { address, .. } | Insn::LoadAcquire { address, .. } | Insn::Atomic { address, .. } => {
                 named.or(Some(address.base))
             }
-            Insn::Store { src: Source::Reg(src), .. } if self.rejection.message.starts_with("part of a pointer is") => {
-                Some(src)
-            }
+            Insn::Store { src: Source::Reg(src), .. } if self.rejection.cause.case == Case::PartOfPointer => Some(src),
             Insn::Store { address, src, .. } => match src {
                 Source::Reg(_) if named.is_some() => named,
                 _ => Some(address.base),

@@ -16,12 +16,13 @@ use super::prune::Kept;
 use super::step::is_jump;
 use crate::check::profile::newer_instructions;
 use crate::code::{Code, Position};
-use crate::error::{Error, Step, TIME_IS_UP, limit, reject};
+use crate::error::{Error, Step, TIME_IS_UP, limit, refuse, reject};
 use crate::explain::explained;
 use crate::facts::record::Recorder;
 use crate::options::{Options, Statistics};
 use crate::path::{Fork, Next, Path};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Caller, Frame, Kind, Register, State};
 
 /// Bytes that kept states and the origins of their numbers may take.
@@ -189,8 +190,9 @@ impl<'a> Explorer<'a> {
                 self.widen(&mut state, since);
             }
             if self.pending.len() >= MAX_PENDING_BRANCHES {
-                return reject(
+                return refuse(
                     Reason::TooComplex,
+                    Case::Branches,
                     format!("more than {MAX_PENDING_BRANCHES} branches wait to be explored"),
                 );
             }

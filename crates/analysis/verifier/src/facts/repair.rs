@@ -88,48 +88,16 @@ fn spread(accesses: &Accesses, code: &Code<'_>, at: Position, doubt: Doubt) -> V
     match op.node.insn {
         Insn::Load { dst, .. } | Insn::LoadAcquire { dst, .. } => set(&mut after, dst, loads_doubt),
         Insn::Store { .. } | Insn::StoreRelease { .. } | Insn::Atomic { .. } => {
-            let source = match op.node.insn {
-                Insn::Store { src: Source::Reg(src), .. } => in_doubt(src),
-                Insn::Store { .. } => false,
-                Insn::StoreRelease { src, .. } => in_doubt(src),
-                _ => false,
-            };
-            match accesses.writes[at as usize] {
-                Written::Nothing => {}
-                Written::Always { lowest, bytes } => {
-                    let slot = 1_u64 << ((-1 - lowest) / 8);
-                    if source {
-                        after.slots |= slot;
-                    } else if bytes == 8 {
-                        after.slots &= !slot;
-                    }
-                }
-                Written::Perhaps if source => {
-                    after.slots = u64::MAX;
-                    after.outer = true;
-                }
-                Written::Perhaps => {}
-            }
+            stored(&mut after, op.node.insn, accesses.writes[at as usize], in_doubt);
             // An atomic operation that fetches loads what was there.
             if let Some(written) = op.node.insn.written() {
                 set(&mut after, written, loads_doubt);
             }
         }
         Insn::Call(CallTarget::Subprogram(_)) => {
-            let mut inside = Doubt { slots: 0, ..doubt };
-            inside.registers &= ARGUMENTS;
-            inside.outer |= doubt.slots != 0;
-            after.registers &= CALLEE_SAVED;
-            // What the callee gives back or stores through pointers may be made of what is in doubt.
-            if inside.registers != 0 || inside.outer {
-                after.registers |= 1;
-                if accesses.writes[at as usize] != Written::Nothing || op_may_store(code, op.callee) {
-                    after.slots = u64::MAX;
-                    after.outer = true;
-                }
-            }
-            let start = op.callee.map(|callee| code.functions[callee].start);
-            let inner = start.map(|start| (start, inside));
+            let stores = accesses.writes[at as usize] != Written::Nothing || op.callee.is_some();
+            let inside = called(&mut after, stores);
+            let inner = op.callee.map(|callee| (code.functions[callee].start, inside));
             return std::iter::once((at + 1, after)).chain(inner).collect();
         }
         Insn::Call(_) | Insn::LoadPacket { .. } => {
@@ -147,20 +115,7 @@ fn spread(accesses: &Accesses, code: &Code<'_>, at: Position, doubt: Doubt) -> V
             }
         }
         Insn::Exit => {
-            // A function's result in doubt is in doubt after each of its calls.
-            let function = op.function;
-            // What it may have stored in outer frames is, too, and what it says of the packet.
-            let slots = if doubt.outer { u64::MAX } else { 0 };
-            let result = Doubt { registers: doubt.registers & 1, slots, ..doubt };
-            if result.is_none() {
-                return Vec::new();
-            }
-            let calls = code
-                .ops
-                .iter()
-                .enumerate()
-                .filter(|(_, other)| other.callee == Some(function) && matches!(other.node.insn, Insn::Call(_)));
-            return calls.map(|(site, _)| (site as Position + 1, result)).collect();
+            return returned(code, op.function, doubt);
         }
         Insn::Branch { dst, src: Source::Reg(src), .. } if in_doubt(dst) || in_doubt(src) => {
             // What the comparison says of the one was learned from the other, and holds for its copies too.
@@ -176,7 +131,54 @@ fn spread(accesses: &Accesses, code: &Code<'_>, at: Position, doubt: Doubt) -> V
     code.successors(at).map(|next| (next, after)).collect()
 }
 
-/// Whether a callee may store through pointers it was given.
-fn op_may_store(_code: &Code<'_>, callee: Option<usize>) -> bool {
-    callee.is_some()
+/// A store takes its source's doubt to where it writes.
+fn stored(after: &mut Doubt, insn: Insn, written: Written, in_doubt: impl Fn(Reg) -> bool) {
+    let source = match insn {
+        Insn::Store { src: Source::Reg(src), .. } | Insn::StoreRelease { src, .. } => in_doubt(src),
+        _ => false,
+    };
+    match written {
+        Written::Always { lowest, bytes } => {
+            let slot = 1_u64 << ((-1 - lowest) / 8);
+            if source {
+                after.slots |= slot;
+            } else if bytes == 8 {
+                after.slots &= !slot;
+            }
+        }
+        Written::Perhaps if source => {
+            after.slots = u64::MAX;
+            after.outer = true;
+        }
+        Written::Nothing | Written::Perhaps => {}
+    }
+}
+
+/// What is in doubt inside of a function that is called; `stores`: it may store through pointers that it was given.
+fn called(after: &mut Doubt, stores: bool) -> Doubt {
+    let outer = after.outer || after.slots != 0;
+    let inside = Doubt { slots: 0, registers: after.registers & ARGUMENTS, outer, ..*after };
+    after.registers &= CALLEE_SAVED;
+    // What the callee gives back or stores through pointers may be made of what is in doubt.
+    if inside.registers != 0 || inside.outer {
+        after.registers |= 1;
+        if stores {
+            after.slots = u64::MAX;
+            after.outer = true;
+        }
+    }
+    inside
+}
+
+/// A function's result in doubt is in doubt after each of its calls.
+fn returned(code: &Code<'_>, function: usize, doubt: Doubt) -> Vec<(Position, Doubt)> {
+    // What it may have stored in outer frames is, too, and what it says of the packet.
+    let slots = if doubt.outer { u64::MAX } else { 0 };
+    let result = Doubt { registers: doubt.registers & 1, slots, ..doubt };
+    if result.is_none() {
+        return Vec::new();
+    }
+    let calls_it = |op: &crate::code::Op<'_>| op.callee == Some(function) && matches!(op.node.insn, Insn::Call(_));
+    let calls = code.ops.iter().enumerate().filter(|(_, op)| calls_it(op));
+    calls.map(|(site, _)| (site as Position + 1, result)).collect()
 }

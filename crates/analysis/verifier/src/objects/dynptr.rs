@@ -15,9 +15,10 @@
 use kiln_isa::Reg;
 use kiln_platform::limits::DYNPTR_BYTES;
 
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::stack::slot_of;
 use crate::state::{Byte, DynptrKind, Kind, ObjectKind, Register, Slot, StackObject};
 
@@ -76,7 +77,11 @@ impl Path<'_> {
         let number = reg.number();
         if register.kind == Kind::Dynptr {
             if register.fixed_offset() != Some(0) {
-                return reject(Reason::DynptrMisuse, format!("r{number}: the dynptr pointer was moved"));
+                return refuse(
+                    Reason::DynptrMisuse,
+                    Case::DynptrMoved,
+                    format!("r{number}: the dynptr pointer was moved"),
+                );
             }
             let kind = DynptrKind::of_number(register.object);
             return Ok(Dynptr { kind, id: register.id, reference: register.reference, place: None });
@@ -96,7 +101,10 @@ impl Path<'_> {
                 self.use_object(frame, lowest, DYNPTR_BYTES)?;
                 Ok(Dynptr { kind, id, reference, place: Some((frame, index)) })
             }
-            _ => reject(Reason::DynptrMisuse, format!("r{number} does not point to an initialized dynptr")),
+            _ => {
+                let message = format!("r{number} does not point to an initialized dynptr");
+                refuse(Reason::DynptrMisuse, Case::NoDynptr, message)
+            }
         }
     }
 
@@ -124,7 +132,8 @@ impl Path<'_> {
         let slot = self.state.frames[frame].stack.slot(index);
         let Some(StackObject { kind: ObjectKind::Dynptr(kind), part, id, .. }) = slot.object else { return Ok(()) };
         if kind == DynptrKind::RingBuffer {
-            return reject(Reason::DynptrMisuse, "a dynptr that must be submitted or discarded is overwritten");
+            let message = "a dynptr that must be submitted or discarded is overwritten";
+            return refuse(Reason::DynptrMisuse, Case::DynptrOverwritten, message);
         }
         let first = index + usize::from(part);
         for index in [first, first - 1] {
@@ -143,7 +152,10 @@ impl Path<'_> {
             object.is_some_and(|object| matches!(object.kind, ObjectKind::Dynptr(_)))
         };
         match (lowest..lowest + length).find(is_dynptr) {
-            Some(at) => reject(Reason::DynptrMisuse, format!("a helper may write to the dynptr at r10{at:+}")),
+            Some(at) => {
+                let message = format!("a helper may write to the dynptr at r10{at:+}");
+                refuse(Reason::DynptrMisuse, Case::DynptrWritten { at }, message)
+            }
             None => Ok(()),
         }
     }

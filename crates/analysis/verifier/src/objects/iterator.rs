@@ -17,9 +17,10 @@ use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_program::btf::{Btf, TypeId};
 
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse, reject};
 use crate::path::{Next, Path, Since};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::stack::slot_of;
 use crate::state::{IteratorState, Kind, ObjectKind, Protection, Register, Slot, StackObject, State, Trust};
 
@@ -74,6 +75,7 @@ impl Path<'_> {
         let (first, _) = slot_of(lowest);
         let mut reference = 0;
         for part in 0..(kind.bytes / 8) as u8 {
+            let uninitialized = Case::NoIterator { name: name.to_owned() };
             let object = self.state.frames[frame].stack.slot(first - usize::from(part)).object;
             let (state, found) = match object {
                 Some(StackObject { kind: ObjectKind::Iterator(state), part: own, reference, .. }) if own == part => {
@@ -81,7 +83,7 @@ impl Path<'_> {
                 }
                 _ => {
                     let message = format!("r{number} does not point to an initialized {name}");
-                    return reject(Reason::IteratorMisuse, message);
+                    return refuse(Reason::IteratorMisuse, uninitialized, message);
                 }
             };
             if state.protection == Protection::Lost {
@@ -89,7 +91,8 @@ impl Path<'_> {
                 return reject(Reason::CriticalSection, message);
             }
             if state.type_id != kind.type_id || part > 0 && found != reference {
-                return reject(Reason::IteratorMisuse, format!("r{number} does not point to an initialized {name}"));
+                let message = format!("r{number} does not point to an initialized {name}");
+                return refuse(Reason::IteratorMisuse, uninitialized, message);
             }
             reference = found;
         }

@@ -15,10 +15,11 @@ use kiln_isa::Reg;
 use kiln_platform::KfuncMeaning;
 
 use crate::domain::Scalar;
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse, reject};
 use crate::objects::fields::FieldKind;
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Caller, HeldLock, IrqKeeper, Kind, LockKind, Register, Trust};
 
 impl LockKind {
@@ -52,7 +53,11 @@ impl Path<'_> {
         let taken = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
         let held = &self.state.locks;
         if kind == LockKind::Spin && held.iter().any(|held| held.kind == LockKind::Spin) {
-            return reject(Reason::LockDiscipline, "a second bpf_spin_lock is taken while one is held");
+            return refuse(
+                Reason::LockDiscipline,
+                Case::SecondLock,
+                "a second bpf_spin_lock is taken while one is held",
+            );
         }
         let same = |held: &HeldLock| held.allocation == taken.allocation && held.id == taken.id;
         if kind != LockKind::Spin && held.iter().any(same) {
@@ -71,12 +76,13 @@ impl Path<'_> {
                 self.forget_non_owning();
                 Ok(())
             }
-            None => reject(Reason::LockDiscipline, "a lock is given up that is not held"),
+            None => refuse(Reason::LockDiscipline, Case::NoLock, "a lock is given up that is not held"),
             Some(_) if self.state.locks.contains(&given) => {
                 reject(Reason::LockDiscipline, "locks are given up in another order than the reverse of taking them")
             }
-            Some(last) => reject(
+            Some(last) => refuse(
                 Reason::LockDiscipline,
+                Case::OtherLock,
                 format!("another lock is given up than the {} that is held", last.kind.name()),
             ),
         }

@@ -2,9 +2,10 @@
 
 use kiln_platform::limits::MAX_CALL_FRAMES;
 
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Caller, Frame};
 
 impl Path<'_> {
@@ -22,8 +23,9 @@ impl Path<'_> {
     /// The current function may be left with a number that it did not compute itself.
     pub(crate) fn check_returns_number(&self) -> Step<()> {
         if self.without_number[self.state.frame().function] {
-            return reject(
+            return refuse(
                 Reason::BadInstruction,
+                Case::NoNumber,
                 "LD_ABS, LD_IND and tail calls are only allowed in functions that return a number",
             );
         }

@@ -33,12 +33,15 @@ pub(crate) use stack::Use;
 
 use crate::code::signature::{Signature, signatures, without_number};
 use crate::code::{Code, Position};
+use crate::error::About;
+use crate::error::refuse;
 use crate::error::{Step, reject};
 use crate::objects::fields::Record;
 use crate::options::{Assumptions, Options};
 use crate::path::liveness::Liveness;
 use crate::path::precision::{Origin, Origins};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Kind, Register, State};
 use crate::types::Types;
 use crate::types::hook::Hook;
@@ -170,7 +173,8 @@ impl<'a> Path<'a> {
     pub(crate) fn read(&self, reg: Reg) -> Step<Register> {
         let register = *self.state.register(reg);
         if register.kind == Kind::Uninit {
-            return reject(Reason::UninitializedRegister, format!("r{} is read but holds nothing", reg.number()));
+            let message = format!("r{} is read but holds nothing", reg.number());
+            return reject(Reason::UninitializedRegister, message).about(reg);
         }
         Ok(register)
     }
@@ -178,7 +182,7 @@ impl<'a> Path<'a> {
     /// Writes a register that may be written.
     pub(crate) fn write(&mut self, reg: Reg, value: Register) -> Step<()> {
         if reg == Reg::R10 {
-            return reject(Reason::BadInstruction, "r10, the frame pointer, is read-only");
+            return refuse(Reason::BadInstruction, Case::FramePointer, "r10, the frame pointer, is read-only");
         }
         self.state.set(reg, value);
         Ok(())

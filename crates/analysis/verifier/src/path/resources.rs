@@ -1,5 +1,7 @@
 //! What a path holds and must give back, and what is stale once it is gone.
 
+use kiln_platform::{Kfunc, KfuncFlag};
+
 use crate::error::{Step, reject};
 use crate::path::Path;
 use crate::reason::Reason;
@@ -62,5 +64,19 @@ impl Path<'_> {
         self.state.packet_bytes = 0;
         let stale = self.stale_pointer();
         self.state.for_each_where(Register::is_packet, |register| *register = stale);
+    }
+
+    /// A result that may be null, or has to be released, as the kfunc's flags say.
+    pub(crate) fn acquired(&mut self, kfunc: &Kfunc, mut pointer: Register) -> Register {
+        if kfunc.has(KfuncFlag::RetNull) {
+            pointer = pointer.or_null(self.fresh_id());
+        }
+        if kfunc.has(KfuncFlag::Acquire) {
+            let id = if pointer.id != 0 { pointer.id } else { self.fresh_id() };
+            pointer.id = if pointer.nullable { id } else { pointer.id };
+            pointer.reference = id;
+            self.state.references.push(Held { id, at: self.at });
+        }
+        pointer
     }
 }

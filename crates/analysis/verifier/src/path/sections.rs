@@ -1,8 +1,9 @@
 //! Critical sections that a path is in, and what may not be done in one.
 
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 
 impl Path<'_> {
     /// Whether RCU pointers are good here.
@@ -13,7 +14,8 @@ impl Path<'_> {
     /// What is called may sleep.
     pub(crate) fn check_may_sleep(&self, name: &str) -> Step<()> {
         if !self.state.sleepable {
-            return reject(Reason::HelperNotAllowed, format!("{name} may sleep, this program may not"));
+            let message = format!("{name} may sleep, this program may not");
+            return refuse(Reason::HelperNotAllowed, Case::Sleeps, message);
         }
         match self.state.sections.name() {
             Some(section) => reject(Reason::CriticalSection, format!("{name} may sleep, and is called in {section}")),

@@ -3,9 +3,10 @@
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
 
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::stack::slot_of;
 use crate::state::{Kind, Register};
 
@@ -17,8 +18,9 @@ impl Path<'_> {
         let highest = base.scalar.smax.saturating_add(fixed);
         let size = i64::from(MAX_STACK_BYTES);
         if !(-size..0).contains(&lowest) || highest.saturating_add(bytes as i64) > 0 {
-            return reject(
+            return refuse(
                 Reason::StackBounds,
+                Case::Access { bytes },
                 format!("r{}: {bytes} bytes at r10{lowest:+} to r10{highest:+}, outside of the frame", reg.number()),
             );
         }

@@ -10,9 +10,10 @@ use crate::domain::{
     Abstract, Scalar, apply, apply_as_kernel, narrowed_as_kernel, negate_as_kernel, reordered_as_kernel,
     sign_extended_as_kernel,
 };
-use crate::error::{Step, reject};
+use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Kind, Register};
 
 impl Path<'_> {
@@ -239,20 +240,9 @@ impl Path<'_> {
                 format!("r{}: arithmetic on a pointer ({name}) that may be null", dst.number()),
             );
         }
-        let known = number.scalar.as_constant();
-        match pointer.kind {
-            Kind::FlowKeys if known.is_some() => {}
-            Kind::Map if known == Some(0) && op == AluOp::Add => {}
-            Kind::FlowKeys
-            | Kind::Map
-            | Kind::PacketEnd
-            | Kind::Socket
-            | Kind::SockCommon
-            | Kind::TcpSock
-            | Kind::XdpSock => {
-                return reject(Reason::PointerArithmetic, format!("r{}: arithmetic on a {name} pointer", dst.number()));
-            }
-            _ => {}
+        if !takes_arithmetic(pointer.kind, op, number.scalar.as_constant()) {
+            let message = format!("r{}: arithmetic on a {name} pointer", dst.number());
+            return refuse(Reason::PointerArithmetic, Case::NoArithmetic, message);
         }
         if !matches!(op, AluOp::Add | AluOp::Sub) {
             return reject(
@@ -265,7 +255,8 @@ impl Path<'_> {
         let moved = match op {
             AluOp::Add => self.moved_up(pointer, &number),
             _ if pointer.kind == Kind::Stack => {
-                return reject(Reason::PointerArithmetic, "subtraction from a stack pointer");
+                let message = "subtraction from a stack pointer";
+                return refuse(Reason::PointerArithmetic, Case::StackSubtraction, message);
             }
             _ => self.moved_down(pointer, &number),
         };
@@ -387,6 +378,16 @@ impl Path<'_> {
         };
         let read_only = definition.is_read_only();
         Ok(Register { offset: fixed, read_only, ..Register::pointer(Kind::MapValue, map) })
+    }
+}
+
+/// Whether a pointer of this kind may be moved at all, by a number that may be known.
+fn takes_arithmetic(kind: Kind, op: AluOp, known: Option<u64>) -> bool {
+    match kind {
+        Kind::FlowKeys => known.is_some(),
+        Kind::Map => known == Some(0) && op == AluOp::Add,
+        Kind::PacketEnd | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock => false,
+        _ => true,
     }
 }
 

@@ -5,9 +5,10 @@ use kiln_platform::MapType;
 use kiln_program::MapContents;
 
 use crate::domain::{Scalar, Tnum};
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::{Path, Use};
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::{Caller, Kind, Register, Trust};
 
 impl Path<'_> {
@@ -67,8 +68,9 @@ impl Path<'_> {
         let before = std::mem::replace(&mut self.noted.accessed[self.at as usize], base.kind);
         let own_code = |kind| is_view(kind) || kind == Kind::Arena;
         if before != base.kind && before != Kind::Uninit && (own_code(before) || own_code(base.kind)) {
-            return reject(
+            return refuse(
                 Reason::NotAPointer,
+                Case::TwoKinds,
                 format!("r{number} is {} here on one path and {} on another", before.name(), base.kind.name()),
             );
         }

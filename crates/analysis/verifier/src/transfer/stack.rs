@@ -4,9 +4,10 @@ use kiln_isa::{Reg, Size, Source};
 use kiln_platform::Feature;
 
 use crate::domain::{Scalar, Tnum};
-use crate::error::{Step, reject, unsupported};
+use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::Path;
 use crate::reason::Reason;
+use crate::rejection::Case;
 use crate::state::stack::slot_of;
 use crate::state::{Byte, Kind, ObjectKind, Register, Slot, StackObject};
 
@@ -45,12 +46,16 @@ impl Path<'_> {
                     return Ok(self.filled(frame, index, register));
                 }
                 if register.is_pointer() {
-                    return reject(Reason::NotAPointer, "part of a spilled pointer is read");
+                    return refuse(
+                        Reason::NotAPointer,
+                        Case::PartOfSpilledPointer,
+                        "part of a spilled pointer is read",
+                    );
                 }
                 return Ok(self.filled(frame, index, register));
             }
             if register.is_pointer() {
-                return reject(Reason::NotAPointer, "part of a spilled pointer is read");
+                return refuse(Reason::NotAPointer, Case::PartOfSpilledPointer, "part of a spilled pointer is read");
             }
             // Of a constant, the kernel knows the upper bytes only where it is 0.
             if register.is_zero() && within as u32 + bytes <= held {
@@ -99,10 +104,11 @@ impl Path<'_> {
         self.destroy_dynptr_at(frame, index)?;
         if value.is_pointer() {
             if bytes != 8 {
-                return reject(Reason::NotAPointer, "part of a pointer is stored to the stack");
+                return refuse(Reason::NotAPointer, Case::PartOfPointer, "part of a pointer is stored to the stack");
             }
             if frame + 1 != self.state.frames.len() && value.kind == Kind::Stack {
-                return reject(Reason::NotAPointer, "a stack pointer is stored in the caller's frame");
+                let message = "a stack pointer is stored in the caller's frame";
+                return refuse(Reason::NotAPointer, Case::StackPointerInCaller, message);
             }
         } else if let (0, Source::Reg(src), Some(_)) = (within, src, Size::from_bytes(bytes)) {
             // Register and slot become copies of each other where all of it is stored.

@@ -81,25 +81,31 @@ pub(crate) fn parameter(
         BtfKind::Pointer { target } => target,
         _ => return unsupported(format!("argument {} of {}", index + 1, kfunc.name)),
     };
-    let structure = types.resolve(target).unwrap_or(TypeId::VOID);
-    let struct_name = types.name(structure);
     if kfunc.meaning == KfuncMeaning::CastContext || is_context_type(types, target, program_type) {
         return taken(Argument::Context);
     }
+    let structure = types.resolve(target).unwrap_or(TypeId::VOID);
+    let special = object(types, kfunc, index, name, structure);
+    let next = parameters.get(index + 1).map_or("", |next| types.text(next.name));
+    taken(special.unwrap_or_else(|| memory(types, name, structure, next)))
+}
+
+/// What a pointer asks for by its parameter's name or its structure's: something that the kernel watches over.
+fn object(types: &Btf, kfunc: &Kfunc, index: usize, name: &str, structure: TypeId) -> Option<Argument> {
     if name.ends_with("__alloc") {
-        return taken(Argument::Allocated);
+        return Some(Argument::Allocated);
     }
     if name.ends_with("__refcounted_kptr") {
-        return taken(Argument::Refcounted);
+        return Some(Argument::Refcounted);
     }
     if name.ends_with("__irq_flag") {
-        return taken(Argument::InterruptFlags);
+        return Some(Argument::InterruptFlags);
     }
     let iterates = [KfuncFlag::IteratorNew, KfuncFlag::IteratorNext, KfuncFlag::IteratorDestroy];
     if index == 0 && iterates.iter().any(|flag| kfunc.has(*flag)) || name.ends_with("__iter") {
-        return taken(Argument::Iterator(structure));
+        return Some(Argument::Iterator(structure));
     }
-    let special = match struct_name {
+    match types.name(structure) {
         "bpf_dynptr" => Some(Argument::Dynptr { uninitialized: name.ends_with("__uninit") }),
         "bpf_list_head" => Some(Argument::Graph("bpf_list_head")),
         "bpf_list_node" => Some(Argument::Graph("bpf_list_node")),
@@ -110,32 +116,32 @@ pub(crate) fn parameter(
         "bpf_task_work" => Some(Argument::Field("bpf_task_work")),
         "bpf_res_spin_lock" => Some(Argument::Field("bpf_res_spin_lock")),
         _ => None,
-    };
-    if let Some(special) = special {
-        return taken(special);
     }
+}
+
+/// What any other pointer asks for; `size` is the name of the next parameter.
+fn memory(types: &Btf, name: &str, structure: TypeId, size: &str) -> Argument {
     if name.ends_with("__str") {
-        return taken(Argument::ConstantString);
+        return Argument::ConstantString;
     }
     if name.ends_with("__map") {
-        return taken(Argument::Map);
+        return Argument::Map;
     }
     if matches!(types.kind(structure), BtfKind::Prototype { .. }) {
-        return taken(Argument::Callback);
+        return Argument::Callback;
     }
-    let size = parameters.get(index + 1).map_or("", |next| types.text(next.name));
     let constant = size.ends_with("__szk");
     let sized = constant || size.ends_with("__sz");
     let is_structure = matches!(types.kind(structure), BtfKind::Composite { .. });
     if sized {
-        return taken(Argument::Sized { constant });
+        return Argument::Sized { constant };
     }
     let bytes = types.size_of(structure);
     if is_structure {
         let plain = is_plain(types, structure);
-        return taken(Argument::Structure { id: structure, bytes, plain });
+        return Argument::Structure { id: structure, bytes, plain };
     }
-    taken(Argument::Memory { bytes })
+    Argument::Memory { bytes }
 }
 
 /// Whether a pointer to this type is one to the context of this kind of program.

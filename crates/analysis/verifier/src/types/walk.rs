@@ -86,6 +86,7 @@ fn shape(btf: &Btf, id: TypeId) -> Option<Shape> {
 }
 
 /// One level of [`access`]: may end at a nested structure that begins exactly there.
+// long: one loop over nested structures, each turn of which answers or goes inward with all that it knows.
 fn step(
     btf: &Btf,
     structure: TypeId,
