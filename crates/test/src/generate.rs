@@ -30,8 +30,8 @@ pub fn arithmetic(random: &mut Random, program_type: ProgramType, length: usize)
     with_program(object, nodes, program_type)
 }
 
-/// An XDP program that checks the packet's length, computes with bytes of it, and stores some back. R1 stays the
-/// packet pointer until the end.
+/// An XDP program that checks the packet's length, computes with its bytes, and stores some back. R1 is the packet
+/// pointer until the end.
 pub fn packet_program(random: &mut Random, length: usize) -> Object {
     let mut object = Object { license: "GPL".to_owned(), name: "generated".to_owned(), ..Object::default() };
     let mut nodes = Vec::new();
@@ -112,7 +112,7 @@ fn with_program(mut object: Object, nodes: Vec<Node>, program_type: ProgramType)
     object
 }
 
-/// R0 becomes a mixture of all registers and slots, so that no wrong result stays unseen.
+/// R0 becomes a mixture of all registers and slots, so that every wrong result is visible.
 fn mix_into_result(object: &mut Object, nodes: &mut Vec<Node>) {
     let mut put = |insn| nodes.push(object.new_node(insn, Reference::None));
     let alu = |op, dst, src| Insn::Alu { op, width: Width::W64, dst, src };
@@ -132,7 +132,7 @@ fn mix_into_result(object: &mut Object, nodes: &mut Vec<Node>) {
     put(Insn::Exit);
 }
 
-/// Gives every branch of the body a target behind it, at most a dozen instructions on and none behind the body's end.
+/// Gives every branch of the body a later target, at most a dozen instructions away and not after the body's end.
 fn connect_branches(random: &mut Random, nodes: &mut [Node], body: std::ops::Range<usize>) {
     let ids: Vec<InsnId> = nodes.iter().map(|node| node.id).collect();
     for at in body.clone() {
@@ -144,7 +144,7 @@ fn connect_branches(random: &mut Random, nodes: &mut [Node], body: std::ops::Ran
     }
 }
 
-/// A value that arithmetic tends to get wrong, or any.
+/// An edge value, or any value.
 pub fn corner(random: &mut Random) -> u64 {
     const CORNERS: [u64; 12] = [
         0,

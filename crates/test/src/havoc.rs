@@ -36,7 +36,7 @@ pub struct Havoc<'o, W> {
     object: &'o Object,
     program_type: ProgramType,
     random: Random,
-    /// One value of each map that the bare environment has none of.
+    /// One value of each map that the bare environment does not have.
     values: Vec<Vec<u8>>,
     record: Vec<u8>,
     witness: W,
@@ -49,7 +49,7 @@ pub fn is_array(map_type: MapType) -> bool {
 }
 
 impl<'o, W: Witness> Havoc<'o, W> {
-    /// The world of one run on a packet; the seed decides what it answers.
+    /// The environment of one run on a packet; the seed decides its results.
     pub fn new(object: &'o Object, program_type: ProgramType, packet: &[u8], seed: u64, witness: W) -> Self {
         let bare = Bare::new(object, Some(program_type), packet);
         let size = |map: &kiln_program::Map| if is_array(map.map_type) { 0 } else { map.value_size as usize };
@@ -58,7 +58,7 @@ impl<'o, W: Witness> Havoc<'o, W> {
         Havoc { bare, object, program_type, random, values, record: Vec::new(), witness, states: 0 }
     }
 
-    /// The bytes of memory that only this world has.
+    /// The bytes of memory that only this environment has.
     fn own(&mut self, address: u64, bytes: usize) -> Option<&mut [u8]> {
         if let Some(at) = address.checked_sub(RECORDS).filter(|at| *at < MAP - RECORDS) {
             return self.record.get_mut(at as usize..)?.get_mut(..bytes);
@@ -138,7 +138,7 @@ impl<'o, W: Witness> Havoc<'o, W> {
     }
 }
 
-/// That many bytes by lot.
+/// This many random bytes.
 pub fn noise(random: &mut Random, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|_| random.next() as u8).collect()
 }
@@ -214,10 +214,10 @@ pub struct Tally {
     pub states: u64,
 }
 
-/// One run with facts checked, and the same with everything dead spoiled.
+/// One run with facts checked, and one with all dead values overwritten.
 ///
 /// # Errors
-/// A state that is not within the facts, a trap, or another end with dead values spoiled.
+/// Returns a state that is not within the facts, a trap, or a different result with dead values overwritten.
 pub fn check(
     object: &Object,
     program: &Program,

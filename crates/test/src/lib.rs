@@ -1,4 +1,4 @@
-//! What the tests of several rooms share: the filetest runner and the oracles.
+//! Code that tests of several crates share: the filetest runner and the oracles.
 //!
 //! A filetest is a program in Kiln's text form with expectations as directives:
 //!
@@ -21,13 +21,13 @@
 //! - [`filetest`]: reading files and expectations, and rewriting listings (`BLESS=1`);
 //! - [`boundary`]: one small function per boundary that a part crosses;
 //! - [`verdicts`]: `tests/verdicts.toml`, where Kiln and the kernel may disagree, with a reason;
-//! - [`agreement`]: verdicts beside those of kernels, and the report of them;
+//! - [`agreement`]: comparison of verdicts with those of kernels, and its report;
 //! - [`bare`]: the smallest environment for the reference interpreter;
-//! - [`havoc`]: the same with helpers and maps that answer by lot;
+//! - [`havoc`]: an environment whose helpers and maps return random results;
 //! - [`engine`]: one interface to everything that runs a program;
 //! - [`generate`]: random programs;
 //! - [`gains`]: what optimizing is worth over the corpora;
-//! - [`oracle`]: what must hold of any program, each with a canary bug that it must find.
+//! - [`oracle`]: properties of every program, each with a canary bug that it must find.
 #![forbid(unsafe_code)]
 
 pub mod agreement;

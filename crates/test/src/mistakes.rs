@@ -1,4 +1,4 @@
-//! The page of classic mistakes: small C programs, and what Kiln and others print for each.
+//! The page of classic mistakes: small C programs, with the output of Kiln and others for each.
 //!
 //! ```text
 //!   tests/mistakes/*.c --clang--> object --> kiln check   ours, first
@@ -6,8 +6,8 @@
 //!                       // prevail: 4.4 ------------------ what PREVAIL's documentation says it prints
 //! ```
 //!
-//! A file begins with a sentence that says what is wrong, then `// check: reject CODE` (or `accept`). Objects are
-//! compiled when the page is made or tested, never committed.
+//! A file begins with a sentence about the mistake, then `// check: reject CODE` (or `accept`). Objects are compiled
+//! when the page is written or tested, and never committed.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use kiln_driver::check::{Verdict, verdict};
 use kiln_driver::{Input, input, kernel};
 use kiln_verifier::Prepared;
 
-/// The compiler that the page is made with; another one may give other instructions.
+/// The compiler for the page; another one may emit other instructions.
 const CLANG: &str = "clang-19";
 /// Lines of the kernel's log that the page shows.
 const LOG_LINES: usize = 6;
@@ -27,18 +27,18 @@ const LOG_LINES: usize = 6;
 pub struct Mistake {
     /// The file's name without `.c`.
     pub name: String,
-    /// What is wrong, in a sentence.
+    /// The mistake, in a sentence.
     pub what: String,
     /// Our verdict: a reason's code, or `accept`.
     pub check: String,
-    /// The section of PREVAIL's documentation that describes what it reports for this class of mistake.
+    /// The section of PREVAIL's documentation with its message for this class of mistake.
     pub prevail: Option<String>,
     /// The C text without the lines above.
     pub code: String,
     path: PathBuf,
 }
 
-/// What the section of PREVAIL's `docs/llm-context.md` (version 1.0, 2026-02-10) gives as its message.
+/// The message in this section of PREVAIL's `docs/llm-context.md` (version 1.0, 2026-02-10).
 const PREVAIL: [(&str, &str); 7] = [
     ("4.1", "Invalid type (rN.type in {number, ctx, stack, packet, shared})"),
     ("4.2", "Upper bound must be at most packet_size (valid_access(rN.offset, width=W) for read/write)"),
@@ -119,7 +119,7 @@ impl Mistake {
         input::open(&object, &[]).map_err(|error| format!("{}: {error}", self.name))
     }
 
-    /// Our verdict (a code, or `accept`) and what we print.
+    /// Our verdict (a code, or `accept`) and our output.
     ///
     /// # Errors
     /// The object holds no program, or one that is not supported.
@@ -133,7 +133,7 @@ impl Mistake {
         }
     }
 
-    /// The last lines of the kernel's log; `None` where it accepts the program.
+    /// The last lines of the kernel's log; `None` if it accepts the program.
     ///
     /// # Errors
     /// The kernel was not asked.
@@ -163,7 +163,7 @@ impl Mistake {
         PREVAIL.iter().find(|(number, _)| *number == section).map(|(_, message)| (section, *message))
     }
 
-    /// Its part of the page. `kernel` is what the kernel's part says.
+    /// Its section of the page. `kernel` is the text of the kernel's part.
     pub fn section(&self, ours: &str, kernel: &str) -> String {
         let mut text = format!("## {}\n\n{}\n\n```c\n{}\n```\n\n", title(&self.name), self.what, self.code);
         let _ = write!(text, "**Kiln**\n\n```text\n{ours}\n```\n\n{KERNEL}\n\n```text\n{kernel}\n```\n\n");
@@ -180,7 +180,7 @@ impl Mistake {
     }
 }
 
-/// Kernel addresses are others on each load.
+/// Kernel addresses differ between loads.
 fn without_addresses(line: &str) -> String {
     let mut words = line.split("0xffff8");
     let first = words.next().unwrap_or_default().to_owned();

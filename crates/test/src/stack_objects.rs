@@ -5,8 +5,8 @@
 //!   bpf_dynptr      u64 data, u32 size, u32 0     data 0: none
 //! ```
 //!
-//! Programs may not look at these bytes, so only that they are kept matters: an optimizer or a fact that takes them
-//! for dead shows when they are spoiled.
+//! Programs may not read these bytes, so it only matters that they are kept: if an optimizer or a fact treats them as
+//! dead, overwriting them shows it.
 
 use kiln_isa::Size;
 use kiln_program::Environment;
@@ -28,7 +28,7 @@ pub fn call_kfunc(world: &mut impl Environment, name: &str, arguments: [u64; 5])
         "bpf_local_irq_save" => world.store(first, Size::B8, 0x246).map(|()| 0),
         "bpf_local_irq_restore" => match world.load(first, Size::B8) {
             Ok(0x246) => Ok(0),
-            // Not what was saved: as bad as memory that is not there.
+            // If it is not the saved value, the run faults as at missing memory.
             Ok(_) => Err(Fault::Memory { address: first, bytes: 8 }),
             Err(fault) => Err(fault),
         },

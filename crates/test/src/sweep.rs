@@ -1,8 +1,8 @@
-//! The single-operation sweep: one operation on numbers of every shape, and what the kernel knows of the result.
+//! The single-operation sweep: one operation on numbers of every kind, and what the kernel knows about the result.
 //!
-//! A program makes a number or two, does one operation, and uses the result as an offset into a map value that is as
-//! large as our verifier thinks the result needs, or a little smaller. If the two verifiers know the same of it, they agree
-//! on both; if one of them knows more or less, one of the programs is accepted by only one of them.
+//! A program makes one or two numbers, does one operation, and uses the result as an offset into a map value. The value
+//! is exactly as large as the result needs by our verifier, or one byte smaller. If both verifiers know the same about
+//! the result, they agree on both programs. Otherwise only one of them accepts one of the programs.
 //!
 //! ```text
 //!   call get_prandom_u32 ...            r6: what shape says, such as -10..50 with known low bits
@@ -11,8 +11,7 @@
 //!   r0 = map_value + r6; load           in a value of HIGHEST - LOWEST + 1 bytes: accepted; one less: refused
 //! ```
 //!
-//! Programs are counted through: the same number always gives the same program, and a stride through all of them is a
-//! sample of every kind.
+//! Programs are numbered: a number always gives the same program, and a stride through all numbers samples every kind.
 
 use std::fmt::Write as _;
 
@@ -69,7 +68,7 @@ const SHAPES: &[&[&str]] = &[
 const WITH_CONSTANT: &[&str] = &["+=", "-=", "*=", "&=", "|=", "^=", "<<=", ">>=", "s>>=", "/=", "%=", "s/=", "s%="];
 /// Comparisons.
 const COMPARISONS: &[&str] = &["==", "!=", ">", ">=", "<", "<=", "s>", "s>=", "s<", "s<=", "&"];
-/// Constants at the edges of what operations tell apart.
+/// Edge constants of operations.
 const CONSTANTS: &[i64] = &[
     0,
     1,
@@ -154,7 +153,7 @@ const LOADS: &[&[&str]] = &[
     &["r9 &= 7", "r9 += r10", "r6 = *(u32 *)(r9 - 16)"],
 ];
 
-/// What of the result is looked at.
+/// The view of the result.
 const VIEWS: &[&[&str]] =
     &[&[], &["w6 = w6"], &["r6 &= 7"], &["r6 >>= 32"], &["r6 <<= 32", "r6 s>>= 32"], &["r6 = r7"]];
 
@@ -307,10 +306,10 @@ pub struct Difference {
 }
 
 impl Sweep {
-    /// Asks both about every window of a case, and about the case itself.
+    /// Asks both verifiers about every window of a case, and about the case itself.
     ///
     /// # Panics
-    /// Panics if a program of the sweep is no program.
+    /// Panics if a program of the sweep is malformed.
     pub fn compare(&mut self, case: &Case) {
         let probe = parsed(&case.probe());
         let (lowest, highest) = match verdict(&probe, false) {
@@ -343,7 +342,7 @@ fn verdict(object: &Object, skip_facts: bool) -> Result<kiln_verifier::Verified,
     kiln_verifier::verify(object, &object.programs[0], &Options { skip_facts, ..Options::default() })
 }
 
-/// From where to where the result of a probe may be, as our verifier has it.
+/// The range of the result of a probe by our verifier.
 fn range(probe: &Object, verified: &kiln_verifier::Verified) -> Option<(i64, i64)> {
     let nodes = &probe.function(probe.programs[0].entry).nodes;
     let at = nodes.iter().rev().find(|node| matches!(node.insn, Insn::Alu { dst: Reg::R1, .. }))?;

@@ -1,4 +1,4 @@
-//! `tests/verdicts.toml`: where Kiln may say something else than the kernel, each with its reason.
+//! `tests/verdicts.toml`: allowed differences between Kiln's and the kernel's verdicts, each with its reason.
 //!
 //! ```toml
 //! [[disagreement]]
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A disagreement that is not listed fails its filetest, and so does an entry that no longer disagrees. Programs of the
-//! corpora have entries of their own:
+//! corpora have separate entries:
 //!
 //! ```toml
 //! [[program]]
@@ -39,9 +39,9 @@ pub struct Verdicts {
 pub struct Disagreement {
     /// The filetest, as `room/name.bpf`.
     pub file: String,
-    /// What Kiln says instead: `accept`, `reject REASON`, `unsupported` or `limit`.
+    /// Kiln's verdict: `accept`, `reject REASON`, `unsupported` or `limit`.
     pub kiln: String,
-    /// Why that is all right, or what is missing.
+    /// Why that is correct, or what is missing.
     pub reason: String,
 }
 
@@ -51,11 +51,11 @@ pub struct Disagreement {
 pub struct ProgramDisagreement {
     /// The file's name and the program's, as `object.o:program`.
     pub program: String,
-    /// What Kiln says instead: `accept` or `reject REASON`.
+    /// Kiln's verdict: `accept` or `reject REASON`.
     pub kiln: String,
-    /// Why that is all right, or what is missing.
+    /// Why that is correct, or what is missing.
     pub reason: String,
-    /// It depends on how the kernel was built: where it does not disagree, nothing is wrong.
+    /// It depends on the kernel's configuration: an entry without a disagreement is not an error.
     #[serde(default)]
     pub depends_on_kernel: bool,
 }

@@ -1,14 +1,14 @@
-//! Our verdict beside the kernel's, for every program of the corpora.
+//! Compares our verdict with the kernel's for every program of the corpora.
 //!
 //! ```text
 //!   | program type | both accept | both reject | only kernel | only Kiln | unsupported | not asked | agreement |
 //!   | xdp          |         236 |          67 |           0 |         0 |           2 |         3 |    99.3 % |
 //! ```
 //!
-//! A program that only one of the two accepts must be listed in `tests/verdicts.toml` with a reason; a listed one that
-//! they agree about must go from there. What Kiln says `unsupported` to is counted aloud. *Not asked* are programs
-//! that the verifier did not get to see, each with a reason (`kiln_driver::kernel::NotAsked`); where another kernel was
-//! asked about them (`scripts/other-kernel`), they are compared with its answers.
+//! A program that only one of the two accepts must be listed in `tests/verdicts.toml` with a reason; a listed one on
+//! which they agree must be removed. Unsupported programs are counted and printed. *Not asked* are programs that did
+//! not reach the verifier, each with a reason (`kiln_driver::kernel::NotAsked`). If another kernel was asked about them
+//! (`scripts/other-kernel`), they are compared with its verdicts.
 //!
 //! With `KILN_AGREEMENT_ROWS` set, every program is printed with both verdicts; `KILN_AGREEMENT_ONLY=dynptr,iters`
 //! compares only objects whose path contains one of the words. `BLESS=1` writes `docs/agreement.md`.
@@ -26,7 +26,7 @@ fn in_repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// What is wrong: disagreements that are not listed, and entries that no longer disagree.
+/// Errors: disagreements that are not listed, and entries that no longer apply.
 fn findings(all: &[Compared], verdicts: &Verdicts, prefix: &str) -> Vec<String> {
     let mut findings = Vec::new();
     for compared in all {

@@ -1,5 +1,5 @@
-//! Every object of the corpora, optimized: it loads where it loaded before, costs the kernel's verifier no more, and
-//! does the same on real packets, in the kernel and on both of the VM's engines.
+//! Optimizes every object of the corpora. The result must load where the original loads, cost the kernel's verifier no
+//! more, and do the same on real packets, in the kernel and on both of the VM's engines.
 //!
 //! `target/corpus/report.json` keeps the figures. `KILN_CORPUS_ONLY` limits the run to paths that contain a text.
 
@@ -21,7 +21,7 @@ const PACKETS: usize = 320;
 const TAKEN: usize = 256;
 /// Time to optimize one object at most.
 const BUDGET: Duration = Duration::from_secs(3);
-/// Groups of whole programs; the verifier's own selftests, of a few instructions each, are another test's business.
+/// Groups of whole programs. Other tests cover the verifier's own selftests of a few instructions each.
 fn takes_part(object: &CorpusObject) -> bool {
     let only = std::env::var("KILN_CORPUS_ONLY").unwrap_or_default();
     let path = object.path.to_string_lossy();
@@ -29,7 +29,7 @@ fn takes_part(object: &CorpusObject) -> bool {
     object.refused().is_none() && !verifier_test && path.contains(&only)
 }
 
-/// What was found of one program.
+/// The result for one program.
 #[derive(Serialize)]
 struct Row {
     group: String,
@@ -105,7 +105,7 @@ fn examine(object: &CorpusObject, kernel: bool) -> Result<(Vec<Row>, Duration), 
     let name = object.path.display().to_string();
     let input = match object.read() {
         Ok(input) => input,
-        // Reading is the front end's test; here only what it reads counts.
+        // The front end has its own tests; here only objects that it reads count.
         Err(error) => {
             say(&format!("not read: {error}"));
             return Ok((Vec::new(), Duration::ZERO));

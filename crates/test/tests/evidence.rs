@@ -71,7 +71,7 @@ fn another_solver_replays_every_certificate() {
         assert!(checked.proved > 0, "{}: nothing is optimized: {:?}", object.path.display(), outcome.refused);
         functions += checked.functions;
         queries += checked.queries;
-        // One instruction of the result, and then the chain with it.
+        // Changes one instruction of the result, and then also the chain.
         let other = |line: &str| {
             let (before, _) = line.split_once(" = 0x").filter(|(before, _)| before.starts_with("  "))?;
             Some(format!("{before} = 0x7fffff01"))
@@ -83,7 +83,7 @@ fn another_solver_replays_every_certificate() {
     assert!(functions > 0 && queries > 0);
 }
 
-/// With no time left for certificates all functions are as they were, and each is named.
+/// If there is no time for certificates, all functions stay unchanged, and each is named.
 #[test]
 fn without_time_for_a_certificate_nothing_changes() {
     let named = |path: &Path| path.file_name().is_some_and(|name| name == SAMPLE[3]);

@@ -1,4 +1,4 @@
-//! Runs `tests/filetests/<room>/*.bpf`, one test per file; `BLESS=1` rewrites optimized listings.
+//! Runs `tests/filetests/<crate>/*.bpf`, one test per file; `BLESS=1` rewrites optimized listings.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,15 +1,15 @@
-//! What helper rows and map types say, asked of the kernel and of the VM.
+//! Asks the kernel and the VM whether the properties of helper rows and map types are true.
 //!
-//! Proofs rely on these properties, so a row that says too much makes wrong rewrites "proved". Each question is a program
-//! that returns 1 where the property holds and 0 where it does not:
+//! Proofs rely on these properties, so a row that states too much makes wrong rewrites "proved". Each question is a
+//! program that returns 1 if the property holds and 0 if it does not:
 //!
 //! ```text
 //!   probe_read       fills: yes    the kernel answers 1: allowed to say so
 //!   probe_read_str   fills: no     the kernel answers 0: a row that said yes would fail here
 //! ```
 //!
-//! Every row that says such a thing has a question (or stands in [`NOT_ASKED`] with the reason), so a property that is
-//! given to another helper fails until it is shown to be true.
+//! Every row with such a property has a question (or is in [`NOT_ASKED`] with the reason). So if a row gets a property,
+//! the test fails until it has a question.
 
 use kiln_platform::{Fills, Follows, Helper, MapType, Stable};
 use kiln_program::text::parse;
@@ -20,7 +20,7 @@ use kiln_test::engine::{Engine, NoRun, kernel_available, run};
 enum Property {
     /// [`Fills::Always`].
     FillsAlways,
-    /// [`Fills::OnSuccess`], asked where the helper succeeds.
+    /// [`Fills::OnSuccess`], asked when the helper succeeds.
     FillsOnSuccess,
     /// [`Stable::Always`].
     StableAlways,
@@ -28,11 +28,11 @@ enum Property {
     ElementsStay,
     /// [`Follows::Nothing`].
     FollowsNothing,
-    /// [`Helper::answer_bits`]: the answer has no other bits.
+    /// [`Helper::answer_bits`]: the result has no other bits.
     AnswerBits,
 }
 
-/// Rows that say something and cannot be asked here.
+/// Rows with a property that cannot be asked here.
 const NOT_ASKED: &[(&str, &str)] = &[
     ("per_cpu_ptr", "its argument is a variable of the kernel, which text cannot name"),
     ("this_cpu_ptr", "its argument is a variable of the kernel, which text cannot name"),
@@ -52,12 +52,12 @@ fn fills(kind: &str, call: &str) -> String {
     )
 }
 
-/// The same with the context in R1 and the buffer in R3.
+/// Calls a helper twice as in `fills`, with the context in R1 and the buffer in R3.
 fn loads(kind: &str, helper: &str, offset: u32, rest: &str) -> String {
     fills(kind, &format!("r1 = r6\nr2 = {offset}\nr3 = r10\nr3 += -16\nr4 = 16\n{rest}call {helper}"))
 }
 
-/// The same with the buffer in R1 and an address in R3.
+/// Calls a helper twice as in `fills`, with the buffer in R1 and an address in R3.
 fn probes(helper: &str, source: &str) -> String {
     fills("xdp", &format!("r1 = r10\nr1 += -16\nr2 = 16\n{source}\ncall {helper}"))
 }
@@ -83,7 +83,8 @@ fn element(map: &str, key: &str) -> String {
     )
 }
 
-/// Gives a helper an address of the frame as a number, with two values behind it, and compares what comes out.
+/// Passes a helper an address of the frame as a number, with two different values at that address, and compares the
+/// results.
 fn follows(helper: &str) -> String {
     let call = format!("r1 = r10\nr1 += -16\nr2 = 8\nr3 = r10\nr3 += -8\ncall {helper}\n");
     format!(
@@ -146,7 +147,7 @@ fn questions() -> Vec<Question> {
     ]
 }
 
-/// An address with an empty text behind it: the second half of a number on the stack.
+/// The address of an empty text: the second half of a number on the stack.
 const SHORT_TEXT: &str = "*(u64 *)(r10 - 24) = 0\nr3 = r10\nr3 += -24";
 
 fn said(property: Property, about: &str) -> bool {
@@ -174,7 +175,7 @@ fn answer(engine: Engine, question: &Question) -> Option<bool> {
     }
 }
 
-/// Each row says no more than what the kernel does, and no question gets the answer that nobody expected.
+/// Each row states only what the kernel does, and every question gets the expected answer.
 #[test]
 fn rows_say_what_the_kernel_does() {
     if let Err(why) = kernel_available() {
@@ -188,7 +189,7 @@ fn rows_say_what_the_kernel_does() {
     }
 }
 
-/// The VM stands in for the kernel: what a row says must hold there too.
+/// The properties of rows must hold in the VM too.
 #[test]
 fn the_vm_does_what_rows_say() {
     for engine in [Engine::Interpreter, Engine::Jit] {
@@ -204,7 +205,7 @@ fn the_vm_does_what_rows_say() {
     }
 }
 
-/// A property that a row is given has a question.
+/// Every property of a row has a question.
 #[test]
 fn no_row_says_what_nobody_asked() {
     let questions = questions();
@@ -228,7 +229,7 @@ fn no_row_says_what_nobody_asked() {
     for map_type in MapType::ALL.iter().filter(|map_type| map_type.rules().elements_stay) {
         asked(Property::ElementsStay, map_type.name());
     }
-    // And a property that is taken away everywhere would leave a question without a row.
+    // Every question has a row with its property.
     for question in questions.iter().filter(|question| question.holds) {
         assert!(said(question.property, question.about), "no row says {:?} of {}", question.property, question.about);
     }

@@ -1,4 +1,4 @@
-//! Our verdict beside the running kernel's on every argument of every tracepoint and iterator that its BTF has.
+//! Compares our verdict with the running kernel's on every argument of every tracepoint and iterator in its BTF.
 //!
 //! ```text
 //!   r2 = *(u64 *)(r1 + 8*N)          accepted as far as here: there is such an argument
@@ -27,7 +27,7 @@ enum Reading {
     BehindChecked,
 }
 
-/// Arguments that later kernels take for nullable or for errors, and so does Kiln, though this one does not.
+/// Arguments that later kernels and Kiln treat as nullable or as errors, although this kernel does not.
 const LATER_FIXES: [(&str, usize); 3] = [("sched_process_wait", 0), ("signal_generate", 1), ("signal_deliver", 1)];
 
 /// Arguments of a tracepoint at most (kernel `MAX_BPF_FUNC_ARGS`).

@@ -1,4 +1,5 @@
-//! What Kiln says the kernel would print, beside what it prints: for every program of the corpora that both reject.
+//! Compares the kernel message that Kiln predicts with the actual one, for every program of the corpora that both
+//! reject.
 //!
 //! ```text
 //!   literally   R1 invalid mem access 'scalar'                 the same text
@@ -19,9 +20,9 @@ use kiln_test::corpus::{self, CorpusObject};
 use kiln_test::engine::kernel_available;
 use kiln_verifier::{Error, verify};
 
-/// Per cent of the messages that must be the same text.
+/// Minimum per cent of messages with the same text.
 const LITERALLY: usize = 85;
-/// Per cent that must be the same but for numbers, those of the same text included.
+/// Minimum per cent of messages that are the same except for numbers.
 const BY_CLASS: usize = 87;
 
 /// One program that both reject.
@@ -32,7 +33,7 @@ struct Row {
     kernels: String,
 }
 
-/// How near two messages are.
+/// The similarity of two messages.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Near {
     Literally,
@@ -64,7 +65,7 @@ impl Row {
             None => Near::None,
             Some(ours) if *ours == self.kernels => Near::Literally,
             Some(ours) if class(ours) == class(&self.kernels) => Near::ByClass,
-            // The kernel prints two states behind this message.
+            // The kernel prints two states after this message.
             Some(ours) if ours.starts_with("infinite loop") && self.kernels.starts_with("old state:") => Near::ByClass,
             Some(_) => Near::Other,
         }
@@ -79,7 +80,7 @@ fn rows_of(entry: &CorpusObject) -> Vec<Row> {
     let Ok(mut input) = entry.read() else { return Vec::new() };
     let bytes = std::mem::take(&mut input.bytes);
     if has_core(&input.object) {
-        // libbpf's answer to a relocation that fails is no verifier's.
+        // libbpf's message for a failed relocation is not the verifier's.
         return Vec::new();
     }
     let file = entry.path.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -44,7 +44,7 @@ fn disassemble(paths: &[PathBuf]) -> Option<Vec<(Vec<u8>, String)>> {
         index.trim().parse::<usize>().ok()?;
         let (bytes, text) = rest.split_once('\t')?;
         let bytes: Option<Vec<u8>> = bytes.split(' ').map(|byte| u8::from_str_radix(byte, 16).ok()).collect();
-        // Behind a branch stands the label it leads to.
+        // The target label follows a branch.
         let text = match text.rfind(" <") {
             Some(at) if text.ends_with('>') => &text[..at],
             _ => text,
@@ -54,7 +54,7 @@ fn disassemble(paths: &[PathBuf]) -> Option<Vec<(Vec<u8>, String)>> {
     Some(text.lines().filter_map(insn).collect())
 }
 
-/// Forms that LLVM 19 prints without what tells them apart: see `crates/isa/tests/llvm.rs`.
+/// Forms that LLVM 19 prints ambiguously: see `crates/isa/tests/llvm.rs`.
 fn llvm_drops_fields(insn: &Insn) -> bool {
     match insn {
         Insn::LoadImm64 { imm, .. } => !matches!(imm, Imm64::Value(_)),

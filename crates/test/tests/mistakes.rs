@@ -1,7 +1,7 @@
 //! `docs/mistakes.md` is what Kiln and the kernel print now; `BLESS=1` (or `cargo xtask mistakes`) writes it.
 //!
-//! Kiln's part is compared wherever clang is; the kernel's part only where `bpf(2)` works, and taken from the page
-//! where it does not.
+//! Kiln's part is compared if there is clang. The kernel's part is compared if `bpf(2)` works, and otherwise copied
+//! from the page.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/mistakes.md")
 }
 
-/// The kernel's part of a mistake's section of the page as it is.
+/// The kernel's part of a mistake's section in the current page.
 fn kernels_part(page: &str, mistake: &Mistake) -> Option<String> {
     let head = mistake.section("", "").lines().next()?.to_owned();
     let section = page.split("\n## ").find(|section| format!("## {}", section.lines().next().unwrap_or("")) == head)?;

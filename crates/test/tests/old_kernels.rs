@@ -1,11 +1,11 @@
-//! The profiles of older releases against verdicts of those kernels, as `scripts/other-kernel` leaves them:
+//! Compares the profiles of older releases with verdicts of those kernels that `scripts/other-kernel` recorded:
 //!
 //! ```text
 //!   target/kernels/6.1/verdicts.jsonl, btf/vmlinux  -->  6.1: {"both accept": 513, "both reject": 505, ...}
 //! ```
 //!
-//! Every release there is compared; without any, the test says that it was skipped. It fails where Kiln accepts for a
-//! release what that kernel rejects, more often than [`WRONGLY_ACCEPTED`] in a hundred.
+//! Every recorded release is compared; without any, the test prints a skip. It fails if Kiln accepts more than
+//! [`WRONGLY_ACCEPTED`] per cent of the programs that a kernel rejects.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ use kiln_test::corpus::{self, CorpusObject};
 use kiln_verifier::{Error, Options, verify};
 use serde::Deserialize;
 
-/// Programs of a hundred that Kiln may accept and the kernel reject: what of older verifiers is not modelled.
+/// Per cent of programs that Kiln may accept although the kernel rejects them, because older verifiers are not modelled
+/// completely.
 const WRONGLY_ACCEPTED: usize = 2;
 
 /// A line of `verdicts.jsonl`.
@@ -97,7 +98,7 @@ fn compare(release: KernelVersion, asked: &Verdicts, types: &Arc<Btf>) {
     for entry in corpus::objects() {
         for (name, ours) in kiln_says(&entry, types, &profile, asked) {
             let (kernel, reason) = &asked[&name];
-            // Loading is not attaching: the kernel takes attach types at loading that it does not know.
+            // The kernel accepts unknown attach types when it loads a program.
             let attaches = !ours.contains("the attach type");
             let column = match (ours.split(' ').next().unwrap_or_default(), kernel.as_str()) {
                 (_, "not asked") => "not asked",

@@ -51,7 +51,7 @@ fn everything(seed: u64, count: usize) -> Vec<(Object, Vec<u8>)> {
     generated(seed, count).into_iter().chain(accepted_filetests()).collect()
 }
 
-/// Runs an oracle over programs; it must hold wherever it applies, and apply to half of them at least.
+/// Runs an oracle over programs. It must hold wherever it applies, and apply to at least half of them.
 #[track_caller]
 fn holds(inputs: &[(Object, Vec<u8>)], oracle: impl Fn(&Object, &[u8]) -> Finding) {
     let mut held = 0;
@@ -171,8 +171,8 @@ fn is_may_goto(insn: &kiln_isa::Insn) -> bool {
     matches!(insn, kiln_isa::Insn::MayGoto { .. })
 }
 
-/// The facts about real programs: what ran of them before a helper that the bare environment lacks was as the facts
-/// said, and spoiling what they call dead changed nothing.
+/// The facts about real programs: up to the first helper that the bare environment lacks, states were within the facts,
+/// and overwriting dead values changed nothing.
 #[test]
 fn facts_about_the_corpus_hold() {
     let packets = packets::corpus(11, 12);
@@ -182,7 +182,7 @@ fn facts_about_the_corpus_hold() {
         let Ok(input) = entry.read() else { continue };
         let object = &input.object;
         for program in object.programs.iter().filter(|program| program.program_type.is_some_and(has_packet)) {
-            // `may_goto` never runs out in the bare environment.
+            // The loop budget of `may_goto` is unlimited in the bare environment.
             if object.functions.iter().flat_map(|function| &function.nodes).any(|node| is_may_goto(&node.insn)) {
                 continue;
             }

@@ -1,4 +1,5 @@
-//! Limits on what a program has, asked of the kernel: one below the limit is accepted by both, one beyond it by neither.
+//! Compares the limits on a program's size with the kernel: both accept a program at the limit, and neither accepts one
+//! beyond it.
 
 use std::fmt::Write as _;
 

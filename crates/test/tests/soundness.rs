@@ -13,8 +13,8 @@ use kiln_test::havoc::{Tally, check, is_array, noise};
 use kiln_test::oracle::Canary;
 use kiln_verifier::{Assumptions, Options, verify};
 
-/// The object with anything in its data: read-only data too, if that may be anything. Every other seed leaves its data as
-/// it is, so that programs go beyond the tests whether a run is meant for them.
+/// The object with random data, also read-only data if that may be anything. Every other seed keeps the data, so that
+/// programs pass their own checks of whether to run.
 fn with_noise(object: &Object, assumptions: Assumptions, seed: u64) -> Object {
     let mut object = object.clone();
     if seed % 2 == 0 {
@@ -41,7 +41,7 @@ fn has_context(program_type: ProgramType) -> bool {
         || matches!(program_type, Kprobe | Tracepoint | PerfEvent | RawTracepoint)
 }
 
-/// Whether some value holds pointers of the kernel, which noise would make up.
+/// Whether some value holds kernel pointers, which random data would forge.
 fn holds_kernel_pointers(object: &Object) -> bool {
     let Some(btf) = object.btf.as_deref().and_then(|bytes| Btf::parse(bytes).ok()) else { return false };
     let is_tag = |id| matches!(btf.kind(id), BtfKind::TypeTag { .. });

@@ -1,4 +1,4 @@
-//! One operation at a time, on numbers of every shape: our verifier and the running kernel's give the same verdict.
+//! Our verifier and the running kernel's give the same verdict on single operations with numbers of every kind.
 //!
 //! `cargo test -p kiln-test --test sweep` takes a sample; `-- --ignored` many more, as `KILN_SWEEP` says: the first
 //! program, the stride and how many (`KILN_SWEEP=0,29,40000`).
@@ -6,7 +6,7 @@
 use kiln_test::engine::kernel_available;
 use kiln_test::sweep::{Sweep, case, count};
 
-/// A stride through all cases that comes to every kind of each choice: it has no factor in common with their number.
+/// A stride that covers every kind of each choice, because it is coprime to the number of cases.
 const STRIDE: u64 = 3_571;
 
 fn sweep(first: u64, stride: u64, cases: u64) {

@@ -1,8 +1,8 @@
-//! Our verdict beside the running kernel's for programs loaded without privilege: socket filters and cgroup_skb.
+//! Compares our verdict with the running kernel's for unprivileged programs: socket filters and cgroup_skb.
 //!
-//! The test's threads put their capabilities down while they load. That says nothing unless the kernel lets users
-//! without privilege load programs at all: `sysctl kernel.unprivileged_bpf_disabled=0`, which few systems have, so
-//! usually this is skipped, aloud. Disagreements are listed in `tests/verdicts.toml` under `unprivileged object.o:program`.
+//! The test's threads drop their capabilities while they load. This only works if the kernel allows unprivileged
+//! loading (`sysctl kernel.unprivileged_bpf_disabled=0`). Few systems do, so usually the test prints a skip.
+//! Disagreements are listed in `tests/verdicts.toml` under `unprivileged object.o:program`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! All engines give the same.
+//! All engines give the same result.
 
 use kiln_isa::{AluOp, Insn};
 use kiln_program::{Object, Program};
@@ -6,8 +6,8 @@ use kiln_program::{Object, Program};
 use super::{Canary, Finding};
 use crate::engine::{Engine, NoRun, Ran, run};
 
-/// Whether these engines return the same and leave the same packet. The canary: all but the first take signed
-/// division for unsigned.
+/// Whether these engines return the same value and packet. The canary: all except the first use unsigned division for
+/// signed.
 pub fn agree(object: &Object, program: &Program, packet: &[u8], engines: &[Engine], canary: Canary) -> Finding {
     let broken = canary.is_present().then(|| unsigned_division(object));
     let mut first: Option<(Engine, Ran)> = None;

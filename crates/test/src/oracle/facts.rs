@@ -11,8 +11,8 @@ use super::{Canary, Finding};
 use crate::bare::{Bare, CONTEXT, MAP, STACK_BYTES, Watched, Witness};
 use crate::engine::BUDGET;
 
-/// Whether the facts hold in every state of a run on this packet. The canary: the largest signed value a register may
-/// have is taken one too small.
+/// Whether the facts hold in every state of a run on this packet. The canary: the largest signed value of a register is
+/// one too small.
 pub fn hold(object: &Object, program: &Program, facts: &Facts, packet: &[u8], canary: Canary) -> Finding {
     let bare = Bare::new(object, program.program_type, packet);
     let mut watched = Watched { bare, witness: Checker::new(facts, canary) };
@@ -22,11 +22,11 @@ pub fn hold(object: &Object, program: &Program, facts: &Facts, packet: &[u8], ca
     }
     match outcome {
         Ok(_) => Finding::Held,
-        // What ran so far was checked.
+        // The part that ran was checked.
         Err(Trap::Fault { fault: kiln_program::interpret::Fault::Unsupported(what), .. }) => {
             Finding::NotApplicable(what)
         }
-        // `may_goto` never runs out in the bare environment.
+        // The loop budget of `may_goto` is unlimited in the bare environment.
         Err(Trap::Budget { .. }) => Finding::NotApplicable("a long run".to_owned()),
         Err(trap) => Finding::Broken(format!("an accepted program traps: {trap}")),
     }
@@ -36,12 +36,12 @@ pub fn hold(object: &Object, program: &Program, facts: &Facts, packet: &[u8], ca
 pub struct Checker<'a> {
     facts: &'a Facts,
     canary: Canary,
-    /// The first state that the facts do not allow.
+    /// The first state that violates the facts.
     pub violation: Option<String>,
 }
 
 impl<'a> Checker<'a> {
-    /// A checker that has seen nothing.
+    /// A checker before a run.
     pub fn new(facts: &'a Facts, canary: Canary) -> Checker<'a> {
         Checker { facts, canary, violation: None }
     }
@@ -105,7 +105,7 @@ fn pointer_allows(bare: &Bare, depth: usize, pointer: &Pointer, concrete: u64) -
         Region::PacketEnd => bare.packet_end(),
         Region::Map(map) => MAP + u64::from(map.0),
         Region::MapValue(map) => {
-            // Which of an array's values it is, facts do not say: the offset must fit one of them.
+            // Facts do not tell which value of an array it is: the offset must fit one of them.
             return bare
                 .value_start(*map, concrete.wrapping_sub(pointer.offset.umin))
                 .is_some_and(|start| pointer.offset.contains(concrete.wrapping_sub(start)))

@@ -1,7 +1,7 @@
-//! What the facts call dead does not matter.
+//! Values that are dead by the facts do not affect a run.
 //!
-//! After each instruction every register and stack byte that is not live is overwritten with noise. The run must end
-//! as it would have without.
+//! After each instruction every register and stack byte that is not live is overwritten with noise. The result of the
+//! run must not change.
 
 use kiln_driver::packets::Random;
 use kiln_isa::{Insn, Reg};
@@ -12,7 +12,8 @@ use super::{Canary, Finding};
 use crate::bare::{Bare, CONTEXT, STACK_BYTES, Watched, Witness};
 use crate::engine::BUDGET;
 
-/// Whether a run on this packet ends the same with everything dead spoiled. The canary: R7 is always taken for dead.
+/// Whether a run on this packet has the same result with all dead values overwritten. The canary: R7 always counts as
+/// dead.
 pub fn dead_is_dead(object: &Object, program: &Program, facts: &Facts, packet: &[u8], canary: Canary) -> Finding {
     let (plain, plain_packet) = run(object, program, packet, None);
     let spoiler = Spoiler::new(facts, canary);
@@ -45,7 +46,7 @@ fn run(
     }
 }
 
-/// Overwrites what is dead, after each instruction.
+/// Overwrites dead values after each instruction.
 pub struct Spoiler<'a> {
     facts: &'a Facts,
     canary: Canary,
@@ -65,7 +66,7 @@ impl Witness for Spoiler<'_> {
     fn before(&mut self, bare: &mut Bare, node: &Node, depth: usize, registers: &mut [u64; Reg::COUNT]) {
         let previous = self.previous.replace((node.clone(), depth));
         let Some((previous, frame)) = previous else { return };
-        // Calls and returns change frames; what is live across them is known at their other end.
+        // Calls and returns change frames, so liveness across them is known at their other end.
         if frame != depth || matches!(previous.insn, Insn::Call(_) | Insn::Exit) {
             return;
         }

@@ -1,13 +1,13 @@
-//! What must hold of any program, whoever wrote it.
+//! Properties that hold for every program.
 //!
 //! | oracle | what must agree | canary bug |
 //! |---|---|---|
 //! | [`codec`] | decoding and encoding, printing and parsing | an encoder that drops the offset of negative branches |
-//! | [`engines`] | reference interpreter, VM interpreter, JIT, kernel | signed division taken for unsigned |
+//! | [`engines`] | reference interpreter, VM interpreter, JIT, kernel | unsigned division instead of signed |
 //! | [`facts`] | every concrete state and the verifier's facts | facts that forget the sign |
-//! | [`liveness`] | a run, and the same run with everything dead spoiled | a register called dead that is not |
-//! | [`safety`] | what the verifier accepts never faults | a verifier that believes every null check |
-//! | [`rewrite`] | a program and its rewritten self | `w1 = -1; *(u64 *)(r10 - 8) = r1` stored as -1 |
+//! | [`liveness`] | a run, and the same run with all dead values overwritten | a live register that counts as dead |
+//! | [`safety`] | an accepted program never faults | a verifier that trusts every null check |
+//! | [`rewrite`] | a program and its rewritten form | `w1 = -1; *(u64 *)(r10 - 8) = r1` stored as -1 |
 //!
 //! An oracle that finds nothing proves nothing unless it would have found something: each takes a [`Canary`], and the
 //! tests and the fuzzer check that with it the bug is found.
@@ -29,7 +29,7 @@ pub enum Canary {
 }
 
 impl Canary {
-    /// Whether the bug is there.
+    /// Whether the bug is active.
     pub fn is_present(self) -> bool {
         self == Canary::Present
     }
@@ -40,7 +40,7 @@ impl Canary {
 pub enum Finding {
     /// It held.
     Held,
-    /// It does not speak of this input.
+    /// It does not apply to this input.
     NotApplicable(String),
     /// It did not hold.
     Broken(String),

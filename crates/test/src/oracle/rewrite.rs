@@ -1,4 +1,4 @@
-//! A program and its rewritten self do the same.
+//! A program and its rewritten form do the same.
 
 use kiln_isa::{AluOp, Insn, Size, Source, Width};
 use kiln_program::{Object, Program};
@@ -6,7 +6,7 @@ use kiln_program::{Object, Program};
 use super::{Canary, Finding};
 use crate::engine::{Engine, NoRun, run};
 
-/// Whether both return the same and leave the same packet, on one engine and these packets.
+/// Whether both return the same values and packets, on one engine and these packets.
 pub fn same(before: &Object, after: &Object, program: &Program, packets: &[Vec<u8>], engine: Engine) -> Finding {
     let Some(rewritten) = after.program(&program.name) else {
         return Finding::Broken(format!("program {} is gone", program.name));
@@ -34,10 +34,11 @@ pub fn same(before: &Object, after: &Object, program: &Program, packets: &[Vec<u
     if ran > 0 { Finding::Held } else { Finding::NotApplicable("it never runs".to_owned()) }
 }
 
-/// The object optimized; the canary adds what rule-based tools are known to get wrong: a 32-bit constant stored as 64
-/// bits loses its zero-extension.
+/// Optimizes the object. The canary adds a known bug of rule-based tools: a 32-bit constant stored as 64 bits loses its
+/// zero-extension.
 pub fn optimized(object: &Object, canary: Canary) -> Object {
-    // What stands when time is up must do the same as well: proofs of arithmetic that no compiler writes take long.
+    // The time is limited, because proofs of arithmetic that no compiler writes take long. The partial result must be
+    // correct as well.
     let budget = std::time::Duration::from_secs(3);
     let options = kiln_superopt::Options { budget, search: 1, ..Default::default() };
     let mut after = kiln_superopt::optimize(object, &options, &mut ()).object;

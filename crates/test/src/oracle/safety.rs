@@ -1,4 +1,4 @@
-//! What the verifier accepts does not fault.
+//! An accepted program does not fault.
 
 use kiln_isa::{Insn, JumpOp, Source};
 use kiln_program::{Interpreter, Object, Program, Trap};
@@ -8,7 +8,7 @@ use super::{Canary, Finding};
 use crate::bare::{Bare, CONTEXT};
 use crate::engine::BUDGET;
 
-/// Verifies a program; what it learned, or why the program does not concern the oracles that run it.
+/// Verifies a program. Returns the result, or why the oracles that run programs do not apply.
 ///
 /// # Errors
 /// [`Finding::NotApplicable`].
@@ -19,8 +19,8 @@ pub fn accepted(object: &Object, program: &Program) -> Result<Facts, Finding> {
     }
 }
 
-/// Whether a run of an accepted program on this packet ends well. The canary: comparisons with zero and with the end
-/// of the packet, on which safety rests, are dropped from what runs.
+/// Whether a run of an accepted program on this packet ends well. The canary: the program that runs lacks the
+/// comparisons with zero and with the end of the packet, on which safety depends.
 pub fn does_not_fault(object: &Object, program: &Program, packet: &[u8], canary: Canary) -> Finding {
     let unchecked = canary.is_present().then(|| without_checks(object));
     let object = unchecked.as_ref().unwrap_or(object);
@@ -37,7 +37,7 @@ pub fn does_not_fault(object: &Object, program: &Program, packet: &[u8], canary:
     }
 }
 
-/// Every ordered comparison of two registers falls through: where the verifier saw a check, nothing is checked.
+/// Every ordered comparison of two registers falls through, so the verifier's checks are missing at run time.
 fn without_checks(object: &Object) -> Object {
     let mut object = object.clone();
     for node in object.functions.iter_mut().flat_map(|function| &mut function.nodes) {
