@@ -59,7 +59,7 @@ impl Argument<'_> {
             self.index + 1,
             self.helper.name,
             self.reg.number(),
-            self.register.kind.name(),
+            self.register.kind().name(),
             if self.register.nullable { " or null" } else { "" }
         )
     }
@@ -138,12 +138,12 @@ impl<'c, 'p> Check<'c, 'p> {
         let Argument { reg, register, .. } = self.argument;
         match kind {
             ArgKind::Context | ArgKind::ContextOrNull => {
-                if register.kind != Kind::Context || register.fixed_offset() != Some(0) {
+                if register.kind() != Kind::Context || register.fixed_offset() != Some(0) {
                     return self.argument.wrong("the context, unmodified");
                 }
             }
             ArgKind::ConstMapPtr => {
-                if register.kind != Kind::Map {
+                if register.kind() != Kind::Map {
                     return self.argument.wrong("a map");
                 }
                 if let Some(owner) = self.call.owner {
@@ -152,7 +152,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 self.call.map = Some(register);
             }
             ArgKind::ConstAllocSize => {
-                let Some(size) = register.scalar.as_constant().filter(|_| register.kind == Kind::Scalar) else {
+                let Some(size) = register.scalar.as_constant().filter(|_| register.kind() == Kind::Scalar) else {
                     let message = self.argument.must_be("a constant size");
                     return refuse(Reason::ArgumentSize, Case::NotConstant, message);
                 };
@@ -163,15 +163,15 @@ impl<'c, 'p> Check<'c, 'p> {
                 self.call.allocation = Some(size);
             }
             ArgKind::StackOrNull => {
-                if register.kind != Kind::Stack {
+                if register.kind() != Kind::Stack {
                     return self.argument.wrong("a pointer to the stack, or 0");
                 }
             }
             ArgKind::Callback => {
-                if register.kind != Kind::Function {
+                if register.kind() != Kind::Function {
                     return self.argument.wrong("a function of this program");
                 }
-                self.call.callback = Some(register.object as usize);
+                self.call.callback = register.function();
             }
             ArgKind::ConstString => {
                 self.path.check_constant_string(reg, &register, self.argument.must_be("a constant string"))?;
@@ -204,7 +204,7 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             ArgKind::FixedMemory { size, memory, aligned } => {
                 if aligned
-                    && register.kind == Kind::Stack
+                    && register.kind() == Kind::Stack
                     && register.fixed_offset().is_some_and(|offset| offset % i64::from(size) != 0)
                 {
                     return reject(Reason::Misaligned, self.argument.must_be("aligned memory"));
@@ -226,12 +226,12 @@ impl<'c, 'p> Check<'c, 'p> {
         let register = self.argument.register;
         match kind {
             ArgKind::SockCommon => {
-                if !matches!(register.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock) {
+                if !matches!(register.kind(), Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock) {
                     return self.argument.wrong("a socket of a context or lookup");
                 }
             }
             ArgKind::SocketOrNull => {
-                if register.kind != Kind::Socket {
+                if register.kind() != Kind::Socket {
                     return self.argument.wrong("a full socket of a context or lookup");
                 }
             }
@@ -255,7 +255,7 @@ impl<'c, 'p> Check<'c, 'p> {
         let Argument { helper, reg, register, .. } = self.argument;
         match kind {
             ArgKind::ReleasedRingBufferMemory => {
-                if register.kind != Kind::RingBuffer {
+                if register.kind() != Kind::RingBuffer {
                     return self.argument.wrong("a reserved ring buffer record");
                 }
                 if register.reference == 0 || register.fixed_offset() != Some(0) {
@@ -279,7 +279,7 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             ArgKind::PercpuBtfId => {
                 let percpu = register.trust.has(Trust::PERCPU) && !register.trust.has(Trust::ALLOCATED);
-                if register.kind != Kind::BtfId || !percpu {
+                if register.kind() != Kind::BtfId || !percpu {
                     return self.argument.wrong("a per-CPU variable");
                 }
                 self.call.owner = Some(register);
@@ -323,7 +323,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 format!("argument {} of {}: r{} {text}", index + 1, helper.name, reg.number()),
             )
         };
-        if size.kind != Kind::Scalar {
+        if size.kind() != Kind::Scalar {
             return complain(Case::Plain, "must be a number");
         }
         if size.scalar.smin < 0 {
@@ -365,10 +365,10 @@ impl<'c, 'p> Check<'c, 'p> {
     fn check_memory(&mut self, reg: Reg, register: &Register, passed: Passed) -> Step<()> {
         let Passed { bytes, how, reads, constant } = passed;
         let number = reg.number();
-        match register.kind {
+        match register.kind() {
             Kind::Stack => {
                 let (lowest, highest) = self.path.stack_range(reg, register, 0, bytes)?;
-                let frame = register.object as usize;
+                let frame = register.frame();
                 let length = bytes as i32;
                 if length == 0 {
                     return Ok(());
@@ -399,7 +399,7 @@ impl<'c, 'p> Check<'c, 'p> {
             Kind::BtfId => self.path.check_structure_memory(reg, register, bytes, how),
             _ => reject(
                 Reason::ArgumentType,
-                format!("r{number} ({}) is not memory that a helper can use", register.kind.name()),
+                format!("r{number} ({}) is not memory that a helper can use", register.kind().name()),
             ),
         }
     }
@@ -407,7 +407,7 @@ impl<'c, 'p> Check<'c, 'p> {
     /// The key, where it is a small constant on the stack.
     pub(crate) fn constant_key(&mut self, size: u32) -> Option<u64> {
         let register = self.argument.register;
-        if register.kind != Kind::Stack || size != 4 {
+        if register.kind() != Kind::Stack || size != 4 {
             return None;
         }
         let at = i32::try_from(register.fixed_offset()?).ok()?;
@@ -415,7 +415,7 @@ impl<'c, 'p> Check<'c, 'p> {
             return None;
         }
         let (index, within) = crate::state::stack::slot_of(at);
-        let slot = self.path.state.frames.get(register.object as usize)?.stack.slot(index);
+        let slot = self.path.state.frames.get(register.frame())?.stack.slot(index);
         let bytes = slot.bytes.get(within..within + 4)?;
         if bytes.iter().all(|byte| *byte == Byte::Zero) {
             return Some(0);
@@ -423,7 +423,7 @@ impl<'c, 'p> Check<'c, 'p> {
         // As the kernel has it, a key is what was stored as one: the low half of a longer number is none, and its upper
         // half is the whole of it.
         let spilled = slot.bytes[within..].iter().take_while(|byte| **byte == Byte::Spill).count();
-        if spilled != 4 || slot.register.kind != Kind::Scalar {
+        if spilled != 4 || slot.register.kind() != Kind::Scalar {
             return None;
         }
         let register = slot.register;

@@ -9,11 +9,11 @@ use crate::objects::fields::FieldKind;
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, Frame, Kind, Register, State};
+use crate::state::{Caller, Frame, Holds, Register, State};
 
 /// A timer or the like, and the map passed with it, must be of the same map.
 pub(crate) fn check_same_map(value: &Register, map: &Register) -> Step<()> {
-    let same = value.object == map.object && value.inner == map.inner && value.owner == map.owner;
+    let same = value.map() == map.map() && value.inner == map.inner && value.owner == map.owner;
     if same {
         Ok(())
     } else {
@@ -61,11 +61,14 @@ impl Path<'_> {
         let outer = self.liveness.root(self.code, 0);
         let instance = self.liveness.callee(self.code, outer, start, callee);
         let mut frame = Frame::new(callee, 1, start, Caller::Later { lowest, highest }, instance);
-        let of_map =
-            |kind| Register { inner: value.inner, owner: value.owner, ..Register::pointer(kind, value.object) };
-        frame.registers[1] = of_map(Kind::Map);
-        frame.registers[2] = of_map(Kind::MapKey);
-        frame.registers[3] = of_map(Kind::MapValue);
+        let of_map = |holds: fn(u32) -> Holds| Register {
+            inner: value.inner,
+            owner: value.owner,
+            ..Register::pointer(holds(value.map().unwrap_or_default()))
+        };
+        frame.registers[1] = of_map(Holds::Map);
+        frame.registers[2] = of_map(Holds::MapKey);
+        frame.registers[3] = of_map(Holds::MapValue);
         // A frame below it, which never runs on, keeps the rule that a first frame is the program's.
         let bottom = Frame::new(0, 0, start, Caller::Call, outer);
         let later_entries = self.state.later_entries + 1;
@@ -110,10 +113,11 @@ impl Path<'_> {
             }
             "for_each_map_elem" => {
                 let Some(map) = call.map else { return unsupported("this callback") };
-                let of_map = |kind| Register { inner: map.inner, ..Register::pointer(kind, map.object) };
+                let id = map.map().unwrap_or_default();
+                let of_map = |holds: fn(u32) -> Holds| Register { inner: map.inner, ..Register::pointer(holds(id)) };
                 frame.registers[1] = map;
-                frame.registers[2] = of_map(Kind::MapKey);
-                frame.registers[3] = of_map(Kind::MapValue);
+                frame.registers[2] = of_map(Holds::MapKey);
+                frame.registers[3] = of_map(Holds::MapValue);
                 frame.registers[4] = third;
             }
             "user_ringbuf_drain" => {
@@ -123,7 +127,7 @@ impl Path<'_> {
             }
             "find_vma" => {
                 frame.registers[1] = first;
-                frame.registers[2] = Register::pointer(Kind::BtfId, self.types.kernel_struct("vm_area_struct"));
+                frame.registers[2] = Register::pointer(Holds::Structure(self.types.kernel_struct("vm_area_struct")));
                 frame.registers[3] = fourth;
             }
             _ => return unsupported(format!("the callback of {}", helper.name)),

@@ -46,7 +46,7 @@ impl Path<'_> {
     }
 
     pub(crate) fn check_returned_range(&mut self, result: &Register, minimum: i32, maximum: i32) -> Step<()> {
-        if result.kind != Kind::Scalar {
+        if result.kind() != Kind::Scalar {
             return reject(Reason::ReturnValue, "r0 is a pointer at the end of the program");
         }
         self.mark_precise(result);
@@ -70,7 +70,7 @@ impl Path<'_> {
 
     pub(crate) fn check_callback_result(&mut self, result: &Register, lowest: i64, highest: i64) -> Step<()> {
         self.mark_precise(result);
-        let inside = result.kind == Kind::Scalar && lowest <= result.scalar.smin && result.scalar.smax <= highest;
+        let inside = result.kind() == Kind::Scalar && lowest <= result.scalar.smin && result.scalar.smax <= highest;
         if inside {
             return Ok(());
         }

@@ -50,7 +50,7 @@ impl Path<'_> {
     /// `bpf_throw`: the path ends here.
     pub(crate) fn throw(&mut self) -> Step<Next> {
         let cookie = self.read(Reg::R1)?;
-        if cookie.kind != Kind::Scalar {
+        if cookie.kind() != Kind::Scalar {
             return reject(Reason::ArgumentType, "bpf_throw takes a number");
         }
         if matches!(self.code.exception_callback, ExceptionCallback::Default) {

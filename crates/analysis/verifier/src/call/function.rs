@@ -106,7 +106,7 @@ impl Path<'_> {
         };
         match caller {
             Caller::Call => {
-                if result.kind == Kind::Stack {
+                if result.kind() == Kind::Stack {
                     return reject(Reason::ReturnValue, "a function returns a pointer to a stack");
                 }
                 let site = self.state.frame().call_site;

@@ -16,7 +16,7 @@ use crate::error::{About, Step, refuse, reject, unsupported};
 use crate::path::{Next, Path, Use};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, Frame, Kind, Register, State, Trust};
+use crate::state::{Caller, Frame, Holds, Kind, Register, State, Trust};
 
 impl Path<'_> {
     /// Older kernels verify global functions that nothing calls, too.
@@ -41,12 +41,12 @@ impl Path<'_> {
         for (index, parameter) in signature.parameters.iter().enumerate().take(5) {
             frame.registers[index + 1] = match parameter {
                 Parameter::Number => Register::UNKNOWN,
-                Parameter::Context => Register::pointer(Kind::Context, 0),
+                Parameter::Context => Register::pointer(Holds::Context),
                 Parameter::Dynptr => self.borrowed_dynptr(),
                 Parameter::Memory { bytes, nullable: true } => {
-                    Register::pointer(Kind::Memory, *bytes).or_null(self.fresh_id())
+                    Register::pointer(Holds::Memory(*bytes)).or_null(self.fresh_id())
                 }
-                Parameter::Memory { bytes, nullable: false } => Register::pointer(Kind::Memory, *bytes),
+                Parameter::Memory { bytes, nullable: false } => Register::pointer(Holds::Memory(*bytes)),
                 // The caller may pass the pointer or the number that it was cast from.
                 Parameter::Arena => Register::UNKNOWN,
                 Parameter::UntrustedBytes => Register::UNTRUSTED_BYTES,
@@ -96,16 +96,16 @@ impl Path<'_> {
     fn check_global_argument(&mut self, reg: Reg, parameter: &Parameter) -> Step<()> {
         let register = self.read(reg)?;
         let number = reg.number();
-        let name = register.kind.name();
+        let name = register.kind().name();
         match parameter {
             Parameter::Number => {
-                if register.kind != Kind::Scalar {
+                if register.kind() != Kind::Scalar {
                     return reject(Reason::ArgumentType, format!("r{number} must be a number, it is {name}"));
                 }
                 Ok(())
             }
             Parameter::Context => {
-                if register.kind != Kind::Context || register.fixed_offset() != Some(0) {
+                if register.kind() != Kind::Context || register.fixed_offset() != Some(0) {
                     return reject(Reason::ArgumentType, format!("r{number} must be the context, it is {name}"));
                 }
                 Ok(())
@@ -122,7 +122,7 @@ impl Path<'_> {
                 let register = Register { nullable: false, ..register };
                 self.check_shared_memory(reg, &register, *bytes)
             }
-            Parameter::Arena => match register.kind {
+            Parameter::Arena => match register.kind() {
                 Kind::Arena | Kind::Scalar => Ok(()),
                 _ => reject(
                     Reason::ArgumentType,
@@ -138,7 +138,7 @@ impl Path<'_> {
 
     fn passed_structure(&mut self, name: &str, nullable: bool, untrusted: bool) -> Register {
         let trust = if untrusted { Trust::UNTRUSTED } else { Trust::TRUSTED };
-        let pointer = Register::pointer(Kind::BtfId, self.types.kernel_struct(name)).trusted(trust);
+        let pointer = Register::pointer(Holds::Structure(self.types.kernel_struct(name))).trusted(trust);
         let id = self.fresh_id();
         if nullable { pointer.or_null(id) } else { pointer }
     }
@@ -150,11 +150,11 @@ impl Path<'_> {
             return Ok(());
         }
         if register.nullable && !nullable {
-            return reject(Reason::PossiblyNull, format!("r{number} ({}) may be null", register.kind.name()));
+            return reject(Reason::PossiblyNull, format!("r{number} ({}) may be null", register.kind().name()));
         }
         let wanted = self.types.kernel_struct(name);
-        let (held, wanted) = (self.types.pointed(register.object).cloned(), self.types.pointed(wanted).cloned());
-        let fits = match (register.kind, register.fixed_offset(), held, wanted) {
+        let (held, wanted) = (self.types.pointed(register.type_index()).cloned(), self.types.pointed(wanted).cloned());
+        let fits = match (register.kind(), register.fixed_offset(), held, wanted) {
             (Kind::BtfId, Some(offset), Some(held), Some(wanted)) => {
                 !register.trust.has(Trust::UNTRUSTED.with(Trust::USER).with(Trust::PERCPU).with(Trust::ALLOCATED))
                     && self.types.is_at(&held, offset, &wanted, false, false)
@@ -166,16 +166,16 @@ impl Path<'_> {
         }
         reject(
             Reason::ArgumentType,
-            format!("r{number} must be a trusted `struct {name} *`, it is {}", register.kind.name()),
+            format!("r{number} must be a trusted `struct {name} *`, it is {}", register.kind().name()),
         )
     }
 
     /// Memory that a global function may read and write.
     fn check_shared_memory(&mut self, reg: Reg, register: &Register, bytes: u32) -> Step<()> {
-        match register.kind {
+        match register.kind() {
             Kind::Stack => {
                 let (lowest, highest) = self.stack_range(reg, register, 0, u64::from(bytes))?;
-                self.read_stack_bytes(register.object as usize, lowest, highest - lowest + bytes as i32, true)
+                self.read_stack_bytes(register.frame(), lowest, highest - lowest + bytes as i32, true)
             }
             Kind::MapValue => {
                 self.check_map_value(reg, register, 0, bytes, Use::Read)?;
@@ -200,7 +200,7 @@ impl Path<'_> {
         }
         if returns_value {
             let result = self.read(Reg::R0)?;
-            if result.kind != Kind::Scalar {
+            if result.kind() != Kind::Scalar {
                 return reject(Reason::ReturnValue, "a global function must return a number");
             }
         }

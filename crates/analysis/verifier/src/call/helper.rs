@@ -44,8 +44,8 @@ impl Path<'_> {
             "spin_lock" => self.take_lock(LockKind::Spin, &before)?,
             "spin_unlock" => self.give_up_lock(LockKind::Spin, &before)?,
             "timer_set_callback" => self.run_later(call.callback, &before, Later::TIMER)?,
-            "dynptr_from_mem" if before.kind != Kind::MapValue => {
-                let message = format!("dynptr_from_mem takes a map's value, r1 is {}", before.kind.name());
+            "dynptr_from_mem" if before.kind() != Kind::MapValue => {
+                let message = format!("dynptr_from_mem takes a map's value, r1 is {}", before.kind().name());
                 return reject(Reason::ArgumentType, message);
             }
             _ => {}
@@ -134,7 +134,7 @@ impl Path<'_> {
 
     fn tail_call(&mut self) -> Step<()> {
         self.check_nothing_held("a tail call is made")?;
-        let map = self.state.register(Reg::R2).object;
+        let map = self.state.register(Reg::R2).map().unwrap_or_default();
         self.check_tail_call_map(map)?;
         let index = *self.state.register(Reg::R3);
         self.mark_precise(&index);

@@ -24,7 +24,7 @@ use crate::error::{Step, refuse, reject, unsupported};
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Kind, Register, Trust};
+use crate::state::{Holds, Kind, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 use crate::types::parameters::{Taken, parameter};
 
@@ -190,16 +190,15 @@ impl Path<'_> {
         let structure = types.resolve(target).unwrap_or(TypeId::VOID);
         let pointer = match types.kind(structure) {
             BtfKind::Void => return Ok(Register::UNKNOWN),
-            BtfKind::Composite { .. } => {
-                Register::pointer(Kind::BtfId, self.types.kernel_type(structure)).trusted(self.result_trust(call.kfunc))
-            }
+            BtfKind::Composite { .. } => Register::pointer(Holds::Structure(self.types.kernel_type(structure)))
+                .trusted(self.result_trust(call.kfunc)),
             _ => {
                 let known = types.size_of(structure).map(|bytes| (bytes, true));
                 let Some((bytes, read_only)) = call.result_bytes.or(known) else {
                     return unsupported(format!("what {} returns", call.kfunc.name));
                 };
                 let size = u32::try_from(bytes).unwrap_or(0);
-                Register { read_only, reference: call.reference, ..Register::pointer(Kind::Memory, size) }
+                Register { read_only, reference: call.reference, ..Register::pointer(Holds::Memory(size)) }
             }
         };
         Ok(self.acquired(call.kfunc, pointer))
@@ -229,12 +228,12 @@ impl Path<'_> {
                     );
                 };
                 let index = self.types.kernel_struct(name);
-                Ok(Some(Register::pointer(Kind::BtfId, index).trusted(Trust::TRUSTED)))
+                Ok(Some(Register::pointer(Holds::Structure(index)).trusted(Trust::TRUSTED)))
             }
             // On the other path, the one without the lock, it is an error.
             KfuncMeaning::Lock { .. } => Ok(Some(Register::constant(0))),
             KfuncMeaning::CastReadOnly => self.read_only_cast(call).map(Some),
-            KfuncMeaning::SessionCookie => Ok(Some(Register::pointer(Kind::Memory, 8))),
+            KfuncMeaning::SessionCookie => Ok(Some(Register::pointer(Holds::Memory(8)))),
             _ => Ok(None),
         }
     }
@@ -244,8 +243,8 @@ impl Path<'_> {
         let Some(types) = self.types.kernel.clone() else { return unsupported(WITHOUT_TYPES) };
         // The bytes behind it may be the program's own.
         let source = *self.state.register(Reg::R1);
-        if let (Kind::Stack, Some(accesses)) = (source.kind, &mut self.accesses) {
-            let function = self.state.frames[source.object as usize].function;
+        if let (Kind::Stack, Some(accesses)) = (source.kind(), &mut self.accesses) {
+            let function = self.state.frames[source.frame()].function;
             accesses.alias(function, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
         }
         if self.awaits_type_numbers() {
@@ -256,7 +255,7 @@ impl Path<'_> {
         match types.kind(plain) {
             BtfKind::Composite { .. } => {
                 let index = self.types.kernel_type(plain);
-                Ok(Register::pointer(Kind::BtfId, index).trusted(Trust::UNTRUSTED))
+                Ok(Register::pointer(Holds::Structure(index)).trusted(Trust::UNTRUSTED))
             }
             BtfKind::Void if id == TypeId::VOID => Ok(Register::UNTRUSTED_BYTES),
             _ => reject(Reason::ArgumentType, "bpf_rdonly_cast takes the id of a structure, or 0"),

@@ -58,7 +58,7 @@ impl<'p> Check<'_, 'p> {
 
     /// Our words for what is wrong with it.
     fn must_be(&self, expected: &str) -> String {
-        let (number, kind) = (self.argument.reg.number(), self.argument.register.kind.name());
+        let (number, kind) = (self.argument.reg.number(), self.argument.register.kind().name());
         format!("argument {number} of {} must be {expected}, r{number} is {kind}", self.call.kfunc.name)
     }
 
@@ -96,10 +96,11 @@ impl<'p> Check<'_, 'p> {
     /// Pointers: to the context, maps, functions, strings, structures and memory.
     fn pointer(&mut self) -> Step<()> {
         let Passed { reg, register, taken } = self.argument;
-        let typed = matches!(register.kind, Kind::BtfId | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::Map);
+        let typed =
+            matches!(register.kind(), Kind::BtfId | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::Map);
         match &taken.argument {
             Argument::Context => {
-                if register.kind != Kind::Context || register.fixed_offset() != Some(0) {
+                if register.kind() != Kind::Context || register.fixed_offset() != Some(0) {
                     return self.wrong("the context, unmodified");
                 }
                 Ok(())
@@ -109,10 +110,10 @@ impl<'p> Check<'_, 'p> {
                 self.path.check_constant_string(reg, &register, self.must_be("a constant string"))
             }
             Argument::Callback => {
-                if register.kind != Kind::Function {
+                if register.kind() != Kind::Function {
                     return self.wrong("a function of this program");
                 }
-                self.call.callback = Some(register.object as usize);
+                self.call.callback = register.function();
                 Ok(())
             }
             Argument::Structure { id, .. } if typed => self.structure(*id),
@@ -145,11 +146,11 @@ impl<'p> Check<'_, 'p> {
 
     fn map(&mut self) -> Step<()> {
         let Passed { reg, register, .. } = self.argument;
-        if register.kind == Kind::BtfId {
+        if register.kind() == Kind::BtfId {
             let map = self.path.types.find_struct("bpf_map").unwrap_or(TypeId::VOID);
             return self.structure(map);
         }
-        if register.kind != Kind::Map {
+        if register.kind() != Kind::Map {
             return self.wrong("a map");
         }
         if let Some(value) = &self.call.value {
@@ -162,7 +163,7 @@ impl<'p> Check<'_, 'p> {
     /// How many bytes the result points to.
     fn result_bytes(&mut self, read_only: bool) -> Step<()> {
         let register = self.argument.register;
-        let bytes = register.scalar.as_constant().filter(|_| register.kind == Kind::Scalar);
+        let bytes = register.scalar.as_constant().filter(|_| register.kind() == Kind::Scalar);
         let Some(bytes) = bytes.filter(|bytes| *bytes <= u64::from(u32::MAX)) else {
             let message = self.must_be("a constant size that fits 32 bits");
             return refuse(Reason::ArgumentSize, Case::NotConstant, message);
@@ -174,7 +175,7 @@ impl<'p> Check<'_, 'p> {
 
     fn number(&mut self, constant: bool) -> Step<()> {
         let register = self.argument.register;
-        if register.kind != Kind::Scalar {
+        if register.kind() != Kind::Scalar {
             return self.wrong("a number");
         }
         if constant {
@@ -194,7 +195,7 @@ impl<'p> Check<'_, 'p> {
         check_trusted(kfunc, reg, &register)?;
         let flawed = register.nullable
             || register.trust.without(Trust::TRUSTED.with(Trust::ALLOCATED).with(Trust::NOT_OWNING)) != Trust::NONE;
-        if register.kind == Kind::BtfId && flawed && !register.trust.has(Trust::RCU) {
+        if register.kind() == Kind::BtfId && flawed && !register.trust.has(Trust::RCU) {
             return reject(Reason::NotTrusted, self.must_be("a pointer that may be relied on and is not null"));
         }
         let index = self.path.types.kernel_type(wanted);
@@ -226,13 +227,13 @@ impl<'p> Check<'_, 'p> {
             return Ok(());
         }
         let register = &Register { nullable: false, ..register };
-        match register.kind {
+        match register.kind() {
             Kind::Stack => {
                 let (lowest, highest) = self.path.stack_range(reg, register, 0, bytes)?;
                 if bytes == 0 {
                     return Ok(());
                 }
-                self.path.read_stack_bytes(register.object as usize, lowest, highest - lowest + bytes as i32, true)
+                self.path.read_stack_bytes(register.frame(), lowest, highest - lowest + bytes as i32, true)
             }
             Kind::MapValue => {
                 self.path.check_map_range(reg, register, 0, bytes, Use::Read)?;
@@ -260,7 +261,7 @@ impl<'p> Check<'_, 'p> {
         let complain = |case: Case, text: &str| {
             refuse(Reason::ArgumentSize, case, format!("{name}: the size in r{} {text}", next.number())).about(next)
         };
-        if size.kind != Kind::Scalar {
+        if size.kind() != Kind::Scalar {
             return complain(Case::Plain, "must be a number");
         }
         if !(register.is_zero() && taken.optional) {

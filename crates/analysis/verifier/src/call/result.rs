@@ -7,7 +7,7 @@ use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Held, Kind, Register, Trust};
+use crate::state::{Held, Holds, Register, Trust};
 
 impl Path<'_> {
     pub(crate) fn result_of(&mut self, helper: &'static Helper, prototype: &Prototype, call: &Call) -> Step<Register> {
@@ -16,20 +16,22 @@ impl Path<'_> {
             ReturnKind::Void => Register::UNINIT,
             ReturnKind::MapValueOrNull => self.lookup_result(helper, call)?,
             ReturnKind::MapValue => match &call.map {
-                Some(map) => Register { inner: map.inner, ..Register::pointer(Kind::MapValue, map.object) },
+                Some(map) => {
+                    Register { inner: map.inner, ..Register::pointer(Holds::MapValue(map.map().unwrap_or_default())) }
+                }
                 None => return unsupported(format!("the result of {}", helper.name)),
             },
-            ReturnKind::SocketOrNull => Register::pointer(Kind::Socket, 0).or_null(self.fresh_id()),
-            ReturnKind::TcpSockOrNull => Register::pointer(Kind::TcpSock, 0).or_null(self.fresh_id()),
-            ReturnKind::SockCommonOrNull => Register::pointer(Kind::SockCommon, 0).or_null(self.fresh_id()),
+            ReturnKind::SocketOrNull => Register::pointer(Holds::Socket).or_null(self.fresh_id()),
+            ReturnKind::TcpSockOrNull => Register::pointer(Holds::TcpSock).or_null(self.fresh_id()),
+            ReturnKind::SockCommonOrNull => Register::pointer(Holds::SockCommon).or_null(self.fresh_id()),
             ReturnKind::RingBufferMemoryOrNull => {
                 let size = call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
-                Register::pointer(Kind::RingBuffer, size).or_null(self.fresh_id())
+                Register::pointer(Holds::RingBuffer(size)).or_null(self.fresh_id())
             }
             ReturnKind::BtfId { type_name, nullable, trusted } => {
                 let index = self.types.kernel_struct(type_name);
                 let trust = if trusted { Trust::TRUSTED } else { Trust::NONE };
-                let pointer = Register::pointer(Kind::BtfId, index).trusted(trust);
+                let pointer = Register::pointer(Holds::Structure(index)).trusted(trust);
                 if nullable { pointer.or_null(self.fresh_id()) } else { pointer }
             }
             ReturnKind::DynptrMemoryOrNull => {
@@ -83,7 +85,7 @@ impl Path<'_> {
         let value = Register {
             inner: argument.inner,
             owner: argument.owner,
-            ..Register::pointer(Kind::MapValue, argument.object)
+            ..Register::pointer(Holds::MapValue(argument.map().unwrap_or_default()))
         };
         let in_array = matches!(map_type, MapType::Array | MapType::PercpuArray)
             && !self.options.unprivileged
@@ -103,10 +105,11 @@ impl Path<'_> {
             _ if storage => value.or_null(id),
             Lookup::ReadOnlyValue => Register { read_only: true, ..value }.or_null(id),
             Lookup::InnerMap => {
-                Register { inner: true, owner: id, ..Register::pointer(Kind::Map, argument.object) }.or_null(id)
+                Register { inner: true, owner: id, ..Register::pointer(Holds::Map(argument.map().unwrap_or_default())) }
+                    .or_null(id)
             }
-            Lookup::Socket => Register::pointer(Kind::Socket, 0).or_null(id),
-            Lookup::XdpSocket => Register::pointer(Kind::XdpSock, 0).or_null(id),
+            Lookup::Socket => Register::pointer(Holds::Socket).or_null(id),
+            Lookup::XdpSocket => Register::pointer(Holds::XdpSock).or_null(id),
             Lookup::None => {
                 return reject(
                     Reason::MapHelperMismatch,

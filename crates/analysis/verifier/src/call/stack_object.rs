@@ -83,8 +83,8 @@ impl Path<'_> {
     /// Where the memory is not in one piece, the slice is the buffer that was passed for that case.
     pub(crate) fn alias_buffer(&mut self, bytes: u32) {
         let buffer = *self.state.register(Reg::R3);
-        if let (Kind::Stack, Some(accesses)) = (buffer.kind, &mut self.accesses) {
-            let function = self.state.frames[buffer.object as usize].function;
+        if let (Kind::Stack, Some(accesses)) = (buffer.kind(), &mut self.accesses) {
+            let function = self.state.frames[buffer.frame()].function;
             let all = (-(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
             let (lowest, bytes) = buffer.fixed_offset().map_or(all, |offset| (offset as i32, bytes));
             accesses.alias(function, lowest, bytes);

@@ -17,8 +17,8 @@ use crate::types::{Pointed, WITHOUT_TYPES};
 impl Path<'_> {
     /// The structure that a pointer is to, where the kernel has one for its kind.
     pub(crate) fn structure_of(&mut self, register: &Register) -> Option<Pointed> {
-        let name = match register.kind {
-            Kind::BtfId => return self.types.pointed(register.object).cloned(),
+        let name = match register.kind() {
+            Kind::BtfId => return self.types.pointed(register.type_index()).cloned(),
             Kind::Socket => "sock",
             Kind::SockCommon => "sock_common",
             Kind::TcpSock => "tcp_sock",
@@ -49,13 +49,13 @@ impl Path<'_> {
             Wanted::Structure(name) => name,
             Wanted::Socket { .. } => {
                 let own = [Kind::Socket, Kind::SockCommon, Kind::TcpSock, Kind::XdpSock];
-                if own.contains(&register.kind) {
+                if own.contains(&register.kind()) {
                     return Ok(());
                 }
                 "sock_common"
             }
         };
-        if register.kind != Kind::BtfId {
+        if register.kind() != Kind::BtfId {
             return reject(Reason::ArgumentType, message);
         }
         let under_rcu = matches!(wanted, Wanted::Structure(_));

@@ -51,7 +51,7 @@ impl Path<'_> {
                 format!(
                     "r{} ({}): the access may begin {} bytes before the memory",
                     reg.number(),
-                    base.kind.name(),
+                    base.kind().name(),
                     -start
                 ),
             );
@@ -60,14 +60,14 @@ impl Path<'_> {
             return refuse(
                 reason,
                 Case::Access { bytes },
-                format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), base.kind.name()),
+                format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), base.kind().name()),
             );
         }
         Ok(())
     }
 
     pub(crate) fn check_memory(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
-        let name = base.kind.name();
+        let name = base.kind().name();
         let number = reg.number();
         let object = |layout: &ObjectLayout| -> Step<()> {
             let Some(fixed) = base.fixed_offset() else {
@@ -81,13 +81,13 @@ impl Path<'_> {
                 ),
             }
         };
-        match base.kind {
+        match base.kind() {
             Kind::Packet | Kind::PacketMeta => self.check_packet(reg, base, offset, bytes, how),
             Kind::Memory | Kind::RingBuffer => {
                 if how == Use::Write && base.read_only {
                     return reject(Reason::ReadOnlyMemory, format!("r{number}: this memory is read-only"));
                 }
-                self.check_range(reg, base, offset, bytes, u64::from(base.object), Reason::MemoryBounds)
+                self.check_range(reg, base, offset, bytes, u64::from(base.bytes()), Reason::MemoryBounds)
             }
             Kind::MapKey => {
                 if how == Use::Write {
@@ -140,7 +140,7 @@ impl Path<'_> {
         if base.scalar.smin < 0 {
             return reject(
                 Reason::PacketBounds,
-                format!("r{number} ({}): the variable part of the offset may be negative", base.kind.name()),
+                format!("r{number} ({}): the variable part of the offset may be negative", base.kind().name()),
             );
         }
         if fixed < 0 || fixed as u64 + bytes > base.range.max(0) as u64 {
@@ -148,7 +148,7 @@ impl Path<'_> {
                 Reason::PacketBounds,
                 format!(
                     "r{number} ({}): bytes {fixed} to {} are accessed, {} are known to be there",
-                    base.kind.name(),
+                    base.kind().name(),
                     fixed + bytes as i64 - 1,
                     base.range.max(0)
                 ),
@@ -160,7 +160,7 @@ impl Path<'_> {
     /// A NUL-terminated string in frozen read-only memory.
     pub(crate) fn check_constant_string(&self, reg: Reg, register: &Register, message: String) -> Step<()> {
         let number = reg.number();
-        let data = match (register.kind, self.map_of(register)) {
+        let data = match (register.kind(), self.map_of(register)) {
             // An inner map holds what it holds, not its template's contents.
             (Kind::MapValue, Some(map)) if !register.inner => match &map.contents {
                 kiln_program::MapContents::ReadOnly(data) => data,

@@ -76,7 +76,7 @@ impl Path<'_> {
     /// A pointer's value must not go there.
     pub(crate) fn check_leak(&self, register: &Register, what: &str) -> Step<()> {
         if self.options.unprivileged && register.is_pointer() {
-            return reject(Reason::PointerLeak, format!("a pointer ({}) {what}", register.kind.name()));
+            return reject(Reason::PointerLeak, format!("a pointer ({}) {what}", register.kind().name()));
         }
         Ok(())
     }
@@ -125,7 +125,7 @@ impl Path<'_> {
         if !self.options.unprivileged {
             return Ok(());
         }
-        match moved.kind {
+        match moved.kind() {
             Kind::Stack => match moved.fixed_offset() {
                 Some(offset) if (-i64::from(MAX_STACK_BYTES)..0).contains(&offset) => Ok(()),
                 Some(_) => {
@@ -146,11 +146,11 @@ impl Path<'_> {
 
     /// Pointers to anything but the stack and map values may be moved by constants in the instruction only.
     pub(crate) fn check_moved_pointer(&self, reg: Reg, pointer: &Register, src: Source) -> Step<()> {
-        let bounded = matches!(pointer.kind, Kind::Stack | Kind::MapValue | Kind::Scalar);
+        let bounded = matches!(pointer.kind(), Kind::Stack | Kind::MapValue | Kind::Scalar);
         if self.options.unprivileged && matches!(src, Source::Reg(_)) && !bounded {
             return reject(
                 Reason::PointerArithmetic,
-                format!("r{}: moving a {} pointer by a register needs privilege", reg.number(), pointer.kind.name()),
+                format!("r{}: moving a {} pointer by a register needs privilege", reg.number(), pointer.kind().name()),
             );
         }
         Ok(())
@@ -197,7 +197,7 @@ impl Path<'_> {
 
     /// How far a pointer may move at most; `None` outside of its memory.
     fn room(&self, pointer: &Register, left: bool) -> Option<i64> {
-        let (room, most) = match pointer.kind {
+        let (room, most) = match pointer.kind() {
             Kind::Stack => (pointer.fixed_offset()?.checked_neg()?, i64::from(MAX_STACK_BYTES) + i64::from(left)),
             Kind::MapValue => {
                 let scalar = if left { pointer.scalar.smin } else { i64::try_from(pointer.scalar.umax).ok()? };

@@ -97,7 +97,7 @@ impl<'a> Follower<'a> {
             Place::Register { reg, .. } => {
                 let register = first.state.register(reg);
                 let index = reg.index();
-                let text = match register.kind {
+                let text = match register.kind() {
                     Kind::Uninit => format!("r{index} was not written on this path before"),
                     _ => {
                         let name = self.names.parameter(function, index.wrapping_sub(1));
@@ -105,7 +105,7 @@ impl<'a> Follower<'a> {
                         format!("the argument{name}: {}", self.names.value(register))
                     }
                 };
-                if register.kind != Kind::Context && reg != Reg::R10 {
+                if register.kind() != Kind::Context && reg != Reg::R10 {
                     self.found.push((0, self.step(0, Part::Origin, text)));
                 }
             }
@@ -303,7 +303,7 @@ impl<'a> Follower<'a> {
 
     /// Says so where what was known of a number is no longer.
     fn tell_if_lost(&mut self, at: usize, before: &Register, now: &Register, how: &str) {
-        if before.kind != Kind::Scalar || now.kind != Kind::Scalar {
+        if before.kind() != Kind::Scalar || now.kind() != Kind::Scalar {
             return;
         }
         let (old, new) = (&before.scalar, &now.scalar);
@@ -329,13 +329,13 @@ impl<'a> Follower<'a> {
     ) -> Told {
         let base = *state.register(address.base);
         let offset = i64::from(address.offset);
-        if base.kind == Kind::Stack {
+        if base.kind() == Kind::Stack {
             let Some(fixed) = base.fixed_offset().map(|fixed| fixed + offset) else {
                 let text = format!("read from the stack at an offset that is not constant: {}", self.names.value(now));
                 self.tell(at, Part::Origin, text);
                 return Told::Origin;
             };
-            let owner = base.object as usize;
+            let owner = base.frame();
             let (index, _) = slot_of(fixed as i32);
             let held = state.frames.get(owner).map(|frame| *frame.stack.slot(index));
             let spilled = held.map_or(0, |slot| slot.spilled_bytes());
@@ -368,12 +368,12 @@ impl<'a> Follower<'a> {
                 _ => op.callee.map(|callee| self.names.code.functions[callee].name.to_owned()),
             })
             .unwrap_or_else(|| "the function".to_owned());
-        let text = if reg != Reg::R0 || now.kind == Kind::Uninit {
+        let text = if reg != Reg::R0 || now.kind() == Kind::Uninit {
             format!("the call of {callee} destroys r{}", reg.index())
         } else {
             format!("{callee} returns {}", self.names.value(now))
         };
-        let part = if reg == Reg::R0 && now.kind != Kind::Uninit { Part::Origin } else { Part::Lost };
+        let part = if reg == Reg::R0 && now.kind() != Kind::Uninit { Part::Origin } else { Part::Lost };
         self.tell(at, part, text);
         Told::Origin
     }
@@ -407,7 +407,7 @@ impl<'a> Follower<'a> {
     }
 
     fn learned(&mut self, at: usize, before: &Register, now: &Register) {
-        let text = if before.kind == Kind::Scalar && now.kind == Kind::Scalar && before.scalar != now.scalar {
+        let text = if before.kind() == Kind::Scalar && now.kind() == Kind::Scalar && before.scalar != now.scalar {
             let (was, is) = (number(&before.scalar), number(&now.scalar));
             if was == is {
                 return;
@@ -433,7 +433,7 @@ impl<'a> Follower<'a> {
         if let Insn::Store { address, src, size } = insn {
             let base = visit.state.register(address.base);
             let fixed = base.fixed_offset().map(|fixed| fixed + i64::from(address.offset));
-            let here = base.kind == Kind::Stack && base.object as usize == frame;
+            let here = base.kind() == Kind::Stack && base.frame() == frame;
             let touches = here && fixed.is_none_or(|fixed| slot_of(fixed as i32).0 == index);
             if !touches {
                 return Told::Nothing;

@@ -52,7 +52,7 @@ impl Story<'_> {
             let state = &visit.state;
             state.frames.iter().any(|frame| {
                 frame.registers.iter().any(|register| {
-                    register.kind == value.kind && register.id == value.id && register.is_pointer() && value.id != 0
+                    register.kind() == value.kind() && register.id == value.id && register.is_pointer() && value.id != 0
                 })
             })
         })?;
@@ -68,7 +68,7 @@ impl Story<'_> {
     fn packet_check(&self) -> Option<String> {
         let value = self.offending_value()?;
         let (offset, bytes) = self.access()?;
-        if value.kind == Kind::PacketMeta {
+        if value.kind() == Kind::PacketMeta {
             return Some(format!(
                 "compare with the packet's start first: `if (meta + {} > data) {}`",
                 i64::from(value.offset) + offset + bytes,
@@ -153,7 +153,7 @@ impl Story<'_> {
     fn bound_size(&self) -> Option<String> {
         let value = self.offending_value()?;
         let scalar = &value.scalar;
-        if value.kind != Kind::Scalar {
+        if value.kind() != Kind::Scalar {
             return None;
         }
         Some(if scalar.smin < 0 {
@@ -201,7 +201,7 @@ impl Story<'_> {
 
     fn fields(&self) -> Option<String> {
         let value = self.offending_value()?;
-        if value.kind != Kind::Context {
+        if value.kind() != Kind::Context {
             return None;
         }
         let layout = self.names.program_type.context();

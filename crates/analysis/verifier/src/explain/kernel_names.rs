@@ -12,9 +12,9 @@ pub(crate) fn slot(code: &Code<'_>, at: Position) -> u32 {
 
 /// The kernel's name of a register's type.
 pub(crate) fn type_name(register: &Register) -> String {
-    let name = register.kind.name();
-    let trusted = register.kind == Kind::BtfId && register.trust.has(Trust::TRUSTED) && !register.nullable;
-    match (register.nullable, register.kind) {
+    let name = register.kind().name();
+    let trusted = register.kind() == Kind::BtfId && register.trust.has(Trust::TRUSTED) && !register.nullable;
+    match (register.nullable, register.kind()) {
         _ if trusted => format!("trusted_{name}"),
         (true, Kind::BtfId) => format!("{name}or_null_"),
         (true, _) => format!("{name}_or_null"),

@@ -80,8 +80,6 @@ impl Words<'_> {
         }
     }
 
-    // --- who ---
-
     /// The register at fault: where the cause says none, the one that the instruction accesses memory through.
     fn reg(&self) -> Option<Reg> {
         self.cause.reg.or(match self.insn {
@@ -117,8 +115,6 @@ impl Words<'_> {
         let helper = self.path.code.op(self.path.at).helper?;
         Some(format!("bpf_{}#{}", helper.name, helper.id))
     }
-
-    // --- cases ---
 
     /// Whatever is wrong with an argument of a global function, the kernel says the same of it at last.
     fn global_call(&self, reason: Reason) -> Option<String> {
@@ -206,10 +202,10 @@ impl Words<'_> {
     }
 
     fn region_bytes(&self, register: &Register) -> Option<i64> {
-        match register.kind {
+        match register.kind() {
             Kind::MapValue => self.path.map_of(register).map(|map| i64::from(map.value_size)),
             Kind::MapKey => self.path.map_of(register).map(|map| i64::from(map.key_size)),
-            Kind::Memory | Kind::RingBuffer => Some(i64::from(register.object)),
+            Kind::Memory | Kind::RingBuffer => Some(i64::from(register.bytes())),
             _ => None,
         }
     }
@@ -272,7 +268,7 @@ impl Words<'_> {
         let (reg, register) = (self.reg()?.number(), self.register()?);
         let (offset, bytes, writes) = self.access()?;
         let name = type_name(&register);
-        if register.kind != Kind::Context {
+        if register.kind() != Kind::Context {
             if writes {
                 return Some(format!("R{reg} cannot write into {name}"));
             }
@@ -304,7 +300,7 @@ impl Words<'_> {
             return Some(fixed.to_owned());
         }
         let (reg, register) = (self.reg()?.number(), self.register()?);
-        if let (Kind::Map, Some((_, _, true))) = (register.kind, self.access()) {
+        if let (Kind::Map, Some((_, _, true))) = (register.kind(), self.access()) {
             return Some("only read from bpf_array is supported".to_owned());
         }
         Some(format!("R{reg} invalid mem access '{}'", type_name(&register)))
@@ -395,14 +391,14 @@ impl Words<'_> {
         let helper = self.path.code.op(self.path.at).helper?;
         let prototype = helper.prototype_for(self.path.program_type);
         let kind = *prototype.args.get(reg.index().checked_sub(1)?)?;
-        if kind == ArgKind::ConstString && register.kind == Kind::MapValue {
+        if kind == ArgKind::ConstString && register.kind() == Kind::MapValue {
             return Some(if self.cause.case == Case::NotTerminated {
                 "string is not zero-terminated".to_owned()
             } else {
                 format!("R{number} does not point to a readonly map'")
             });
         }
-        if matches!(kind, ArgKind::Context | ArgKind::ContextOrNull) && register.kind == Kind::Context {
+        if matches!(kind, ArgKind::Context | ArgKind::ContextOrNull) && register.kind() == Kind::Context {
             let Some(moved) = register.fixed_offset() else {
                 return Some(format!("variable ctx access var_off={} disallowed", tnum(&register)));
             };
@@ -421,7 +417,7 @@ impl Words<'_> {
 
     fn size(&self) -> Option<String> {
         let (reg, register) = (self.reg()?.number(), self.register()?);
-        if register.kind != Kind::Scalar {
+        if register.kind() != Kind::Scalar {
             return Some(format!("R{reg} type={} expected=scalar", type_name(&register)));
         }
         let scalar = &register.scalar;
@@ -446,7 +442,7 @@ impl Words<'_> {
 
     fn map_helper(&self) -> Option<String> {
         let frame = self.path.state.frames.last()?;
-        let map = frame.registers[1..6].iter().find(|register| register.kind == Kind::Map)?;
+        let map = frame.registers[1..6].iter().find(|register| register.kind() == Kind::Map)?;
         let map_type = self.path.map_of(map)?.map_type;
         Some(format!("cannot pass map_type {} into func {}", map_type.number(), self.function()?))
     }
@@ -456,7 +452,7 @@ impl Words<'_> {
             return Some("cannot write into packet".to_owned());
         }
         let (reg, register) = (self.reg()?.number(), self.register()?);
-        if register.kind == Kind::MapValue {
+        if register.kind() == Kind::MapValue {
             let (offset, bytes, writes) = self.access().or_else(|| {
                 let size = self.path.state.frames.last()?.registers.get(self.reg()?.index() + 1)?;
                 Some((0, i64::try_from(size.scalar.umax).ok()?, self.argument_writes()))
@@ -474,7 +470,7 @@ impl Words<'_> {
     fn misaligned(&self) -> Option<String> {
         let register = self.register()?;
         let (offset, bytes, _) = self.access()?;
-        let what = match register.kind {
+        let what = match register.kind() {
             Kind::Stack => "stack ",
             Kind::MapValue => "value ",
             Kind::Packet | Kind::PacketMeta => "packet ",
@@ -540,7 +536,7 @@ impl Words<'_> {
         let register = *self.path.state.frames.last()?.registers.first()?;
         let callback = matches!(self.cause.case, Case::CallbackReturned { .. });
         let end = if callback { "At callback return" } else { "At program exit" };
-        if register.kind != Kind::Scalar {
+        if register.kind() != Kind::Scalar {
             return Some(format!("{end} the register R0 is not a known value ({})", type_name(&register)));
         }
         let (lowest, highest) = match self.path.program_type.return_rule(self.path.code.program.attach_type) {

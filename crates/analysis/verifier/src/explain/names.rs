@@ -29,14 +29,14 @@ impl<'a> Names<'a> {
     }
 
     pub(super) fn map(&self, register: &Register) -> Option<&'a Map> {
-        let map = self.code.object.maps.get(register.object as usize)?;
+        let map = self.code.object.maps.get(register.map()? as usize)?;
         if register.inner { map.inner.as_deref() } else { Some(map) }
     }
 
     /// What a pointer points to.
     pub(super) fn pointee(&self, register: &Register) -> String {
         let map = || self.map(register).map_or("?", |map| &map.name);
-        match register.kind {
+        match register.kind() {
             Kind::Context => format!("the context ({})", self.program_type.context().struct_name),
             Kind::Stack => "a local variable".to_owned(),
             Kind::Map => format!("map `{}`", map()),
@@ -49,10 +49,10 @@ impl<'a> Names<'a> {
             Kind::Socket => "a socket".to_owned(),
             Kind::SockCommon => "a socket (sock_common)".to_owned(),
             Kind::TcpSock => "a TCP socket".to_owned(),
-            Kind::Memory => format!("memory of {} bytes", register.object),
-            Kind::RingBuffer => format!("a ring buffer record of {} bytes", register.object),
+            Kind::Memory => format!("memory of {} bytes", register.bytes()),
+            Kind::RingBuffer => format!("a ring buffer record of {} bytes", register.bytes()),
             Kind::Function => {
-                let function = self.code.functions.get(register.object as usize);
+                let function = register.function().and_then(|at| self.code.functions.get(at));
                 format!("the function {}", function.map_or("?", |function| function.name))
             }
             kind => format!("a kernel object ({})", kind.name()),
@@ -61,7 +61,7 @@ impl<'a> Names<'a> {
 
     /// What a value is, in a few words.
     pub(super) fn value(&self, register: &Register) -> String {
-        match register.kind {
+        match register.kind() {
             Kind::Uninit => "nothing".to_owned(),
             Kind::Mixed => "anything".to_owned(),
             Kind::Scalar => number(&register.scalar),
@@ -74,7 +74,7 @@ impl<'a> Names<'a> {
     pub(super) fn memory(&self, base: &Register, offset: i64) -> String {
         let at = base.fixed_offset().map(|fixed| fixed + offset);
         let known = at.and_then(|at| self.field(base, at));
-        known.unwrap_or_else(|| match (base.kind, at) {
+        known.unwrap_or_else(|| match (base.kind(), at) {
             (Kind::Scalar | Kind::Uninit | Kind::Mixed, _) => "memory".to_owned(),
             (_, Some(at)) => format!("{}, byte {at}", self.pointee(base)),
             (_, None) => format!("{}, at an offset that is not constant", self.pointee(base)),
@@ -83,7 +83,7 @@ impl<'a> Names<'a> {
 
     fn field(&self, base: &Register, at: i64) -> Option<String> {
         let at = u32::try_from(at).ok()?;
-        match base.kind {
+        match base.kind() {
             Kind::Context => {
                 let field = self.program_type.context().field_at(at)?;
                 Some(format!("`{}->{}`", self.parameter(0, 0).unwrap_or("ctx"), field.name))

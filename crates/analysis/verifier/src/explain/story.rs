@@ -275,7 +275,7 @@ impl<'a> Story<'a> {
         let bounds = matches!(self.rejection.reason, UnboundedOffset | MapValueBounds | MemoryBounds | ArgumentSize);
         let Insn::Branch { dst, .. } = self.names.code.op(self.path[at].at).node.insn else { return false };
         let state = &self.path[at].state;
-        if !bounds || origin.is_none() || state.register(dst).kind != Kind::Scalar {
+        if !bounds || origin.is_none() || state.register(dst).kind() != Kind::Scalar {
             return false;
         }
         let mut follower = Follower::new(self.names, self.path);
@@ -295,11 +295,11 @@ impl<'a> Story<'a> {
             Source::Reg(src) => *visit.state.register(src),
             Source::Imm(imm) => Register::constant(i64::from(imm) as u64),
         };
-        let constant = |register: &Register| register.kind == Kind::Scalar && register.scalar.as_constant().is_some();
+        let constant = |register: &Register| register.kind() == Kind::Scalar && register.scalar.as_constant().is_some();
         if constant(first) && constant(&second) {
             return None;
         }
-        let operand = |register: &Register| match (register.kind, register.scalar.as_constant()) {
+        let operand = |register: &Register| match (register.kind(), register.scalar.as_constant()) {
             (Kind::Scalar, Some(value)) if value as i64 >= -4096 && (value as i64) < 1 << 20 => {
                 (value as i64).to_string()
             }

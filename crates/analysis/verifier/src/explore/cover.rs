@@ -16,8 +16,8 @@ pub(crate) enum Exactness {
 }
 
 pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register) {
-    if old.kind == Kind::Scalar
-        && current.kind == Kind::Scalar
+    if old.kind() == Kind::Scalar
+        && current.kind() == Kind::Scalar
         && !origins.is_precise(old.origin)
         && !origins.is_precise(current.origin)
         && old.scalar != current.scalar
@@ -60,10 +60,10 @@ pub(crate) fn register_covers(
     ids: &mut IdMap,
     exactness: Exactness,
 ) -> bool {
-    if old.kind == Kind::Uninit {
+    if old.kind() == Kind::Uninit {
         return true;
     }
-    if old.kind != current.kind {
+    if old.kind() != current.kind() {
         return false;
     }
     if exactness == Exactness::Same {
@@ -73,7 +73,7 @@ pub(crate) fn register_covers(
             && ids.matches(old.owner, current.owner)
             && ids.matches(old.reference, current.reference);
     }
-    if old.kind == Kind::Scalar {
+    if old.kind() == Kind::Scalar {
         if exactness == Exactness::Explored && !origins.is_precise(old.origin) {
             return true;
         }
@@ -85,10 +85,10 @@ pub(crate) fn register_covers(
         && old.inner == current.inner
         && old.trust == current.trust
         && old.relocated == current.relocated
-        && old.object == current.object
+        && old.holds == current.holds
         && old.in_packet == current.in_packet
         && old.offset == current.offset;
-    let range = match old.kind {
+    let range = match old.kind() {
         // That it is beyond the packet's end is known of both or of none.
         Kind::Packet | Kind::PacketMeta if old.range < 0 || current.range < 0 => old.range == current.range,
         Kind::Packet | Kind::PacketMeta => old.range <= current.range,

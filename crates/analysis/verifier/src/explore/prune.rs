@@ -274,12 +274,12 @@ impl Explorer<'_> {
         for (frame, live) in self.path.state.frames.iter_mut().zip(&lives) {
             for reg in live.iter() {
                 let register = &mut frame.registers[reg.index()];
-                if register.kind == Kind::Scalar {
+                if register.kind() == Kind::Scalar {
                     register.origin = self.path.origins.cell(register.origin);
                 }
             }
             let origins = &mut self.path.origins;
-            frame.stack.for_each_spilled_where(&|register| register.kind == Kind::Scalar, &mut |register| {
+            frame.stack.for_each_spilled_where(&|register| register.kind() == Kind::Scalar, &mut |register| {
                 register.origin = origins.cell(register.origin);
             });
         }
@@ -412,7 +412,7 @@ impl Explorer<'_> {
         }
         // Bytes of which nothing was known may be any. Facts do not take a pointer for a number, though.
         let anything =
-            current.register.kind == Kind::Scalar || self.recorder.is_none() && !self.path.stack_must_be_written();
+            current.register.kind() == Kind::Scalar || self.recorder.is_none() && !self.path.stack_must_be_written();
         let registers = old.bytes[0] == Byte::Spill;
         bytes_cover(&old.bytes, &current.bytes, anything)
             && (!registers || register_covers(&self.path.origins, &old.register, &current.register, ids, exactness))
@@ -428,15 +428,15 @@ impl Explorer<'_> {
         self.path.noted.reads_uninitialized_stack |= self.kept.leaves_less_written(kept, old, &self.path.state, open);
         for (left, right) in old.frames.iter().zip(&self.path.state.frames) {
             for (a, b) in left.registers.iter().zip(&right.registers) {
-                if a.kind == Kind::Scalar && self.path.origins.is_precise(a.origin) {
+                if a.kind() == Kind::Scalar && self.path.origins.is_precise(a.origin) {
                     self.path.origins.mark(b.origin);
-                } else if open && a.kind == Kind::Scalar {
+                } else if open && a.kind() == Kind::Scalar {
                     self.path.origins.follow(a.origin, b.origin);
                 }
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
                 let current = right.stack.slot(slot);
-                if a.bytes[0] != Byte::Spill || a.register.kind != Kind::Scalar || current.bytes[0] != Byte::Spill {
+                if a.bytes[0] != Byte::Spill || a.register.kind() != Kind::Scalar || current.bytes[0] != Byte::Spill {
                     continue;
                 }
                 if self.path.origins.is_precise(a.register.origin) {
@@ -525,10 +525,7 @@ fn same_calls(old: &State, current: &State) -> bool {
 /// A quick look, before the thorough one.
 fn may_be_same(old: &State, current: &State) -> bool {
     old.frames.len() == current.frames.len()
-        && old
-            .frame()
-            .registers
-            .iter()
-            .zip(&current.frame().registers)
-            .all(|(a, b)| a.kind == Kind::Uninit || a.kind == b.kind && a.offset == b.offset && a.scalar == b.scalar)
+        && old.frame().registers.iter().zip(&current.frame().registers).all(|(a, b)| {
+            a.kind() == Kind::Uninit || a.kind() == b.kind() && a.offset == b.offset && a.scalar == b.scalar
+        })
 }

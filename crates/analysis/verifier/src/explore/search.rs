@@ -23,7 +23,7 @@ use crate::options::{Options, Statistics};
 use crate::path::{Fork, Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, Frame, Kind, Register, State};
+use crate::state::{Caller, Frame, Holds, Register, State};
 
 /// Bytes that kept states and the origins of their numbers may take.
 pub(crate) const MAX_STATE_BYTES: usize = 512 << 20;
@@ -91,7 +91,7 @@ impl<'a> Explorer<'a> {
         let path = &mut self.path;
         let instance = path.liveness.root(path.code, 0);
         let mut frame = Frame::new(0, 0, 0, Caller::Call, instance);
-        frame.registers[Reg::R1.index()] = Register::pointer(Kind::Context, 0);
+        frame.registers[Reg::R1.index()] = Register::pointer(Holds::Context);
         path.state = State { frames: vec![frame], sleepable: path.code.program.sleepable, ..State::default() };
         path.check_addresses()?;
         path.at = path.code.functions[0].start;

@@ -15,7 +15,7 @@ use crate::code::{Code, Position};
 use crate::domain::{Scalar, apply};
 use crate::path::{Accesses, Written};
 use crate::state::ids::{broken_links, strictly_within};
-use crate::state::{Byte, Caller, Kind, Register, Slot, Stack, State, Trust};
+use crate::state::{Byte, Caller, Holds, Kind, Register, Slot, Stack, State, Trust};
 
 /// Where facts no longer hold: registers and slots whose value was not covered.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -122,7 +122,7 @@ impl Recorder {
                     let slots = frame.stack.slots();
                     visited.stack.truncate(slots.len());
                     for (known, slot) in visited.stack.iter_mut().zip(slots) {
-                        if known.kind != Kind::Mixed {
+                        if known.kind() != Kind::Mixed {
                             join(known, &slot_value(slot), depth);
                         }
                     }
@@ -135,7 +135,7 @@ impl Recorder {
     pub(crate) fn pruned(&mut self, at: Position, old: &State, current: &State) {
         let top = old.frames.len() - 1;
         let broken = broken_links(old, current);
-        let linked = |register: &Register| register.kind == Kind::Scalar && broken.contains(&register.id);
+        let linked = |register: &Register| register.kind() == Kind::Scalar && broken.contains(&register.id);
         let mut doubt = Doubt { packet: current.packet_bytes < old.packet_bytes, ..Doubt::default() };
         for (index, (left, right)) in old.frames.iter().zip(&current.frames).enumerate() {
             let mut outside = Doubt::default();
@@ -254,10 +254,10 @@ fn places(state: &State, reference: u32) -> Places {
 
 /// Stack pointers say how many frames up they point instead of which frame.
 fn relative(register: &Register, depth: usize) -> Register {
-    if register.kind != Kind::Stack {
-        return *register;
+    match register.holds {
+        Holds::Stack(frame) => Register { holds: Holds::Stack((depth as u32).saturating_sub(frame)), ..*register },
+        _ => *register,
     }
-    Register { object: (depth as u32).saturating_sub(register.object), ..*register }
 }
 
 /// A slot as one value, where it is one.
@@ -268,7 +268,7 @@ fn slot_value(slot: &Slot) -> Register {
     if slot.bytes.iter().all(|byte| *byte == Byte::Zero) {
         return Register::constant(0);
     }
-    Register { kind: Kind::Mixed, ..Register::UNINIT }
+    Register { holds: Holds::Mixed, ..Register::UNINIT }
 }
 
 /// Whether all that loads could learn from the old slot holds for the current one.
@@ -281,24 +281,24 @@ fn slot_within(old: &Slot, current: &Slot) -> bool {
 }
 
 fn join(known: &mut Register, now: &Register, depth: usize) {
-    if known.kind == Kind::Uninit {
+    if known.kind() == Kind::Uninit {
         return;
     }
-    if known.kind == Kind::Scalar && now.kind == Kind::Scalar {
+    if known.kind() == Kind::Scalar && now.kind() == Kind::Scalar {
         if !known.scalar.includes(&now.scalar) {
             known.scalar = known.scalar.join(&now.scalar);
         }
         return;
     }
     let now = &relative(now, depth);
-    if now.kind == Kind::Uninit {
+    if now.kind() == Kind::Uninit {
         *known = Register::UNINIT;
         return;
     }
-    if known.kind == Kind::Mixed {
+    if known.kind() == Kind::Mixed {
         return;
     }
-    let alike = known.kind == now.kind && known.object == now.object && known.inner == now.inner;
+    let alike = known.holds == now.holds && known.inner == now.inner;
     if alike {
         known.nullable |= now.nullable;
         known.relocated |= now.relocated;
@@ -315,7 +315,7 @@ fn join(known: &mut Register, now: &Register, depth: usize) {
     } else if now.is_zero() && known.is_pointer() {
         known.nullable = true;
     } else {
-        *known = Register { kind: Kind::Mixed, ..Register::UNINIT };
+        *known = Register { holds: Holds::Mixed, ..Register::UNINIT };
     }
 }
 
@@ -325,21 +325,21 @@ fn total_offset(register: &Register) -> Scalar {
 }
 
 fn value_of(register: &Register, names: &crate::types::Types) -> Value {
-    let region = match register.kind {
-        Kind::Uninit => return Value::Uninit,
-        Kind::Mixed => return Value::Unknown,
-        Kind::Scalar => return Value::Scalar(register.scalar),
+    let region = match register.holds {
+        Holds::Uninit => return Value::Uninit,
+        Holds::Mixed => return Value::Unknown,
+        Holds::Scalar => return Value::Scalar(register.scalar),
         _ if register.relocated => return Value::Unknown,
-        Kind::Context => Region::Context,
-        Kind::Stack => Region::Stack { up: register.object },
-        Kind::Map if !register.inner => Region::Map(MapId(register.object)),
-        Kind::MapValue if !register.inner => Region::MapValue(MapId(register.object)),
-        Kind::Packet => Region::Packet,
-        Kind::PacketMeta => Region::PacketMeta,
-        Kind::PacketEnd => Region::PacketEnd,
-        Kind::BtfId => Region::Other(format!("{KERNEL_STRUCTURE}{}", names.name(register.object))),
-        Kind::Memory if register.trust.has(Trust::UNTRUSTED) => Region::Other(UNTRUSTED_MEMORY.to_owned()),
-        kind => Region::Other(kind.name().to_owned()),
+        Holds::Context => Region::Context,
+        Holds::Stack(up) => Region::Stack { up },
+        Holds::Map(map) if !register.inner => Region::Map(MapId(map)),
+        Holds::MapValue(map) if !register.inner => Region::MapValue(MapId(map)),
+        Holds::Packet => Region::Packet,
+        Holds::PacketMeta => Region::PacketMeta,
+        Holds::PacketEnd => Region::PacketEnd,
+        Holds::Structure(index) => Region::Other(format!("{KERNEL_STRUCTURE}{}", names.name(index))),
+        Holds::Memory(_) if register.trust.has(Trust::UNTRUSTED) => Region::Other(UNTRUSTED_MEMORY.to_owned()),
+        holds => Region::Other(holds.kind().name().to_owned()),
     };
     Value::Pointer(Pointer { region, offset: total_offset(register), nullable: register.nullable })
 }

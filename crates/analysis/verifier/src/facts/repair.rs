@@ -17,7 +17,7 @@ use super::record::{Doubt, Recorder};
 use crate::code::{Code, Position};
 use crate::domain::Scalar;
 use crate::path::{Accesses, Written};
-use crate::state::{Kind, Register};
+use crate::state::{Holds, Kind, Register};
 
 const CALLER_SAVED: u16 = 0x3f;
 const ARGUMENTS: u16 = 0x3e;
@@ -47,14 +47,14 @@ pub(super) fn repair(recorder: &mut Recorder, accesses: &Accesses, code: &Code<'
     for (at, doubt) in doubts.iter().enumerate().filter(|(_, doubt)| !doubt.is_none()) {
         let Some(visited) = &mut recorder.visited[at] else { continue };
         for (bit, register) in visited.registers.iter_mut().enumerate() {
-            let number = doubt.numbers && register.kind == Kind::Scalar;
+            let number = doubt.numbers && register.kind() == Kind::Scalar;
             if number || doubt.registers >> bit & 1 != 0 {
                 let live = Reg::new(bit as u8).is_some_and(|reg| code.ops[at].live.contains(reg));
                 take_back(register, live);
             }
         }
         for (bit, register) in visited.stack.iter_mut().enumerate() {
-            let number = doubt.numbers && register.kind == Kind::Scalar;
+            let number = doubt.numbers && register.kind() == Kind::Scalar;
             if number || doubt.slots >> bit & 1 != 0 {
                 take_back(register, false);
             }
@@ -66,10 +66,10 @@ pub(super) fn repair(recorder: &mut Recorder, accesses: &Accesses, code: &Code<'
 }
 
 fn take_back(register: &mut Register, live: bool) {
-    if register.kind == Kind::Scalar && live {
+    if register.kind() == Kind::Scalar && live {
         // Something reads it, so it is a number on every path.
-        *register = Register { kind: Kind::Mixed, scalar: Scalar::UNKNOWN, ..Register::UNINIT };
-    } else if register.kind != Kind::Mixed {
+        *register = Register { holds: Holds::Mixed, scalar: Scalar::UNKNOWN, ..Register::UNINIT };
+    } else if register.kind() != Kind::Mixed {
         *register = Register::UNINIT;
     }
 }

@@ -16,17 +16,17 @@ use kiln_program::{InsnId, Reference};
 use crate::error::{Step, reject};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Kind, Register};
+use crate::state::{Holds, Kind, Register};
 
 impl Register {
     /// A pointer into the program's arena.
-    pub(crate) const ARENA: Register = Register { kind: Kind::Arena, ..Register::UNKNOWN };
+    pub(crate) const ARENA: Register = Register { holds: Holds::Arena, ..Register::UNKNOWN };
 }
 
 impl Path<'_> {
     /// What an address register holds for the access: with [`crate::Options::heap`], a number is a heap address.
     pub(crate) fn heap_address(&self, register: Register) -> Register {
-        if self.options.heap && register.kind == Kind::Scalar { Register::ARENA } else { register }
+        if self.options.heap && register.kind() == Kind::Scalar { Register::ARENA } else { register }
     }
 
     /// The instructions that access the arena, on every path that leads to them.

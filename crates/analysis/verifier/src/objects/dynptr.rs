@@ -20,7 +20,7 @@ use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::stack::slot_of;
-use crate::state::{Byte, DynptrKind, Kind, ObjectKind, Register, Slot, StackObject};
+use crate::state::{Byte, DynptrKind, Holds, Kind, ObjectKind, Register, Slot, StackObject};
 
 /// A dynptr that an argument names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,21 +33,6 @@ pub(crate) struct Dynptr {
 }
 
 impl DynptrKind {
-    /// Its number in a register of kind [`Kind::Dynptr`].
-    pub(crate) const fn number(self) -> u32 {
-        self as u32
-    }
-
-    const fn of_number(number: u32) -> DynptrKind {
-        match number {
-            1 => DynptrKind::RingBuffer,
-            2 => DynptrKind::Skb,
-            3 => DynptrKind::Xdp,
-            4 => DynptrKind::SkbMeta,
-            _ => DynptrKind::Local,
-        }
-    }
-
     /// What the kernel calls it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -68,14 +53,14 @@ impl DynptrKind {
 impl Path<'_> {
     /// A borrowed dynptr, as callbacks and global functions get one.
     pub(crate) fn borrowed_dynptr(&mut self) -> Register {
-        Register { id: self.fresh_id(), ..Register::pointer(Kind::Dynptr, DynptrKind::Local.number()) }
+        Register { id: self.fresh_id(), ..Register::pointer(Holds::Dynptr(DynptrKind::Local)) }
     }
 
     /// The initialized dynptr that a register points to.
     pub(crate) fn expect_dynptr(&mut self, reg: Reg) -> Step<Dynptr> {
         let register = self.read(reg)?;
         let number = reg.number();
-        if register.kind == Kind::Dynptr {
+        if let Holds::Dynptr(kind) = register.holds {
             if register.fixed_offset() != Some(0) {
                 return refuse(
                     Reason::DynptrMisuse,
@@ -83,7 +68,6 @@ impl Path<'_> {
                     format!("r{number}: the dynptr pointer was moved"),
                 );
             }
-            let kind = DynptrKind::of_number(register.object);
             return Ok(Dynptr { kind, id: register.id, reference: register.reference, place: None });
         }
         let (frame, lowest) = self.object_place(reg, &register, DYNPTR_BYTES, Reason::DynptrMisuse)?;
@@ -111,7 +95,7 @@ impl Path<'_> {
     /// Makes the sixteen bytes that a register points to a dynptr, on a reference of another one where there is one.
     pub(crate) fn make_dynptr(&mut self, reg: Reg, kind: DynptrKind, reference: u32) -> Step<()> {
         let register = self.read(reg)?;
-        if register.kind == Kind::Dynptr {
+        if register.kind() == Kind::Dynptr {
             let message = format!("r{}: a dynptr is made in memory of the stack, not in a borrowed one", reg.number());
             return reject(Reason::DynptrMisuse, message);
         }
@@ -165,7 +149,7 @@ impl Path<'_> {
         let mut alive: Vec<u32> = Vec::new();
         for frame in &self.state.frames {
             alive.extend(frame.stack.slots().iter().filter_map(|slot| slot.object).map(|object| object.id));
-            let borrowed = |register: &&Register| register.kind == Kind::Dynptr;
+            let borrowed = |register: &&Register| register.kind() == Kind::Dynptr;
             alive.extend(frame.registers.iter().filter(borrowed).map(|register| register.id));
             let spilled = frame.stack.slots().iter().filter(|slot| slot.bytes[0] == Byte::Spill);
             alive.extend(spilled.map(|slot| &slot.register).filter(borrowed).map(|register| register.id));
@@ -175,7 +159,7 @@ impl Path<'_> {
 
     /// Memory of a dynptr, as `bpf_dynptr_data` and `bpf_dynptr_slice` give it.
     pub(crate) fn slice_of(&mut self, dynptr: &Dynptr, bytes: u32) -> Register {
-        let memory = Register::pointer(Kind::Memory, bytes).or_null(self.fresh_id());
+        let memory = Register::pointer(Holds::Memory(bytes)).or_null(self.fresh_id());
         Register { owner: dynptr.id, reference: dynptr.reference, in_packet: dynptr.kind.of_packet(), ..memory }
     }
 }

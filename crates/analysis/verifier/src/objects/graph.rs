@@ -21,7 +21,7 @@ use crate::error::{Step, reject, unsupported};
 use crate::objects::fields::{FieldKind, Root};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Caller, Kind, Register, Trust};
+use crate::state::{Caller, Holds, Kind, Register, Trust};
 use crate::types::parameters::is_plain;
 
 /// Bytes of a per-CPU object at most (kernel `BPF_GLOBAL_PERCPU_MA_MAX_SIZE`).
@@ -30,12 +30,12 @@ const MAX_PERCPU_BYTES: u32 = 512;
 impl Register {
     /// Points to an object of the program's own type, however it is held.
     pub(crate) fn is_allocated(&self) -> bool {
-        self.kind == Kind::BtfId && self.trust.has(Trust::ALLOCATED)
+        self.kind() == Kind::BtfId && self.trust.has(Trust::ALLOCATED)
     }
 
     /// Points to such an object that the program owns, or may be taken to.
     pub(crate) fn is_plain_object(&self) -> bool {
-        self.kind == Kind::BtfId && !self.nullable && self.trust == Trust::ALLOCATED
+        self.kind() == Kind::BtfId && !self.nullable && self.trust == Trust::ALLOCATED
     }
 }
 
@@ -47,7 +47,7 @@ impl Path<'_> {
             KfuncMeaning::DropObject { per_cpu: true } => Trust::ALLOCATED.with(Trust::PERCPU),
             _ => Trust::ALLOCATED,
         };
-        if register.kind != Kind::BtfId || register.nullable || register.trust != wanted {
+        if register.kind() != Kind::BtfId || register.nullable || register.trust != wanted {
             return reject(Reason::ArgumentType, format!("{name} takes an object as it was allocated"));
         }
         if register.reference == 0 {
@@ -56,7 +56,7 @@ impl Path<'_> {
         if register.fixed_offset() != Some(0) {
             return reject(Reason::NotHeld, format!("{name} takes the pointer as it was acquired, unmodified"));
         }
-        call.object = Some(register.object);
+        call.object = Some(register.type_index());
         Ok(())
     }
 
@@ -69,11 +69,11 @@ impl Path<'_> {
         if register.scalar.as_constant() != Some(0) {
             return reject(Reason::ArgumentType, format!("{name}: the pointer's offset is not constant"));
         }
-        if !self.is_refcounted(register.object) {
+        if !self.is_refcounted(register.type_index()) {
             return reject(Reason::ArgumentType, format!("{name}: the object has no bpf_refcount"));
         }
         call.owning = !register.trust.has(Trust::NOT_OWNING) && register.reference != 0;
-        call.object = Some(register.object);
+        call.object = Some(register.type_index());
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl Path<'_> {
 
     fn check_root(&mut self, call: &mut KfuncCall, register: &Register, what: &str) -> Step<()> {
         let name = call.kfunc.name;
-        let in_value = register.kind == Kind::MapValue && !register.nullable;
+        let in_value = register.kind() == Kind::MapValue && !register.nullable;
         if !in_value && !register.is_plain_object() {
             return reject(Reason::ArgumentType, format!("{name} takes a {what} in a map value or an object"));
         }
@@ -133,7 +133,7 @@ impl Path<'_> {
         let wanted = |kind: FieldKind| kind.name() == what;
         let field = self.find_field(register, wanted, format!("{name} takes a {what}"))?;
         let Some(root) = call.root else { return unsupported(format!("the prototype of {name}")) };
-        let held = self.types.pointed(register.object).map_or(TypeId::VOID, |pointed| pointed.id);
+        let held = self.types.pointed(register.type_index()).map_or(TypeId::VOID, |pointed| pointed.id);
         if held != root.value || field.offset != root.node_offset {
             let btf = self.types.program.as_deref();
             let wanted = btf.map_or("", |btf| btf.name(root.value));
@@ -142,12 +142,12 @@ impl Path<'_> {
                 format!(
                     "{name}: it holds struct {wanted} by their {what} at offset {}, this is struct {} at {}",
                     root.node_offset,
-                    self.types.name(register.object),
+                    self.types.name(register.type_index()),
                     field.offset
                 ),
             );
         }
-        call.object = Some(register.object);
+        call.object = Some(register.type_index());
         Ok(())
     }
 
@@ -155,13 +155,13 @@ impl Path<'_> {
     fn node_of(&mut self, root: Root) -> Register {
         let index = self.types.program_type(root.value);
         let offset = i32::try_from(root.node_offset).unwrap_or(0);
-        Register { offset, ..Register::pointer(Kind::BtfId, index).trusted(Trust::ALLOCATED) }
+        Register { offset, ..Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED) }
     }
 
     /// The pointer no longer owns its object.
     fn not_owning(&self, register: Register) -> Register {
         let trust = register.trust.with(Trust::NOT_OWNING);
-        let trust = if self.is_refcounted(register.object) { trust.with(Trust::RCU) } else { trust };
+        let trust = if self.is_refcounted(register.type_index()) { trust.with(Trust::RCU) } else { trust };
         Register { trust, reference: 0, ..register }
     }
 
@@ -203,7 +203,7 @@ impl Path<'_> {
             }
             KfuncMeaning::AcquireObject => {
                 let Some(index) = call.object else { return Ok(None) };
-                let object = Register::pointer(Kind::BtfId, index).trusted(Trust::ALLOCATED);
+                let object = Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED);
                 let object = self.acquired(call.kfunc, object);
                 // Who owns one reference gets another for sure.
                 let id = if self.object_record(index).is_some_and(|record| record.has_lock()) { object.id } else { 0 };
@@ -254,6 +254,6 @@ impl Path<'_> {
             }
         }
         let index = self.types.program_type(id);
-        Ok(Register::pointer(Kind::BtfId, index).trusted(trust))
+        Ok(Register::pointer(Holds::Structure(index)).trusted(trust))
     }
 }

@@ -104,7 +104,7 @@ impl Path<'_> {
     pub(crate) fn next_of_iterator(&mut self, iterator: Iterator, item: Register) -> Step<Next> {
         self.clobber();
         let protected = iterator_at(&self.state, iterator).is_some_and(|state| state.protection == Protection::Rcu);
-        let trust = match item.kind {
+        let trust = match item.kind() {
             Kind::BtfId if protected => item.trust.with(Trust::RCU),
             Kind::BtfId => item.trust.with(Trust::TRUSTED),
             _ => item.trust,
@@ -132,11 +132,10 @@ impl Path<'_> {
     pub(crate) fn iterator_is_active(&self) -> bool {
         let register = self.state.register(Reg::R1);
         let offset =
-            register.fixed_offset().filter(|offset| register.kind == Kind::Stack && (-512..0).contains(offset));
+            register.fixed_offset().filter(|offset| register.kind() == Kind::Stack && (-512..0).contains(offset));
         let place = offset.map(|offset| slot_of(offset as i32).0);
-        let found = place.and_then(|index| {
-            iterator_at(&self.state, Iterator { frame: register.object as usize, index, reference: 0 })
-        });
+        let found =
+            place.and_then(|index| iterator_at(&self.state, Iterator { frame: register.frame(), index, reference: 0 }));
         found.is_some_and(|state| !state.drained)
     }
 }

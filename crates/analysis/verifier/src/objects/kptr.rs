@@ -12,7 +12,7 @@ use crate::error::{Step, reject, unsupported};
 use crate::objects::fields::{FieldKind, Kptr, KptrClass, Target};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Kind, Register, Trust};
+use crate::state::{Holds, Kind, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 
 impl Path<'_> {
@@ -48,7 +48,7 @@ impl Path<'_> {
     pub(crate) fn load_kptr(&mut self, kptr: &Kptr) -> Step<Register> {
         let id = self.fresh_id();
         if kptr.class == KptrClass::User {
-            return Ok(Register::pointer(Kind::Memory, self.bytes_of(kptr.target)).or_null(id));
+            return Ok(Register::pointer(Holds::Memory(self.bytes_of(kptr.target))).or_null(id));
         }
         let (index, protected, local) = match kptr.target {
             Target::Own(target) => (self.types.program_type(target), true, true),
@@ -65,7 +65,7 @@ impl Path<'_> {
             (true, _) if local => Trust::RCU.with(Trust::ALLOCATED),
             (true, _) => Trust::RCU,
         };
-        Ok(Register::pointer(Kind::BtfId, index).trusted(trust).or_null(id))
+        Ok(Register::pointer(Holds::Structure(index)).trusted(trust).or_null(id))
     }
 
     fn bytes_of(&self, target: Target) -> u32 {
@@ -94,15 +94,15 @@ impl Path<'_> {
     /// Whether a pointer may be kept in a kptr.
     fn check_kptr_type(&mut self, kptr: &Kptr, value: &Register) -> Step<()> {
         let wrong = |text: &str| reject(Reason::SpecialField, format!("what is put into a kptr {text}"));
-        if value.kind != Kind::BtfId {
-            return wrong(&format!("is {}, no pointer to a structure", value.kind.name()));
+        if value.kind() != Kind::BtfId {
+            return wrong(&format!("is {}, no pointer to a structure", value.kind().name()));
         }
         let index = match kptr.target {
             Target::Own(target) => self.types.program_type(target),
             Target::Kernel(target) => self.types.kernel_type(target),
             Target::Unknown(_) => return unsupported(WITHOUT_TYPES),
         };
-        let (Some(held), Some(wanted)) = (self.types.pointed(value.object), self.types.pointed(index)) else {
+        let (Some(held), Some(wanted)) = (self.types.pointed(value.type_index()), self.types.pointed(index)) else {
             return unsupported(WITHOUT_TYPES);
         };
         let allowed = match (held.of_kernel, kptr.class) {
@@ -129,7 +129,7 @@ impl Path<'_> {
 
     /// The kptr that `bpf_kptr_xchg` changes.
     pub(crate) fn check_kptr_slot(&mut self, register: &Register, message: String) -> Step<Kptr> {
-        let in_value = register.kind == Kind::MapValue && !register.nullable;
+        let in_value = register.kind() == Kind::MapValue && !register.nullable;
         if !in_value && !register.is_plain_object() {
             return reject(Reason::ArgumentType, message);
         }
@@ -145,7 +145,7 @@ impl Path<'_> {
         if register.nullable {
             return reject(Reason::PossiblyNull, format!("{message}, and not null"));
         }
-        if register.kind != Kind::BtfId {
+        if register.kind() != Kind::BtfId {
             return reject(Reason::ArgumentType, message);
         }
         self.check_kptr_type(kptr, register)?;
@@ -178,9 +178,9 @@ impl Path<'_> {
             Target::Own(target) => {
                 let index = self.types.program_type(target);
                 let percpu = if kptr.class == KptrClass::Percpu { Trust::PERCPU } else { Trust::NONE };
-                Register::pointer(Kind::BtfId, index).trusted(Trust::ALLOCATED.with(percpu))
+                Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED.with(percpu))
             }
-            Target::Kernel(target) => Register::pointer(Kind::BtfId, self.types.kernel_type(target)),
+            Target::Kernel(target) => Register::pointer(Holds::Structure(self.types.kernel_type(target))),
             Target::Unknown(_) => return unsupported(WITHOUT_TYPES),
         };
         Ok(pointer.or_null(self.fresh_id()))

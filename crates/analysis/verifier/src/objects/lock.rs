@@ -20,7 +20,7 @@ use crate::objects::fields::FieldKind;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, HeldLock, IrqKeeper, Kind, LockKind, Register, Trust};
+use crate::state::{Caller, HeldLock, Holds, IrqKeeper, Kind, LockKind, Register, Trust};
 
 impl LockKind {
     fn name(self) -> &'static str {
@@ -33,16 +33,19 @@ impl LockKind {
 }
 
 /// The value or object that a register points into.
-pub(crate) fn allocation_of(register: &Register) -> (Kind, u32, bool) {
+pub(crate) fn allocation_of(register: &Register) -> (Holds, bool) {
     // Objects of all the program's types share its BTF, which is all that the kernel compares.
-    let object = if register.kind == Kind::BtfId { 0 } else { register.object };
-    (register.kind, object, register.inner)
+    let holds = match register.holds {
+        Holds::Structure(_) => Holds::Structure(0),
+        other => other,
+    };
+    (holds, register.inner)
 }
 
 impl Path<'_> {
     /// A lock in a map value or in an object that the program owns.
     pub(crate) fn check_lock_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
-        if (register.kind != Kind::MapValue || register.nullable) && !register.is_plain_object() {
+        if (register.kind() != Kind::MapValue || register.nullable) && !register.is_plain_object() {
             return reject(Reason::ArgumentType, message);
         }
         self.find_field(register, |found| found == kind, message).map(|_| ())

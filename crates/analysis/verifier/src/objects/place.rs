@@ -12,8 +12,8 @@ impl Path<'_> {
     /// Frame and lowest offset of an object of `bytes` bytes that a register points to.
     pub(crate) fn object_place(&self, reg: Reg, register: &Register, bytes: u32, reason: Reason) -> Step<(usize, i32)> {
         let number = reg.number();
-        if register.kind != Kind::Stack {
-            return reject(reason, format!("r{number} must point to the stack, it is {}", register.kind.name()));
+        if register.kind() != Kind::Stack {
+            return reject(reason, format!("r{number} must point to the stack, it is {}", register.kind().name()));
         }
         let Some(offset) = register.fixed_offset() else {
             return reject(reason, format!("r{number}: the object must be at a constant offset of the stack"));
@@ -22,7 +22,7 @@ impl Path<'_> {
             return reject(reason, format!("r{number}: there is no room for {bytes} aligned bytes at r10{offset:+}"));
         }
         let (lowest, _) = self.stack_range(reg, register, 0, u64::from(bytes))?;
-        Ok((register.object as usize, lowest))
+        Ok((register.frame(), lowest))
     }
 
     /// Writes an object's slots; `certain` where the kernel writes all of its bytes.

@@ -6,15 +6,15 @@ use crate::error::{Step, reject};
 use crate::objects::fields::{Field, FieldKind, Record, Tables};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Kind, Register};
+use crate::state::{Holds, Kind, Register};
 
 impl Path<'_> {
     /// The special fields of what a register points to.
     pub(crate) fn record_of(&self, register: &Register) -> Option<Arc<Record>> {
-        match register.kind {
-            Kind::MapValue if register.inner => self.code.prepared.inner_records.get(register.object as usize).cloned(),
-            Kind::MapValue => self.code.prepared.records.get(register.object as usize).cloned(),
-            Kind::BtfId if register.is_allocated() => self.object_record(register.object),
+        match register.holds {
+            Holds::MapValue(map) if register.inner => self.code.prepared.inner_records.get(map as usize).cloned(),
+            Holds::MapValue(map) => self.code.prepared.records.get(map as usize).cloned(),
+            Holds::Structure(index) if register.is_allocated() => self.object_record(index),
             _ => None,
         }
     }
@@ -33,7 +33,7 @@ impl Path<'_> {
 
     /// A field of this kind in a map value, exactly where the register points.
     pub(crate) fn check_field_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
-        if register.kind != Kind::MapValue || register.nullable {
+        if register.kind() != Kind::MapValue || register.nullable {
             return reject(Reason::ArgumentType, message);
         }
         self.find_field(register, |found| found == kind, message).map(|_| ())

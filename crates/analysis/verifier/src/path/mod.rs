@@ -172,7 +172,7 @@ impl<'a> Path<'a> {
     /// A register that must be readable.
     pub(crate) fn read(&self, reg: Reg) -> Step<Register> {
         let register = *self.state.register(reg);
-        if register.kind == Kind::Uninit {
+        if register.kind() == Kind::Uninit {
             let message = format!("r{} is read but holds nothing", reg.number());
             return reject(Reason::UninitializedRegister, message).about(reg);
         }
@@ -190,7 +190,7 @@ impl<'a> Path<'a> {
 
     /// A later decision depends on this number.
     pub(crate) fn mark_precise(&mut self, register: &Register) {
-        if register.kind == Kind::Scalar {
+        if register.kind() == Kind::Scalar {
             self.origins.mark(register.origin);
         }
     }
@@ -228,7 +228,7 @@ impl<'a> Path<'a> {
 
     /// The map a register points to or into.
     pub(crate) fn map_of(&self, register: &Register) -> Option<&'a Map> {
-        let map = self.code.object.maps.get(register.object as usize)?;
+        let map = self.code.object.maps.get(register.map()? as usize)?;
         if register.inner { map.inner.as_deref() } else { Some(map) }
     }
 

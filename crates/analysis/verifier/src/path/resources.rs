@@ -37,7 +37,7 @@ impl Path<'_> {
     pub(crate) fn forget_slices(&mut self, gone: impl Fn(u32) -> bool) {
         let stale = self.stale_pointer();
         self.state.for_each_where(
-            |register| register.kind == Kind::Memory && register.owner != 0 && gone(register.owner),
+            |register| register.kind() == Kind::Memory && register.owner != 0 && gone(register.owner),
             |register| *register = stale,
         );
     }

@@ -62,8 +62,8 @@ impl Path<'_> {
 
     /// Something is handed a pointer into a frame without saying how much of it it reads: the facts take all of it.
     pub(crate) fn expose_stack(&mut self, pointer: &Register) {
-        if pointer.kind == Kind::Stack {
-            let at = self.site_in(pointer.object as usize);
+        if pointer.kind() == Kind::Stack {
+            let at = self.site_in(pointer.frame());
             if let Some(accesses) = &mut self.accesses {
                 accesses.read(at, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
             }

@@ -47,13 +47,13 @@ impl IdMap {
 /// Whether all that is said of the old register holds for the current one, also for readers that take every number
 /// and every dead register seriously. (A kept state's dead registers were emptied, so nothing holds for those.)
 pub(crate) fn strictly_within(old: &Register, current: &Register) -> bool {
-    let alike = old.kind == current.kind
+    let alike = old.kind() == current.kind()
         && old.nullable == current.nullable
         && old.inner == current.inner
         && old.relocated == current.relocated
-        && old.object == current.object
-        && (old.offset == current.offset || old.kind == Kind::Scalar);
-    old.kind != Kind::Uninit && alike && old.scalar.includes(&current.scalar)
+        && old.holds == current.holds
+        && (old.offset == current.offset || old.kind() == Kind::Scalar);
+    old.kind() != Kind::Uninit && alike && old.scalar.includes(&current.scalar)
 }
 
 /// Ids of numbers in the old state that tie together what the current one does not.
@@ -61,10 +61,10 @@ pub(crate) fn broken_links(old: &State, current: &State) -> Vec<u32> {
     let mut ids = IdMap::default();
     let mut broken = Vec::new();
     let mut look = |a: &Register, b: &Register| {
-        if a.kind != Kind::Scalar || a.id == 0 {
+        if a.kind() != Kind::Scalar || a.id == 0 {
             return;
         }
-        if b.kind != Kind::Scalar || a.offset != b.offset || !ids.matches_number(a.id, b.id) {
+        if b.kind() != Kind::Scalar || a.offset != b.offset || !ids.matches_number(a.id, b.id) {
             broken.push(a.id);
         }
     };

@@ -13,8 +13,8 @@ pub(crate) mod register;
 mod sections;
 pub(crate) mod stack;
 
-pub(crate) use register::{AT_END, BEYOND_END, Kind, Register, Trust};
-pub(crate) use stack::{Byte, DynptrKind, IrqKeeper, IteratorState, ObjectKind, Protection, Slot, Stack, StackObject};
+pub(crate) use register::{AT_END, BEYOND_END, DynptrKind, Holds, Kind, Register, Trust};
+pub(crate) use stack::{Byte, IrqKeeper, IteratorState, ObjectKind, Protection, Slot, Stack, StackObject};
 
 use kiln_isa::Reg;
 
@@ -72,8 +72,8 @@ pub(crate) enum LockKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct HeldLock {
     pub kind: LockKind,
-    /// The pointer's kind, map and whether it is an inner map's value.
-    pub allocation: (Kind, u32, bool),
+    /// What the pointer points to, and whether that is an inner map's value.
+    pub allocation: (Holds, bool),
     /// Which of those.
     pub id: u32,
 }
@@ -136,7 +136,7 @@ impl State {
 impl Frame {
     pub(crate) fn new(function: usize, depth: usize, call_site: Position, caller: Caller, instance: u32) -> Frame {
         let mut registers = [Register::UNINIT; Reg::COUNT];
-        registers[Reg::R10.index()] = Register::pointer(Kind::Stack, depth as u32);
+        registers[Reg::R10.index()] = Register::pointer(Holds::Stack(depth as u32));
         Frame { registers, stack: Stack::default(), function, call_site, caller, callback_turns: 0, instance }
     }
 }

@@ -2,7 +2,60 @@
 
 use crate::domain::Scalar;
 
-/// What kind of thing it is.
+/// What it holds: a number, or a pointer and what it points to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Holds {
+    /// Never written, or no longer readable.
+    Uninit,
+    /// A number.
+    Scalar,
+    /// The context.
+    Context,
+    /// A pointer to a stack: of the frame at this depth.
+    Stack(u32),
+    /// The map with this id.
+    Map(u32),
+    /// A value of the map with this id.
+    MapValue(u32),
+    /// A key of the map with this id, as callbacks get it.
+    MapKey(u32),
+    /// The packet; `range` bytes from the variable part on are known to be there.
+    Packet,
+    /// The metadata before the packet.
+    PacketMeta,
+    /// The packet's end.
+    PacketEnd,
+    /// A full socket.
+    Socket,
+    /// A socket of any kind.
+    SockCommon,
+    /// TCP statistics.
+    TcpSock,
+    /// An `AF_XDP` socket.
+    XdpSock,
+    /// Plain memory of this many bytes.
+    Memory(u32),
+    /// A ring buffer record of this many bytes.
+    RingBuffer(u32),
+    /// A structure known by BTF, of the kernel or the program: its index in the verifier's list of types.
+    Structure(u32),
+    /// `struct bpf_flow_keys`.
+    FlowKeys,
+    /// The buffer of a writable raw tracepoint.
+    TracepointBuffer,
+    /// Memory of a size that the loader of an iterator checks: only constant offsets.
+    Buffer,
+    /// The program's arena, somewhere.
+    Arena,
+    /// A function, by its index.
+    Function(u32),
+    /// A dynptr that someone else holds: it may be used, not changed. The register's `id` tells it from others.
+    Dynptr(DynptrKind),
+    /// In facts only: paths disagree.
+    Mixed,
+}
+
+/// What kind of thing it holds, whichever of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Never written, or no longer readable.
@@ -11,13 +64,13 @@ pub(crate) enum Kind {
     Scalar,
     /// The context.
     Context,
-    /// A stack frame; `object` is its depth.
+    /// A stack frame.
     Stack,
-    /// A map itself; `object` is its id.
+    /// A map itself.
     Map,
-    /// A value of a map; `object` is the map's id.
+    /// A value of a map.
     MapValue,
-    /// A key of a map, as callbacks get it; `object` is the map's id.
+    /// A key of a map, as callbacks get it.
     MapKey,
     /// The packet; `range` bytes from the variable part on are known to be there.
     Packet,
@@ -33,11 +86,11 @@ pub(crate) enum Kind {
     TcpSock,
     /// An `AF_XDP` socket.
     XdpSock,
-    /// Plain memory of `object` bytes.
+    /// Plain memory.
     Memory,
-    /// A ring buffer record of `object` bytes.
+    /// A ring buffer record.
     RingBuffer,
-    /// A structure known by BTF, of the kernel or the program; `object` indexes the verifier's list of types.
+    /// A structure known by BTF, of the kernel or the program.
     BtfId,
     /// `struct bpf_flow_keys`.
     FlowKeys,
@@ -47,12 +100,44 @@ pub(crate) enum Kind {
     Buffer,
     /// The program's arena, somewhere.
     Arena,
-    /// A function; `object` is its index.
+    /// A function.
     Function,
-    /// A dynptr that someone else holds: it may be used, not changed. `id` tells it from others.
+    /// A dynptr that someone else holds: it may be used, not changed.
     Dynptr,
     /// In facts only: paths disagree.
     Mixed,
+}
+
+impl Holds {
+    /// Without what it points to.
+    pub(crate) const fn kind(self) -> Kind {
+        match self {
+            Holds::Uninit => Kind::Uninit,
+            Holds::Scalar => Kind::Scalar,
+            Holds::Context => Kind::Context,
+            Holds::Stack(_) => Kind::Stack,
+            Holds::Map(_) => Kind::Map,
+            Holds::MapValue(_) => Kind::MapValue,
+            Holds::MapKey(_) => Kind::MapKey,
+            Holds::Packet => Kind::Packet,
+            Holds::PacketMeta => Kind::PacketMeta,
+            Holds::PacketEnd => Kind::PacketEnd,
+            Holds::Socket => Kind::Socket,
+            Holds::SockCommon => Kind::SockCommon,
+            Holds::TcpSock => Kind::TcpSock,
+            Holds::XdpSock => Kind::XdpSock,
+            Holds::Memory(_) => Kind::Memory,
+            Holds::RingBuffer(_) => Kind::RingBuffer,
+            Holds::Structure(_) => Kind::BtfId,
+            Holds::FlowKeys => Kind::FlowKeys,
+            Holds::TracepointBuffer => Kind::TracepointBuffer,
+            Holds::Buffer => Kind::Buffer,
+            Holds::Arena => Kind::Arena,
+            Holds::Function(_) => Kind::Function,
+            Holds::Dynptr(_) => Kind::Dynptr,
+            Holds::Mixed => Kind::Mixed,
+        }
+    }
 }
 
 /// How far a pointer to a structure may be relied on: a set of the kernel's type flags.
@@ -106,7 +191,7 @@ pub(crate) const BEYOND_END: i32 = -2;
 /// One register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Register {
-    pub kind: Kind,
+    pub holds: Holds,
     /// May be null.
     pub nullable: bool,
     /// Memory behind it must not be written.
@@ -115,8 +200,6 @@ pub(crate) struct Register {
     pub inner: bool,
     /// Its offset comes from a CO-RE relocation that another kernel may resolve differently.
     pub relocated: bool,
-    /// See [`Kind`].
-    pub object: u32,
     /// The constant part of a pointer's offset.
     pub offset: i32,
     /// Numbers: the offset was added to the lower half alone, and the upper half is zero.
@@ -141,12 +224,11 @@ pub(crate) struct Register {
 
 impl Register {
     pub(crate) const UNINIT: Register = Register {
-        kind: Kind::Uninit,
+        holds: Holds::Uninit,
         nullable: false,
         read_only: false,
         inner: false,
         relocated: false,
-        object: 0,
         offset: 0,
         offset_in_half: false,
         range: 0,
@@ -159,11 +241,11 @@ impl Register {
         scalar: Scalar::UNKNOWN,
     };
 
-    pub(crate) const UNKNOWN: Register = Register { kind: Kind::Scalar, ..Register::UNINIT };
+    pub(crate) const UNKNOWN: Register = Register { holds: Holds::Scalar, ..Register::UNINIT };
 
     /// Bytes at an address that may be anything: only reads, each of which may fault and then gives 0.
     pub(crate) const UNTRUSTED_BYTES: Register = Register {
-        kind: Kind::Memory,
+        holds: Holds::Memory(0),
         read_only: true,
         trust: Trust::UNTRUSTED,
         scalar: Scalar::constant(0),
@@ -178,20 +260,65 @@ impl Register {
         Register::scalar(Scalar::constant(value))
     }
 
-    pub(crate) const fn pointer(kind: Kind, object: u32) -> Register {
-        Register { kind, object, scalar: Scalar::constant(0), ..Register::UNINIT }
+    pub(crate) const fn pointer(holds: Holds) -> Register {
+        Register { holds, scalar: Scalar::constant(0), ..Register::UNINIT }
     }
 
     pub(crate) const fn or_null(self, id: u32) -> Register {
         Register { nullable: true, id, ..self }
     }
 
+    /// What kind of thing it holds.
+    pub(crate) const fn kind(&self) -> Kind {
+        self.holds.kind()
+    }
+
+    /// The depth of the frame that it points into; 0, the program's own, where it points into none.
+    pub(crate) const fn frame(&self) -> usize {
+        match self.holds {
+            Holds::Stack(frame) => frame as usize,
+            _ => 0,
+        }
+    }
+
+    /// The map that it is, or points into.
+    pub(crate) const fn map(&self) -> Option<u32> {
+        match self.holds {
+            Holds::Map(map) | Holds::MapValue(map) | Holds::MapKey(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The index of the structure's type; one that no type has, where it points to none.
+    pub(crate) const fn type_index(&self) -> u32 {
+        match self.holds {
+            Holds::Structure(index) => index,
+            _ => u32::MAX,
+        }
+    }
+
+    /// Bytes of the memory that it points to, where that is of a size of its own.
+    pub(crate) const fn bytes(&self) -> u32 {
+        match self.holds {
+            Holds::Memory(bytes) | Holds::RingBuffer(bytes) => bytes,
+            _ => 0,
+        }
+    }
+
+    /// The function that it points to.
+    pub(crate) const fn function(&self) -> Option<usize> {
+        match self.holds {
+            Holds::Function(function) => Some(function as usize),
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_pointer(&self) -> bool {
-        !matches!(self.kind, Kind::Uninit | Kind::Scalar | Kind::Mixed)
+        !matches!(self.kind(), Kind::Uninit | Kind::Scalar | Kind::Mixed)
     }
 
     pub(crate) fn is_packet(&self) -> bool {
-        self.in_packet || matches!(self.kind, Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
+        self.in_packet || matches!(self.kind(), Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
     }
 
     /// The pointer, relied on so far.
@@ -206,13 +333,13 @@ impl Register {
             return true;
         }
         let flawed = self.nullable || self.trust.without(VOUCHED) != Trust::NONE;
-        let always = matches!(self.kind, Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::Map);
+        let always = matches!(self.kind(), Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::Map);
         !flawed && (always || self.trust.has(VOUCHED))
     }
 
     /// Whether it is the number 0 for sure.
     pub(crate) fn is_zero(&self) -> bool {
-        self.kind == Kind::Scalar && self.scalar.as_constant() == Some(0)
+        self.kind() == Kind::Scalar && self.scalar.as_constant() == Some(0)
     }
 
     /// A pointer's constant offset, where there is no variable part.
@@ -254,4 +381,19 @@ impl Kind {
             Kind::Mixed => "mixed",
         }
     }
+}
+
+/// What memory a dynptr gives access to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DynptrKind {
+    /// A map's value, or whatever a caller handed on.
+    Local,
+    /// A ring buffer record, to be submitted or discarded.
+    RingBuffer,
+    /// The packet of a socket buffer.
+    Skb,
+    /// The packet of an XDP program.
+    Xdp,
+    /// The metadata before the packet.
+    SkbMeta,
 }

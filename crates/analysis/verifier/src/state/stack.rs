@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::register::{Kind, Register};
+use super::register::{DynptrKind, Kind, Register};
 
 /// What one byte holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,21 +72,6 @@ impl StackObject {
     }
 }
 
-/// What memory a dynptr gives access to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DynptrKind {
-    /// A map's value, or whatever a caller handed on.
-    Local,
-    /// A ring buffer record, to be submitted or discarded.
-    RingBuffer,
-    /// The packet of a socket buffer.
-    Skb,
-    /// The packet of an XDP program.
-    Xdp,
-    /// The metadata before the packet.
-    SkbMeta,
-}
-
 /// How far an open-coded iterator has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IteratorState {
@@ -127,7 +112,7 @@ impl Slot {
     /// The number that loading all of it gives, where it was not put together from parts.
     pub(crate) fn as_number(&self) -> Option<&Register> {
         let unknown = |byte: &Byte| matches!(byte, Byte::Misc | Byte::Invalid);
-        match self.register.kind {
+        match self.register.kind() {
             Kind::Scalar if self.spilled_bytes() == 8 => Some(&self.register),
             Kind::Uninit if self.bytes.iter().all(unknown) => Some(&Register::UNKNOWN),
             _ => None,
@@ -215,7 +200,7 @@ impl Stack {
         }
         for slot in Rc::make_mut(&mut self.slots).iter_mut().filter(|slot| picked(slot)) {
             change(&mut slot.register);
-            if slot.register.kind == Kind::Uninit {
+            if slot.register.kind() == Kind::Uninit {
                 slot.bytes = slot.bytes.map(|byte| if byte == Byte::Spill { Byte::Misc } else { byte });
             }
         }

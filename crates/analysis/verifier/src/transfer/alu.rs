@@ -14,7 +14,7 @@ use crate::error::{Step, refuse, reject};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Kind, Register};
+use crate::state::{Holds, Kind, Register};
 
 impl Path<'_> {
     pub(crate) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) -> Step<()> {
@@ -31,7 +31,7 @@ impl Path<'_> {
         if let (Source::Imm(0), AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod) = (src, op) {
             return reject(Reason::BadInstruction, "division by the constant 0");
         }
-        if first.kind == Kind::Arena {
+        if first.kind() == Kind::Arena {
             return self.write(dst, Register::ARENA);
         }
         self.check_leaking_arithmetic(op, width, &first, &second)?;
@@ -164,7 +164,7 @@ impl Path<'_> {
 
     /// A number about to be copied: the copies share an id, so that what a branch says of one holds for the other.
     pub(crate) fn linked(&mut self, reg: Reg, mut register: Register) -> Register {
-        if register.kind == Kind::Scalar
+        if register.kind() == Kind::Scalar
             && (register.id == 0 || register.offset != 0)
             && register.scalar.as_constant().is_none()
         {
@@ -224,7 +224,7 @@ impl Path<'_> {
         pointer: Register,
         number: Register,
     ) -> Step<Register> {
-        let name = pointer.kind.name();
+        let name = pointer.kind().name();
         if width == Width::W32 {
             if op == AluOp::Sub {
                 return Ok(Register::scalar(Scalar::of_width(32)));
@@ -240,7 +240,7 @@ impl Path<'_> {
                 format!("r{}: arithmetic on a pointer ({name}) that may be null", dst.number()),
             );
         }
-        if !takes_arithmetic(pointer.kind, op, number.scalar.as_constant()) {
+        if !takes_arithmetic(pointer.kind(), op, number.scalar.as_constant()) {
             let message = format!("r{}: arithmetic on a {name} pointer", dst.number());
             return refuse(Reason::PointerArithmetic, Case::NoArithmetic, message);
         }
@@ -254,7 +254,7 @@ impl Path<'_> {
         self.mark_precise(&number);
         let moved = match op {
             AluOp::Add => self.moved_up(pointer, &number),
-            _ if pointer.kind == Kind::Stack => {
+            _ if pointer.kind() == Kind::Stack => {
                 let message = "subtraction from a stack pointer";
                 return refuse(Reason::PointerArithmetic, Case::StackSubtraction, message);
             }
@@ -297,7 +297,7 @@ impl Path<'_> {
         }
         let scalar = apply_as_kernel(AluOp::Add, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
-        if pointer.kind == Kind::Packet || pointer.kind == Kind::PacketMeta {
+        if pointer.kind() == Kind::Packet || pointer.kind() == Kind::PacketMeta {
             moved.id = self.fresh_id();
             moved.range = 0;
         }
@@ -311,7 +311,7 @@ impl Path<'_> {
         }
         let scalar = apply_as_kernel(AluOp::Sub, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
-        if pointer.kind == Kind::Packet || pointer.kind == Kind::PacketMeta {
+        if pointer.kind() == Kind::Packet || pointer.kind() == Kind::PacketMeta {
             moved.id = self.fresh_id();
             // Moving back, the bytes behind the old place are still there; moving by a negative number is forward.
             if number.scalar.smin < 0 {
@@ -325,7 +325,7 @@ impl Path<'_> {
         let value = match (self.reference(), imm) {
             (Reference::None, Imm64::Value(_)) if self.relocated() => Register::UNKNOWN,
             (Reference::None, Imm64::Value(value)) => Register::constant(value),
-            (Reference::Map(map), _) => Register::pointer(Kind::Map, map.0),
+            (Reference::Map(map), _) => Register::pointer(Holds::Map(map.0)),
             (Reference::MapValue { map, offset }, _) => self.value_address(map.0, offset)?,
             (Reference::Function(_), _) => match self.code.op(self.at).callee {
                 Some(callee) if self.code.functions[callee].global => {
@@ -334,7 +334,7 @@ impl Path<'_> {
                         "the address of a global function: callbacks must be static",
                     );
                 }
-                Some(callee) => Register::pointer(Kind::Function, callee as u32),
+                Some(callee) => Register::pointer(Holds::Function(callee as u32)),
                 None => return reject(Reason::BadInstruction, "the address of a function that does not exist"),
             },
             (Reference::Extern(id), _) => match self.code.object.externs.get(id.index()) {
@@ -377,7 +377,7 @@ impl Path<'_> {
             return reject(Reason::MapValueBounds, format!("direct value offset of {offset} is not allowed"));
         };
         let read_only = definition.is_read_only();
-        Ok(Register { offset: fixed, read_only, ..Register::pointer(Kind::MapValue, map) })
+        Ok(Register { offset: fixed, read_only, ..Register::pointer(Holds::MapValue(map)) })
     }
 }
 

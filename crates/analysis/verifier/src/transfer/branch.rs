@@ -20,7 +20,7 @@ impl Path<'_> {
         // A branch to the next instruction has two outcomes too, which say different things of its operands.
         let target = if self.code.op(self.at).node.target().is_none() { self.at + 1 } else { target };
         // That a pointer is never null may be the word of this kernel only.
-        let of_kernel = first.kind == Kind::BtfId || second.kind == Kind::BtfId;
+        let of_kernel = first.kind() == Kind::BtfId || second.kind() == Kind::BtfId;
         let decided = match decided(op, width, &first, &second) {
             _ if of_kernel && self.any_load() => Truth::Unknown,
             _ if !first.is_pointer()
@@ -129,7 +129,10 @@ impl Path<'_> {
                 learn_packet(state, op, taken, (dst, first), (src, second));
                 let equal = op == JumpOp::Eq && taken || op == JumpOp::Ne && !taken;
                 let equal = equal && self.kernel_has(Feature::PointerComparisons);
-                if equal && first.nullable != second.nullable && first.kind != Kind::BtfId && second.kind != Kind::BtfId
+                if equal
+                    && first.nullable != second.nullable
+                    && first.kind() != Kind::BtfId
+                    && second.kind() != Kind::BtfId
                 {
                     let id = if first.nullable { first.id } else { second.id };
                     self.set_not_null(state, id);
@@ -174,7 +177,7 @@ impl Path<'_> {
         // What is now known of one copy was learned through another: where one matters, all do.
         let mut origin = learned;
         state.for_each_where(
-            |register| register.kind == Kind::Scalar && register.id == id,
+            |register| register.kind() == Kind::Scalar && register.id == id,
             |register| {
                 if mixed(register) {
                     return;
@@ -192,17 +195,17 @@ impl Path<'_> {
             },
         );
         state.for_each_where(
-            |register| register.kind == Kind::Scalar && register.id == id,
+            |register| register.kind() == Kind::Scalar && register.id == id,
             |register| register.origin = origin,
         );
     }
 
     /// Whether the number has a copy, so that comparing it says something of others.
     fn is_linked(&self, number: &Register) -> bool {
-        let copy = |other: &&Register| other.kind == Kind::Scalar && other.id == number.id;
+        let copy = |other: &&Register| other.kind() == Kind::Scalar && other.id == number.id;
         let registers = self.state.frames.iter().flat_map(|frame| &frame.registers);
         let spilled = self.state.frames.iter().flat_map(|frame| frame.stack.spilled());
-        number.kind == Kind::Scalar && number.id != 0 && registers.chain(spilled).filter(copy).nth(1).is_some()
+        number.kind() == Kind::Scalar && number.id != 0 && registers.chain(spilled).filter(copy).nth(1).is_some()
     }
 
     pub(crate) fn may_goto(&mut self) -> Step<Next> {
@@ -266,9 +269,9 @@ impl Path<'_> {
 /// `packet + n` compared with the packet's end, or metadata with the packet's start.
 fn learn_packet(state: &mut State, op: JumpOp, taken: bool, left: (Reg, &Register), right: (Source, &Register)) {
     let ((dst, first), (src, second)) = (left, right);
-    let is_limit = |limit: &Register, of: &Register| match of.kind {
-        Kind::Packet => limit.kind == Kind::PacketEnd,
-        Kind::PacketMeta => limit.kind == Kind::Packet && limit.offset == 0 && limit.id == 0 && limit.is_start(),
+    let is_limit = |limit: &Register, of: &Register| match of.kind() {
+        Kind::Packet => limit.kind() == Kind::PacketEnd,
+        Kind::PacketMeta => limit.kind() == Kind::Packet && limit.offset == 0 && limit.id == 0 && limit.is_start(),
         _ => false,
     };
     let (reg, pointer, op) = if is_limit(second, first) {
@@ -290,9 +293,9 @@ fn learn_packet(state: &mut State, op: JumpOp, taken: bool, left: (Reg, &Registe
         _ => return,
     };
     let Some(range) = proved_range(pointer, strictly) else { return };
-    let (kind, id) = (pointer.kind, pointer.id);
+    let (kind, id) = (pointer.kind(), pointer.id);
     state.for_each_where(
-        |register| register.kind == kind && register.id == id,
+        |register| register.kind() == kind && register.id == id,
         |register| register.range = register.range.max(range as i32),
     );
     if kind == Kind::Packet && id == 0 {
@@ -303,7 +306,7 @@ fn learn_packet(state: &mut State, op: JumpOp, taken: bool, left: (Reg, &Registe
 /// The pointer, which was compared in that register, is at the packet's end or beyond (`mark_pkt_end`). Its copies do not
 /// get to know.
 fn mark_end(state: &mut State, reg: Option<Reg>, pointer: &Register, range: i32) {
-    if let Some(reg) = reg.filter(|_| pointer.kind == Kind::Packet) {
+    if let Some(reg) = reg.filter(|_| pointer.kind() == Kind::Packet) {
         state.frame_mut().registers[reg.index()].range = range;
     }
 }

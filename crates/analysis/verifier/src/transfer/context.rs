@@ -7,7 +7,7 @@ use crate::domain::Scalar;
 use crate::error::{Step, reject};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Kind, Register, Trust};
+use crate::state::{Holds, Register, Trust};
 
 impl Path<'_> {
     pub(crate) fn context_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<i64> {
@@ -39,19 +39,19 @@ impl Path<'_> {
         };
         self.check_field_in_profile(access.field)?;
         self.check_field_privilege(access.field.name, false)?;
-        let or_null = |this: &mut Self, kind| Register::pointer(kind, 0).or_null(this.fresh_id());
+        let or_null = |this: &mut Self, holds| Register::pointer(holds).or_null(this.fresh_id());
         Ok(match access.value() {
             FieldValue::Scalar => Register::scalar(Scalar::of_width(size.bits())),
-            FieldValue::PacketPointer => Register::pointer(Kind::Packet, 0),
-            FieldValue::PacketEnd => Register::pointer(Kind::PacketEnd, 0),
-            FieldValue::PacketMeta => Register::pointer(Kind::PacketMeta, 0),
-            FieldValue::Socket => Register::pointer(Kind::Socket, 0),
-            FieldValue::SocketOrNull => or_null(self, Kind::Socket),
-            FieldValue::SockCommonOrNull => or_null(self, Kind::SockCommon),
-            FieldValue::FlowKeys => Register::pointer(Kind::FlowKeys, 0),
-            FieldValue::TracepointBuffer => Register::pointer(Kind::TracepointBuffer, 0),
+            FieldValue::PacketPointer => Register::pointer(Holds::Packet),
+            FieldValue::PacketEnd => Register::pointer(Holds::PacketEnd),
+            FieldValue::PacketMeta => Register::pointer(Holds::PacketMeta),
+            FieldValue::Socket => Register::pointer(Holds::Socket),
+            FieldValue::SocketOrNull => or_null(self, Holds::Socket),
+            FieldValue::SockCommonOrNull => or_null(self, Holds::SockCommon),
+            FieldValue::FlowKeys => Register::pointer(Holds::FlowKeys),
+            FieldValue::TracepointBuffer => Register::pointer(Holds::TracepointBuffer),
             FieldValue::BtfId(name) => {
-                Register::pointer(Kind::BtfId, self.types.kernel_struct(name)).trusted(Trust::TRUSTED)
+                Register::pointer(Holds::Structure(self.types.kernel_struct(name))).trusted(Trust::TRUSTED)
             }
             FieldValue::TracedArgument => return self.load_hook_argument(at, size.bytes()),
         })

@@ -17,7 +17,7 @@ use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Kind, Register, Trust};
+use crate::state::{Holds, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 use crate::types::hook::{Hook, HookReturn, argument_at, lsm_range};
 use crate::types::walk::tag_trust;
@@ -100,11 +100,11 @@ impl Path<'_> {
             .and_then(|iterator| iterator.arguments.iter().find(|(at, _)| *at == index).map(|(_, argument)| *argument));
         match special {
             Some(IteratorArgument::ReadOnlyBuffer) => {
-                let buffer = Register { read_only: true, ..Register::pointer(Kind::Buffer, 0) };
+                let buffer = Register { read_only: true, ..Register::pointer(Holds::Buffer) };
                 return Ok(buffer.or_null(self.fresh_id()));
             }
             Some(IteratorArgument::Buffer) => {
-                return Ok(Register::pointer(Kind::Buffer, 0).or_null(self.fresh_id()));
+                return Ok(Register::pointer(Holds::Buffer).or_null(self.fresh_id()));
             }
             _ => {}
         }
@@ -140,7 +140,7 @@ impl Path<'_> {
             // What controls congestion sees the whole TCP socket.
             object = self.types.kernel_struct("tcp_sock");
         }
-        let pointer = Register::pointer(Kind::BtfId, object).trusted(trust);
+        let pointer = Register::pointer(Holds::Structure(object)).trusted(trust);
         Ok(if nullable { pointer.or_null(self.fresh_id()) } else { pointer })
     }
 }

@@ -14,7 +14,7 @@ use kiln_program::{Extern, ExternKind};
 use crate::error::{Step, reject, unsupported};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Kind, Register, Trust};
+use crate::state::{Holds, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 
 /// The kernel's section of per-CPU variables.
@@ -43,15 +43,15 @@ impl Path<'_> {
             return unsupported(format!("{}, which another kernel may lack", symbol.name));
         }
         let BtfKind::Variable { target, .. } = *types.kind(id) else {
-            return Ok(Register { read_only: true, ..Register::pointer(Kind::Memory, 0) });
+            return Ok(Register { read_only: true, ..Register::pointer(Holds::Memory(0)) });
         };
         let plain = types.resolve(target).unwrap_or(TypeId::VOID);
         let index = self.types.kernel_type(plain);
         let structure = matches!(types.kind(plain), BtfKind::Composite { .. });
         Ok(if is_percpu(&types, id) {
-            Register::pointer(Kind::BtfId, index).trusted(Trust::PERCPU)
+            Register::pointer(Holds::Structure(index)).trusted(Trust::PERCPU)
         } else if structure {
-            Register::pointer(Kind::BtfId, index)
+            Register::pointer(Holds::Structure(index))
         } else {
             read_only_bytes(&types, plain)
         })
@@ -61,12 +61,12 @@ impl Path<'_> {
     pub(crate) fn own_of_percpu(&mut self, variable: &Register) -> Step<Register> {
         if variable.trust.has(Trust::ALLOCATED) || variable.trust.has(Trust::RCU) {
             let trust = Trust::ALLOCATED.with(Trust::RCU);
-            return Ok(Register::pointer(Kind::BtfId, variable.object).trusted(trust));
+            return Ok(Register::pointer(Holds::Structure(variable.type_index())).trusted(trust));
         }
         let pointed = self.pointed_definition(variable)?;
         let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
         Ok(match types.kind(pointed.id) {
-            BtfKind::Composite { .. } => Register::pointer(Kind::BtfId, variable.object),
+            BtfKind::Composite { .. } => Register::pointer(Holds::Structure(variable.type_index())),
             _ => read_only_bytes(types, pointed.id),
         })
     }
@@ -75,14 +75,14 @@ impl Path<'_> {
     pub(crate) fn load_map_field(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
         let Some(map_type) = self.map_type_of(base) else { return unsupported("a map whose definition is not known") };
         let index = self.types.kernel_struct(map_structure(map_type));
-        let map = Register { kind: Kind::BtfId, object: index, inner: false, trust: Trust::NONE, ..*base };
+        let map = Register { holds: Holds::Structure(index), inner: false, trust: Trust::NONE, ..*base };
         self.load_structure(reg, &map, offset, bytes)
     }
 }
 
 fn read_only_bytes(types: &Btf, id: TypeId) -> Register {
     let bytes = types.size_of(id).and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0);
-    Register { read_only: true, ..Register::pointer(Kind::Memory, bytes) }
+    Register { read_only: true, ..Register::pointer(Holds::Memory(bytes)) }
 }
 
 fn is_percpu(types: &Btf, variable: TypeId) -> bool {

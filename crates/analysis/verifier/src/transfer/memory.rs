@@ -15,16 +15,16 @@ impl Path<'_> {
     pub(crate) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) -> Step<()> {
         let base = self.heap_address(self.read(address.base)?);
         let mut value = self.load_from(address.base, base, i64::from(address.offset), size)?;
-        if signed && value.is_pointer() && base.kind == Kind::Context {
+        if signed && value.is_pointer() && base.kind() == Kind::Context {
             return reject(Reason::ContextAccess, "a pointer of the context is loaded with sign extension");
         }
         let relocated = base.relocated || self.relocated();
         if relocated && !value.is_pointer() {
             value = Register::scalar(Scalar::of_width(size.bits()));
         }
-        if value.kind == Kind::Scalar && size != Size::B8 && self.relocates_width() {
+        if value.kind() == Kind::Scalar && size != Size::B8 && self.relocates_width() {
             value = Register::UNKNOWN;
-        } else if value.kind == Kind::Scalar && size != Size::B8 {
+        } else if value.kind() == Kind::Scalar && size != Size::B8 {
             value = if signed {
                 let scalar = self.sign_extended(&value.scalar, size, kiln_isa::Width::W64);
                 Register { origin: value.origin, ..Register::scalar(scalar) }
@@ -39,7 +39,7 @@ impl Path<'_> {
         let bytes = size.bytes();
         self.check_usable(reg, &base)?;
         let unknown = Register::scalar(Scalar::of_width(size.bits()));
-        match base.kind {
+        match base.kind() {
             Kind::Context => self.load_context(reg, &base, offset, size),
             Kind::Stack => self.load_stack(reg, &base, offset, bytes),
             Kind::MapValue => {
@@ -65,19 +65,19 @@ impl Path<'_> {
         if !base.is_pointer() {
             return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
         }
-        let before = std::mem::replace(&mut self.noted.accessed[self.at as usize], base.kind);
+        let before = std::mem::replace(&mut self.noted.accessed[self.at as usize], base.kind());
         let own_code = |kind| is_view(kind) || kind == Kind::Arena;
-        if before != base.kind && before != Kind::Uninit && (own_code(before) || own_code(base.kind)) {
+        if before != base.kind() && before != Kind::Uninit && (own_code(before) || own_code(base.kind())) {
             return refuse(
                 Reason::NotAPointer,
                 Case::TwoKinds,
-                format!("r{number} is {} here on one path and {} on another", before.name(), base.kind.name()),
+                format!("r{number} is {} here on one path and {} on another", before.name(), base.kind().name()),
             );
         }
         if base.nullable {
             return reject(
                 Reason::PossiblyNull,
-                format!("r{number} ({}) may be null here: it was not compared with 0 on this path", base.kind.name()),
+                format!("r{number} ({}) may be null here: it was not compared with 0 on this path", base.kind().name()),
             );
         }
         Ok(())
@@ -99,10 +99,10 @@ impl Path<'_> {
         src: Source,
     ) -> Step<()> {
         self.check_usable(reg, &base)?;
-        if base.kind != Kind::Stack {
+        if base.kind() != Kind::Stack {
             self.check_leak(&value, "is stored where it can be read")?;
         }
-        match base.kind {
+        match base.kind() {
             Kind::Stack => self.store_stack(reg, &base, offset, size.bytes(), value, src),
             Kind::Context => self.store_context(reg, &base, offset, size),
             Kind::MapValue => {
@@ -130,7 +130,7 @@ impl Path<'_> {
         let offset = i64::from(address.offset);
         let _ = expected;
         if matches!(
-            base.kind,
+            base.kind(),
             Kind::Context
                 | Kind::Packet
                 | Kind::PacketMeta
@@ -142,14 +142,15 @@ impl Path<'_> {
         ) {
             return reject(
                 Reason::BadInstruction,
-                format!("atomic operation on r{} ({})", address.base.number(), base.kind.name()),
+                format!("atomic operation on r{} ({})", address.base.number(), base.kind().name()),
             );
         }
-        if base.kind == Kind::Arena {
+        if base.kind() == Kind::Arena {
             self.check_arena_atomic(op, fetch)?;
         }
         let moved = base.scalar.tnum.add(Tnum::constant((i64::from(base.offset) + offset) as u64));
-        if base.is_pointer() && base.kind != Kind::Arena && (moved.value | moved.mask) % u64::from(size.bytes()) != 0 {
+        if base.is_pointer() && base.kind() != Kind::Arena && (moved.value | moved.mask) % u64::from(size.bytes()) != 0
+        {
             return reject(Reason::Misaligned, "atomic operation on an address that may be misaligned");
         }
         let result = if op == AtomicOp::CompareExchange { Reg::R0 } else { src };
@@ -158,7 +159,7 @@ impl Path<'_> {
         }
         let before = self.load_from(address.base, base, offset, size)?;
         // Nobody else changes what is on the stack.
-        let before = match (base.kind, before.kind) {
+        let before = match (base.kind(), before.kind()) {
             (Kind::Stack, Kind::Scalar) => narrowed(before, size),
             _ => Register::scalar(Scalar::of_width(size.bits())),
         };
@@ -181,7 +182,7 @@ impl Path<'_> {
             return reject(Reason::LockDiscipline, "LD_ABS may end the program while a lock is held");
         }
         let context = self.read(Reg::R6)?;
-        if context.kind != Kind::Context || context.fixed_offset() != Some(0) {
+        if context.kind() != Kind::Context || context.fixed_offset() != Some(0) {
             return reject(Reason::ArgumentType, "r6 must hold the context for LD_ABS and LD_IND");
         }
         if let PacketMode::Indirect(reg) = mode {
@@ -231,7 +232,7 @@ fn is_view(kind: Kind) -> bool {
 
 /// The lowest bytes of a number, zero-extended.
 pub(crate) fn narrowed(register: Register, size: Size) -> Register {
-    if register.kind != Kind::Scalar || size == Size::B8 || register.scalar.umax >> size.bits() == 0 {
+    if register.kind() != Kind::Scalar || size == Size::B8 || register.scalar.umax >> size.bits() == 0 {
         return register;
     }
     let low = crate::domain::narrowed_as_kernel(&register.scalar, size);

@@ -28,14 +28,14 @@ pub(crate) fn decided(op: JumpOp, width: Width, first: &Register, second: &Regis
 
 /// Kinds of pointers that the kernel, and so we, take to be never null unless marked so.
 pub(crate) fn never_null(register: &Register) -> bool {
-    if register.kind == Kind::BtfId {
+    if register.kind() == Kind::BtfId {
         return register.is_trusted();
     }
-    if register.kind == Kind::Memory {
+    if register.kind() == Kind::Memory {
         return !register.trust.has(Trust::UNTRUSTED);
     }
     matches!(
-        register.kind,
+        register.kind(),
         Kind::Scalar
             | Kind::Map
             | Kind::MapValue
@@ -50,7 +50,7 @@ pub(crate) fn never_null(register: &Register) -> bool {
 /// How a comparison of a pointer with the packet's end comes out, where an earlier one found the pointer to be there or
 /// beyond (`is_pkt_ptr_branch_taken`).
 pub(crate) fn decided_by_end(op: JumpOp, first: &Register, second: &Register) -> Truth {
-    let (pointer, op) = match (first.kind, second.kind, op.row().swapped) {
+    let (pointer, op) = match (first.kind(), second.kind(), op.row().swapped) {
         (_, Kind::PacketEnd, _) => (first, op),
         (Kind::PacketEnd, _, Some(swapped)) => (second, swapped),
         _ => return Truth::Unknown,
@@ -66,7 +66,7 @@ pub(crate) fn decided_by_end(op: JumpOp, first: &Register, second: &Register) ->
 
 impl Register {
     pub(super) fn is_packet_pointer(&self) -> bool {
-        matches!(self.kind, Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
+        matches!(self.kind(), Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
     }
 
     pub(super) fn is_start(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::state::{Byte, Kind, ObjectKind, Register, Slot, StackObject};
 impl Path<'_> {
     pub(crate) fn load_stack(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
         let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
-        let frame = base.object as usize;
+        let frame = base.frame();
         check_stack_alignment(reg, base, offset, bytes)?;
         if lowest != highest {
             self.read_stack_bytes(frame, lowest, highest + bytes as i32 - lowest, false)?;
@@ -75,7 +75,7 @@ impl Path<'_> {
 
     /// A register read back; the slot and the register are copies of each other.
     pub(crate) fn filled(&mut self, frame: usize, index: usize, mut register: Register) -> Register {
-        if register.kind == Kind::Scalar && register.id == 0 && register.scalar.as_constant().is_none() {
+        if register.kind() == Kind::Scalar && register.id == 0 && register.scalar.as_constant().is_none() {
             register.id = self.fresh_id();
             self.state.frames[frame].stack.slot_mut(index).register.id = register.id;
         }
@@ -92,7 +92,7 @@ impl Path<'_> {
         src: Source,
     ) -> Step<()> {
         let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
-        let frame = base.object as usize;
+        let frame = base.frame();
         check_stack_alignment(reg, base, offset, bytes)?;
         self.use_stack(frame, lowest)?;
         self.check_stack_store(frame, lowest, highest, bytes)?;
@@ -106,7 +106,7 @@ impl Path<'_> {
             if bytes != 8 {
                 return refuse(Reason::NotAPointer, Case::PartOfPointer, "part of a pointer is stored to the stack");
             }
-            if frame + 1 != self.state.frames.len() && value.kind == Kind::Stack {
+            if frame + 1 != self.state.frames.len() && value.kind() == Kind::Stack {
                 let message = "a stack pointer is stored in the caller's frame";
                 return refuse(Reason::NotAPointer, Case::StackPointerInCaller, message);
             }
@@ -131,7 +131,7 @@ impl Path<'_> {
                 return self.store_bytes(frame, index, 0, bytes, &value);
             }
             // As the kernel has it, the slot remembers all of the number, of which only the lowest bytes are there.
-            _ if value.kind == Kind::Scalar && bytes < 8 && value.scalar.umax >> (8 * bytes) != 0 => {
+            _ if value.kind() == Kind::Scalar && bytes < 8 && value.scalar.umax >> (8 * bytes) != 0 => {
                 Register { id: 0, offset: 0, offset_in_half: false, ..value }
             }
             _ => value,

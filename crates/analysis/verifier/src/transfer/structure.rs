@@ -19,7 +19,7 @@ use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Kind, Register, Trust};
+use crate::state::{Holds, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 use crate::types::walk::{self, Found};
 
@@ -41,7 +41,7 @@ enum Safety {
 impl Path<'_> {
     /// The offset of an access through a pointer to a structure, from the structure's start.
     fn structure_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<u32> {
-        let (number, name) = (reg.number(), self.types.name(base.object));
+        let (number, name) = (reg.number(), self.types.name(base.type_index()));
         let Some(fixed) = base.fixed_offset() else {
             return reject(
                 Reason::StructureAccess,
@@ -59,8 +59,8 @@ impl Path<'_> {
 
     /// What may be done through a pointer to a structure at all.
     fn check_structure_use(&self, reg: Reg, base: &Register, write: bool) -> Step<()> {
-        let (number, name) = (reg.number(), self.types.name(base.object));
-        let of_kernel = self.types.pointed(base.object).is_some_and(|pointed| pointed.of_kernel);
+        let (number, name) = (reg.number(), self.types.name(base.type_index()));
+        let of_kernel = self.types.pointed(base.type_index()).is_some_and(|pointed| pointed.of_kernel);
         if self.options.unprivileged {
             return reject(Reason::StructureAccess, format!("struct {name} may be accessed with CAP_PERFMON only"));
         }
@@ -117,7 +117,7 @@ impl Path<'_> {
             Found::Pointer { target, field, trust } => (target, field, trust),
         };
         let (trust, nullable) = self.loaded_trust(base, &pointed.name, &field, target, trust);
-        let pointer = Register::pointer(Kind::BtfId, self.types.kernel_type(target)).trusted(trust);
+        let pointer = Register::pointer(Holds::Structure(self.types.kernel_type(target))).trusted(trust);
         Ok(if nullable { pointer.or_null(self.fresh_id()) } else { pointer })
     }
 
@@ -197,7 +197,7 @@ impl Path<'_> {
 
     /// The type a register points to, with its definition at hand.
     pub(crate) fn pointed_definition(&self, base: &Register) -> Step<crate::types::Pointed> {
-        match self.types.pointed(base.object) {
+        match self.types.pointed(base.type_index()) {
             Some(pointed) if pointed.id != TypeId::VOID => Ok(pointed.clone()),
             Some(pointed) if self.types.kernel.is_some() => {
                 unsupported(format!("struct {}, which this kernel has not", pointed.name))

@@ -1,7 +1,7 @@
 //! Structures known by BTF: the kernel's, and those that programs allocate.
 //!
 //! ```text
-//!   Register { kind: BtfId, object: 3, trust: TRUSTED }
+//!   Register { holds: Structure(3), trust: TRUSTED }
 //!                                  |
 //!   Types:  [3] kernel type 812, struct task_struct        walk: what is at offset 40 of it?
 //!           [4] program type 17, struct node
