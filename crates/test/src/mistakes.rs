@@ -201,22 +201,21 @@ fn title(name: &str) -> String {
 
 /// The page's beginning.
 pub const HEAD: &str = "\
-# Classic mistakes, and what each verifier says
+# Classic mistakes, and the output of each verifier
 
-Small programs that the kernel refuses, each with the text that `kiln check` prints first, then the end of the
-kernel's log. This page is written by `cargo xtask mistakes` from `tests/mistakes/*.c` (clang 19, `-O2 -mcpu=v3`), and a
-test fails when Kiln's text is no longer what stands here.
+This page has small programs that the kernel refuses. For each it shows the output of `kiln check`, then the end of the
+kernel's log. `cargo xtask mistakes` writes it from `tests/mistakes/*.c` (clang 19, `-O2 -mcpu=v3`), and a test fails if
+Kiln's output differs from it.
 
-What is compared:
+These are compared:
 
 - **Kiln**: all of its output, offline and without privilege.
-- **The kernel** (Linux 6.18): the last lines of its log at level 1, which as a whole is a trace of registers. It needs
-  root, and answers for the kernel it runs in only.
-- **PREVAIL**: it could not be run here, since no package registry that this project uses has a build of it (Debian,
-  crates.io, PyPI; PyPI's package `prevail` is something else). What is quoted is the message that its own documentation
-  gives for the class of mistake (`docs/llm-context.md` of github.com/vbpf/prevail, version 1.0 of 2026-02-10), with
-  registers and widths as placeholders. Where that documentation names none, nothing is quoted; that does not say that
-  PREVAIL would accept the program.
+- **The kernel** (Linux 6.18): the last lines of its log at level 1; the whole log is a trace of registers. It needs root,
+  and its verdict is only that of the running kernel.
+- **PREVAIL**: it was not run, because no package registry that this project uses has a build of it (Debian, crates.io,
+  PyPI; PyPI's package `prevail` is something else). The page quotes the message that PREVAIL's documentation has for the
+  class of mistake (`docs/llm-context.md` of github.com/vbpf/prevail, version 1.0 of 2026-02-10), with registers and widths
+  as placeholders. If the documentation has no message, nothing is quoted; PREVAIL may still reject the program.
 - The load-time validators of user-space machines (rbpf, uBPF) were not run for this page.
 
 ";

@@ -178,14 +178,15 @@ pub fn annotations(all: &[Compared]) -> String {
 pub fn page(all: &Comparisons, verdicts: &Verdicts, running: &str, other: Option<&str>) -> String {
     let mut text = format!(
         "# Agreement with the kernel\n\n\
-         Every program of the corpora ([tests/corpus](../tests/corpus/README.md), tier `all`), as Kiln and the kernel judge\n\
-         it. The oracle is the running kernel (Linux {running} here), asked by loading each program alone; what its\n\
-         verifier does not get to see is asked of another kernel in a virtual machine. Written by\n\n    \
+         This page compares the verdicts of Kiln and the kernel on every program of the corpora\n\
+         ([tests/corpus](../tests/corpus/README.md), tier `all`). The running kernel (Linux {running} here) is asked by\n\
+         loading each program alone. Programs that do not reach its verifier are loaded into another kernel in a virtual\n\
+         machine. The page is written by\n\n    \
          scripts/corpus all && scripts/other-kernel\n    \
          BLESS=1 cargo test -p kiln-test --test agreement\n\n\
-         *Agreement* counts programs that both accept or both reject, of those that the kernel was asked about; what Kiln\n\
-         does not support counts against it. A disagreement has a reason in `tests/verdicts.toml`, and the test fails for\n\
-         one without, and for a reason without a disagreement.\n\n\
+         *Agreement* is the share of programs that both accept or both reject, of those that the kernel was asked about;\n\
+         unsupported programs count as disagreement. Every disagreement needs a reason in `tests/verdicts.toml`. The test\n\
+         fails for a disagreement without a reason, and for a reason without a disagreement.\n\n\
          ## Linux {running}\n\n{}\n### Not asked\n\n{}\n### Unsupported by Kiln\n\n{}\n### Disagreements\n\n{}\n\
          ### Reasons of rejections by both\n\n{}\n",
         matrix(&all.running),
@@ -205,7 +206,7 @@ pub fn page(all: &Comparisons, verdicts: &Verdicts, running: &str, other: Option
             reasons(&all.other),
         );
     }
-    let _ = write!(text, "## The second witness\n\n{}", annotations(&all.running));
+    let _ = write!(text, "## The authors' annotations\n\n{}", annotations(&all.running));
     text
 }
 
