@@ -67,7 +67,7 @@ KILN_FUNCTION int kiln_hash_set(struct kiln_hash *map, __u64 key, __u64 value)
 	return 1;
 }
 
-/* Removes a key: whether it was there. */
+/* Removes a key. Returns whether it was there. */
 KILN_FUNCTION int kiln_hash_remove(struct kiln_hash *map, __u64 key)
 {
 	struct kiln_hash_entry **link = kiln_hash_bucket(map, key), *entry;

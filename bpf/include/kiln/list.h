@@ -43,7 +43,7 @@ KILN_FUNCTION struct kiln_list_node *kiln_list_find(struct kiln_list *list, __u6
 	return node;
 }
 
-/* Removes the first node of a key: whether there was one. */
+/* Removes the first node of a key. Returns whether there was one. */
 KILN_FUNCTION int kiln_list_remove(struct kiln_list *list, __u64 key)
 {
 	struct kiln_list_node *node = list->first;

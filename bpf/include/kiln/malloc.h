@@ -9,8 +9,8 @@
  * it is allocated, and while it is free the next free block.
  *
  * A free list is one 64-bit word: the lower half of the first block's address, and a count of changes, so that one
- * compare-and-exchange takes a block even if others came and went meanwhile. Programs on all CPUs, programs that interrupt each
- * other and user space may use a list at once, and a program that is cancelled leaves every list whole.
+ * compare-and-exchange takes a block even if others were freed and taken in between. Programs on all CPUs, programs that interrupt each
+ * other and user space may use a list at once, and a program that is cancelled leaves every list intact.
  */
 #ifndef KILN_MALLOC_H
 #define KILN_MALLOC_H
@@ -199,7 +199,7 @@ static __always_inline __u32 kiln_allocated_class(__u32 state)
 }
 
 /*
- * Gives memory back. NULL is allowed. A second time, or an address that kiln_malloc did not give, changes nothing but
+ * Frees memory. NULL is allowed. A second time, or an address that kiln_malloc did not give, changes nothing but
  * `bad_frees`, unless the eight bytes before it look like a block's.
  */
 KILN_FUNCTION void kiln_free(void *memory)

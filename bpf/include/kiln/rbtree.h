@@ -172,7 +172,7 @@ KILN_FUNCTION void kiln_tree_removed(struct kiln_tree *tree, struct kiln_tree_no
 	}
 }
 
-/* Removes a key: whether it was there. */
+/* Removes a key. Returns whether it was there. */
 KILN_FUNCTION int kiln_tree_remove(struct kiln_tree *tree, __u64 key)
 {
 	struct kiln_tree_node *node = kiln_tree_find(tree, key), *child, *parent;

@@ -101,7 +101,7 @@ KILN_FUNCTION int kiln_skip_set(struct kiln_skip *list, __u64 key, __u64 value)
 	return 1;
 }
 
-/* Removes a key: whether it was there. */
+/* Removes a key. Returns whether it was there. */
 KILN_FUNCTION int kiln_skip_remove(struct kiln_skip *list, __u64 key)
 {
 	struct kiln_skip_node *before = list->head, *next, *found = 0;
