@@ -30,40 +30,26 @@
 //! `docs/equivalence.md` has the decisions and the measurements.
 //!
 //! Reading order: [`term`], [`normalize`], [`window`], [`machine`], [`memory`], `calls`, [`shared`], [`concrete`],
-//! [`check`](mod@check), [`answers`], [`ablation`]; [`operation`] proves the rows of native operations.
+//! [`check`](mod@window::check), [`answers`]; [`operation`] proves the rows of native operations.
 #![forbid(unsafe_code)]
 
-pub mod ablation;
-pub mod answers;
-mod arithmetic;
-mod calls;
-pub mod check;
 pub mod concrete;
-pub mod evaluate;
-pub mod machine;
-pub mod memory;
-pub mod normalize;
-pub mod operation;
-mod path;
-pub mod record;
 pub mod rule;
-mod rule_print;
-mod rule_proof;
-pub mod rule_text;
-
-pub mod shared;
 pub mod simulation;
-pub mod smt;
-pub mod solver;
 pub mod term;
 pub mod window;
 
-pub use answers::{Answers, Settled};
-pub use calls::only_answers;
-pub use check::{check, check_with, literal_query};
 pub use concrete::{Input, Tester};
-
-pub use record::{RecordError, WindowRecord, listed};
+pub use rule::text::{RuleError, parse_rules};
 pub use rule::{Rule, RuleVerdict, prove_rule};
-pub use rule_text::{RuleError, parse_rules};
-pub use window::{Counterexample, Exit, Limits, Method, Proof, Verdict, Window};
+pub use term::{evaluate, normalize, smt, solver};
+#[cfg(feature = "ablation")]
+pub use window::ablation;
+pub use window::answers::{Answers, Settled};
+pub use window::calls::only_answers;
+pub use window::check::{check, check_with, literal_query};
+pub use window::limits::Limits;
+pub use window::question::{Exit, Window};
+pub use window::record::{RecordError, WindowRecord, listed};
+pub use window::verdict::{Counterexample, Method, Proof, Verdict};
+pub use window::{answers, machine, memory, operation, record, shared};

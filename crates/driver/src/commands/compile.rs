@@ -170,7 +170,9 @@ mod tests {
     #[test]
     fn clang_output_is_found() {
         let found = |line: &str| outputs_of(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
-        for line in ["-c a.c -o b.o", "-c a.c -ob.o", "-c a.c --output b.o", "-c --output=b.o a.c", "-o a.o -c a.c -o b.o"] {
+        for line in
+            ["-c a.c -o b.o", "-c a.c -ob.o", "-c a.c --output b.o", "-c --output=b.o a.c", "-o a.o -c a.c -o b.o"]
+        {
             assert_eq!(found(line), [PathBuf::from("b.o")], "{line}");
         }
         assert_eq!(found("-c dir/a.bpf.c"), [PathBuf::from("a.bpf.o")]);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use kiln_equiv::rule::{RuleVerdict, prove_rule};
 use kiln_equiv::{Limits, Rule, parse_rules};
 use kiln_superopt::RuleSet;
-use kiln_superopt::rules::data::SHIPPED;
 use kiln_superopt::learn::{self, Harvest, LearnedRule, RuleFile, Watch};
+use kiln_superopt::rules::data::SHIPPED;
 use serde::Serialize;
 
 use crate::error::Error;

@@ -8,8 +8,8 @@ use kiln_program::Reference;
 use kiln_verifier::{InsnFacts, Pointer, Region, Value};
 
 use super::{Input, Random, Refusal};
-use crate::machine::{Target, target};
-use crate::window::Window;
+use crate::window::machine::{Target, target};
+use crate::window::question::Window;
 
 /// Sparse memory that invents what it is asked for; runs originals.
 struct Inventor<'a> {
@@ -196,7 +196,7 @@ pub(super) fn invent(window: &Window<'_>, random: &mut Random) -> Option<(Input,
             Some(Value::Scalar(scalar)) => random.scalar(scalar)?,
             Some(Value::Pointer(pointer)) => {
                 let single = matches!(&pointer.region, Region::MapValue(map)
-                    if crate::memory::has_one_value(window.object, *map));
+                    if crate::window::memory::has_one_value(window.object, *map));
                 let value = if let (true, Region::MapValue(map)) = (single && !pointer.nullable, &pointer.region) {
                     let start = input.reference(Reference::MapValue { map: *map, offset: 0 }, random);
                     start.wrapping_add(random.scalar(&pointer.offset)?)

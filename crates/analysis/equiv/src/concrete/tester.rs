@@ -7,9 +7,10 @@ use kiln_program::{Node, Reference};
 use super::code::{Code, Memory, Op, PADDING, READ, Registers, START, Segment, WRITE, word};
 use super::invent::{self, Done};
 use super::{Input, Random, Refusal};
-use crate::check::Live;
-use crate::machine::Target;
-use crate::window::{Counterexample, Window};
+use crate::window::machine::Target;
+use crate::window::question::Live;
+use crate::window::question::Window;
+use crate::window::verdict::Counterexample;
 
 /// Bits of each register that are compared.
 type Compared = [u64; 16];

@@ -7,8 +7,8 @@ use kiln_isa::Insn;
 use kiln_program::Node;
 
 use super::segment::{Known, OldRun, Step};
-use crate::check::modes_for;
-use crate::machine::{Holes, TERMS, WayRun, WayStep};
+use crate::window::check::modes_for;
+use crate::window::machine::{Holes, TERMS, WayRun, WayStep};
 
 /// A new way on its way, beside a whole old way.
 #[derive(Clone)]
@@ -74,6 +74,6 @@ impl<'w, 'a> NewRun<'w, 'a> {
     }
 }
 
-fn stopped(stop: crate::machine::Stop) -> String {
+fn stopped(stop: crate::window::machine::Stop) -> String {
     format!("the new way: {stop}")
 }

@@ -47,11 +47,11 @@ use kiln_isa::{Insn, PacketMode, Reg, RegSet};
 use kiln_program::{Cfg, Function, InsnId, Node, Object};
 use kiln_verifier::{Facts, InsnFacts, StackSet};
 
-use crate::calls::only_answers;
-use crate::check::relocated_alike;
-use crate::machine::Holes;
-use crate::record::{FactsRecord, listed};
 use crate::term::Arena;
+use crate::window::calls::only_answers;
+use crate::window::check::relocated_alike;
+use crate::window::machine::Holes;
+use crate::window::record::{FactsRecord, listed};
 use alike::{Alike, is_same, reached};
 use arguments::Arguments;
 use beside::{Decision, NewRun};

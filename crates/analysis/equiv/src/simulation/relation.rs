@@ -18,10 +18,10 @@ use kiln_verifier::{InsnFacts, Value};
 use serde::{Deserialize, Serialize};
 
 use super::segment::Known;
-use crate::machine::{Start, WayEnd};
-use crate::memory::{Class, World, is_frozen};
-use crate::record::ReferenceRecord;
 use crate::term::{QuickMap, Shape, Symbol, Term, TermId};
+use crate::window::machine::{Start, WayEnd};
+use crate::window::memory::{Class, World, is_frozen};
+use crate::window::record::ReferenceRecord;
 
 /// Bytes of a frame, and below it what [`super::inlined`] keeps there.
 const FRAMES: std::ops::Range<i32> = -2048..0;

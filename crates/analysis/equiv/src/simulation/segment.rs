@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 
 use super::alike::is_same;
 use super::relation::{Relation, RelationRecord, byte_at, frame};
-use crate::calls::EventUse;
-use crate::check::{modes_for, relevant_assumptions};
-use crate::machine::{Access, Start, WayEnd, WayStep, run_way};
-use crate::memory::{Class, Modes, World, is_frozen};
-use crate::record::{FactsRecord, NodeRecord, RecordError, ValueRecord, comment};
-use crate::shared::shared_memory_kept;
-use crate::smt;
-use crate::solver::{self, Answer};
+use crate::term::smt;
+use crate::term::solver::{self, Answer};
 use crate::term::{Arena, Binary, Shape, Term, TermId};
+use crate::window::calls::EventUse;
+use crate::window::check::{modes_for, relevant_assumptions};
+use crate::window::machine::{Access, Start, WayEnd, WayStep, run_way};
+use crate::window::memory::{Class, Modes, World, is_frozen};
+use crate::window::record::{FactsRecord, NodeRecord, RecordError, ValueRecord, comment};
+use crate::window::shared::shared_memory_kept;
 
 /// One instruction of a way.
 #[derive(Clone, Copy, Debug)]

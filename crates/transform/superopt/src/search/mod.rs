@@ -25,7 +25,7 @@ pub mod proposals;
 
 use std::time::Instant;
 
-use kiln_equiv::window::Exit;
+use kiln_equiv::Exit;
 use kiln_equiv::{Limits, Proof, Tester, Verdict, Window};
 use kiln_isa::table::IsaVersion;
 use kiln_isa::{Insn, Reg, RegSet};

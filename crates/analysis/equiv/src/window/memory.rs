@@ -262,7 +262,7 @@ impl<'a> World<'a> {
                 Shape::Sum(constant, _) if constant != 0 => term.sub(&term.like(constant)),
                 _ => term,
             };
-            let symbols = crate::smt::symbols(self.arena, &[address.id()]);
+            let symbols = crate::term::smt::symbols(self.arena, &[address.id()]);
             let pointers: Vec<Class> = {
                 let pointers = self.pointers.borrow();
                 symbols.iter().filter_map(|(_, id)| pointers.get(id)).map(|known| known.0).collect()
@@ -498,7 +498,7 @@ impl<'a> World<'a> {
     /// Takes in that a value is a number: what it was made of is then no address.
     pub fn is_number(&self, term: Term<'a>) {
         let mut pointers = self.pointers.borrow_mut();
-        for (_, symbol) in crate::smt::symbols(self.arena, &[term.id()]) {
+        for (_, symbol) in crate::term::smt::symbols(self.arena, &[term.id()]) {
             if pointers.get(&symbol).is_some_and(|known| known.0 == Class::Unknown) {
                 pointers.remove(&symbol);
             }
@@ -582,7 +582,7 @@ impl<'a> World<'a> {
 
     /// No packet lies in the last 4 GiB of the address space, where errors are: of each address of one in these terms.
     pub fn packets_end(&self, terms: &[TermId]) -> Vec<TermId> {
-        let symbols = crate::smt::symbols(self.arena, terms);
+        let symbols = crate::term::smt::symbols(self.arena, terms);
         let packets = symbols.iter().map(|(_, id)| *id).filter(|id| self.is_packet_symbol(*id));
         packets.map(|id| self.arena.term(id).ult(&self.arena.constant(64, 0xffff_ffff << 32)).id()).collect()
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use kiln_isa::semantics::{BitVec, Bits, mask};
 
-use crate::smt::operands;
+use crate::term::smt::operands;
 use crate::term::{Arena, Binary, Bitwise, Shape, Symbol, TermId};
 
 /// A binary operation on numbers of `bits` bits; comparisons give 0 or 1.

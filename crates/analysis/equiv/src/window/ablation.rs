@@ -21,14 +21,15 @@ use kiln_isa::semantics::{BitVec, Flow, Machine, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
 use kiln_program::{Node, Reference};
 
-use crate::answers::Settled;
-use crate::check::{Live, compare, compare_in, relevant_assumptions, settle as settle_as_always};
 use crate::concrete::Tester;
-use crate::machine::{Holes, Target};
-use crate::memory::{Class, Modes, World};
-use crate::solver::{self, Answer};
+use crate::term::solver::{self, Answer};
 use crate::term::{Arena, Symbol, Term, TermId};
-use crate::window::{Limits, Window};
+use crate::window::answers::Settled;
+use crate::window::check::{compare, compare_in, relevant_assumptions, settle as settle_as_always};
+use crate::window::limits::Limits;
+use crate::window::machine::{Holes, Target};
+use crate::window::memory::{Class, Modes, World};
+use crate::window::question::{Live, Window};
 
 /// What is switched off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

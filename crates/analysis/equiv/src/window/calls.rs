@@ -29,7 +29,7 @@
 //! an array (or of this CPU's part of a per-CPU array: programs do not migrate) is never replaced, so its address is a
 //! function of map and key ([`is_stable`]): equal keys give one pointer, whatever happens between, and such a lookup
 //! may be made once instead of twice. What the pointer points *to* is memory that others share
-//! ([`crate::shared`]). Values of different maps never overlap; two pointers into one map may.
+//! ([`crate::window::shared`]). Values of different maps never overlap; two pointers into one map may.
 
 use std::collections::BTreeSet;
 
@@ -39,10 +39,10 @@ use kiln_platform::{ArgKind, DynptrUse, Effect, Fills, Follows, Helper, Lookup, 
 use kiln_program::{MapId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Pointer, Region, Value};
 
-use crate::machine::{Access, State, Stop};
-use crate::memory::{Class, Event, EventKind, Log};
-use crate::path::{Path, Slot, Written};
 use crate::term::{QuickMap, Symbol, Term, TermId};
+use crate::window::machine::{Access, State, Stop};
+use crate::window::memory::{Class, Event, EventKind, Log};
+use crate::window::path::{Path, Slot, Written};
 
 /// A call that a window makes, with all that went in.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! A window, run symbolically on the shared semantics.
 //!
 //! A window has one entry, its first instruction, and is a region of the program: branches inside it go forward, and
-//! those that leave it are its exits. Every way through it is followed; ways that meet become one ([`crate::path`]),
+//! those that leave it are its exits. Every way through it is followed; ways that meet become one ([`crate::window::path`]),
 //! and so do exits to one place, so that the size of the result grows with the window and not with its ways.
 
 use kiln_isa::semantics::{BitVec, Flow, Machine, execute};
@@ -9,10 +9,10 @@ use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, RegSet, Size, Source};
 use kiln_program::{CoreId, CoreRelocation, InsnId, Node, Reference};
 use kiln_verifier::InsnFacts;
 
-use crate::calls::{Call, EventUse};
-use crate::memory::{Class, Event, EventKind, Log, World, is_frozen};
-use crate::path::{Path, Slot, Written};
 use crate::term::{QuickMap, Symbol, Term, TermId};
+use crate::window::calls::{Call, EventUse};
+use crate::window::memory::{Class, Event, EventKind, Log, World, is_frozen};
+use crate::window::path::{Path, Slot, Written};
 
 /// Why a window cannot be followed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use z3::ast::BV;
 use z3::{Config, Params, SatResult, Solver};
 
-use crate::smt;
+use crate::term::smt;
 use crate::term::{Arena, Binary, Shape, Symbol, TermId};
 
 /// The solver's answer.

@@ -1,12 +1,18 @@
 //! Symbolic bit vectors: a hash-consed graph of terms.
 //!
 //! A [`Term`] is a small index into an [`Arena`]. Equal terms are the same index, so comparing two results is comparing
-//! two numbers. The arena either normalizes while it builds (see [`crate::normalize`]) or keeps the terms as the
+//! two numbers. The arena either normalizes while it builds (see [`crate::term::normalize`]) or keeps the terms as the
 //! instructions wrote them, which is what an independent solver is shown as evidence.
 //!
 //! ```text
 //!   zero_extend(truncate(r1, 32), 64)  =  Concat[ Extract(r1, 0) : 32, Constant 0 : 32 ]      (lowest part first)
 //! ```
+
+mod arithmetic;
+pub mod evaluate;
+pub mod normalize;
+pub mod smt;
+pub mod solver;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -40,7 +46,7 @@ pub enum Symbol {
     },
     /// Eight bytes of memory at `root + offset` (a multiple of eight), after `log` (0: before the window).
     Word {
-        /// Which address term, by its number in [`crate::memory::World`].
+        /// Which address term, by its number in [`crate::window::memory::World`].
         root: u16,
         /// Bytes from it.
         offset: i64,
@@ -232,7 +238,7 @@ impl Hasher for QuickHasher {
 /// A map from small keys.
 pub type QuickMap<K, V> = HashMap<K, V, BuildHasherDefault<QuickHasher>>;
 
-/// The graph's store: what [`Arena`] guards. Builders are in [`crate::normalize`].
+/// The graph's store: what [`Arena`] guards. Builders are in [`crate::term::normalize`].
 pub(crate) struct Graph {
     pub(crate) entries: Vec<Entry>,
     index: QuickMap<(Shape, u8), TermId>,
@@ -384,7 +390,7 @@ impl PartialEq for Term<'_> {
 
 impl fmt::Debug for Term<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::smt::term_text(self.arena, self.id))
+        f.write_str(&crate::term::smt::term_text(self.arena, self.id))
     }
 }
 

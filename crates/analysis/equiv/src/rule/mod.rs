@@ -27,13 +27,17 @@
 //!
 //! How it works: an immediate or offset placeholder is a reserved number in the [`Insn`], so that rules are matched,
 //! printed and run like any other instructions; the symbolic machine reads a reserved number as a variable
-//! ([`crate::machine::Holes`]). A rule that spells a reserved number out is refused.
+//! ([`crate::window::machine::Holes`]). A rule that spells a reserved number out is refused.
+
+mod print;
+mod proof;
+pub mod text;
 
 use kiln_isa::semantics::{BitVec, Bits, compare};
 use kiln_isa::{Address, AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 
-pub use crate::rule_proof::{RuleVerdict, prove_rule, rule_queries};
-pub use crate::rule_text::RuleError;
+pub use crate::rule::proof::{RuleVerdict, prove_rule, rule_queries};
+pub use crate::rule::text::RuleError;
 
 /// The first reserved immediate: hole 0 of the old window.
 const IMMEDIATES: i32 = 0x4b1e_0000;

@@ -1,4 +1,4 @@
-//! Rules back to text: what [`crate::parse_rules`] reads.
+//! Rules back to text: what [`crate::rule::text::parse_rules`] reads.
 
 use std::fmt;
 

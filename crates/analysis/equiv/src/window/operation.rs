@@ -10,7 +10,7 @@ use kiln_isa::operation::{Binding, Form, OperandKind, Operands, Operation, Templ
 use kiln_isa::semantics::{Machine, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
 
-use crate::solver::{Answer, ask};
+use crate::term::solver::{Answer, ask};
 use crate::term::{Arena, Symbol, Term};
 
 /// Limit of one question to the solver, in milliseconds of an idle machine.

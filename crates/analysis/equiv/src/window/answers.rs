@@ -23,8 +23,10 @@ use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{CoreId, Node, Reference};
 use kiln_verifier::{StackSet, Value};
 
-use crate::record::WindowRecord;
-use crate::window::{Limits, Verdict, Window};
+use crate::window::limits::Limits;
+use crate::window::question::Window;
+use crate::window::record::WindowRecord;
+use crate::window::verdict::Verdict;
 
 /// Who settled a question.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,8 +1,8 @@
-//! The arithmetic side of the normal form: sums, products, and what is neither. See [`crate::normalize`] for the idea.
+//! The arithmetic side of the normal form: sums, products, and what is neither. See [`crate::term::normalize`] for the idea.
 
 use kiln_isa::semantics::mask;
 
-use crate::normalize::width_of;
+use crate::term::normalize::width_of;
 use crate::term::{Binary, Bitwise, Graph, Shape, TermId};
 
 /// Products of sums are multiplied out while there are at most this many terms.
@@ -398,7 +398,7 @@ impl Graph {
         let unsigned = matches!(op, Binary::Udiv | Binary::Urem);
         match (self.as_constant(a), self.as_constant(b)) {
             (Some(x), Some(y)) => {
-                let value = crate::evaluate::binary(op, x, y, bits);
+                let value = crate::term::evaluate::binary(op, x, y, bits);
                 return self.constant(bits, value);
             }
             (_, Some(divisor)) if unsigned && divisor.is_power_of_two() => {

@@ -14,17 +14,19 @@ use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Scalar, StackSet, Tnum, Value};
 
-use crate::check::compare as compare_windows;
 use crate::concrete::{Random, Tester};
-use crate::machine::Holes;
 use crate::rule::{
     Binding, Condition, Expression, HOLES, Rule, as_expression_hole, as_immediate_hole, as_offset_hole,
     expression_hole, immediate_hole,
 };
-use crate::smt;
-use crate::solver::{self, Answer};
+use crate::term::smt;
+use crate::term::solver::{self, Answer};
 use crate::term::{Arena, Symbol, Term, TermId};
-use crate::window::{Counterexample, Limits, Method, Window};
+use crate::window::check::compare as compare_windows;
+use crate::window::limits::Limits;
+use crate::window::machine::Holes;
+use crate::window::question::Window;
+use crate::window::verdict::{Counterexample, Method};
 
 /// What became of a rule.
 #[derive(Clone, Debug)]
@@ -252,7 +254,7 @@ fn symbolic(arena: &Arena, rule: &Rule, fixed: &[Option<i64>; HOLES]) -> Result<
     let (world, pairs) = compare_windows(arena, &window, &holes)?;
     let mut assumptions: Vec<_> = conditions.iter().map(Term::id).collect();
     if facts.is_some() {
-        assumptions.extend(crate::check::relevant_assumptions(&world, &pairs));
+        assumptions.extend(crate::window::check::relevant_assumptions(&world, &pairs));
     }
     Ok(Some(Symbolic { assumptions, pairs }))
 }

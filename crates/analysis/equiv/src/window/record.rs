@@ -16,8 +16,7 @@ use kiln_program::{CoreId, ExternId, FunctionId, InsnId, MapId, Node, Object, Re
 use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, StackSet, Tnum, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::check::literal_query;
-use crate::window::{Exit, Window};
+use crate::window::question::{Exit, Window};
 
 /// An instruction.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -475,16 +474,6 @@ impl WindowRecord {
         }
     }
 
-    /// The query whether the windows differ, as SMT-LIB 2 text, from terms that were not normalized: `unsat` means that
-    /// one may stand for the other.
-    ///
-    /// # Errors
-    /// A record that is none of a window of this object, or windows that cannot be compared.
-    pub fn query(&self, object: &Object) -> Result<String, RecordError> {
-        let query = self.with_window(object, literal_query)?.map_err(RecordError::NoQuery)?;
-        Ok(format!("{}{query}", self.heading(object)))
-    }
-
     /// Makes the window again and asks something of it.
     ///
     /// # Errors
@@ -526,7 +515,7 @@ impl WindowRecord {
         self.facts.as_ref().map(|facts| facts.lines(object)).unwrap_or_default()
     }
 
-    fn heading(&self, object: &Object) -> String {
+    pub(crate) fn heading(&self, object: &Object) -> String {
         let texts = |nodes: &[NodeRecord]| nodes.iter().map(|node| node.text.clone()).collect::<Vec<_>>();
         let mut text = String::from("; Is there a state in which these do not do the same? unsat: there is none.\n");
         comment(&mut text, "before", &texts(&self.before));

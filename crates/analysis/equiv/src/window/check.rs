@@ -4,22 +4,24 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
 use kiln_isa::semantics::BitVec;
-use kiln_isa::{AluOp, Imm64, Insn, Reg, RegSet, Source, Width};
+use kiln_isa::{AluOp, Imm64, Insn, Reg, Source, Width};
 use kiln_program::{CoreRelocation, Node, Object};
-use kiln_verifier::{StackSet, Value};
+use kiln_verifier::Value;
 
-use crate::answers::Settled;
-use crate::calls::Call;
 use crate::concrete::{Input, Random, Tester};
-use crate::evaluate::Evaluator;
-use crate::machine::{Access, Final, Holes, Outcome, Target, run};
-use crate::memory::{Class, Modes, World, has_one_value, is_frozen, without_registers};
-use crate::record::WindowRecord;
-use crate::shared::shared_memory_kept;
-use crate::smt;
-use crate::solver::{self, Answer};
+use crate::term::evaluate::Evaluator;
+use crate::term::smt;
+use crate::term::solver::{self, Answer};
 use crate::term::{Arena, QuickMap, Symbol, Term, TermId};
-use crate::window::{Counterexample, Limits, Method, Proof, Verdict, Window};
+use crate::window::answers::Settled;
+use crate::window::calls::Call;
+use crate::window::limits::Limits;
+use crate::window::machine::{Access, Final, Holes, Outcome, run};
+use crate::window::memory::{Class, Modes, World, has_one_value, is_frozen, without_registers};
+use crate::window::question::{Live, Window};
+use crate::window::record::{RecordError, WindowRecord};
+use crate::window::shared::shared_memory_kept;
+use crate::window::verdict::{Counterexample, Method, Proof, Verdict};
 
 /// Decides whether a window's `after` may stand for its `before`.
 pub fn check(window: &Window<'_>, limits: &Limits) -> Verdict {
@@ -417,35 +419,6 @@ fn outcome_pairs(
     Ok(pairs)
 }
 
-/// What may be read somewhere outside of a window.
-pub(crate) struct Live {
-    /// Low bits of each register.
-    pub bits: [u8; Reg::COUNT],
-    /// Bytes of this frame.
-    pub stack: StackSet,
-}
-
-impl Live {
-    /// What may be read where a window is left.
-    pub fn at(window: &Window<'_>, target: Target) -> Live {
-        let exit = match target {
-            Target::Insn(id) => window.exits.iter().find(|exit| exit.target == id),
-            Target::Start => {
-                window.exits.iter().find(|exit| window.before.first().is_some_and(|node| node.id == exit.target))
-            }
-            _ => None,
-        };
-        let whole = |regs: RegSet| {
-            std::array::from_fn(|at| Reg::new(at as u8).map_or(0, |reg| 64 * u8::from(regs.contains(reg))))
-        };
-        match (target, exit) {
-            (_, Some(exit)) => Live { bits: exit.bits, stack: exit.stack_live },
-            (Target::Return, _) => Live { bits: whole(RegSet::of(&[Reg::R0])), stack: StackSet::EMPTY },
-            _ => Live { bits: whole(window.live_after), stack: window.stack_live_after },
-        }
-    }
-}
-
 fn state_pairs(
     world: &World<'_>,
     live: &Live,
@@ -549,4 +522,16 @@ fn input_from(world: &World<'_>, window: &Window<'_>, values: &[(Symbol, u64)]) 
         }
     }
     Some(input)
+}
+
+impl WindowRecord {
+    /// The query whether the windows differ, as SMT-LIB 2 text, from terms that were not normalized: `unsat` means that
+    /// one may stand for the other.
+    ///
+    /// # Errors
+    /// A record that is none of a window of this object, or windows that cannot be compared.
+    pub fn query(&self, object: &Object) -> Result<String, RecordError> {
+        let query = self.with_window(object, literal_query)?.map_err(RecordError::NoQuery)?;
+        Ok(format!("{}{query}", self.heading(object)))
+    }
 }

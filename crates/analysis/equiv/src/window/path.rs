@@ -14,8 +14,8 @@ use std::collections::BTreeSet;
 use kiln_isa::Reg;
 use kiln_isa::semantics::BitVec;
 
-use crate::memory::{Class, Event, EventKind, Log, World};
 use crate::term::{QuickMap, Term, TermId};
+use crate::window::memory::{Class, Event, EventKind, Log, World};
 
 /// What a register holds.
 #[derive(Clone, Copy)]

@@ -1,0 +1,26 @@
+//! How much may be spent on a question, and where its answer is kept.
+
+use std::sync::Arc;
+
+use crate::window::answers::Answers;
+
+/// How much may be spent on one question.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Concrete inputs to try first.
+    pub tests: u32,
+    /// Milliseconds for the solver, counted in its own steps: so many on an idle machine; 0: it is not asked.
+    pub solver_ms: u32,
+    /// Whether the proof carries its question as data, from which its query can be made.
+    pub keep_query: bool,
+    /// Where answers are kept and questions are written down.
+    pub answers: Option<Arc<Answers>>,
+    /// Whether whoever cuts windows should ask about all that it could: to measure what short windows are worth.
+    pub whole: bool,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { tests: 24, solver_ms: 50, keep_query: false, answers: None, whole: false }
+    }
+}
