@@ -10,11 +10,11 @@
 //!   pure: geomean 0.95, quartiles 0.90-1.02, 42 programs
 //! ```
 //!
-//! `cargo xtask bench verifier` compares the two verifiers instead (`crates/test/examples/verifier_bench.rs`), and
-//! `cargo xtask bench optimizer` the programs of the corpora before and after (`crates/test/examples/optimizer_bench.rs`),
-//! and `cargo xtask bench equiv` says how questions of equivalence are settled (`crates/test/examples/equiv_bench.rs`).
-//! `cargo xtask bench evidence` replays the certificates of the corpora (`crates/test/examples/evidence_bench.rs`).
-//! `cargo xtask bench heap` measures heaps beside native C (`crates/transform/sandbox/examples/heap_bench.rs`).
+//! `cargo xtask bench verifier` compares the two verifiers instead (`bench/examples/verifier_bench.rs`), and
+//! `cargo xtask bench optimizer` the programs of the corpora before and after (`bench/examples/optimizer_bench.rs`),
+//! and `cargo xtask bench equiv` says how questions of equivalence are settled (`bench/examples/equiv_bench.rs`).
+//! `cargo xtask bench evidence` replays the certificates of the corpora (`bench/examples/evidence_bench.rs`).
+//! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,11 +33,11 @@ struct Program {
 
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
 const EXAMPLES: [(&str, &str, &str, &str); 5] = [
-    ("heap", "kiln-sandbox", "heap_bench", "measuring heaps"),
-    ("verifier", "kiln-test", "verifier_bench", "comparing the verifiers"),
-    ("optimizer", "kiln-test", "optimizer_bench", "measuring the optimizer"),
-    ("equiv", "kiln-test", "equiv_bench", "measuring the equivalence checker"),
-    ("evidence", "kiln-test", "evidence_bench", "replaying certificates"),
+    ("heap", "kiln-bench", "heap_bench", "measuring heaps"),
+    ("verifier", "kiln-bench", "verifier_bench", "comparing the verifiers"),
+    ("optimizer", "kiln-bench", "optimizer_bench", "measuring the optimizer"),
+    ("equiv", "kiln-bench", "equiv_bench", "measuring the equivalence checker"),
+    ("evidence", "kiln-bench", "evidence_bench", "replaying certificates"),
 ];
 
 /// `cargo xtask bench`: all programs, or those whose names begin with one of the arguments.

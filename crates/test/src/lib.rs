@@ -26,7 +26,6 @@
 //! - [`havoc`]: an environment whose helpers and maps return random results;
 //! - [`engine`]: one interface to everything that runs a program;
 //! - [`generate`]: random programs;
-//! - [`gains`]: what optimizing is worth over the corpora;
 //! - [`oracle`]: properties of every program, each with a canary bug that it must find.
 #![forbid(unsafe_code)]
 
@@ -36,7 +35,6 @@ pub mod boundary;
 pub mod corpus;
 pub mod engine;
 pub mod filetest;
-pub mod gains;
 pub mod generate;
 pub mod havoc;
 pub mod mistakes;

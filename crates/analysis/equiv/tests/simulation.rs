@@ -1,7 +1,7 @@
 //! Whole functions before and after: what laws do is proved, and what only looks like it is not.
 
 use kiln_equiv::simulation::arguments::Arguments;
-use kiln_equiv::simulation::{Question, Simulation, simulate};
+use kiln_equiv::simulation::{Question, Simulation, Unproved, simulate};
 use kiln_program::{Object, text};
 use kiln_verifier::Facts;
 
@@ -15,12 +15,12 @@ fn facts(object: &Object) -> Facts {
     kiln_verifier::verify(object, &object.programs[0], &kiln_verifier::Options::default()).expect("it is safe").facts
 }
 
-fn simulated(before: &str, after: &str) -> Result<Simulation, String> {
+fn simulated(before: &str, after: &str) -> Result<Simulation, Unproved> {
     compared(&object(before), &object(after))
 }
 
 /// The same of programs of a type, with an array of eight elements.
-fn simulated_as(program: &str, before: &str, after: &str) -> Result<Simulation, String> {
+fn simulated_as(program: &str, before: &str, after: &str) -> Result<Simulation, Unproved> {
     let object = |code: &str| {
         let text = format!("; map m array key 4 value 8 entries 8\n; program {program} name p\n{code}");
         text::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -28,11 +28,11 @@ fn simulated_as(program: &str, before: &str, after: &str) -> Result<Simulation, 
     compared(&object(before), &object(after))
 }
 
-fn compared(before: &Object, after: &Object) -> Result<Simulation, String> {
+fn compared(before: &Object, after: &Object) -> Result<Simulation, Unproved> {
     compared_until(before, after, &|| false)
 }
 
-fn compared_until(before: &Object, after: &Object, stop: &dyn Fn() -> bool) -> Result<Simulation, String> {
+fn compared_until(before: &Object, after: &Object, stop: &dyn Fn() -> bool) -> Result<Simulation, Unproved> {
     let facts = facts(before);
     let question = Question {
         object: before,
@@ -90,7 +90,7 @@ fn who_is_to_end_proves_nothing() {
     assert!(compared(&before, &after).is_ok());
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) >= 1;
-    assert_eq!(compared_until(&before, &after, &stop).map(|_| ()), Err("it was to end".to_owned()));
+    assert_eq!(compared_until(&before, &after, &stop).map(|_| ()), Err(Unproved::Stopped));
 }
 
 #[test]

@@ -71,6 +71,7 @@ pub struct Options {
     /// object keeps its answers to itself.
     pub answers: Option<Arc<Answers>>,
     /// Whether every question is about a whole run of instructions, to measure what short windows are worth.
+    #[cfg(feature = "ablation")]
     pub whole_windows: bool,
     /// The types of the kernel that programs are verified against, for those that use kernel structures.
     pub kernel_types: Option<Arc<Btf>>,
@@ -121,6 +122,7 @@ impl Default for Options {
             isa: 3,
             keep_queries: false,
             answers: None,
+            #[cfg(feature = "ablation")]
             whole_windows: false,
             kernel_types: None,
             profile: Profile::default(),

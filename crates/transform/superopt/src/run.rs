@@ -163,6 +163,7 @@ impl<'a> Run<'a> {
                 solver_ms: options.solver_ms,
                 keep_query: options.keep_queries,
                 answers: Some(Arc::new(shared.answers.beside())),
+                #[cfg(feature = "ablation")]
                 whole: options.whole_windows,
                 ..Limits::default()
             },

@@ -7,6 +7,7 @@ use kiln_isa::Insn;
 use kiln_program::Node;
 
 use super::segment::{Known, OldRun, Step};
+use super::unproved::Unproved;
 use crate::window::check::modes_for;
 use crate::window::machine::{Holes, TERMS, WayRun, WayStep};
 
@@ -41,7 +42,7 @@ impl<'w, 'a> NewRun<'w, 'a> {
     ///
     /// # Errors
     /// Why the way cannot be followed.
-    pub fn decide(&mut self, steps: &[Step<'w>], branch: &'w Node) -> Result<Decision, String> {
+    pub fn decide(&mut self, steps: &[Step<'w>], branch: &'w Node) -> Result<Decision, Unproved> {
         let world = &self.old.world;
         for step in &steps[self.done..] {
             // Whether an atomic operation is run in parts depends on how many there are on the whole way.
@@ -64,7 +65,7 @@ impl<'w, 'a> NewRun<'w, 'a> {
         Ok(self.known.decides(world, *condition).map_or(Decision::Open, Decision::Decided))
     }
 
-    fn step(&mut self, node: &'w Node, taken: bool) -> Result<(), String> {
+    fn step(&mut self, node: &'w Node, taken: bool) -> Result<(), Unproved> {
         let before = self.run.conditions().len();
         self.run.step(WayStep { node, taken, behind: None, in_parts: false }).map_err(stopped)?;
         for condition in &self.run.conditions()[before..] {
@@ -74,6 +75,6 @@ impl<'w, 'a> NewRun<'w, 'a> {
     }
 }
 
-fn stopped(stop: crate::window::machine::Stop) -> String {
-    format!("the new way: {stop}")
+fn stopped(stop: crate::window::machine::Stop) -> Unproved {
+    Unproved::of("the new way", &stop)
 }

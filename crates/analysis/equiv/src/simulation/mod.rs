@@ -39,6 +39,7 @@ pub mod beside;
 pub mod inlined;
 pub mod relation;
 pub mod segment;
+pub mod unproved;
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
@@ -58,6 +59,7 @@ use beside::{Decision, NewRun};
 use inlined::Inlined;
 use relation::{Arrival, Relation, RelationRecord, differing_bytes};
 use segment::{End, Known, Proved, Segment, SegmentRecord, Step, is_branch};
+pub use unproved::Unproved;
 
 /// A function before and after.
 #[derive(Clone, Copy)]
@@ -148,16 +150,17 @@ const LEAST_EFFORT: usize = 4096;
 /// Proves that `after` does what `before` does.
 ///
 /// # Errors
-/// What was not proved.
-pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
+/// Returns why it is not proved.
+pub fn simulate(question: &Question<'_>) -> Result<Simulation, Unproved> {
     core_kept(question)?;
-    let entry = question.before.nodes.first().ok_or("a function without instructions")?;
+    let entry =
+        question.before.nodes.first().ok_or_else(|| Unproved::not_modelled("a function without instructions"))?;
     if !question.reached(entry.id) {
-        return Err("no path reaches the function, so there is nothing to show of it".to_owned());
+        return Err(Unproved::not_modelled("no path reaches the function, so there is nothing to show of it"));
     }
     // What is near the changes is mostly enough. The fewer places to meet at, the longer the ways, and the more is known
     // at the end of each.
-    let mut reason = String::new();
+    let mut reason = None;
     let mut proved = None;
     let whole = [Places::Away, Places::Joins, Places::Unchanged, Places::Blocks, Places::SharedBlocks];
     let whole = whole.map(|places| (places, false));
@@ -176,10 +179,13 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, String> {
             Ok(simulation) => return Ok(simulation),
             Err(_) if proved.is_some() => break,
             Err(why) if (question.stop)() => return Err(why),
-            Err(why) => reason = if reason.is_empty() && !near { why } else { reason },
+            Err(why) if reason.is_none() && !near => reason = Some(why),
+            Err(_) => {}
         }
     }
-    proved.ok_or(reason)
+    proved.ok_or_else(|| {
+        reason.unwrap_or_else(|| Unproved::OutOfEffort("no places to meet at led to a proof".to_owned()))
+    })
 }
 
 /// Where the functions may meet, beside events. Each instruction is one that both have.
@@ -198,11 +204,11 @@ enum Places {
 }
 
 /// What a loader relocates is relocated as before.
-fn core_kept(question: &Question<'_>) -> Result<(), String> {
+fn core_kept(question: &Question<'_>) -> Result<(), Unproved> {
     let before: Vec<&Node> = question.before.nodes.iter().filter(|node| node.core.is_some()).collect();
     let kept = |node: &&Node| before.iter().any(|old| relocated_alike(question.object, old, node));
     match question.after.nodes.iter().filter(|node| node.core.is_some()).find(|node| !kept(node)) {
-        Some(node) => Err(format!("a CO-RE instruction is changed: `{}`", node.insn)),
+        Some(node) => Err(Unproved::Differs(format!("a CO-RE instruction is changed: `{}`", node.insn))),
         None => Ok(()),
     }
 }
@@ -256,17 +262,17 @@ impl<'f> Indexed<'f> {
         Indexed { function, cfg: Cfg::new(function) }
     }
 
-    fn node(&self, at: usize) -> Result<&'f Node, String> {
-        self.function.nodes.get(at).ok_or_else(|| "a way leaves the function".to_owned())
+    fn node(&self, at: usize) -> Result<&'f Node, Unproved> {
+        self.function.nodes.get(at).ok_or_else(|| Unproved::not_modelled("a way leaves the function"))
     }
 
-    fn target(&self, node: &Node) -> Result<usize, String> {
+    fn target(&self, node: &Node) -> Result<usize, Unproved> {
         let at = node.target().and_then(|id| self.cfg.position.get(&id));
-        at.copied().ok_or_else(|| "a branch leaves the function".to_owned())
+        at.copied().ok_or_else(|| Unproved::not_modelled("a branch leaves the function"))
     }
 
     /// The place where unconditional jumps lead to, unless it is come by on the way.
-    fn past_jumps(&self, mut at: usize, place: InsnId) -> Result<usize, String> {
+    fn past_jumps(&self, mut at: usize, place: InsnId) -> Result<usize, Unproved> {
         for _ in 0..self.function.nodes.len() {
             let node = self.node(at)?;
             if node.id == place || !matches!(node.insn, Insn::Jump { .. }) {
@@ -421,7 +427,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// The pairs to begin with, and what holds there: the entry, or where both are in one state and a change may come.
-    fn begin(&mut self) -> Result<(), String> {
+    fn begin(&mut self) -> Result<(), Unproved> {
         self.relations.insert((0, 0), Relation::entry());
         if !self.near {
             return Ok(());
@@ -438,8 +444,16 @@ impl<'q, 'f> Explorer<'q, 'f> {
             self.relations.clear();
         }
         for at in frontier.into_iter().filter(|at| *at != 0 && self.question.reached(nodes[*at].id)) {
-            let facts = self.question.known(nodes[at].id).ok_or("nothing is known near a change")?;
-            let other = self.new.cfg.position.get(&nodes[at].id).ok_or("a change is not in the new function")?;
+            let facts = self
+                .question
+                .known(nodes[at].id)
+                .ok_or_else(|| Unproved::not_modelled("nothing is known near a change"))?;
+            let other = self
+                .new
+                .cfg
+                .position
+                .get(&nodes[at].id)
+                .ok_or_else(|| Unproved::not_modelled("a change is not in the new function"))?;
             self.relations.insert((at, *other), Relation::same(facts));
         }
         Ok(())
@@ -460,9 +474,9 @@ impl<'q, 'f> Explorer<'q, 'f> {
         self.near && self.question.before.nodes.get(old).is_some_and(same) && !self.alike.behind[old]
     }
 
-    fn simulate(mut self) -> Result<Simulation, String> {
+    fn simulate(mut self) -> Result<Simulation, Unproved> {
         if self.question.after.nodes.is_empty() {
-            return Err("a function without instructions".to_owned());
+            return Err(Unproved::not_modelled("a function without instructions"));
         }
         self.begin()?;
         let mut pending: VecDeque<Pair> = self.relations.keys().copied().collect();
@@ -498,12 +512,15 @@ impl<'q, 'f> Explorer<'q, 'f> {
         self.question.known(self.question.before.nodes[old].id)
     }
 
-    fn go_on(&self) -> Result<(), String> {
-        if (self.question.stop)() { Err("it was to end".to_owned()) } else { Ok(()) }
+    fn go_on(&self) -> Result<(), Unproved> {
+        if (self.question.stop)() { Err(Unproved::Stopped) } else { Ok(()) }
     }
 
-    fn spend(&mut self) -> Result<(), String> {
-        self.effort = self.effort.checked_sub(1).ok_or("there are too many ways to follow")?;
+    fn spend(&mut self) -> Result<(), Unproved> {
+        self.effort = self
+            .effort
+            .checked_sub(1)
+            .ok_or_else(|| Unproved::OutOfEffort("there are too many ways to follow".to_owned()))?;
         Ok(())
     }
 
@@ -518,7 +535,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// The same, up to and with what comes at its end.
-    fn whole<'s>(&'s self, pair: Pair, edge: &'s Edge<'f>) -> Result<Segment<'s>, String> {
+    fn whole<'s>(&'s self, pair: Pair, edge: &'s Edge<'f>) -> Result<Segment<'s>, Unproved> {
         let segment = self.segment(pair, &edge.ways[0], &edge.ways[1]);
         let To::Event((at, _)) = edge.to else { return Ok(segment) };
         let node = self.old.node(at)?;
@@ -530,7 +547,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// All segments from a pair.
-    fn explore(&mut self, pair: Pair) -> Result<Vec<Edge<'f>>, String> {
+    fn explore(&mut self, pair: Pair) -> Result<Vec<Edge<'f>>, Unproved> {
         let mut edges = Vec::new();
         let mut ways = self.old_ways(Vec::new(), pair.0)?;
         while let Some(way) = ways.pop() {
@@ -550,7 +567,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
                 Some(found) => edges.extend(found),
                 None if way.is_event => {
                     let node = self.old.node(way.stop)?;
-                    return Err(format!("the new function does not come to {}", self.what(node)));
+                    return Err(Unproved::Differs(format!("the new function does not come to {}", self.what(node))));
                 }
                 None => ways.extend(self.old_ways(way.steps, way.stop)?),
             }
@@ -566,7 +583,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// The new function's way where it has the same instructions as the old one's, and all that they read is the same.
-    fn same_way(&self, pair: Pair, old: &Way<'f>) -> Result<Option<Edge<'f>>, String> {
+    fn same_way(&self, pair: Pair, old: &Way<'f>) -> Result<Option<Edge<'f>>, Unproved> {
         if !self.relations[&pair].is_same_in(self.alike.live[pair.0]) {
             return Ok(None);
         }
@@ -590,7 +607,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// Ways of the old function from a place to the next ones where it may be met.
-    fn old_ways(&self, steps: Vec<Step<'f>>, from: usize) -> Result<Vec<Way<'f>>, String> {
+    fn old_ways(&self, steps: Vec<Step<'f>>, from: usize) -> Result<Vec<Way<'f>>, Unproved> {
         let mut found = Vec::new();
         let mut pending = vec![(steps, from, true)];
         while let Some((mut steps, mut at, mut first)) = pending.pop() {
@@ -606,7 +623,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
                 }
                 first = false;
                 if goes_round(&steps, node) || found.len() + pending.len() >= MOST_WAYS {
-                    return Err("there are too many ways to follow".to_owned());
+                    return Err(Unproved::OutOfEffort("there are too many ways to follow".to_owned()));
                 }
                 match node.insn {
                     Insn::Jump { .. } => at = self.old.target(node)?,
@@ -638,7 +655,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// Whether the branches of a way contradict each other as they stand.
-    fn contradicts_itself(&self, pair: Pair, way: &Way<'f>) -> Result<bool, String> {
+    fn contradicts_itself(&self, pair: Pair, way: &Way<'f>) -> Result<bool, Unproved> {
         if !way.steps.iter().any(|step| is_branch(step.node)) {
             return Ok(false);
         }
@@ -649,7 +666,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// The segments in which the new function goes along with an old way; none where it comes elsewhere.
-    fn follow(&mut self, pair: Pair, old: &Way<'f>) -> Result<Option<Vec<Edge<'f>>>, String> {
+    fn follow(&mut self, pair: Pair, old: &Way<'f>) -> Result<Option<Vec<Edge<'f>>>, Unproved> {
         let goal = self.old.node(old.stop)?;
         let start = self.relations[&pair].clone();
         let alone = Segment {
@@ -733,7 +750,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         old: &[Step<'f>],
         ahead: &mut Ahead<'f, 'w, '_>,
         branch: &'f Node,
-    ) -> Result<Option<bool>, String>
+    ) -> Result<Option<bool>, Unproved>
     where
         'f: 'w,
     {
@@ -768,7 +785,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         old: &[Step<'f>],
         new: &[Step<'f>],
         branch: &'f Node,
-    ) -> Result<Option<bool>, String> {
+    ) -> Result<Option<bool>, Unproved> {
         let mut with = new.to_vec();
         with.push(Step { node: branch, taken: true, open: false, behind: None });
         let arena = Arena::new();
@@ -798,7 +815,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// What a segment brings to the cuts behind it.
-    fn arrivals(&self, pair: Pair, edge: &Edge<'f>) -> Result<Vec<(Pair, Arrival)>, String> {
+    fn arrivals(&self, pair: Pair, edge: &Edge<'f>) -> Result<Vec<(Pair, Arrival)>, Unproved> {
         let places = match edge.to {
             To::Nowhere => return Ok(Vec::new()),
             To::Cut(to) => vec![to],
@@ -829,7 +846,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// Where both functions go on after an event.
-    fn behind(&self, (old, new): Pair) -> Result<Vec<Pair>, String> {
+    fn behind(&self, (old, new): Pair) -> Result<Vec<Pair>, Unproved> {
         let (one, other) = (self.old.node(old)?, self.new.node(new)?);
         let next = (old + 1, new + 1);
         match one.insn {
@@ -840,14 +857,14 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// Whether what runs at a place of the old function reads none of these bytes of the frame.
-    fn may_differ_at(&self, at: usize, bytes: &BTreeSet<i32>) -> Result<(), String> {
+    fn may_differ_at(&self, at: usize, bytes: &BTreeSet<i32>) -> Result<(), Unproved> {
         let node = self.old.node(at)?;
         if bytes.is_empty() || node.insn == Insn::Exit {
             return Ok(());
         }
         let live = self.stack_read_from(at);
         match bytes.iter().find(|byte| live.contains(**byte)) {
-            Some(byte) => Err(format!("stack byte {byte} differs before {}", self.what(node))),
+            Some(byte) => Err(Unproved::Differs(format!("stack byte {byte} differs before {}", self.what(node)))),
             None => Ok(()),
         }
     }
@@ -868,7 +885,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// Proves every segment.
-    fn prove(&self) -> Result<Simulation, String> {
+    fn prove(&self) -> Result<Simulation, Unproved> {
         let mut simulation = Simulation::default();
         let mut alikes = Vec::new();
         for (pair, edges) in &self.edges {
@@ -913,7 +930,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
     }
 
     /// What must hold at the end of a segment, for each place behind it.
-    fn ends(&self, edge: &Edge<'f>) -> Result<Vec<End>, String> {
+    fn ends(&self, edge: &Edge<'f>) -> Result<Vec<End>, Unproved> {
         Ok(match edge.to {
             To::Nowhere => vec![End { never: true, what: "no way".to_owned(), ..End::default() }],
             To::Cut(to) => {

@@ -18,6 +18,7 @@ use kiln_verifier::{InsnFacts, Value};
 use serde::{Deserialize, Serialize};
 
 use super::segment::Known;
+use super::unproved::Unproved;
 use crate::term::{QuickMap, Shape, Symbol, Term, TermId};
 use crate::window::machine::{Start, WayEnd};
 use crate::window::memory::{Class, World, is_frozen};
@@ -274,12 +275,12 @@ impl Relation {
         world: &World<'_>,
         ends: &[WayEnd; 2],
         ignored: RegSet,
-    ) -> Result<Vec<(TermId, TermId)>, String> {
+    ) -> Result<Vec<(TermId, TermId)>, Unproved> {
         let mut pairs = self.demands_of_memory(world, ends)?;
         let mut classes: HashMap<u8, TermId> = HashMap::new();
         for reg in Reg::all().filter(|reg| *reg != Reg::R10 && !ignored.contains(*reg)) {
             for (side, variable) in [old(reg), new(reg)].into_iter().enumerate() {
-                let unreadable = || format!("{reg} is not readable at the end of a way");
+                let unreadable = || Unproved::Differs(format!("{reg} is not readable at the end of a way"));
                 match self.names[variable] {
                     Name::Unreadable => {}
                     Name::Class(class) => {
@@ -316,20 +317,21 @@ impl Relation {
         Ok(pairs)
     }
 
-    fn demands_of_memory(&self, world: &World<'_>, ends: &[WayEnd; 2]) -> Result<Vec<(TermId, TermId)>, String> {
+    fn demands_of_memory(&self, world: &World<'_>, ends: &[WayEnd; 2]) -> Result<Vec<(TermId, TermId)>, Unproved> {
         let mut pairs = Vec::new();
         let frame = frame(world);
         for (held, end) in self.held.iter().zip(ends) {
             for (at, value) in held {
                 if world.modes.is_logged(Class::Stack(0)) || ends[0].uses.writes(i64::from(*at)) {
-                    return Err(format!("stack byte {at} may be written"));
+                    return Err(Unproved::Differs(format!("stack byte {at} may be written")));
                 }
                 let number = world.arena.constant(8, (*value).into()).id();
                 pairs.push((byte_at(world, end, frame, (*at).into()), number));
             }
         }
         if self.found {
-            let key = ends[0].uses.key.ok_or("this is no lookup of an array's first element")?;
+            let key =
+                ends[0].uses.key.ok_or_else(|| Unproved::differs("this is no lookup of an array's first element"))?;
             let zero = world.arena.constant(8, 0).id();
             pairs.extend((key..key + 4).map(|at| (byte_at(world, &ends[0], frame, at), zero)));
         }

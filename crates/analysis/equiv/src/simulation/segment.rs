@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::alike::is_same;
 use super::relation::{Relation, RelationRecord, byte_at, frame};
+use super::unproved::Unproved;
 use crate::term::smt;
 use crate::term::solver::{self, Answer};
 use crate::term::{Arena, Binary, Shape, Term, TermId};
@@ -117,7 +118,7 @@ impl<'f> Segment<'f> {
     ///
     /// # Errors
     /// Why one cannot be followed.
-    pub fn run<'a>(&self, arena: &'a Arena) -> Result<Ran<'a>, String>
+    pub fn run<'a>(&self, arena: &'a Arena) -> Result<Ran<'a>, Unproved>
     where
         'f: 'a,
     {
@@ -125,7 +126,7 @@ impl<'f> Segment<'f> {
     }
 
     /// The same; what is `alike` is run once.
-    fn run_as<'a>(&self, arena: &'a Arena, alike: bool) -> Result<Ran<'a>, String>
+    fn run_as<'a>(&self, arena: &'a Arena, alike: bool) -> Result<Ran<'a>, Unproved>
     where
         'f: 'a,
     {
@@ -142,7 +143,7 @@ impl<'f> Segment<'f> {
     ///
     /// # Errors
     /// Why it cannot be followed.
-    pub fn run_old<'a>(&self, arena: &'a Arena) -> Result<OldRun<'a>, String>
+    pub fn run_old<'a>(&self, arena: &'a Arena) -> Result<OldRun<'a>, Unproved>
     where
         'f: 'a,
     {
@@ -161,7 +162,7 @@ impl<'f> Segment<'f> {
         modes: Modes,
         follow: Option<&World<'_>>,
         alike: bool,
-    ) -> Result<Ran<'a>, String>
+    ) -> Result<Ran<'a>, Unproved>
     where
         'f: 'a,
     {
@@ -176,14 +177,14 @@ impl<'f> Segment<'f> {
             self.ways[side].iter().map(way)
         };
         let given = self.start.given(&old);
-        let old = run_way(&world, &old, steps(0), self.event).map_err(|stop| format!("the old way: {stop}"))?;
+        let old = run_way(&world, &old, steps(0), self.event).map_err(|stop| Unproved::of("the old way", &stop))?;
         let new = match alike {
             true => WayEnd { uses: EventUse::default(), ..old.clone() },
-            false => run_way(&world, &new, steps(1), None).map_err(|stop| format!("the new way: {stop}"))?,
+            false => run_way(&world, &new, steps(1), None).map_err(|stop| Unproved::of("the new way", &stop))?,
         };
         let frame_logged = world.modes.is_logged(Class::Stack(0));
         if frame_logged && !(self.start.differ.is_empty() && self.start.failed.is_empty()) {
-            return Err("stack bytes differ where the frame may be accessed through any pointer".to_owned());
+            return Err(Unproved::differs("stack bytes differ where the frame may be accessed through any pointer"));
         }
         let conditions = [old.conditions.clone(), new.conditions.clone()];
         Ok(Ran { world, ends: [old, new], conditions, given })
@@ -228,7 +229,7 @@ impl<'f> Segment<'f> {
     }
 
     /// What must be equal.
-    fn pairs(&self, ran: &Ran<'_>, end: &End) -> Result<Vec<(TermId, TermId)>, String> {
+    fn pairs(&self, ran: &Ran<'_>, end: &End) -> Result<Vec<(TermId, TermId)>, Unproved> {
         let arena = ran.world.arena;
         let truth = arena.constant(1, 1).id();
         if end.never {
@@ -240,15 +241,16 @@ impl<'f> Segment<'f> {
         for reg in end.reads.iter() {
             match [0, 1].map(|side: usize| ran.ends[side].registers[reg.index()]) {
                 [Some(old), Some(new)] => pairs.push((old, new)),
-                [Some(_), None] => return Err(format!("{reg} is read and may differ")),
+                [Some(_), None] => return Err(Unproved::Differs(format!("{reg} is read and may differ"))),
                 [None, _] => {}
             }
         }
         if let Some(indices) = end.index {
             let mut index = indices.iter().zip(&ran.ends).map(|((reg, offset), end)| {
-                let term = end.registers[usize::from(*reg)].ok_or_else(|| format!("r{reg} is not readable"))?;
+                let term = end.registers[usize::from(*reg)]
+                    .ok_or_else(|| Unproved::Differs(format!("r{reg} is not readable")))?;
                 let low = arena.term(term).extract(0, 32);
-                Ok::<TermId, String>(low.add(&low.like(u64::from(*offset as u32))).id())
+                Ok::<TermId, Unproved>(low.add(&low.like(u64::from(*offset as u32))).id())
             });
             if let (Some(old), Some(new)) = (index.next(), index.next()) {
                 pairs.push((old?, new?));
@@ -261,14 +263,14 @@ impl<'f> Segment<'f> {
         Ok(pairs)
     }
 
-    fn memory(&self, ran: &Ran<'_>, end: &End) -> Result<Vec<(TermId, TermId)>, String> {
+    fn memory(&self, ran: &Ran<'_>, end: &End) -> Result<Vec<(TermId, TermId)>, Unproved> {
         let [old, new] = &ran.ends;
         let changing = |accesses: &[Access]| -> Vec<Access> {
             accesses.iter().filter(|access| !is_frozen(self.object, access.class)).copied().collect()
         };
-        shared_memory_kept(&changing(&old.accesses), &changing(&new.accesses)).map_err(str::to_owned)?;
+        shared_memory_kept(&changing(&old.accesses), &changing(&new.accesses)).map_err(Unproved::differs)?;
         if old.logs != new.logs {
-            return Err("stores that may alias or are ordered differ".to_owned());
+            return Err(Unproved::differs("stores that may alias or are ordered differ"));
         }
         let frame = frame(&ran.world);
         let mut places: Vec<_> = old.bytes.keys().chain(new.bytes.keys()).copied().collect();
@@ -298,7 +300,7 @@ impl<'f> Segment<'f> {
     ///
     /// # Errors
     /// What was not proved.
-    pub fn prove(&self, end: &End, milliseconds: u32) -> Result<Proved, String> {
+    pub fn prove(&self, end: &End, milliseconds: u32) -> Result<Proved, Unproved> {
         let arena = Arena::new();
         let ran = self.run(&arena)?;
         let pairs = self.pairs(&ran, end)?;
@@ -312,8 +314,8 @@ impl<'f> Segment<'f> {
         let assumptions = self.assumptions(&ran, &open);
         match solver::ask(&arena, &assumptions, &open, milliseconds) {
             Answer::Equal => Ok(Proved::Smt),
-            Answer::Different(_) => Err(format!("they differ before {}", end.what)),
-            Answer::Unknown => Err(format!("the solver gave up before {}", end.what)),
+            Answer::Different(_) => Err(Unproved::Differs(format!("they differ before {}", end.what))),
+            Answer::Unknown => Err(Unproved::OutOfEffort(format!("the solver gave up before {}", end.what))),
         }
     }
 
@@ -333,7 +335,7 @@ impl<'f> Segment<'f> {
     ///
     /// # Errors
     /// Why one of the ways cannot be followed.
-    pub fn decides_last(&self, milliseconds: u32) -> Result<bool, String> {
+    pub fn decides_last(&self, milliseconds: u32) -> Result<bool, Unproved> {
         let arena = Arena::new();
         let mut ran = self.run(&arena)?;
         let Some(last) = ran.conditions[1].pop() else { return Ok(false) };
@@ -362,7 +364,7 @@ impl<'f> Segment<'f> {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn query(&self, end: &End) -> Result<String, String> {
+    pub fn query(&self, end: &End) -> Result<String, Unproved> {
         let (normal, literal) = (Arena::new(), Arena::literal());
         // Both ways, since the second run goes by each place that the first came to.
         let ran = self.run_as(&normal, false)?;
@@ -619,7 +621,7 @@ impl SegmentRecord {
         let event = self.end.event.as_ref().map(|event| event.node(object)).transpose()?;
         let event = event.as_ref().map(|event| Ok((event, set(&self.end.numbers)?))).transpose()?;
         let segment = Segment { object, facts: facts.as_ref(), start: &start, ways: [&old_way, &new_way], event };
-        let query = segment.query(&self.end(object)?).map_err(RecordError::NoQuery)?;
+        let query = segment.query(&self.end(object)?).map_err(|why| RecordError::NoQuery(why.to_string()))?;
         Ok(format!("{}{query}", self.heading(object, &start)))
     }
 

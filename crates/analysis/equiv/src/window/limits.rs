@@ -16,11 +16,29 @@ pub struct Limits {
     /// Where answers are kept and questions are written down.
     pub answers: Option<Arc<Answers>>,
     /// Whether whoever cuts windows should ask about all that it could: to measure what short windows are worth.
+    #[cfg(feature = "ablation")]
     pub whole: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { tests: 24, solver_ms: 50, keep_query: false, answers: None, whole: false }
+        Limits {
+            tests: 24,
+            solver_ms: 50,
+            keep_query: false,
+            answers: None,
+            #[cfg(feature = "ablation")]
+            whole: false,
+        }
+    }
+}
+
+impl Limits {
+    /// Whether whole runs of instructions are asked about, which only measurements want.
+    pub const fn asks_whole(&self) -> bool {
+        #[cfg(feature = "ablation")]
+        return self.whole;
+        #[cfg(not(feature = "ablation"))]
+        false
     }
 }

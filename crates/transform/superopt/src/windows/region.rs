@@ -258,7 +258,7 @@ impl<'a> Region<'a> {
         judge: Judge,
         cut: fn(&Node) -> bool,
     ) -> Option<Vec<(Piece, Proof)>> {
-        let pieces = match self.limits.whole {
+        let pieces = match self.limits.asks_whole() {
             true => vec![Piece { before: 0..self.nodes.len(), after: 0..after.len() }],
             false => pieces(&self.nodes, after, cut)?,
         };
@@ -266,7 +266,7 @@ impl<'a> Region<'a> {
         let mut steps = Vec::new();
         for piece in &pieces {
             let fine = match judge {
-                _ if judge == Judge::Rule || self.limits.whole => vec![piece.clone()],
+                _ if judge == Judge::Rule || self.limits.asks_whole() => vec![piece.clone()],
                 _ => split(&self.nodes, after, piece),
             };
             let proved = fine.iter().map(|piece| Some((piece.clone(), self.prove(after, &demand, piece, judge)?)));

@@ -13,9 +13,9 @@ use std::io::Write as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
+use kiln_bench::gains;
 use kiln_driver::{evidence, optimize, recheck};
 use kiln_test::corpus::{self, CorpusObject};
-use kiln_test::gains;
 use serde::{Deserialize, Serialize};
 
 /// The solver that replays: Kiln does not use it to optimize.

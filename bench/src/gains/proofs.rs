@@ -8,7 +8,7 @@ use kiln_driver::recheck::{self, Fault, Recheck};
 use kiln_driver::{Error, Object, evidence};
 use serde::Serialize;
 
-use crate::corpus::CorpusObject;
+use kiln_test::corpus::CorpusObject;
 
 /// The solver that is not Kiln's own.
 const SOLVER: &str = "cvc5";

@@ -1,7 +1,7 @@
 //! Instructions that Kiln's verifier and the kernel's process, program by program, for objects outside of the corpora:
 //!
 //! ```text
-//!   cargo run --release -p kiln-test --example processed_counts -- --type sched_cls bpf_host.o bpf_lxc.o
+//!   cargo run --release -p kiln-bench --example processed_counts -- --type sched_cls bpf_host.o bpf_lxc.o
 //!   bpf_host.o:cil_from_netdev    5120    5120    1.000
 //! ```
 //!

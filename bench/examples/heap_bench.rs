@@ -48,7 +48,7 @@ const STRUCTURES: [Structure; 7] = [
 const OPERATIONS: [&str; 4] = ["fill", "lookup", "update", "delete"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn clang(source: &str, structure: &str, output: &Path, arguments: &[&str]) -> Result<(), Failure> {

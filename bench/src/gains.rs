@@ -36,8 +36,8 @@ use kiln_driver::{Error, Input, Object, Program};
 use kiln_superopt::Goal;
 use serde::Serialize;
 
-use crate::corpus::{self, CorpusObject, PublishedProgram};
 use equality::Equality;
+use kiln_test::corpus::{self, CorpusObject, PublishedProgram};
 use proofs::Rechecked;
 use timing::Timed;
 

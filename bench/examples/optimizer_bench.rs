@@ -1,11 +1,11 @@
-//! What optimizing is worth over the corpora: `cargo xtask bench optimizer`. See `kiln_test::gains`.
+//! What optimizing is worth over the corpora: `cargo xtask bench optimizer`. See `kiln_bench::gains`.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use kiln_bench::gains::{self, Options, proofs, report};
 use kiln_superopt::Goal;
-use kiln_test::gains::{self, Options, proofs, report};
 
 const USAGE: &str = "usage: cargo xtask bench optimizer [--only GROUP] [--goal G] [--budget S] [--jobs N] [--format json|table] [--no-time] [--evidence] [--inputs N [--canary]] [--write] [NAME...]
   --only GROUP   k2, xdp-tools, samples-6.1, selftests or cpuv4; repeatable, all by default
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         print!("{text}");
     }
     if arguments.write {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/superoptimizer-results.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/superoptimizer-results.md");
         if let Err(error) = std::fs::write(&path, report::document(&text)) {
             eprintln!("{}: {error}", path.display());
             return ExitCode::from(2);
