@@ -82,9 +82,12 @@ fn is_dead_store(node: &Node, known: &InsnFacts) -> bool {
     }
     let at = own_stack_offset(known, address.base).and_then(|base| base.checked_add(i64::from(address.offset)));
     let Some(start) = at.and_then(|at| i32::try_from(at).ok()) else { return false };
-    let inside = start >= -512 && start + size.bytes() as i32 <= 0;
+    let inside = start >= LOWEST_BYTE && start + size.bytes() as i32 <= 0;
     inside && !(0..size.bytes() as i32).any(|byte| known.stack_live_after.contains(start + byte))
 }
+
+/// The lowest byte of a frame, from its frame pointer.
+pub(crate) const LOWEST_BYTE: i32 = -(kiln_platform::limits::MAX_STACK_BYTES as i32);
 
 /// The constant offset from the frame pointer that a register holds, if it points into its own frame.
 pub fn own_stack_offset(known: &InsnFacts, reg: Reg) -> Option<i64> {

@@ -16,7 +16,7 @@ use kiln_platform::{ArgKind, FilledBuffer, Helper};
 use kiln_program::{Cfg, Function, InsnId, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, StackSet, Value};
 
-use crate::laws::dead_code::own_stack_offset;
+use crate::laws::dead_code::{LOWEST_BYTE, own_stack_offset};
 
 /// The registers of arguments, in their order.
 const ARGUMENTS: [Reg; 5] = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
@@ -60,7 +60,7 @@ fn filled(
         Value::Scalar(scalar) => i32::try_from(scalar.as_constant()?).ok()?,
         _ => return None,
     };
-    let inside = start >= -512 && bytes > 0 && start.checked_add(bytes)? <= 0;
+    let inside = start >= LOWEST_BYTE && bytes > 0 && start.checked_add(bytes)? <= 0;
     if !inside {
         return None;
     }
@@ -156,7 +156,8 @@ pub(crate) fn place(node: &Node, facts: &Facts) -> Place {
         Value::Pointer(pointer) if !matches!(pointer.region, Region::Stack { .. }) => Place::Elsewhere,
         _ => {
             let start = own_stack_offset(known, address.base).and_then(|base| base.checked_add(address.offset.into()));
-            let start = start.and_then(|start| i32::try_from(start).ok()).filter(|start| (-512..0).contains(start));
+            let start =
+                start.and_then(|start| i32::try_from(start).ok()).filter(|start| (LOWEST_BYTE..0).contains(start));
             start.map_or(Place::Anywhere, |start| Place::Frame(start, size.bytes() as i32))
         }
     }

@@ -26,6 +26,7 @@ use std::collections::HashMap;
 
 use kiln_isa::{Address, AluOp, Insn, Reg, Source, Width};
 use kiln_platform::Helper;
+use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_program::{Cfg, Function, FunctionId, InsnId, Linkage, Node, Object, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
@@ -35,7 +36,7 @@ use crate::flow::demand;
 use crate::laws::context::{Change, Context};
 
 /// Bytes of a stack frame.
-const FRAME_BYTES: i32 = 512;
+const FRAME_BYTES: i32 = MAX_STACK_BYTES as i32;
 /// Registers that calls leave alone.
 const SAVED: [Reg; 4] = [Reg::R6, Reg::R7, Reg::R8, Reg::R9];
 

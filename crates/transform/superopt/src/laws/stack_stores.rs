@@ -27,7 +27,7 @@ use crate::laws::context::{Change, Context};
 use crate::laws::dead_store_before_helper::{Place, place};
 
 /// Bytes of a frame.
-const BYTES: usize = 512;
+const BYTES: usize = kiln_platform::limits::MAX_STACK_BYTES as usize;
 
 /// The bytes of the frame, from the lowest, where each is known on every way.
 type Held = [Option<u8>; BYTES];
