@@ -2,7 +2,7 @@
 
 use kiln_isa::semantics::mask;
 
-use crate::term::normalize::width_of;
+use crate::term::bound::width_of;
 use crate::term::{Binary, Bitwise, Graph, Shape, TermId};
 
 /// Products of sums are multiplied out while there are at most this many terms.

@@ -9,6 +9,7 @@
 //! ```
 
 mod arithmetic;
+mod bound;
 pub mod evaluate;
 pub mod normalize;
 pub mod smt;
@@ -385,12 +386,6 @@ pub struct Term<'a> {
 impl PartialEq for Term<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
-    }
-}
-
-impl fmt::Debug for Term<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&crate::term::smt::term_text(self.arena, self.id))
     }
 }
 

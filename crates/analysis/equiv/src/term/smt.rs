@@ -14,7 +14,13 @@ use std::fmt::Write;
 
 use kiln_isa::semantics::mask;
 
-use crate::term::{Arena, Binary, Bitwise, Shape, Symbol, TermId};
+use crate::term::{Arena, Binary, Bitwise, Shape, Symbol, Term, TermId};
+
+impl std::fmt::Debug for Term<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&term_text(self.arena, self.id))
+    }
+}
 
 /// All terms that these are made of, operands first.
 pub fn cone(arena: &Arena, roots: &[TermId]) -> Vec<TermId> {
