@@ -239,7 +239,7 @@ pub struct OptimizeArguments {
     /// The object.
     #[command(flatten)]
     pub object: ObjectArguments,
-    /// Where to write the result.
+    /// Where to write the result; `-` is standard output, and the table is left out.
     #[arg(long, short, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
     /// What to optimize for.

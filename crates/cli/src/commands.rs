@@ -45,6 +45,9 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     if let Some(path) = &arguments.btf {
         input.resolve_core(path)?;
     }
+    if arguments.btf.is_none() && arguments.kernel.is_empty() {
+        input.resolve_for_running_kernel()?;
+    }
     input.unprivileged = arguments.unprivileged;
     let programs = input.select(&arguments.object.program)?;
     let unreadable = if arguments.object.program.is_empty() { check::unreadable(&input) } else { Vec::new() };
@@ -80,9 +83,13 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
             let root = std::env::current_dir().unwrap_or_default();
             print::json(&sarif::log(&arguments.object.object, &root, &results))?;
         }
-        _ => print::checked(&input, &results),
+        _ => {
+            print::which_kernel(&input, arguments.btf.as_deref());
+            print::checked(&input, &results);
+        }
     }
-    let rejected = results.iter().any(|result| matches!(result.verdict, Verdict::Rejected { .. }));
+    let rejected =
+        results.iter().any(|result| matches!(result.verdict, Verdict::Rejected { .. }) || result.disagrees());
     let invalid = results.iter().any(|result| matches!(result.verdict, Verdict::Invalid { .. }));
     let unsupported = results.iter().any(|result| matches!(result.verdict, Verdict::Unsupported { .. }));
     Ok(if rejected {
@@ -125,6 +132,16 @@ fn check_for_kernels(
     })
 }
 
+/// Whether the object goes to standard output, where nothing else may be.
+fn is_standard_output(path: &std::path::Path, format: Format) -> Result<bool, Error> {
+    match (output::is_standard(path), format) {
+        (true, Format::Json) => Err(Error::InvalidInput(
+            "the object and the JSON cannot both go to standard output; name a file with -o".to_owned(),
+        )),
+        (standard, _) => Ok(standard),
+    }
+}
+
 /// `kiln optimize`.
 pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let begun = Instant::now();
@@ -133,7 +150,11 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let model = arguments.cost_model.as_deref().map(optimize::read_model).transpose()?;
     output::check_writable(&arguments.output)?;
     arguments.evidence.as_deref().map_or(Ok(()), evidence::check_folder)?;
-    arguments.report.as_deref().map_or(Ok(()), output::check_writable)?;
+    if let Some(report) = arguments.report.as_deref() {
+        output::check_writable(report)?;
+        output::check_distinct(report, &arguments.output)?;
+    }
+    let to_standard_output = is_standard_output(&arguments.output, format)?;
     let mut spinner = Spinner::new("optimizing");
     let options = optimize::Options {
         goal: match arguments.goal {
@@ -165,6 +186,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     }
     match format {
         Format::Json => print::json(&outcome.report())?,
+        _ if to_standard_output => {}
         _ => print::optimized(&outcome, arguments.verbose, arguments.timings),
     }
     Ok(0)
@@ -174,6 +196,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
 pub fn sandbox(arguments: &SandboxArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     output::check_writable(&arguments.output)?;
+    let to_standard_output = is_standard_output(&arguments.output, format)?;
     let options = sandbox::Options {
         quantum: seconds(arguments.quantum)?,
         cancelled_return: arguments.cancelled_return,
@@ -184,6 +207,7 @@ pub fn sandbox(arguments: &SandboxArguments, format: Format) -> Code {
     output::write_whole(&arguments.output, &outcome.bytes)?;
     match format {
         Format::Json => print::json(&outcome)?,
+        _ if to_standard_output => {}
         _ => print::sandboxed(&outcome, arguments.explain),
     }
     let refused = outcome.kernel.iter().any(|(_, verdict)| matches!(verdict, check::KernelVerdict::Rejected { .. }));

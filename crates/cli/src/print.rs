@@ -96,12 +96,26 @@ pub fn checked(input: &kiln_driver::Input, results: &[Checked]) {
                 say!("  the kernel: accepted, {processed_insns} processed");
             }
             Some(KernelVerdict::Rejected { reason }) => say!("  the kernel: rejected, {reason}"),
+            Some(KernelVerdict::NotAsked { reason, .. }) => say!("  the kernel: could not be asked, {reason}"),
             None => {}
+        }
+        if result.disagrees() {
+            say!("  {}: Kiln and the kernel do not agree; please report this program", styled(BAD, "disagreement"));
         }
         if let Some(profile) = &result.profile {
             say!("{}", cost(profile));
         }
     }
+}
+
+/// Which kernel the verdicts are about.
+pub fn which_kernel(input: &kiln_driver::Input, btf: Option<&std::path::Path>) {
+    let types = match (btf, &input.kernel_types) {
+        (Some(file), _) => format!("BTF of {}", Clean(&file.display().to_string())),
+        (None, Some(_)) => "BTF of the running kernel".to_owned(),
+        (None, None) => "without a kernel's BTF (--btf names one)".to_owned(),
+    };
+    say!("as Linux {}, {types}", kiln_driver::KernelVersion::DESCRIBED);
 }
 
 /// Lines that a profile shows; `--format json` has all.
@@ -232,6 +246,7 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
         let kernel = |verdict: &Option<KernelVerdict>| match verdict {
             Some(KernelVerdict::Accepted { processed_insns }) => processed_insns.to_string(),
             Some(KernelVerdict::Rejected { .. }) => "rejected".to_owned(),
+            Some(KernelVerdict::NotAsked { .. }) => "not asked".to_owned(),
             None => "-".to_owned(),
         };
         rows.push(vec![
@@ -414,6 +429,7 @@ pub fn benched(rows: &[Row]) {
         let kernel = match kernel {
             Some(KernelVerdict::Accepted { .. }) => "yes",
             Some(KernelVerdict::Rejected { .. }) => "no",
+            Some(KernelVerdict::NotAsked { .. }) => "?",
             None => "-",
         };
         format!("{ours}/{kernel}")
@@ -547,6 +563,7 @@ pub fn sandboxed(outcome: &kiln_driver::sandbox::Outcome, explain: bool) {
             KernelVerdict::Rejected { reason } => {
                 say!("{program}: {} by the kernel: {reason}", styled(BAD, "rejected"))
             }
+            KernelVerdict::NotAsked { reason, .. } => say!("{program}: the kernel could not be asked: {reason}"),
         }
     }
 }

@@ -263,6 +263,22 @@ fn outputs_that_cannot_be_written_are_refused_before_the_work() {
     assert!(!Path::new("/dev/null").is_file(), "a device was replaced by a file");
 }
 
+#[test]
+fn an_object_goes_to_standard_output_alone() {
+    let folder = Folder::with(&[("pass.bpf", PASS.as_bytes())]);
+    let optimize = |output: &str, more: &[&str]| {
+        let mut command = kiln();
+        command.arg("optimize").arg(folder.path("pass.bpf")).args(["-o", output, "--offline"]).args(more);
+        command.current_dir(folder.path(""));
+        command.assert()
+    };
+    let first = |byte: &str| predicates::str::starts_with(byte.to_owned());
+    optimize("-", &[]).code(0).stdout(first(";").and(contains("rewrites in").not()));
+    optimize("-", &["--format", "json"]).code(2).stderr(contains("cannot both go to standard output"));
+    optimize("out.bpf", &["--report", "./out.bpf"]).code(2).stderr(contains("are one file"));
+    assert_eq!(folder.names(), ["pass.bpf"]);
+}
+
 #[cfg(unix)]
 #[test]
 fn the_input_can_be_replaced_and_keeps_its_mode() {

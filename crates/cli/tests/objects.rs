@@ -342,3 +342,44 @@ fn an_object_none_of_whose_programs_can_be_read() {
     run(&["optimize", "-o", "out.o", "--offline"]).code(0).stderr(contains("left out: p"));
     run(&["run", "--packet", "00"]).code(2).stderr(contains("choose one program"));
 }
+
+/// Code for kernels before 6.1 only, and for kernels with a field that no kernel has. Both would be rejected.
+const FOR_OTHER_KERNELS: &str = "
+extern int LINUX_KERNEL_VERSION __attribute__((section(\".kconfig\")));
+struct task_struct { int pid, kiln_has_no_such_field; } __attribute__((preserve_access_index));
+SEC(\"xdp\") int versions(struct xdp_md *ctx)
+{
+	if (LINUX_KERNEL_VERSION < ((6 << 16) + (1 << 8)))
+		return *(volatile int *)(long)ctx->data;
+	return 2;
+}
+SEC(\"xdp\") int fields(struct xdp_md *ctx)
+{
+	struct task_struct *task = 0;
+	if (__builtin_preserve_field_info(task->kiln_has_no_such_field, 2))
+		return *(volatile int *)(long)ctx->data;
+	return 2;
+}
+";
+
+#[test]
+fn verdicts_are_about_one_kernel_and_say_which() {
+    let Some(made) = Made::by_clang("c", &format!("{HEADER}{FOR_OTHER_KERNELS}")) else { return };
+    let check = |more: &[&str]| {
+        let mut command = kiln();
+        command.arg("check").arg(made.path()).args(more);
+        command.assert()
+    };
+    check(&["--kernel", "5.15,6.1", "--program", "versions"]).code(1).stdout(contains("6.1 and up"));
+    check(&["--kernel", "6.6", "--program", "versions"]).code(0);
+    if !std::path::Path::new("/sys/kernel/btf/vmlinux").exists() {
+        eprintln!("skipped: the running kernel has no BTF");
+        check(&[]).stdout(contains("without a kernel's BTF"));
+        return;
+    }
+    check(&[]).code(0).stdout(contains("as Linux 6.18, BTF of the running kernel"));
+    check(&["--btf", "/sys/kernel/btf/vmlinux"]).code(0).stdout(contains("BTF of /sys/kernel/btf/vmlinux"));
+    if kiln_driver::require_kernel().is_ok() {
+        check(&["--with-kernel"]).code(0).stdout(contains("the kernel: accepted").and(contains("disagreement").not()));
+    }
+}

@@ -83,7 +83,8 @@ pub fn running_kernel_types() -> Option<Arc<Btf>> {
     TYPES.get_or_init(read).clone()
 }
 
-/// The running kernel's configuration with the values that loaders add, where it can be read; read once.
+/// The running kernel's configuration with the values that loaders add; read once. Where its text cannot be read, only
+/// the loaders' values are known. `None` if the kernel does not say its release.
 pub fn running_kernel_config() -> Option<&'static KernelConfig> {
     static CONFIG: OnceLock<Option<KernelConfig>> = OnceLock::new();
     CONFIG.get_or_init(read_kernel_config).as_ref()
@@ -96,16 +97,25 @@ fn read_kernel_config() -> Option<KernelConfig> {
     let text = plain.or_else(|| {
         let output = std::process::Command::new("gzip").args(["-dc", "/proc/config.gz"]).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-    })?;
+    });
     let numbers: Vec<u64> =
         release.split(|c: char| !c.is_ascii_digit()).take(3).map(|part| part.parse().unwrap_or(0)).collect();
-    let [major, minor, patch] = numbers.try_into().ok()?;
+    let config = text.map_or_else(KernelConfig::unknown, |text| KernelConfig::parse(&text));
+    Some(with_loaders_values(config, numbers.try_into().ok()?))
+}
+
+/// A configuration of which only the values that loaders add are known: those of a release.
+pub(crate) fn release_config(version: kiln_platform::KernelVersion) -> KernelConfig {
+    with_loaders_values(KernelConfig::unknown(), [version.major.into(), version.minor.into(), 0])
+}
+
+fn with_loaders_values(config: KernelConfig, [major, minor, patch]: [u64; 3]) -> KernelConfig {
     let version = (major << 16) + (minor << 8) + patch.min(255);
     // Every kernel with BTF of its own and a `bpf_get_attach_cookie` since 5.15, and system calls wrapped since 4.17.
-    let config = KernelConfig::parse(&text).with_number("LINUX_KERNEL_VERSION", version);
+    let config = config.with_number("LINUX_KERNEL_VERSION", version);
     let config = config.with_number("LINUX_HAS_BPF_COOKIE", u64::from((major, minor) >= (5, 15)));
     let wrapped = cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) && (major, minor) >= (4, 17);
-    Some(config.with_number("LINUX_HAS_SYSCALL_WRAPPER", u64::from(wrapped)))
+    config.with_number("LINUX_HAS_SYSCALL_WRAPPER", u64::from(wrapped))
 }
 
 /// One more than the highest number that a processor of this machine can have, where the system says.
@@ -240,6 +250,21 @@ impl Input {
     /// Verifies against the types of the running kernel from now on, where they can be read.
     pub fn use_kernel_types(&mut self) {
         self.kernel_types = running_kernel_types();
+    }
+
+    /// Reads the object as loading it into the running kernel would: CO-RE relocations are resolved against that kernel's
+    /// types, and its configuration values are filled in, where the kernel says them.
+    ///
+    /// # Errors
+    /// Returns [`Error::InvalidInput`] if a relocation is malformed.
+    pub fn resolve_for_running_kernel(&mut self) -> Result<(), Error> {
+        self.use_kernel_types();
+        if let Some(types) = self.kernel_types.clone() {
+            let name = self.object.name.clone();
+            kiln_elf::resolve_core(&mut self.object, &types).map_err(|error| elf_error(&name, error))?;
+        }
+        self.resolve_kconfig();
+        Ok(())
     }
 
     /// Resolves CO-RE relocations against a kernel's BTF, as loading there would, and verifies against its types from

@@ -57,7 +57,7 @@ pub use commands::{
 pub use error::Error;
 pub use input::Input;
 pub use kernel::running;
-pub use kiln_platform::ProgramType;
+pub use kiln_platform::{KernelVersion, ProgramType};
 pub use kiln_program::{Object, Program};
 pub use kiln_superopt::learn::Watch;
 pub use kiln_superopt::{Because, Evidence, Goal, Progress};

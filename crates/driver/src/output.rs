@@ -3,6 +3,7 @@
 //! ```text
 //!   out.o, regular or new:   .out.oXXXXXX beside it --> same mode as out.o --> renamed to out.o
 //!   /dev/null, a pipe:       written through: there is nothing that a reader could find half-written
+//!   -                        standard output
 //! ```
 //!
 //! The output may be the input itself: it is read before, and replaced in one step.
@@ -18,10 +19,20 @@ enum Target {
     Replace(PathBuf),
     /// Into what is there.
     Through(PathBuf),
+    /// To standard output.
+    Standard,
+}
+
+/// Whether a path stands for standard output.
+pub fn is_standard(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 impl Target {
     fn of(path: &Path) -> Result<Target, Error> {
+        if is_standard(path) {
+            return Ok(Target::Standard);
+        }
         // Links are followed, so that a link to the output stays one.
         match std::fs::canonicalize(path) {
             Ok(path) if path.is_dir() => {
@@ -41,7 +52,25 @@ impl Target {
 pub fn check_writable(path: &Path) -> Result<(), Error> {
     match Target::of(path)? {
         Target::Replace(path) => temporary(&path).map(drop),
-        Target::Through(_) => Ok(()),
+        Target::Through(_) | Target::Standard => Ok(()),
+    }
+}
+
+/// Refuses two outputs that are one regular file: the second would replace the first.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] with both paths.
+pub fn check_distinct(one: &Path, other: &Path) -> Result<(), Error> {
+    let place = |path: &Path| match Target::of(path) {
+        Ok(Target::Replace(path)) => Some(std::fs::canonicalize(folder(&path)).ok()?.join(path.file_name()?)),
+        Ok(Target::Standard) => Some(PathBuf::from("-")),
+        Ok(Target::Through(_)) | Err(_) => None,
+    };
+    match (place(one), place(other)) {
+        (Some(one_place), Some(other_place)) if one_place == other_place => {
+            Err(Error::InvalidInput(format!("{} and {} are one file", one.display(), other.display())))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -80,6 +109,10 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let target = match Target::of(path)? {
         Target::Through(path) => {
             return std::fs::write(&path, bytes).map_err(|error| Error::file(&path, &error));
+        }
+        Target::Standard => {
+            let written = std::io::stdout().write_all(bytes).and_then(|()| std::io::stdout().flush());
+            return written.map_err(|error| Error::io("standard output", &error));
         }
         Target::Replace(path) => path,
     };

@@ -82,6 +82,14 @@ pub enum KernelVerdict {
         /// The reason it printed.
         reason: Shown,
     },
+    /// It could not be asked: a call failed before its verifier saw the program.
+    #[serde(rename = "not-asked")]
+    NotAsked {
+        /// The call that failed, with its `errno` in words.
+        reason: Shown,
+        /// The call's `errno`, where there is one.
+        errno: Option<i32>,
+    },
 }
 
 impl Verdict {
@@ -196,9 +204,33 @@ pub fn kernel_verdict(bytes: &[u8], object: &Object, program: &Program) -> Kerne
     };
     match loaded {
         Ok(info) => KernelVerdict::Accepted { processed_insns: info.map_or(0, |info| info.verified_insns) },
-        Err(failure) => {
-            let reason = failure.reason().map_or_else(|| failure.to_string(), str::to_owned);
-            KernelVerdict::Rejected { reason: reason.into() }
+        Err(failure) => refused(&failure),
+    }
+}
+
+/// What a failed load says of the program: what the verifier refuses has a log, or is too large for it to begin.
+fn refused(failure: &kiln_linux::LoadFailure) -> KernelVerdict {
+    const E2BIG: i32 = 7;
+    let errno = failure.error.errno();
+    match failure.reason() {
+        Some(reason) => KernelVerdict::Rejected { reason: reason.into() },
+        None if errno == Some(E2BIG) => KernelVerdict::Rejected { reason: failure.to_string().into() },
+        None => KernelVerdict::NotAsked { reason: failure.to_string().into(), errno },
+    }
+}
+
+impl Checked {
+    /// Whether Kiln and the kernel disagree. They do not where one of them gives no verdict.
+    pub fn disagrees(&self) -> bool {
+        let ours = match &self.verdict {
+            Verdict::Accepted { .. } => true,
+            Verdict::Rejected { .. } => false,
+            Verdict::Unsupported { .. } | Verdict::Invalid { .. } => return false,
+        };
+        match &self.kernel {
+            Some(KernelVerdict::Accepted { .. }) => !ours,
+            Some(KernelVerdict::Rejected { .. }) => ours,
+            Some(KernelVerdict::NotAsked { .. }) | None => false,
         }
     }
 }

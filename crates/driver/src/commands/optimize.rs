@@ -381,7 +381,9 @@ impl Judge for Kernel<'_> {
             let Some(KernelVerdict::Accepted { processed_insns: old }) = self.before[id.index()] else { return None };
             let name = &object.programs[id.index()].name;
             match self.verdict(&bytes, object, *id) {
-                KernelVerdict::Rejected { reason } => Some((*id, format!("the kernel on {name}: {reason}"))),
+                KernelVerdict::Rejected { reason } | KernelVerdict::NotAsked { reason, .. } => {
+                    Some((*id, format!("the kernel on {name}: {reason}")))
+                }
                 KernelVerdict::Accepted { processed_insns: new }
                     if new > old.saturating_add(tolerated(self.goal, old)) =>
                 {

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::commands::check::{self, Checked, Verdict};
 use crate::error::Error;
-use crate::input::Input;
+use crate::input::{Input, release_config, running_kernel_config};
 use crate::show::shown::Shown;
 
 /// A kernel to check for, as named on the command line.
@@ -170,12 +170,15 @@ impl Matrix {
 
 /// Verifies programs for each kernel.
 pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)]) -> Matrix {
-    let prepared = Prepared::new(&input.object, &input.verifier_options());
+    let objects: Vec<Object> = profiles.iter().map(|(name, profile)| as_loaded_on(input, name, profile)).collect();
+    let prepare = |object| Prepared::new(object, &input.verifier_options());
+    let prepared: Vec<Prepared<'_>> = objects.iter().map(prepare).collect();
     let rows: Vec<Row> = programs
         .iter()
         .map(|program| {
-            let verdict = |(_, profile): &(String, Profile)| verdict(input, &prepared, program, profile);
-            let verdicts: Vec<Verdict> = profiles.iter().map(verdict).collect();
+            let each = prepared.iter().zip(profiles);
+            let verdicts: Vec<Verdict> =
+                each.map(|(prepared, (_, profile))| verdict(input, prepared, program, profile)).collect();
             let loads: Vec<Loads> = verdicts.iter().map(Loads::of).collect();
             Row {
                 program: program.name.as_str().into(),
@@ -192,6 +195,17 @@ pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)
     let all: Vec<Loads> = (0..profiles.len()).map(on).collect();
     let kernels = profiles.iter().map(|(name, _)| name.as_str().into()).collect();
     Matrix { kernels, loads_on: loads_on(profiles, &all), programs: rows }
+}
+
+/// The object with the values that a loader adds on a kernel, its version above all, so that code for other versions is
+/// never reached.
+fn as_loaded_on(input: &Input, name: &str, profile: &Profile) -> Object {
+    let mut object = input.object.clone();
+    match (name, running_kernel_config()) {
+        ("running", Some(config)) => kiln_elf::resolve_kconfig(&mut object, config),
+        _ => kiln_elf::resolve_kconfig(&mut object, &release_config(profile.version())),
+    };
+    object
 }
 
 fn verdict(input: &Input, prepared: &Prepared<'_>, program: &Program, profile: &Profile) -> Verdict {

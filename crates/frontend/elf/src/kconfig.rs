@@ -20,6 +20,8 @@ use kiln_program::{ExternKind, MapContents, Object};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelConfig {
     values: HashMap<String, String>,
+    /// Values that are not here are unknown; otherwise the kernel was configured without them.
+    partial: bool,
 }
 
 impl KernelConfig {
@@ -29,7 +31,12 @@ impl KernelConfig {
             let (name, value) = line.split_once('=')?;
             name.starts_with("CONFIG_").then(|| (name.to_owned(), value.trim_end().to_owned()))
         };
-        KernelConfig { values: text.lines().filter_map(set).collect() }
+        KernelConfig { values: text.lines().filter_map(set).collect(), partial: false }
+    }
+
+    /// A configuration of which nothing is known yet.
+    pub fn unknown() -> KernelConfig {
+        KernelConfig { partial: true, ..KernelConfig::default() }
     }
 
     /// Adds a value that is not in the file.
@@ -54,7 +61,7 @@ pub fn resolve_kconfig(object: &mut Object, config: &KernelConfig) -> bool {
         let (Some(place), true) = (place, of.index() == map) else { return false };
         let filled = match config.values.get(&symbol.name) {
             Some(value) => fill(&btf, TypeId(symbol.btf_id), value, place),
-            None => symbol.weak.then_some(()),
+            None => (symbol.weak && !config.partial).then_some(()),
         };
         if filled.is_none() {
             return false;
