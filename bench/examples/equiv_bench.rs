@@ -1,4 +1,4 @@
-//! How questions of equivalence are settled over the corpora, and what each idea of the checker is worth.
+//! Measures how equivalence queries are settled over the corpora, and the effect of each technique of the checker.
 //!
 //! ```text
 //!   cargo xtask bench equiv                              all corpora

@@ -1,4 +1,5 @@
-//! What certificates cost and what has none, over the corpora: `cargo xtask bench evidence [FLAGS] [NAME...]`.
+//! Measures the cost of certificates over the corpora, and lists functions without one: `cargo xtask bench evidence
+//! [FLAGS] [NAME...]`.
 //!
 //! ```text
 //!   each object, in a process of its own that is killed after --limit seconds:
@@ -66,7 +67,7 @@ fn arguments() -> Option<Arguments> {
     Some(parsed)
 }
 
-/// What became of one object.
+/// The result for one object.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Tried {
     group: String,

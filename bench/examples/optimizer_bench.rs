@@ -1,4 +1,4 @@
-//! What optimizing is worth over the corpora: `cargo xtask bench optimizer`. See `kiln_bench::gains`.
+//! Measures the effect of the optimizer over the corpora: `cargo xtask bench optimizer`. See `kiln_bench::gains`.
 
 use std::path::Path;
 use std::process::ExitCode;

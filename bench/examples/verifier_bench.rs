@@ -1,4 +1,5 @@
-//! Kiln's verifier beside the kernel's, on every program of the corpora that both accept: `cargo xtask bench verifier`.
+//! Compares Kiln's verifier with the kernel's, on every program of the corpora that both accept: `cargo xtask bench
+//! verifier`.
 //!
 //! ```text
 //!   program                       Kiln us   kernel us   ratio   Kiln insns  kernel insns   ratio   peak MiB

@@ -1,4 +1,4 @@
-//! What optimizing is worth, program by program over the corpora: `cargo xtask bench optimizer`.
+//! The effect of the optimizer, program by program over the corpora: `cargo xtask bench optimizer`.
 //!
 //! ```text
 //!   corpora --optimize (a thread a job)--> before, after --time (one thread, in turns)--> rows --> tables
@@ -6,11 +6,11 @@
 //!                                               +--compare (10,000 inputs each, a thread a job)--> verdicts
 //! ```
 //!
-//! With evidence asked for, a second solver goes over every rewrite of each object as soon as it is optimized.
+//! With evidence, a second solver replays the certificate of each object as soon as it is optimized.
 //!
 //! Each program's row has its slots, its run time (estimated and in the kernel), the instructions that the kernel's
 //! verifier processes, and how long optimizing its object took. A missing value is reported with its reason. Optimizing
-//! and comparing use all jobs; timing has the machine for itself, as far as the machine is ours.
+//! and comparing use all jobs; timing runs alone.
 //!
 //! - [`equality`]: both forms of a program on ten thousand inputs;
 //! - [`attached`]: programs that the kernel does not test-run;
@@ -63,7 +63,7 @@ pub struct Options {
     pub evidence: bool,
     /// Inputs on which both forms of each program are compared; 0 leaves that out.
     pub inputs: usize,
-    /// Compare with programs that are wrong on purpose instead.
+    /// Compare with deliberately wrong programs instead.
     pub canary: bool,
 }
 
@@ -138,7 +138,7 @@ pub struct Pair {
     rechecked: Option<Rechecked>,
 }
 
-/// Tells whoever waits what is done, on standard error.
+/// Prints progress to standard error.
 struct Progress {
     what: &'static str,
     all: usize,
@@ -156,7 +156,8 @@ impl Progress {
     }
 }
 
-/// Whole programs, not the verifier's own selftests of a few instructions each, nor what nobody can load.
+/// Whole programs, without the verifier's own selftests of a few instructions each and without objects that cannot be
+/// loaded.
 fn takes_part(entry: &CorpusObject, options: &Options) -> bool {
     let path = entry.path.to_string_lossy();
     let of_group = options.only.is_empty() || options.only.iter().any(|group| entry.is_of(group));

@@ -1,15 +1,15 @@
-//! What Kiln's parts are worth and how they compare, measured: `cargo xtask bench`.
+//! Benchmarks of Kiln's parts: `cargo xtask bench`.
 //!
 //! | measured | where |
 //! |---|---|
 //! | programs before and after optimizing: slots, time, processed instructions, equality | [`gains`], `examples/optimizer_bench.rs` |
-//! | how questions of equivalence are settled, with one idea switched off at a time | `examples/equiv_bench.rs` |
+//! | how equivalence queries are settled, with one technique switched off at a time | `examples/equiv_bench.rs` |
 //! | certificates of the corpora, replayed | `examples/evidence_bench.rs` |
 //! | our verifier and the kernel's | `examples/verifier_bench.rs`, `examples/processed_counts.rs` |
 //! | heaps and native C | `examples/heap_bench.rs` |
 //!
-//! `programs/` and `heaps/` are what is run. The features `ablation` of `kiln-equiv` and `kiln-superopt` are for this
-//! package alone: no product can switch a proof or an idea off.
+//! `programs/` and `heaps/` have the measured programs. The features `ablation` of `kiln-equiv` and `kiln-superopt` are
+//! for this package alone: no product can switch a proof or a technique off.
 #![forbid(unsafe_code)]
 
 pub mod gains;

@@ -1,4 +1,4 @@
-//! Nanoseconds of programs that the kernel does not test-run: attached to what this thread does itself.
+//! Run times of programs that the kernel does not test-run: they are attached to actions of this thread.
 //!
 //! ```text
 //!   kprobe       a uprobe on a function of this process, which is called     what it reads of the kernel is not there
@@ -10,9 +10,9 @@
 //!   cgroup_sock  sockets of this process, likewise
 //! ```
 //!
-//! The kernel keeps count and time of all runs of a program while somebody asks for it (`BPF_ENABLE_STATS`); a sample is
-//! what some hundred events add to both. The two readings of the clock are in it: an empty program says how much. One
-//! program is attached at a time, for as long as its samples take.
+//! The kernel counts the runs of a program and their time while `BPF_ENABLE_STATS` is active. A sample is the increase
+//! of both by some hundred events. It includes the two readings of the clock, which are measured with an empty program.
+//! One program is attached at a time, for as long as its samples take.
 
 mod surroundings;
 
@@ -29,7 +29,7 @@ use surroundings::{Destination, Frames, Sockets};
 const EVENTS: u32 = 500;
 /// Samples of one attachment. Attaching and detaching takes far longer: the kernel waits until nobody runs the program.
 const SAMPLES: u32 = 6;
-/// A sample with fewer runs says nothing.
+/// A sample needs at least this many runs.
 const LEAST_RUNS: u64 = 100;
 /// How long events may be on their way.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -117,7 +117,7 @@ impl Events {
     /// Makes what a cause needs.
     ///
     /// # Errors
-    /// What the kernel lacks, or does not allow.
+    /// Returns what the kernel lacks or does not allow.
     pub fn prepare(cause: Cause) -> Result<Events, Error> {
         let surroundings = match cause {
             Cause::Frames(_, destination) => Surroundings::Frames(Frames::to(destination)?),
@@ -183,7 +183,7 @@ impl Events {
     /// Nanoseconds of a run of a program, the clock read twice included: the least of some samples.
     ///
     /// # Errors
-    /// Why it cannot be attached, or that it did not run.
+    /// Returns why it cannot be attached, or that it did not run.
     pub fn least_ns(&self, prog: &Prog) -> Result<f64, Error> {
         self.least_of_attached(prog, true)
     }

@@ -1,4 +1,4 @@
-//! Original and optimized program on ten thousand inputs each: the same return values, packets, outputs and maps.
+//! Compares original and optimized program on ten thousand inputs each: return values, packets, outputs and maps.
 //!
 //! ```text
 //!   inputs    packets (real protocols, cut, damaged, noise) or contexts (corner numbers, small ones, noise)
@@ -7,10 +7,11 @@
 //!   optimized -- once: everything else is equal, byte for byte
 //! ```
 //!
-//! The kernel runs what it can test-run, the VM what it has the helpers for, and the VM with stand-ins
-//! ([`kiln_vm::stand_in`]) nearly everything; where several can, all do. In the VM the clock stands still and random
-//! numbers come from one seed, so that there hardly anything is masked. What none can run says why. A difference counts
-//! only if a dozen more runs of the original agree with the first one there.
+//! There are three places: the kernel runs what it can test-run, the VM runs programs whose helpers it has, and the VM
+//! with stand-ins ([`kiln_vm::stand_in`]) runs nearly everything. A program runs in every possible place. In the VM the
+//! clock stands still and random numbers come from one seed, so almost nothing is masked. If no place can run a
+//! program, the reason is reported. A difference counts only if a dozen more runs of the original agree with its first
+//! run at that point.
 
 mod stand_in;
 
@@ -25,15 +26,15 @@ use kiln_program::MapContents;
 use kiln_vm::{Clock, UpdateFlag, Vm};
 use serde::Serialize;
 
-/// How a comparison in one place ended.
+/// The result of a comparison in one place.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Equal on so many inputs; so many return values, packets and map bytes were masked.
+    /// Equal, with the numbers of inputs and of masked return values, packets and map bytes.
     Equal {
         /// Inputs that the program took.
         inputs: usize,
-        /// What the original does not always do alike.
+        /// Results that differ between runs of the original.
         masked: usize,
     },
     /// They differ: where, and on which input.
@@ -54,32 +55,32 @@ pub struct Equality {
 }
 
 impl Equality {
-    /// The places and what came out there.
+    /// The places and the results there.
     pub fn outcomes(&self) -> [(&'static str, &Outcome); 3] {
         [("the kernel", &self.kernel), ("the VM", &self.vm), ("the VM with stand-ins", &self.stand_in)]
     }
 }
 
-/// Inputs between two looks at the maps.
+/// Inputs between two comparisons of the maps.
 const BATCH: usize = 2500;
 /// Entries that a map is filled with.
 const FILLED: u32 = 64;
 /// Bytes of a context without a packet.
 const CONTEXT_BYTES: usize = 256;
-/// Bytes of the context of a raw tracepoint: twelve arguments at most.
+/// Bytes of the context of a raw tracepoint: up to twelve arguments.
 const ARGUMENT_BYTES: usize = 96;
 /// Instructions of one run in the VM.
 const MOST_INSNS: u64 = 10_000_000;
-/// Runs of the original that must agree before a difference counts: addresses that programs keep in maps differ in few
-/// bits, and may come out equal several times.
+/// Runs of the original that must agree before a difference counts. Addresses in maps differ in few bits and may be
+/// equal in several runs.
 const WITNESSES: usize = 12;
-/// What a test run answers to an input that the program type does not take.
+/// The error of a test run for an input that the program type does not accept.
 const EINVAL: i32 = 22;
 
 /// A map's entry: after how many batches it was looked at, in which map, its key.
 type Entry = (usize, String, Vec<u8>);
 
-/// All that one program did: what came out of each input, and the maps at each look.
+/// Everything that one program did: the result of each input, and the maps at each comparison.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct Trace {
     runs: Vec<Option<Vec<u8>>>,
@@ -102,12 +103,12 @@ pub fn compare(before: &Input, after: &Input, program: &Program, count: usize) -
     }
 }
 
-/// Two runs of the original, one of the other, and more of the original where they differ.
+/// Two runs of the original, one of the other, and more of the original if they differ.
 fn judge<S: Copy>([before, after]: [S; 2], trace: impl Fn(S) -> Result<Trace, String>) -> Outcome {
     let mut originals = Vec::new();
     let mut after_trace = Trace::default();
-    // Programs may look at the stack of who runs them, so one place here runs all three, which the compiler must not make
-    // three places of.
+    // Programs may read the stack of the process that runs them, so all three run from one place, which the compiler
+    // must not duplicate.
     for (side, is_original) in std::hint::black_box(&[(before, true), (before, true), (after, false)][..]) {
         match (trace(*side), is_original) {
             (Ok(trace), true) => originals.push(trace),
@@ -130,7 +131,8 @@ fn judge<S: Copy>([before, after]: [S; 2], trace: impl Fn(S) -> Result<Trace, St
     }
 }
 
-/// The first difference between what all originals agree on and the other, and how much they do not agree on.
+/// The first difference of the other from the results on which all originals agree, and how many results they do not
+/// agree on.
 fn difference(originals: &[Trace], after: &Trace) -> (Option<String>, usize) {
     let (first, others) = originals.split_first().expect("the original ran");
     let mut masked = 0;
@@ -165,7 +167,7 @@ fn difference(originals: &[Trace], after: &Trace) -> (Option<String>, usize) {
     if added.is_empty() {
         return (None, masked);
     }
-    // Keys that are made of addresses, as those of stack traces are, are others each time.
+    // Keys made of addresses, such as those of stack traces, differ between runs.
     let some_have = |entry: &&Entry| originals.iter().any(|trace| !trace.maps.contains_key(*entry));
     let entries = originals.iter().flat_map(|trace| trace.maps.keys());
     let wavering: BTreeSet<_> = entries.filter(some_have).map(|(look, map, _)| (look, map)).collect();
@@ -175,10 +177,10 @@ fn difference(originals: &[Trace], after: &Trace) -> (Option<String>, usize) {
     (found, masked + free.len())
 }
 
-/// Inputs for a program type: packets where it has them, else contexts.
+/// Inputs for a program type: packets if it has them, else contexts.
 fn inputs(program_type: ProgramType, count: usize) -> Vec<Vec<u8>> {
     if kernel::takes_packet(program_type) {
-        // Programs on socket buffers do not take cut-off IP headers, one packet in forty.
+        // Programs on socket buffers do not accept truncated IP headers (one packet in forty).
         let refused = if program_type.has_socket_buffer() { count / 20 } else { 0 };
         return packets::corpus(0x6571_7561, count + refused);
     }
@@ -201,7 +203,7 @@ fn words(random: &mut Random, bytes: usize) -> Vec<u8> {
     all
 }
 
-/// Keys and values for a map that user space may fill: small keys first, which programs ask for.
+/// Keys and values for a map that user space may fill. Small keys come first, because programs look them up.
 fn entries(map_type: MapType, key_bytes: usize, value_bytes: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut random = Random::new(0x6d61_7073);
     let entry = |number: u32| {
@@ -215,7 +217,7 @@ fn entries(map_type: MapType, key_bytes: usize, value_bytes: usize) -> Vec<(Vec<
     (0..FILLED).map(entry).collect()
 }
 
-/// Whether entries can be put into a map that mean nothing but themselves.
+/// Whether a map takes plain data as entries.
 fn is_plain(object: &Object, name: &str) -> Option<MapType> {
     const PLAIN: [MapType; 6] = [
         MapType::Hash,
@@ -355,8 +357,8 @@ impl Trace {
     }
 }
 
-/// The canary: constant results off by one, in every function. It must be found wherever such a result is returned.
-/// Whether there was one.
+/// The canary: makes constant results off by one, in every function. The comparison must find it wherever such a result
+/// is returned. Returns whether there was one.
 pub fn spoil(object: &mut Object, program: &Program) -> bool {
     let mut spoilt = false;
     for id in object.reachable_functions(program.entry) {

@@ -1,4 +1,4 @@
-//! Whether a second solver proves what was optimized: the certificate of every object, replayed.
+//! Replays the certificate of every object with a second solver.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const SOLVER: &str = "cvc5";
 /// Time for one query.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What became of one object's evidence.
+/// The result for one object's evidence.
 #[derive(Clone, Debug, Serialize)]
 pub struct Rechecked {
     /// The corpus it is from.
@@ -85,7 +85,7 @@ impl Rechecked {
     }
 }
 
-/// Whether something is refuted or cannot be checked: then an optimization cannot be believed.
+/// Whether something is refuted or cannot be checked.
 pub fn is_refuted(all: &[Rechecked]) -> bool {
     all.iter().any(|one| [Fault::Refuted, Fault::Broken].iter().any(|fault| !one.problems(*fault).is_empty()))
 }

@@ -1,4 +1,4 @@
-//! The tables: groups with their means, and a row a program.
+//! The tables: groups with their means, and one row per program.
 //!
 //! The same text is read on a terminal and in `docs/superoptimizer-results.md`, so it is Markdown.
 
@@ -8,7 +8,7 @@ use super::equality::{Equality, Outcome};
 use super::timing::Timed;
 use super::{Measured, Row, proofs};
 
-/// Programs of so many slots and more have a mean of their own: in the smallest, one slot is many per cent.
+/// Programs of at least this many slots have a separate mean, because one slot is many per cent of a small program.
 const LARGER: u32 = 20;
 
 /// A group as it is reported: its heading and its rows.
@@ -39,7 +39,7 @@ fn geomean(values: impl Iterator<Item = f64>) -> Option<f64> {
     mean(values.map(f64::ln)).map(f64::exp)
 }
 
-/// How far from 1 a ratio must be to say anything: nineteen controls in twenty are nearer.
+/// The significance limit of a ratio, as distance from 1: nineteen of twenty controls are nearer.
 #[derive(Clone, Copy)]
 struct Noise {
     /// Of test runs, and of attached programs.
@@ -67,7 +67,8 @@ impl Noise {
     }
 }
 
-/// Ratios of times without what is around the programs, of those that take at least twice as long as that.
+/// Ratios of times without the loop or clock around the programs, for programs that take at least twice as long as
+/// that.
 fn net(rows: &[&Row]) -> impl Iterator<Item = f64> {
     let timed = rows.iter().filter_map(|row| row.timed.as_ref().ok());
     timed.filter_map(move |timed| {

@@ -1,8 +1,8 @@
-//! What a program is timed on: a packet and map entries on which as much of it as can be had runs.
+//! The input for timing a program: a packet and map entries on which as much of it as possible runs.
 //!
-//! Programs turn back early: the protocol is another one, the key is in no map, a table of CPUs is empty. Timed on such
-//! a packet, what is measured is the call and the first branch. So the original is run in the interpreter, which says
-//! which instructions ran and which keys were asked for in vain, and its input grows towards what it asks for:
+//! Programs often return early: the protocol is another one, the key is not in a map, a table of CPUs is empty. On such
+//! a packet, only the call and the first branch would be timed. So the original runs in the interpreter, which reports
+//! which instructions ran and which keys were not found, and its input is extended with what it looks for:
 //!
 //! ```text
 //!   packets of real protocols     --the one on which most of the program runs-->  best
@@ -16,8 +16,8 @@
 //! number of runs, not by time. It sees the original alone, so the input on which both forms are timed does not depend
 //! on the result.
 //!
-//! A test run hands the packet that one repetition left to the next. A packet that cannot take that (each run pushes a
-//! header, until there is no room) counts for what most of its repetitions do.
+//! A test run passes the packet of one repetition to the next. If the packet changes the result (each run pushes a
+//! header, until there is no space), it is ranked by what most of its repetitions do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,12 +29,12 @@ use kiln_program::{InsnId, MapContents, MapId};
 use kiln_superopt::CostModel;
 use kiln_vm::{UpdateFlag, Vm};
 
-/// What a program is timed on.
+/// The input for timing a program.
 #[derive(Clone, Default, Debug)]
 pub struct Stimulus {
     /// The packet.
     pub packet: Vec<u8>,
-    /// What maps hold, beside what the object says.
+    /// Contents of maps, in addition to those of the object.
     pub entries: Vec<Entry>,
 }
 
@@ -162,7 +162,7 @@ impl Search<'_> {
         Reach { different, executed: runs.values().sum::<f64>() as u64 }
     }
 
-    /// Takes the best of some packets, should it be better than what there is.
+    /// Uses the best of some packets, if it is better than the current one.
     fn improve(&mut self, packets: &[Vec<u8>]) {
         for packet in packets {
             let reach = self.reach_of(packet);
@@ -218,7 +218,7 @@ impl Search<'_> {
         Entry { map: map.name.clone(), key, value }
     }
 
-    /// Puts keys that the best run asked for in vain into their maps, as long as it asks for more.
+    /// Inserts keys that the best run did not find into their maps, as long as it looks up more.
     fn add_missing_keys(&mut self) {
         let mut tried: BTreeSet<(MapId, Vec<u8>)> = BTreeSet::new();
         loop {
@@ -254,7 +254,7 @@ impl Search<'_> {
         // The first of those that are equal.
         let Some((reach, entry)) = tried.into_iter().rev().max_by_key(|(reach, _)| *reach) else { return };
         if reach < self.reach {
-            // An entry that was never there is gone already.
+            // It is not an error if the entry does not exist.
             let _ = self.vm.delete(map, key);
             return;
         }
@@ -263,7 +263,7 @@ impl Search<'_> {
         self.best.entries.push(entry);
     }
 
-    /// Writes the program's constants into the best packet wherever more runs then.
+    /// Writes the program's constants into the best packet wherever that makes more of it run.
     fn write_constants(&mut self, constants: &[Vec<u8>]) {
         for at in 0..WRITTEN_BYTES {
             for constant in constants {

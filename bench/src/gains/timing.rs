@@ -1,8 +1,8 @@
 //! Nanoseconds of two forms of a program in the kernel, on a machine that others use too.
 //!
-//! A run takes tens of nanoseconds, and what disturbs it takes more: interrupts, other processes, a processor that
-//! changes its clock, and where in memory the kernel happened to put the machine code (at one of four places within a
-//! cache line, drawn anew at each load; that alone moves short programs by several per cent). So:
+//! A run takes tens of nanoseconds, and disturbances take more: interrupts, other processes, a processor that changes
+//! its clock, and the address of the machine code (one of four places within a cache line, chosen at each load; that
+//! alone changes short programs by several per cent). So:
 //!
 //! ```text
 //!   block 1: load before, after, control;  round 1: before after control | round 2: after control before | ...
@@ -12,18 +12,18 @@
 //! ```
 //!
 //! - The compared forms run within 0.1 s of each other, in an order that changes every round.
-//! - A sample counts processor time of this thread, of so many repetitions that what a system call costs around them
-//!   (for XDP a fifth of a millisecond: the kernel patches its dispatcher) can be measured apart and taken off. While it
-//!   samples, the thread asks for the highest priority that it may have.
-//! - Every block loads anew, which puts the code elsewhere. Where a ratio seems to say something, faster or slower, three
-//!   times as many blocks have to agree: a dozen places in memory can be luck.
-//! - The *control* is the original once more. How far its time is from the original's is what noise alone does; a
-//!   ratio within that distance, over all programs, says nothing.
+//! - A sample is processor time of this thread. It has enough repetitions that the cost of the system call (for XDP a
+//!   fifth of a millisecond, because the kernel patches its dispatcher) can be measured separately and subtracted.
+//!   While it samples, the thread has the highest priority that it may get.
+//! - Every block loads the programs again, at another address. If a ratio differs from 1, three times as many blocks
+//!   have to confirm it, because a dozen addresses can be chance.
+//! - The *control* is the original once more. Its difference from the original is noise; a ratio within that distance,
+//!   over all programs, is not significant.
 //!
 //! What is timed includes the kernel's own loop around the program (see [`loop_ns`]), which optimizing cannot change,
-//! and every program runs on the input on which most of it runs (see [`stimulus`]). What the kernel does not test-run is
-//! attached to what this thread does, and the kernel's statistics tell its time (see [`super::attached`]). A program
-//! whose instructions are the same is not timed: its ratio is 1.
+//! and every program runs on the input on which most of it runs (see [`stimulus`]). Programs that the kernel does not
+//! test-run are attached to actions of this thread, and the kernel's statistics give their time (see
+//! [`super::attached`]). A program whose instructions are the same is not timed: its ratio is 1.
 
 use kiln_driver::kernel::{self, KernelProgram};
 use kiln_driver::{Input, Program, packets};
@@ -38,13 +38,13 @@ use super::stimulus::{self, Stimulus};
 /// Times each form is loaded anew, not counting those where it was disturbed, and times at most in all.
 const BLOCKS: usize = 12;
 const MOST_BLOCKS: usize = 36;
-/// Where the forms seem to differ by so much, there are so many times more.
+/// If the forms differ by more than this, there are this many times more blocks.
 const SEEMS: f64 = 0.015;
 const TO_BE_SURE: usize = 3;
-/// With fewer, nothing is said.
+/// With fewer, there is no result.
 const FEWEST_BLOCKS: usize = 4;
-/// A block that took so much longer than the least was disturbed: a neighbour on the same core doubles times, where
-/// code lies moves them by a tenth.
+/// A block that took this much longer than the minimum was disturbed: another thread on the same core doubles times,
+/// the address of the code changes them by a tenth.
 const DISTURBED: f64 = 1.3;
 /// Times each form is sampled in a block, first ones not counted.
 const ROUNDS: usize = 3;
@@ -76,14 +76,14 @@ pub struct Timed {
     pub quartiles: [f64; 2],
     /// Whether the program was attached, not test-run: noise is another then.
     pub attached: bool,
-    /// What is in the times beside the program: the kernel's loop of test runs, or its reading of the clock.
+    /// The part of the times that is not the program: the kernel's loop of test runs, or its reading of the clock.
     pub around_ns: f64,
     /// What ran, and what the cost model says of it; `None` where the VM could not run it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Path>,
 }
 
-/// The way that a timed program goes.
+/// The path of a timed program.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Path {
     /// Different instructions of the original that run.
@@ -124,7 +124,7 @@ impl Timed {
 /// Times a program of an object, before and after.
 ///
 /// # Errors
-/// Why it cannot be: nothing here makes its type run, or no packet suits it.
+/// Returns why it cannot be timed: nothing here makes its type run, or no packet suits it.
 pub fn time(before: &Input, after: &Input, program: &Program) -> Result<Timed, String> {
     let program_type = program.program_type.ok_or("it has no type")?;
     let _priority = Priority::raise();

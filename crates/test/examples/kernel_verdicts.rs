@@ -1,12 +1,12 @@
-//! What the kernel that this runs on says of every program of the corpora: one JSON object a line.
+//! Prints the running kernel's verdict on every program of the corpora: one JSON object per line.
 //!
 //! ```text
 //!   {"program":"xdp_dummy.o:xdp_dummy_prog","group":"selftests-6.12","says":"accept"}
 //!   {"program":"lsm.o:test_int_hook","group":"selftests-6.12","says":"not asked","why":"..."}
 //! ```
 //!
-//! `scripts/other-kernel` runs it in a virtual machine; the agreement test takes the answers of such a kernel where the
-//! running one could not be asked. Arguments, if any, are parts of object names to look at.
+//! `scripts/other-kernel` runs it in a virtual machine; the agreement test uses these verdicts where the running kernel
+//! could not be asked. Arguments are parts of object names to select.
 
 use kiln_driver::kernel::{Answer, ask};
 use kiln_test::corpus::{self, CorpusObject};

@@ -1,4 +1,4 @@
-//! Networks and cgroups of our own, in which events happen that programs watch.
+//! Private networks and cgroups, in which the test causes events that programs observe.
 //!
 //! ```text
 //!   this thread's network namespace:
@@ -9,7 +9,7 @@
 //!     sockets, this process in a cgroup                                     cgroup_sock
 //! ```
 //!
-//! All of it is gone when its owner is dropped: interfaces with the namespace, attachments with their descriptors.
+//! Everything is removed when its owner is dropped: interfaces with the namespace, attachments with their descriptors.
 
 use std::io::Write as _;
 use std::net::{Ipv6Addr, TcpListener, TcpStream};
@@ -94,7 +94,7 @@ impl Frames {
     /// Makes the network.
     ///
     /// # Errors
-    /// What the kernel lacks, or does not allow.
+    /// Returns what the kernel lacks or does not allow.
     pub fn to(destination: Destination) -> Result<Frames, Error> {
         let network = network()?;
         let mut refusal = None;
@@ -134,7 +134,7 @@ impl Sockets {
     /// Makes cgroup and network.
     ///
     /// # Errors
-    /// What the kernel lacks, or does not allow.
+    /// Returns what the kernel lacks or does not allow.
     pub fn make() -> Result<Sockets, Error> {
         let network = network()?;
         let cgroup = OwnCgroup::enter()?;
@@ -169,7 +169,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Opens sockets of several kinds. A program may refuse some, which is no matter.
+    /// Opens sockets of several kinds. A program may refuse some; that is not an error.
     pub fn open(&self) {
         let kinds = [
             (AddressFamily::INET, SocketType::DGRAM, None),

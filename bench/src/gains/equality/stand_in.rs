@@ -1,4 +1,4 @@
-//! Original and optimized program in a world of stand-ins ([`kiln_vm::stand_in`]).
+//! Compares original and optimized program in an environment of stand-ins ([`kiln_vm::stand_in`]).
 //!
 //! ```text
 //!   original, with the verifier's facts --> inputs that no kernel could give, or that take too long: left out
@@ -6,8 +6,8 @@
 //!   optimized                           --> the same
 //! ```
 //!
-//! Leaving an input out changes what maps hold at the next one, so the first step is repeated until nothing more is left
-//! out. The optimized program then has no excuse: where the original ends, it must end, and alike.
+//! Leaving an input out changes what maps hold at the next one, so the first step is repeated until nothing more is
+//! left out. Then the optimized program must end on every input on which the original ends, with the same result.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -24,11 +24,11 @@ use super::{BATCH, CONTEXT_BYTES, Outcome, Random, Trace, fill_maps, judge, shor
 
 /// Instructions of one run of the original; the optimized program has twice as many.
 const MOST_INSNS: u64 = 50_000;
-/// How often inputs are left out before the others are taken as settled.
+/// How often inputs are left out before the others are final.
 const MOST_ROUNDS: usize = 8;
-/// Inputs tried for each that is asked for.
+/// Inputs tried for each requested one.
 const MOST_TRIES: usize = 8;
-/// Bytes of a run that are kept as they are; of the rest, a number that hardly ever comes out equal.
+/// Bytes of a run that are stored; the rest is hashed.
 const KEPT_BYTES: usize = 512;
 
 /// One input: a packet, which hooks without one use as the bytes that their context points to, and a context.
@@ -91,7 +91,7 @@ impl<'a> Comparison<'a> {
         self.left_out.iter().filter(|out| !**out).count()
     }
 
-    /// Leaves out what the original cannot be given, until enough inputs are left that it can.
+    /// Leaves out inputs on which the original strays, until enough others are left.
     fn settle(&mut self, before: &Input, count: usize) -> Result<(), String> {
         let program_type = self.program.program_type.ok_or("it has no type")?;
         for _ in 0..MOST_ROUNDS {
@@ -122,7 +122,7 @@ impl<'a> Comparison<'a> {
         Err("what it is given does not settle".to_owned())
     }
 
-    /// Runs a program on all inputs that are not left out; also those that it strayed on.
+    /// Runs a program on all inputs that are not left out. Also returns those on which it strayed.
     fn trace(&self, types: &Input, object: &Object, budget: u64) -> Result<(Trace, Vec<(usize, String)>), String> {
         let mut trace = Trace::default();
         let mut strays = Vec::new();
@@ -163,7 +163,7 @@ fn reason(stray: Stray) -> String {
     }
 }
 
-/// Packets for hooks that have them, contexts for the others.
+/// Packets for hooks with packets, contexts for the others.
 fn stimuli(program_type: ProgramType, count: usize) -> Vec<Stimulus> {
     let mut random = Random::new(0x7374_616e);
     let own_packet = kernel::takes_packet(program_type);
