@@ -18,14 +18,11 @@ use std::ptr::NonNull;
 
 use kiln_isa::semantics::mask;
 use kiln_isa::{AtomicOp, Insn, Reg, Size, Width};
-use kiln_program::{FunctionId, InsnId, MapId, Node, Object};
+use kiln_program::{FunctionId, InsnId, Node, Object};
 use kiln_verifier::{Facts, Region, Value};
 
 use crate::block::Block;
-use crate::interface::Error;
-use crate::map::{Map, Storage};
 use crate::memory::{Places, open, release};
-use crate::vm::Vm;
 
 /// Bytes of an arena's page.
 pub(crate) const PAGE_BYTES: u64 = 4096;
@@ -197,7 +194,12 @@ pub struct Heap<'v> {
     arena: &'v Arena,
 }
 
-impl Heap<'_> {
+impl<'v> Heap<'v> {
+    /// The heap of an arena.
+    pub(crate) fn of(arena: &'v Arena) -> Heap<'v> {
+        Heap { arena }
+    }
+
     /// The address of its first byte: a pointer that a program stored is this plus an offset.
     pub fn address(&self) -> u64 {
         self.arena.place().base
@@ -237,29 +239,6 @@ impl Heap<'_> {
     pub fn variables(&self, bytes: usize) -> usize {
         self.arena.data_offset(bytes) as usize
     }
-}
-
-impl Vm {
-    /// An arena, as user space maps it.
-    ///
-    /// # Errors
-    /// [`Error::Missing`] when the map is none.
-    pub fn heap(&self, map: MapId) -> Result<Heap<'_>, Error> {
-        let found = self.maps().get(map.index()).and_then(|map| match map.storage() {
-            Storage::Arena(arena) => Some(Heap { arena }),
-            _ => None,
-        });
-        found.ok_or_else(|| Error::Missing { what: format!("arena {}", map.0) })
-    }
-}
-
-/// The place of the object's arena, where it has one and no more.
-pub(crate) fn place_of<'m>(maps: impl Iterator<Item = &'m Map>) -> Option<Place> {
-    let mut places = maps.filter_map(|map| match map.storage() {
-        Storage::Arena(arena) => Some(arena.place()),
-        _ => None,
-    });
-    places.next().filter(|_| places.next().is_none())
 }
 
 #[cfg(all(test, not(miri)))]

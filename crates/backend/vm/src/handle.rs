@@ -1,18 +1,8 @@
 //! Running one program often.
 
 use crate::interface::{Error, Input};
-use crate::packet::InputError;
 use crate::state::State;
-use crate::vm::{Loaded, Vm};
-
-/// Gives a CPU a program's input.
-#[inline]
-pub(crate) fn prepare_run(state: &mut State, loaded: &Loaded, input: &Input<'_>) -> Result<(), InputError> {
-    state.output.clear();
-    state.running = Some(loaded.program_type);
-    state.clear_local_storage();
-    state.packet.prepare(&mut state.memory, loaded.program_type, input.packet, input.context)
-}
+use crate::vm::Vm;
 
 /// A loaded program. Threads may use one handle at once.
 #[derive(Clone, Copy)]
@@ -20,6 +10,16 @@ pub struct ProgramHandle<'vm> {
     pub(crate) vm: &'vm Vm,
     pub(crate) at: usize,
     pub(crate) cpu: u32,
+}
+
+impl Vm {
+    /// A loaded program, to be run often: finding it, reading clocks and copying results is left out.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] for a program that is not loaded.
+    pub fn program(&self, name: &str) -> Result<ProgramHandle<'_>, Error> {
+        Ok(ProgramHandle { vm: self, at: self.loaded(name)?, cpu: self.options.surroundings.cpu })
+    }
 }
 
 impl ProgramHandle<'_> {
@@ -59,7 +59,7 @@ impl ProgramHandle<'_> {
     #[inline]
     fn run_there(&self, cpu: &mut State, input: &Input<'_>) -> Result<u64, Error> {
         let loaded = &self.vm.programs[self.at];
-        prepare_run(cpu, loaded, input)?;
+        loaded.prepare_run(cpu, input)?;
         let ran = self.vm.execute(cpu, loaded, input.repeat.max(1))?;
         let (value, _) = ran.map_err(|trap| Error::Stopped { program: loaded.name.clone(), trap })?;
         Ok(value)

@@ -35,6 +35,7 @@ mod handle;
 pub mod helper;
 mod interface;
 mod interpreter;
+mod loaded;
 mod locks;
 pub mod map;
 pub mod memory;
@@ -44,6 +45,7 @@ pub mod stand_in;
 pub mod state;
 mod symbols;
 mod trampoline;
+mod user;
 pub mod vm;
 
 pub use arena::Heap;

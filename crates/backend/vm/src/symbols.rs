@@ -1,11 +1,11 @@
 //! The numbers that a program's references become: map handles, value addresses, helper entry points.
 
-use kiln_program::{ExternId, ExternKind, InsnId, MapContents, MapId, Object};
-
-use crate::helper;
 use std::sync::Arc;
 
-use crate::arena::{self, Accesses, Place};
+use kiln_program::{ExternId, ExternKind, InsnId, MapContents, MapId, Object};
+
+use crate::arena::{Accesses, Place};
+use crate::helper;
 use crate::map::{Map, Storage, handle};
 use crate::trampoline;
 
@@ -44,7 +44,7 @@ impl Symbols {
                 Some(kiln_jit::Array { first, stride_bytes: u32::try_from(stride).ok()?, entries })
             }),
         };
-        let arena = arena::place_of(maps.iter().map(Arc::as_ref));
+        let arena = arena_of(maps.iter().map(Arc::as_ref));
         let mut symbols = Symbols { maps: maps.iter().map(symbol).collect(), arena, ..Symbols::default() };
         symbols.place_arena_variables(object, maps);
         let externs = object.externs.iter().map(|symbol| ExternSymbol {
@@ -81,6 +81,15 @@ impl Symbols {
     pub(crate) fn extern_name(&self, symbol: ExternId) -> &str {
         self.externs.get(symbol.index()).map_or("?", |symbol| symbol.name.as_str())
     }
+}
+
+/// The place of the object's arena, where it has one and no more.
+fn arena_of<'m>(maps: impl Iterator<Item = &'m Map>) -> Option<Place> {
+    let mut places = maps.filter_map(|map| match map.storage() {
+        Storage::Arena(arena) => Some(arena.place()),
+        _ => None,
+    });
+    places.next().filter(|_| places.next().is_none())
 }
 
 impl kiln_jit::Symbols for Symbols {

@@ -1,6 +1,6 @@
 //! Internet checksums (RFC 1071): one's complement sums, in the byte order they are in memory.
 
-use super::{Answer, refuse, value};
+use super::answer::{Answer, refuse, value};
 use crate::errno::Errno;
 use crate::packet::Checksum;
 use crate::state::State;

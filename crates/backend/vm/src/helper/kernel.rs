@@ -1,6 +1,6 @@
 //! Time, identity, loops.
 
-use super::{Answer, refuse, value};
+use super::answer::{Answer, refuse, value};
 use crate::errno::Errno;
 use crate::state::{Callback, Reply, State};
 

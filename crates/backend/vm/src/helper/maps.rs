@@ -2,7 +2,7 @@
 
 use kiln_program::interpret::Fault;
 
-use super::{Answer, done, refuse, value};
+use super::answer::{Answer, done, refuse, value};
 use crate::errno::Errno;
 use crate::map::{Map, Storage, acquire, target};
 use crate::state::{Callback, Reply, State};

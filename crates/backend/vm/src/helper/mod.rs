@@ -10,6 +10,7 @@
 //!
 //! To add a helper, write the function in the file of its theme and add its row. The prototype is in `kiln_platform`.
 
+mod answer;
 pub(crate) mod checksum;
 pub(crate) mod kernel;
 pub(crate) mod maps;
@@ -22,23 +23,7 @@ pub(crate) mod text;
 pub(crate) mod tracing;
 pub(crate) mod xdp;
 
-use crate::errno::Errno;
-use crate::state::{HelperFunction, Reply};
-use kiln_program::interpret::Fault;
-
-type Answer = Result<Reply, Fault>;
-
-fn value(value: u64) -> Answer {
-    Ok(Reply::Value(value))
-}
-
-fn refuse(errno: Errno) -> Answer {
-    Ok(Reply::Value(errno.value()))
-}
-
-fn done(result: Result<(), Errno>) -> Answer {
-    Ok(Reply::Value(crate::errno::status(result)))
-}
+use crate::state::HelperFunction;
 
 /// How completely the VM implements a helper.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use super::answer::{Answer, refuse, value};
 use super::text::c_string;
-use super::{Answer, refuse, value};
 use crate::errno::Errno;
 use crate::state::State;
 

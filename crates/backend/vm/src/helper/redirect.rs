@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Answer, refuse, value};
+use super::answer::{Answer, refuse, value};
 use crate::errno::Errno;
 use crate::map::Storage;
 use crate::packet::Kind;

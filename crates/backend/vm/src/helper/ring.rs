@@ -1,6 +1,6 @@
 //! Ring buffer helpers.
 
-use super::{Answer, done, refuse, value};
+use super::answer::{Answer, done, refuse, value};
 use crate::errno::Errno;
 use crate::map::{Ring, Storage};
 use crate::memory::Memory;

@@ -1,6 +1,6 @@
 //! Routes and MTUs, from the tables in [`crate::state::Surroundings`].
 
-use super::{Answer, refuse, value};
+use super::answer::{Answer, refuse, value};
 use crate::errno::Errno;
 use crate::packet::{ETHERNET_BYTES, Kind};
 use crate::state::{Route, State};

@@ -1,6 +1,6 @@
 //! Socket buffers.
 
-use super::{Answer, done, refuse, value};
+use super::answer::{Answer, done, refuse, value};
 use crate::errno::Errno;
 use crate::packet::field;
 use crate::state::State;

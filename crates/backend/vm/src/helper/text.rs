@@ -1,6 +1,6 @@
 //! Numbers out of text, and comparing text.
 
-use super::{Answer, done, refuse, value};
+use super::answer::{Answer, done, refuse, value};
 use crate::errno::Errno;
 use crate::state::State;
 use kiln_program::interpret::Fault;

@@ -6,9 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use kiln_platform::MapType;
 
+use super::definition::{Definition, flag};
+use super::hash::{self, Hash};
+use super::queue::{Bloom, Queue};
+use super::ring::Ring;
 use super::slots::waiting_room;
-use super::values::Layout;
-use super::{Bloom, Definition, Hash, Map, Queue, Ring, Storage, Trie, Values, flag, hash};
+use super::storage::{Map, Storage};
+use super::trie::Trie;
+use super::values::{Layout, Values};
 use crate::arena::{self, Arena};
 use crate::grace::Grace;
 use crate::memory::Places;

@@ -26,7 +26,7 @@ use std::io;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::UpdateFlag;
+use super::definition::UpdateFlag;
 use super::recency::Recency;
 use super::slots::{Slots, waiting_room};
 use super::values::{Layout, Values};

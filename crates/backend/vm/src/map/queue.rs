@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::UpdateFlag;
+use super::definition::UpdateFlag;
 use crate::block::Block;
 use crate::errno::Errno;
 use crate::memory::Places;

@@ -14,7 +14,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use super::UpdateFlag;
+use super::definition::UpdateFlag;
 use super::slots::Slots;
 use super::values::Values;
 use crate::errno::Errno;

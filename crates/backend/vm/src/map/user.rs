@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use kiln_program::FunctionId;
 
-use super::{Map, Storage, UpdateFlag, index, slot};
+use super::definition::UpdateFlag;
+use super::storage::{Map, Storage, index, slot};
 use crate::errno::Errno;
 
 /// Entries of a map: keys and values (for per-CPU maps, all CPUs' values one after the other), sorted by key.
