@@ -382,10 +382,7 @@ impl Words<'_> {
         if self.cause.case == Case::StorageFlags {
             return Some("get_local_storage() doesn't support non-zero flags".to_owned());
         }
-        if self.cause.case == Case::OtherMap {
-            return None;
-        }
-        let Insn::Call(_) = self.insn else { return None };
+        let (Insn::Call(_), false) = (self.insn, self.cause.case == Case::OtherMap) else { return None };
         let (reg, register) = (self.reg()?, self.register()?);
         let number = reg.number();
         let helper = self.path.code.op(self.path.at).helper?;

@@ -169,15 +169,32 @@ impl Explorer<'_> {
     /// Whether a kept state covers the current one here; keeps the current one if it is worth it.
     pub(crate) fn is_covered(&mut self) -> Step<bool> {
         let here = (self.path.at, self.path.state.frame().call_site);
+        // They are out of the table while they are compared: looking each of them up costs more than comparing does.
+        let mut candidates = self.kept.at.get_mut(&here).map(std::mem::take).unwrap_or_default();
+        self.clean_explored(&candidates);
+        let (covering, keep) = self.covering(&mut candidates)?;
+        if let Some(place) = self.kept.at.get_mut(&here) {
+            *place = candidates;
+        }
+        if let Some(candidate) = covering {
+            self.kept.states[candidate as usize].hits += 1;
+            self.inherit(candidate);
+            return Ok(true);
+        }
+        if keep {
+            self.keep_state();
+        }
+        Ok(false)
+    }
+
+    /// The last of the kept states that covers the current one; and whether that is worth keeping where none does.
+    fn covering(&mut self, candidates: &mut Vec<u32>) -> Step<(Option<u32>, bool)> {
         let forced = self.path.code.op(self.path.at).checkpoint || self.path.state.history > LONG_HISTORY;
         let since = self.processed - self.kept.processed_when_kept;
         let jumps = self.jumps - self.kept.jumps_when_kept;
         let mut keep = forced || jumps >= 2 && since >= 8;
-        self.clean_explored(here);
-        let mut index = self.kept.at.get(&here).map_or(0, Vec::len);
-        while index > 0 {
-            index -= 1;
-            let candidate = self.kept.at[&here][index];
+        for index in (0..candidates.len()).rev() {
+            let candidate = candidates[index];
             let kept = &self.kept.states[candidate as usize];
             let Some(old) = kept.state.as_deref() else { continue };
             let covered = if kept.branches > 0 {
@@ -192,21 +209,17 @@ impl Explorer<'_> {
                 self.covers(kept, old, self.exactness())
             };
             if covered {
-                self.kept.states[candidate as usize].hits += 1;
-                self.inherit(candidate);
-                return Ok(true);
+                return Ok((Some(candidate), keep));
             }
-            self.note_miss(here, index, keep);
+            if self.is_useless(candidate, keep) {
+                candidates.remove(index);
+            }
         }
-        if keep {
-            self.keep_state();
-        }
-        Ok(false)
+        Ok((None, keep))
     }
 
     /// Computes which stack slots count for the states kept here whose future has been explored, once.
-    fn clean_explored(&mut self, here: (Position, Position)) {
-        let Some(candidates) = self.kept.at.get(&here) else { return };
+    fn clean_explored(&mut self, candidates: &[u32]) {
         for candidate in candidates {
             let kept = &self.kept.states[*candidate as usize];
             let (Some(old), None) = (kept.state.as_deref(), &kept.alive) else { continue };
@@ -246,26 +259,25 @@ impl Explorer<'_> {
         Ok(false)
     }
 
-    /// Kept states that never cover anything are forgotten.
-    fn note_miss(&mut self, here: (Position, Position), index: usize, keep: bool) {
-        let Some(candidates) = self.kept.at.get_mut(&here) else { return };
-        let candidate = candidates[index];
+    /// Notes that a kept state did not cover the current one; whether it never covers anything and is forgotten.
+    fn is_useless(&mut self, candidate: u32, keep: bool) -> bool {
         let kept = &mut self.kept.states[candidate as usize];
         if keep {
             kept.misses += 1;
         }
-        let patience = if self.path.code.op(here.0).checkpoint && kept.branches > 0 { 64 } else { 3 };
-        if kept.misses > kept.hits * patience + patience {
-            candidates.remove(index);
-            self.kept.alive -= 1;
-            if kept.branches == 0
-                && !kept.pinned
-                && let Some(state) = kept.state.take()
-            {
-                let bytes = self.kept.bytes_of(&state);
-                self.kept.state_bytes = self.kept.state_bytes.saturating_sub(bytes);
-            }
+        let patience = if self.path.code.op(self.path.at).checkpoint && kept.branches > 0 { 64 } else { 3 };
+        if kept.misses <= kept.hits * patience + patience {
+            return false;
         }
+        self.kept.alive -= 1;
+        if kept.branches == 0
+            && !kept.pinned
+            && let Some(state) = kept.state.take()
+        {
+            let bytes = self.kept.bytes_of(&state);
+            self.kept.state_bytes = self.kept.state_bytes.saturating_sub(bytes);
+        }
+        true
     }
 
     /// Keeps the current state and gives its numbers cells.
