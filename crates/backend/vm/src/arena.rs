@@ -22,7 +22,7 @@ use kiln_program::{FunctionId, InsnId, Node, Object};
 use kiln_verifier::{Facts, Region, Value};
 
 use crate::block::Block;
-use crate::memory::{Places, open, release};
+use crate::places::{Places, open, release};
 
 /// Bytes of an arena's page.
 pub(crate) const PAGE_BYTES: u64 = 4096;

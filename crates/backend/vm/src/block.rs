@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use crate::memory::{Placement, Places, unmap};
+use crate::places::{Placement, Places, unmap};
 
 /// Memory at an address that never changes, shared between threads. Dropping it unmaps it, if it owns it.
 #[derive(Debug)]

@@ -18,8 +18,8 @@
 //!
 //! Reading order: [`memory`] (addresses and their owners), [`packet`] (contexts), [`map`], [`state`], [`helper`],
 //! [`vm`], [`observe`]; `admit` refuses some verified programs; [`stand_in`]. `unsafe` is in a few small modules:
-//! [`exec`] (running code), [`memory`] (owning it), `block` (sharing it between threads), `trampoline` (from compiled
-//! code into helpers) and `clock`; `vm` calls compiled code.
+//! [`exec`] (running code), `places` (mapping memory), [`memory`] (owning it), `block` (sharing it between threads),
+//! `arena`, `trampoline` (from compiled code into helpers) and `clock`; `vm` calls compiled code.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod admit;
@@ -41,6 +41,7 @@ pub mod map;
 pub mod memory;
 pub mod observe;
 pub mod packet;
+mod places;
 pub mod stand_in;
 pub mod state;
 mod symbols;

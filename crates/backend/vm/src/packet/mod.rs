@@ -14,6 +14,7 @@
 //! The space before and after the packet is as in `BPF_PROG_TEST_RUN`, so that resizing succeeds and fails in the same
 //! cases.
 
+mod resize;
 mod socket_buffer;
 mod xdp;
 
