@@ -3,7 +3,7 @@
 //! Prints, for a few typical windows, the verdict, the median and the 95th percentile of a whole question, and how
 //! many candidates a second the concrete tester rejects (only that with the argument `candidates`).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use kiln_equiv::concrete::{Code, Random};
@@ -73,7 +73,7 @@ fn facts() -> InsnFacts {
     registers[10] = pointer(Region::Stack { up: 0 });
     InsnFacts {
         registers,
-        stack: HashMap::new(),
+        stack: BTreeMap::new(),
         packet_bytes: 0,
         live_after: RegSet::ALL,
         stack_live_after: StackSet::ALL,

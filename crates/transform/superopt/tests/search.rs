@@ -1,6 +1,6 @@
 //! The searches: what they find, and what they must not take.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use kiln_equiv::concrete::Random;
@@ -39,7 +39,7 @@ fn facts() -> InsnFacts {
     registers[10] = pointer(Region::Stack { up: 0 });
     InsnFacts {
         registers,
-        stack: HashMap::new(),
+        stack: BTreeMap::new(),
         packet_bytes: 64,
         live_after: RegSet::ALL,
         stack_live_after: StackSet::ALL,

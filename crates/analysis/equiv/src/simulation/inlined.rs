@@ -13,7 +13,7 @@
 //! that a function into which a callee was put can be compared with it. Assumed is that the caller's bytes and the
 //! callee's do not meet, and that a callee reads no byte of its frame that it did not write.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use kiln_isa::{Address, AluOp, Insn, Reg, Size, Source, Width};
 use kiln_program::{Function, InsnId, Node, Reference};
@@ -122,7 +122,7 @@ fn elsewhere(known: &InsnFacts) -> InsnFacts {
         Value::Uninit => Value::Unknown,
         other => other,
     });
-    InsnFacts { registers, stack: HashMap::new(), stack_live_after: StackSet::ALL, ..known.clone() }
+    InsnFacts { registers, stack: BTreeMap::new(), stack_live_after: StackSet::ALL, ..known.clone() }
 }
 
 /// An access to the frame, so much lower; none of what reads the frame pointer in another way.

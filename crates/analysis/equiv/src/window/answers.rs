@@ -14,7 +14,7 @@
 //! parallel callers have a store each ([`Answers::beside`]): otherwise their results would depend on which of them
 //! asked first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -178,7 +178,7 @@ enum Place {
 struct Question {
     before: Vec<Step>,
     after: Vec<Step>,
-    facts: Option<([Option<Value>; Reg::COUNT], HashMap<i16, Value>, u32)>,
+    facts: Option<([Option<Value>; Reg::COUNT], BTreeMap<i16, Value>, u32)>,
     live: (RegSet, StackSet),
     exits: Vec<([u8; Reg::COUNT], StackSet)>,
     limits: (u32, u32),

@@ -1,7 +1,7 @@
 //! Windows written in LLVM's syntax.
 #![allow(dead_code)]
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -33,7 +33,7 @@ pub fn scalars() -> InsnFacts {
     registers[10] = pointer(Region::Stack { up: 0 }, 0);
     InsnFacts {
         registers,
-        stack: HashMap::new(),
+        stack: BTreeMap::new(),
         packet_bytes: 0,
         live_after: RegSet::ALL,
         stack_live_after: StackSet::ALL,

@@ -13,7 +13,7 @@
 pub(crate) mod record;
 mod repair;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kiln_isa::{Reg, RegSet};
 use kiln_program::{InsnId, MapId};
@@ -92,7 +92,7 @@ pub struct InsnFacts {
     pub registers: [Value; Reg::COUNT],
     /// Eight-byte stack slots of the current frame that are known: key is the slot's lowest byte relative to the
     /// frame pointer (-8, -16, ...). Absent means nothing is known of it.
-    pub stack: HashMap<i16, Value>,
+    pub stack: BTreeMap<i16, Value>,
     /// Bytes after the packet pointer's start proved readable on every path (0 when not checked).
     pub packet_bytes: u32,
     /// Registers that may be read after this instruction before they are overwritten.
