@@ -33,7 +33,7 @@ const REASON: &str = "// long: ";
 /// What is measured of one package.
 pub struct Structure {
     /// The package's name without `kiln-`.
-    pub room: String,
+    room: String,
     /// Sources of its library and commands.
     files: usize,
     /// Imports between them.

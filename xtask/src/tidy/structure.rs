@@ -1,44 +1,37 @@
-//! The ratchet on circles of imports: a file can be understood without the others only if they do not all need it.
+//! Circles of imports stay small: a file can be understood without the others only if they do not all need it.
 
 use super::finding::Finding;
-use crate::structure::{self, Structure};
-use crate::workspace::{Package, Workspace};
+use crate::structure;
+use crate::workspace::Workspace;
 
 /// Files that a circle may have.
 const MAX_CIRCLE: usize = 3;
 
-/// Crates with a larger circle, and its size, which may not grow. `cargo xtask structure` names the files.
-const LARGER: &[(&str, usize)] = &[
-    ("verifier", 41),
-];
-
-/// No circle has more than [`MAX_CIRCLE`] files, or what [`LARGER`] says.
+/// No circle of imports has more than [`MAX_CIRCLE`] files. `cargo xtask structure` lists all circles.
 pub fn circles(workspace: &Workspace) -> Vec<Finding> {
-    let finding = |package: &Package| against(package, &structure::circles(workspace, package), LARGER);
-    workspace.packages.iter().filter_map(finding).collect()
-}
-
-fn against(package: &Package, structure: &Structure, larger: &[(&str, usize)]) -> Option<Finding> {
-    let listed = larger.iter().find(|(room, _)| *room == structure.room);
-    let allowed = listed.map_or(MAX_CIRCLE, |(_, size)| *size);
-    let circle = structure.circles.first().filter(|circle| circle.len() > allowed)?;
-    let files: Vec<&str> = circle.iter().map(|path| path.trim_start_matches(&package.folder)).collect();
-    let message = format!("a circle of {} files; {allowed} is the most here: {}", files.len(), files.join(", "));
-    Some(Finding::file(&package.folder, message))
+    let mut findings = Vec::new();
+    for package in &workspace.packages {
+        for circle in structure::circles(workspace, package).circles.iter().filter(|it| it.len() > MAX_CIRCLE) {
+            let files: Vec<&str> = circle.iter().map(|path| path.trim_start_matches(&package.folder)).collect();
+            let message = format!("a circle of {} files; {MAX_CIRCLE} is the most: {}", files.len(), files.join(", "));
+            findings.push(Finding::file(&package.folder, message));
+        }
+    }
+    findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace::Package;
 
-    #[test]
-    fn a_circle_may_not_grow() {
-        let names: Vec<String> = (0..5).map(|at| format!("m{at}")).collect();
-        let lib: String = names.iter().map(|name| format!("mod {name};")).collect();
+    /// A crate whose modules import one another in a ring.
+    fn ring(size: usize) -> Workspace {
+        let lib: String = (0..size).map(|at| format!("mod m{at};")).collect();
         let mut files = vec![("crates/a/src/lib.rs".to_owned(), lib)];
-        for (at, name) in names.iter().enumerate() {
-            let text = format!("use crate::m{}::f; pub fn f() {{}}", (at + 1) % 5);
-            files.push((format!("crates/a/src/{name}.rs"), text));
+        for at in 0..size {
+            let text = format!("use crate::m{}::f; pub fn f() {{}}", (at + 1) % size);
+            files.push((format!("crates/a/src/m{at}.rs"), text));
         }
         let package = Package {
             name: "kiln-a".to_owned(),
@@ -47,11 +40,14 @@ mod tests {
             dependencies: Vec::new(),
         };
         let files = files.into_iter().map(|(path, text)| (path, text.into_bytes()));
-        let workspace = Workspace { files: files.collect(), packages: Vec::new() };
-        let structure = structure::circles(&workspace, &package);
-        let message = |listed: &[(&str, usize)]| against(&package, &structure, listed).map(|it| it.message);
-        assert!(message(&[]).unwrap().contains("m4.rs"));
-        assert!(message(&[("a", 4)]).unwrap().contains("a circle of 5 files"));
-        assert_eq!(message(&[("a", 5)]), None);
+        Workspace { files: files.collect(), packages: vec![package] }
+    }
+
+    #[test]
+    fn a_circle_of_four_is_found() {
+        assert_eq!(circles(&ring(3)), []);
+        let found = circles(&ring(4));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].message.contains("a circle of 4 files") && found[0].message.contains("m3.rs"));
     }
 }
