@@ -3,6 +3,7 @@
 //! [`kiln_isa::semantics::execute`] is the meaning; here each row of its table gets an arm of its own, in which operation
 //! and width are constants and the compiler leaves one machine instruction. Memory is flat: every place that the
 //! original touches is a run of bytes in one array, with what may be done to each byte in another.
+//! `tests/executor.rs` runs every form of instruction on pairs of corner values here and by the table.
 //!
 //! ```text
 //!   segments  [r1 + 0, 12 bytes][frame - 16, 16 bytes]

@@ -16,7 +16,7 @@ mod tester;
 
 use std::collections::BTreeMap;
 
-pub use code::{Code, Memory, Op, Registers, calculate};
+pub use code::{Code, Memory, Op, Registers, Segment, calculate};
 use kiln_isa::Reg;
 use kiln_program::Reference;
 pub use random::Random;
