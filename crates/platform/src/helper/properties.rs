@@ -74,7 +74,7 @@ pub enum Effect {
     ReadsMemory,
     /// Writes the memory its arguments point at (see [`ArgKind::writes_memory`]) and nothing else the program sees.
     WritesArguments,
-    /// Like [`Effect::Memory`], and changes state that the program cannot see: a ring, a trace, where a packet goes.
+    /// Like [`Effect::WritesArguments`], and changes state that the program cannot see: a ring, a trace, where a packet goes.
     ChangesOutside,
     /// Changes state that the program cannot see, and values of the map in its first argument.
     ChangesItsMap,
