@@ -105,7 +105,7 @@ pub enum Follows {
 /// Whether a helper writes all of its buffer: the memory argument that it only writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fills {
-    /// Nobody says so.
+    /// The row does not state that they are equal.
     Unknown,
     /// If it returns zero.
     OnSuccess,
@@ -116,9 +116,9 @@ pub enum Fills {
 /// When two calls with the same arguments in one run return the same result, whatever happens in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stable {
-    /// Nobody says so.
+    /// The row does not state that they are equal.
     Never,
-    /// If the elements of its map keep their addresses ([`MapType::elements_stay`](crate::MapType::elements_stay)): the
+    /// If the elements of its map keep their addresses ([`MapRules::elements_stay`](crate::MapRules::elements_stay)): the
     /// key's bytes decide, not the key's address.
     InLastingElements,
     /// Always.

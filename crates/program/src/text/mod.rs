@@ -1,4 +1,4 @@
-//! An [`Object`] as text, for reading, tests and version control.
+//! An [`Object`](crate::Object) as text, for reading, tests and version control.
 //!
 //! ```text
 //! ; license GPL
@@ -49,7 +49,7 @@
 //! after their first word (`; check: accept`) have no meaning here: the caller gets them as [`Annotation`]s, with the
 //! instruction on the same line.
 //!
-//! [`print`] and [`parse`] are inverse on valid objects; [`listing`] omits ids, debug info and BTF.
+//! [`print()`] and [`parse`] are inverse on valid objects; [`listing`] omits ids, debug info and BTF.
 
 mod directives;
 mod error;
