@@ -21,6 +21,7 @@ use kiln_certificate::find;
 use kiln_certificate::format::{Certificate, MAX_BYTES, Proof, Stage};
 use kiln_certificate::provenance::Arguments;
 use kiln_certificate::solver::{Answer, Solver};
+use kiln_equiv::solver::{Strategy, is_unsatisfiable};
 use kiln_program::{Function, FunctionId, Object, text};
 use kiln_superopt::evidence::ChainStep;
 
@@ -36,8 +37,9 @@ pub const ORIGINAL: &str = "original.bpf.gz";
 pub const OPTIMIZED: &str = "optimized.bpf.gz";
 /// Compressed bytes of a file that are read.
 const MAX_COMPRESSED: u64 = 64 << 20;
-/// Milliseconds of Kiln's own solver for a question on the way to a certificate: first, and where it gave up then.
-const SOLVER_MS: [u32; 2] = [200, 2000];
+/// Milliseconds of Kiln's own solver for a question on the way to a certificate, and how it goes about it: first, and
+/// where it gave up then.
+const EFFORTS: [(u32, Strategy); 2] = [(200, Strategy::Incremental), (2000, Strategy::Preprocessed)];
 
 const README: &str = include_str!("evidence_readme.md");
 
@@ -48,14 +50,15 @@ pub(crate) fn slots(object: &Object) -> u32 {
 
 /// Kiln's own solver, which looks for certificates; another one checks them.
 struct Own<'o> {
-    milliseconds: u32,
+    effort: (u32, Strategy),
     /// Whether a question took longer.
     gave_up: &'o Cell<bool>,
 }
 
 impl Solver for Own<'_> {
     fn ask(&mut self, query: &str) -> Answer {
-        match kiln_equiv::solver::is_unsatisfiable(query, "QF_UFBV", self.milliseconds) {
+        let (milliseconds, strategy) = self.effort;
+        match is_unsatisfiable(query, "QF_UFBV", milliseconds, strategy) {
             Some(true) => Answer::Unsat,
             Some(false) => Answer::Sat,
             None => {
@@ -127,9 +130,9 @@ impl Search<'_> {
     /// Steps from the first version to the last; once more with more time for each question where the solver gave up.
     fn patiently(&self, versions: &[&Function]) -> Result<Vec<Version>, String> {
         let mut reason = None;
-        for milliseconds in SOLVER_MS {
+        for effort in EFFORTS {
             let gave_up = Cell::new(false);
-            match self.versions(versions, &mut Own { milliseconds, gave_up: &gave_up }) {
+            match self.versions(versions, &mut Own { effort, gave_up: &gave_up }) {
                 Ok(found) => return Ok(found),
                 Err(why) => reason = reason.or(Some(why)),
             }
@@ -168,8 +171,7 @@ impl Search<'_> {
             return Err("there was no time for a proof".to_owned());
         }
         let functions = [old, new];
-        let (pairs, left_out, _) =
-            find::certify(self.objects, self.id, functions, self.arguments, solver, self.stop)?;
+        let (pairs, left_out, _) = find::certify(self.objects, self.id, functions, self.arguments, solver, self.stop)?;
         Ok(Proof { pairs, left_out })
     }
 }

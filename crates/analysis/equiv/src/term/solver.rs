@@ -44,16 +44,31 @@ pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], mi
     z3::with_z3_config(&Config::new(), || ask_anew(&query, &variables, milliseconds))
 }
 
+/// How Z3 goes about a question.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Strategy {
+    /// Step by step, which suits small questions best.
+    Incremental,
+    /// With all of its preprocessing, which some large questions need.
+    Preprocessed,
+}
+
+/// Milliseconds of the clock for each that a question may take on an idle machine: not all that Z3 does is a step.
+const CLOCK: u32 = 20;
+
 /// Whether nothing satisfies a query in SMT-LIB 2, within so many milliseconds of an idle machine, counted in the solver's
 /// steps; `None` where the solver does not know.
-pub fn is_unsatisfiable(query: &str, logic: &str, milliseconds: u32) -> Option<bool> {
+pub fn is_unsatisfiable(query: &str, logic: &str, milliseconds: u32, strategy: Strategy) -> Option<bool> {
     z3::with_z3_config(&Config::new(), || {
         let solver = Solver::new_for_logic(logic)?;
         let mut params = Params::new();
         params.set_u32("rlimit", milliseconds.saturating_mul(STEPS_A_MILLISECOND));
+        params.set_u32("timeout", milliseconds.saturating_mul(CLOCK));
         params.set_bool("ctrl_c", false);
         solver.set_params(&params);
-        solver.push();
+        if strategy == Strategy::Incremental {
+            solver.push();
+        }
         solver.from_string(query);
         match solver.check() {
             SatResult::Unsat => Some(true),
