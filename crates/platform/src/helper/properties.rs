@@ -105,7 +105,7 @@ pub enum Follows {
 /// Whether a helper writes all of its buffer: the memory argument that it only writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fills {
-    /// The row does not state that they are equal.
+    /// The row does not state that it does.
     Unknown,
     /// If it returns zero.
     OnSuccess,
