@@ -20,11 +20,11 @@ SEC(\"xdp\") int lookup(struct xdp_md *ctx)
 }
 ";
 
-/// Runs `kiln cc`, with a memory limit.
-fn cc(folder: &Path, clang: &str, arguments: &[&str]) -> Output {
+/// Runs `kiln cc`, with a memory limit and this many seconds for the optimizer.
+fn cc(folder: &Path, clang: &str, optimize: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", "ulimit -v 1572864 && ulimit -t 60 && exec \"$@\"", "sh", env!("CARGO_BIN_EXE_kiln"), "cc"]);
-    command.args(arguments).current_dir(folder).env("KILN_CLANG", clang).env("KILN_OPTIMIZE", "0.2");
+    command.args(arguments).current_dir(folder).env("KILN_CLANG", clang).env("KILN_OPTIMIZE", optimize);
     command.output().expect("sh runs")
 }
 
@@ -42,7 +42,7 @@ fn objects_that_cannot_be_finished_are_removed() {
     let folder = folder.path();
     std::fs::write(folder.join("a.c"), SOURCE).expect("a file");
     std::fs::write(folder.join("b.c"), SOURCE).expect("a file");
-    let output = cc(folder, "clang-19", &["-c", "a.c", "b.c"]);
+    let output = cc(folder, "clang-19", "0", &["-c", "a.c", "b.c"]);
     if output.status.code() == Some(3) {
         eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
         return;
@@ -52,7 +52,7 @@ fn objects_that_cannot_be_finished_are_removed() {
     let sandboxed = std::fs::read(folder.join("a.o")).expect("an object");
     assert_eq!(sandboxed.len(), std::fs::read(folder.join("b.o")).expect("an object").len());
     // What clang did not write stays as it is.
-    let again = cc(folder, "clang-19", &["-fsyntax-only", "a.c", "-o", "a.o"]);
+    let again = cc(folder, "clang-19", "0", &["-fsyntax-only", "a.c", "-o", "a.o"]);
     assert_eq!(again.status.code(), Some(0), "{}", String::from_utf8_lossy(&again.stderr));
     assert!(sandboxed == std::fs::read(folder.join("a.o")).expect("an object"), "sandboxed twice");
 
@@ -76,7 +76,7 @@ fn objects_that_cannot_be_finished_are_removed() {
             }
             std::fs::write(folder.join("made.o"), &damaged).expect("a file");
             let _ = std::fs::remove_file(folder.join("out.o"));
-            let output = cc(folder, &compiler, &["-c", "-o", "out.o"]);
+            let output = cc(folder, &compiler, "0.2", &["-c", "-o", "out.o"]);
             let (code, out) = (output.status.code(), std::fs::read(folder.join("out.o")).ok());
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(matches!(code, Some(0..=3)) && !text.contains("panicked"), "{at} {damage}: {code:?} {text}");
@@ -96,7 +96,7 @@ fn objects_that_cannot_be_finished_are_removed() {
 #[test]
 fn response_files_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let output = cc(folder.path(), "clang-19", &["@flags", "-c", "a.c"]);
+    let output = cc(folder.path(), "clang-19", "0", &["@flags", "-c", "a.c"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("@flags"), "{output:?}");
 }
