@@ -11,7 +11,7 @@
 
 use crate::kind::kernel_enum;
 use crate::limits::MAX_KEY_BYTES;
-use crate::{AttachType, HELPER_COUNT, Helper, ProgramType, ProgramTypes};
+use crate::{AttachType, HELPER_COUNT, Helper, ProgramType, ProgramTypes, helper_id};
 use std::sync::LazyLock;
 
 kernel_enum! {
@@ -186,6 +186,7 @@ pub enum SizeError {
 
 impl MapType {
     /// The rules of this type.
+    // long: one row for each map type
     pub const fn rules(self) -> MapRules {
         use Lookup::{InnerMap, None as NoLookup, ReadOnlyValue, Socket, Value, XdpSocket};
         match self {
@@ -295,10 +296,10 @@ impl MapType {
     /// may put sockets into maps of sockets: those that cannot be holding a socket's lock.
     pub fn allows_helper_in(self, helper: &Helper, program_type: ProgramType, attach: Option<AttachType>) -> bool {
         let changes_sockets = matches!(self, MapType::Sockmap | MapType::Sockhash)
-            && matches!(helper.name, "map_update_elem" | "map_delete_elem");
+            && matches!(helper.id, helper_id::MAP_UPDATE_ELEM | helper_id::MAP_DELETE_ELEM);
         let may_change = match program_type {
             ProgramType::Tracing => attach == Some(AttachType::TraceIter),
-            ProgramType::SockOps => helper.name == "map_delete_elem",
+            ProgramType::SockOps => helper.id == helper_id::MAP_DELETE_ELEM,
             _ => MAY_CHANGE_SOCKET_MAPS.contains(program_type),
         };
         self.allows_helper(helper) && (!changes_sockets || may_change)

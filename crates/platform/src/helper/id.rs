@@ -15,15 +15,22 @@ macro_rules! ids {
 
 ids! {
     MAP_LOOKUP_ELEM = 1 "map_lookup_elem",
+    MAP_UPDATE_ELEM = 2 "map_update_elem",
+    MAP_DELETE_ELEM = 3 "map_delete_elem",
     PROBE_READ = 4 "probe_read",
     GET_SMP_PROCESSOR_ID = 8 "get_smp_processor_id",
     TAIL_CALL = 12 "tail_call",
+    PROBE_WRITE_USER = 36 "probe_write_user",
     PROBE_READ_STR = 45 "probe_read_str",
     REDIRECT_MAP = 51 "redirect_map",
+    OVERRIDE_RETURN = 58 "override_return",
+    GET_LOCAL_STORAGE = 81 "get_local_storage",
     PROBE_READ_USER = 112 "probe_read_user",
     PROBE_READ_KERNEL = 113 "probe_read_kernel",
     PROBE_READ_USER_STR = 114 "probe_read_user_str",
     PROBE_READ_KERNEL_STR = 115 "probe_read_kernel_str",
+    LOOP = 181 "loop",
+    DYNPTR_WRITE = 202 "dynptr_write",
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
-use kiln_platform::{ArgKind, Helper, MapType, Prototype};
+use kiln_platform::{ArgKind, Helper, MapType, Prototype, helper_id};
 
 use crate::call::callback::check_same_map;
 use crate::call::said::Call;
@@ -93,7 +93,7 @@ impl<'c, 'p> Check<'c, 'p> {
     fn hold_to(mut self, kind: ArgKind) -> Step<()> {
         let Argument { helper, index, register, .. } = self.argument;
         let null = register.is_zero();
-        if helper.name == "get_local_storage" && index == 1 {
+        if helper.id == helper_id::GET_LOCAL_STORAGE && index == 1 {
             if !null {
                 return refuse(Reason::ArgumentType, Case::StorageFlags, self.argument.must_be("0"));
             }

@@ -1,7 +1,7 @@
 //! Functions passed to helpers and kernel functions, which run them before they return or some time later.
 
 use kiln_isa::Reg;
-use kiln_platform::Helper;
+use kiln_platform::{Helper, helper_id};
 
 use crate::call::said::{Call, KfuncCall};
 use crate::error::{Step, refuse, unsupported};
@@ -132,7 +132,7 @@ impl Path<'_> {
             }
             _ => return unsupported(format!("the callback of {}", helper.name)),
         }
-        let turns = if helper.name == "loop" { first.scalar.umax } else { u64::MAX };
+        let turns = if helper.id == helper_id::LOOP { first.scalar.umax } else { u64::MAX };
         if u64::from(self.state.frame().callback_turns) < turns {
             self.push_callback(frame, callee)?;
         }

@@ -2,7 +2,7 @@
 
 use kiln_isa::{Insn, Reg};
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES};
-use kiln_platform::{Feature, ProgramType};
+use kiln_platform::{Feature, ProgramType, helper_id};
 
 use crate::error::{Step, reject};
 use crate::path::{Next, Path, Since};
@@ -148,7 +148,7 @@ impl Path<'_> {
         );
         interrupts
             && self.kernel_has(Feature::PrivateStacks)
-            && !self.code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.name == "tail_call"))
+            && !self.code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.id == helper_id::TAIL_CALL))
     }
 
     /// The deepest chain of calls that begins with a function; `above`: bytes that its callers use.
@@ -184,7 +184,7 @@ impl Path<'_> {
         let own = if private && own >= PRIVATE_STACK_BYTES { 0 } else { own };
         let routine = &self.code.functions[function];
         let ops = &self.code.ops[routine.start as usize..routine.end as usize];
-        let is_tail_call = |op: &crate::code::Op<'_>| op.helper.is_some_and(|helper| helper.name == "tail_call");
+        let is_tail_call = |op: &crate::code::Op<'_>| op.helper.is_some_and(|helper| helper.id == helper_id::TAIL_CALL);
         // The program that follows begins on top of what the callers keep.
         let mut before_tail_call = (!chain.is_empty() && ops.iter().any(is_tail_call)).then_some(0);
         within(Depth { bytes: own, frames: 1, before_tail_call }, chain.len())?;

@@ -1,7 +1,7 @@
 //! Helper calls: whether the helper may be called here, and what the call does.
 
 use kiln_isa::Reg;
-use kiln_platform::{Helper, MapType, Prototype};
+use kiln_platform::{Helper, MapType, Prototype, helper_id};
 
 use crate::call::argument::Check;
 use crate::call::callback::Later;
@@ -52,7 +52,7 @@ impl Path<'_> {
         }
         let result = self.result_of(helper, prototype, &call)?;
         self.clobber();
-        let writes_packet = helper.name == "dynptr_write"
+        let writes_packet = helper.id == helper_id::DYNPTR_WRITE
             && call.dynptr.is_some_and(|dynptr| matches!(dynptr.kind, DynptrKind::Skb | DynptrKind::SkbMeta));
         if helper.changes_packet_data || writes_packet {
             self.forget_packet();
@@ -124,7 +124,7 @@ impl Path<'_> {
                 | ProgramType::SkReuseport
                 | ProgramType::FlowDissector
                 | ProgramType::SkLookup => true,
-                ProgramType::SockOps => helper.name == "map_delete_elem",
+                ProgramType::SockOps => helper.id == helper_id::MAP_DELETE_ELEM,
                 ProgramType::Tracing => self.code.program.attach_type == Some(kiln_platform::AttachType::TraceIter),
                 _ => false,
             },

@@ -1,6 +1,6 @@
 //! What R0 holds after a call of a helper.
 
-use kiln_platform::{Feature, Helper, MapType, Prototype, ReturnKind};
+use kiln_platform::{Feature, Helper, MapType, Prototype, ReturnKind, helper_id};
 
 use crate::call::said::Call;
 use crate::domain::Scalar;
@@ -52,7 +52,7 @@ impl Path<'_> {
             call.map.as_ref().and_then(|map| self.map_type_of(map)),
             Some(MapType::Sockmap | MapType::Sockhash)
         );
-        if helper.acquires || helper.name == "map_lookup_elem" && socket_map {
+        if helper.acquires || helper.id == helper_id::MAP_LOOKUP_ELEM && socket_map {
             let id = if result.id != 0 { result.id } else { self.fresh_id() };
             result.id = id;
             result.reference = id;
@@ -91,7 +91,7 @@ impl Path<'_> {
             && !self.options.unprivileged
             && map.flags & INNER_MAP == 0
             && call.key.is_some_and(|key| key < u64::from(entries))
-            && helper.name == "map_lookup_elem"
+            && helper.id == helper_id::MAP_LOOKUP_ELEM
             && self.kernel_has(Feature::ConstantArrayKeys)
             && !self.any_load();
         let id = self.fresh_id();

@@ -1,6 +1,6 @@
 //! What global functions take and give, by their BTF, and what they may do that their callers must know of.
 
-use kiln_platform::{Feature, KfuncFlag, KfuncMeaning, ProgramType};
+use kiln_platform::{Feature, KfuncFlag, KfuncMeaning, ProgramType, helper_id};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
 use crate::code::parameter::{Hook, Parameter, parameter};
@@ -93,7 +93,7 @@ fn effects(code: &Code<'_>, program_type: ProgramType) -> Vec<Effects> {
 }
 
 fn changes_packet(op: &Op<'_>) -> bool {
-    op.helper.is_some_and(|helper| helper.changes_packet_data || helper.name == "tail_call")
+    op.helper.is_some_and(|helper| helper.changes_packet_data || helper.id == helper_id::TAIL_CALL)
         || op.kfunc_meaning() == Some(KfuncMeaning::MovePacket)
 }
 
