@@ -234,6 +234,7 @@ impl Known {
         Known { registers, readable: self.readable.union(other.readable), slots }
     }
 
+    // long: one arm for each form of instruction
     fn after(mut self, object: &Object, node: &Node, types: &[Option<ProgramType>]) -> Known {
         let class = |known: &Known, reg: Reg| known.registers[reg.index()];
         let result = match node.insn {

@@ -455,6 +455,7 @@ impl<'a> Term<'a> {
 }
 
 /// What a binary operation is where one operand makes it simple. A constant is the second operand of what commutes.
+// long: one arm for each operation
 fn simplified<'a>(op: Binary, a: Term<'a>, b: Term<'a>) -> Option<Term<'a>> {
     let ones = mask(a.bits);
     let constant = b.as_constant();

@@ -294,6 +294,7 @@ fn a_chain_of_many_long_listings_is_refused() {
 
 /// Two optimizations that were wrong: no certificate is found for either.
 #[test]
+// long: the programs are written out
 fn wrong_optimizations_have_no_certificate() {
     let Some(program) = program() else { return };
     // A stale fact travels through a copy: `w4 &= 7` goes because R4 was 0.

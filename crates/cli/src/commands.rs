@@ -88,19 +88,19 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
             print::checked(&input, &results);
         }
     }
-    let rejected =
-        results.iter().any(|result| matches!(result.verdict, Verdict::Rejected { .. }) || result.disagrees());
-    let invalid = results.iter().any(|result| matches!(result.verdict, Verdict::Invalid { .. }));
-    let unsupported = results.iter().any(|result| matches!(result.verdict, Verdict::Unsupported { .. }));
-    Ok(if rejected {
-        1
-    } else if invalid {
-        2
-    } else if unsupported {
-        3
-    } else {
-        0
-    })
+    Ok(exit_code(&results))
+}
+
+/// The worst of the verdicts: a rejection, or a disagreement with the kernel, before what is invalid or unsupported.
+fn exit_code(results: &[check::Checked]) -> u8 {
+    let code = |result: &check::Checked| match result.verdict {
+        _ if result.disagrees() => 1,
+        Verdict::Rejected { .. } => 1,
+        Verdict::Invalid { .. } => 2,
+        Verdict::Unsupported { .. } => 3,
+        Verdict::Accepted { .. } => 0,
+    };
+    results.iter().map(code).filter(|code| *code > 0).min().unwrap_or(0)
 }
 
 /// `kiln check --kernel`.

@@ -434,6 +434,7 @@ impl Fields {
 }
 
 /// Encodes an instruction as one slot, or two for a `ld_imm64`.
+// long: one arm for each form of instruction
 pub fn encode(insn: &Insn) -> (Slot, Option<Slot>) {
     let plain = |opcode, dst: u8, src: u8, offset, imm| (Slot { opcode, dst, src, offset, imm }, None);
     match *insn {

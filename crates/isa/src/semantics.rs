@@ -304,6 +304,7 @@ pub type BoolOf<M> = <<M as Machine>::Value as BitVec>::Bool;
 ///
 /// # Errors
 /// Whatever the machine reports.
+// long: one arm for each form of instruction
 pub fn execute<M: Machine>(insn: &Insn, machine: &mut M) -> Result<Flow<BoolOf<M>>, M::Error> {
     match *insn {
         Insn::Alu { op, width, dst, src } => {

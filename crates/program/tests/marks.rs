@@ -66,6 +66,7 @@ fn an_operation_that_nobody_knows_is_no_error() {
 }
 
 #[test]
+// long: a table of cases
 fn lies_are_refused() {
     let in_place = "* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r2; exit";
     assert_eq!(refusal(in_place, 0, &[2, 2, 4, 13]), None);

@@ -222,6 +222,7 @@ fn branches_definitions_and_narrow_results() {
 }
 
 #[test]
+// long: the pieces of rules are a list
 fn hostile_text_is_refused_or_read() {
     let deep =
         |open: &str| format!("rule x\n  r1 += $a\n=>\n  r1 += $({}$a{})\n", open.repeat(50_000), ")".repeat(50_000));

@@ -94,6 +94,7 @@ fn who_is_to_end_proves_nothing() {
 }
 
 #[test]
+// long: a table of cases
 fn laws_are_proved() {
     let cases = [
         // Inverted: the other side follows.

@@ -227,6 +227,7 @@ pub fn has_aggregate(expr: &ast::Expr) -> bool {
 type Leaf<'l> = &'l mut dyn FnMut(&ast::Expr) -> Option<Result<Expr, Error>>;
 
 /// Binds an expression; `leaf` binds the parts that it knows.
+// long: one arm for each form of expression
 pub fn walk(expr: &ast::Expr, leaf: Leaf<'_>) -> Result<Expr, Error> {
     if let Some(bound) = leaf(expr) {
         return bound;

@@ -65,6 +65,7 @@ impl fmt::Display for Address {
 }
 
 impl fmt::Display for Insn {
+    // long: one arm for each form of instruction
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Insn::Alu { op, width, dst, src } => {

@@ -159,6 +159,7 @@ pub fn place_at(program_type: Type, attach: At) -> Place {
 }
 
 /// Every place a stock kernel lets a test load to: all types and the attach types that make a difference.
+// long: two lists of types
 pub fn places() -> Vec<Place> {
     let plain = [
         Type::SocketFilter,

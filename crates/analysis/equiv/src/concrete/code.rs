@@ -92,6 +92,7 @@ impl Op {
     pub const NOTHING: Op = Op { kind: Kind::Nothing, dst: 0, src: IMMEDIATE, size: 0, reads: 0, writes: 0, imm: 0 };
 
     /// Decodes an instruction. `references` are what `ld_imm64`s may refer to.
+    // long: one arm for each form of instruction
     pub fn new(insn: &Insn, reference: Reference, references: &[Reference]) -> Op {
         let bit = |reg: Reg| 1u16 << reg.number();
         let set = |regs: RegSet| regs.iter().fold(0, |set, reg| set | bit(reg));

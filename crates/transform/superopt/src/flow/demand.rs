@@ -58,6 +58,7 @@ impl Demand {
     }
 
     /// From after an instruction to before it.
+    // long: one arm for each form of instruction
     pub fn step_back(&mut self, node: &Node, calls: &Calls) {
         match node.insn {
             Insn::Alu { op, width, dst, src } => self.alu(op, width, dst, src),

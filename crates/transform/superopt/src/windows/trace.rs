@@ -196,6 +196,7 @@ impl Trace {
         ascending.then_some((root, first))
     }
 
+    // long: one arm for each form of instruction
     fn step(&mut self, region: &Region<'_>, at: usize, words: &mut [Word; Reg::COUNT]) {
         let node = &region.nodes[at];
         let known = node.core.is_none();
