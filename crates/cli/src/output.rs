@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write as _};
 
 use kiln_driver::shown::{escaped_json, is_visible};
 
-/// Writes text; colours disappear where the stream is no terminal or `NO_COLOR` is set.
+/// Writes text; colours disappear if the stream is not a terminal or `NO_COLOR` is set.
 pub fn write(text: &str) {
     let mut stream = anstream::stdout().lock();
     if let Err(error) = stream.write_all(harmless(text).as_bytes()).and_then(|()| stream.flush())

@@ -20,7 +20,7 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const MILD: Style = AnsiColor::Yellow.on_default();
 
-/// Text in a style; colours disappear where the stream is no terminal.
+/// Text in a style; colours disappear if the stream is not a terminal.
 fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }

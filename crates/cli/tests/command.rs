@@ -222,7 +222,7 @@ fn errors_are_json_documents_too() {
     assert_eq!(usage["error"]["kind"], "usage");
 }
 
-/// A full device is no bad input: the failed call is named, with its `errno`.
+/// A full device is not bad input: the failed call is named, with its `errno`.
 #[test]
 fn failed_system_calls_say_which() {
     const ENOSPC: i32 = 28;

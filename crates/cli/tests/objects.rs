@@ -17,7 +17,7 @@ struct Made {
 }
 
 impl Made {
-    /// Compiles `source`, which is of clang's language `language`; `None`, said aloud, where there is no clang.
+    /// Compiles `source`, which is of clang's language `language`; `None`, with a message, if clang is not installed.
     fn by_clang(language: &str, source: &str) -> Option<Made> {
         let made = Made { folder: tempfile::tempdir().expect("a temporary folder") };
         let input = made.folder.path().join("source");

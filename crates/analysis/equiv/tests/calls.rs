@@ -159,7 +159,7 @@ fn stores_that_a_call_does_not_read_may_move() {
     );
     let moved = format!("{LOOKUP}; *(u32 *)(r10 - 4) = r8");
     assert!(!verdict("0", stack(&[(-4, 4)]), &format!("*(u32 *)(r10 - 4) = r8; {LOOKUP}"), &moved).is_equal());
-    // A store that is dead but for the call.
+    // A store that only the call reads.
     refused(
         "0",
         &format!("*(u32 *)(r10 - 4) = 7; {LOOKUP}; *(u32 *)(r10 - 4) = 8"),
@@ -238,7 +238,7 @@ fn results_of_calls() {
     let packet = "r1 = map 1; r2 = r7; r2 += AT; call 1";
     let two = format!("{}; r8 = r0; {}; r9 = r0", packet.replace("AT", "0"), packet.replace("AT", "8"));
     refused("8 9", &two, &format!("{}; r8 = r0; r9 = r0", packet.replace("AT", "0")));
-    // Calls whose result nobody reads stay, and none is made up.
+    // Calls whose result is not read stay, and no call is added.
     refused("6", "call 7", "");
     refused("6", "", "call 7");
     refused("8", "r8 = 0", "call 8; r8 = 0");

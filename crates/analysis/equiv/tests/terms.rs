@@ -30,7 +30,7 @@ fn build<B: BitVec>(script: &[u64], variables: &[B], widths: &[u32]) -> Vec<B> {
             _ => step >> 32,
         };
         let b = if step >> 6 & 1 == 0 { fit(pick(20)) } else { a.like(constant) };
-        // Amounts below the width, also where it is no power of two.
+        // Amounts below the width, even if the width is not a power of two.
         let amount = B::ite(&b.ult(&b.like(width.into())), &b, &b.like(u64::from(width) / 2));
         let guarded = |result: B| B::ite(&b.is_zero(), &a, &result);
         let other = widths[(step >> 30) as usize % widths.len()];

@@ -27,7 +27,7 @@ pub struct Verified {
     pub reads_uninitialized_stack: bool,
     /// Whether the other [`Assumptions`] may lead to another answer; where not, they need not be tried.
     pub depends_on_load: bool,
-    /// Nobody else can build this value, so having one proves acceptance.
+    /// Only this module can build the value, so having one proves acceptance.
     _proof: (),
 }
 

@@ -208,7 +208,7 @@ impl Sides {
                 Err(error) if round == 0 => notes.push(error),
                 Err(_) => {}
             };
-            // Whoever runs second finds caches and clocks warmer, so they take turns at that too.
+            // The second one to run finds warmer caches and clocks, so they take turns at that too.
             let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };
             if let Some((before, after)) = &mut self.vm {
                 let vms = [before, after];

@@ -63,7 +63,7 @@ const PROOF_MS: u32 = 5000;
 /// Reads a rule file; one that is not there is empty.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when it cannot be read or is no rule file, with the line.
+/// [`Error::InvalidInput`] when it cannot be read or is not a rule file, with the line.
 pub fn rule_file(path: &Path) -> Result<RuleFile, Error> {
     if !path.exists() {
         return Ok(RuleFile::default());
@@ -75,7 +75,7 @@ pub fn rule_file(path: &Path) -> Result<RuleFile, Error> {
 /// The rules of a file that somebody else may have written: each is proved before any is used.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when there is no such file, it is no rule file, or a rule does not hold.
+/// [`Error::InvalidInput`] when the file does not exist, is not a rule file, or has a rule that does not hold.
 pub fn proved_rules(path: &Path) -> Result<RuleSet, Error> {
     std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
     let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", path.display()));

@@ -79,7 +79,7 @@ pub fn default_budget(object: &Object) -> Duration {
 /// Reads a cost model.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] when the file cannot be read or is no cost model, with the line.
+/// [`Error::InvalidInput`] when the file cannot be read or is not a cost model, with the line.
 pub fn read_model(path: &std::path::Path) -> Result<CostModel, Error> {
     let text = file::text(path, CostModel::MAX_BYTES as u64)?;
     CostModel::parse(&text).map_err(|bad| Error::InvalidInput(format!("{}: {bad}", path.display())))

@@ -120,7 +120,7 @@ pub fn hex(bytes: &[u8]) -> String {
 /// Bytes from hexadecimal; blanks and colons between bytes are skipped.
 ///
 /// # Errors
-/// [`Error::InvalidInput`] with the place of what is no hexadecimal byte.
+/// [`Error::InvalidInput`] with the place of what is not a hexadecimal byte.
 pub fn from_hex(text: &str) -> Result<Vec<u8>, Error> {
     let digits: Vec<u32> = text
         .char_indices()

@@ -186,7 +186,7 @@ fn file_uri(path: &Path) -> String {
     format!("file://{}", escaped(&path.to_string_lossy()))
 }
 
-/// Percent-encoded, but for what a URI's path may have.
+/// Percent-encodes what a URI's path may not have.
 fn escaped(path: &str) -> String {
     let mut text = String::new();
     for byte in path.bytes() {

@@ -48,7 +48,7 @@ impl Shown {
         &self.0
     }
 
-    /// Whether there is no text.
+    /// Whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -20,7 +20,7 @@ pub struct Evidence {
     /// The first instruction it concerned, in the program as it was before.
     #[serde(serialize_with = "insn_number")]
     pub at: InsnId,
-    /// The instruction that whoever proposed it looked at.
+    /// The instruction that the rule or law looked at.
     #[serde(serialize_with = "insn_number")]
     pub site: InsnId,
     /// What justifies it.

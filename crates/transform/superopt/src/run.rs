@@ -389,7 +389,7 @@ impl<'a> Run<'a> {
         goes_on
     }
 
-    /// Functions that may change and run: one that is no longer called costs nobody anything, and nothing can be shown of it.
+    /// Functions that may change and are reached. One that is no longer called costs nothing, and nothing can be proved of it.
     fn called(&self) -> Vec<FunctionId> {
         let entries = self.part.programs.iter().map(|id| self.object.programs[id.index()].entry);
         let reached: BTreeSet<_> = entries.flat_map(|entry| self.object.reachable_functions(entry)).collect();
@@ -562,7 +562,7 @@ impl<'a> Run<'a> {
             }
             self.restore(before.clone(), next_insn);
         }
-        // Where time ended the search for it, nobody is found guilty.
+        // If the time ended before the step to blame was found, no step is banned.
         let culprits = if self.cut_short { &[] } else { &evidence[good..bad] };
         for culprit in culprits {
             let name = self.object.function(function).name.clone();

@@ -75,7 +75,7 @@ fn threads_and_other_work_change_nothing() {
         assert_eq!(again.object, rewrite.object);
         assert_eq!(again.refused, rewrite.refused);
     };
-    // Now in another order, so that whoever remembers anything of earlier objects shows it.
+    // In another order, so that a pass which remembers earlier objects is found.
     for (object, rewrite) in objects.iter().zip(&first).rev() {
         same(object, rewrite, &optimize(object, &options(2), &mut ()));
     }

@@ -212,7 +212,7 @@ fn each_kind_of_proposal_changes_what_it_says() {
     });
 }
 
-/// The chance of going from one candidate to another is that of coming back, but for taking out instructions.
+/// Going from one candidate to another is as likely as coming back, unless instructions are removed.
 #[test]
 fn proposals_are_symmetric() {
     with_pool(|pool, window| {

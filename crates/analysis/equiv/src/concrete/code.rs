@@ -29,7 +29,7 @@ pub struct Op {
     reads: u16,
     /// Registers that are written.
     writes: u16,
-    /// The second operand where it is no register, or an offset, or an index.
+    /// The second operand if it is not a register; else an offset or an index.
     imm: u64,
 }
 

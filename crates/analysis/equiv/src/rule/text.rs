@@ -8,7 +8,7 @@ use crate::rule::{
     Condition, Expression, HOLES, Rule, as_immediate_hole, as_offset_hole, expression_hole, immediate_hole, offset_hole,
 };
 
-/// Why a text is no rule.
+/// Why a text is not a rule.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct RuleError {

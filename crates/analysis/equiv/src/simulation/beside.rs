@@ -28,7 +28,7 @@ pub enum Decision {
     Decided(bool),
     /// No form tells.
     Open,
-    /// Both ways must be run from their start: memory is another then, or there is no room for more terms.
+    /// Both ways must be run from their start, because memory is modelled otherwise then or the arena is full.
     Alone,
 }
 

@@ -685,7 +685,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
             loop {
                 self.spend()?;
                 let (at, node) = (ahead.at, self.new.node(ahead.at)?);
-                // An old way round a loop is no standing still of the new function.
+                // If the old way goes round a loop, the new function must move, too.
                 let stands_still =
                     ahead.steps.is_empty() && at == pair.1 && old.stop == pair.0 && !old.steps.is_empty();
                 let met = if old.is_event { self.same_event(goal, node) } else { node.id == goal.id && !stands_still };

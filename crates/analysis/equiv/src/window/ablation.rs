@@ -135,7 +135,7 @@ impl<'a> Tables<'_, 'a> {
         let symbol = Symbol::Result { log: self.addresses.len() as u32, register: u8::MAX };
         let variable = self.world.arena.symbol(symbol, 64);
         self.assumptions.push(BitVec::eq(&variable, &address).id());
-        // That regions do not overlap is no longer decided, but it stays true.
+        // Whether regions overlap is no longer decided; they still do not.
         for (other, earlier) in &self.addresses {
             if *other != class {
                 self.assumptions.push(Term::not(&BitVec::eq(&variable, earlier)).id());
@@ -266,7 +266,7 @@ impl<'a> Machine for Run<'_, '_, 'a> {
         let place = self.tables.world.place(at);
         let world = self.tables.world;
         if world.root(place.0).class == Class::Context {
-            // Nobody stores there: a field is its name.
+            // Nothing is stored there, so a field stands for itself.
             if size == Size::B4 && world.loads_pointer(place.0, place.1) {
                 return Err(Refused);
             }

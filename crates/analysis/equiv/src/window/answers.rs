@@ -150,7 +150,7 @@ impl Answers {
         }
     }
 
-    /// Writes down that a question was not even made, because the one who asks remembered the answer.
+    /// Records that no question was made, because the caller remembered the answer.
     pub fn remembered(&self) {
         locked(&self.journal).push(Asked { settled: Settled::Before, nanoseconds: 0, window: None });
     }

@@ -154,7 +154,7 @@ pub(crate) fn is_stable(object: &Object, known: &Known, map: Option<MapId>) -> b
     }
 }
 
-/// Whether a call does nothing but answer: without a reader of R0 nobody can tell whether it was made.
+/// Whether a call only returns a value: if R0 is not read, the call makes no difference.
 ///
 /// Lookups count where a map keeps no books about them: an LRU map remembers what was looked up, and a lookup in a map
 /// of sockets takes hold of one.

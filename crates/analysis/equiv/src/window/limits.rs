@@ -15,7 +15,7 @@ pub struct Limits {
     pub keep_query: bool,
     /// Where answers are kept and questions are written down.
     pub answers: Option<Arc<Answers>>,
-    /// Whether whoever cuts windows should ask about all that it could: to measure what short windows are worth.
+    /// Whether windows are made as long as they may be, to measure what short windows are worth.
     #[cfg(feature = "ablation")]
     pub whole: bool,
 }

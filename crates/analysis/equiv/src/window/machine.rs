@@ -272,7 +272,7 @@ impl<'w, 'a> WayRun<'w, 'a> {
             return Err(Stop::Limit);
         }
         (self.state.node, self.state.in_parts) = (Some(node), in_parts);
-        // What a way calls is at its end, but for calls that only answer and whose answer is not read.
+        // A way's calls are compared at its end, except calls that only return a value which is not read.
         if let Insn::Call(_) = node.insn {
             RegSet::CALLER_SAVED.iter().for_each(|reg| self.state.path.registers[reg.index()] = Slot::Lost);
             return Ok(());

@@ -85,7 +85,7 @@ pub fn different(facts: &InsnFacts, live: &str, before: &str, after: &str) {
     assert!(verdict.is_different(), "{before}\n=>\n{after}\n{verdict:?}");
 }
 
-/// What `z3 -in` answers; `None` where there is no such program.
+/// What `z3 -in` answers; `None` if `z3` is not installed.
 pub fn solve(query: &str) -> Option<String> {
     let child = Command::new("z3").args(["-in", "-T:20"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut child) = child else {

@@ -72,7 +72,7 @@ impl Path<'_> {
         // A frame below it, which never runs on, keeps the rule that a first frame is the program's.
         let bottom = Frame::new(0, 0, start, Caller::Call, outer);
         let later_entries = self.state.later_entries + 1;
-        // It is no continuation of this path, so no state kept on the way here waits for it.
+        // It does not continue this path, so no state kept on the way here waits for it.
         let state = State { frames: vec![bottom, frame], sleepable, later_entries, ..State::default() };
         self.push(state, start);
         Ok(())

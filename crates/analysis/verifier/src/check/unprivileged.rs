@@ -1,4 +1,4 @@
-//! What a program may not do when whoever loads it has no privilege.
+//! What a program may not do if it is loaded without privilege.
 //!
 //! ```text
 //!   *(u64 *)(r0 + 0) = r1     r1 a pointer: its value could be read back through the map

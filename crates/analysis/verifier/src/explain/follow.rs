@@ -301,7 +301,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Says so where what was known of a number is no longer.
+    /// Adds a step where what was known of a number is lost.
     fn tell_if_lost(&mut self, at: usize, before: &Register, now: &Register, how: &str) {
         if before.kind() != Kind::Scalar || now.kind() != Kind::Scalar {
             return;

@@ -187,7 +187,7 @@ pub(super) fn assigned(line: &SourceLine) -> Option<&str> {
     let begin = left.rfind(|letter: char| !(letter.is_alphanumeric() || letter == '_')).map_or(0, |at| at + 1);
     let name = &left[begin..];
     let plain = !name.is_empty() && !name.starts_with(|letter: char| letter.is_ascii_digit());
-    // An element or a member is no name of its own.
+    // An element or a member does not count as a name.
     let whole = !left[..begin].ends_with(['.', '>', ']', '(']) && !left.contains("if ") && !left.contains("if(");
     (plain && whole).then_some(name)
 }

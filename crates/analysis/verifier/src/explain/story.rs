@@ -8,7 +8,7 @@
 //!   add      the branches taken since, and the calls that lead here
 //! ```
 //!
-//! Exploring is deterministic, so all three end alike; where they should not, there is no story, and nothing else is lost.
+//! Exploring is deterministic, so all three end alike. If they do not, the story is left out, and nothing else is lost.
 
 use kiln_isa::{CallTarget, Insn, Reg, Source};
 use kiln_platform::ProgramType;

@@ -233,7 +233,7 @@ impl Explorer<'_> {
     /// Whether the current state need not be explored because it is a later turn of a loop that the kept state began:
     /// the paths of the kept state are not finished.
     fn is_turn_of_loop(&self, kept: &KeptState, old: &State) -> Step<bool> {
-        // Another run of a callback that runs later is no turn of a loop.
+        // Another run of a callback that runs later is not a turn of a loop.
         if old.later_entries != self.path.state.later_entries {
             return Ok(false);
         }

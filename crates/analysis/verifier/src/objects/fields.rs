@@ -260,7 +260,7 @@ impl Search<'_> {
     fn structure(&mut self, id: TypeId, at: u64, depth: usize) -> Found<()> {
         for (index, member) in self.btf.members(id).iter().enumerate() {
             if !member.bit_offset.is_multiple_of(8) {
-                // Bit fields are no special fields.
+                // Bit fields are not special fields.
                 continue;
             }
             let offset = at + u64::from(member.bit_offset / 8);

@@ -342,7 +342,7 @@ impl Register {
         self.kind() == Kind::Scalar && self.scalar.as_constant() == Some(0)
     }
 
-    /// A pointer's constant offset, where there is no variable part.
+    /// A pointer's constant offset, if it has no variable part.
     pub(crate) fn fixed_offset(&self) -> Option<i64> {
         if !self.is_pointer() {
             return None;

@@ -34,7 +34,7 @@ impl Path<'_> {
         };
         let Some(id) = types.find(&symbol.name, wanted) else {
             if symbol.weak {
-                // The loader puts 0 there. What another kernel has, nobody knows.
+                // The loader puts 0 there. Another kernel may have any value.
                 return Ok(if self.any_load() { Register::UNKNOWN } else { Register::constant(0) });
             }
             return reject(Reason::KernelLacks, format!("this kernel has no {}, or not in its BTF", symbol.name));

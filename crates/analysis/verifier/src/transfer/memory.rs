@@ -158,7 +158,7 @@ impl Path<'_> {
             return reject(Reason::BadInstruction, "the value fetched would take the place of the address");
         }
         let before = self.load_from(address.base, base, offset, size)?;
-        // Nobody else changes what is on the stack.
+        // Only the program changes its stack.
         let before = match (base.kind(), before.kind()) {
             (Kind::Stack, Kind::Scalar) => narrowed(before, size),
             _ => Register::scalar(Scalar::of_width(size.bits())),

@@ -19,7 +19,7 @@ use crate::state::Trust;
 pub(crate) enum Found {
     /// Numbers.
     Number,
-    /// A pointer to something that is no structure.
+    /// A pointer to something that is not a structure.
     Address,
     /// A pointer to a structure.
     Pointer {
@@ -41,7 +41,7 @@ const MAX_NESTING: usize = 4 * MAX_DEPTH;
 /// unknown length at the end may be walked into.
 ///
 /// # Errors
-/// Why there is no such access.
+/// Why the access is not allowed.
 pub(crate) fn access(btf: &Btf, structure: TypeId, offset: u32, size: u32, flexible: bool) -> Result<Found, String> {
     let (mut structure, mut offset, mut trust) = (structure, offset, Trust::NONE);
     for _ in 0..MAX_NESTING {

@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_millis(50);
 
 /// How long to look, and at whom.
 pub struct Watch<'a> {
-    /// When to end; `None`: when nobody wants more.
+    /// When to end; `None` to go on until it is stopped.
     pub duration: Option<Duration>,
     /// Whether to end now; asked a few times a second.
     pub stop: &'a dyn Fn() -> bool,
@@ -229,7 +229,7 @@ fn attach_largest(session: &Session, mut plan: Plan) -> Result<(Generated, Attac
     Err(Error::Unsupported(format!("the kernel does not take the query's programs: {complaint}")))
 }
 
-/// Attaches the last hook first: what ends without having begun is nobody's.
+/// Attaches the last hook first, so that an event which ends without having begun is ignored.
 fn attach(session: &Session, progs: &[Prog]) -> Result<Vec<Link>, Error> {
     let hooks = session.query().table.hooks();
     let link = |(prog, hook): (&Prog, &&Hook)| {

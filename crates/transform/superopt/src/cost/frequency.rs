@@ -163,7 +163,7 @@ fn function_time(
     if depth >= MAX_CALL_FRAMES {
         return 0.0;
     }
-    // Whoever calls itself does not load; this only ends the counting.
+    // A function that calls itself does not load. This only ends the counting.
     known.insert(id, 0.0);
     let function = object.function(id);
     let cfg = Cfg::new(function);

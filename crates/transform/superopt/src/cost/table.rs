@@ -32,7 +32,7 @@ pub struct CostModel {
     other_helpers: u64,
 }
 
-/// A file that is no cost model.
+/// Why a file is not a cost model.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct BadModel {

@@ -226,7 +226,7 @@ impl<'a> Afterwards<'a> {
         demand
     }
 
-    /// What is read where a branch goes; `None` for what is no branch.
+    /// What is read at the branch's target; `None` if the instruction is not a branch.
     pub fn at_exit(&self, node: &Node) -> Option<Demand> {
         let end = self.exits.get(&node.target()?).copied().unwrap_or(self.end);
         Some(Afterwards { end, ..*self }.at_end())
@@ -258,7 +258,7 @@ impl<'a> Afterwards<'a> {
         result
     }
 
-    /// Takes out what computes only what nobody reads, from the last to the first.
+    /// Removes instructions whose result is not read, from the last to the first.
     pub fn without_dead(&self, nodes: &[Node]) -> Vec<Node> {
         let mut kept = Vec::with_capacity(nodes.len());
         let mut demand = self.at_end();
@@ -301,7 +301,7 @@ pub fn only_computes(insn: &Insn) -> bool {
     )
 }
 
-/// Takes out of a straight run what computes only what nobody reads.
+/// Removes from a straight run the instructions whose result is not read.
 pub fn without_dead(nodes: &[Node], end: Demand, calls: &Calls) -> Vec<Node> {
     Afterwards::straight(end, calls).without_dead(nodes)
 }

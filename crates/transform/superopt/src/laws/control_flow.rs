@@ -192,7 +192,7 @@ pub fn share_tails(object: &Object, function: &mut Function) -> Vec<Change> {
     vec![Change::new(before, after)]
 }
 
-/// Leads who jumps to an exit that nobody falls into to another exit.
+/// Redirects jumps to an exit that no instruction falls into to another exit.
 pub fn share_exits(function: &mut Function) -> Vec<Change> {
     let exits: Vec<usize> = (0..function.nodes.len()).filter(|at| function.nodes[*at].insn == Insn::Exit).collect();
     let alone = |at: &usize| *at > 0 && matches!(function.nodes[*at - 1].insn, Insn::Jump { .. } | Insn::Exit);

@@ -21,7 +21,7 @@ use crate::flow::demand;
 use crate::laws::context::{Change, Context};
 use crate::laws::dead_store_before_helper;
 
-/// Removes calls that do nothing but answer, where nobody reads the answer.
+/// Removes calls that only return a value if the value is not read.
 pub fn remove_unread_calls(context: Context<'_>) -> Vec<Change> {
     let facts = context.known();
     let Context { object, function, calls, banned, .. } = context;
@@ -41,7 +41,7 @@ pub fn remove_unread_calls(context: Context<'_>) -> Vec<Change> {
     changes
 }
 
-/// Removes writes that nobody reads: of registers by the demand on the graph, of stack bytes by the facts.
+/// Removes writes that are not read: of registers by the demand on the graph, of stack bytes by the facts.
 pub fn remove_dead(context: Context<'_>) -> Vec<Change> {
     let Context { function, calls, facts, .. } = context;
     let mut changes = Vec::new();

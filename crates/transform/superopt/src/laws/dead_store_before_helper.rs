@@ -46,7 +46,7 @@ fn reads_nothing_of_the_frame(helper: &Helper, known: &InsnFacts) -> bool {
     numbers.map(|(_, reg)| &known.registers[reg.index()]).all(|value| matches!(value, Value::Scalar(_)))
 }
 
-/// The bytes that nobody reads between the call and the next look at what it wrote, whichever way it ends.
+/// The bytes that are not read between the call and the next read of what it wrote, whether it succeeds or fails.
 fn filled(
     function: &Function,
     cfg: &Cfg,

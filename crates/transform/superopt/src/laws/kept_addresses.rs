@@ -62,7 +62,7 @@ struct Place {
 }
 
 impl Place {
-    /// Slots that it takes, given a register with the address at `base`; `None` where that register is no help.
+    /// Slots that it takes, given a register with the address at `base`; `None` if that register does not help.
     fn cost(&self, function: &Function, base: i64) -> Option<i64> {
         let reaches = |at: &usize| {
             let offset = function.nodes[*at].insn.address().map(|address| i64::from(address.offset));

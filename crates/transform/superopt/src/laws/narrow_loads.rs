@@ -24,7 +24,7 @@ use crate::flow::possible;
 use crate::laws::available_values::held_since_entry;
 use crate::laws::context::{Change, Context};
 
-/// Narrows loads from such a context whose upper half is cleared later and read by nobody before.
+/// Narrows loads from such a context if the upper half is cleared later and not read before.
 pub fn narrow_loads(context: Context<'_>) -> Vec<Change> {
     let Context { object, id, function, calls, banned, .. } = context;
     let cleared: RegSet = function.nodes.iter().filter_map(|node| clears_upper_half(&node.insn)).collect();

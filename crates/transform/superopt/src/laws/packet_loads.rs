@@ -67,7 +67,7 @@ fn step(sums: &mut [Sum; Reg::COUNT], node: &Node, mut own: impl FnMut() -> Sum)
     };
 }
 
-/// Another register with the same value but for a constant, that was there before the constant was added.
+/// Another register that held the value before the constant was added.
 fn base(sums: &[Sum; Reg::COUNT], reg: Reg) -> Option<Reg> {
     let Sum { root, offset } = sums[reg.index()];
     let before = |other: &Reg| sums[other.index()].root == root && sums[other.index()].offset == 0;

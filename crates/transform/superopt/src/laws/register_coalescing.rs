@@ -270,7 +270,7 @@ pub(crate) fn coalesce(
     changes
 }
 
-/// Makes edits, but for deletions, which are added to those to come.
+/// Makes edits. Deletions are only collected, and made later.
 fn apply(function: &mut Function, at: InsnId, edits: Vec<Edit>, doomed: &mut HashSet<InsnId>) -> Change {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for (position, insn) in edits {

@@ -282,7 +282,7 @@ fn stored(node: &Node, facts: &Facts) -> Option<(usize, Vec<Option<u8>>)> {
     (start + bytes <= BYTES).then_some((start, written))
 }
 
-/// Whether an instruction that is no plain store to the frame may change it.
+/// Whether an instruction other than a plain store to the frame may change it.
 fn may_write_frame(node: &Node, facts: &Facts) -> bool {
     let known = facts.at(node.id);
     let may_point_here = |reg: Reg| match known.map(|known| &known.registers[reg.index()]) {

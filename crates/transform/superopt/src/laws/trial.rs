@@ -81,7 +81,7 @@ impl Trial<'_> {
     }
 }
 
-/// Removes what nobody reads and straightens the graph, until nothing is left to do.
+/// Removes dead instructions and straightens the graph, until nothing is left to do.
 pub fn tidy(object: &Object, calls: &Calls, function: &mut Function) {
     for _ in 0..MAX_ROUNDS {
         let mut changed = bury(function, calls);
@@ -99,7 +99,7 @@ pub fn tidy(object: &Object, calls: &Calls, function: &mut Function) {
     }
 }
 
-/// Removes computations of what nobody reads.
+/// Removes computations whose result is not read.
 fn bury(function: &mut Function, calls: &Calls) -> bool {
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);

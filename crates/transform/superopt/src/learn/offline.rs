@@ -9,7 +9,7 @@
 //!   r1 &= 0xff                   -->   (nothing)                    every subset, in order: runs of any length
 //! ```
 //!
-//! Online there is no time for these.
+//! `optimize` has no time for these.
 
 use kiln_equiv::Tester;
 use kiln_isa::{Address, AluOp, Imm64, Insn, Source, Width};

@@ -46,7 +46,7 @@ pub struct Question<'q> {
     pub window: Window<'q>,
     /// How many low bits of each register are read afterwards: those of [`Window::live_after`].
     pub demand: Demand,
-    /// Registers that a candidate may overwrite: its results, and those that nobody reads afterwards.
+    /// Registers that a candidate may overwrite: its results, and those that are dead afterwards.
     pub writable: RegSet,
     /// The newest version of the instruction set that new instructions may be of.
     pub isa: IsaVersion,

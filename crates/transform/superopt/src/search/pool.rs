@@ -168,7 +168,7 @@ impl Pool {
     }
 }
 
-/// A register that nobody reads and the window does not use, if there is one: the lowest, which costs least to save.
+/// The lowest register that is dead and not used by the window, if there is one: it costs least to save.
 fn spare(question: &Question<'_>, used: RegSet) -> RegSet {
     let free = question.writable.difference(used).iter().find(|reg| question.demand.of(*reg) == 0);
     free.into_iter().collect()

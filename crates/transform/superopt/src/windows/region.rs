@@ -61,7 +61,7 @@ pub struct Staleness {
     flow: Vec<(RegSet, Reg)>,
     /// Whether stack bytes do.
     stack: bool,
-    /// Registers that a rewrite reads where nobody did before: from then on they count as read everywhere.
+    /// Registers that a rewrite reads where they were not read before. From then on they count as read everywhere.
     pinned: RegSet,
 }
 
@@ -71,7 +71,7 @@ impl Staleness {
         Staleness { flow: nodes.iter().filter_map(flow).collect(), ..Staleness::default() }
     }
 
-    /// Takes in that a register holds other values, and so do those that are made of it.
+    /// Marks a register, and the registers computed from it, as holding other values.
     fn spread(&mut self, reg: Reg) {
         self.registers.insert(reg);
         loop {
@@ -178,7 +178,7 @@ pub fn ends(node: &Node, regs: &[Reg]) -> bool {
 }
 
 impl<'a> Region<'a> {
-    /// Takes a proposed run, without what nobody reads, if the goal prefers it and it is proved equal.
+    /// Takes a proposed run, without its dead instructions, if the goal prefers it and it is proved equal.
     ///
     /// `context`: whether the proposal relies on what came before what it changes, which the window then includes.
     pub fn attempt(&mut self, rule: &'static str, at: InsnId, proposed: &[Node], context: bool) -> bool {
@@ -186,7 +186,7 @@ impl<'a> Region<'a> {
         better.is_some_and(|after| self.replace(rule, at, after, context))
     }
 
-    /// A proposed run without what nobody reads, if the goal prefers it.
+    /// A proposed run without its dead instructions, if the goal prefers it.
     fn better(&self, proposed: &[Node]) -> Option<Vec<Node>> {
         let after = self.afterwards().without_dead(proposed);
         let weigh = |nodes: &[Node]| Weight::of(nodes, self.model);

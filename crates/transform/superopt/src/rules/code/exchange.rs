@@ -51,7 +51,7 @@ struct Permutation<'a> {
 }
 
 impl<'a> Permutation<'a> {
-    /// Bytes that are only copied, and of which some piece is no single access: others are copied in blocks.
+    /// Bytes that are only copied, with some piece that is not a single access. Others are copied in blocks.
     fn new(region: &'a Region<'a>, trace: &'a Trace, copied: &'a Copied) -> Option<Permutation<'a>> {
         let mut pieces: Vec<Piece> = Vec::new();
         for ((_, offset), (to, from)) in &copied.bytes {

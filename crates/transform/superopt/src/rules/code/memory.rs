@@ -351,7 +351,7 @@ pub(super) struct Copied {
     pub run: std::ops::Range<usize>,
     pub bytes: std::collections::BTreeMap<(u8, i64), (Root, Origin)>,
     pub roots: Vec<Root>,
-    /// Registers that the run loads and nobody reads afterwards, then others that are free.
+    /// Registers that the run loads and that are dead afterwards, then others that are free.
     pub free: Vec<Reg>,
 }
 
