@@ -83,7 +83,9 @@ fn objects_that_cannot_be_finished_are_removed() {
             match (code, out) {
                 (Some(0), Some(out)) if out != damaged => finished += 1,
                 // No object for BPF, which is left as the compiler wrote it.
-                (Some(0), Some(out)) => assert!(!out.starts_with(b"\x7fELF") || out.len() < 20 || at < 20, "{at} {damage}"),
+                (Some(0), Some(out)) => {
+                    assert!(!out.starts_with(b"\x7fELF") || out.len() < 20 || at < 20, "{at} {damage}")
+                }
                 (_, None) => refused += 1,
                 (code, _) => panic!("{at} {damage}: exit code {code:?}, and out.o stays: {text}"),
             }
@@ -99,4 +101,41 @@ fn response_files_are_refused() {
     let output = cc(folder.path(), "clang-19", "0", &["@flags", "-c", "a.c"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("@flags"), "{output:?}");
+}
+
+/// All pointers come from the packet, so clang writes no relocation; the sandbox refers to the heap's map.
+#[test]
+fn a_program_without_relocations_gets_some() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let source = "\
+#include <kiln/heap.h>
+kiln_heap(1 << 20);
+struct request { unsigned long *address; };
+SEC(\"xdp\") int add(struct xdp_md *ctx)
+{
+	struct request *request = (void *)(long)ctx->data;
+	if ((void *)(request + 1) > (void *)(long)ctx->data_end)
+		return XDP_PASS;
+	*request->address += 1;
+	return XDP_DROP;
+}
+";
+    std::fs::write(folder.path().join("a.c"), source).expect("a file");
+    let output = cc(folder.path(), "clang-19", "0", &["-c", "a.c"]);
+    if String::from_utf8_lossy(&output.stderr).contains("install clang") {
+        eprintln!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let check = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+        let output = command.args(["check", "a.o"]).args(more).current_dir(folder.path()).output().expect("kiln runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{text}");
+        text
+    };
+    assert!(check(&[]).contains("accepted add"));
+    if kiln_driver::require_kernel().is_ok() {
+        assert!(check(&["--with-kernel"]).contains("the kernel: accepted"));
+    }
 }

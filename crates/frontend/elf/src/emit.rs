@@ -16,6 +16,10 @@ use crate::file::{ElfFile, Rel, SHT_GROUP, SHT_LLVM_ADDRSIG, SHT_NOBITS, SHT_PRO
 
 const LE: Endianness = Endianness::Little;
 const HEADER_BYTES: usize = 64;
+/// Bytes of a relocation in a file.
+const RELOCATION_BYTES: u64 = 16;
+/// The flag of sections whose `sh_info` is a section's number.
+const SHF_INFO_LINK: u64 = 0x40;
 
 /// A file that is being written.
 pub(crate) struct Output<'a> {
@@ -26,6 +30,8 @@ pub(crate) struct Output<'a> {
     pub contents: HashMap<usize, Vec<u8>>,
     /// New relocations, by relocation section.
     pub relocations: HashMap<usize, Vec<Rel>>,
+    /// Relocations of sections that had none: each gets a relocation section behind the others.
+    pub added_relocations: Vec<(usize, Vec<Rel>)>,
     pub symbols: Vec<Symbol>,
 }
 
@@ -43,6 +49,7 @@ impl<'a> Output<'a> {
             dropped: vec![false; file.sections.len()],
             contents: HashMap::new(),
             relocations: HashMap::new(),
+            added_relocations: Vec::new(),
             symbols: file.symbols.clone(),
         }
     }
@@ -67,11 +74,14 @@ impl<'a> Output<'a> {
     /// The file's bytes.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let numbers = Renumbering::new(self);
-        if self.file.sections.len() >= usize::from(crate::file::SHN_LORESERVE) {
+        if self.file.sections.len() + self.added_relocations.len() >= usize::from(crate::file::SHN_LORESERVE) {
             return unsupported("", 0, "writing files with 65280 sections and more");
         }
         let mut order: Vec<_> = (1..self.file.sections.len()).filter(|index| !self.dropped[*index]).collect();
         order.sort_by_key(|index| (self.file.sections[*index].offset, *index));
+        let mut names = self.section_data(self.file.name_table, &numbers);
+        let added_names: Vec<u32> =
+            self.added_relocations.iter().map(|(target, _)| self.add_name(&mut names, *target)).collect();
         let mut bytes = vec![0; HEADER_BYTES];
         let mut headers: Vec<_> = (0..numbers.section_count).map(|_| [0u8; 64]).collect();
         for index in order {
@@ -80,11 +90,19 @@ impl<'a> Output<'a> {
             if align > 1 << 16 {
                 return invalid(&section.name, 0, format!("an alignment of {align} bytes is absurd"));
             }
-            let data = self.section_data(index, &numbers);
+            let data = if index == self.file.name_table { names.clone() } else { self.section_data(index, &numbers) };
             bytes.resize(bytes.len().next_multiple_of(align), 0);
             let size = if section.kind == SHT_NOBITS { section.size } else { data.len() as u64 };
             let header = self.section_header(section, bytes.len() as u64, size, &numbers);
             headers[numbers.section(index as u32) as usize].copy_from_slice(pod::bytes_of(&header));
+            bytes.extend(data);
+        }
+        for ((target, relocations), name) in self.added_relocations.iter().zip(added_names) {
+            bytes.resize(bytes.len().next_multiple_of(8), 0);
+            let data = encoded(relocations, &numbers);
+            let header = self.relocation_header(name, *target, bytes.len() as u64, data.len() as u64, &numbers)?;
+            headers.push([0; 64]);
+            headers.last_mut().expect("it was just added").copy_from_slice(pod::bytes_of(&header));
             bytes.extend(data);
         }
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -92,11 +110,43 @@ impl<'a> Output<'a> {
         headers.iter().for_each(|header| bytes.extend(header));
         let mut header = self.file_header()?;
         header.e_shoff = U64::new(LE, table);
-        header.e_shnum = U16::new(LE, numbers.section_count as u16);
+        header.e_shnum = U16::new(LE, headers.len() as u16);
         let names = numbers.section(u32::from(header.e_shstrndx.get(LE).0));
         header.e_shstrndx = U16::new(LE, elf::SymbolSection(names as u16));
         bytes[..HEADER_BYTES].copy_from_slice(pod::bytes_of(&header));
         Ok(bytes)
+    }
+
+    /// Adds the name of a section's relocation section to the section names. Returns where it stands.
+    fn add_name(&self, names: &mut Vec<u8>, target: usize) -> u32 {
+        let at = names.len() as u32;
+        names.extend(format!(".rel{}", self.file.sections[target].name).bytes().chain([0]));
+        at
+    }
+
+    fn relocation_header(
+        &self,
+        name: u32,
+        target: usize,
+        offset: u64,
+        size: u64,
+        numbers: &Renumbering,
+    ) -> Result<SectionHeader64<Endianness>> {
+        let Some(symbols) = self.file.symbol_table else {
+            return unsupported(&self.file.sections[target].name, 0, "an address in a file without symbols");
+        };
+        Ok(SectionHeader64 {
+            sh_name: U32::new(LE, name),
+            sh_type: U32::new(LE, elf::SectionType(SHT_REL)),
+            sh_flags: U64::new(LE, elf::SectionFlags(SHF_INFO_LINK)),
+            sh_addr: U64::new(LE, 0),
+            sh_offset: U64::new(LE, offset),
+            sh_size: U64::new(LE, size),
+            sh_link: U32::new(LE, numbers.section(symbols as u32)),
+            sh_info: U32::new(LE, numbers.section(target as u32)),
+            sh_addralign: U64::new(LE, 8),
+            sh_entsize: U64::new(LE, RELOCATION_BYTES),
+        })
     }
 
     fn file_header(&self) -> Result<FileHeader64<Endianness>> {
@@ -186,18 +236,22 @@ impl<'a> Output<'a> {
                 Err(_) => return self.file.data(index).to_vec(),
             },
         };
-        let mut bytes = Vec::with_capacity(16 * relocations.len());
-        for relocation in relocations {
-            // Relocations against an address in a removed section are removed too.
-            let Some(symbol) = numbers.symbols.get(relocation.symbol as usize).copied().flatten() else { continue };
-            let entry = Rel64::<Endianness> {
-                r_offset: U64::new(LE, relocation.offset),
-                r_info: U64::new(LE, u64::from(symbol) << 32 | u64::from(relocation.kind)),
-            };
-            bytes.extend(pod::bytes_of(&entry));
-        }
-        bytes
+        encoded(relocations, numbers)
     }
+}
+
+/// Relocations as a section holds them. Those against an address in a removed section are removed, too.
+fn encoded(relocations: &[Rel], numbers: &Renumbering) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(RELOCATION_BYTES as usize * relocations.len());
+    for relocation in relocations {
+        let Some(symbol) = numbers.symbols.get(relocation.symbol as usize).copied().flatten() else { continue };
+        let entry = Rel64::<Endianness> {
+            r_offset: U64::new(LE, relocation.offset),
+            r_info: U64::new(LE, u64::from(symbol) << 32 | u64::from(relocation.kind)),
+        };
+        bytes.extend(pod::bytes_of(&entry));
+    }
+    bytes
 }
 
 /// A section group: flags, then section numbers.

@@ -118,7 +118,7 @@ pub(crate) struct ElfFile {
     /// The section that holds the symbols.
     pub symbol_table: Option<usize>,
     /// The section that holds the sections' names.
-    name_table: usize,
+    pub name_table: usize,
 }
 
 impl ElfFile {

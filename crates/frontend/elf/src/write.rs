@@ -177,29 +177,26 @@ impl Writer<'_> {
                 }
             }
             relocations.sort_by_key(|relocation| relocation.offset);
-            self.set_relocations(section, relocations)?;
+            self.set_relocations(section, relocations);
             let bytes = slots.iter().flat_map(|slot| slot.to_bytes()).collect();
             self.output.contents.insert(section, bytes);
         }
         Ok(())
     }
 
-    fn set_relocations(&mut self, target: usize, relocations: Vec<Rel>) -> Result<()> {
+    fn set_relocations(&mut self, target: usize, relocations: Vec<Rel>) {
         let mut sections: Vec<_> = self.sources.file.relocation_sections(target).collect();
-        match (sections.is_empty(), relocations.is_empty()) {
-            (true, true) => return Ok(()),
-            (true, false) => {
-                let name = self.sources.file.section_name(target);
-                return unsupported(name, relocations[0].offset, "an address in a section without relocations");
+        if sections.is_empty() {
+            if !relocations.is_empty() {
+                self.output.added_relocations.push((target, relocations));
             }
-            _ => {}
+            return;
         }
         let first = sections.remove(0);
         self.output.relocations.insert(first, relocations);
         for other in sections {
             self.output.relocations.insert(other, Vec::new());
         }
-        Ok(())
     }
 
     /// How an instruction encodes a reference: relocation and encoded fields, as in the original if possible.
@@ -342,7 +339,8 @@ impl Writer<'_> {
         });
         let relocations = relocations.collect();
         self.output.contents.insert(index, bytes);
-        self.set_relocations(index, relocations)
+        self.set_relocations(index, relocations);
+        Ok(())
     }
 
     /// How the file relocates records of each code section.
