@@ -2,6 +2,28 @@
 
 use super::row::*;
 
+/// Programs that may cast a socket to the structure of its protocol (`bpf_skc_to_*`).
+const CASTERS: ProgramTypes = any_of(&[
+    BTF_TRACERS,
+    LWT,
+    TC,
+    SOCKET_FILTER,
+    XDP,
+    CGROUP_SKB,
+    SOCK_OPS,
+    SK_SKB,
+    SK_MSG,
+    CGROUP_SOCK_ADDR,
+    FLOW_DISSECTOR,
+    SK_LOOKUP,
+]);
+
+/// Programs that may look sockets up.
+const LOOKERS: ProgramTypes = any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR]);
+
+/// Programs that may read and set socket options.
+const OPTION_SETTERS: ProgramTypes = any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]);
+
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(46, "get_socket_cookie", 4, 12)
@@ -35,7 +57,7 @@ pub(super) const HELPERS: &[Helper] = &[
             Prototype::new(&[Context, Anything, Anything, READ, SIZE], ReturnKind::Integer),
         )])
         .effect(ChangesAllButStack)
-        .allowed(any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]))
+        .allowed(OPTION_SETTERS)
         .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
     helper(52, "sk_redirect_map", 4, 14)
         .args(&[Context, ConstMapPtr, Anything, Anything])
@@ -53,7 +75,7 @@ pub(super) const HELPERS: &[Helper] = &[
             Prototype::new(&[Context, Anything, Anything, WRITE_UNINIT, SIZE], ReturnKind::Integer),
         )])
         .effect(ChangesAllButStack)
-        .allowed(any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR, CGROUP_SOCKOPT, STRUCT_OPS, LSM]))
+        .allowed(OPTION_SETTERS)
         .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
     helper(59, "sock_ops_cb_flags_set", 4, 16).args(&[Context, Anything]).effect(ChangesAllButStack).allowed(SOCK_OPS),
     helper(60, "msg_redirect_map", 4, 17)
@@ -99,7 +121,7 @@ pub(super) const HELPERS: &[Helper] = &[
         )])
         .acquires()
         .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
+        .allowed(LOOKERS),
     helper(85, "sk_lookup_udp", 4, 20)
         .args(&[Context, READ, SIZE_OR_ZERO, Anything, Anything])
         .returns(ReturnKind::SocketOrNull)
@@ -110,7 +132,7 @@ pub(super) const HELPERS: &[Helper] = &[
         )])
         .acquires()
         .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
+        .allowed(LOOKERS),
     helper(86, "sk_release", 4, 20).args(&[ReleasedBtfSockCommon]).effect(ChangesAllButStack).allowed(any_of(&[
         TC,
         XDP,
@@ -156,7 +178,7 @@ pub(super) const HELPERS: &[Helper] = &[
         )])
         .acquires()
         .effect(ChangesAllButStack)
-        .allowed(any_of(&[TC, XDP, CGROUP_SKB, SK_SKB, CGROUP_SOCK_ADDR])),
+        .allowed(LOOKERS),
     helper(100, "tcp_check_syncookie", 5, 2)
         .args(&[BTF_SOCK, READ, SIZE, READ, SIZE])
         .gpl_only()
@@ -238,100 +260,35 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(PerfMon)
         .effect(ReadsMemory)
         .casts_argument()
-        .allowed(any_of(&[
-            BTF_TRACERS,
-            LWT,
-            TC,
-            SOCKET_FILTER,
-            XDP,
-            CGROUP_SKB,
-            SOCK_OPS,
-            SK_SKB,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            FLOW_DISSECTOR,
-            SK_LOOKUP,
-        ])),
+        .allowed(CASTERS),
     helper(137, "skc_to_tcp_sock", 5, 9)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("tcp_sock"))
         .capability(PerfMon)
         .effect(ReadsMemory)
         .casts_argument()
-        .allowed(any_of(&[
-            BTF_TRACERS,
-            LWT,
-            TC,
-            SOCKET_FILTER,
-            XDP,
-            CGROUP_SKB,
-            SOCK_OPS,
-            SK_SKB,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            FLOW_DISSECTOR,
-            SK_LOOKUP,
-        ])),
+        .allowed(CASTERS),
     helper(138, "skc_to_tcp_timewait_sock", 5, 9)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("tcp_timewait_sock"))
         .capability(PerfMon)
         .effect(ReadsMemory)
         .casts_argument()
-        .allowed(any_of(&[
-            BTF_TRACERS,
-            LWT,
-            TC,
-            SOCKET_FILTER,
-            XDP,
-            CGROUP_SKB,
-            SOCK_OPS,
-            SK_SKB,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            FLOW_DISSECTOR,
-            SK_LOOKUP,
-        ])),
+        .allowed(CASTERS),
     helper(139, "skc_to_tcp_request_sock", 5, 9)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("tcp_request_sock"))
         .capability(PerfMon)
         .effect(ReadsMemory)
         .casts_argument()
-        .allowed(any_of(&[
-            BTF_TRACERS,
-            LWT,
-            TC,
-            SOCKET_FILTER,
-            XDP,
-            CGROUP_SKB,
-            SOCK_OPS,
-            SK_SKB,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            FLOW_DISSECTOR,
-            SK_LOOKUP,
-        ])),
+        .allowed(CASTERS),
     helper(140, "skc_to_udp6_sock", 5, 9)
         .args(&[BTF_SOCK])
         .returns(btf_result_or_null("udp6_sock"))
         .capability(PerfMon)
         .effect(ReadsMemory)
         .casts_argument()
-        .allowed(any_of(&[
-            BTF_TRACERS,
-            LWT,
-            TC,
-            SOCKET_FILTER,
-            XDP,
-            CGROUP_SKB,
-            SOCK_OPS,
-            SK_SKB,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            FLOW_DISSECTOR,
-            SK_LOOKUP,
-        ])),
+        .allowed(CASTERS),
     helper(142, "load_hdr_opt", 5, 10)
         .args(&[Context, READ_WRITE, SIZE, Anything])
         .effect(WritesArguments)
@@ -350,40 +307,14 @@ pub(super) const HELPERS: &[Helper] = &[
         .returns(btf_result_or_null("unix_sock"))
         .capability(PerfMon)
         .effect(ReadsMemory)
-        .allowed(any_of(&[
-            BTF_TRACERS,
-            LWT,
-            TC,
-            SOCKET_FILTER,
-            XDP,
-            CGROUP_SKB,
-            SOCK_OPS,
-            SK_SKB,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            FLOW_DISSECTOR,
-            SK_LOOKUP,
-        ])),
+        .allowed(CASTERS),
     helper(196, "skc_to_mptcp_sock", 5, 19)
         .args(&[SockCommon])
         .returns(btf_result_or_null("mptcp_sock"))
         .capability(PerfMon)
         .effect(ReadsMemory)
         .casts_argument()
-        .allowed(any_of(&[
-            BTF_TRACERS,
-            LWT,
-            TC,
-            SOCKET_FILTER,
-            XDP,
-            CGROUP_SKB,
-            SOCK_OPS,
-            SK_SKB,
-            SK_MSG,
-            CGROUP_SOCK_ADDR,
-            FLOW_DISSECTOR,
-            SK_LOOKUP,
-        ])),
+        .allowed(CASTERS),
     helper(204, "tcp_raw_gen_syncookie_ipv4", 6, 0)
         .args(&[fixed(20, Memory::READ), READ, SIZE_OR_ZERO])
         .gpl_only()
