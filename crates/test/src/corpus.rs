@@ -68,7 +68,8 @@ pub fn folder() -> PathBuf {
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpus"), PathBuf::from)
 }
 
-/// The available objects. If the corpora were not built, prints a note to standard error and returns none.
+/// The available objects. If the corpora were not built, prints a note to standard error and returns none; where `CI` is
+/// set it panics instead.
 pub fn objects() -> Vec<CorpusObject> {
     manifest().objects
 }
@@ -84,6 +85,8 @@ fn manifest() -> Manifest {
         .map_err(|error| error.to_string())
         .and_then(|bytes| serde_json::from_slice::<Manifest>(&bytes).map_err(|error| error.to_string()));
     manifest.unwrap_or_else(|error| {
+        // In CI, a test of no program would pass unnoticed.
+        assert!(std::env::var_os("CI").is_none(), "no corpora ({}: {error}); run scripts/corpus core", path.display());
         eprintln!("skipped: no corpora ({}: {error}); run scripts/corpus core", path.display());
         Manifest::default()
     })

@@ -1,7 +1,7 @@
 //! Calls of functions and returns from them.
 
 use kiln_isa::{Insn, Reg};
-use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES};
+use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES, MAX_STACK_BEFORE_TAIL_CALL_BYTES};
 use kiln_platform::{Feature, ProgramType, helper_id};
 
 use crate::error::{Step, reject};
@@ -20,9 +20,6 @@ struct Depth {
     /// Bytes that the functions from here on keep while one of them, called by them, makes a tail call.
     before_tail_call: Option<u32>,
 }
-
-/// Bytes of stack that callers of a function with a tail call may keep, less one (kernel `check_max_stack_depth`).
-const MAX_STACK_BEFORE_TAIL_CALL: u32 = 256;
 
 /// A chain of calls that is refused.
 pub(crate) struct TooDeep {
@@ -51,7 +48,7 @@ impl TooDeep {
             Deep::Frames => format!("more than {MAX_CALL_FRAMES} frames of calls"),
             Deep::Sum => format!("the stack of this chain of {calls} calls is {bytes} bytes"),
             Deep::TailCall => {
-                let most = MAX_STACK_BEFORE_TAIL_CALL - 1;
+                let most = MAX_STACK_BEFORE_TAIL_CALL_BYTES - 1;
                 format!(
                     "a tail call is made with {bytes} bytes of stack in the functions that lead to it; {most} may be"
                 )
@@ -168,7 +165,7 @@ impl Path<'_> {
             }
             match tail_call {
                 _ if above + depth.bytes > MAX_CALL_CHAIN_STACK_BYTES => too_deep(Deep::Sum, above + depth.bytes),
-                Some(bytes) if bytes >= MAX_STACK_BEFORE_TAIL_CALL => too_deep(Deep::TailCall, bytes),
+                Some(bytes) if bytes >= MAX_STACK_BEFORE_TAIL_CALL_BYTES => too_deep(Deep::TailCall, bytes),
                 _ => Ok(depth),
             }
         };
