@@ -221,12 +221,14 @@ pub struct CheckArguments {
     /// Write the profile as a flame graph, an SVG that a browser opens.
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath, conflicts_with = "kernel")]
     pub flame_graph: Option<PathBuf>,
-    /// The kernels to check for: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable.
+    /// The kernels to check for: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default
+    /// those that KILN_KERNEL or the nearest kiln.toml names, or else the running one.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',', conflicts_with = "with_kernel")]
     pub kernel: Vec<Kernel>,
     /// The kernel's BTF (such as /sys/kernel/btf/vmlinux): resolve CO-RE relocations against it, and take kernel
-    /// structures and functions from it instead of the running kernel.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    /// structures and functions from it instead of the running kernel. A folder has a BTF for each release, in BTFHub's
+    /// layout (.btf or .btf.tar.xz); without --kernel, all of them are checked for.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub btf: Option<PathBuf>,
     /// Apply the rules for unprivileged users: no pointer leaks, no loops, 4096 instructions.
     #[arg(long, conflicts_with = "with_kernel")]
@@ -254,8 +256,8 @@ pub struct OptimizeArguments {
     /// without a certificate in time stay unchanged. Without `--budget`, certificates have 60 more seconds or longer.
     #[arg(long, value_name = "SECONDS")]
     pub budget: Option<f64>,
-    /// The kernels that the result must load on, as for `kiln check`. Instructions that the oldest one lacks are not
-    /// used.
+    /// The kernels that the result must load on, by default as for `kiln check`. Instructions that the oldest one lacks
+    /// are not used.
     #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
     pub kernel: Vec<Kernel>,
     /// Do not ask the running kernel at the end.

@@ -7,8 +7,9 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
+use kiln_driver::target::{self, Choice, Types};
 use kiln_driver::{
-    Engine, Error, Goal, Input, Program, Reason, bench, check, compile, doctor, dump, evidence, examples, file, input,
+    Engine, Error, Goal, Input, Reason, bench, check, compile, doctor, dump, evidence, examples, file, input,
     learn, operations, optimize, output, profile, profiles, recheck, report, run, sandbox, sarif,
 };
 
@@ -41,12 +42,15 @@ fn open_all(arguments: &ObjectArguments) -> Result<Input, Error> {
 
 /// `kiln check`.
 pub fn check(arguments: &CheckArguments, format: Format) -> Code {
+    let choice = kernels_of(arguments)?;
+    let types = Types::open(choice.btf.as_deref())?;
+    let several = !choice.kernels.is_empty() || !types.kernels().is_empty();
     let mut input = open_all(&arguments.object)?;
-    if let Some(path) = &arguments.btf {
-        input.resolve_core(path)?;
-    }
-    if arguments.btf.is_none() && arguments.kernel.is_empty() {
-        input.resolve_for_running_kernel()?;
+    match &types {
+        _ if several => {}
+        Types::Running => input.resolve_for_running_kernel()?,
+        Types::File(path, _) => input.resolve_core(path)?,
+        Types::Hub(_) => {}
     }
     input.unprivileged = arguments.unprivileged;
     let programs = input.select(&arguments.object.program)?;
@@ -54,8 +58,9 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
     if programs.is_empty() && unreadable.is_empty() {
         return Err(input.holds_no_programs());
     }
-    if !arguments.kernel.is_empty() {
-        return check_for_kernels(&input, &programs, unreadable, arguments, format);
+    if several {
+        let matrix = profiles::check(&input, &programs, &choice, &types)?;
+        return check_for_kernels(&input, matrix, unreadable, arguments, format);
     }
     if arguments.with_kernel {
         kiln_driver::require_kernel()?;
@@ -84,7 +89,7 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
             print::json(&sarif::log(&arguments.object.object, &root, &results))?;
         }
         _ => {
-            print::which_kernel(&input, arguments.btf.as_deref());
+            print::which_kernel(&input, choice.btf.as_deref());
             print::checked(&input, &results);
         }
     }
@@ -103,15 +108,27 @@ fn exit_code(results: &[check::Checked]) -> u8 {
     results.iter().map(code).filter(|code| *code > 0).min().unwrap_or(0)
 }
 
-/// `kiln check --kernel`.
+/// The kernels that a check is about. What is asked about the running kernel alone is not about the project's kernels.
+fn kernels_of(arguments: &CheckArguments) -> Result<Choice, Error> {
+    let running = arguments.with_kernel || arguments.profile || arguments.flame_graph.is_some();
+    if !running {
+        return target::choose(&arguments.kernel, arguments.btf.as_deref());
+    }
+    if arguments.btf.as_deref().is_some_and(|path| path.is_dir()) {
+        let message = "--with-kernel, --profile and --flame-graph are about one kernel; --btf names a folder of several";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    Ok(Choice { btf: arguments.btf.clone(), ..Choice::default() })
+}
+
+/// `kiln check` for kernels that were named.
 fn check_for_kernels(
     input: &Input,
-    programs: &[&Program],
+    mut matrix: profiles::Matrix,
     unreadable: Vec<check::Checked>,
     arguments: &CheckArguments,
     format: Format,
 ) -> Code {
-    let mut matrix = profiles::check(input, programs, &profiles::profiles(&arguments.kernel, &input.object)?);
     matrix.add_unreadable(unreadable);
     match format {
         Format::Json => print::json(&matrix)?,
@@ -146,6 +163,7 @@ fn is_standard_output(path: &std::path::Path, format: Format) -> Result<bool, Er
 pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let begun = Instant::now();
     let input = open(&arguments.object)?;
+    let choice = target::choose(&arguments.kernel, None)?;
     let budget = arguments.budget.map_or_else(|| Ok(optimize::default_budget(&input.object)), seconds)?;
     let model = arguments.cost_model.as_deref().map(optimize::read_model).transpose()?;
     output::check_writable(&arguments.output)?;
@@ -170,7 +188,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
         keep_queries: arguments.report.is_some(),
         certify: arguments.evidence.is_some(),
         budget_bounds_certificate: arguments.budget.is_some(),
-        profile: profiles::oldest(&arguments.kernel, &input.object)?,
+        profile: profiles::oldest(&choice.kernels, &input.object)?,
         rules: arguments.rules.as_deref().map(learn::proved_rules).transpose()?.map(Arc::new),
         programs: arguments.object.program.clone(),
     };
@@ -187,7 +205,10 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     match format {
         Format::Json => print::json(&outcome.report())?,
         _ if to_standard_output => {}
-        _ => print::optimized(&outcome, arguments.verbose, arguments.timings),
+        _ => {
+            print::wanted_kernels(&choice);
+            print::optimized(&outcome, arguments.verbose, arguments.timings);
+        }
     }
     Ok(0)
 }

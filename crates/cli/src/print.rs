@@ -118,6 +118,37 @@ pub fn which_kernel(input: &kiln_driver::Input, btf: Option<&std::path::Path>) {
     say!("as Linux {}, {types}", kiln_driver::KernelVersion::DESCRIBED);
 }
 
+/// Who named kernels, in brackets, if that is not the command line.
+fn named_by(by: &Option<Shown>) -> String {
+    by.as_ref().map_or_else(String::new, |by| format!(" ({by})"))
+}
+
+/// The kernels that a result must load on, if any were named.
+pub fn wanted_kernels(choice: &kiln_driver::target::Choice) {
+    if !choice.kernels.is_empty() {
+        let names: Vec<_> = choice.kernels.iter().map(ToString::to_string).collect();
+        say!("to load on {}{}", listed(&names), named_by(&choice.by));
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[String]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [before @ .., last] => format!("{} and {last}", before.join(", ")),
+    }
+}
+
+/// Which kernels the columns of a table are about: a line for each group of neighbours with the same types.
+fn which_kernels(matrix: &Matrix) {
+    let columns: Vec<_> = matrix.kernels.iter().zip(&matrix.types).collect();
+    for group in columns.chunk_by(|(_, one), (_, other)| one.exact() == other.exact()) {
+        let names: Vec<_> = group.iter().map(|(kernel, _)| kernel.to_string()).collect();
+        say!("as Linux {}{}, {}", listed(&names), named_by(&matrix.named_by), group[0].1);
+    }
+}
+
 /// Lines that a profile shows; `--format json` has all.
 const LINES_SHOWN: usize = 20;
 /// Characters of a source line in it.
@@ -163,6 +194,7 @@ fn cost(profile: &Cost) -> String {
 
 /// Verdicts by program and kernel, then the first explanation of each program that some kernel rejects.
 pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
+    which_kernels(matrix);
     let cell = |verdict: &Verdict| match verdict {
         Verdict::Accepted { .. } => "yes".to_owned(),
         Verdict::Rejected { code, .. } => code.clone(),

@@ -383,3 +383,61 @@ fn verdicts_are_about_one_kernel_and_say_which() {
         check(&["--with-kernel"]).code(0).stdout(contains("the kernel: accepted").and(contains("disagreement").not()));
     }
 }
+
+/// Types of a kernel: what clang says of these declarations, as `name` in `folder`.
+fn types_of_a_kernel(folder: &std::path::Path, name: &str, declarations: &str) -> Option<PathBuf> {
+    let made = Made::by_clang("c", declarations)?;
+    std::fs::create_dir_all(folder).expect("a folder");
+    let path = folder.join(name);
+    let section = format!(".BTF={}", path.display());
+    let mut copy = Process::new("llvm-objcopy-19");
+    match copy.args(["--dump-section", &section]).arg(made.path()).arg(made.folder.path().join("rest.o")).status() {
+        Ok(status) => assert!(status.success(), "llvm-objcopy fails"),
+        Err(error) => {
+            eprintln!("skipped: llvm-objcopy-19: {error}");
+            return None;
+        }
+    }
+    Some(path)
+}
+
+#[test]
+fn a_folder_has_types_for_each_release() {
+    let Some(made) = Made::by_clang("c", &format!("{HEADER}{FOR_OTHER_KERNELS}")) else { return };
+    let folder = made.folder.path().join("hub/debian/12").join(std::env::consts::ARCH);
+    let older = "struct task_struct { int pid; } task;";
+    let newer = "struct task_struct { int pid, kiln_has_no_such_field; } task;";
+    let Some(older) = types_of_a_kernel(&folder, "5.15.0-1-amd64.btf", older) else { return };
+    let Some(newer) = types_of_a_kernel(&folder, "6.1.0-2-amd64.btf", newer) else { return };
+    let mut pack = Process::new("tar");
+    pack.arg("-C").arg(&folder).arg("-cJf").arg(older.with_extension("btf.tar.xz")).arg(older.file_name().expect("a name"));
+    assert!(pack.status().expect("tar runs").success());
+    std::fs::remove_file(&older).expect("a file");
+    let check = |more: &[&str]| {
+        let mut command = kiln();
+        command.current_dir(made.folder.path()).args(["check", "made.o", "--program", "fields"]).args(more);
+        command
+    };
+    // The field is there on 6.1 only, and what stands behind the question whether it exists is wrong.
+    check(&["--btf", "hub"])
+        .assert()
+        .code(1)
+        .stdout(contains("as Linux 5.15, BTF of hub/debian/12/").and(contains("5.15.0-1-amd64.btf.tar.xz")))
+        .stdout(contains("all programs load on: 5.15\n"));
+    check(&["--btf", "hub", "--kernel", "5.15"]).assert().code(0);
+    check(&["--btf", "hub", "--kernel", "6.6"]).assert().code(2).stderr(contains("no types of Linux 6.6; it has 5.15, 6.1"));
+    check(&["--btf", "hub", "--with-kernel"]).assert().code(2).stderr(contains("a folder of several"));
+    check(&["--btf", &newer.display().to_string()]).assert().code(1).stdout(contains("as Linux 6.18, BTF of "));
+
+    // A project's file names the same, the environment before it, and the command line before that.
+    std::fs::write(made.folder.path().join("kiln.toml"), "kernel = [\"6.1\"]\nbtf = \"hub\"\n").expect("a file");
+    check(&[]).assert().code(1).stdout(contains("as Linux 6.1 (").and(contains("kiln.toml), BTF of ")));
+    check(&[]).env("KILN_KERNEL", "5.15").assert().code(0).stdout(contains("as Linux 5.15 (KILN_KERNEL), BTF of "));
+    check(&["--kernel", "6.1"]).env("KILN_KERNEL", "5.15").assert().code(1).stdout(contains("as Linux 6.1, BTF of "));
+    check(&[]).env("KILN_KERNEL", "old").assert().code(2).stderr(contains("KILN_KERNEL: old: "));
+    let found = document(&mut check(&[]));
+    assert!(found["named_by"].as_str().is_some_and(|by| by.ends_with("kiln.toml")), "{found}");
+    let mut optimize = kiln();
+    optimize.current_dir(made.folder.path()).args(["optimize", "made.o", "-o", "out.o", "--offline"]);
+    optimize.assert().code(0).stdout(contains("to load on 6.1 (").and(contains("kiln.toml)")));
+}

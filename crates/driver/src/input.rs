@@ -74,7 +74,24 @@ pub fn of_object(object: Object) -> Input {
 }
 
 /// Where the running kernel says its types.
-const RUNNING_KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
+pub(crate) const RUNNING_KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// Reads a file of kernel types.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] if the file cannot be read or has no BTF.
+pub(crate) fn read_types(path: &Path) -> Result<Arc<Btf>, Error> {
+    parse_types(path, &file::read(path, MAX_FILE_BYTES)?)
+}
+
+/// Parses the content of a file of kernel types.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] if it is no BTF.
+pub(crate) fn parse_types(path: &Path, bytes: &[u8]) -> Result<Arc<Btf>, Error> {
+    let invalid = |error: kiln_program::btf::BtfError| Error::InvalidInput(format!("{}: {error}", path.display()));
+    Btf::parse(bytes).map(Arc::new).map_err(invalid)
+}
 
 /// The types of the running kernel, where they can be read; parsed once.
 pub fn running_kernel_types() -> Option<Arc<Btf>> {
@@ -273,11 +290,10 @@ impl Input {
     /// # Errors
     /// [`Error::InvalidInput`] when the file cannot be read or is no BTF.
     pub fn resolve_core(&mut self, btf: &Path) -> Result<(), Error> {
-        let bytes = file::read(btf, MAX_FILE_BYTES)?;
-        let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", btf.display()));
-        let target = Btf::parse(&bytes).map_err(|error| invalid(error.to_string()))?;
-        kiln_elf::resolve_core(&mut self.object, &target).map_err(|error| invalid(error.to_string()))?;
-        self.kernel_types = Some(Arc::new(target));
+        let target = read_types(btf)?;
+        let invalid = |error: kiln_elf::Error| Error::InvalidInput(format!("{}: {error}", btf.display()));
+        kiln_elf::resolve_core(&mut self.object, &target).map_err(invalid)?;
+        self.kernel_types = Some(target);
         if btf == Path::new(RUNNING_KERNEL_TYPES) {
             self.resolve_kconfig();
         }

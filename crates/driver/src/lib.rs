@@ -49,6 +49,7 @@ pub mod input;
 pub mod kernel;
 pub mod output;
 pub mod show;
+pub mod target;
 
 pub use commands::{
     bench, check, compare, compile, cost, doctor, dump, evidence, examples, heap, learn, operations, optimize, packets,

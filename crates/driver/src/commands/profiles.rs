@@ -5,8 +5,6 @@
 //!   filter    kernel-lacks  yes  yes  yes   yes      loads on 6.1 and up
 //! ```
 
-use std::str::FromStr;
-
 use kiln_platform::{KernelVersion, Profile};
 use kiln_program::{Object, Program};
 use kiln_verifier::Prepared;
@@ -14,41 +12,10 @@ use serde::Serialize;
 
 use crate::commands::check::{self, Checked, Verdict};
 use crate::error::Error;
-use crate::input::{Input, release_config, running_kernel_config};
+use crate::input::{Input, elf_error, release_config, running_kernel_config};
 use crate::show::shown::Shown;
-
-/// A kernel to check for, as named on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kernel {
-    /// A release.
-    Release(KernelVersion),
-    /// The one that runs here.
-    Running,
-    /// All named releases.
-    All,
-}
-
-impl FromStr for Kernel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "running" => return Ok(Kernel::Running),
-            "all" => return Ok(Kernel::All),
-            _ => {}
-        }
-        let (oldest, newest) = (Profile::OLDEST, KernelVersion::DESCRIBED);
-        match text.parse() {
-            Ok(version) if (oldest..=newest).contains(&version) => Ok(Kernel::Release(version)),
-            Ok(version) => Err(format!("{version} is not between {oldest} and {newest}, which Kiln describes")),
-            Err(_) => Err(format!("a release from {oldest} to {newest}, `running`, or `all` ({})", names())),
-        }
-    }
-}
-
-fn names() -> String {
-    Profile::NAMED.map(|version| version.to_string()).join(", ")
-}
+pub use crate::target::Kernel;
+use crate::target::{Choice, Types};
 
 /// The profiles of the kernels asked for, oldest first, each once; the running one last, with what it says of the
 /// object.
@@ -88,6 +55,11 @@ pub fn oldest(kernels: &[Kernel], object: &Object) -> Result<Option<Profile>, Er
 pub struct Matrix {
     /// The kernels, as asked for.
     pub kernels: Vec<Shown>,
+    /// The types that each kernel's verdicts are about, in the order of [`Matrix::kernels`].
+    pub types: Vec<Shown>,
+    /// Who named the kernels, if that is not the command line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub named_by: Option<Shown>,
     /// A row a program.
     pub programs: Vec<Row>,
     /// Where all programs load, in a sentence.
@@ -168,24 +140,32 @@ impl Matrix {
     }
 }
 
-/// Verifies programs for each kernel.
-pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)]) -> Matrix {
-    let objects: Vec<Object> = profiles.iter().map(|(name, profile)| as_loaded_on(input, name, profile)).collect();
-    let prepare = |object| Prepared::new(object, &input.verifier_options());
-    let prepared: Vec<Prepared<'_>> = objects.iter().map(prepare).collect();
+/// Verifies programs for each kernel: those of the choice, or else those that the types are of.
+///
+/// # Errors
+/// Returns [`Error::InvalidInput`] if there are no types of a kernel or a relocation is malformed, and
+/// [`Error::Unsupported`] if the running kernel does not say its release.
+pub fn check(input: &Input, programs: &[&Program], choice: &Choice, types: &Types) -> Result<Matrix, Error> {
+    let own = types.kernels();
+    let kernels = if choice.kernels.is_empty() { &own } else { &choice.kernels };
+    let profiles = profiles(kernels, &input.object)?;
+    let loaded = profiles.iter().map(|(name, profile)| as_loaded_on(input, name, profile, types));
+    let loaded: Vec<Loaded> = loaded.collect::<Result<_, _>>()?;
+    let prepared: Vec<Prepared<'_>> =
+        loaded.iter().map(|loaded| Prepared::new(&loaded.object, &loaded.options)).collect();
     let rows: Vec<Row> = programs
         .iter()
         .map(|program| {
-            let each = prepared.iter().zip(profiles);
+            let each = prepared.iter().zip(&loaded);
             let verdicts: Vec<Verdict> =
-                each.map(|(prepared, (_, profile))| verdict(input, prepared, program, profile)).collect();
+                each.map(|(prepared, loaded)| check::verdict(prepared, program, &loaded.options)).collect();
             let loads: Vec<Loads> = verdicts.iter().map(Loads::of).collect();
             Row {
                 program: program.name.as_str().into(),
                 section: program.section.as_str().into(),
                 program_type: program.program_type.map(|known| known.name()),
                 slots: input.object.program_slots(program),
-                loads_on: loads_on(profiles, &loads),
+                loads_on: loads_on(&profiles, &loads),
                 verdicts,
             }
         })
@@ -193,24 +173,42 @@ pub fn check(input: &Input, programs: &[&Program], profiles: &[(String, Profile)
     let on =
         |kernel: usize| rows.iter().map(move |row| Loads::of(&row.verdicts[kernel])).min().unwrap_or(Loads::Unknown);
     let all: Vec<Loads> = (0..profiles.len()).map(on).collect();
-    let kernels = profiles.iter().map(|(name, _)| name.as_str().into()).collect();
-    Matrix { kernels, loads_on: loads_on(profiles, &all), programs: rows }
+    Ok(Matrix {
+        kernels: profiles.iter().map(|(name, _)| name.as_str().into()).collect(),
+        types: loaded.iter().map(|loaded| loaded.types.clone()).collect(),
+        named_by: choice.by.clone(),
+        loads_on: loads_on(&profiles, &all),
+        programs: rows,
+    })
+}
+
+/// An object as loaded on one kernel.
+struct Loaded {
+    object: Object,
+    options: kiln_verifier::Options,
+    types: Shown,
 }
 
 /// The object with the values that a loader adds on a kernel, its version above all, so that code for other versions is
-/// never reached.
-fn as_loaded_on(input: &Input, name: &str, profile: &Profile) -> Object {
+/// never reached, and fitted to the kernel's types where these are known.
+fn as_loaded_on(input: &Input, name: &str, profile: &Profile, types: &Types) -> Result<Loaded, Error> {
+    let running = name == "running";
+    let (kernel_types, mut said) = types.of(running, profile.version())?;
     let mut object = input.object.clone();
-    match (name, running_kernel_config()) {
-        ("running", Some(config)) => kiln_elf::resolve_kconfig(&mut object, config),
+    match (&kernel_types, running || !matches!(types, Types::Running)) {
+        (Some(target), true) => {
+            kiln_elf::resolve_core(&mut object, target).map_err(|error| elf_error(&input.object.name, error))?;
+        }
+        (Some(_), false) => said = format!("{said}; fields are where the compiler saw them").into(),
+        (None, _) => {}
+    }
+    match (running, running_kernel_config()) {
+        (true, Some(config)) => kiln_elf::resolve_kconfig(&mut object, config),
         _ => kiln_elf::resolve_kconfig(&mut object, &release_config(profile.version())),
     };
-    object
-}
-
-fn verdict(input: &Input, prepared: &Prepared<'_>, program: &Program, profile: &Profile) -> Verdict {
-    let options = kiln_verifier::Options { profile: profile.clone(), skip_facts: true, ..input.verifier_options() };
-    check::verdict(prepared, program, &options)
+    let profile = profile.clone();
+    let options = kiln_verifier::Options { profile, skip_facts: true, kernel_types, ..input.verifier_options() };
+    Ok(Loaded { object, options, types: said })
 }
 
 /// Whether a program loads, worst first, so that `min` gives the verdict for several programs.
