@@ -15,6 +15,8 @@
 //! and `cargo xtask bench equiv` says how questions of equivalence are settled (`bench/examples/equiv_bench.rs`).
 //! `cargo xtask bench evidence` replays the certificates of the corpora (`bench/examples/evidence_bench.rs`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
+//! `cargo xtask bench native [NAME...] [--format json]` compares the kernel's JIT and the VM's, without and with native
+//! operations, on the pure programs (`crates/backend/vm/examples/native_bench.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -30,6 +32,9 @@ struct Program {
     name: String,
     kind: String,
 }
+
+/// The program that only returns.
+const EMPTY: &str = "xdp_pass";
 
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
 const EXAMPLES: [(&str, &str, &str, &str); 5] = [
@@ -52,6 +57,11 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         command.args(["run", "--quiet", "--release", "--package", package, "--example", example, "--"]);
         return run_command(command.args(rest), what);
     }
+    if let [first, rest @ ..] = arguments
+        && first == "native"
+    {
+        return native(rest);
+    }
     if let Some(flag) = arguments.iter().find(|argument| argument.starts_with('-')) {
         return Err(Failure::usage(format!("unknown argument '{flag}' (known: names of programs)")));
     }
@@ -69,6 +79,26 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let rows = measure(&kiln, &objects)?;
     print!("{}", report(&programs, &rows));
     Ok(())
+}
+
+/// `cargo xtask bench native`, on all pure programs or those whose names begin with one of the arguments.
+fn native(arguments: &[String]) -> Result<(), Failure> {
+    let (names, format) = match arguments {
+        [names @ .., flag, format] if flag == "--format" => (names, &[flag.clone(), format.clone()][..]),
+        names => (names, &[][..]),
+    };
+    if let Some(flag) = names.iter().find(|argument| argument.starts_with('-')) {
+        return Err(Failure::usage(format!("unknown argument '{flag}' (known: names of programs, --format json)")));
+    }
+    let list = std::fs::read_to_string(root().join("bench/programs/programs.toml"));
+    let mut programs = programs(&list.map_err(|error| Failure::usage(format!("bench/programs: {error}")))?)?;
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.starts_with(wanted.as_str()));
+    // The empty program, which times are net of, is always there.
+    programs.retain(|program| program.kind == "pure" && (program.name == EMPTY || wanted(&program.name)));
+    let objects = programs.iter().map(|program| compile(&program.name)).collect::<Result<Vec<_>, _>>()?;
+    let mut command = crate::command::cargo();
+    command.args(["run", "--quiet", "--release", "--package", "kiln-vm", "--example", "native_bench", "--"]);
+    run_command(command.args(objects).args(format), "measuring native operations")
 }
 
 fn programs(text: &str) -> Result<Vec<Program>, Failure> {

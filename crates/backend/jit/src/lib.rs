@@ -66,6 +66,7 @@ impl Runtime {
     pub(crate) const TAIL_CONTEXT: i32 = 16;
 
     /// Creates the block for one run of at most `budget` instructions (clamped to 2^62).
+    #[inline]
     pub fn new(budget: u64) -> Runtime {
         Runtime { budget: budget.min(1 << 62) as i64, trap: 0, tail_context: 0 }
     }
@@ -78,6 +79,7 @@ impl Runtime {
     }
 
     /// Whether the run was stopped, by the budget or by a helper.
+    #[inline]
     pub fn stopped(&self) -> bool {
         self.budget < 0
     }
@@ -169,11 +171,21 @@ pub struct Options {
     /// The native operations to use for marks. If an operation is not in the registry, or the CPU lacks a feature that
     /// it needs, the proof sequence is compiled.
     pub operations: Registry,
+    /// x86-64: compile runs of adjacent instructions to fewer machine instructions. Without it, each BPF instruction is
+    /// compiled alone, as in the kernel's JIT; benchmarks measure the difference.
+    pub fusions: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { bmi2: false, movbe: false, metered: true, cleared_bytes: 0, operations: Registry::BUILTIN }
+        Options {
+            bmi2: false,
+            movbe: false,
+            metered: true,
+            cleared_bytes: 0,
+            operations: Registry::BUILTIN,
+            fusions: true,
+        }
     }
 }
 

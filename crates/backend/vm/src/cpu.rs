@@ -50,12 +50,14 @@ pub(crate) struct Cpu<'vm>(pub(crate) MutexGuard<'vm, Option<Box<State>>>);
 impl Deref for Cpu<'_> {
     type Target = State;
 
+    #[inline]
     fn deref(&self) -> &State {
         self.0.as_deref().expect("whoever occupies a CPU gives it a state")
     }
 }
 
 impl DerefMut for Cpu<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut State {
         self.0.as_deref_mut().expect("whoever occupies a CPU gives it a state")
     }

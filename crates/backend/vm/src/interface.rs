@@ -24,6 +24,8 @@ pub struct Options {
     pub place: Option<u32>,
     /// The native operations that compiled code uses where the object has marks for them.
     pub operations: kiln_isa::operation::Registry,
+    /// Whether the x86-64 JIT compiles runs of adjacent instructions together ([`kiln_jit::Options::fusions`]).
+    pub fusions: bool,
 }
 
 impl Default for Options {
@@ -35,6 +37,7 @@ impl Default for Options {
             stack_fill: 0,
             place: None,
             operations: kiln_isa::operation::Registry::BUILTIN,
+            fusions: true,
         }
     }
 }

@@ -150,6 +150,7 @@ impl Memory {
     ///
     /// # Panics
     /// When the range leaves the region.
+    #[inline]
     pub fn set_window(&mut self, region: RegionId, range: Range<usize>) {
         let mapping = &self.mappings[region.0 as usize];
         assert!(range.start <= range.end && range.end <= mapping.bytes, "a window leaves its region");
@@ -168,6 +169,7 @@ impl Memory {
     }
 
     /// A whole region, whatever its window.
+    #[inline]
     pub fn region(&self, region: RegionId) -> &[u8] {
         let mapping = &self.mappings[region.0 as usize];
         // SAFETY: the mapping is readable and lives as long as `self`; compiled code, which may write it, never runs
@@ -176,6 +178,7 @@ impl Memory {
     }
 
     /// A whole region, whatever its window.
+    #[inline]
     pub fn region_mut(&mut self, region: RegionId) -> &mut [u8] {
         let mapping = &self.mappings[region.0 as usize];
         // SAFETY: as in `region`; the exclusive borrow of `self` excludes every other reference.

@@ -230,6 +230,7 @@ pub struct Output {
 
 impl Output {
     /// Forgets what the run before left.
+    #[inline]
     pub(crate) fn clear(&mut self) {
         self.trace.clear();
         self.events.clear();

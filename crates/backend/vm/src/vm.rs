@@ -301,6 +301,7 @@ impl Vm {
             movbe: std::arch::is_x86_feature_detected!("movbe"),
             cleared_bytes,
             operations: self.options.operations,
+            fusions: self.options.fusions,
             ..kiln_jit::Options::default()
         };
         let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &options);

@@ -80,6 +80,10 @@ impl<'a> FunctionCompiler<'_, 'a> {
     /// Tries to compile several instructions at once. Returns how many, 0 for none.
     pub(super) fn fused(&mut self, at: usize) -> Result<usize, Error> {
         let run = self.run(at);
+        if !self.shared.options.fusions {
+            // The kernel inlines this, too.
+            return Ok(self.array_look_up(run).unwrap_or(0));
+        }
         for attempt in [Self::extension, Self::access, Self::three_operands] {
             if let Some(length) = attempt(self, at, run) {
                 return Ok(length);

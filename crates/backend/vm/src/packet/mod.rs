@@ -302,9 +302,10 @@ impl Packet {
         memory.set_window(self.buffer, range);
         match self.kind {
             Kind::Xdp => {
-                self.set_u32(memory, 0, self.low_address(self.data));
-                self.set_u32(memory, 4, self.low_address(self.end));
-                self.set_u32(memory, 8, self.low_address(self.meta));
+                let context = &mut memory.region_mut(self.context)[..12];
+                for (word, offset) in context.chunks_exact_mut(4).zip([self.data, self.end, self.meta]) {
+                    word.copy_from_slice(&self.low_address(offset).to_ne_bytes());
+                }
             }
             Kind::SocketBuffer => self.publish_socket_buffer(memory),
             Kind::None => {}

@@ -1,6 +1,6 @@
 //! XDP frames: `struct xdp_md`, resizing, byte access.
 
-use super::{ETHERNET_BYTES, InputError, Packet};
+use super::{ETHERNET_BYTES, InputError, Packet, VLAN_TAG_BYTES};
 use crate::errno::Errno;
 use crate::memory::Memory;
 
@@ -74,8 +74,8 @@ impl Packet {
         bytes: &[u8],
         context: Option<&[u8]>,
     ) -> Result<(), InputError> {
-        let given = context.map(Md::parse).transpose()?;
-        let md = given.unwrap_or(Md { data_end: bytes.len() as u32, ..Md::default() });
+        let Some(context) = context else { return self.prepare_frame(memory, bytes, &Md::default()) };
+        let md = Md::parse(context)?;
         let meta_bytes = md.data as usize;
         if md.data_meta != 0 || md.egress_ifindex != 0 {
             return Err(InputError::Context("data_meta and egress_ifindex must be zero"));
@@ -89,12 +89,25 @@ impl Packet {
         if meta_bytes % 4 != 0 || meta_bytes > HEADROOM - FRAME_BYTES {
             return Err(InputError::Context("the metadata's length is not a multiple of 4 up to 216"));
         }
+        if (md.data_end as usize) < bytes.len() {
+            let most = FRAME_END - (HEADROOM - meta_bytes);
+            return Err(InputError::Long { bytes: bytes.len(), most: most.min(md.data_end as usize) });
+        }
+        self.prepare_frame(memory, bytes, &md)?;
+        self.context_bytes = MD_BYTES;
+        Ok(())
+    }
+
+    /// Lays out a frame whose context has been checked: the first `md.data` bytes are metadata.
+    #[inline]
+    fn prepare_frame(&mut self, memory: &mut Memory, bytes: &[u8], md: &Md) -> Result<(), InputError> {
+        let meta_bytes = md.data as usize;
         if bytes.len() - meta_bytes < ETHERNET_BYTES {
             return Err(InputError::Short { bytes: bytes.len() - meta_bytes, least: ETHERNET_BYTES });
         }
         let most = FRAME_END - (HEADROOM - meta_bytes);
-        if bytes.len() > most || (md.data_end as usize) < bytes.len() {
-            return Err(InputError::Long { bytes: bytes.len(), most: most.min(md.data_end as usize) });
+        if bytes.len() > most {
+            return Err(InputError::Long { bytes: bytes.len(), most });
         }
         self.hard_start = FRAME_BYTES;
         self.hard_end = FRAME_END;
@@ -103,16 +116,17 @@ impl Packet {
         self.end = self.meta + bytes.len();
         let buffer = memory.region_mut(self.buffer);
         buffer[self.touched.clone()].fill(0);
-        self.touched = self.meta..self.end;
+        // Helpers write the link-layer header, which may lie before what the program sees.
+        self.touched = self.meta - (ETHERNET_BYTES + VLAN_TAG_BYTES)..self.end;
         buffer[self.meta..self.end].copy_from_slice(bytes);
-        let region = memory.region_mut(self.context);
-        region[..MD_BYTES].fill(0);
-        memory.set_window(self.context, 0..MD_BYTES);
         // The test run's frames come in by the loopback device unless the context says otherwise.
-        self.set_u32(memory, 12, if md.ingress_ifindex == 0 { 1 } else { md.ingress_ifindex });
-        self.set_u32(memory, 16, md.rx_queue_index);
-        self.context_bytes = if given.is_some() { MD_BYTES } else { 0 };
-        self.publish(memory);
+        let ifindex = if md.ingress_ifindex == 0 { 1 } else { md.ingress_ifindex };
+        let [data, data_end, data_meta] = [self.data, self.end, self.meta].map(|offset| self.low_address(offset));
+        let fields = Md { data, data_end, data_meta, ingress_ifindex: ifindex, ..*md };
+        memory.region_mut(self.context)[..MD_BYTES].copy_from_slice(&fields.to_bytes());
+        memory.set_window(self.context, 0..MD_BYTES);
+        memory.set_window(self.buffer, self.meta..self.end);
+        self.context_bytes = 0;
         Ok(())
     }
 
