@@ -11,7 +11,7 @@
 //!   objects     what the kernel watches over: dynptrs, iterators, locks, kptrs, lists, trees, sections
 //!   check       rules that no one instruction owns: memory, privilege, the hook, the kernel that it is for
 //!      |
-//!   path        Path { state, at, code }: one path, what it puts aside and what it notes of the program
+//!   path        Path { state, at, code }: one path, what it puts aside, and the findings of all paths
 //!      |
 //!   state       what is known at one point: registers, stack, resources held
 //!   code        the program laid out: positions, live registers, where states are compared

@@ -37,11 +37,11 @@ pub struct Verified {
 /// [`Error::Invalid`] where the program cannot be explored at all.
 pub fn cost(object: &Object, program: &Program, options: &Options) -> Result<Cost, Error> {
     let prepared = Prepared::new(object, options);
-    let (code, program_type) = prepared.lay_out(program, options.kernel_types.as_deref())?;
+    let code = prepared.lay_out(program, options.kernel_types.as_deref())?;
     let options = Options { skip_facts: true, explain: false, ..options.clone() };
     let mut profiler = Profiler::new(&code);
     // The verdict is `verify`'s to give; here a rejection only ends the exploration.
-    let _ = Explorer::new(&code, &options, program_type).run(&mut profiler);
+    let _ = Explorer::new(&code, &options).run(&mut profiler);
     Ok(profiler.finish(&code))
 }
 
@@ -61,7 +61,7 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     if let Some(first) = entry.and_then(|entry| entry.nodes.first()).filter(|_| options.time_is_up()) {
         return Err(Error::Limit { insn: first.id, what: TIME_IS_UP.to_owned() });
     }
-    let (code, program_type) = prepared.lay_out(program, options.kernel_types.as_deref())?;
+    let code = prepared.lay_out(program, options.kernel_types.as_deref())?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
         let rejection = rejection(&code, at, Reason::Unreachable, message);
@@ -71,37 +71,38 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     if let Some((at, what)) = unprivileged::broken_rule(&code).filter(|_| options.unprivileged) {
         return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::NeedsPrivilege, what.to_owned()))));
     }
-    let mut explorer = Explorer::new(&code, options, program_type);
-    if let Some((at, lack)) = explorer.path.lacks_before_exploring() {
+    let mut explorer = Explorer::new(&code, options);
+    if let Some((at, lack)) = explorer.path.options.lacks_before_exploring(explorer.path.code) {
         return Err(Error::Rejected(Box::new(rejection(&code, at, Reason::KernelLacks, lack.to_string()))));
     }
     let told = |error| match error {
         Error::Rejected(rejection) if options.explain => {
-            Error::Rejected(explain::story::told(&code, options, program_type, rejection))
+            Error::Rejected(explain::story::told(&code, options, rejection))
         }
         other => other,
     };
     explorer.run(&mut ()).map_err(told)?;
     if !explorer.early_covers_hold() {
-        explorer = Explorer::strict(&code, options, program_type);
+        explorer = Explorer::strict(&code, options);
         explorer.run(&mut ()).map_err(told)?;
     }
     let throwing = explorer.path.check_throwing_functions();
     throwing.map_err(|fault| explained(&explorer.path, *fault))?;
     let mut statistics = explorer.statistics();
-    statistics.stack_bytes = explorer.path.check_stack_depth().map_err(|deep| {
-        let at = code.functions[deep.function].start;
-        let rejection = rejection(&code, at, Reason::CallDepth, deep.message());
-        Error::Rejected(Box::new(Rejection { kernel_message: Some(deep.kernel_message()), ..rejection }))
-    })?;
-    let reads_uninitialized_stack = explorer.path.noted.reads_uninitialized_stack;
-    let depends_on_load = explorer.path.noted.depends_on_load.get();
+    statistics.stack_bytes =
+        explorer.path.findings.check_stack_depth(explorer.path.code, explorer.path.options).map_err(|deep| {
+            let at = code.functions[deep.function].start;
+            let rejection = rejection(&code, at, Reason::CallDepth, deep.message());
+            Error::Rejected(Box::new(Rejection { kernel_message: Some(deep.kernel_message()), ..rejection }))
+        })?;
+    let reads_uninitialized_stack = explorer.path.findings.noted.reads_uninitialized_stack;
+    let depends_on_load = explorer.path.findings.noted.depends_on_load.get();
     let path = &explorer.path;
-    let mut facts = match (explorer.recorder.take(), &path.accesses) {
+    let mut facts = match (explorer.recorder.take(), &path.findings.accesses) {
         (Some(recorder), Some(accesses)) => recorder.finish(accesses, &code, &path.types),
         _ => Facts::default(),
     };
-    facts.set_arena_accesses(path.arena_accesses());
+    facts.set_arena_accesses(path.findings.arena_accesses(path.code));
     Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, _proof: () })
 }
 

@@ -5,6 +5,7 @@ use kiln_platform::limits::MAX_VARIABLE_SIZE;
 use kiln_platform::{ArgKind, Helper, MapType, Prototype, helper_id};
 
 use crate::call::callback::check_same_map;
+use crate::call::checked::{Argument, Check};
 use crate::call::said::Call;
 use crate::call::structure::Wanted;
 use crate::error::{About, Step, refuse, reject, unsupported};
@@ -13,25 +14,6 @@ use crate::path::{Path, Use};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Byte, Kind, Register, Trust};
-
-/// One argument of a helper's call, to be held to what the prototype asks for.
-pub(crate) struct Check<'c, 'p> {
-    path: &'c mut Path<'p>,
-    /// What the arguments said so far.
-    call: &'c mut Call,
-    argument: Argument<'c>,
-}
-
-/// Which argument it is, and what is passed.
-#[derive(Clone, Copy)]
-struct Argument<'c> {
-    helper: &'c Helper,
-    prototype: &'c Prototype,
-    /// From 0.
-    index: usize,
-    reg: Reg,
-    register: Register,
-}
 
 /// What a helper does with memory that it is passed.
 #[derive(Clone, Copy)]
@@ -85,7 +67,7 @@ impl<'c, 'p> Check<'c, 'p> {
         // What is passed beyond the prototype (values to print) is read, too.
         for index in prototype.args.len() + 1..=5 {
             let register = path.state.frame().registers[index];
-            path.expose_stack(&register);
+            path.findings.expose_stack(&path.state, path.at, &register);
         }
         Ok(())
     }
@@ -97,10 +79,10 @@ impl<'c, 'p> Check<'c, 'p> {
             if !null {
                 return refuse(Reason::ArgumentType, Case::StorageFlags, self.argument.must_be("0"));
             }
-            self.path.mark_precise(&register);
+            self.path.findings.mark_precise(&register);
         }
         if null && kind.nullable() {
-            self.path.mark_precise(&register);
+            self.path.findings.mark_precise(&register);
             return Ok(());
         }
         if register.is_pointer() && register.nullable && kind != ArgKind::Anything && !kind.nullable() {
@@ -159,7 +141,7 @@ impl<'c, 'p> Check<'c, 'p> {
                 if size > u64::from(u32::MAX) {
                     return reject(Reason::ArgumentSize, self.argument.must_be("a size that fits 32 bits"));
                 }
-                self.path.mark_precise(&register);
+                self.path.findings.mark_precise(&register);
                 self.call.allocation = Some(size);
             }
             ArgKind::StackOrNull => {
@@ -174,11 +156,11 @@ impl<'c, 'p> Check<'c, 'p> {
                 self.call.callback = register.function();
             }
             ArgKind::ConstString => {
-                self.path.check_constant_string(reg, &register, self.argument.must_be("a constant string"))?;
+                self.path.code.check_constant_string(reg, &register, self.argument.must_be("a constant string"))?;
             }
             _ => {
-                self.path.check_leak(&register, "is passed as a number")?;
-                self.path.expose_stack(&register);
+                self.path.options.check_leak(&register, "is passed as a number")?;
+                self.path.findings.expose_stack(&self.path.state, self.path.at, &register);
             }
         }
         Ok(())
@@ -195,7 +177,7 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             ArgKind::MapValue | ArgKind::MapValueOrNull if self.of_sockets() => {
                 let message = self.argument.must_be("a socket");
-                self.path.check_typed_argument(&register, Wanted::Socket { released: false }, message)
+                self.path.types.check_typed_argument(&register, Wanted::Socket { released: false }, message)
             }
             ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::UninitMapValue => {
                 let (_, size) = self.map_argument()?;
@@ -237,7 +219,7 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             _ => {
                 let wanted = Wanted::Socket { released: kind.releases() };
-                self.path.check_typed_argument(&register, wanted, self.argument.must_be("a socket"))?;
+                self.path.types.check_typed_argument(&register, wanted, self.argument.must_be("a socket"))?;
                 if kind.releases() {
                     if register.reference == 0 || register.fixed_offset() != Some(0) {
                         let message = self.argument.must_be("a socket that this program acquired, unmodified");
@@ -252,7 +234,7 @@ impl<'c, 'p> Check<'c, 'p> {
 
     /// Objects that the kernel watches over.
     fn object(&mut self, kind: ArgKind) -> Step<()> {
-        let Argument { helper, reg, register, .. } = self.argument;
+        let Argument { helper: _, reg: _, register, .. } = self.argument;
         match kind {
             ArgKind::ReleasedRingBufferMemory => {
                 if register.kind() != Kind::RingBuffer {
@@ -266,16 +248,16 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             ArgKind::SpinLock => {
                 let message = self.argument.must_be("a bpf_spin_lock");
-                self.path.check_lock_argument(&register, FieldKind::SpinLock, message)?;
+                self.path.types.check_lock_argument(self.path.code, &register, FieldKind::SpinLock, message)?;
             }
             ArgKind::Timer => {
                 let message = self.argument.must_be("a bpf_timer");
-                self.path.check_field_argument(&register, FieldKind::Timer, message)?;
+                self.path.types.check_field_argument(self.path.code, &register, FieldKind::Timer, message)?;
                 self.call.owner = Some(register);
             }
             ArgKind::BtfId { type_name, .. } => {
                 let message = self.argument.must_be(&format!("a pointer to struct {type_name}"));
-                self.path.check_typed_argument(&register, Wanted::Structure(type_name), message)?;
+                self.path.types.check_typed_argument(&register, Wanted::Structure(type_name), message)?;
             }
             ArgKind::PercpuBtfId => {
                 let percpu = register.trust.has(Trust::PERCPU) && !register.trust.has(Trust::ALLOCATED);
@@ -286,14 +268,14 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             ArgKind::KptrDest => {
                 let message = self.argument.must_be("a kptr in a value or object");
-                self.call.kptr = Some(self.path.check_kptr_slot(&register, message)?);
+                self.call.kptr = Some(self.path.types.check_kptr_slot(self.path.code, &register, message)?);
             }
             ArgKind::ReleasedBtfIdOrNull => {
                 let Some(kptr) = self.call.kptr else { return self.argument.odd_prototype() };
                 let message = self.argument.must_be("an object that the program owns");
-                self.call.released = Some(self.path.check_kptr_given(&kptr, &register, message)?);
+                self.call.released = Some(self.path.types.check_kptr_given(&kptr, &register, message)?);
             }
-            ArgKind::Dynptr(how) => self.path.dynptr_argument(helper, reg, how, self.call)?,
+            ArgKind::Dynptr(how) => self.dynptr_argument(how)?,
             _ => return self.argument.odd_prototype(),
         }
         Ok(())
@@ -301,13 +283,13 @@ impl<'c, 'p> Check<'c, 'p> {
 
     /// Whether the map argument holds sockets.
     fn of_sockets(&self) -> bool {
-        let map_type = self.call.map.as_ref().and_then(|map| self.path.map_type_of(map));
+        let map_type = self.call.map.as_ref().and_then(|map| self.path.code.map_type_of(map));
         matches!(map_type, Some(MapType::Sockmap | MapType::Sockhash))
     }
 
     /// Bytes in a key and in a value of the map argument.
     fn map_argument(&self) -> Step<(u32, u32)> {
-        match self.call.map.as_ref().and_then(|register| self.path.map_of(register)) {
+        match self.call.map.as_ref().and_then(|register| self.path.code.map_of(register)) {
             Some(map) => Ok((map.key_size, map.value_size)),
             None => unsupported("a map whose definition is not known"),
         }
@@ -342,9 +324,9 @@ impl<'c, 'p> Check<'c, 'p> {
         let pointer = self.path.read(reg)?;
         let most = size.scalar.umax;
         self.call.most_bytes = most;
-        self.path.mark_precise(&size);
+        self.path.findings.mark_precise(&size);
         if pointer.is_zero() {
-            self.path.mark_precise(&pointer);
+            self.path.findings.mark_precise(&pointer);
             if memory.nullable && most == 0 {
                 return Ok(());
             }
@@ -367,14 +349,14 @@ impl<'c, 'p> Check<'c, 'p> {
         let number = reg.number();
         match register.kind() {
             Kind::Stack => {
-                let (lowest, highest) = self.path.stack_range(reg, register, 0, bytes)?;
+                let (lowest, highest) = register.stack_range(reg, 0, bytes)?;
                 let frame = register.frame();
                 let length = bytes as i32;
                 if length == 0 {
                     return Ok(());
                 }
                 if how == Use::Write && !reads && constant && lowest == highest {
-                    self.path.check_no_dynptr(frame, lowest, length)?;
+                    self.path.state.check_no_dynptr(frame, lowest, length)?;
                     self.call.fills.push((frame, lowest, length));
                     return Ok(());
                 }
@@ -388,15 +370,15 @@ impl<'c, 'p> Check<'c, 'p> {
                         format!("r{number}: this helper does not take packet memory; copy it to the stack first"),
                     );
                 }
-                self.path.check_memory(reg, register, 0, bytes, how)
+                self.path.code.check_memory(reg, register, 0, bytes, how)
             }
             Kind::MapValue => {
-                self.path.check_map_range(reg, register, 0, bytes, how)?;
-                self.path.check_special_fields(register, 0, bytes)
+                self.path.code.check_map_range(reg, register, 0, bytes, how)?;
+                self.path.types.check_special_fields(self.path.code, register, 0, bytes)
             }
-            Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.path.check_memory(reg, register, 0, bytes, how),
-            Kind::TracepointBuffer | Kind::Buffer => self.path.check_memory(reg, register, 0, bytes, how),
-            Kind::BtfId => self.path.check_structure_memory(reg, register, bytes, how),
+            Kind::Memory | Kind::RingBuffer | Kind::MapKey => self.path.code.check_memory(reg, register, 0, bytes, how),
+            Kind::TracepointBuffer | Kind::Buffer => self.path.code.check_memory(reg, register, 0, bytes, how),
+            Kind::BtfId => self.check_structure_memory(reg, register, bytes, how),
             _ => reject(
                 Reason::ArgumentType,
                 format!("r{number} ({}) is not memory that a helper can use", register.kind().name()),
@@ -429,7 +411,7 @@ impl<'c, 'p> Check<'c, 'p> {
         let register = slot.register;
         let key = register.scalar.as_constant()?;
         // What the key is decides whether the result may be null: a path with another key is another path.
-        self.path.mark_precise(&register);
+        self.path.findings.mark_precise(&register);
         (within == 0 || key == 0).then_some(key)
     }
 }

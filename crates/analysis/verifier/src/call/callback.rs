@@ -1,15 +1,17 @@
 //! Functions passed to helpers and kernel functions, which run them before they return or some time later.
 
 use kiln_isa::Reg;
-use kiln_platform::{Helper, helper_id};
+use kiln_platform::helper_id;
 
-use crate::call::said::{Call, KfuncCall};
+use crate::call::said::{HelperEffect, KfuncCall, KfuncEffect};
+use crate::code::Code;
 use crate::error::{Step, refuse, unsupported};
 use crate::objects::fields::FieldKind;
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, Frame, Holds, Register, State};
+use crate::types::Types;
 
 /// A timer or the like, and the map passed with it, must be of the same map.
 pub(crate) fn check_same_map(value: &Register, map: &Register) -> Step<()> {
@@ -53,13 +55,13 @@ impl Path<'_> {
     /// A callback of a timer or the like, which runs some time later as a program of its own.
     pub(crate) fn run_later(&mut self, callback: Option<usize>, value: &Register, later: Later) -> Step<()> {
         let Some(callee) = callback else { return unsupported("this callback") };
-        self.noted.callbacks[callee] = true;
-        self.noted.later_callbacks[callee] = true;
+        self.findings.noted.callbacks[callee] = true;
+        self.findings.noted.later_callbacks[callee] = true;
         let Later { lowest, highest, sleepable } = later;
         // Wherever it was asked for, it begins the same.
         let start = self.code.functions[callee].start;
-        let outer = self.liveness.root(self.code, 0);
-        let instance = self.liveness.callee(self.code, outer, start, callee);
+        let outer = self.findings.liveness.root(self.code, 0);
+        let instance = self.findings.liveness.callee(self.code, outer, start, callee);
         let mut frame = Frame::new(callee, 1, start, Caller::Later { lowest, highest }, instance);
         let of_map = |holds: fn(u32) -> Holds| Register {
             inner: value.inner,
@@ -77,37 +79,28 @@ impl Path<'_> {
         self.push(state, start);
         Ok(())
     }
+}
 
+impl KfuncEffect<'_, '_> {
     /// The same of a kernel function that says when.
-    pub(crate) fn run_kfunc_later(&mut self, call: &KfuncCall, later: Later) -> Step<()> {
+    pub(crate) fn run_kfunc_later(&mut self, later: Later) -> Step<()> {
+        let KfuncEffect { call, .. } = *self;
         let Some(value) = call.value else { return unsupported("this callback") };
-        self.run_later(call.callback, &value, later)
+        self.path.run_later(call.callback, &value, later)
     }
+}
 
-    /// A field that a kernel function takes: a workqueue or task work in a map value, a lock there or in an object.
-    pub(crate) fn check_field_of_kfunc(&mut self, call: &mut KfuncCall, register: &Register, name: &str) -> Step<()> {
-        let message = format!("{} takes a {name} in a map value", call.kfunc.name);
-        let kind = match name {
-            "bpf_wq" => FieldKind::Workqueue,
-            "bpf_task_work" => FieldKind::TaskWork,
-            "bpf_timer" => FieldKind::Timer,
-            "bpf_res_spin_lock" => return self.check_lock_argument(register, FieldKind::ResilientLock, message),
-            _ => return unsupported(message),
-        };
-        self.check_field_argument(register, kind, message)?;
-        call.value = Some(*register);
-        Ok(())
-    }
-
+impl HelperEffect<'_, '_> {
     /// A helper that runs a function of the program any number of times before it returns.
-    pub(crate) fn call_with_callback(&mut self, helper: &'static Helper, call: &Call) -> Step<Next> {
+    pub(crate) fn call_with_callback(&mut self) -> Step<Next> {
+        let HelperEffect { helper, prototype: _, call, .. } = *self;
         let Some(callee) = call.callback else { return unsupported("this callback") };
-        let arguments = &self.state.frame().registers;
+        let arguments = &self.path.state.frame().registers;
         let (first, third, fourth) = (arguments[1], arguments[3], arguments[4]);
-        let mut frame = self.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
+        let mut frame = self.path.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
         match helper.name {
             "loop" => {
-                self.mark_precise(&first);
+                self.path.findings.mark_precise(&first);
                 frame.registers[1] = Register::scalar(crate::domain::Scalar::of_width(32));
                 frame.registers[2] = third;
             }
@@ -121,26 +114,50 @@ impl Path<'_> {
                 frame.registers[4] = third;
             }
             "user_ringbuf_drain" => {
-                self.forget_orphaned_slices();
-                frame.registers[1] = self.borrowed_dynptr();
+                self.path.state.forget_orphaned_slices(self.path.options.stale_pointer());
+                frame.registers[1] = self.path.borrowed_dynptr();
                 frame.registers[2] = third;
             }
             "find_vma" => {
                 frame.registers[1] = first;
-                frame.registers[2] = Register::pointer(Holds::Structure(self.types.kernel_struct("vm_area_struct")));
+                frame.registers[2] =
+                    Register::pointer(Holds::Structure(self.path.types.kernel_struct("vm_area_struct")));
                 frame.registers[3] = fourth;
             }
             _ => return unsupported(format!("the callback of {}", helper.name)),
         }
         let turns = if helper.id == helper_id::LOOP { first.scalar.umax } else { u64::MAX };
-        if u64::from(self.state.frame().callback_turns) < turns {
-            self.push_callback(frame, callee)?;
+        if u64::from(self.path.state.frame().callback_turns) < turns {
+            self.path.push_callback(frame, callee)?;
         }
-        self.state.frame_mut().callback_turns = 0;
-        self.clobber();
-        let prototype = helper.prototype_for(self.program_type);
-        let result = self.result_of(helper, prototype, call)?;
-        self.state.set(Reg::R0, result);
-        Ok(Next::At(self.at + 1))
+        self.path.state.frame_mut().callback_turns = 0;
+        self.path.state.clobber();
+        let _prototype = helper.prototype_for(self.path.code.program_type);
+        let result = self.result_of()?;
+        self.path.state.set(Reg::R0, result);
+        Ok(Next::At(self.path.at + 1))
+    }
+}
+
+impl Types {
+    /// A field that a kernel function takes: a workqueue or task work in a map value, a lock there or in an object.
+    pub(crate) fn check_field_of_kfunc(
+        &mut self,
+        code: &Code<'_>,
+        call: &mut KfuncCall,
+        register: &Register,
+        name: &str,
+    ) -> Step<()> {
+        let message = format!("{} takes a {name} in a map value", call.kfunc.name);
+        let kind = match name {
+            "bpf_wq" => FieldKind::Workqueue,
+            "bpf_task_work" => FieldKind::TaskWork,
+            "bpf_timer" => FieldKind::Timer,
+            "bpf_res_spin_lock" => return self.check_lock_argument(code, register, FieldKind::ResilientLock, message),
+            _ => return unsupported(message),
+        };
+        self.check_field_argument(code, register, kind, message)?;
+        call.value = Some(*register);
+        Ok(())
     }
 }

@@ -2,44 +2,56 @@
 
 use kiln_platform::{Feature, ProgramType, ReturnRule};
 
+use crate::code::Code;
 use crate::domain::Scalar;
 use crate::error::{Step, refuse, reject, unsupported};
-use crate::path::Path;
+use crate::options::Options;
+use crate::path::Findings;
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Kind, Register};
+use crate::state::{Kind, Register, State};
+use crate::types::Types;
 use crate::types::hook::HookReturn;
 
-impl Path<'_> {
-    pub(crate) fn check_nothing_held(&self, when: &str) -> Step<()> {
-        if let Some(held) = self.state.references.first() {
-            let op = self.code.op(held.at);
+impl State {
+    pub(crate) fn check_nothing_held(&self, code: &Code<'_>, when: &str) -> Step<()> {
+        if let Some(held) = self.references.first() {
+            let op = code.op(held.at);
             let site = op.helper.map_or_else(|| op.node.insn.to_string(), |helper| format!("bpf_{}", helper.name));
             return reject(
                 Reason::UnreleasedReference,
                 format!("{when} while the reference acquired by `{site}` (instruction {}) is held", held.at),
             );
         }
-        if !self.state.locks.is_empty() {
+        if !self.locks.is_empty() {
             return reject(Reason::LockDiscipline, format!("{when} while a lock is held"));
         }
         self.check_sections_left(when)
     }
+}
 
-    pub(crate) fn check_program_end(&mut self, result: &Register) -> Step<()> {
-        self.check_nothing_held("the program ends")?;
-        match self.program_type.return_rule(self.code.program.attach_type) {
+impl Findings {
+    pub(crate) fn check_program_end(
+        &mut self,
+        code: &Code<'_>,
+        options: &Options,
+        types: &Types,
+        state: &State,
+        result: &Register,
+    ) -> Step<()> {
+        state.check_nothing_held(code, "the program ends")?;
+        match code.program_type.return_rule(code.program.attach_type) {
             ReturnRule::AnyScalar => {
-                self.check_leak(result, "is returned")?;
+                options.check_leak(result, "is returned")?;
                 Ok(())
             }
             ReturnRule::Range { minimum, maximum } => self.check_returned_range(result, minimum, maximum),
-            ReturnRule::DependsOnHook if self.program_type == ProgramType::Ext => {
+            ReturnRule::DependsOnHook if code.program_type == ProgramType::Ext => {
                 unsupported("return values of what is replaced")
             }
-            ReturnRule::DependsOnHook => match self.hook_return()? {
+            ReturnRule::DependsOnHook => match types.hook_return(code)? {
                 HookReturn::Nothing | HookReturn::Any => Ok(()),
-                HookReturn::Range(..) if !self.kernel_has(Feature::HookReturnValues) => Ok(()),
+                HookReturn::Range(..) if !options.kernel_has(Feature::HookReturnValues) => Ok(()),
                 HookReturn::Range(minimum, maximum) => self.check_returned_range(result, minimum, maximum),
             },
         }
@@ -61,13 +73,6 @@ impl Path<'_> {
         Ok(())
     }
 
-    /// Whether what is in R0 at the end is of no interest: the hook returns nothing.
-    pub(crate) fn returns_nothing(&self) -> bool {
-        let rule = self.program_type.return_rule(self.code.program.attach_type);
-        let depends = rule == ReturnRule::DependsOnHook && self.program_type != ProgramType::Ext;
-        depends && matches!(self.hook_return(), Ok(HookReturn::Nothing))
-    }
-
     pub(crate) fn check_callback_result(&mut self, result: &Register, lowest: i64, highest: i64) -> Step<()> {
         self.mark_precise(result);
         let inside = result.kind() == Kind::Scalar && lowest <= result.scalar.smin && result.scalar.smax <= highest;
@@ -76,5 +81,14 @@ impl Path<'_> {
         }
         let message = format!("the callback may return other values than {lowest} to {highest}");
         refuse(Reason::ReturnValue, Case::CallbackReturned { lowest, highest }, message)
+    }
+}
+
+impl Types {
+    /// Whether what is in R0 at the end is of no interest: the hook returns nothing.
+    pub(crate) fn returns_nothing(&self, code: &Code<'_>) -> bool {
+        let rule = code.program_type.return_rule(code.program.attach_type);
+        let depends = rule == ReturnRule::DependsOnHook && code.program_type != ProgramType::Ext;
+        depends && matches!(self.hook_return(code), Ok(HookReturn::Nothing))
     }
 }

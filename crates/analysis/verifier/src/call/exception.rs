@@ -15,38 +15,14 @@ use kiln_isa::{Insn, Reg};
 use kiln_platform::KfuncMeaning;
 
 use crate::code::parameter::Parameter;
-use crate::code::{ExceptionCallback, Position};
+use crate::code::{Code, ExceptionCallback, Position};
 use crate::error::{Step, reject};
-use crate::path::{Next, Path};
+use crate::path::{Findings, Next, Path};
 use crate::reason::Reason;
 use crate::state::Kind;
+use crate::types::Types;
 
 impl Path<'_> {
-    /// Checks what the program names as its exception callback; it is verified like any global function.
-    pub(crate) fn begin_exceptions(&mut self) -> Step<()> {
-        let callback = match &self.code.exception_callback {
-            ExceptionCallback::Default => return Ok(()),
-            ExceptionCallback::Bad(message) => return reject(Reason::Exception, message.clone()),
-            ExceptionCallback::Function(callback) => *callback,
-        };
-        let name = self.code.functions[callback].name;
-        let one_number =
-            self.signatures[callback].as_ref().is_some_and(|known| known.parameters == [Parameter::Number]);
-        if !one_number {
-            return reject(Reason::Exception, format!("the exception callback {name} must take one number"));
-        }
-        if self.without_number[callback] {
-            return reject(Reason::Exception, format!("the exception callback {name} must return a number"));
-        }
-        self.noted.callbacks[callback] = true;
-        self.noted.globals_called.push(callback);
-        Ok(())
-    }
-
-    pub(crate) fn is_exception_callback(&self, function: usize) -> bool {
-        matches!(self.code.exception_callback, ExceptionCallback::Function(callback) if callback == function)
-    }
-
     /// `bpf_throw`: the path ends here.
     pub(crate) fn throw(&mut self) -> Step<Next> {
         let cookie = self.read(Reg::R1)?;
@@ -54,9 +30,9 @@ impl Path<'_> {
             return reject(Reason::ArgumentType, "bpf_throw takes a number");
         }
         if matches!(self.code.exception_callback, ExceptionCallback::Default) {
-            self.check_program_end(&cookie)?;
+            self.findings.check_program_end(self.code, self.options, &self.types, &self.state, &cookie)?;
         } else {
-            self.check_nothing_held("an exception ends the program")?;
+            self.state.check_nothing_held(self.code, "an exception ends the program")?;
         }
         Ok(Next::Done)
     }
@@ -69,10 +45,12 @@ impl Path<'_> {
             .collect();
         let calls = |at: &Position| {
             let op = code.op(*at);
-            matches!(op.node.insn, Insn::Call(_)) && op.callee.is_some_and(|callee| self.is_exception_callback(callee))
+            matches!(op.node.insn, Insn::Call(_))
+                && op.callee.is_some_and(|callee| self.code.is_exception_callback(callee))
         };
         let called = (0..code.ops.len() as Position).find(calls);
-        let from_callback = throws.into_iter().find(|at| self.is_run_by_callback(code.op(*at).function));
+        let from_callback =
+            throws.into_iter().find(|at| self.findings.is_run_by_callback(self.code, code.op(*at).function));
         let (at, message) = match (called, from_callback) {
             (Some(at), _) => (at, "the exception callback is called directly"),
             (None, Some(at)) => (at, "an exception is thrown out of a callback"),
@@ -81,17 +59,46 @@ impl Path<'_> {
         self.at = at;
         reject(Reason::Exception, message)
     }
+}
+
+impl Findings {
+    /// Checks what the program names as its exception callback; it is verified like any global function.
+    pub(crate) fn begin_exceptions(&mut self, code: &Code<'_>, types: &Types) -> Step<()> {
+        let callback = match &code.exception_callback {
+            ExceptionCallback::Default => return Ok(()),
+            ExceptionCallback::Bad(message) => return reject(Reason::Exception, message.clone()),
+            ExceptionCallback::Function(callback) => *callback,
+        };
+        let name = code.functions[callback].name;
+        let one_number =
+            types.signatures[callback].as_ref().is_some_and(|known| known.parameters == [Parameter::Number]);
+        if !one_number {
+            return reject(Reason::Exception, format!("the exception callback {name} must take one number"));
+        }
+        if code.without_number[callback] {
+            return reject(Reason::Exception, format!("the exception callback {name} must return a number"));
+        }
+        self.noted.callbacks[callback] = true;
+        self.noted.globals_called.push(callback);
+        Ok(())
+    }
 
     /// Whether a callback is the function, or reaches it by calls.
-    fn is_run_by_callback(&self, function: usize) -> bool {
-        let mut reaching = vec![false; self.code.functions.len()];
+    fn is_run_by_callback(&self, code: &Code<'_>, function: usize) -> bool {
+        let mut reaching = vec![false; code.functions.len()];
         let mut pending = vec![function];
         while let Some(at) = pending.pop() {
             if std::mem::replace(&mut reaching[at], true) {
                 continue;
             }
-            pending.extend(self.code.ops.iter().filter(|op| op.callee == Some(at)).map(|op| op.function));
+            pending.extend(code.ops.iter().filter(|op| op.callee == Some(at)).map(|op| op.function));
         }
         reaching.iter().zip(&self.noted.callbacks).any(|(reaching, callback)| *reaching && *callback)
+    }
+}
+
+impl<'a> Code<'a> {
+    pub(crate) fn is_exception_callback(&self, function: usize) -> bool {
+        matches!(self.exception_callback, ExceptionCallback::Function(callback) if callback == function)
     }
 }

@@ -4,8 +4,10 @@ use kiln_isa::{Insn, Reg};
 use kiln_platform::limits::{MAX_CALL_CHAIN_STACK_BYTES, MAX_CALL_FRAMES, MAX_STACK_BEFORE_TAIL_CALL_BYTES};
 use kiln_platform::{Feature, ProgramType, helper_id};
 
+use crate::code::Code;
 use crate::error::{Step, reject};
-use crate::path::{Next, Path, Since};
+use crate::options::Options;
+use crate::path::{Findings, Next, Path, Since};
 use crate::reason::Reason;
 use crate::state::{Caller, Kind, Register};
 
@@ -80,7 +82,7 @@ impl Path<'_> {
         let arguments: Vec<Register> = (1..=5).map(|at| self.state.frame().registers[at]).collect();
         let mut frame = self.new_frame(callee, Caller::Call)?;
         frame.registers[1..6].copy_from_slice(&arguments);
-        self.clobber();
+        self.state.clobber();
         self.state.frames.push(frame);
         Ok(Next::At(self.code.functions[callee].start))
     }
@@ -88,14 +90,14 @@ impl Path<'_> {
     pub(crate) fn exit(&mut self) -> Step<Next> {
         let caller = self.state.frame().caller;
         if self.state.frames.len() == 1 {
-            if let Some(returns_value) = self.global {
+            if let Some(returns_value) = self.state.global {
                 return self.exit_global(returns_value);
             }
-            let result = if self.returns_nothing() { Register::UNKNOWN } else { self.read(Reg::R0)? };
-            self.check_program_end(&result)?;
+            let result = if self.types.returns_nothing(self.code) { Register::UNKNOWN } else { self.read(Reg::R0)? };
+            self.findings.check_program_end(self.code, self.options, &self.types, &self.state, &result)?;
             return Ok(Next::Done);
         }
-        self.liveness.update(self.code, &self.state);
+        self.findings.liveness.update(self.code, &self.state);
         // A function without a result may leave R0 as it is.
         let result = match caller {
             Caller::Call => *self.state.register(Reg::R0),
@@ -112,45 +114,39 @@ impl Path<'_> {
                 Ok(Next::At(site + 1))
             }
             Caller::Callback { lowest, highest } => {
-                self.check_callback_result(&result, lowest, highest)?;
+                self.findings.check_callback_result(&result, lowest, highest)?;
                 let site = self.state.frame().call_site;
                 self.state.frames.pop();
                 Ok(Next::Widened(site, Since { site, skip_last: false }))
             }
             Caller::Later { lowest, highest } => {
-                self.check_callback_result(&result, lowest, highest)?;
-                self.check_nothing_held("a callback returns")?;
+                self.findings.check_callback_result(&result, lowest, highest)?;
+                self.state.check_nothing_held(self.code, "a callback returns")?;
                 Ok(Next::Done)
             }
         }
     }
+}
 
+impl Findings {
     /// The stack of a chain of calls, in sum.
-    pub(crate) fn check_stack_depth(&self) -> Result<u32, TooDeep> {
-        let later = (0..self.code.functions.len()).filter(|at| *at != 0 && self.noted.later_callbacks[*at]);
+    pub(crate) fn check_stack_depth(&self, code: &Code<'_>, options: &Options) -> Result<u32, TooDeep> {
+        let later = (0..code.functions.len()).filter(|at| *at != 0 && self.noted.later_callbacks[*at]);
         let mut most = 0;
         for root in std::iter::once(0).chain(later) {
             // What runs later has the kernel's stack for itself, and no private one.
-            let private = root == 0 && self.has_private_stacks();
-            let mut known = vec![None; self.code.functions.len()];
-            most = most.max(self.deepest(root, 0, private, &mut Vec::new(), &mut known)?.bytes);
+            let private = root == 0 && options.has_private_stacks(code);
+            let mut known = vec![None; code.functions.len()];
+            most = most.max(self.deepest(code, options, root, 0, private, &mut Vec::new(), &mut known)?.bytes);
         }
         Ok(most)
-    }
-
-    fn has_private_stacks(&self) -> bool {
-        let interrupts = matches!(
-            self.program_type,
-            ProgramType::Kprobe | ProgramType::Tracepoint | ProgramType::PerfEvent | ProgramType::RawTracepoint
-        );
-        interrupts
-            && self.kernel_has(Feature::PrivateStacks)
-            && !self.code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.id == helper_id::TAIL_CALL))
     }
 
     /// The deepest chain of calls that begins with a function; `above`: bytes that its callers use.
     fn deepest(
         &self,
+        code: &Code<'_>,
+        options: &Options,
         function: usize,
         above: u32,
         private: bool,
@@ -175,12 +171,12 @@ impl Path<'_> {
         if chain.contains(&function) || chain.len() >= MAX_CALL_FRAMES {
             return Err(TooDeep { function, bytes: above, calls: chain.len() + 1, why: Deep::Frames });
         }
-        let (unit, least) = if self.kernel_has(Feature::FineStackSum) { (16, 0) } else { (32, 1) };
+        let (unit, least) = if options.kernel_has(Feature::FineStackSum) { (16, 0) } else { (32, 1) };
         let own = self.noted.stack_bytes[function].max(least).next_multiple_of(unit);
         // Programs that may interrupt others get a stack of their own for each larger frame.
         let own = if private && own >= PRIVATE_STACK_BYTES { 0 } else { own };
-        let routine = &self.code.functions[function];
-        let ops = &self.code.ops[routine.start as usize..routine.end as usize];
+        let routine = &code.functions[function];
+        let ops = &code.ops[routine.start as usize..routine.end as usize];
         let is_tail_call = |op: &crate::code::Op<'_>| op.helper.is_some_and(|helper| helper.id == helper_id::TAIL_CALL);
         // The program that follows begins on top of what the callers keep.
         let mut before_tail_call = (!chain.is_empty() && ops.iter().any(is_tail_call)).then_some(0);
@@ -192,7 +188,7 @@ impl Path<'_> {
             if self.noted.later_callbacks[callee] && matches!(op.node.insn, Insn::LoadImm64 { .. }) {
                 continue;
             }
-            let depth = self.deepest(callee, above + own, private, chain, known)?;
+            let depth = self.deepest(code, options, callee, above + own, private, chain, known)?;
             before_tail_call = before_tail_call.max(depth.before_tail_call.map(|bytes| own + bytes));
             below.bytes = below.bytes.max(depth.bytes);
             below.frames = below.frames.max(depth.frames);
@@ -201,5 +197,17 @@ impl Path<'_> {
         let depth = Depth { bytes: own + below.bytes, frames: 1 + below.frames, before_tail_call };
         known[function] = Some(depth);
         Ok(depth)
+    }
+}
+
+impl Options {
+    fn has_private_stacks(&self, code: &Code<'_>) -> bool {
+        let interrupts = matches!(
+            code.program_type,
+            ProgramType::Kprobe | ProgramType::Tracepoint | ProgramType::PerfEvent | ProgramType::RawTracepoint
+        );
+        interrupts
+            && self.kernel_has(Feature::PrivateStacks)
+            && !code.ops.iter().any(|op| op.helper.is_some_and(|helper| helper.id == helper_id::TAIL_CALL))
     }
 }

@@ -11,32 +11,23 @@
 use kiln_isa::Reg;
 use kiln_platform::Feature;
 
+use crate::code::Code;
 use crate::code::parameter::Parameter;
 use crate::error::{About, Step, refuse, reject, unsupported};
-use crate::path::{Next, Path, Use};
+use crate::options::Options;
+use crate::path::{Findings, Next, Path, Use};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, Frame, Holds, Kind, Register, State, Trust};
+use crate::types::Types;
 
 impl Path<'_> {
-    /// Older kernels verify global functions that nothing calls, too.
-    pub(crate) fn call_every_global(&mut self) {
-        if !self.kernel_has(Feature::LazyGlobals) {
-            let globals = (1..self.code.functions.len()).filter(|at| {
-                let routine = &self.code.functions[*at];
-                routine.global && routine.btf_id != 0 && !self.noted.globals_called.contains(at)
-            });
-            let globals: Vec<usize> = globals.collect();
-            self.noted.globals_called.extend(globals);
-        }
-    }
-
     /// A state at the start of a global function called with anything its signature allows.
     pub(crate) fn enter_global(&mut self, function: usize) -> Step<()> {
-        let Some(signature) = self.signatures[function].clone() else {
+        let Some(signature) = self.types.signatures[function].clone() else {
             return unsupported("a global function without BTF");
         };
-        let instance = self.liveness.root(self.code, function);
+        let instance = self.findings.liveness.root(self.code, function);
         let mut frame = Frame::new(function, 0, 0, Caller::Call, instance);
         for (index, parameter) in signature.parameters.iter().enumerate().take(5) {
             frame.registers[index + 1] = match parameter {
@@ -56,14 +47,18 @@ impl Path<'_> {
                 Parameter::Refused(what) => return reject(Reason::ArgumentType, what.clone()),
             };
         }
-        self.global = Some(signature.returns_value);
-        self.state = State { frames: vec![frame], sleepable: self.code.program.sleepable, ..State::default() };
+        self.state = State {
+            frames: vec![frame],
+            sleepable: self.code.program.sleepable,
+            global: Some(signature.returns_value),
+            ..State::default()
+        };
         self.at = self.code.functions[function].start;
         Ok(())
     }
 
     pub(crate) fn call_global(&mut self, callee: usize) -> Step<Next> {
-        let Some(signature) = self.signatures[callee].clone() else {
+        let Some(signature) = self.types.signatures[callee].clone() else {
             return unsupported("a global function whose BTF is not understood");
         };
         if !signature.returns_value {
@@ -74,18 +69,18 @@ impl Path<'_> {
             return refuse(Reason::LockDiscipline, Case::GlobalUnderLock, message);
         }
         if signature.may_sleep {
-            self.check_may_sleep(self.code.functions[callee].name)?;
+            self.state.check_may_sleep(self.code.functions[callee].name)?;
         }
         for (index, parameter) in signature.parameters.iter().enumerate().take(5) {
             let Some(reg) = Reg::new(index as u8 + 1) else { break };
             self.check_global_argument(reg, parameter).about(reg)?;
         }
-        if !self.noted.globals_called.contains(&callee) {
-            self.noted.globals_called.push(callee);
+        if !self.findings.noted.globals_called.contains(&callee) {
+            self.findings.noted.globals_called.push(callee);
         }
-        self.clobber();
+        self.state.clobber();
         if signature.changes_packet {
-            self.forget_packet();
+            self.state.forget_packet(self.options.stale_pointer());
         }
         if signature.returns_value {
             self.state.set(Reg::R0, Register::UNKNOWN);
@@ -113,7 +108,7 @@ impl Path<'_> {
             Parameter::Dynptr => self.expect_dynptr(reg).map(|_| ()),
             Parameter::Memory { bytes, nullable } => {
                 if register.is_zero() && *nullable {
-                    self.mark_precise(&register);
+                    self.findings.mark_precise(&register);
                     return Ok(());
                 }
                 if register.nullable && !*nullable {
@@ -131,7 +126,9 @@ impl Path<'_> {
             },
             // The function may read anything through them, and each read may fail.
             Parameter::UntrustedBytes | Parameter::Structure { untrusted: true, .. } => Ok(()),
-            Parameter::Structure { name, nullable, .. } => self.check_passed_structure(reg, &register, name, *nullable),
+            Parameter::Structure { name, nullable, .. } => {
+                self.types.check_passed_structure(&mut self.findings, reg, &register, name, *nullable)
+            }
             Parameter::Refused(what) => reject(Reason::ArgumentType, what.clone()),
         }
     }
@@ -143,21 +140,82 @@ impl Path<'_> {
         if nullable { pointer.or_null(id) } else { pointer }
     }
 
-    fn check_passed_structure(&mut self, reg: Reg, register: &Register, name: &str, nullable: bool) -> Step<()> {
+    /// Memory that a global function may read and write.
+    fn check_shared_memory(&mut self, reg: Reg, register: &Register, bytes: u32) -> Step<()> {
+        match register.kind() {
+            Kind::Stack => {
+                let (lowest, highest) = register.stack_range(reg, 0, u64::from(bytes))?;
+                self.read_stack_bytes(register.frame(), lowest, highest - lowest + bytes as i32, true)
+            }
+            Kind::MapValue => {
+                self.types.check_map_value(self.code, reg, register, 0, bytes, Use::Read)?;
+                self.types.check_map_value(self.code, reg, register, 0, bytes, Use::Write)
+            }
+            Kind::Memory | Kind::RingBuffer | Kind::Packet | Kind::PacketMeta | Kind::MapKey => {
+                self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Read)?;
+                self.code.check_memory(reg, register, 0, u64::from(bytes), Use::Write)
+            }
+            kind => reject(
+                Reason::ArgumentType,
+                format!("r{} must be memory of {bytes} bytes, it is {}", reg.number(), kind.name()),
+            ),
+        }
+    }
+
+    pub(crate) fn exit_global(&mut self, returns_value: bool) -> Step<Next> {
+        if self.code.is_exception_callback(self.state.frame().function) {
+            let result = self.read(Reg::R0)?;
+            self.findings.check_program_end(self.code, self.options, &self.types, &self.state, &result)?;
+            return Ok(Next::Done);
+        }
+        if returns_value {
+            let result = self.read(Reg::R0)?;
+            if result.kind() != Kind::Scalar {
+                return reject(Reason::ReturnValue, "a global function must return a number");
+            }
+        }
+        self.state.check_nothing_held(self.code, "a global function returns")?;
+        Ok(Next::Done)
+    }
+}
+
+impl Findings {
+    /// Older kernels verify global functions that nothing calls, too.
+    pub(crate) fn call_every_global(&mut self, code: &Code<'_>, options: &Options) {
+        if !options.kernel_has(Feature::LazyGlobals) {
+            let globals = (1..code.functions.len()).filter(|at| {
+                let routine = &code.functions[*at];
+                routine.global && routine.btf_id != 0 && !self.noted.globals_called.contains(at)
+            });
+            let globals: Vec<usize> = globals.collect();
+            self.noted.globals_called.extend(globals);
+        }
+    }
+}
+
+impl Types {
+    fn check_passed_structure(
+        &mut self,
+        findings: &mut Findings,
+        reg: Reg,
+        register: &Register,
+        name: &str,
+        nullable: bool,
+    ) -> Step<()> {
         let number = reg.number();
         if register.is_zero() && nullable {
-            self.mark_precise(register);
+            findings.mark_precise(register);
             return Ok(());
         }
         if register.nullable && !nullable {
             return reject(Reason::PossiblyNull, format!("r{number} ({}) may be null", register.kind().name()));
         }
-        let wanted = self.types.kernel_struct(name);
-        let (held, wanted) = (self.types.pointed(register.type_index()).cloned(), self.types.pointed(wanted).cloned());
+        let wanted = self.kernel_struct(name);
+        let (held, wanted) = (self.pointed(register.type_index()).cloned(), self.pointed(wanted).cloned());
         let fits = match (register.kind(), register.fixed_offset(), held, wanted) {
             (Kind::BtfId, Some(offset), Some(held), Some(wanted)) => {
                 !register.trust.has(Trust::UNTRUSTED.with(Trust::USER).with(Trust::PERCPU).with(Trust::ALLOCATED))
-                    && self.types.is_at(&held, offset, &wanted, false, false)
+                    && self.is_at(&held, offset, &wanted, false, false)
             }
             _ => false,
         };
@@ -168,43 +226,5 @@ impl Path<'_> {
             Reason::ArgumentType,
             format!("r{number} must be a trusted `struct {name} *`, it is {}", register.kind().name()),
         )
-    }
-
-    /// Memory that a global function may read and write.
-    fn check_shared_memory(&mut self, reg: Reg, register: &Register, bytes: u32) -> Step<()> {
-        match register.kind() {
-            Kind::Stack => {
-                let (lowest, highest) = self.stack_range(reg, register, 0, u64::from(bytes))?;
-                self.read_stack_bytes(register.frame(), lowest, highest - lowest + bytes as i32, true)
-            }
-            Kind::MapValue => {
-                self.check_map_value(reg, register, 0, bytes, Use::Read)?;
-                self.check_map_value(reg, register, 0, bytes, Use::Write)
-            }
-            Kind::Memory | Kind::RingBuffer | Kind::Packet | Kind::PacketMeta | Kind::MapKey => {
-                self.check_memory(reg, register, 0, u64::from(bytes), Use::Read)?;
-                self.check_memory(reg, register, 0, u64::from(bytes), Use::Write)
-            }
-            kind => reject(
-                Reason::ArgumentType,
-                format!("r{} must be memory of {bytes} bytes, it is {}", reg.number(), kind.name()),
-            ),
-        }
-    }
-
-    pub(crate) fn exit_global(&mut self, returns_value: bool) -> Step<Next> {
-        if self.is_exception_callback(self.state.frame().function) {
-            let result = self.read(Reg::R0)?;
-            self.check_program_end(&result)?;
-            return Ok(Next::Done);
-        }
-        if returns_value {
-            let result = self.read(Reg::R0)?;
-            if result.kind() != Kind::Scalar {
-                return reject(Reason::ReturnValue, "a global function must return a number");
-            }
-        }
-        self.check_nothing_held("a global function returns")?;
-        Ok(Next::Done)
     }
 }

@@ -3,14 +3,17 @@
 use kiln_isa::Reg;
 use kiln_platform::{Helper, MapType, Prototype, helper_id};
 
-use crate::call::argument::Check;
 use crate::call::callback::Later;
-use crate::call::said::Call;
+use crate::call::checked::Check;
+use crate::call::said::{Call, HelperEffect};
+use crate::code::Code;
 use crate::error::{Step, refuse, reject, unsupported};
+use crate::options::Options;
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{DynptrKind, Kind, LockKind, Register};
+use crate::state::{DynptrKind, Kind, LockKind, Register, State};
+use crate::types::Types;
 
 /// Helpers that write a map, which `BPF_F_RDONLY_PROG` forbids (kernel `record_func_map`).
 const WRITE_MAPS: [&str; 4] = ["map_update_elem", "map_delete_elem", "map_push_elem", "map_pop_elem"];
@@ -20,54 +23,113 @@ impl Path<'_> {
         let Some(helper) = self.code.op(self.at).helper else {
             return reject(Reason::HelperNotAllowed, format!("there is no helper number {number}"));
         };
-        self.check_allowed(helper)?;
-        self.check_helper_privilege(helper)?;
-        let prototype = helper.prototype_for(self.program_type);
-        self.check_licence(helper, prototype)?;
+        self.code.check_allowed(self.options, &self.types, helper)?;
+        self.options.check_helper_privilege(helper)?;
+        let prototype = helper.prototype_for(self.code.program_type);
+        self.code.check_licence(&self.state, helper, prototype)?;
         if !self.state.locks.is_empty() && helper.name != "spin_unlock" {
             let message = format!("{} is called while a lock is held", helper.name);
             return refuse(Reason::LockDiscipline, Case::CallUnderLock, message);
         }
         let mut call = Call::default();
         Check::all(self, helper, prototype, &mut call)?;
-        self.check_map_fits(helper, &call)?;
+        self.code.check_map_fits(helper, &call)?;
         for (frame, lowest, length) in std::mem::take(&mut call.fills) {
             self.fill_stack_bytes(frame, lowest, length, always_fills(helper))?;
         }
-        self.release(helper, &call)?;
-        if helper.runs_callback() {
-            return self.call_with_callback(helper, &call);
+        HelperEffect { path: self, helper, prototype, call: &call }.carry_out()
+    }
+
+    fn tail_call(&mut self) -> Step<()> {
+        self.state.check_nothing_held(self.code, "a tail call is made")?;
+        let map = self.state.register(Reg::R2).map().unwrap_or_default();
+        self.findings.check_tail_call_map(self.options, self.at, map)?;
+        let index = *self.state.register(Reg::R3);
+        self.findings.mark_precise(&index);
+        if self.state.frames.len() > 1 {
+            // Where it succeeds, another program runs in place of this function, and returns to its caller.
+            self.state.check_returns_number(self.code)?;
+            let mut returned = self.state.clone();
+            let frame = returned.frame();
+            let site = frame.call_site;
+            if frame.caller != crate::state::Caller::Call {
+                return unsupported("tail calls in callbacks");
+            }
+            returned.frames.pop();
+            returned.set(Reg::R0, Register::UNKNOWN);
+            returned.packet_bytes = 0;
+            let stale = self.options.stale_pointer();
+            returned.for_each_where(Register::is_packet, |register| *register = stale);
+            self.push(returned, site + 1);
         }
-        let before = self.state.register(Reg::R1).to_owned();
+        Ok(())
+    }
+}
+
+impl HelperEffect<'_, '_> {
+    /// What the call does, once its arguments are right.
+    fn carry_out(&mut self) -> Step<Next> {
+        let HelperEffect { helper, call, .. } = *self;
+        self.release()?;
+        if helper.runs_callback() {
+            return self.call_with_callback();
+        }
+        let before = *self.path.state.register(Reg::R1);
         match helper.name {
-            "tail_call" => self.tail_call()?,
-            "spin_lock" => self.take_lock(LockKind::Spin, &before)?,
-            "spin_unlock" => self.give_up_lock(LockKind::Spin, &before)?,
-            "timer_set_callback" => self.run_later(call.callback, &before, Later::TIMER)?,
+            "tail_call" => self.path.tail_call()?,
+            "spin_lock" => self.path.state.take_lock(self.path.code, LockKind::Spin, &before)?,
+            "spin_unlock" => self.path.state.give_up_lock(
+                self.path.code,
+                self.path.options.stale_pointer(),
+                LockKind::Spin,
+                &before,
+            )?,
+            "timer_set_callback" => self.path.run_later(call.callback, &before, Later::TIMER)?,
             "dynptr_from_mem" if before.kind() != Kind::MapValue => {
                 let message = format!("dynptr_from_mem takes a map's value, r1 is {}", before.kind().name());
                 return reject(Reason::ArgumentType, message);
             }
             _ => {}
         }
-        let result = self.result_of(helper, prototype, &call)?;
-        self.clobber();
+        let result = self.result_of()?;
+        self.path.state.clobber();
         let writes_packet = helper.id == helper_id::DYNPTR_WRITE
             && call.dynptr.is_some_and(|dynptr| matches!(dynptr.kind, DynptrKind::Skb | DynptrKind::SkbMeta));
         if helper.changes_packet_data || writes_packet {
-            self.forget_packet();
+            self.path.state.forget_packet(self.path.options.stale_pointer());
         }
-        self.state.set(Reg::R0, result);
-        Ok(Next::At(self.at + 1))
+        self.path.state.set(Reg::R0, result);
+        Ok(Next::At(self.path.at + 1))
     }
 
-    fn check_allowed(&self, helper: &Helper) -> Step<()> {
-        let allowed = match self.code.program.attach_type {
+    fn release(&mut self) -> Step<()> {
+        let HelperEffect { helper, call, .. } = *self;
+        match call.released {
+            Some(id) if call.kptr.is_some() => self.path.state.give_to_kptr(
+                &mut self.path.findings,
+                self.path.options.stale_pointer(),
+                id,
+                helper.name,
+            ),
+            Some(id) => self.path.state.release_reference(
+                &mut self.path.findings,
+                self.path.options.stale_pointer(),
+                id,
+                helper.name,
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<'a> Code<'a> {
+    fn check_allowed(&self, options: &Options, types: &Types, helper: &Helper) -> Step<()> {
+        let allowed = match self.program.attach_type {
             Some(attach) => helper.allowed_at(self.program_type, attach),
             None => helper.allowed_in(self.program_type),
         };
-        if self.hook_allows(helper.name, allowed) {
-            return self.check_helper_in_profile(helper);
+        if types.hook_allows(self, helper.name, allowed) {
+            return options.check_helper_in_profile(self, helper);
         }
         reject(
             Reason::HelperNotAllowed,
@@ -75,17 +137,17 @@ impl Path<'_> {
         )
     }
 
-    fn check_licence(&self, helper: &Helper, prototype: &Prototype) -> Step<()> {
+    fn check_licence(&self, state: &State, helper: &Helper, prototype: &Prototype) -> Step<()> {
         if prototype.gpl_only && !self.is_gpl() {
             return reject(
                 Reason::GplOnly,
                 format!(
                     "{} is for GPL-compatible programs, this one's license is {:?}",
-                    helper.name, self.code.object.license
+                    helper.name, self.object.license
                 ),
             );
         }
-        if prototype.might_sleep { self.check_may_sleep(helper.name) } else { Ok(()) }
+        if prototype.might_sleep { state.check_may_sleep(helper.name) } else { Ok(()) }
     }
 
     fn check_map_fits(&self, helper: &Helper, call: &Call) -> Step<()> {
@@ -104,14 +166,6 @@ impl Path<'_> {
         )
     }
 
-    fn release(&mut self, helper: &Helper, call: &Call) -> Step<()> {
-        match call.released {
-            Some(id) if call.kptr.is_some() => self.give_to_kptr(id, helper.name),
-            Some(id) => self.release_reference(id, helper.name),
-            None => Ok(()),
-        }
-    }
-
     /// Program types in which sockets are not locked, so that socket maps may be changed by the generic helpers.
     fn may_change_socket_maps(&self, helper: &Helper) -> bool {
         use kiln_platform::ProgramType;
@@ -125,36 +179,11 @@ impl Path<'_> {
                 | ProgramType::FlowDissector
                 | ProgramType::SkLookup => true,
                 ProgramType::SockOps => helper.id == helper_id::MAP_DELETE_ELEM,
-                ProgramType::Tracing => self.code.program.attach_type == Some(kiln_platform::AttachType::TraceIter),
+                ProgramType::Tracing => self.program.attach_type == Some(kiln_platform::AttachType::TraceIter),
                 _ => false,
             },
             _ => true,
         }
-    }
-
-    fn tail_call(&mut self) -> Step<()> {
-        self.check_nothing_held("a tail call is made")?;
-        let map = self.state.register(Reg::R2).map().unwrap_or_default();
-        self.check_tail_call_map(map)?;
-        let index = *self.state.register(Reg::R3);
-        self.mark_precise(&index);
-        if self.state.frames.len() > 1 {
-            // Where it succeeds, another program runs in place of this function, and returns to its caller.
-            self.check_returns_number()?;
-            let mut returned = self.state.clone();
-            let frame = returned.frame();
-            let site = frame.call_site;
-            if frame.caller != crate::state::Caller::Call {
-                return unsupported("tail calls in callbacks");
-            }
-            returned.frames.pop();
-            returned.set(Reg::R0, Register::UNKNOWN);
-            returned.packet_bytes = 0;
-            let stale = self.stale_pointer();
-            returned.for_each_where(Register::is_packet, |register| *register = stale);
-            self.push(returned, site + 1);
-        }
-        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@ use kiln_platform::{Kfunc, KfuncFlag, ProgramType};
 use kiln_program::btf::TypeId;
 
 use crate::call::callback::check_same_map;
+use crate::call::checked::{KfuncCheck, Passed};
 use crate::call::said::KfuncCall;
 use crate::error::{About, Step, refuse, reject, unsupported};
 use crate::path::{Path, Use};
@@ -15,23 +16,7 @@ use crate::state::{Kind, Register, Trust};
 use crate::types::WITHOUT_TYPES;
 use crate::types::parameters::{Argument, Taken};
 
-/// One argument of a kernel function's call.
-pub(crate) struct Check<'c, 'p> {
-    path: &'c mut Path<'p>,
-    /// What the arguments said so far.
-    call: &'c mut KfuncCall,
-    argument: Passed<'c>,
-}
-
-/// What is passed, and what is asked for.
-#[derive(Clone, Copy)]
-struct Passed<'c> {
-    reg: Reg,
-    register: Register,
-    taken: &'c Taken,
-}
-
-impl<'p> Check<'_, 'p> {
+impl<'p> KfuncCheck<'_, 'p> {
     /// Holds all arguments of a call to the prototype, in their order.
     pub(crate) fn all(path: &mut Path<'p>, call: &mut KfuncCall, taken: &[Taken]) -> Step<()> {
         if taken.len() > 5 {
@@ -42,10 +27,10 @@ impl<'p> Check<'_, 'p> {
             let Some(reg) = Reg::new(index as u8 + 1) else { break };
             if one.argument == Argument::Nothing {
                 let register = *path.state.register(reg);
-                path.expose_stack(&register);
+                path.findings.expose_stack(&path.state, path.at, &register);
             } else {
                 let register = path.read(reg)?;
-                Check { path, call, argument: Passed { reg, register, taken: one } }.hold().about(reg)?;
+                KfuncCheck { path, call, argument: Passed { reg, register, taken: one } }.hold().about(reg)?;
             }
             // The size is checked with its memory.
             index += if matches!(one.argument, Argument::Sized { .. }) { 2 } else { 1 };
@@ -87,7 +72,7 @@ impl<'p> Check<'_, 'p> {
         }
         let sized = matches!(taken.argument, Argument::Sized { .. });
         if null && taken.nullable && !sized {
-            self.path.mark_precise(&register);
+            self.path.findings.mark_precise(&register);
             return Ok(());
         }
         self.pointer()
@@ -107,7 +92,7 @@ impl<'p> Check<'_, 'p> {
             }
             Argument::Map => self.map(),
             Argument::ConstantString => {
-                self.path.check_constant_string(reg, &register, self.must_be("a constant string"))
+                self.path.code.check_constant_string(reg, &register, self.must_be("a constant string"))
             }
             Argument::Callback => {
                 if register.kind() != Kind::Function {
@@ -132,12 +117,14 @@ impl<'p> Check<'_, 'p> {
         let Passed { reg, register, taken } = self.argument;
         let (path, call) = (&mut *self.path, &mut *self.call);
         match &taken.argument {
-            Argument::Allocated => path.check_allocated_argument(call, &register),
-            Argument::Refcounted => path.check_refcounted_argument(call, &register),
-            Argument::Graph(name) => path.check_graph_argument(call, &register, name),
-            Argument::Field(name) => path.check_field_of_kfunc(call, &register, name),
-            Argument::Dynptr { uninitialized } => path.dynptr_kfunc_argument(call, reg, *uninitialized),
-            Argument::Iterator(structure) => path.iterator_argument(call, reg, *structure),
+            Argument::Allocated => path.types.check_allocated_argument(call, &register),
+            Argument::Refcounted => path.types.check_refcounted_argument(call, &register),
+            Argument::Graph(name) => {
+                path.types.check_graph_argument(path.code, path.options, &path.state, call, &register, name)
+            }
+            Argument::Field(name) => path.types.check_field_of_kfunc(path.code, call, &register, name),
+            Argument::Dynptr { uninitialized } => self.dynptr_argument(*uninitialized),
+            Argument::Iterator(structure) => self.iterator_argument(*structure),
             // Saved and restored with its lock or section.
             Argument::InterruptFlags => Ok(()),
             _ => unsupported(format!("the kernel function {}, argument {}", call.kfunc.name, reg.number())),
@@ -168,7 +155,7 @@ impl<'p> Check<'_, 'p> {
             let message = self.must_be("a constant size that fits 32 bits");
             return refuse(Reason::ArgumentSize, Case::NotConstant, message);
         };
-        self.path.mark_precise(&register);
+        self.path.findings.mark_precise(&register);
         self.call.result_bytes = Some((bytes, read_only));
         Ok(())
     }
@@ -182,7 +169,7 @@ impl<'p> Check<'_, 'p> {
             let Some(value) = register.scalar.as_constant() else {
                 return reject(Reason::ArgumentSize, self.must_be("a constant"));
             };
-            self.path.mark_precise(&register);
+            self.path.findings.mark_precise(&register);
             self.call.constant = Some(value);
         }
         Ok(())
@@ -199,7 +186,8 @@ impl<'p> Check<'_, 'p> {
             return reject(Reason::NotTrusted, self.must_be("a pointer that may be relied on and is not null"));
         }
         let index = self.path.types.kernel_type(wanted);
-        let (Some(wanted), Some(held)) = (self.path.types.pointed(index).cloned(), self.path.structure_of(&register))
+        let (Some(wanted), Some(held)) =
+            (self.path.types.pointed(index).cloned(), self.path.types.structure_of(&register))
         else {
             return unsupported(WITHOUT_TYPES);
         };
@@ -223,30 +211,30 @@ impl<'p> Check<'_, 'p> {
     fn memory(&mut self, bytes: u64) -> Step<()> {
         let Passed { reg, register, .. } = self.argument;
         if register.is_zero() {
-            self.path.mark_precise(&register);
+            self.path.findings.mark_precise(&register);
             return Ok(());
         }
         let register = &Register { nullable: false, ..register };
         match register.kind() {
             Kind::Stack => {
-                let (lowest, highest) = self.path.stack_range(reg, register, 0, bytes)?;
+                let (lowest, highest) = register.stack_range(reg, 0, bytes)?;
                 if bytes == 0 {
                     return Ok(());
                 }
                 self.path.read_stack_bytes(register.frame(), lowest, highest - lowest + bytes as i32, true)
             }
             Kind::MapValue => {
-                self.path.check_map_range(reg, register, 0, bytes, Use::Read)?;
-                self.path.check_map_range(reg, register, 0, bytes, Use::Write)?;
-                self.path.check_special_fields(register, 0, bytes)
+                self.path.code.check_map_range(reg, register, 0, bytes, Use::Read)?;
+                self.path.code.check_map_range(reg, register, 0, bytes, Use::Write)?;
+                self.path.types.check_special_fields(self.path.code, register, 0, bytes)
             }
             Kind::Memory | Kind::RingBuffer | Kind::MapKey => {
-                self.path.check_memory(reg, register, 0, bytes, Use::Read)?;
-                self.path.check_memory(reg, register, 0, bytes, Use::Write)
+                self.path.code.check_memory(reg, register, 0, bytes, Use::Read)?;
+                self.path.code.check_memory(reg, register, 0, bytes, Use::Write)
             }
-            Kind::Packet | Kind::PacketMeta => self.path.check_memory(reg, register, 0, bytes, Use::Read),
-            Kind::Context if self.path.program_type == ProgramType::Syscall => {
-                self.path.check_memory(reg, register, 0, bytes, Use::Read)
+            Kind::Packet | Kind::PacketMeta => self.path.code.check_memory(reg, register, 0, bytes, Use::Read),
+            Kind::Context if self.path.code.program_type == ProgramType::Syscall => {
+                self.path.code.check_memory(reg, register, 0, bytes, Use::Read)
             }
             _ => reject(Reason::ArgumentType, self.must_be(&format!("memory of {bytes} bytes"))),
         }
@@ -277,7 +265,7 @@ impl<'p> Check<'_, 'p> {
             }
             self.memory(most)?;
         }
-        self.path.mark_precise(&size);
+        self.path.findings.mark_precise(&size);
         if constant {
             let Some(value) = size.scalar.as_constant() else { return complain(Case::Plain, "must be a constant") };
             self.call.constant = Some(value);

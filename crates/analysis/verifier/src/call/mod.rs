@@ -2,6 +2,7 @@
 
 mod argument;
 pub(crate) mod callback;
+mod checked;
 mod end;
 pub(crate) mod exception;
 pub(crate) mod function;

@@ -1,85 +1,89 @@
 //! What R0 holds after a call of a helper.
 
-use kiln_platform::{Feature, Helper, MapType, Prototype, ReturnKind, helper_id};
+use kiln_platform::{Feature, MapType, ReturnKind, helper_id};
 
-use crate::call::said::Call;
+use crate::call::said::HelperEffect;
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
-use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Held, Holds, Register, Trust};
 
-impl Path<'_> {
-    pub(crate) fn result_of(&mut self, helper: &'static Helper, prototype: &Prototype, call: &Call) -> Step<Register> {
+impl HelperEffect<'_, '_> {
+    pub(crate) fn result_of(&mut self) -> Step<Register> {
+        let HelperEffect { helper, prototype, call, .. } = *self;
         let mut result = match prototype.returns {
-            ReturnKind::Integer => Register::scalar(self.integer_result(helper, call)),
+            ReturnKind::Integer => Register::scalar(self.integer_result()),
             ReturnKind::Void => Register::UNINIT,
-            ReturnKind::MapValueOrNull => self.lookup_result(helper, call)?,
+            ReturnKind::MapValueOrNull => self.lookup_result()?,
             ReturnKind::MapValue => match &call.map {
                 Some(map) => {
                     Register { inner: map.inner, ..Register::pointer(Holds::MapValue(map.map().unwrap_or_default())) }
                 }
                 None => return unsupported(format!("the result of {}", helper.name)),
             },
-            ReturnKind::SocketOrNull => Register::pointer(Holds::Socket).or_null(self.fresh_id()),
-            ReturnKind::TcpSockOrNull => Register::pointer(Holds::TcpSock).or_null(self.fresh_id()),
-            ReturnKind::SockCommonOrNull => Register::pointer(Holds::SockCommon).or_null(self.fresh_id()),
+            ReturnKind::SocketOrNull => Register::pointer(Holds::Socket).or_null(self.path.fresh_id()),
+            ReturnKind::TcpSockOrNull => Register::pointer(Holds::TcpSock).or_null(self.path.fresh_id()),
+            ReturnKind::SockCommonOrNull => Register::pointer(Holds::SockCommon).or_null(self.path.fresh_id()),
             ReturnKind::RingBufferMemoryOrNull => {
                 let size = call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0);
-                Register::pointer(Holds::RingBuffer(size)).or_null(self.fresh_id())
+                Register::pointer(Holds::RingBuffer(size)).or_null(self.path.fresh_id())
             }
             ReturnKind::BtfId { type_name, nullable, trusted } => {
-                let index = self.types.kernel_struct(type_name);
+                let index = self.path.types.kernel_struct(type_name);
                 let trust = if trusted { Trust::TRUSTED } else { Trust::NONE };
                 let pointer = Register::pointer(Holds::Structure(index)).trusted(trust);
-                if nullable { pointer.or_null(self.fresh_id()) } else { pointer }
+                if nullable { pointer.or_null(self.path.fresh_id()) } else { pointer }
             }
             ReturnKind::DynptrMemoryOrNull => {
                 let Some(dynptr) = call.dynptr else { return unsupported(format!("the result of {}", helper.name)) };
-                self.slice_of(&dynptr, call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0))
+                self.path.slice_of(&dynptr, call.allocation.and_then(|size| u32::try_from(size).ok()).unwrap_or(0))
             }
             ReturnKind::PercpuVariable { nullable } => {
                 let Some(variable) = call.owner else { return unsupported(format!("the result of {}", helper.name)) };
-                let own = self.own_of_percpu(&variable)?;
-                if nullable { own.or_null(self.fresh_id()) } else { own }
+                let own = self.path.types.own_of_percpu(&variable)?;
+                if nullable { own.or_null(self.path.fresh_id()) } else { own }
             }
             ReturnKind::KptrOrNull => match &call.kptr {
-                Some(kptr) => self.taken_from_kptr(kptr)?,
+                Some(kptr) => self.path.taken_from_kptr(kptr)?,
                 None => return unsupported(format!("the result of {}", helper.name)),
             },
         };
         let socket_map = matches!(
-            call.map.as_ref().and_then(|map| self.map_type_of(map)),
+            call.map.as_ref().and_then(|map| self.path.code.map_type_of(map)),
             Some(MapType::Sockmap | MapType::Sockhash)
         );
         if helper.acquires || helper.id == helper_id::MAP_LOOKUP_ELEM && socket_map {
-            let id = if result.id != 0 { result.id } else { self.fresh_id() };
+            let id = if result.id != 0 { result.id } else { self.path.fresh_id() };
             result.id = id;
             result.reference = id;
-            self.state.references.push(Held { id, at: self.at });
+            self.path.state.references.push(Held { id, at: self.path.at });
         } else if helper.casts_argument {
             result.reference = call.reference;
         }
         Ok(result)
     }
 
-    pub(crate) fn integer_result(&self, helper: &Helper, call: &Call) -> Scalar {
+    pub(crate) fn integer_result(&self) -> Scalar {
+        let HelperEffect { helper, call, .. } = *self;
         match helper.name {
             "get_stack" | "get_task_stack" | "probe_read_str" | "probe_read_kernel_str" | "probe_read_user_str" => {
                 Scalar::signed_range(-4095, call.most_bytes as i64)
             }
             "get_smp_processor_id" => {
-                let known = self.options.processors.filter(|_| !self.any_load()).unwrap_or(MAX_PROCESSORS);
+                let known = self.path.options.processors.filter(|_| !self.path.any_load()).unwrap_or(MAX_PROCESSORS);
                 Scalar::unsigned_range(0, u64::from(known.saturating_sub(1)))
             }
             _ => Scalar::UNKNOWN,
         }
     }
 
-    pub(crate) fn lookup_result(&mut self, helper: &Helper, call: &Call) -> Step<Register> {
+    pub(crate) fn lookup_result(&mut self) -> Step<Register> {
+        let HelperEffect { helper, call, .. } = *self;
         use kiln_platform::Lookup;
         let Some(argument) = call.map else { return unsupported(format!("the result of {}", helper.name)) };
-        let Some(map) = self.map_of(&argument) else { return unsupported("a map whose definition is not known") };
+        let Some(map) = self.path.code.map_of(&argument) else {
+            return unsupported("a map whose definition is not known");
+        };
         let (name, map_type, entries) = (map.name.clone(), map.map_type, map.max_entries);
         let lookup = map_type.rules().lookup;
         let value = Register {
@@ -88,18 +92,18 @@ impl Path<'_> {
             ..Register::pointer(Holds::MapValue(argument.map().unwrap_or_default()))
         };
         let in_array = matches!(map_type, MapType::Array | MapType::PercpuArray)
-            && !self.options.unprivileged
+            && !self.path.options.unprivileged
             && map.flags & INNER_MAP == 0
             && call.key.is_some_and(|key| key < u64::from(entries))
             && helper.id == helper_id::MAP_LOOKUP_ELEM
-            && self.kernel_has(Feature::ConstantArrayKeys)
-            && !self.any_load();
-        let id = self.fresh_id();
+            && self.path.options.kernel_has(Feature::ConstantArrayKeys)
+            && !self.path.any_load();
+        let id = self.path.fresh_id();
         if in_array {
-            let locked = self.record_of(&value).is_some_and(|record| record.has_lock());
+            let locked = self.path.types.record_of(self.path.code, &value).is_some_and(|record| record.has_lock());
             return Ok(Register { id: if locked { id } else { 0 }, ..value });
         }
-        let storage = self.is_local_storage(map_type);
+        let storage = is_local_storage(map_type);
         Ok(match lookup {
             Lookup::Value => value.or_null(id),
             _ if storage => value.or_null(id),
@@ -125,3 +129,8 @@ pub(crate) const INNER_MAP: u32 = 0x1000;
 
 /// Processors that a kernel is built for at most (`CONFIG_NR_CPUS`).
 pub(crate) const MAX_PROCESSORS: u32 = 8192;
+
+/// Whether a map of this type keeps a value for each of some kernel objects.
+pub(crate) fn is_local_storage(map_type: MapType) -> bool {
+    matches!(map_type, MapType::SkStorage | MapType::InodeStorage | MapType::TaskStorage | MapType::CgrpStorage)
+}

@@ -1,13 +1,30 @@
-//! What the arguments of one call said.
+//! What the arguments of one call said, and the call that acts on it.
 
 use kiln_isa::Reg;
-use kiln_platform::Kfunc;
+use kiln_platform::{Helper, Kfunc, Prototype};
 use kiln_program::btf::TypeId;
 
 use crate::objects::dynptr::Dynptr;
 use crate::objects::fields::{Kptr, Root};
 use crate::objects::iterator::Iterator;
+use crate::path::Path;
 use crate::state::Register;
+
+/// What a helper's call does to the path, once its arguments are right.
+pub(crate) struct HelperEffect<'c, 'p> {
+    pub path: &'c mut Path<'p>,
+    pub helper: &'static Helper,
+    pub prototype: &'static Prototype,
+    /// What the arguments said.
+    pub call: &'c Call,
+}
+
+/// What a kernel function's call does to the path, once its arguments are right.
+pub(crate) struct KfuncEffect<'c, 'p> {
+    pub path: &'c mut Path<'p>,
+    /// What the arguments said.
+    pub call: &'c KfuncCall,
+}
 
 /// What the arguments of one call said.
 #[derive(Default)]

@@ -8,25 +8,26 @@
 
 use kiln_isa::Reg;
 
+use crate::call::checked::Check;
 use crate::error::{Step, reject, unsupported};
-use crate::path::{Path, Use};
+use crate::path::Use;
 use crate::reason::Reason;
 use crate::state::{Kind, Register, Trust};
-use crate::types::{Pointed, WITHOUT_TYPES};
+use crate::types::{Pointed, Types, WITHOUT_TYPES};
 
-impl Path<'_> {
+impl Types {
     /// The structure that a pointer is to, where the kernel has one for its kind.
     pub(crate) fn structure_of(&mut self, register: &Register) -> Option<Pointed> {
         let name = match register.kind() {
-            Kind::BtfId => return self.types.pointed(register.type_index()).cloned(),
+            Kind::BtfId => return self.pointed(register.type_index()).cloned(),
             Kind::Socket => "sock",
             Kind::SockCommon => "sock_common",
             Kind::TcpSock => "tcp_sock",
             Kind::Map => "bpf_map",
             _ => return None,
         };
-        let index = self.types.kernel_struct(name);
-        self.types.pointed(index).cloned()
+        let index = self.kernel_struct(name);
+        self.pointed(index).cloned()
     }
 }
 
@@ -42,7 +43,7 @@ pub(crate) enum Wanted {
     },
 }
 
-impl Path<'_> {
+impl Types {
     /// Holds a helper's argument to a structure of the kernel.
     pub(crate) fn check_typed_argument(&mut self, register: &Register, wanted: Wanted, message: String) -> Step<()> {
         let name = match wanted {
@@ -67,14 +68,16 @@ impl Path<'_> {
             return reject(Reason::ArgumentType, format!("{message}, at a constant offset"));
         };
         let held = self.pointed_definition(register)?;
-        let index = self.types.kernel_struct(name);
-        let Some(of) = self.types.pointed(index).cloned() else { return unsupported(WITHOUT_TYPES) };
-        if self.types.is_at(&held, offset, &of, false, true) {
+        let index = self.kernel_struct(name);
+        let Some(of) = self.pointed(index).cloned() else { return unsupported(WITHOUT_TYPES) };
+        if self.is_at(&held, offset, &of, false, true) {
             return Ok(());
         }
         reject(Reason::ArgumentType, format!("{message}; it points to {}", held.name))
     }
+}
 
+impl Check<'_, '_> {
     /// A kernel structure as memory that a helper reads.
     pub(crate) fn check_structure_memory(&mut self, reg: Reg, register: &Register, bytes: u64, how: Use) -> Step<()> {
         let number = reg.number();
@@ -96,6 +99,6 @@ impl Path<'_> {
         if size == 0 {
             return Ok(());
         }
-        self.load_structure(reg, register, 0, size).map(drop)
+        self.path.load_structure(reg, register, 0, size).map(drop)
     }
 }

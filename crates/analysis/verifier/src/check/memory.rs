@@ -3,18 +3,30 @@
 use kiln_isa::Reg;
 use kiln_platform::{FLOW_KEYS, ObjectLayout, PacketAccess, SOCK_COMMON, SOCKET, TCP_SOCKET};
 
+use crate::code::Code;
 use crate::error::{Step, refuse, reject, unsupported};
-use crate::path::{Path, Use};
+use crate::path::Use;
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Kind, Register};
+use crate::types::Types;
 
-impl Path<'_> {
-    pub(crate) fn check_map_value(&self, reg: Reg, base: &Register, offset: i64, bytes: u32, how: Use) -> Step<()> {
-        self.check_map_range(reg, base, offset, u64::from(bytes), how)?;
-        self.check_special_fields(base, offset, u64::from(bytes))
+impl Types {
+    pub(crate) fn check_map_value(
+        &self,
+        code: &Code<'_>,
+        reg: Reg,
+        base: &Register,
+        offset: i64,
+        bytes: u32,
+        how: Use,
+    ) -> Step<()> {
+        code.check_map_range(reg, base, offset, u64::from(bytes), how)?;
+        self.check_special_fields(code, base, offset, u64::from(bytes))
     }
+}
 
+impl<'a> Code<'a> {
     pub(crate) fn check_map_range(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
         let Some(map) = self.map_of(base) else { return unsupported("a value of an unknown map") };
         if how == Use::Write && (base.read_only || map.is_read_only()) {
@@ -27,43 +39,7 @@ impl Path<'_> {
             let message = format!("map {} is write-only for programs", map.name);
             return refuse(Reason::ReadOnlyMemory, Case::WriteOnlyMap, message);
         }
-        self.check_range(reg, base, offset, bytes, map.value_size.into(), Reason::MapValueBounds)
-    }
-
-    /// An access of `bytes` at base + offset stays within `size` bytes.
-    pub(crate) fn check_range(
-        &self,
-        reg: Reg,
-        base: &Register,
-        offset: i64,
-        bytes: u64,
-        size: u64,
-        reason: Reason,
-    ) -> Step<()> {
-        let fixed = i64::from(base.offset) + offset;
-        let (lowest, highest) = (base.scalar.smin, base.scalar.umax);
-        let start = i128::from(lowest) + i128::from(fixed);
-        let end = i128::from(highest) + i128::from(fixed) + i128::from(bytes);
-        if start < 0 {
-            return refuse(
-                reason,
-                Case::Access { bytes },
-                format!(
-                    "r{} ({}): the access may begin {} bytes before the memory",
-                    reg.number(),
-                    base.kind().name(),
-                    -start
-                ),
-            );
-        }
-        if end > i128::from(size) {
-            return refuse(
-                reason,
-                Case::Access { bytes },
-                format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), base.kind().name()),
-            );
-        }
-        Ok(())
+        base.check_range(reg, offset, bytes, map.value_size.into(), Reason::MapValueBounds)
     }
 
     pub(crate) fn check_memory(&self, reg: Reg, base: &Register, offset: i64, bytes: u64, how: Use) -> Step<()> {
@@ -87,14 +63,14 @@ impl Path<'_> {
                 if how == Use::Write && base.read_only {
                     return reject(Reason::ReadOnlyMemory, format!("r{number}: this memory is read-only"));
                 }
-                self.check_range(reg, base, offset, bytes, u64::from(base.bytes()), Reason::MemoryBounds)
+                base.check_range(reg, offset, bytes, u64::from(base.bytes()), Reason::MemoryBounds)
             }
             Kind::MapKey => {
                 if how == Use::Write {
                     return reject(Reason::ReadOnlyMemory, format!("r{number}: a map key is read-only"));
                 }
                 let size = self.map_of(base).map_or(0, |map| u64::from(map.key_size));
-                self.check_range(reg, base, offset, bytes, size, Reason::MemoryBounds)
+                base.check_range(reg, offset, bytes, size, Reason::MemoryBounds)
             }
             Kind::Arena => Ok(()),
             Kind::Socket => object(&SOCKET),
@@ -178,5 +154,35 @@ impl Path<'_> {
                 format!("r{number}: the string is not NUL-terminated"),
             ),
         }
+    }
+}
+
+impl Register {
+    /// An access of `bytes` at base + offset stays within `size` bytes.
+    pub(crate) fn check_range(&self, reg: Reg, offset: i64, bytes: u64, size: u64, reason: Reason) -> Step<()> {
+        let fixed = i64::from(self.offset) + offset;
+        let (lowest, highest) = (self.scalar.smin, self.scalar.umax);
+        let start = i128::from(lowest) + i128::from(fixed);
+        let end = i128::from(highest) + i128::from(fixed) + i128::from(bytes);
+        if start < 0 {
+            return refuse(
+                reason,
+                Case::Access { bytes },
+                format!(
+                    "r{} ({}): the access may begin {} bytes before the memory",
+                    reg.number(),
+                    self.kind().name(),
+                    -start
+                ),
+            );
+        }
+        if end > i128::from(size) {
+            return refuse(
+                reason,
+                Case::Access { bytes },
+                format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), self.kind().name()),
+            );
+        }
+        Ok(())
     }
 }

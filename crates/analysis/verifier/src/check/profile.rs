@@ -15,7 +15,7 @@ use kiln_program::{Map, Program, Reference};
 use crate::code::{Code, Position};
 use crate::error::{Step, reject};
 use crate::objects::fields::{FieldKind, Kptr, KptrClass, Record};
-use crate::path::Path;
+use crate::options::Options;
 use crate::reason::Reason;
 
 /// What a field of a map's value needs.
@@ -83,22 +83,22 @@ pub(crate) fn newer_instructions(profile: &Profile, code: &Code<'_>) -> Vec<bool
     if newer.contains(&true) { newer } else { Vec::new() }
 }
 
-impl Path<'_> {
+impl Options {
     /// What the program cannot be loaded without and the profile's kernel does not have, with where it is asked for.
-    pub(crate) fn lacks_before_exploring(&self) -> Option<(Position, Lack)> {
-        let profile = &self.options.profile;
-        if let Some(lack) = lacks_program(profile, self.code.program, self.program_type) {
-            return Some((self.code.functions[0].start, lack));
+    pub(crate) fn lacks_before_exploring(&self, code: &Code<'_>) -> Option<(Position, Lack)> {
+        let profile = &self.profile;
+        if let Some(lack) = lacks_program(profile, code.program, code.program_type) {
+            return Some((code.functions[0].start, lack));
         }
-        self.code.ops.iter().enumerate().find_map(|(at, op)| {
+        code.ops.iter().enumerate().find_map(|(at, op)| {
             let lack = match op.node.reference {
                 Reference::Map(map) | Reference::MapValue { map, .. } => lacks_map(
                     profile,
-                    self.code.object.maps.get(map.index())?,
-                    self.code.prepared.records.get(map.index()).map(std::convert::AsRef::as_ref),
+                    code.object.maps.get(map.index())?,
+                    code.prepared.records.get(map.index()).map(std::convert::AsRef::as_ref),
                 ),
                 Reference::Extern(id) => {
-                    let symbol = self.code.object.externs.get(id.index()).filter(|symbol| !symbol.weak)?;
+                    let symbol = code.object.externs.get(id.index()).filter(|symbol| !symbol.weak)?;
                     Kfunc::by_name(&symbol.name).and_then(|kfunc| profile.lacks_kfunc(kfunc))
                 }
                 _ => None,
@@ -108,27 +108,27 @@ impl Path<'_> {
     }
 
     /// Rejects the current instruction, which the profile's kernel does not have.
-    pub(crate) fn reject_newer<T>(&self) -> Step<T> {
-        let insn = &self.code.op(self.at).node.insn;
-        let lack = needs(insn).and_then(|feature| self.options.profile.lacks(feature));
+    pub(crate) fn reject_newer<T>(&self, code: &Code<'_>, at: Position) -> Step<T> {
+        let insn = &code.op(at).node.insn;
+        let lack = needs(insn).and_then(|feature| self.profile.lacks(feature));
         reject(Reason::KernelLacks, lack.map_or_else(|| format!("{insn} is newer"), |lack| lack.to_string()))
     }
 
-    pub(crate) fn check_helper_in_profile(&self, helper: &Helper) -> Step<()> {
-        let program = self.code.program;
-        not_lacking(self.options.profile.lacks_helper(helper, self.program_type, program.attach_type))
+    pub(crate) fn check_helper_in_profile(&self, code: &Code<'_>, helper: &Helper) -> Step<()> {
+        let program = code.program;
+        not_lacking(self.profile.lacks_helper(helper, code.program_type, program.attach_type))
     }
 
     pub(crate) fn check_kfunc_in_profile(&self, name: &str) -> Step<()> {
-        not_lacking(Kfunc::by_name(name).and_then(|kfunc| self.options.profile.lacks_kfunc(kfunc)))
+        not_lacking(Kfunc::by_name(name).and_then(|kfunc| self.profile.lacks_kfunc(kfunc)))
     }
 
     pub(crate) fn check_feature_in_profile(&self, feature: Feature) -> Step<()> {
-        not_lacking(self.options.profile.lacks(feature))
+        not_lacking(self.profile.lacks(feature))
     }
 
-    pub(crate) fn check_field_in_profile(&self, field: &Field) -> Step<()> {
-        not_lacking(self.options.profile.lacks_field(field, self.program_type))
+    pub(crate) fn check_field_in_profile(&self, code: &Code<'_>, field: &Field) -> Step<()> {
+        not_lacking(self.profile.lacks_field(field, code.program_type))
     }
 }
 

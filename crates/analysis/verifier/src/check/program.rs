@@ -3,7 +3,7 @@
 use kiln_platform::ProgramType;
 use kiln_program::Reference;
 
-use crate::code::Position;
+use crate::code::{Code, Position};
 use crate::error::{Step, refuse};
 use crate::objects::fields::FieldKind;
 use crate::path::Path;
@@ -16,16 +16,29 @@ impl Path<'_> {
         for (at, op) in self.code.ops.iter().enumerate() {
             if let Reference::Map(map) | Reference::MapValue { map, .. } = op.node.reference {
                 self.at = at as Position;
-                self.check_map_allowed(map.0)?;
+                self.code.check_map_allowed(map.0)?;
             }
         }
         self.at = self.code.functions[0].start;
         Ok(())
     }
 
+    /// Addresses of map values are checked where they stand, whether or not a path leads there.
+    pub(crate) fn check_addresses(&mut self) -> Step<()> {
+        for (at, op) in self.code.ops.iter().enumerate() {
+            if let Reference::MapValue { map, offset } = op.node.reference {
+                self.at = at as Position;
+                self.code.value_address(map.0, offset)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Code<'a> {
     /// Maps with locks and timers are not for every program type.
     pub(crate) fn check_map_allowed(&self, map: u32) -> Step<()> {
-        let Some(record) = self.code.prepared.records.get(map as usize) else { return Ok(()) };
+        let Some(record) = self.prepared.records.get(map as usize) else { return Ok(()) };
         let traces = matches!(
             self.program_type,
             ProgramType::Kprobe
@@ -47,16 +60,5 @@ impl Path<'_> {
             ),
             None => Ok(()),
         }
-    }
-
-    /// Addresses of map values are checked where they stand, whether or not a path leads there.
-    pub(crate) fn check_addresses(&mut self) -> Step<()> {
-        for (at, op) in self.code.ops.iter().enumerate() {
-            if let Reference::MapValue { map, offset } = op.node.reference {
-                self.at = at as Position;
-                self.value_address(map.0, offset)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -17,9 +17,10 @@ use kiln_platform::{Capability, Helper, ProgramType};
 use crate::code::{Code, Position};
 use crate::domain::Truth;
 use crate::error::{Step, reject};
-use crate::path::{Mask, Path};
+use crate::options::Options;
+use crate::path::{Findings, Mask};
 use crate::reason::Reason;
-use crate::state::{Byte, Kind, Register};
+use crate::state::{Byte, Kind, Register, State};
 use crate::transfer::outcome::decided;
 
 /// A rule that holds for the whole program: where it is broken, and how.
@@ -72,10 +73,10 @@ fn back_edge(code: &Code<'_>) -> Option<Position> {
     None
 }
 
-impl Path<'_> {
+impl Options {
     /// A pointer's value must not go there.
     pub(crate) fn check_leak(&self, register: &Register, what: &str) -> Step<()> {
-        if self.options.unprivileged && register.is_pointer() {
+        if self.unprivileged && register.is_pointer() {
             return reject(Reason::PointerLeak, format!("a pointer ({}) {what}", register.kind().name()));
         }
         Ok(())
@@ -121,8 +122,8 @@ impl Path<'_> {
     }
 
     /// A pointer that was moved must still be inside its object, so that no access through it can be led astray.
-    pub(crate) fn check_moved_inside(&self, reg: Reg, moved: &Register) -> Step<()> {
-        if !self.options.unprivileged {
+    pub(crate) fn check_moved_inside(&self, code: &Code<'_>, reg: Reg, moved: &Register) -> Step<()> {
+        if !self.unprivileged {
             return Ok(());
         }
         match moved.kind() {
@@ -139,7 +140,7 @@ impl Path<'_> {
                     ),
                 ),
             },
-            Kind::MapValue => self.check_map_range(reg, moved, 0, 1, crate::path::Use::Read),
+            Kind::MapValue => code.check_map_range(reg, moved, 0, 1, crate::path::Use::Read),
             _ => Ok(()),
         }
     }
@@ -147,7 +148,7 @@ impl Path<'_> {
     /// Pointers to anything but the stack and map values may be moved by constants in the instruction only.
     pub(crate) fn check_moved_pointer(&self, reg: Reg, pointer: &Register, src: Source) -> Step<()> {
         let bounded = matches!(pointer.kind(), Kind::Stack | Kind::MapValue | Kind::Scalar);
-        if self.options.unprivileged && matches!(src, Source::Reg(_)) && !bounded {
+        if self.unprivileged && matches!(src, Source::Reg(_)) && !bounded {
             return reject(
                 Reason::PointerArithmetic,
                 format!("r{}: moving a {} pointer by a register needs privilege", reg.number(), pointer.kind().name()),
@@ -156,10 +157,59 @@ impl Path<'_> {
         Ok(())
     }
 
+    /// A store to part of a spilled pointer, or to a place that is not known.
+    pub(crate) fn check_stack_store(
+        &self,
+        state: &State,
+        frame: usize,
+        lowest: i32,
+        highest: i32,
+        bytes: u32,
+    ) -> Step<()> {
+        if !self.unprivileged {
+            return Ok(());
+        }
+        if lowest != highest {
+            return reject(
+                Reason::StackBounds,
+                "a store to the stack at an offset that is not constant needs privilege",
+            );
+        }
+        let (index, _) = crate::state::stack::slot_of(lowest);
+        let slot = state.frames[frame].stack.slot(index);
+        let spilled_pointer = slot.bytes[0] == Byte::Spill && slot.register.is_pointer();
+        if spilled_pointer && bytes != 8 {
+            return reject(Reason::PointerLeak, "part of a spilled pointer is overwritten, the rest could be read");
+        }
+        Ok(())
+    }
+
+    /// Fields of the context that only privileged programs see.
+    pub(crate) fn check_field_privilege(&self, code: &Code<'_>, field: &str, write: bool) -> Step<()> {
+        let guarded = if write { field == "tstamp" } else { matches!(field, "data" | "data_end") };
+        if self.unprivileged && code.program_type == ProgramType::CgroupSkb && guarded {
+            return reject(Reason::ContextAccess, format!("the field {field} needs privilege"));
+        }
+        Ok(())
+    }
+
+    /// Helpers that tell more than a program without privilege may know.
+    pub(crate) fn check_helper_privilege(&self, helper: &Helper) -> Step<()> {
+        if self.unprivileged && helper.capability != Capability::None {
+            return reject(Reason::HelperNotAllowed, format!("{} needs privilege", helper.name));
+        }
+        Ok(())
+    }
+}
+
+impl Findings {
     /// A pointer that a register moves is masked, so that it stays inside even where the processor guesses wrong. The
     /// mask is part of the instruction: every path must ask for the same one.
     pub(crate) fn check_mask(
         &mut self,
+        code: &Code<'_>,
+        options: &Options,
+        at: Position,
         op: AluOp,
         src: Source,
         first: &Register,
@@ -168,7 +218,7 @@ impl Path<'_> {
     ) -> Step<()> {
         let into_pointer = first.is_pointer();
         let (pointer, number) = if into_pointer { (first, second) } else { (second, first) };
-        if !self.options.unprivileged || !matches!(src, Source::Reg(_)) || !moved.is_pointer() {
+        if !options.unprivileged || !matches!(src, Source::Reg(_)) || !moved.is_pointer() {
             return Ok(());
         }
         let constant = number.scalar.as_constant().is_some();
@@ -180,12 +230,12 @@ impl Path<'_> {
             );
         }
         let left = (op == AluOp::Add) == negative;
-        let (Some(before), Some(after)) = (self.room(pointer, left), self.room(moved, left)) else {
+        let (Some(before), Some(after)) = (code.room(pointer, left), code.room(moved, left)) else {
             return reject(Reason::PointerArithmetic, "moving a pointer beyond its memory needs privilege");
         };
         self.noted.exact_numbers |= !constant;
         let mask = Mask { negative, constant, into_pointer, limit: before.abs_diff(after) };
-        let known = *self.noted.masks.entry(self.at).or_insert(mask);
+        let known = *self.noted.masks.entry(at).or_insert(mask);
         if known != mask {
             return reject(
                 Reason::PointerArithmetic,
@@ -195,6 +245,17 @@ impl Path<'_> {
         Ok(())
     }
 
+    /// Which program a tail call leads to may be guessed wrong where its map is not always the same.
+    pub(crate) fn check_tail_call_map(&mut self, options: &Options, at: Position, map: u32) -> Step<()> {
+        let known = *self.noted.tail_call_maps.entry(at).or_insert(map);
+        if options.unprivileged && known != map {
+            return reject(Reason::ArgumentType, "tail calls through different maps on different paths need privilege");
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Code<'a> {
     /// How far a pointer may move at most; `None` outside of its memory.
     fn room(&self, pointer: &Register, left: bool) -> Option<i64> {
         let (room, most) = match pointer.kind() {
@@ -206,51 +267,5 @@ impl Path<'_> {
             _ => return None,
         };
         (room < most).then_some(room)
-    }
-
-    /// Which program a tail call leads to may be guessed wrong where its map is not always the same.
-    pub(crate) fn check_tail_call_map(&mut self, map: u32) -> Step<()> {
-        let known = *self.noted.tail_call_maps.entry(self.at).or_insert(map);
-        if self.options.unprivileged && known != map {
-            return reject(Reason::ArgumentType, "tail calls through different maps on different paths need privilege");
-        }
-        Ok(())
-    }
-
-    /// A store to part of a spilled pointer, or to a place that is not known.
-    pub(crate) fn check_stack_store(&self, frame: usize, lowest: i32, highest: i32, bytes: u32) -> Step<()> {
-        if !self.options.unprivileged {
-            return Ok(());
-        }
-        if lowest != highest {
-            return reject(
-                Reason::StackBounds,
-                "a store to the stack at an offset that is not constant needs privilege",
-            );
-        }
-        let (index, _) = crate::state::stack::slot_of(lowest);
-        let slot = self.state.frames[frame].stack.slot(index);
-        let spilled_pointer = slot.bytes[0] == Byte::Spill && slot.register.is_pointer();
-        if spilled_pointer && bytes != 8 {
-            return reject(Reason::PointerLeak, "part of a spilled pointer is overwritten, the rest could be read");
-        }
-        Ok(())
-    }
-
-    /// Fields of the context that only privileged programs see.
-    pub(crate) fn check_field_privilege(&self, field: &str, write: bool) -> Step<()> {
-        let guarded = if write { field == "tstamp" } else { matches!(field, "data" | "data_end") };
-        if self.options.unprivileged && self.program_type == ProgramType::CgroupSkb && guarded {
-            return reject(Reason::ContextAccess, format!("the field {field} needs privilege"));
-        }
-        Ok(())
-    }
-
-    /// Helpers that tell more than a program without privilege may know.
-    pub(crate) fn check_helper_privilege(&self, helper: &Helper) -> Step<()> {
-        if self.options.unprivileged && helper.capability != Capability::None {
-            return reject(Reason::HelperNotAllowed, format!("{} needs privilege", helper.name));
-        }
-        Ok(())
     }
 }

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
 use kiln_platform::{Helper, Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
-use kiln_program::btf::{Btf, Kind};
+use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
 use crate::error::Error;
@@ -104,19 +104,18 @@ pub(crate) struct Code<'a> {
     pub prepared: &'a Prepared<'a>,
     pub object: &'a Object,
     pub program: &'a Program,
+    pub program_type: ProgramType,
     pub ops: Vec<Op<'a>>,
     pub functions: Vec<Routine<'a>>,
     /// The function that runs when the program throws.
     pub exception_callback: ExceptionCallback,
+    /// Functions that BTF says return no number.
+    pub without_number: Vec<bool>,
 }
 
 impl<'a> Prepared<'a> {
-    /// A program laid out, and its type.
-    pub(crate) fn lay_out(
-        &'a self,
-        program: &'a Program,
-        kernel_types: Option<&Btf>,
-    ) -> Result<(Code<'a>, ProgramType), Error> {
+    /// Lays out a program.
+    pub(crate) fn lay_out(&'a self, program: &'a Program, kernel_types: Option<&Btf>) -> Result<Code<'a>, Error> {
         self.well_formed.as_ref().map_err(|invalid| Error::Invalid(invalid.to_string()))?;
         let Some(program_type) = program.program_type else {
             return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
@@ -124,13 +123,8 @@ impl<'a> Prepared<'a> {
         if let Some(rejection) = size::too_large(self.object, program) {
             return Err(Error::Rejected(Box::new(rejection)));
         }
-        let code = Code::new(
-            self,
-            program,
-            callback_of(self.object, self.btf.as_deref(), &self.exception_callbacks, program),
-            kernel_types,
-        )?;
-        Ok((code, program_type))
+        let thrown_to = callback_of(self.object, self.btf.as_deref(), &self.exception_callbacks, program);
+        Code::new(self, program, program_type, thrown_to, kernel_types)
     }
 }
 
@@ -138,6 +132,7 @@ impl<'a> Code<'a> {
     pub(crate) fn new(
         prepared: &'a Prepared<'a>,
         program: &'a Program,
+        program_type: ProgramType,
         thrown_to: Option<Result<FunctionId, String>>,
         kernel_types: Option<&Btf>,
     ) -> Result<Code<'a>, Error> {
@@ -185,7 +180,9 @@ impl<'a> Code<'a> {
             Some(Err(message)) => ExceptionCallback::Bad(message),
             Some(Ok(id)) => index.get(&id).map_or(ExceptionCallback::Default, |at| ExceptionCallback::Function(*at)),
         };
-        let mut code = Code { prepared, object, program, ops, functions, exception_callback };
+        let without_number = without_number(&functions, prepared.accepted_btf.as_deref());
+        let mut code =
+            Code { prepared, object, program, program_type, ops, functions, exception_callback, without_number };
         code.mark_prune_points();
         code.mark_components();
         code.live_registers();
@@ -387,4 +384,17 @@ fn kfunc_arguments(types: &Btf, name: &str) -> Option<usize> {
     let id = types.find(name, |kind| matches!(kind, Kind::Function { .. }))?;
     let Kind::Function { prototype, .. } = *types.kind(id) else { return None };
     Some(types.parameters(prototype).len().min(5))
+}
+
+/// Functions that BTF says return no number.
+fn without_number(functions: &[Routine<'_>], btf: Option<&Btf>) -> Vec<bool> {
+    let returns_none = |id: u32| -> Option<bool> {
+        let btf = btf?;
+        let Kind::Function { prototype, .. } = *btf.kind(TypeId(id)) else { return None };
+        let Kind::Prototype { result, .. } = *btf.kind(prototype) else { return None };
+        let result = btf.resolve(result).unwrap_or(TypeId::VOID);
+        Some(!matches!(btf.kind(result), Kind::Int { .. } | Kind::Enum { .. }))
+    };
+    let known = |routine: &Routine<'_>| routine.btf_id != 0 && returns_none(routine.btf_id) == Some(true);
+    functions.iter().map(known).collect()
 }

@@ -20,12 +20,8 @@ pub(crate) struct Signature {
 }
 
 /// The signature of each function that is global and has BTF.
-pub(crate) fn signatures(
-    code: &Code<'_>,
-    btf: Option<&Btf>,
-    options: &Options,
-    program_type: ProgramType,
-) -> Vec<Option<Signature>> {
+pub(crate) fn signatures(code: &Code<'_>, btf: Option<&Btf>, options: &Options) -> Vec<Option<Signature>> {
+    let program_type = code.program_type;
     let all_tags = options.profile.has(Feature::ArgumentTags);
     let hook = Hook { program_type, attach_type: code.program.attach_type, all_tags };
     let effects = effects(code, program_type);
@@ -48,19 +44,6 @@ fn signature(btf: &Btf, types: Option<&Btf>, function: TypeId, hook: Hook) -> Op
     let result = btf.resolve(result).unwrap_or(TypeId::VOID);
     let returns_value = matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. });
     Some(Signature { parameters, returns_value, changes_packet: false, may_sleep: false })
-}
-
-/// Functions that BTF says return no number.
-pub(crate) fn without_number(code: &Code<'_>, btf: Option<&Btf>) -> Vec<bool> {
-    let returns_none = |id: u32| -> Option<bool> {
-        let btf = btf?;
-        let BtfKind::Function { prototype, .. } = *btf.kind(TypeId(id)) else { return None };
-        let BtfKind::Prototype { result, .. } = *btf.kind(prototype) else { return None };
-        let result = btf.resolve(result).unwrap_or(TypeId::VOID);
-        Some(!matches!(btf.kind(result), BtfKind::Int { .. } | BtfKind::Enum { .. }))
-    };
-    let known = |routine: &crate::code::Routine<'_>| routine.btf_id != 0 && returns_none(routine.btf_id) == Some(true);
-    code.functions.iter().map(known).collect()
 }
 
 /// What a function may do that its callers must know of.

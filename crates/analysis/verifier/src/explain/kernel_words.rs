@@ -203,8 +203,8 @@ impl Words<'_> {
 
     fn region_bytes(&self, register: &Register) -> Option<i64> {
         match register.kind() {
-            Kind::MapValue => self.path.map_of(register).map(|map| i64::from(map.value_size)),
-            Kind::MapKey => self.path.map_of(register).map(|map| i64::from(map.key_size)),
+            Kind::MapValue => self.path.code.map_of(register).map(|map| i64::from(map.value_size)),
+            Kind::MapKey => self.path.code.map_of(register).map(|map| i64::from(map.key_size)),
             Kind::Memory | Kind::RingBuffer => Some(i64::from(register.bytes())),
             _ => None,
         }
@@ -248,7 +248,7 @@ impl Words<'_> {
     fn argument_writes(&self) -> bool {
         let helper = self.path.code.op(self.path.at).helper;
         let kind = helper.and_then(|helper| {
-            let prototype = helper.prototype_for(self.path.program_type);
+            let prototype = helper.prototype_for(self.path.code.program_type);
             prototype.args.get(self.reg()?.index().checked_sub(1)?)
         });
         match kind {
@@ -280,7 +280,7 @@ impl Words<'_> {
             Some(moved) if i64::from(register.offset) < 0 => {
                 Some(format!("negative offset ctx ptr R{reg} off={moved} disallowed"))
             }
-            Some(moved) if self.path.program_type == kiln_platform::ProgramType::Syscall => {
+            Some(moved) if self.path.code.program_type == kiln_platform::ProgramType::Syscall => {
                 Some(format!("invalid bpf_context access off={} size={bytes}", moved + offset))
             }
             Some(moved) => Some(format!("dereference of modified ctx ptr R{reg} off={moved} disallowed")),
@@ -386,7 +386,7 @@ impl Words<'_> {
         let (reg, register) = (self.reg()?, self.register()?);
         let number = reg.number();
         let helper = self.path.code.op(self.path.at).helper?;
-        let prototype = helper.prototype_for(self.path.program_type);
+        let prototype = helper.prototype_for(self.path.code.program_type);
         let kind = *prototype.args.get(reg.index().checked_sub(1)?)?;
         if kind == ArgKind::ConstString && register.kind() == Kind::MapValue {
             return Some(if self.cause.case == Case::NotTerminated {
@@ -440,7 +440,7 @@ impl Words<'_> {
     fn map_helper(&self) -> Option<String> {
         let frame = self.path.state.frames.last()?;
         let map = frame.registers[1..6].iter().find(|register| register.kind() == Kind::Map)?;
-        let map_type = self.path.map_of(map)?.map_type;
+        let map_type = self.path.code.map_of(map)?.map_type;
         Some(format!("cannot pass map_type {} into func {}", map_type.number(), self.function()?))
     }
 
@@ -536,7 +536,7 @@ impl Words<'_> {
         if register.kind() != Kind::Scalar {
             return Some(format!("{end} the register R0 is not a known value ({})", type_name(&register)));
         }
-        let (lowest, highest) = match self.path.program_type.return_rule(self.path.code.program.attach_type) {
+        let (lowest, highest) = match self.path.code.program_type.return_rule(self.path.code.program.attach_type) {
             ReturnRule::Range { minimum, maximum } if !callback => (i64::from(minimum), i64::from(maximum)),
             _ => self.allowed_range()?,
         };
@@ -593,7 +593,8 @@ impl Words<'_> {
 
     fn special_field(&self) -> Option<String> {
         let Case::Field { name } = self.cause.case else { return None };
-        let programs = if self.path.program_type == ProgramType::SocketFilter { "socket filter" } else { "tracing" };
+        let programs =
+            if self.path.code.program_type == ProgramType::SocketFilter { "socket filter" } else { "tracing" };
         Some(format!("{programs} progs cannot use {name} yet"))
     }
 }

@@ -11,7 +11,6 @@
 //! Exploring is deterministic, so all three end alike. If they do not, the story is left out, and nothing else is lost.
 
 use kiln_isa::{CallTarget, Insn, Reg, Source};
-use kiln_platform::ProgramType;
 
 use super::follow::{Follower, Place};
 use super::names::Names;
@@ -32,17 +31,12 @@ const MOST_BRANCHES: usize = 4;
 const MOST_STEPS: usize = 16;
 
 /// The rejection with its story.
-pub(crate) fn told(
-    code: &Code<'_>,
-    options: &Options,
-    program_type: ProgramType,
-    mut rejection: Box<Rejection>,
-) -> Box<Rejection> {
+pub(crate) fn told(code: &Code<'_>, options: &Options, mut rejection: Box<Rejection>) -> Box<Rejection> {
     if rejection.reason == Reason::TooComplex {
         return rejection;
     }
-    let Some(path) = failing_path(code, options, program_type, &rejection) else { return rejection };
-    let names = Names::new(code, program_type);
+    let Some(path) = failing_path(code, options, &rejection) else { return rejection };
+    let names = Names::new(code, code.program_type);
     let story = Story { names: &names, path: &path, rejection: &rejection };
     let steps = story.steps();
     let help = story.help(&steps);
@@ -52,26 +46,21 @@ pub(crate) fn told(
 }
 
 /// The end of the path that fails, the failing instruction last.
-fn failing_path(
-    code: &Code<'_>,
-    options: &Options,
-    program_type: ProgramType,
-    rejection: &Rejection,
-) -> Option<Vec<Visit>> {
+fn failing_path(code: &Code<'_>, options: &Options, rejection: &Rejection) -> Option<Vec<Visit>> {
     let options = Options { skip_facts: true, explain: false, ..options.clone() };
     let same = |result: Result<(), Error>| match result {
         Err(Error::Rejected(again)) => again.insn == rejection.insn && again.reason == rejection.reason,
         _ => false,
     };
     let mut finder = PathFinder::new();
-    let mut explorer = Explorer::new(code, &options, program_type);
+    let mut explorer = Explorer::new(code, &options);
     if !same(explorer.run(&mut finder)) {
         return None;
     }
     let (wanted, _) = finder.path(MOST_VISITS);
     drop(finder);
     let mut snapshots = Snapshots::new(wanted);
-    let mut explorer = Explorer::new(code, &options, program_type);
+    let mut explorer = Explorer::new(code, &options);
     if !same(explorer.run(&mut snapshots)) {
         return None;
     }

@@ -163,7 +163,7 @@ const LONG_HISTORY: u32 = 40;
 impl Explorer<'_> {
     /// How states whose future is explored are compared.
     fn exactness(&self) -> Exactness {
-        if self.path.noted.exact_numbers { Exactness::Same } else { Exactness::Explored }
+        if self.path.findings.noted.exact_numbers { Exactness::Same } else { Exactness::Explored }
     }
 
     /// Whether a kept state covers the current one here; keeps the current one if it is worth it.
@@ -224,7 +224,7 @@ impl Explorer<'_> {
             let kept = &self.kept.states[*candidate as usize];
             let (Some(old), None) = (kept.state.as_deref(), &kept.alive) else { continue };
             if !self.kept.is_open(kept) && same_calls(old, &self.path.state) {
-                let alive = self.path.liveness.alive(self.path.code, old, kept.at);
+                let alive = self.path.findings.liveness.alive(self.path.code, old, kept.at);
                 self.kept.states[*candidate as usize].alive = Some(alive);
             }
         }
@@ -239,7 +239,7 @@ impl Explorer<'_> {
         }
         let op = self.path.code.op(self.path.at);
         if op.next_of_iterator {
-            return Ok(self.path.iterator_is_active() && self.covers(kept, old, Exactness::Within));
+            return Ok(self.path.state.iterator_is_active() && self.covers(kept, old, Exactness::Within));
         }
         if op.runs_callback() {
             return Ok(self.covers(kept, old, Exactness::Within));
@@ -287,10 +287,10 @@ impl Explorer<'_> {
             for reg in live.iter() {
                 let register = &mut frame.registers[reg.index()];
                 if register.kind() == Kind::Scalar {
-                    register.origin = self.path.origins.cell(register.origin);
+                    register.origin = self.path.findings.origins.cell(register.origin);
                 }
             }
-            let origins = &mut self.path.origins;
+            let origins = &mut self.path.findings.origins;
             frame.stack.for_each_spilled_where(&|register| register.kind() == Kind::Scalar, &mut |register| {
                 register.origin = origins.cell(register.origin);
             });
@@ -368,7 +368,7 @@ impl Explorer<'_> {
                 return false;
             }
             for (a, b) in left.registers.iter().zip(&right.registers) {
-                if !register_covers(&self.path.origins, a, b, &mut ids, exactness) {
+                if !register_covers(&self.path.findings.origins, a, b, &mut ids, exactness) {
                     return false;
                 }
             }
@@ -414,20 +414,21 @@ impl Explorer<'_> {
         if exactness == Exactness::Same && old.bytes != current.bytes {
             return false;
         }
-        if self.path.stack_must_be_written() && less_written(old, current) {
+        if self.path.options.stack_must_be_written() && less_written(old, current) {
             return false;
         }
         if let (Some(old), Some(current)) = (old.as_number(), current.as_number())
             && exactness != Exactness::Same
         {
-            return register_covers(&self.path.origins, old, current, ids, exactness);
+            return register_covers(&self.path.findings.origins, old, current, ids, exactness);
         }
         // Bytes of which nothing was known may be any. Facts do not take a pointer for a number, though.
-        let anything =
-            current.register.kind() == Kind::Scalar || self.recorder.is_none() && !self.path.stack_must_be_written();
+        let anything = current.register.kind() == Kind::Scalar
+            || self.recorder.is_none() && !self.path.options.stack_must_be_written();
         let registers = old.bytes[0] == Byte::Spill;
         bytes_cover(&old.bytes, &current.bytes, anything)
-            && (!registers || register_covers(&self.path.origins, &old.register, &current.register, ids, exactness))
+            && (!registers
+                || register_covers(&self.path.findings.origins, &old.register, &current.register, ids, exactness))
     }
 
     /// The path ends in a kept state: what its future depends on, the current path's past depends on.
@@ -437,13 +438,14 @@ impl Explorer<'_> {
         let early = !self.strict_callbacks && !self.kept.is_open(kept) && is_in_callback(old);
         let open = self.kept.is_open(kept) || early;
         let visit = kept.visit;
-        self.path.noted.reads_uninitialized_stack |= self.kept.leaves_less_written(kept, old, &self.path.state, open);
+        self.path.findings.noted.reads_uninitialized_stack |=
+            self.kept.leaves_less_written(kept, old, &self.path.state, open);
         for (left, right) in old.frames.iter().zip(&self.path.state.frames) {
             for (a, b) in left.registers.iter().zip(&right.registers) {
-                if a.kind() == Kind::Scalar && self.path.origins.is_precise(a.origin) {
-                    self.path.origins.mark(b.origin);
+                if a.kind() == Kind::Scalar && self.path.findings.origins.is_precise(a.origin) {
+                    self.path.findings.origins.mark(b.origin);
                 } else if open && a.kind() == Kind::Scalar {
-                    self.path.origins.follow(a.origin, b.origin);
+                    self.path.findings.origins.follow(a.origin, b.origin);
                 }
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
@@ -451,10 +453,10 @@ impl Explorer<'_> {
                 if a.bytes[0] != Byte::Spill || a.register.kind() != Kind::Scalar || current.bytes[0] != Byte::Spill {
                     continue;
                 }
-                if self.path.origins.is_precise(a.register.origin) {
-                    self.path.origins.mark(current.register.origin);
+                if self.path.findings.origins.is_precise(a.register.origin) {
+                    self.path.findings.origins.mark(current.register.origin);
                 } else if open {
-                    self.path.origins.follow(a.register.origin, current.register.origin);
+                    self.path.findings.origins.follow(a.register.origin, current.register.origin);
                 }
             }
         }
@@ -482,7 +484,7 @@ impl Explorer<'_> {
             (self.path.state, self.path.at) = (*state, at);
             let kept = &self.kept.states[candidate as usize];
             let Some(old) = kept.state.as_deref() else { return false };
-            let alive = self.path.liveness.alive(self.path.code, old, kept.at);
+            let alive = self.path.findings.liveness.alive(self.path.code, old, kept.at);
             self.kept.states[candidate as usize].alive = Some(alive);
             let kept = &self.kept.states[candidate as usize];
             if !kept.state.as_deref().is_some_and(|old| self.covers(kept, old, self.exactness())) {
@@ -507,13 +509,13 @@ impl Explorer<'_> {
         let Some(old) = self.kept.states[ancestor as usize].state.as_deref() else { return };
         for (left, right) in old.frames.iter().zip(&mut state.frames) {
             for (a, b) in left.registers.iter().zip(&mut right.registers) {
-                widen(&self.path.origins, a, b);
+                widen(&self.path.findings.origins, a, b);
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
                 let current = *right.stack.slot(slot);
                 if a.bytes[0] == Byte::Spill && a.bytes == current.bytes {
                     let mut widened = current.register;
-                    widen(&self.path.origins, &a.register, &mut widened);
+                    widen(&self.path.findings.origins, &a.register, &mut widened);
                     if widened != current.register {
                         right.stack.slot_mut(slot).register = widened;
                     }

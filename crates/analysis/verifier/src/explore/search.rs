@@ -8,7 +8,6 @@
 //! ```
 
 use kiln_isa::Reg;
-use kiln_platform::ProgramType;
 use kiln_platform::limits::{MAX_PENDING_BRANCHES, MAX_PROCESSED_INSTRUCTIONS};
 
 use super::observe::{Moment, Observer};
@@ -50,9 +49,9 @@ pub(crate) struct Explorer<'a> {
 }
 
 impl<'a> Explorer<'a> {
-    pub(crate) fn new(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Explorer<'a> {
+    pub(crate) fn new(code: &'a Code<'a>, options: &'a Options) -> Explorer<'a> {
         Explorer {
-            path: Path::new(code, options, program_type),
+            path: Path::new(code, options),
             pending: Vec::new(),
             kept: Kept::new(),
             recorder: (!options.skip_facts).then(|| Recorder::new(code.ops.len())),
@@ -64,8 +63,8 @@ impl<'a> Explorer<'a> {
     }
 
     /// The same, with calls that run callbacks as loops.
-    pub(crate) fn strict(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Explorer<'a> {
-        Explorer { strict_callbacks: true, ..Explorer::new(code, options, program_type) }
+    pub(crate) fn strict(code: &'a Code<'a>, options: &'a Options) -> Explorer<'a> {
+        Explorer { strict_callbacks: true, ..Explorer::new(code, options) }
     }
 
     /// Explores the whole program.
@@ -73,9 +72,9 @@ impl<'a> Explorer<'a> {
         let begun = self.begin();
         self.placed(begun)?;
         self.explore(observer)?;
-        self.path.call_every_global();
+        self.path.findings.call_every_global(self.path.code, self.path.options);
         let mut next = 0;
-        while let Some(function) = self.path.noted.globals_called.get(next).copied() {
+        while let Some(function) = self.path.findings.noted.globals_called.get(next).copied() {
             next += 1;
             self.path.at = self.path.code.functions[function].start;
             self.kept.next_root();
@@ -89,15 +88,15 @@ impl<'a> Explorer<'a> {
     /// The start of the program, and what is checked of it as a whole.
     fn begin(&mut self) -> Step<()> {
         let path = &mut self.path;
-        let instance = path.liveness.root(path.code, 0);
+        let instance = path.findings.liveness.root(path.code, 0);
         let mut frame = Frame::new(0, 0, 0, Caller::Call, instance);
         frame.registers[Reg::R1.index()] = Register::pointer(Holds::Context);
         path.state = State { frames: vec![frame], sleepable: path.code.program.sleepable, ..State::default() };
         path.check_addresses()?;
         path.at = path.code.functions[0].start;
         path.check_maps()?;
-        path.check_hook()?;
-        path.begin_exceptions()
+        path.types.check_hook(path.code)?;
+        path.findings.begin_exceptions(path.code, &path.types)
     }
 
     /// A fault becomes an error at the path's position.
@@ -114,7 +113,7 @@ impl<'a> Explorer<'a> {
         loop {
             let walked = self.walk(observer);
             self.placed(walked)?;
-            self.path.liveness.update(self.path.code, &self.path.state);
+            self.path.findings.liveness.update(self.path.code, &self.path.state);
             self.kept.path_ended(self.path.state.parent);
             let Some((state, at)) = self.pending.pop() else { return Ok(()) };
             self.path.state = state;
@@ -134,7 +133,7 @@ impl<'a> Explorer<'a> {
             if self.processed > MAX_PROCESSED_INSTRUCTIONS {
                 return too_complex();
             }
-            if self.processed.is_multiple_of(BETWEEN_LIMITS) || self.path.liveness.is_full() {
+            if self.processed.is_multiple_of(BETWEEN_LIMITS) || self.path.findings.liveness.is_full() {
                 self.check_limits()?;
             }
             if self.path.code.op(self.path.at).prune_point && self.is_covered()? {
@@ -160,10 +159,10 @@ impl<'a> Explorer<'a> {
     fn carry_out(&mut self) -> Step<Next> {
         let at = self.path.at;
         if self.newer.get(at as usize) == Some(&true) {
-            return self.path.reject_newer();
+            return self.path.options.reject_newer(self.path.code, self.path.at);
         }
         self.jumps += u64::from(is_jump(&self.path.code.op(at).node.insn));
-        self.path.liveness.begin();
+        self.path.findings.liveness.begin();
         let instance = self.path.state.frames.last().map(|frame| frame.instance);
         let depth = self.path.state.frames.len();
         let next = self.path.step()?;
@@ -177,7 +176,7 @@ impl<'a> Explorer<'a> {
         }
         // What a call writes is told by the function that it calls.
         if let Some(instance) = instance.filter(|_| self.path.state.frames.len() == depth) {
-            self.path.liveness.commit(instance, at);
+            self.path.findings.liveness.commit(instance, at);
         }
         Ok(next)
     }
@@ -208,7 +207,9 @@ impl<'a> Explorer<'a> {
         if self.path.options.time_is_up() {
             return limit(TIME_IS_UP);
         }
-        if self.kept.bytes() + self.path.origins.bytes() + self.path.liveness.bytes() > MAX_STATE_BYTES {
+        if self.kept.bytes() + self.path.findings.origins.bytes() + self.path.findings.liveness.bytes()
+            > MAX_STATE_BYTES
+        {
             let mib = MAX_STATE_BYTES >> 20;
             return limit(format!("the states to compare with take more than {mib} MiB (MAX_STATE_BYTES)"));
         }
@@ -220,7 +221,7 @@ impl<'a> Explorer<'a> {
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
-        let frame_bytes = self.path.noted.stack_bytes.iter().copied().max().unwrap_or(0);
+        let frame_bytes = self.path.findings.noted.stack_bytes.iter().copied().max().unwrap_or(0);
         Statistics {
             processed_insns: self.processed,
             peak_states: self.kept.peak(),

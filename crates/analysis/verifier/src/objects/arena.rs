@@ -13,8 +13,10 @@ use kiln_isa::{AtomicOp, Reg};
 use kiln_platform::MapType;
 use kiln_program::{InsnId, Reference};
 
+use crate::code::Code;
 use crate::error::{Step, reject};
-use crate::path::Path;
+use crate::options::Options;
+use crate::path::{Findings, Path};
 use crate::reason::Reason;
 use crate::state::{Holds, Kind, Register};
 
@@ -24,33 +26,9 @@ impl Register {
 }
 
 impl Path<'_> {
-    /// What an address register holds for the access: with [`crate::Options::heap`], a number is a heap address.
-    pub(crate) fn heap_address(&self, register: Register) -> Register {
-        if self.options.heap && register.kind() == Kind::Scalar { Register::ARENA } else { register }
-    }
-
-    /// The instructions that access the arena, on every path that leads to them.
-    pub(crate) fn arena_accesses(&self) -> impl Iterator<Item = InsnId> + use<'_> {
-        let in_arena = self.noted.accessed.iter().enumerate().filter(|(_, kind)| **kind == Kind::Arena);
-        in_arena.map(|(at, _)| self.code.ops[at].node.id)
-    }
-
-    /// The arena that the program uses: one at most.
-    fn arena(&self) -> Step<Option<u32>> {
-        let mut found = None;
-        for op in &self.code.ops {
-            let (Reference::Map(map) | Reference::MapValue { map, .. }) = op.node.reference else { continue };
-            let is_arena = self.code.object.maps.get(map.index()).is_some_and(|map| map.map_type == MapType::Arena);
-            if is_arena && found.replace(map.0).is_some_and(|other| other != map.0) {
-                return reject(Reason::BadInstruction, "a program can use one arena only");
-            }
-        }
-        Ok(found)
-    }
-
     pub(crate) fn cast_address(&mut self, dst: Reg, src: Reg, to: u16, from: u16) -> Step<()> {
         self.read(src)?;
-        if self.arena()?.is_none() {
+        if self.code.arena()?.is_none() {
             return reject(Reason::BadInstruction, "addr_space_cast in a program that uses no arena");
         }
         match (to, from) {
@@ -59,15 +37,45 @@ impl Path<'_> {
             _ => reject(Reason::BadInstruction, "addr_space_cast converts between address spaces 0 and 1 only"),
         }
     }
+}
 
-    pub(crate) fn check_arena_atomic(&self, op: AtomicOp, fetch: bool) -> Step<()> {
-        // x86 has no one instruction for these, and a loop has no place to go when the page is missing.
-        if fetch && matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) {
-            return reject(
-                Reason::BadInstruction,
-                "atomic and, or and xor that give the old value are not allowed in arenas",
-            );
-        }
-        Ok(())
+impl Options {
+    /// What an address register holds for the access: with [`crate::Options::heap`], a number is a heap address.
+    pub(crate) fn heap_address(&self, register: Register) -> Register {
+        if self.heap && register.kind() == Kind::Scalar { Register::ARENA } else { register }
     }
+}
+
+impl Findings {
+    /// The instructions that access the arena, on every path that leads to them.
+    pub(crate) fn arena_accesses(&self, code: &Code<'_>) -> impl Iterator<Item = InsnId> {
+        let in_arena = self.noted.accessed.iter().enumerate().filter(|(_, kind)| **kind == Kind::Arena);
+        in_arena.map(|(at, _)| code.ops[at].node.id)
+    }
+}
+
+impl<'a> Code<'a> {
+    /// The arena that the program uses: one at most.
+    fn arena(&self) -> Step<Option<u32>> {
+        let mut found = None;
+        for op in &self.ops {
+            let (Reference::Map(map) | Reference::MapValue { map, .. }) = op.node.reference else { continue };
+            let is_arena = self.object.maps.get(map.index()).is_some_and(|map| map.map_type == MapType::Arena);
+            if is_arena && found.replace(map.0).is_some_and(|other| other != map.0) {
+                return reject(Reason::BadInstruction, "a program can use one arena only");
+            }
+        }
+        Ok(found)
+    }
+}
+
+pub(crate) fn check_arena_atomic(op: AtomicOp, fetch: bool) -> Step<()> {
+    // x86 has no one instruction for these, and a loop has no place to go when the page is missing.
+    if fetch && matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) {
+        return reject(
+            Reason::BadInstruction,
+            "atomic and, or and xor that give the old value are not allowed in arenas",
+        );
+    }
+    Ok(())
 }

@@ -16,11 +16,11 @@ use kiln_isa::Reg;
 use kiln_platform::limits::DYNPTR_BYTES;
 
 use crate::error::{Step, refuse, reject};
-use crate::path::Path;
+use crate::path::{Findings, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::stack::slot_of;
-use crate::state::{Byte, DynptrKind, Holds, Kind, ObjectKind, Register, Slot, StackObject};
+use crate::state::{Byte, DynptrKind, Holds, Kind, ObjectKind, Register, Slot, StackObject, State};
 
 /// A dynptr that an argument names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ impl Path<'_> {
             }
             return Ok(Dynptr { kind, id: register.id, reference: register.reference, place: None });
         }
-        let (frame, lowest) = self.object_place(reg, &register, DYNPTR_BYTES, Reason::DynptrMisuse)?;
+        let (frame, lowest) = register.object_place(reg, DYNPTR_BYTES, Reason::DynptrMisuse)?;
         let (index, _) = slot_of(lowest);
         let stack = &self.state.frames[frame].stack;
         let part = |index: usize, part: u8| match stack.slot(index).object {
@@ -82,7 +82,7 @@ impl Path<'_> {
         match (part(index, 0), part(index.wrapping_sub(1), 1)) {
             (Some(first), Some(second)) if first == second => {
                 let (kind, id, reference) = first;
-                self.use_object(frame, lowest, DYNPTR_BYTES)?;
+                self.findings.use_object(&self.state, self.at, frame, lowest, DYNPTR_BYTES)?;
                 Ok(Dynptr { kind, id, reference, place: Some((frame, index)) })
             }
             _ => {
@@ -99,10 +99,10 @@ impl Path<'_> {
             let message = format!("r{}: a dynptr is made in memory of the stack, not in a borrowed one", reg.number());
             return reject(Reason::DynptrMisuse, message);
         }
-        let (frame, lowest) = self.object_place(reg, &register, DYNPTR_BYTES, Reason::DynptrMisuse)?;
+        let (frame, lowest) = register.object_place(reg, DYNPTR_BYTES, Reason::DynptrMisuse)?;
         let (index, _) = slot_of(lowest);
-        self.destroy_dynptr_at(frame, index)?;
-        self.destroy_dynptr_at(frame, index - 1)?;
+        self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
+        self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index - 1)?;
         let reference = match kind {
             DynptrKind::RingBuffer if reference == 0 => self.acquire(),
             _ => reference,
@@ -111,9 +111,23 @@ impl Path<'_> {
         self.place_object(frame, lowest, DYNPTR_BYTES, object, true)
     }
 
+    /// Memory of a dynptr, as `bpf_dynptr_data` and `bpf_dynptr_slice` give it.
+    pub(crate) fn slice_of(&mut self, dynptr: &Dynptr, bytes: u32) -> Register {
+        let memory = Register::pointer(Holds::Memory(bytes)).or_null(self.fresh_id());
+        Register { owner: dynptr.id, reference: dynptr.reference, in_packet: dynptr.kind.of_packet(), ..memory }
+    }
+}
+
+impl State {
     /// A dynptr whose slot is about to be overwritten is gone, and its slices with it.
-    pub(crate) fn destroy_dynptr_at(&mut self, frame: usize, index: usize) -> Step<()> {
-        let slot = self.state.frames[frame].stack.slot(index);
+    pub(crate) fn destroy_dynptr_at(
+        &mut self,
+        findings: &mut Findings,
+        stale: Register,
+        frame: usize,
+        index: usize,
+    ) -> Step<()> {
+        let slot = self.frames[frame].stack.slot(index);
         let Some(StackObject { kind: ObjectKind::Dynptr(kind), part, id, .. }) = slot.object else { return Ok(()) };
         if kind == DynptrKind::RingBuffer {
             let message = "a dynptr that must be submitted or discarded is overwritten";
@@ -121,16 +135,16 @@ impl Path<'_> {
         }
         let first = index + usize::from(part);
         for index in [first, first - 1] {
-            *self.state.frames[frame].stack.slot_mut(index) = Slot::INVALID;
-            self.liveness.write(frame, 1 << index);
+            *self.frames[frame].stack.slot_mut(index) = Slot::INVALID;
+            findings.liveness.write(frame, 1 << index);
         }
-        self.forget_slices(|owner| owner == id);
+        self.forget_slices(stale, |owner| owner == id);
         Ok(())
     }
 
     /// What a helper fills may overlap a dynptr that it is given, so it may overlap none.
     pub(crate) fn check_no_dynptr(&self, frame: usize, lowest: i32, length: i32) -> Step<()> {
-        let stack = &self.state.frames[frame].stack;
+        let stack = &self.frames[frame].stack;
         let is_dynptr = |at: &i32| {
             let object = stack.slot(slot_of(*at).0).object;
             object.is_some_and(|object| matches!(object.kind, ObjectKind::Dynptr(_)))
@@ -145,21 +159,15 @@ impl Path<'_> {
     }
 
     /// Slices of dynptrs that were borrowed in functions that have returned.
-    pub(crate) fn forget_orphaned_slices(&mut self) {
+    pub(crate) fn forget_orphaned_slices(&mut self, stale: Register) {
         let mut alive: Vec<u32> = Vec::new();
-        for frame in &self.state.frames {
+        for frame in &self.frames {
             alive.extend(frame.stack.slots().iter().filter_map(|slot| slot.object).map(|object| object.id));
             let borrowed = |register: &&Register| register.kind() == Kind::Dynptr;
             alive.extend(frame.registers.iter().filter(borrowed).map(|register| register.id));
             let spilled = frame.stack.slots().iter().filter(|slot| slot.bytes[0] == Byte::Spill);
             alive.extend(spilled.map(|slot| &slot.register).filter(borrowed).map(|register| register.id));
         }
-        self.forget_slices(|owner| !alive.contains(&owner));
-    }
-
-    /// Memory of a dynptr, as `bpf_dynptr_data` and `bpf_dynptr_slice` give it.
-    pub(crate) fn slice_of(&mut self, dynptr: &Dynptr, bytes: u32) -> Register {
-        let memory = Register::pointer(Holds::Memory(bytes)).or_null(self.fresh_id());
-        Register { owner: dynptr.id, reference: dynptr.reference, in_packet: dynptr.kind.of_packet(), ..memory }
+        self.forget_slices(stale, |owner| !alive.contains(&owner));
     }
 }

@@ -16,12 +16,14 @@ use kiln_isa::Reg;
 use kiln_platform::{Feature, KfuncMeaning};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 
-use crate::call::said::KfuncCall;
+use crate::call::said::{KfuncCall, KfuncEffect};
+use crate::code::Code;
 use crate::error::{Step, reject, unsupported};
 use crate::objects::fields::{FieldKind, Root};
-use crate::path::Path;
+use crate::options::Options;
 use crate::reason::Reason;
-use crate::state::{Caller, Holds, Kind, Register, Trust};
+use crate::state::{Caller, Holds, Kind, Register, State, Trust};
+use crate::types::Types;
 use crate::types::parameters::is_plain;
 
 /// Bytes of a per-CPU object at most (kernel `BPF_GLOBAL_PERCPU_MA_MAX_SIZE`).
@@ -39,7 +41,80 @@ impl Register {
     }
 }
 
-impl Path<'_> {
+impl KfuncEffect<'_, '_> {
+    /// The tree calls the program's function to compare two of its nodes.
+    pub(crate) fn call_comparison(&mut self) -> Step<()> {
+        let KfuncEffect { call, .. } = *self;
+        let (Some(callee), Some(root)) = (call.callback, call.root) else { return unsupported("this callback") };
+        let mut frame = self.path.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
+        let node = self.path.types.node_of(root);
+        let node = self.path.types.not_owning(node);
+        frame.registers[1] = node;
+        frame.registers[2] = node;
+        self.path.push_callback(frame, callee)
+    }
+
+    /// What was added is owned by the list or tree now.
+    pub(crate) fn give_to_graph(&mut self) -> Step<()> {
+        let KfuncEffect { call, .. } = *self;
+        let id = self.path.state.register(Reg::R2).reference;
+        let Some(index) = call.object else { return Ok(()) };
+        let refcounted = self.path.types.is_refcounted(index);
+        self.path.state.for_each_where(
+            |register| register.reference == id && register.is_allocated(),
+            |register| {
+                register.reference = 0;
+                register.trust = register.trust.with(Trust::NOT_OWNING);
+                if refcounted {
+                    register.trust = register.trust.with(Trust::RCU);
+                }
+            },
+        );
+        self.path.state.release_reference(
+            &mut self.path.findings,
+            self.path.options.stale_pointer(),
+            id,
+            call.kfunc.name,
+        )
+    }
+
+    /// The result of a kfunc about objects, lists or trees.
+    pub(crate) fn graph_result(&mut self) -> Step<Option<Register>> {
+        let KfuncEffect { call, .. } = *self;
+        Ok(Some(match call.kfunc.meaning {
+            KfuncMeaning::NewObject { .. } => {
+                let object = self.path.types.new_object(call)?;
+                self.path.acquired(call.kfunc, object)
+            }
+            KfuncMeaning::AcquireObject => {
+                let Some(index) = call.object else { return Ok(None) };
+                let object = Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED);
+                let object = self.path.acquired(call.kfunc, object);
+                // Who owns one reference gets another for sure.
+                let id = if self.path.types.object_record(index).is_some_and(|record| record.has_lock()) {
+                    object.id
+                } else {
+                    0
+                };
+                if call.owning { Register { nullable: false, id, ..object } } else { object }
+            }
+            KfuncMeaning::TakeNode => {
+                let Some(root) = call.root else { return Ok(None) };
+                let node = self.path.types.node_of(root);
+                self.path.acquired(call.kfunc, node)
+            }
+            KfuncMeaning::FindNode => {
+                let Some(root) = call.root else { return Ok(None) };
+                let node = self.path.types.node_of(root);
+                let node = self.path.types.not_owning(node);
+                node.or_null(self.path.fresh_id())
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl Types {
     /// An object to be dropped.
     pub(crate) fn check_allocated_argument(&mut self, call: &mut KfuncCall, register: &Register) -> Step<()> {
         let name = call.kfunc.name;
@@ -78,14 +153,29 @@ impl Path<'_> {
     }
 
     /// A list's head or a tree's root, or a node.
-    pub(crate) fn check_graph_argument(&mut self, call: &mut KfuncCall, register: &Register, what: &str) -> Step<()> {
+    pub(crate) fn check_graph_argument(
+        &mut self,
+        code: &Code<'_>,
+        options: &Options,
+        state: &State,
+        call: &mut KfuncCall,
+        register: &Register,
+        what: &str,
+    ) -> Step<()> {
         match what {
-            "bpf_list_head" | "bpf_rb_root" => self.check_root(call, register, what),
-            _ => self.check_node(call, register, what),
+            "bpf_list_head" | "bpf_rb_root" => self.check_root(code, state, call, register, what),
+            _ => self.check_node(code, options, state, call, register, what),
         }
     }
 
-    fn check_root(&mut self, call: &mut KfuncCall, register: &Register, what: &str) -> Step<()> {
+    fn check_root(
+        &mut self,
+        code: &Code<'_>,
+        state: &State,
+        call: &mut KfuncCall,
+        register: &Register,
+        what: &str,
+    ) -> Step<()> {
         let name = call.kfunc.name;
         let in_value = register.kind() == Kind::MapValue && !register.nullable;
         if !in_value && !register.is_plain_object() {
@@ -95,8 +185,8 @@ impl Path<'_> {
             return reject(Reason::NotHeld, format!("{name}: the object with the {what} is not owned here"));
         }
         let wanted = |kind: FieldKind| kind.is_root() && kind.name() == what;
-        let field = self.find_field(register, wanted, format!("{name} takes a {what}"))?;
-        if !self.holds_lock_of(register) {
+        let field = self.find_field(code, register, wanted, format!("{name} takes a {what}"))?;
+        if !state.holds_lock_of(register) {
             return reject(
                 Reason::LockDiscipline,
                 format!("{name}: the lock beside the {what}, in the same value or object, is not held"),
@@ -107,7 +197,15 @@ impl Path<'_> {
         Ok(())
     }
 
-    fn check_node(&mut self, call: &mut KfuncCall, register: &Register, what: &str) -> Step<()> {
+    fn check_node(
+        &mut self,
+        code: &Code<'_>,
+        options: &Options,
+        state: &State,
+        call: &mut KfuncCall,
+        register: &Register,
+        what: &str,
+    ) -> Step<()> {
         let name = call.kfunc.name;
         if matches!(call.kfunc.meaning, KfuncMeaning::AddToList | KfuncMeaning::AddToTree) {
             if !register.is_plain_object() || register.reference == 0 {
@@ -118,7 +216,7 @@ impl Path<'_> {
             }
         } else {
             // The kernel (6.18) would take a pointer that may be null, and read through it.
-            let owned = register.reference != 0 && self.kernel_has(Feature::OwnedNodes);
+            let owned = register.reference != 0 && options.kernel_has(Feature::OwnedNodes);
             let held = register.trust.has(Trust::NOT_OWNING) || owned;
             if !register.is_allocated() || !held || register.nullable {
                 return reject(
@@ -126,23 +224,23 @@ impl Path<'_> {
                     format!("{name} takes a {what} of an object that is owned, or was found in the tree, and not null"),
                 );
             }
-            if self.in_tree_callback() {
+            if state.in_tree_callback(code) {
                 return reject(Reason::LockDiscipline, format!("{name} is called while the tree is being changed"));
             }
         }
         let wanted = |kind: FieldKind| kind.name() == what;
-        let field = self.find_field(register, wanted, format!("{name} takes a {what}"))?;
+        let field = self.find_field(code, register, wanted, format!("{name} takes a {what}"))?;
         let Some(root) = call.root else { return unsupported(format!("the prototype of {name}")) };
-        let held = self.types.pointed(register.type_index()).map_or(TypeId::VOID, |pointed| pointed.id);
+        let held = self.pointed(register.type_index()).map_or(TypeId::VOID, |pointed| pointed.id);
         if held != root.value || field.offset != root.node_offset {
-            let btf = self.types.program.as_deref();
+            let btf = self.program.as_deref();
             let wanted = btf.map_or("", |btf| btf.name(root.value));
             return reject(
                 Reason::ArgumentType,
                 format!(
                     "{name}: it holds struct {wanted} by their {what} at offset {}, this is struct {} at {}",
                     root.node_offset,
-                    self.types.name(register.type_index()),
+                    self.name(register.type_index()),
                     field.offset
                 ),
             );
@@ -153,7 +251,7 @@ impl Path<'_> {
 
     /// A node of what is in a list or tree.
     fn node_of(&mut self, root: Root) -> Register {
-        let index = self.types.program_type(root.value);
+        let index = self.program_type(root.value);
         let offset = i32::try_from(root.node_offset).unwrap_or(0);
         Register { offset, ..Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED) }
     }
@@ -165,71 +263,12 @@ impl Path<'_> {
         Register { trust, reference: 0, ..register }
     }
 
-    /// The tree calls the program's function to compare two of its nodes.
-    pub(crate) fn call_comparison(&mut self, call: &KfuncCall) -> Step<()> {
-        let (Some(callee), Some(root)) = (call.callback, call.root) else { return unsupported("this callback") };
-        let mut frame = self.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
-        let node = self.node_of(root);
-        let node = self.not_owning(node);
-        frame.registers[1] = node;
-        frame.registers[2] = node;
-        self.push_callback(frame, callee)
-    }
-
-    /// What was added is owned by the list or tree now.
-    pub(crate) fn give_to_graph(&mut self, call: &KfuncCall) -> Step<()> {
-        let id = self.state.register(Reg::R2).reference;
-        let Some(index) = call.object else { return Ok(()) };
-        let refcounted = self.is_refcounted(index);
-        self.state.for_each_where(
-            |register| register.reference == id && register.is_allocated(),
-            |register| {
-                register.reference = 0;
-                register.trust = register.trust.with(Trust::NOT_OWNING);
-                if refcounted {
-                    register.trust = register.trust.with(Trust::RCU);
-                }
-            },
-        );
-        self.release_reference(id, call.kfunc.name)
-    }
-
-    /// The result of a kfunc about objects, lists or trees.
-    pub(crate) fn graph_result(&mut self, call: &KfuncCall) -> Step<Option<Register>> {
-        Ok(Some(match call.kfunc.meaning {
-            KfuncMeaning::NewObject { .. } => {
-                let object = self.new_object(call)?;
-                self.acquired(call.kfunc, object)
-            }
-            KfuncMeaning::AcquireObject => {
-                let Some(index) = call.object else { return Ok(None) };
-                let object = Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED);
-                let object = self.acquired(call.kfunc, object);
-                // Who owns one reference gets another for sure.
-                let id = if self.object_record(index).is_some_and(|record| record.has_lock()) { object.id } else { 0 };
-                if call.owning { Register { nullable: false, id, ..object } } else { object }
-            }
-            KfuncMeaning::TakeNode => {
-                let Some(root) = call.root else { return Ok(None) };
-                let node = self.node_of(root);
-                self.acquired(call.kfunc, node)
-            }
-            KfuncMeaning::FindNode => {
-                let Some(root) = call.root else { return Ok(None) };
-                let node = self.node_of(root);
-                let node = self.not_owning(node);
-                node.or_null(self.fresh_id())
-            }
-            _ => return Ok(None),
-        }))
-    }
-
     fn new_object(&mut self, call: &KfuncCall) -> Step<Register> {
         let name = call.kfunc.name;
         let Some(id) = call.constant.and_then(|id| u32::try_from(id).ok()).map(TypeId) else {
             return reject(Reason::ArgumentType, format!("{name}: the type's number must fit 32 bits"));
         };
-        let Some(btf) = self.types.program.as_deref() else {
+        let Some(btf) = self.program.as_deref() else {
             return reject(Reason::ArgumentType, format!("{name}: the program has no BTF"));
         };
         let BtfKind::Composite { union: false, size, .. } = *btf.kind(id) else {
@@ -248,12 +287,12 @@ impl Path<'_> {
                     format!("{name}: {size} bytes, at most {MAX_PERCPU_BYTES} are allowed"),
                 );
             }
-            let index = self.types.program_type(id);
+            let index = self.program_type(id);
             if !plain || self.object_record(index).is_some_and(|record| !record.fields.is_empty()) {
                 return reject(Reason::ArgumentType, format!("{name} takes a structure of numbers only"));
             }
         }
-        let index = self.types.program_type(id);
+        let index = self.program_type(id);
         Ok(Register::pointer(Holds::Structure(index)).trusted(trust))
     }
 }

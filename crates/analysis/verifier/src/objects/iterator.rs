@@ -18,7 +18,7 @@ use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_program::btf::{Btf, TypeId};
 
 use crate::error::{Step, refuse, reject};
-use crate::path::{Next, Path, Since};
+use crate::path::{Findings, Next, Path, Since};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::stack::slot_of;
@@ -47,7 +47,7 @@ impl Path<'_> {
     /// `bpf_iter_*_new`: begins an iterator; `protected` where it lives only as long as an RCU section does.
     pub(crate) fn new_iterator(&mut self, reg: Reg, kind: IteratorType<'_>, protected: bool) -> Step<()> {
         let register = self.read(reg)?;
-        let (frame, lowest) = self.object_place(reg, &register, kind.bytes, Reason::IteratorMisuse)?;
+        let (frame, lowest) = register.object_place(reg, kind.bytes, Reason::IteratorMisuse)?;
         let (first, _) = slot_of(lowest);
         for index in (0..kind.bytes as usize / 8).map(|part| first - part) {
             let occupied = self.state.frames[frame].stack.slot(index).object;
@@ -55,9 +55,9 @@ impl Path<'_> {
                 let message = format!("r{} points to an iterator that was not destroyed", reg.number());
                 return reject(Reason::IteratorMisuse, message);
             }
-            self.destroy_dynptr_at(frame, index)?;
+            self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
         }
-        let protection = match (protected, self.in_rcu_section()) {
+        let protection = match (protected, self.state.in_rcu_section()) {
             (false, _) => Protection::None,
             (true, true) => Protection::Rcu,
             (true, false) => Protection::Lost,
@@ -71,7 +71,7 @@ impl Path<'_> {
     pub(crate) fn expect_iterator(&mut self, reg: Reg, kind: IteratorType<'_>) -> Step<Iterator> {
         let register = self.read(reg)?;
         let (number, name) = (reg.number(), kind.name);
-        let (frame, lowest) = self.object_place(reg, &register, kind.bytes, Reason::IteratorMisuse)?;
+        let (frame, lowest) = register.object_place(reg, kind.bytes, Reason::IteratorMisuse)?;
         let (first, _) = slot_of(lowest);
         let mut reference = 0;
         for part in 0..(kind.bytes / 8) as u8 {
@@ -96,13 +96,13 @@ impl Path<'_> {
             }
             reference = found;
         }
-        self.use_object(frame, lowest, kind.bytes)?;
+        self.findings.use_object(&self.state, self.at, frame, lowest, kind.bytes)?;
         Ok(Iterator { frame, index: first, reference })
     }
 
     /// `bpf_iter_*_next` with its result where there is one more.
     pub(crate) fn next_of_iterator(&mut self, iterator: Iterator, item: Register) -> Step<Next> {
-        self.clobber();
+        self.state.clobber();
         let protected = iterator_at(&self.state, iterator).is_some_and(|state| state.protection == Protection::Rcu);
         let trust = match item.kind() {
             Kind::BtfId if protected => item.trust.with(Trust::RCU),
@@ -122,20 +122,27 @@ impl Path<'_> {
         self.state.set(Reg::R0, Register::constant(0));
         Ok(Next::At(self.at + 1))
     }
+}
 
+impl State {
     /// `bpf_iter_*_destroy`: the iterator is gone, and with it what it gave.
-    pub(crate) fn destroy_iterator(&mut self, iterator: Iterator) -> Step<()> {
-        self.give_up(iterator.reference)
+    pub(crate) fn destroy_iterator(
+        &mut self,
+        findings: &mut Findings,
+        stale: Register,
+        iterator: Iterator,
+    ) -> Step<()> {
+        self.give_up(findings, stale, iterator.reference)
     }
 
     /// Whether R1 points to an iterator that may give more.
     pub(crate) fn iterator_is_active(&self) -> bool {
-        let register = self.state.register(Reg::R1);
+        let register = self.register(Reg::R1);
         let offset =
             register.fixed_offset().filter(|offset| register.kind() == Kind::Stack && (-512..0).contains(offset));
         let place = offset.map(|offset| slot_of(offset as i32).0);
         let found =
-            place.and_then(|index| iterator_at(&self.state, Iterator { frame: register.frame(), index, reference: 0 }));
+            place.and_then(|index| iterator_at(self, Iterator { frame: register.frame(), index, reference: 0 }));
         found.is_some_and(|state| !state.drained)
     }
 }

@@ -8,23 +8,72 @@
 
 use kiln_isa::{Insn, Reg, Size};
 
+use crate::code::{Code, Position};
 use crate::error::{Step, reject, unsupported};
 use crate::objects::fields::{FieldKind, Kptr, KptrClass, Target};
-use crate::path::Path;
+use crate::path::{Findings, Path};
 use crate::reason::Reason;
-use crate::state::{Holds, Kind, Register, Trust};
-use crate::types::WITHOUT_TYPES;
+use crate::state::{Holds, Kind, Register, State, Trust};
+use crate::types::{Types, WITHOUT_TYPES};
 
 impl Path<'_> {
+    /// What a load of a kptr gives: in an RCU section what RCU protects, else a pointer that may be to anything.
+    pub(crate) fn load_kptr(&mut self, kptr: &Kptr) -> Step<Register> {
+        let id = self.fresh_id();
+        if kptr.class == KptrClass::User {
+            return Ok(Register::pointer(Holds::Memory(self.types.bytes_of(kptr.target))).or_null(id));
+        }
+        let (index, protected, local) = match kptr.target {
+            Target::Own(target) => (self.types.program_type(target), true, true),
+            Target::Kernel(target) => {
+                let index = self.types.kernel_type(target);
+                (index, RCU_PROTECTED.contains(&self.types.name(index)), false)
+            }
+            Target::Unknown(_) => return unsupported(WITHOUT_TYPES),
+        };
+        let owned = matches!(kptr.class, KptrClass::Owned | KptrClass::Percpu);
+        let trust = match (owned && protected && self.state.in_rcu_section(), kptr.class) {
+            (false, _) => Trust::UNTRUSTED,
+            (true, KptrClass::Percpu) => Trust::RCU.with(Trust::PERCPU),
+            (true, _) if local => Trust::RCU.with(Trust::ALLOCATED),
+            (true, _) => Trust::RCU,
+        };
+        Ok(Register::pointer(Holds::Structure(index)).trusted(trust).or_null(id))
+    }
+
+    /// What was in the kptr.
+    pub(crate) fn taken_from_kptr(&mut self, kptr: &Kptr) -> Step<Register> {
+        let pointer = match kptr.target {
+            Target::Own(target) => {
+                let index = self.types.program_type(target);
+                let percpu = if kptr.class == KptrClass::Percpu { Trust::PERCPU } else { Trust::NONE };
+                Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED.with(percpu))
+            }
+            Target::Kernel(target) => Register::pointer(Holds::Structure(self.types.kernel_type(target))),
+            Target::Unknown(_) => return unsupported(WITHOUT_TYPES),
+        };
+        Ok(pointer.or_null(self.fresh_id()))
+    }
+}
+
+impl Types {
     /// The kptr that an access reads or writes, if it does.
-    pub(crate) fn kptr_at(&self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<Option<Kptr>> {
-        let Some(record) = self.record_of(base).filter(|record| record.has(is_kptr)) else { return Ok(None) };
+    pub(crate) fn kptr_at(
+        &self,
+        code: &Code<'_>,
+        at: Position,
+        reg: Reg,
+        base: &Register,
+        offset: i64,
+        size: Size,
+    ) -> Step<Option<Kptr>> {
+        let Some(record) = self.record_of(code, base).filter(|record| record.has(is_kptr)) else { return Ok(None) };
         let fixed = i128::from(i64::from(base.offset)) + i128::from(offset);
         let start = i128::from(base.scalar.smin) + fixed;
         let end = i128::from(base.scalar.umax) + fixed + i128::from(size.bytes());
         let Some(field) = record.touched(start, end).filter(|field| is_kptr(field.kind)) else { return Ok(None) };
         let FieldKind::Kptr(kptr) = field.kind else { return Ok(None) };
-        let plain = matches!(self.code.op(self.at).node.insn, Insn::Load { signed: false, .. } | Insn::Store { .. });
+        let plain = matches!(code.op(at).node.insn, Insn::Load { signed: false, .. } | Insn::Store { .. });
         let number = reg.number();
         if base.scalar.as_constant().is_none() {
             return reject(
@@ -44,37 +93,13 @@ impl Path<'_> {
         Ok(Some(kptr))
     }
 
-    /// What a load of a kptr gives: in an RCU section what RCU protects, else a pointer that may be to anything.
-    pub(crate) fn load_kptr(&mut self, kptr: &Kptr) -> Step<Register> {
-        let id = self.fresh_id();
-        if kptr.class == KptrClass::User {
-            return Ok(Register::pointer(Holds::Memory(self.bytes_of(kptr.target))).or_null(id));
-        }
-        let (index, protected, local) = match kptr.target {
-            Target::Own(target) => (self.types.program_type(target), true, true),
-            Target::Kernel(target) => {
-                let index = self.types.kernel_type(target);
-                (index, RCU_PROTECTED.contains(&self.types.name(index)), false)
-            }
-            Target::Unknown(_) => return unsupported(WITHOUT_TYPES),
-        };
-        let owned = matches!(kptr.class, KptrClass::Owned | KptrClass::Percpu);
-        let trust = match (owned && protected && self.in_rcu_section(), kptr.class) {
-            (false, _) => Trust::UNTRUSTED,
-            (true, KptrClass::Percpu) => Trust::RCU.with(Trust::PERCPU),
-            (true, _) if local => Trust::RCU.with(Trust::ALLOCATED),
-            (true, _) => Trust::RCU,
-        };
-        Ok(Register::pointer(Holds::Structure(index)).trusted(trust).or_null(id))
-    }
-
     fn bytes_of(&self, target: Target) -> u32 {
         let (Target::Own(id) | Target::Kernel(id) | Target::Unknown(id)) = target;
-        let size = self.types.program.as_deref().and_then(|btf| btf.size_of(id));
+        let size = self.program.as_deref().and_then(|btf| btf.size_of(id));
         size.and_then(|size| u32::try_from(size).ok()).unwrap_or(0)
     }
 
-    pub(crate) fn store_kptr(&mut self, kptr: &Kptr, value: &Register) -> Step<()> {
+    pub(crate) fn store_kptr(&mut self, findings: &mut Findings, kptr: &Kptr, value: &Register) -> Step<()> {
         if kptr.class == KptrClass::User {
             return reject(Reason::SpecialField, "a uptr is stored to: only user space sets it");
         }
@@ -85,7 +110,7 @@ impl Path<'_> {
             );
         }
         if value.is_zero() {
-            self.mark_precise(value);
+            findings.mark_precise(value);
             return Ok(());
         }
         self.check_kptr_type(kptr, value)
@@ -98,11 +123,11 @@ impl Path<'_> {
             return wrong(&format!("is {}, no pointer to a structure", value.kind().name()));
         }
         let index = match kptr.target {
-            Target::Own(target) => self.types.program_type(target),
-            Target::Kernel(target) => self.types.kernel_type(target),
+            Target::Own(target) => self.program_type(target),
+            Target::Kernel(target) => self.kernel_type(target),
             Target::Unknown(_) => return unsupported(WITHOUT_TYPES),
         };
-        let (Some(held), Some(wanted)) = (self.types.pointed(value.type_index()), self.types.pointed(index)) else {
+        let (Some(held), Some(wanted)) = (self.pointed(value.type_index()), self.pointed(index)) else {
             return unsupported(WITHOUT_TYPES);
         };
         let allowed = match (held.of_kernel, kptr.class) {
@@ -121,19 +146,19 @@ impl Path<'_> {
             return wrong("has an offset that is not constant");
         };
         let strictly = kptr.class != KptrClass::Untrusted;
-        if self.types.is_at(held, offset, wanted, strictly, !value.is_allocated()) {
+        if self.is_at(held, offset, wanted, strictly, !value.is_allocated()) {
             return Ok(());
         }
         wrong(&format!("points to struct {}, it holds struct {}", held.name, wanted.name))
     }
 
     /// The kptr that `bpf_kptr_xchg` changes.
-    pub(crate) fn check_kptr_slot(&mut self, register: &Register, message: String) -> Step<Kptr> {
+    pub(crate) fn check_kptr_slot(&mut self, code: &Code<'_>, register: &Register, message: String) -> Step<Kptr> {
         let in_value = register.kind() == Kind::MapValue && !register.nullable;
         if !in_value && !register.is_plain_object() {
             return reject(Reason::ArgumentType, message);
         }
-        let field = self.find_field(register, is_kptr, message.clone())?;
+        let field = self.find_field(code, register, is_kptr, message.clone())?;
         match field.kind {
             FieldKind::Kptr(kptr) if matches!(kptr.class, KptrClass::Owned | KptrClass::Percpu) => Ok(kptr),
             _ => reject(Reason::ArgumentType, format!("{message}: that one owns nothing")),
@@ -157,11 +182,13 @@ impl Path<'_> {
         }
         Ok(register.reference)
     }
+}
 
+impl State {
     /// The object given to a kptr: its other pointers are gone, or RCU protects it where it is each CPU's.
-    pub(crate) fn give_to_kptr(&mut self, id: u32, by: &str) -> Step<()> {
+    pub(crate) fn give_to_kptr(&mut self, findings: &mut Findings, stale: Register, id: u32, by: &str) -> Step<()> {
         if self.in_rcu_section() {
-            self.state.for_each_where(
+            self.for_each_where(
                 |register| register.reference == id && register.is_allocated() && register.trust.has(Trust::PERCPU),
                 |register| {
                     register.reference = 0;
@@ -169,21 +196,7 @@ impl Path<'_> {
                 },
             );
         }
-        self.release_reference(id, by)
-    }
-
-    /// What was in the kptr.
-    pub(crate) fn taken_from_kptr(&mut self, kptr: &Kptr) -> Step<Register> {
-        let pointer = match kptr.target {
-            Target::Own(target) => {
-                let index = self.types.program_type(target);
-                let percpu = if kptr.class == KptrClass::Percpu { Trust::PERCPU } else { Trust::NONE };
-                Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED.with(percpu))
-            }
-            Target::Kernel(target) => Register::pointer(Holds::Structure(self.types.kernel_type(target))),
-            Target::Unknown(_) => return unsupported(WITHOUT_TYPES),
-        };
-        Ok(pointer.or_null(self.fresh_id()))
+        self.release_reference(findings, stale, id, by)
     }
 }
 

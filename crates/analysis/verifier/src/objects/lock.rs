@@ -14,13 +14,15 @@
 use kiln_isa::Reg;
 use kiln_platform::KfuncMeaning;
 
+use crate::code::Code;
 use crate::domain::Scalar;
 use crate::error::{Step, refuse, reject};
 use crate::objects::fields::FieldKind;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, HeldLock, Holds, IrqKeeper, Kind, LockKind, Register, Trust};
+use crate::state::{Caller, HeldLock, Holds, IrqKeeper, Kind, LockKind, Register, State, Trust};
+use crate::types::Types;
 
 impl LockKind {
     fn name(self) -> &'static str {
@@ -43,85 +45,24 @@ pub(crate) fn allocation_of(register: &Register) -> (Holds, bool) {
 }
 
 impl Path<'_> {
-    /// A lock in a map value or in an object that the program owns.
-    pub(crate) fn check_lock_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
-        if (register.kind() != Kind::MapValue || register.nullable) && !register.is_plain_object() {
-            return reject(Reason::ArgumentType, message);
-        }
-        self.find_field(register, |found| found == kind, message).map(|_| ())
-    }
-
-    pub(crate) fn take_lock(&mut self, kind: LockKind, lock: &Register) -> Step<()> {
-        self.check_outside_of_tree()?;
-        let taken = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
-        let held = &self.state.locks;
-        if kind == LockKind::Spin && held.iter().any(|held| held.kind == LockKind::Spin) {
-            return refuse(
-                Reason::LockDiscipline,
-                Case::SecondLock,
-                "a second bpf_spin_lock is taken while one is held",
-            );
-        }
-        let same = |held: &HeldLock| held.allocation == taken.allocation && held.id == taken.id;
-        if kind != LockKind::Spin && held.iter().any(same) {
-            return reject(Reason::LockDiscipline, "the lock that is taken is held already: this never ends");
-        }
-        self.state.locks.push(taken);
-        Ok(())
-    }
-
-    pub(crate) fn give_up_lock(&mut self, kind: LockKind, lock: &Register) -> Step<()> {
-        self.check_outside_of_tree()?;
-        let given = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
-        match self.state.locks.last() {
-            Some(last) if *last == given => {
-                self.state.locks.pop();
-                self.forget_non_owning();
-                Ok(())
-            }
-            None => refuse(Reason::LockDiscipline, Case::NoLock, "a lock is given up that is not held"),
-            Some(_) if self.state.locks.contains(&given) => {
-                reject(Reason::LockDiscipline, "locks are given up in another order than the reverse of taking them")
-            }
-            Some(last) => refuse(
-                Reason::LockDiscipline,
-                Case::OtherLock,
-                format!("another lock is given up than the {} that is held", last.kind.name()),
-            ),
-        }
-    }
-
-    fn check_outside_of_tree(&self) -> Step<()> {
-        if self.in_tree_callback() {
-            return reject(Reason::LockDiscipline, "a lock is taken or given up while a tree is being changed");
-        }
-        Ok(())
-    }
-
-    /// The lock of the value or object that a register points into is held.
-    pub(crate) fn holds_lock_of(&self, register: &Register) -> bool {
-        let allocation = allocation_of(register);
-        self.state.locks.iter().any(|held| held.allocation == allocation && held.id == register.id)
-    }
-
     /// `bpf_res_spin_lock` and its kin, on the path on which it is taken.
     pub(crate) fn take_resilient_lock(&mut self, interrupts: bool) -> Step<()> {
         let lock = *self.state.register(Reg::R1);
         if interrupts {
             self.save_interrupts(Reg::R2, IrqKeeper::Lock)?;
-            return self.take_lock(LockKind::ResilientIrq, &lock);
+            return self.state.take_lock(self.code, LockKind::ResilientIrq, &lock);
         }
-        self.take_lock(LockKind::Resilient, &lock)
+        self.state.take_lock(self.code, LockKind::Resilient, &lock)
     }
 
     /// `bpf_res_spin_unlock` and its kin.
     pub(crate) fn give_up_resilient_lock(&mut self, interrupts: bool) -> Step<()> {
         let lock = *self.state.register(Reg::R1);
         if interrupts {
-            self.give_up_lock(LockKind::ResilientIrq, &lock)?;
+            self.state.give_up_lock(self.code, self.options.stale_pointer(), LockKind::ResilientIrq, &lock)?;
             return self.restore_interrupts(Reg::R2, IrqKeeper::Lock);
         }
-        self.give_up_lock(LockKind::Resilient, &lock)
+        self.state.give_up_lock(self.code, self.options.stale_pointer(), LockKind::Resilient, &lock)
     }
 
     /// The path on which a resilient lock is not taken, with an error.
@@ -134,22 +75,95 @@ impl Path<'_> {
         self.push(failed, self.at + 1);
         Ok(())
     }
+}
+
+impl Types {
+    /// A lock in a map value or in an object that the program owns.
+    pub(crate) fn check_lock_argument(
+        &self,
+        code: &Code<'_>,
+        register: &Register,
+        kind: FieldKind,
+        message: String,
+    ) -> Step<()> {
+        if (register.kind() != Kind::MapValue || register.nullable) && !register.is_plain_object() {
+            return reject(Reason::ArgumentType, message);
+        }
+        self.find_field(code, register, |found| found == kind, message).map(|_| ())
+    }
+}
+
+impl State {
+    pub(crate) fn take_lock(&mut self, code: &Code<'_>, kind: LockKind, lock: &Register) -> Step<()> {
+        self.check_outside_of_tree(code)?;
+        let taken = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
+        let held = &self.locks;
+        if kind == LockKind::Spin && held.iter().any(|held| held.kind == LockKind::Spin) {
+            return refuse(
+                Reason::LockDiscipline,
+                Case::SecondLock,
+                "a second bpf_spin_lock is taken while one is held",
+            );
+        }
+        let same = |held: &HeldLock| held.allocation == taken.allocation && held.id == taken.id;
+        if kind != LockKind::Spin && held.iter().any(same) {
+            return reject(Reason::LockDiscipline, "the lock that is taken is held already: this never ends");
+        }
+        self.locks.push(taken);
+        Ok(())
+    }
+
+    pub(crate) fn give_up_lock(
+        &mut self,
+        code: &Code<'_>,
+        stale: Register,
+        kind: LockKind,
+        lock: &Register,
+    ) -> Step<()> {
+        self.check_outside_of_tree(code)?;
+        let given = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
+        match self.locks.last() {
+            Some(last) if *last == given => {
+                self.locks.pop();
+                self.forget_non_owning(stale);
+                Ok(())
+            }
+            None => refuse(Reason::LockDiscipline, Case::NoLock, "a lock is given up that is not held"),
+            Some(_) if self.locks.contains(&given) => {
+                reject(Reason::LockDiscipline, "locks are given up in another order than the reverse of taking them")
+            }
+            Some(last) => refuse(
+                Reason::LockDiscipline,
+                Case::OtherLock,
+                format!("another lock is given up than the {} that is held", last.kind.name()),
+            ),
+        }
+    }
+
+    fn check_outside_of_tree(&self, code: &Code<'_>) -> Step<()> {
+        if self.in_tree_callback(code) {
+            return reject(Reason::LockDiscipline, "a lock is taken or given up while a tree is being changed");
+        }
+        Ok(())
+    }
+
+    /// The lock of the value or object that a register points into is held.
+    pub(crate) fn holds_lock_of(&self, register: &Register) -> bool {
+        let allocation = allocation_of(register);
+        self.locks.iter().any(|held| held.allocation == allocation && held.id == register.id)
+    }
 
     /// What was found in a list or tree may be gone once its lock is given up.
-    pub(crate) fn forget_non_owning(&mut self) {
-        let stale = self.stale_pointer();
-        self.state.for_each_where(
+    pub(crate) fn forget_non_owning(&mut self, stale: Register) {
+        self.for_each_where(
             |register| register.is_allocated() && register.trust.has(Trust::NOT_OWNING),
             |register| *register = stale,
         );
     }
 
     /// In the function that compares two nodes of a tree, or in one it calls.
-    pub(crate) fn in_tree_callback(&self) -> bool {
-        let compares = |site| self.code.op(site).kfunc_meaning() == Some(KfuncMeaning::AddToTree);
-        self.state
-            .frames
-            .iter()
-            .any(|frame| matches!(frame.caller, Caller::Callback { .. }) && compares(frame.call_site))
+    pub(crate) fn in_tree_callback(&self, code: &Code<'_>) -> bool {
+        let compares = |site| code.op(site).kfunc_meaning() == Some(KfuncMeaning::AddToTree);
+        self.frames.iter().any(|frame| matches!(frame.caller, Caller::Callback { .. }) && compares(frame.call_site))
     }
 }

@@ -16,7 +16,7 @@ use crate::error::{Step, reject};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
-use crate::state::{IrqKeeper, IteratorState, ObjectKind, Protection, Slot, StackObject, Trust};
+use crate::state::{IrqKeeper, IteratorState, ObjectKind, Protection, Slot, StackObject, State, Trust};
 
 const FLAGS_BYTES: u32 = 8;
 
@@ -34,8 +34,8 @@ impl Path<'_> {
             }
             KfuncMeaning::EndRcu => {
                 sections.rcu = false;
-                self.unprotect_iterators();
-                self.distrust_rcu_pointers();
+                self.state.unprotect_iterators();
+                self.state.distrust_rcu_pointers();
             }
             KfuncMeaning::DisablePreemption => sections.preemption_off += 1,
             KfuncMeaning::EnablePreemption if sections.preemption_off == 0 => {
@@ -52,13 +52,13 @@ impl Path<'_> {
     /// Interrupts are switched off and their flags saved in the eight bytes that a register points to.
     pub(crate) fn save_interrupts(&mut self, reg: Reg, keeper: IrqKeeper) -> Step<()> {
         let register = self.read(reg)?;
-        let (frame, lowest) = self.object_place(reg, &register, FLAGS_BYTES, Reason::CriticalSection)?;
+        let (frame, lowest) = register.object_place(reg, FLAGS_BYTES, Reason::CriticalSection)?;
         let (index, _) = slot_of(lowest);
         if matches!(self.state.frames[frame].stack.slot(index).object, Some(object) if object.is_irq_flags()) {
             let message = format!("r{} points to interrupt flags that were not restored", reg.number());
             return reject(Reason::CriticalSection, message);
         }
-        self.destroy_dynptr_at(frame, index)?;
+        self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
         let id = self.fresh_id();
         self.state.sections.interrupts.push(id);
         let object = StackObject { kind: ObjectKind::IrqFlags(keeper), part: 0, id, reference: 0 };
@@ -69,7 +69,7 @@ impl Path<'_> {
     pub(crate) fn restore_interrupts(&mut self, reg: Reg, keeper: IrqKeeper) -> Step<()> {
         let register = self.read(reg)?;
         let number = reg.number();
-        let (frame, lowest) = self.object_place(reg, &register, FLAGS_BYTES, Reason::CriticalSection)?;
+        let (frame, lowest) = register.object_place(reg, FLAGS_BYTES, Reason::CriticalSection)?;
         let (index, _) = slot_of(lowest);
         let Some(StackObject { kind: ObjectKind::IrqFlags(kept), id, .. }) =
             self.state.frames[frame].stack.slot(index).object
@@ -85,15 +85,17 @@ impl Path<'_> {
             return reject(Reason::CriticalSection, message);
         }
         self.state.sections.interrupts.pop();
-        self.use_object(frame, lowest, FLAGS_BYTES)?;
+        self.findings.use_object(&self.state, self.at, frame, lowest, FLAGS_BYTES)?;
         *self.state.frames[frame].stack.slot_mut(index) = crate::state::Slot::INVALID;
-        self.liveness.write(frame, 1 << index);
+        self.findings.liveness.write(frame, 1 << index);
         Ok(())
     }
+}
 
+impl State {
     /// Iterators that an RCU section protected are not protected any more.
     pub(crate) fn unprotect_iterators(&mut self) {
-        for frame in &mut self.state.frames {
+        for frame in &mut self.frames {
             frame.stack.replace_objects(|object| match object.kind {
                 ObjectKind::Iterator(state) if state.protection == Protection::Rcu => {
                     let lost = IteratorState { protection: Protection::Lost, ..state };
@@ -106,7 +108,7 @@ impl Path<'_> {
 
     /// An RCU section ends: what it protected may be gone.
     pub(crate) fn distrust_rcu_pointers(&mut self) {
-        self.state.for_each_where(
+        self.for_each_where(
             |register| register.is_pointer() && register.trust.has(Trust::RCU),
             |register| {
                 register.trust = register.trust.without(Trust::RCU).with(Trust::UNTRUSTED);

@@ -2,26 +2,27 @@
 
 use std::sync::Arc;
 
+use crate::code::Code;
 use crate::error::{Step, reject};
 use crate::objects::fields::{Field, FieldKind, Record, Tables};
-use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Holds, Kind, Register};
+use crate::types::Types;
 
-impl Path<'_> {
+impl Types {
     /// The special fields of what a register points to.
-    pub(crate) fn record_of(&self, register: &Register) -> Option<Arc<Record>> {
+    pub(crate) fn record_of(&self, code: &Code<'_>, register: &Register) -> Option<Arc<Record>> {
         match register.holds {
-            Holds::MapValue(map) if register.inner => self.code.prepared.inner_records.get(map as usize).cloned(),
-            Holds::MapValue(map) => self.code.prepared.records.get(map as usize).cloned(),
+            Holds::MapValue(map) if register.inner => code.prepared.inner_records.get(map as usize).cloned(),
+            Holds::MapValue(map) => code.prepared.records.get(map as usize).cloned(),
             Holds::Structure(index) if register.is_allocated() => self.object_record(index),
             _ => None,
         }
     }
 
     /// A plain access does not touch special fields.
-    pub(crate) fn check_special_fields(&self, base: &Register, offset: i64, bytes: u64) -> Step<()> {
-        let Some(record) = self.record_of(base).filter(|record| !record.fields.is_empty()) else { return Ok(()) };
+    pub(crate) fn check_special_fields(&self, code: &Code<'_>, base: &Register, offset: i64, bytes: u64) -> Step<()> {
+        let Some(record) = self.record_of(code, base).filter(|record| !record.fields.is_empty()) else { return Ok(()) };
         let fixed = i128::from(i64::from(base.offset)) + i128::from(offset);
         let start = i128::from(base.scalar.smin) + fixed;
         let end = i128::from(base.scalar.umax) + fixed + i128::from(bytes);
@@ -32,16 +33,23 @@ impl Path<'_> {
     }
 
     /// A field of this kind in a map value, exactly where the register points.
-    pub(crate) fn check_field_argument(&self, register: &Register, kind: FieldKind, message: String) -> Step<()> {
+    pub(crate) fn check_field_argument(
+        &self,
+        code: &Code<'_>,
+        register: &Register,
+        kind: FieldKind,
+        message: String,
+    ) -> Step<()> {
         if register.kind() != Kind::MapValue || register.nullable {
             return reject(Reason::ArgumentType, message);
         }
-        self.find_field(register, |found| found == kind, message).map(|_| ())
+        self.find_field(code, register, |found| found == kind, message).map(|_| ())
     }
 
     /// The field that a register points to.
     pub(crate) fn find_field(
         &self,
+        code: &Code<'_>,
         register: &Register,
         wanted: impl Fn(FieldKind) -> bool,
         message: String,
@@ -49,7 +57,7 @@ impl Path<'_> {
         let Some(fixed) = register.fixed_offset() else {
             return reject(Reason::ArgumentType, format!("{message}: its offset is not constant"));
         };
-        match self.record_of(register).as_deref().and_then(|record| record.find(fixed, wanted)) {
+        match self.record_of(code, register).as_deref().and_then(|record| record.find(fixed, wanted)) {
             Some(field) => Ok(field.clone()),
             None => reject(Reason::ArgumentType, format!("{message}: there is none at offset {fixed}")),
         }
@@ -57,10 +65,10 @@ impl Path<'_> {
 
     /// The special fields of a structure of the program.
     pub(crate) fn object_record(&self, index: u32) -> Option<Arc<Record>> {
-        let pointed = self.types.pointed(index).filter(|pointed| !pointed.of_kernel)?;
+        let pointed = self.pointed(index).filter(|pointed| !pointed.of_kernel)?;
         let mut known = self.object_records.borrow_mut();
         let found = known.entry(pointed.id.0).or_insert_with(|| {
-            let tables = Tables { own: self.types.program.as_deref(), kernel: self.types.kernel.as_deref() };
+            let tables = Tables { own: self.program.as_deref(), kernel: self.kernel.as_deref() };
             Record::of_object(&tables, pointed.id).map(Arc::new)
         });
         found.clone()

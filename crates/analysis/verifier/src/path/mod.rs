@@ -10,6 +10,7 @@
 //! what waits to be explored nor what was kept.
 
 mod accesses;
+pub(crate) mod findings;
 mod frames;
 pub(crate) mod liveness;
 mod noted;
@@ -18,34 +19,23 @@ mod resources;
 mod sections;
 mod stack;
 
-use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
-use std::rc::Rc;
-use std::sync::Arc;
-
 use kiln_isa::Reg;
-use kiln_platform::{Feature, MapType, ProgramType};
+use kiln_platform::{Feature, MapType};
 use kiln_program::{Map, Reference};
 
 pub(crate) use accesses::{Accesses, Written};
+pub(crate) use findings::Findings;
 pub(crate) use noted::{Mask, Noted};
 pub(crate) use stack::Use;
 
-use crate::code::signature::{Signature, signatures, without_number};
 use crate::code::{Code, Position};
-use crate::error::About;
-use crate::error::refuse;
-use crate::error::{Step, reject};
-use crate::objects::fields::Record;
+use crate::error::{About, Step, refuse, reject};
 use crate::options::{Assumptions, Options};
-use crate::path::liveness::Liveness;
-use crate::path::precision::{Origin, Origins};
+use crate::path::precision::Origin;
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Kind, Register, State};
 use crate::types::Types;
-use crate::types::hook::Hook;
-use crate::types::parameters::Taken;
 
 /// The kind of CO-RE record (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
 const TYPE_ID_TARGET: u32 = 7;
@@ -82,59 +72,31 @@ pub(crate) struct Fork {
 pub(crate) struct Path<'a> {
     pub code: &'a Code<'a>,
     pub options: &'a Options,
-    pub program_type: ProgramType,
+    /// What is known at `at`.
     pub state: State,
+    /// The current instruction.
     pub at: Position,
     /// States that the current instruction puts aside.
     pub forks: Vec<Fork>,
-    /// Whether a global function is being verified, and whether it returns a value.
-    pub global: Option<bool>,
-    /// Where numbers come from, and which of them matter.
-    pub origins: Origins,
-    /// Which stack slots may still be read.
-    pub liveness: Liveness,
-    /// What instructions do to the stack, where facts are wanted.
-    pub accesses: Option<Accesses>,
-    /// Structures that registers point to.
+    /// The structures that registers point to, and the hook.
     pub types: Types,
-    /// Signatures of global functions that are verified on their own.
-    pub signatures: Vec<Option<Signature>>,
-    /// Functions that BTF says return no number.
-    pub without_number: Vec<bool>,
-    /// What was found out of the program.
-    pub noted: Noted,
-    /// What the program is attached to, once it was asked for.
-    pub hook: OnceCell<Rc<Hook>>,
-    /// What the parameters of each kernel function that was called ask for.
-    pub parameters: HashMap<&'static str, Rc<[Taken]>>,
-    /// Fields of the program's structures that are not plain memory.
-    pub object_records: RefCell<HashMap<u32, Option<Arc<Record>>>>,
+    /// What all paths so far showed of the program.
+    pub findings: Findings,
     /// The current instruction made an entry in the path's history.
     history_noted: bool,
     next_id: u32,
 }
 
 impl<'a> Path<'a> {
-    pub(crate) fn new(code: &'a Code<'a>, options: &'a Options, program_type: ProgramType) -> Path<'a> {
-        let btf = code.prepared.accepted_btf.clone();
+    pub(crate) fn new(code: &'a Code<'a>, options: &'a Options) -> Path<'a> {
         Path {
             code,
             options,
-            program_type,
             state: State::default(),
             at: 0,
             forks: Vec::new(),
-            global: None,
-            origins: Origins::new(),
-            liveness: Liveness::default(),
-            accesses: (!options.skip_facts).then(|| Accesses::new(code.ops.len())),
-            signatures: signatures(code, btf.as_deref(), options, program_type),
-            without_number: without_number(code, btf.as_deref()),
-            types: Types::new(options.kernel_types.clone(), btf),
-            noted: Noted::new(code),
-            hook: OnceCell::new(),
-            parameters: HashMap::new(),
-            object_records: RefCell::default(),
+            types: Types::of_program(code, options),
+            findings: Findings::new(code, options),
             history_noted: false,
             next_id: 0,
         }
@@ -188,21 +150,10 @@ impl<'a> Path<'a> {
         Ok(())
     }
 
-    /// A later decision depends on this number.
-    pub(crate) fn mark_precise(&mut self, register: &Register) {
-        if register.kind() == Kind::Scalar {
-            self.origins.mark(register.origin);
-        }
-    }
-
-    pub(crate) fn join_origins(&mut self, first: Origin, second: Origin) -> Origin {
-        self.origins.join(first, second)
-    }
-
     /// Whether values that the loader may change are unknown. Asked last, so that a verification where it does not
     /// matter is known as such.
     pub(crate) fn any_load(&self) -> bool {
-        self.noted.depends_on_load.set(true);
+        self.findings.noted.depends_on_load.set(true);
         self.options.assumptions == Assumptions::AnyLoad
     }
 
@@ -217,10 +168,25 @@ impl<'a> Path<'a> {
         let record = self.code.op(self.at).node.core.and_then(|id| self.code.object.core.get(id.index()));
         record.is_some_and(|record| !record.keeps_width) && self.any_load()
     }
+}
 
+impl Findings {
+    /// A later decision depends on this number.
+    pub(crate) fn mark_precise(&mut self, register: &Register) {
+        if register.kind() == Kind::Scalar {
+            self.origins.mark(register.origin);
+        }
+    }
+
+    pub(crate) fn join_origins(&mut self, first: Origin, second: Origin) -> Origin {
+        self.origins.join(first, second)
+    }
+}
+
+impl<'a> Code<'a> {
     /// Whether some number of a kernel's type is still that of the object's own: it would be taken for another type.
     pub(crate) fn awaits_type_numbers(&self) -> bool {
-        let object = self.code.object;
+        let object = self.object;
         let nodes = object.functions.iter().flat_map(|function| &function.nodes);
         let mut records = nodes.filter_map(|node| object.core.get(node.core?.index()));
         records.any(|record| record.kind == TYPE_ID_TARGET)
@@ -228,7 +194,7 @@ impl<'a> Path<'a> {
 
     /// The map a register points to or into.
     pub(crate) fn map_of(&self, register: &Register) -> Option<&'a Map> {
-        let map = self.code.object.maps.get(register.map()? as usize)?;
+        let map = self.object.maps.get(register.map()? as usize)?;
         if register.inner { map.inner.as_deref() } else { Some(map) }
     }
 
@@ -236,33 +202,37 @@ impl<'a> Path<'a> {
         self.map_of(register).map(|map| map.map_type)
     }
 
-    pub(crate) fn reference(&self) -> Reference {
-        self.code.op(self.at).node.reference
-    }
-
-    /// Whether the kernel that the program is for has this.
-    pub(crate) fn kernel_has(&self, feature: Feature) -> bool {
-        self.options.profile.has(feature)
-    }
-
-    /// Whether stack bytes that were never written may not be read.
-    pub(crate) fn stack_must_be_written(&self) -> bool {
-        self.options.unprivileged || !self.kernel_has(Feature::UninitializedStackReads)
+    pub(crate) fn reference(&self, at: Position) -> Reference {
+        self.op(at).node.reference
     }
 
     /// Whether the program's license is one that the kernel takes as compatible with its own.
     pub(crate) fn is_gpl(&self) -> bool {
-        is_gpl_compatible(&self.code.object.license)
+        is_gpl_compatible(&self.object.license)
+    }
+}
+
+impl Options {
+    /// Whether the kernel that the program is for has this.
+    pub(crate) fn kernel_has(&self, feature: Feature) -> bool {
+        self.profile.has(feature)
+    }
+
+    /// Whether stack bytes that were never written may not be read.
+    pub(crate) fn stack_must_be_written(&self) -> bool {
+        self.unprivileged || !self.kernel_has(Feature::UninitializedStackReads)
     }
 
     /// What is left of a pointer whose memory is gone: its number.
     pub(crate) fn stale_pointer(&self) -> Register {
-        if self.options.unprivileged { Register::UNINIT } else { Register::UNKNOWN }
+        if self.unprivileged { Register::UNINIT } else { Register::UNKNOWN }
     }
+}
 
+impl State {
     /// A call destroys R0 to R5.
     pub(crate) fn clobber(&mut self) {
-        for register in &mut self.state.frame_mut().registers[..6] {
+        for register in &mut self.frame_mut().registers[..6] {
             *register = Register::UNINIT;
         }
     }

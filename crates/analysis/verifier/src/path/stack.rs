@@ -3,19 +3,95 @@
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
 
+use crate::code::Position;
 use crate::error::{Step, refuse, reject};
-use crate::path::Path;
+use crate::options::Options;
+use crate::path::Findings;
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::stack::slot_of;
-use crate::state::{Kind, Register};
+use crate::state::{Kind, Register, State};
 
-impl Path<'_> {
+impl Findings {
+    /// Remembers how deep a frame's stack is used.
+    pub(crate) fn use_stack(&mut self, state: &State, frame: usize, lowest: i32) -> Step<()> {
+        let function = state.frames[frame].function;
+        let depth = (-lowest) as u32;
+        if depth > self.noted.stack_bytes[function] {
+            self.noted.stack_bytes[function] = depth;
+        }
+        Ok(())
+    }
+
+    /// Stack bytes are read that no store on this path wrote: an error without privilege, and on older kernels.
+    pub(crate) fn uninitialized_read(&mut self, options: &Options, message: impl Fn() -> String) -> Step<()> {
+        if options.stack_must_be_written() {
+            return reject(Reason::UninitializedStack, message());
+        }
+        self.noted.reads_uninitialized_stack = true;
+        Ok(())
+    }
+
+    pub(crate) fn note_read(&mut self, state: &State, at: Position, frame: usize, lowest: i32, bytes: u32) {
+        let (last, _) = slot_of(lowest);
+        let (first, _) = slot_of(lowest + bytes.max(1) as i32 - 1);
+        let mut mask = 0_u64;
+        for index in first..=last {
+            mask |= 1 << index;
+        }
+        self.liveness.read(state.frame().instance, frame, at, mask);
+        let at = state.site_in(at, frame);
+        if let Some(accesses) = &mut self.accesses {
+            accesses.read(at, lowest, bytes);
+        }
+    }
+
+    /// Something is handed a pointer into a frame without saying how much of it it reads: the facts take all of it.
+    pub(crate) fn expose_stack(&mut self, state: &State, at: Position, pointer: &Register) {
+        if pointer.kind() == Kind::Stack {
+            let at = state.site_in(at, pointer.frame());
+            if let Some(accesses) = &mut self.accesses {
+                accesses.read(at, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
+            }
+        }
+    }
+
+    pub(crate) fn note_write(&mut self, state: &State, at: Position, frame: usize, lowest: i32, bytes: u32) {
+        let own = frame + 1 == state.frames.len();
+        let at = state.site_in(at, frame);
+        if let Some(accesses) = &mut self.accesses {
+            if own { accesses.write(at, lowest, bytes) } else { accesses.vague_write(at) }
+        }
+    }
+
+    pub(crate) fn note_vague_write(&mut self, state: &State, at: Position, frame: usize) {
+        let at = state.site_in(at, frame);
+        if let Some(accesses) = &mut self.accesses {
+            accesses.vague_write(at);
+        }
+    }
+}
+
+impl State {
+    /// The instruction of that frame which is being carried out: its call, when it is not the top one.
+    pub(crate) fn site_in(&self, at: Position, frame: usize) -> u32 {
+        self.frames.get(frame + 1).map_or(at, |callee| callee.call_site)
+    }
+}
+
+/// What an access does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    Read,
+    Write,
+}
+
+impl Register {
     /// The lowest and highest offsets (from the frame pointer) at which an access of `bytes` may begin.
-    pub(crate) fn stack_range(&self, reg: Reg, base: &Register, offset: i64, bytes: u64) -> Step<(i32, i32)> {
-        let fixed = i64::from(base.offset) + offset;
-        let lowest = base.scalar.smin.saturating_add(fixed);
-        let highest = base.scalar.smax.saturating_add(fixed);
+    pub(crate) fn stack_range(&self, reg: Reg, offset: i64, bytes: u64) -> Step<(i32, i32)> {
+        let fixed = i64::from(self.offset) + offset;
+        let lowest = self.scalar.smin.saturating_add(fixed);
+        let highest = self.scalar.smax.saturating_add(fixed);
         let size = i64::from(MAX_STACK_BYTES);
         if !(-size..0).contains(&lowest) || highest.saturating_add(bytes as i64) > 0 {
             return refuse(
@@ -26,74 +102,4 @@ impl Path<'_> {
         }
         Ok((lowest as i32, highest as i32))
     }
-
-    /// Remembers how deep a frame's stack is used.
-    pub(crate) fn use_stack(&mut self, frame: usize, lowest: i32) -> Step<()> {
-        let function = self.state.frames[frame].function;
-        let depth = (-lowest) as u32;
-        if depth > self.noted.stack_bytes[function] {
-            self.noted.stack_bytes[function] = depth;
-        }
-        Ok(())
-    }
-
-    /// Stack bytes are read that no store on this path wrote: an error without privilege, and on older kernels.
-    pub(crate) fn uninitialized_read(&mut self, message: impl Fn() -> String) -> Step<()> {
-        if self.stack_must_be_written() {
-            return reject(Reason::UninitializedStack, message());
-        }
-        self.noted.reads_uninitialized_stack = true;
-        Ok(())
-    }
-
-    pub(crate) fn note_read(&mut self, frame: usize, lowest: i32, bytes: u32) {
-        let (last, _) = slot_of(lowest);
-        let (first, _) = slot_of(lowest + bytes.max(1) as i32 - 1);
-        let mut mask = 0_u64;
-        for index in first..=last {
-            mask |= 1 << index;
-        }
-        self.liveness.read(self.state.frame().instance, frame, self.at, mask);
-        let at = self.site_in(frame);
-        if let Some(accesses) = &mut self.accesses {
-            accesses.read(at, lowest, bytes);
-        }
-    }
-
-    /// Something is handed a pointer into a frame without saying how much of it it reads: the facts take all of it.
-    pub(crate) fn expose_stack(&mut self, pointer: &Register) {
-        if pointer.kind() == Kind::Stack {
-            let at = self.site_in(pointer.frame());
-            if let Some(accesses) = &mut self.accesses {
-                accesses.read(at, -(MAX_STACK_BYTES as i32), MAX_STACK_BYTES);
-            }
-        }
-    }
-
-    pub(crate) fn note_write(&mut self, frame: usize, lowest: i32, bytes: u32) {
-        let own = frame + 1 == self.state.frames.len();
-        let at = self.site_in(frame);
-        if let Some(accesses) = &mut self.accesses {
-            if own { accesses.write(at, lowest, bytes) } else { accesses.vague_write(at) }
-        }
-    }
-
-    pub(crate) fn note_vague_write(&mut self, frame: usize) {
-        let at = self.site_in(frame);
-        if let Some(accesses) = &mut self.accesses {
-            accesses.vague_write(at);
-        }
-    }
-
-    /// The instruction of that frame which is being carried out: its call, when it is not the top one.
-    pub(crate) fn site_in(&self, frame: usize) -> u32 {
-        self.state.frames.get(frame + 1).map_or(self.at, |callee| callee.call_site)
-    }
-}
-
-/// What an access does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Use {
-    Read,
-    Write,
 }

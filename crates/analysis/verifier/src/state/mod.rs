@@ -90,6 +90,8 @@ pub(crate) struct State {
     pub sleepable: bool,
     /// Critical sections that it is in.
     pub sections: Sections,
+    /// Whether the path began at a global function, which is verified on its own, and whether that returns a value.
+    pub global: Option<bool>,
     /// Bytes from the packet's start known to be there.
     pub packet_bytes: u32,
     /// The last kept state this one comes from, 0 for none.

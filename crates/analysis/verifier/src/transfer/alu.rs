@@ -6,6 +6,7 @@ use kiln_platform::limits::MAX_POINTER_OFFSET;
 use kiln_platform::{Feature, MapType};
 use kiln_program::{Extern, ExternKind, Reference};
 
+use crate::code::Code;
 use crate::domain::{
     Abstract, Scalar, apply, apply_as_kernel, narrowed_as_kernel, negate_as_kernel, reordered_as_kernel,
     sign_extended_as_kernel,
@@ -23,47 +24,7 @@ impl Path<'_> {
         }
         let first = self.read(dst)?;
         let second = self.operand(src)?;
-        if let (Source::Imm(imm), AluOp::Lsh | AluOp::Rsh | AluOp::Arsh) = (src, op)
-            && !(0..width.bits() as i32).contains(&imm)
-        {
-            return reject(Reason::BadInstruction, format!("shift by {imm} of {} bits", width.bits()));
-        }
-        if let (Source::Imm(0), AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod) = (src, op) {
-            return reject(Reason::BadInstruction, "division by the constant 0");
-        }
-        if first.kind() == Kind::Arena {
-            return self.write(dst, Register::ARENA);
-        }
-        self.check_leaking_arithmetic(op, width, &first, &second)?;
-        if first.is_pointer() != second.is_pointer() {
-            self.check_moved_pointer(dst, if first.is_pointer() { &first } else { &second }, src)?;
-        }
-        let result = match (first.is_pointer(), second.is_pointer()) {
-            (false, false) => {
-                let first = self.forked_by_sign(op, dst, first, &second)?;
-                self.numbers(op, width, &first, &second)
-            }
-            (true, true) if op == AluOp::Sub => {
-                // The difference of two pointers is a number of which nothing is known.
-                Register::scalar(Scalar::of_width(width.bits()))
-            }
-            (true, true) => {
-                return reject(
-                    Reason::PointerArithmetic,
-                    format!("{} with both r{} and its operand pointers", op.row().symbol, dst.number()),
-                );
-            }
-            (true, false) => self.pointer_and_number(op, width, dst, first, second)?,
-            (false, true) => {
-                if op == AluOp::Sub && width == Width::W64 {
-                    return reject(Reason::PointerArithmetic, "a pointer is subtracted from a number");
-                }
-                self.pointer_and_number(op, width, dst, second, first)?
-            }
-        };
-        if first.is_pointer() != second.is_pointer() {
-            self.check_mask(op, src, &first, &second, &result)?;
-        }
+        let result = Arithmetic { path: self, op, width, dst }.result(src, first, second)?;
         self.write(dst, result)
     }
 
@@ -84,49 +45,6 @@ impl Path<'_> {
         })
     }
 
-    fn numbers(&mut self, op: AluOp, width: Width, first: &Register, second: &Register) -> Register {
-        if !is_tracked(op, width, &second.scalar) && !self.any_load() {
-            return Register::UNKNOWN;
-        }
-        let kernel = apply_as_kernel(op, width, &first.scalar, &second.scalar);
-        let scalar = self.known(kernel, || apply(op, width, &first.scalar, &second.scalar));
-        let origin = self.join_origins(first.origin, second.origin);
-        let mut result = Register { origin, ..Register::scalar(scalar) };
-        // A copy plus a constant is still tied to what it is a copy of.
-        if first.id != 0
-            && first.offset == 0
-            && let Some(added) = added_constant(op, width, &second.scalar)
-            && added != 0
-            && (width == Width::W64 || first.scalar.umax <= u64::from(u32::MAX))
-            && (self.kernel_has(Feature::LinkedDifferences) || op == AluOp::Add && width == Width::W64 && added > 0)
-        {
-            result.id = first.id;
-            result.offset = added;
-            result.offset_in_half = width == Width::W32;
-        }
-        result
-    }
-
-    /// A number that is 0 or -1, as an arithmetic shift by all of the width leaves it, is followed as two where a
-    /// constant clears or sets bits of it: `r1 s>>= 63; r1 &= -22` is 0 or -22 (the kernel's `maybe_fork_scalars`).
-    fn forked_by_sign(&mut self, op: AluOp, dst: Reg, first: Register, second: &Register) -> Step<Register> {
-        let Scalar { smin, smax, s32_min, s32_max, .. } = first.scalar;
-        let width = match () {
-            () if (smin, smax) == (-1, 0) => Width::W64,
-            () if (s32_min, s32_max) == (-1, 0) => Width::W32,
-            () => return Ok(first),
-        };
-        let followed = matches!(op, AluOp::And | AluOp::Or) && second.scalar.as_constant().is_some();
-        if !followed || !self.kernel_has(Feature::SignForks) {
-            return Ok(first);
-        }
-        let with = |value: u64| Register { scalar: first.scalar.with_low(width, value), ..first };
-        let mut other = self.state.clone();
-        other.set(dst, with(0));
-        self.push(other, self.at);
-        Ok(with(u64::MAX))
-    }
-
     /// An operand; an immediate that another kernel's CO-RE would replace is unknown.
     pub(crate) fn operand(&self, src: Source) -> Step<Register> {
         match src {
@@ -144,7 +62,7 @@ impl Path<'_> {
             }
             (Source::Reg(reg), Width::W32) => {
                 let register = self.read(reg)?;
-                self.check_leak(&register, "is copied in part")?;
+                self.options.check_leak(&register, "is copied in part")?;
                 if register.is_pointer() {
                     Register::scalar(Scalar::of_width(32))
                 } else if register.scalar.umax <= u64::from(u32::MAX) {
@@ -177,7 +95,7 @@ impl Path<'_> {
 
     pub(crate) fn negate(&mut self, width: Width, dst: Reg) -> Step<()> {
         let value = self.read(dst)?;
-        self.check_leak(&value, "becomes a number")?;
+        self.options.check_leak(&value, "becomes a number")?;
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(width.bits())));
         }
@@ -189,7 +107,7 @@ impl Path<'_> {
 
     pub(crate) fn sign_extend(&mut self, width: Width, from: Size, dst: Reg, src: Reg) -> Step<()> {
         let value = self.read(src)?;
-        self.check_leak(&value, "is copied in part")?;
+        self.options.check_leak(&value, "is copied in part")?;
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(width.bits())));
         }
@@ -204,7 +122,7 @@ impl Path<'_> {
 
     pub(crate) fn change_order(&mut self, order: ByteOrder, size: Size, dst: Reg) -> Step<()> {
         let value = self.read(dst)?;
-        self.check_leak(&value, "becomes a number")?;
+        self.options.check_leak(&value, "becomes a number")?;
         if value.is_pointer() {
             return self.write(dst, Register::scalar(Scalar::of_width(size.bits())));
         }
@@ -216,14 +134,183 @@ impl Path<'_> {
         self.write(dst, Register { origin: value.origin, ..Register::scalar(scalar) })
     }
 
-    fn pointer_and_number(
-        &mut self,
-        op: AluOp,
-        width: Width,
-        dst: Reg,
-        pointer: Register,
-        number: Register,
-    ) -> Step<Register> {
+    pub(crate) fn load_constant(&mut self, dst: Reg, imm: Imm64) -> Step<()> {
+        let value = match (self.code.reference(self.at), imm) {
+            (Reference::None, Imm64::Value(_)) if self.relocated() => Register::UNKNOWN,
+            (Reference::None, Imm64::Value(value)) => Register::constant(value),
+            (Reference::Map(map), _) => Register::pointer(Holds::Map(map.0)),
+            (Reference::MapValue { map, offset }, _) => self.code.value_address(map.0, offset)?,
+            (Reference::Function(_), _) => match self.code.op(self.at).callee {
+                Some(callee) if self.code.functions[callee].global => {
+                    return reject(
+                        Reason::BadInstruction,
+                        "the address of a global function: callbacks must be static",
+                    );
+                }
+                Some(callee) => Register::pointer(Holds::Function(callee as u32)),
+                None => return reject(Reason::BadInstruction, "the address of a function that does not exist"),
+            },
+            (Reference::Extern(id), _) => match self.code.object.externs.get(id.index()) {
+                Some(Extern { kind: ExternKind::Kconfig { map, offset }, .. }) => {
+                    self.code.value_address(map.0, *offset)?
+                }
+                Some(Extern { kind: ExternKind::Ksym, .. }) => Register::UNKNOWN,
+                Some(symbol) => self.kernel_symbol(symbol)?,
+                None => return reject(Reason::BadInstruction, "a symbol that does not exist"),
+            },
+            (_, imm) => {
+                let message =
+                    format!("{imm} is an address that only a loader can fill in, and nothing tells it of what");
+                return reject(Reason::BadInstruction, message);
+            }
+        };
+        self.write(dst, value)
+    }
+}
+
+impl<'a> Code<'a> {
+    pub(crate) fn value_address(&self, map: u32, offset: u32) -> Step<Register> {
+        let Some(definition) = self.object.maps.get(map as usize) else {
+            return reject(Reason::BadInstruction, "a map that does not exist");
+        };
+        if definition.map_type == kiln_platform::MapType::Arena {
+            return Ok(Register::UNKNOWN);
+        }
+        if !matches!(definition.map_type, MapType::Array) {
+            return reject(
+                Reason::BadInstruction,
+                format!(
+                    "map {} ({}) has no values with an address of their own",
+                    definition.name,
+                    definition.map_type.name()
+                ),
+            );
+        }
+        let size = definition.value_size;
+        if offset >= size {
+            return reject(Reason::MapValueBounds, format!("offset {offset} of a value of {size} bytes"));
+        }
+        let Some(fixed) = i32::try_from(offset).ok().filter(|fixed| *fixed < MAX_DIRECT_OFFSET) else {
+            return reject(Reason::MapValueBounds, format!("direct value offset of {offset} is not allowed"));
+        };
+        let read_only = definition.is_read_only();
+        Ok(Register { offset: fixed, read_only, ..Register::pointer(Holds::MapValue(map)) })
+    }
+}
+
+/// One arithmetic instruction with two operands.
+struct Arithmetic<'c, 'p> {
+    path: &'c mut Path<'p>,
+    op: AluOp,
+    width: Width,
+    dst: Reg,
+}
+
+impl Arithmetic<'_, '_> {
+    /// What it leaves in the destination.
+    fn result(&mut self, src: Source, first: Register, second: Register) -> Step<Register> {
+        let Arithmetic { op, width, dst, .. } = *self;
+        if let (Source::Imm(imm), AluOp::Lsh | AluOp::Rsh | AluOp::Arsh) = (src, op)
+            && !(0..width.bits() as i32).contains(&imm)
+        {
+            return reject(Reason::BadInstruction, format!("shift by {imm} of {} bits", width.bits()));
+        }
+        if let (Source::Imm(0), AluOp::Div | AluOp::Sdiv | AluOp::Mod | AluOp::Smod) = (src, op) {
+            return reject(Reason::BadInstruction, "division by the constant 0");
+        }
+        if first.kind() == Kind::Arena {
+            return Ok(Register::ARENA);
+        }
+        self.path.options.check_leaking_arithmetic(op, width, &first, &second)?;
+        if first.is_pointer() != second.is_pointer() {
+            self.path.options.check_moved_pointer(dst, if first.is_pointer() { &first } else { &second }, src)?;
+        }
+        let result = match (first.is_pointer(), second.is_pointer()) {
+            (false, false) => {
+                let first = self.forked_by_sign(first, &second)?;
+                self.numbers(&first, &second)
+            }
+            (true, true) if op == AluOp::Sub => {
+                // The difference of two pointers is a number of which nothing is known.
+                Register::scalar(Scalar::of_width(width.bits()))
+            }
+            (true, true) => {
+                return reject(
+                    Reason::PointerArithmetic,
+                    format!("{} with both r{} and its operand pointers", op.row().symbol, dst.number()),
+                );
+            }
+            (true, false) => self.pointer_and_number(first, second)?,
+            (false, true) => {
+                if op == AluOp::Sub && width == Width::W64 {
+                    return reject(Reason::PointerArithmetic, "a pointer is subtracted from a number");
+                }
+                self.pointer_and_number(second, first)?
+            }
+        };
+        if first.is_pointer() != second.is_pointer() {
+            self.path.findings.check_mask(
+                self.path.code,
+                self.path.options,
+                self.path.at,
+                op,
+                src,
+                &first,
+                &second,
+                &result,
+            )?;
+        }
+        Ok(result)
+    }
+
+    fn numbers(&mut self, first: &Register, second: &Register) -> Register {
+        let Arithmetic { op, width, .. } = *self;
+        if !is_tracked(op, width, &second.scalar) && !self.path.any_load() {
+            return Register::UNKNOWN;
+        }
+        let kernel = apply_as_kernel(op, width, &first.scalar, &second.scalar);
+        let scalar = self.path.known(kernel, || apply(op, width, &first.scalar, &second.scalar));
+        let origin = self.path.findings.join_origins(first.origin, second.origin);
+        let mut result = Register { origin, ..Register::scalar(scalar) };
+        // A copy plus a constant is still tied to what it is a copy of.
+        if first.id != 0
+            && first.offset == 0
+            && let Some(added) = added_constant(op, width, &second.scalar)
+            && added != 0
+            && (width == Width::W64 || first.scalar.umax <= u64::from(u32::MAX))
+            && (self.path.options.kernel_has(Feature::LinkedDifferences)
+                || op == AluOp::Add && width == Width::W64 && added > 0)
+        {
+            result.id = first.id;
+            result.offset = added;
+            result.offset_in_half = width == Width::W32;
+        }
+        result
+    }
+
+    /// A number that is 0 or -1, as an arithmetic shift by all of the width leaves it, is followed as two where a
+    /// constant clears or sets bits of it: `r1 s>>= 63; r1 &= -22` is 0 or -22 (the kernel's `maybe_fork_scalars`).
+    fn forked_by_sign(&mut self, first: Register, second: &Register) -> Step<Register> {
+        let Arithmetic { op, width: _, dst, .. } = *self;
+        let Scalar { smin, smax, s32_min, s32_max, .. } = first.scalar;
+        let width = match () {
+            () if (smin, smax) == (-1, 0) => Width::W64,
+            () if (s32_min, s32_max) == (-1, 0) => Width::W32,
+            () => return Ok(first),
+        };
+        let followed = matches!(op, AluOp::And | AluOp::Or) && second.scalar.as_constant().is_some();
+        if !followed || !self.path.options.kernel_has(Feature::SignForks) {
+            return Ok(first);
+        }
+        let with = |value: u64| Register { scalar: first.scalar.with_low(width, value), ..first };
+        let mut other = self.path.state.clone();
+        other.set(dst, with(0));
+        self.path.push(other, self.path.at);
+        Ok(with(u64::MAX))
+    }
+
+    fn pointer_and_number(&mut self, pointer: Register, number: Register) -> Step<Register> {
+        let Arithmetic { op, width, dst, .. } = *self;
         let name = pointer.kind().name();
         if width == Width::W32 {
             if op == AluOp::Sub {
@@ -250,8 +337,8 @@ impl Path<'_> {
                 format!("r{}: operator {} on a pointer ({name})", dst.number(), op.row().symbol),
             );
         }
-        self.check_offset(&pointer, &number, dst)?;
-        self.mark_precise(&number);
+        check_offset(&pointer, &number, dst)?;
+        self.path.findings.mark_precise(&number);
         let moved = match op {
             AluOp::Add => self.moved_up(pointer, &number),
             _ if pointer.kind() == Kind::Stack => {
@@ -260,34 +347,10 @@ impl Path<'_> {
             }
             _ => self.moved_down(pointer, &number),
         };
-        let result = Register { relocated: pointer.relocated || self.relocated(), ..moved };
-        self.check_offset(&result, &Register::constant(0), dst)?;
-        self.check_moved_inside(dst, &result)?;
+        let result = Register { relocated: pointer.relocated || self.path.relocated(), ..moved };
+        check_offset(&result, &Register::constant(0), dst)?;
+        self.path.options.check_moved_inside(self.path.code, dst, &result)?;
         Ok(result)
-    }
-
-    fn check_offset(&self, pointer: &Register, number: &Register, dst: Reg) -> Step<()> {
-        let scalar = &number.scalar;
-        let sane = |value: i64| -MAX_POINTER_OFFSET < value && value < MAX_POINTER_OFFSET;
-        if let Some(value) = scalar.as_constant() {
-            if !sane(value as i64) {
-                return reject(
-                    Reason::UnboundedOffset,
-                    format!("r{}: the constant {} is too large to move a pointer by", dst.number(), value as i64),
-                );
-            }
-        } else if !sane(scalar.smin) {
-            return reject(
-                Reason::UnboundedOffset,
-                format!("r{}: the number added may be as low as {}", dst.number(), scalar.smin),
-            );
-        }
-        // As the kernel has it, the constant that a copy differs by counts too, although it is part of the number.
-        let constants = [pointer.offset, if number.is_pointer() { 0 } else { number.offset }];
-        if constants.into_iter().any(|offset| !sane(i64::from(offset))) || !sane(pointer.scalar.smin) {
-            return reject(Reason::UnboundedOffset, format!("r{}: the pointer may be far out of bounds", dst.number()));
-        }
-        Ok(())
     }
 
     fn moved_up(&mut self, pointer: Register, number: &Register) -> Register {
@@ -298,7 +361,7 @@ impl Path<'_> {
         let scalar = apply_as_kernel(AluOp::Add, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
         if pointer.kind() == Kind::Packet || pointer.kind() == Kind::PacketMeta {
-            moved.id = self.fresh_id();
+            moved.id = self.path.fresh_id();
             moved.range = 0;
         }
         moved
@@ -312,7 +375,7 @@ impl Path<'_> {
         let scalar = apply_as_kernel(AluOp::Sub, Width::W64, &pointer.scalar, &number.scalar);
         let mut moved = Register { scalar, ..pointer };
         if pointer.kind() == Kind::Packet || pointer.kind() == Kind::PacketMeta {
-            moved.id = self.fresh_id();
+            moved.id = self.path.fresh_id();
             // Moving back, the bytes behind the old place are still there; moving by a negative number is forward.
             if number.scalar.smin < 0 {
                 moved.range = 0;
@@ -320,65 +383,30 @@ impl Path<'_> {
         }
         moved
     }
+}
 
-    pub(crate) fn load_constant(&mut self, dst: Reg, imm: Imm64) -> Step<()> {
-        let value = match (self.reference(), imm) {
-            (Reference::None, Imm64::Value(_)) if self.relocated() => Register::UNKNOWN,
-            (Reference::None, Imm64::Value(value)) => Register::constant(value),
-            (Reference::Map(map), _) => Register::pointer(Holds::Map(map.0)),
-            (Reference::MapValue { map, offset }, _) => self.value_address(map.0, offset)?,
-            (Reference::Function(_), _) => match self.code.op(self.at).callee {
-                Some(callee) if self.code.functions[callee].global => {
-                    return reject(
-                        Reason::BadInstruction,
-                        "the address of a global function: callbacks must be static",
-                    );
-                }
-                Some(callee) => Register::pointer(Holds::Function(callee as u32)),
-                None => return reject(Reason::BadInstruction, "the address of a function that does not exist"),
-            },
-            (Reference::Extern(id), _) => match self.code.object.externs.get(id.index()) {
-                Some(Extern { kind: ExternKind::Kconfig { map, offset }, .. }) => self.value_address(map.0, *offset)?,
-                Some(Extern { kind: ExternKind::Ksym, .. }) => Register::UNKNOWN,
-                Some(symbol) => self.kernel_symbol(symbol)?,
-                None => return reject(Reason::BadInstruction, "a symbol that does not exist"),
-            },
-            (_, imm) => {
-                let message =
-                    format!("{imm} is an address that only a loader can fill in, and nothing tells it of what");
-                return reject(Reason::BadInstruction, message);
-            }
-        };
-        self.write(dst, value)
-    }
-
-    pub(crate) fn value_address(&self, map: u32, offset: u32) -> Step<Register> {
-        let Some(definition) = self.code.object.maps.get(map as usize) else {
-            return reject(Reason::BadInstruction, "a map that does not exist");
-        };
-        if definition.map_type == kiln_platform::MapType::Arena {
-            return Ok(Register::UNKNOWN);
-        }
-        if !matches!(definition.map_type, MapType::Array) {
+fn check_offset(pointer: &Register, number: &Register, dst: Reg) -> Step<()> {
+    let scalar = &number.scalar;
+    let sane = |value: i64| -MAX_POINTER_OFFSET < value && value < MAX_POINTER_OFFSET;
+    if let Some(value) = scalar.as_constant() {
+        if !sane(value as i64) {
             return reject(
-                Reason::BadInstruction,
-                format!(
-                    "map {} ({}) has no values with an address of their own",
-                    definition.name,
-                    definition.map_type.name()
-                ),
+                Reason::UnboundedOffset,
+                format!("r{}: the constant {} is too large to move a pointer by", dst.number(), value as i64),
             );
         }
-        let size = definition.value_size;
-        if offset >= size {
-            return reject(Reason::MapValueBounds, format!("offset {offset} of a value of {size} bytes"));
-        }
-        let Some(fixed) = i32::try_from(offset).ok().filter(|fixed| *fixed < MAX_DIRECT_OFFSET) else {
-            return reject(Reason::MapValueBounds, format!("direct value offset of {offset} is not allowed"));
-        };
-        let read_only = definition.is_read_only();
-        Ok(Register { offset: fixed, read_only, ..Register::pointer(Holds::MapValue(map)) })
+    } else if !sane(scalar.smin) {
+        return reject(
+            Reason::UnboundedOffset,
+            format!("r{}: the number added may be as low as {}", dst.number(), scalar.smin),
+        );
     }
+    // As the kernel has it, the constant that a copy differs by counts too, although it is part of the number.
+    let constants = [pointer.offset, if number.is_pointer() { 0 } else { number.offset }];
+    if constants.into_iter().any(|offset| !sane(i64::from(offset))) || !sane(pointer.scalar.smin) {
+        return reject(Reason::UnboundedOffset, format!("r{}: the pointer may be far out of bounds", dst.number()));
+    }
+    Ok(())
 }
 
 /// Whether a pointer of this kind may be moved at all, by a number that may be known.

@@ -4,19 +4,22 @@ use kiln_isa::{AluOp, JumpOp, Reg, Source, Width};
 use kiln_platform::Feature;
 use kiln_platform::limits::MAX_PACKET_OFFSET;
 
+use crate::code::Code;
 use crate::domain::{Scalar, Truth, apply_as_kernel, refine, refine_as_kernel};
 use crate::error::Step;
+use crate::options::Options;
 use crate::path::precision::Origin;
-use crate::path::{Next, Path, Since};
+use crate::path::{Findings, Next, Path, Since};
 use crate::state::{AT_END, BEYOND_END, Kind, Register, State};
 use crate::transfer::outcome::decided;
+use crate::types::Types;
 
 impl Path<'_> {
     pub(crate) fn branch(&mut self, op: JumpOp, width: Width, dst: Reg, src: Source) -> Step<Next> {
         let target = self.code.op(self.at).target;
         let first = self.read(dst)?;
         let second = self.operand(src)?;
-        self.check_leaking_branch(op, width, src, &first, &second)?;
+        self.options.check_leaking_branch(op, width, src, &first, &second)?;
         // A branch to the next instruction has two outcomes too, which say different things of its operands.
         let target = if self.code.op(self.at).node.target().is_none() { self.at + 1 } else { target };
         // That a pointer is never null may be the word of this kernel only.
@@ -25,7 +28,7 @@ impl Path<'_> {
             _ if of_kernel && self.any_load() => Truth::Unknown,
             _ if !first.is_pointer()
                 && !second.is_pointer()
-                && !self.may_decide(op, width, &first.scalar, &second.scalar) =>
+                && !self.options.may_decide(op, width, &first.scalar, &second.scalar) =>
             {
                 Truth::Unknown
             }
@@ -33,16 +36,16 @@ impl Path<'_> {
         };
         match decided {
             Truth::True => {
-                self.decided_by(&first, &second);
+                self.findings.decided_by(&first, &second);
                 return Ok(Next::At(target));
             }
             Truth::False => {
-                self.decided_by(&first, &second);
+                self.findings.decided_by(&first, &second);
                 return Ok(Next::At(self.at + 1));
             }
             Truth::Unknown => {}
         }
-        if self.is_linked(&first) || self.is_linked(&second) {
+        if self.state.is_linked(&first) || self.state.is_linked(&second) {
             self.note_history();
         }
         let mut taken = self.state.clone();
@@ -56,43 +59,16 @@ impl Path<'_> {
                 Ok(Next::At(self.at + 1))
             }
             (true, false) => {
-                self.decided_by(&first, &second);
+                self.findings.decided_by(&first, &second);
                 self.state = taken;
                 Ok(Next::At(target))
             }
             _ => {
-                self.decided_by(&first, &second);
+                self.findings.decided_by(&first, &second);
                 self.state = fallen;
                 Ok(Next::At(self.at + 1))
             }
         }
-    }
-
-    /// Whether the kernel learns from a comparison of two numbers that comes out as `taken`.
-    fn learns(&self, op: JumpOp, width: Width, taken: bool, first: &Scalar, second: &Scalar) -> bool {
-        if self.kernel_has(Feature::RangeComparisons) {
-            return true;
-        }
-        let unequal = op == JumpOp::Ne && taken || op == JumpOp::Eq && !taken;
-        let equality = width == Width::W64 && matches!(op, JumpOp::Eq | JumpOp::Ne);
-        !unequal && (equality || is_constant(width, first) || is_constant(width, second))
-    }
-
-    /// Whether the kernel can know the outcome of a comparison of two numbers.
-    fn may_decide(&self, op: JumpOp, width: Width, first: &Scalar, second: &Scalar) -> bool {
-        if self.kernel_has(Feature::RangeComparisons) {
-            return true;
-        }
-        let (first, second) = (is_constant(width, first), is_constant(width, second));
-        if self.kernel_has(Feature::OutcomesByRange) {
-            return first || second;
-        }
-        second && (first || !matches!(op, JumpOp::Eq | JumpOp::Ne))
-    }
-
-    fn decided_by(&mut self, first: &Register, second: &Register) {
-        self.mark_precise(first);
-        self.mark_precise(second);
     }
 
     /// What the outcome says; `false` when it cannot come out so.
@@ -110,32 +86,32 @@ impl Path<'_> {
     ) -> bool {
         match (first.is_pointer(), second.is_pointer()) {
             (false, false) => {
-                if !self.learns(op, width, taken, &first.scalar, &second.scalar) {
+                if !self.options.learns(op, width, taken, &first.scalar, &second.scalar) {
                     return true;
                 }
                 let Some((left, right)) = self.refined(op, width, taken, &first.scalar, &second.scalar) else {
                     return false;
                 };
-                self.narrow(state, dst, first, left, second.origin);
+                self.findings.narrow(state, dst, first, left, second.origin);
                 if let Source::Reg(src) = src {
-                    self.narrow(state, src, second, right, first.origin);
+                    self.findings.narrow(state, src, second, right, first.origin);
                 }
             }
             // The kernel learns from a comparison with the constant only, and so do we: what is accepted must load.
             (true, false) if width == Width::W64 && first.nullable && src == Source::Imm(0) => {
-                self.learn_null(state, op, taken, first);
+                self.types.learn_null(self.code, state, op, taken, first);
             }
             (true, true) if width == Width::W64 => {
                 learn_packet(state, op, taken, (dst, first), (src, second));
                 let equal = op == JumpOp::Eq && taken || op == JumpOp::Ne && !taken;
-                let equal = equal && self.kernel_has(Feature::PointerComparisons);
+                let equal = equal && self.options.kernel_has(Feature::PointerComparisons);
                 if equal
                     && first.nullable != second.nullable
                     && first.kind() != Kind::BtfId
                     && second.kind() != Kind::BtfId
                 {
                     let id = if first.nullable { first.id } else { second.id };
-                    self.set_not_null(state, id);
+                    self.types.set_not_null(self.code, state, id);
                 }
             }
             _ => {}
@@ -159,6 +135,51 @@ impl Path<'_> {
         }
         let exact = refine(op, width, taken, first, second);
         if exact != Some(kernel) && self.any_load() { exact } else { Some(kernel) }
+    }
+
+    pub(crate) fn may_goto(&mut self) -> Step<Next> {
+        let target = self.code.op(self.at).target;
+        let mut again = self.state.clone();
+        again.may_goto_depth += 1;
+        let since = Since { site: self.at, skip_last: true };
+        if self.options.heap && target == self.at + 1 {
+            // A cancellation point in the making: where it will lead, the path ends.
+            self.state = again;
+            return Ok(Next::Widened(target, since));
+        }
+        self.push_widened(again, self.at + 1, since);
+        Ok(Next::At(target))
+    }
+}
+
+impl Options {
+    /// Whether the kernel learns from a comparison of two numbers that comes out as `taken`.
+    fn learns(&self, op: JumpOp, width: Width, taken: bool, first: &Scalar, second: &Scalar) -> bool {
+        if self.kernel_has(Feature::RangeComparisons) {
+            return true;
+        }
+        let unequal = op == JumpOp::Ne && taken || op == JumpOp::Eq && !taken;
+        let equality = width == Width::W64 && matches!(op, JumpOp::Eq | JumpOp::Ne);
+        !unequal && (equality || is_constant(width, first) || is_constant(width, second))
+    }
+
+    /// Whether the kernel can know the outcome of a comparison of two numbers.
+    fn may_decide(&self, op: JumpOp, width: Width, first: &Scalar, second: &Scalar) -> bool {
+        if self.kernel_has(Feature::RangeComparisons) {
+            return true;
+        }
+        let (first, second) = (is_constant(width, first), is_constant(width, second));
+        if self.kernel_has(Feature::OutcomesByRange) {
+            return first || second;
+        }
+        second && (first || !matches!(op, JumpOp::Eq | JumpOp::Ne))
+    }
+}
+
+impl Findings {
+    fn decided_by(&mut self, first: &Register, second: &Register) {
+        self.mark_precise(first);
+        self.mark_precise(second);
     }
 
     /// A number became narrower, and so did its copies, by what is known of a number from `other`.
@@ -199,27 +220,15 @@ impl Path<'_> {
             |register| register.origin = origin,
         );
     }
+}
 
+impl State {
     /// Whether the number has a copy, so that comparing it says something of others.
     fn is_linked(&self, number: &Register) -> bool {
         let copy = |other: &&Register| other.kind() == Kind::Scalar && other.id == number.id;
-        let registers = self.state.frames.iter().flat_map(|frame| &frame.registers);
-        let spilled = self.state.frames.iter().flat_map(|frame| frame.stack.spilled());
+        let registers = self.frames.iter().flat_map(|frame| &frame.registers);
+        let spilled = self.frames.iter().flat_map(|frame| frame.stack.spilled());
         number.kind() == Kind::Scalar && number.id != 0 && registers.chain(spilled).filter(copy).nth(1).is_some()
-    }
-
-    pub(crate) fn may_goto(&mut self) -> Step<Next> {
-        let target = self.code.op(self.at).target;
-        let mut again = self.state.clone();
-        again.may_goto_depth += 1;
-        let since = Since { site: self.at, skip_last: true };
-        if self.options.heap && target == self.at + 1 {
-            // A cancellation point in the making: where it will lead, the path ends.
-            self.state = again;
-            return Ok(Next::Widened(target, since));
-        }
-        self.push_widened(again, self.at + 1, since);
-        Ok(Next::At(target))
     }
 }
 
@@ -230,15 +239,15 @@ fn is_constant(width: Width, scalar: &Scalar) -> bool {
     }
 }
 
-impl Path<'_> {
-    fn learn_null(&self, state: &mut State, op: JumpOp, taken: bool, pointer: &Register) {
+impl Types {
+    fn learn_null(&self, code: &Code<'_>, state: &mut State, op: JumpOp, taken: bool, pointer: &Register) {
         let null = match op {
             JumpOp::Eq => taken,
             JumpOp::Ne => !taken,
             _ => return,
         };
         if !null {
-            self.set_not_null(state, pointer.id);
+            self.set_not_null(code, state, pointer.id);
             return;
         }
         let (id, reference) = (pointer.id, pointer.reference);
@@ -252,13 +261,13 @@ impl Path<'_> {
         }
     }
 
-    fn set_not_null(&self, state: &mut State, id: u32) {
+    fn set_not_null(&self, code: &Code<'_>, state: &mut State, id: u32) {
         state.for_each_where(
             |register| register.nullable && register.id == id && register.is_pointer(),
             |register| {
                 register.nullable = false;
                 // A value with a lock in it is told from another one by its id.
-                if !self.record_of(register).is_some_and(|record| record.has_lock()) {
+                if !self.record_of(code, register).is_some_and(|record| record.has_lock()) {
                     register.id = 0;
                 }
             },

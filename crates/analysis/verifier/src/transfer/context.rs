@@ -3,6 +3,7 @@
 use kiln_isa::{Insn, Reg, Size, Source};
 use kiln_platform::{Feature, FieldValue};
 
+use crate::code::Code;
 use crate::domain::Scalar;
 use crate::error::{Step, reject};
 use crate::path::Path;
@@ -10,24 +11,9 @@ use crate::reason::Reason;
 use crate::state::{Holds, Register, Trust};
 
 impl Path<'_> {
-    pub(crate) fn context_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<i64> {
-        match base.fixed_offset() {
-            Some(0) => Ok(offset),
-            Some(fixed) if self.program_type == kiln_platform::ProgramType::Syscall => Ok(fixed + offset),
-            Some(fixed) => reject(
-                Reason::ContextAccess,
-                format!("r{}: the context is accessed through a pointer moved by {fixed}", reg.number()),
-            ),
-            None => reject(
-                Reason::ContextAccess,
-                format!("r{}: the context is accessed at an offset that is not constant", reg.number()),
-            ),
-        }
-    }
-
     pub(crate) fn load_context(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<Register> {
-        let at = self.context_offset(reg, base, offset)?;
-        let layout = self.program_type.context();
+        let at = self.code.context_offset(reg, base, offset)?;
+        let layout = self.code.program_type.context();
         let access = match layout.access_at(self.code.program.attach_type, at, size.bytes(), false) {
             Ok(access) => access,
             Err(error) => {
@@ -37,8 +23,8 @@ impl Path<'_> {
                 );
             }
         };
-        self.check_field_in_profile(access.field)?;
-        self.check_field_privilege(access.field.name, false)?;
+        self.options.check_field_in_profile(self.code, access.field)?;
+        self.options.check_field_privilege(self.code, access.field.name, false)?;
         let or_null = |this: &mut Self, holds| Register::pointer(holds).or_null(this.fresh_id());
         Ok(match access.value() {
             FieldValue::Scalar => Register::scalar(Scalar::of_width(size.bits())),
@@ -58,19 +44,36 @@ impl Path<'_> {
     }
 
     pub(crate) fn store_context(&mut self, reg: Reg, base: &Register, offset: i64, size: Size) -> Step<()> {
-        let at = self.context_offset(reg, base, offset)?;
+        let at = self.code.context_offset(reg, base, offset)?;
         if matches!(self.code.op(self.at).node.insn, Insn::Store { src: Source::Imm(_), .. }) {
-            self.check_feature_in_profile(Feature::ContextImmediates)?;
+            self.options.check_feature_in_profile(Feature::ContextImmediates)?;
         }
-        let layout = self.program_type.context();
+        let layout = self.code.program_type.context();
         match layout.access_at(self.code.program.attach_type, at, size.bytes(), true) {
             Ok(access) => {
-                self.check_field_privilege(access.field.name, true)?;
-                self.check_field_in_profile(access.field)
+                self.options.check_field_privilege(self.code, access.field.name, true)?;
+                self.options.check_field_in_profile(self.code, access.field)
             }
             Err(error) => reject(
                 Reason::ContextAccess,
                 format!("store of {} bytes to {}+{at}: {error}", size.bytes(), layout.struct_name),
+            ),
+        }
+    }
+}
+
+impl<'a> Code<'a> {
+    pub(crate) fn context_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<i64> {
+        match base.fixed_offset() {
+            Some(0) => Ok(offset),
+            Some(fixed) if self.program_type == kiln_platform::ProgramType::Syscall => Ok(fixed + offset),
+            Some(fixed) => reject(
+                Reason::ContextAccess,
+                format!("r{}: the context is accessed through a pointer moved by {fixed}", reg.number()),
+            ),
+            None => reject(
+                Reason::ContextAccess,
+                format!("r{}: the context is accessed at an offset that is not constant", reg.number()),
             ),
         }
     }

@@ -13,6 +13,7 @@ use kiln_platform::limits::MAX_TRACED_ARGUMENTS;
 use kiln_platform::{AttachType, IteratorArgument};
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 
+use crate::code::Code;
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
 use crate::path::Path;
@@ -31,7 +32,7 @@ impl Path<'_> {
         if !(0..limit).contains(&at) || at % 8 != 0 {
             return refused("arguments are 8 bytes each, and are loaded from their first".to_owned());
         }
-        let hook = self.hook()?;
+        let hook = self.types.hook(self.code)?;
         let Some(types) = self.types.kernel.clone() else { return unsupported(WITHOUT_TYPES) };
         let BtfKind::Prototype { result, .. } = *types.kind(hook.prototype) else {
             return unsupported("a hook that is no function");
@@ -50,7 +51,7 @@ impl Path<'_> {
                 let returned = Parameter { name: 0, type_id: result };
                 return self.pointer_argument(&types, &hook, index, &returned, target);
             }
-            return match self.returned_value(&types, &hook, index == parameters.len(), result) {
+            return match self.code.returned_value(&types, &hook, index == parameters.len(), result) {
                 Some(Some((lowest, highest))) => {
                     Ok(Register::scalar(Scalar::signed_range(i64::from(lowest), i64::from(highest))))
                 }
@@ -68,23 +69,6 @@ impl Path<'_> {
             return refused(format!("argument {} is a pointer of 8 bytes", index + 1));
         }
         self.pointer_argument(&types, &hook, index, parameter, target)
-    }
-
-    /// Whether the value returned may be read behind the arguments, and its range where that is known.
-    #[allow(clippy::option_option)]
-    fn returned_value(&self, types: &Btf, hook: &Hook, behind: bool, result: TypeId) -> Option<Option<(i32, i32)>> {
-        let plain = types.resolve(result).unwrap_or(TypeId::VOID);
-        let number = matches!(types.kind(plain), BtfKind::Int { .. } | BtfKind::Enum { .. });
-        match self.code.program.attach_type {
-            _ if !behind => None,
-            Some(AttachType::LsmMac) if number => match lsm_range(&hook.name) {
-                HookReturn::Range(lowest, highest) => Some(Some((lowest, highest))),
-                _ => Some(None),
-            },
-            Some(AttachType::LsmCgroup | AttachType::TraceFexit) if number => Some(None),
-            Some(AttachType::ModifyReturn) if number => Some(None),
-            _ => None,
-        }
     }
 
     fn pointer_argument(
@@ -142,5 +126,24 @@ impl Path<'_> {
         }
         let pointer = Register::pointer(Holds::Structure(object)).trusted(trust);
         Ok(if nullable { pointer.or_null(self.fresh_id()) } else { pointer })
+    }
+}
+
+impl<'a> Code<'a> {
+    /// Whether the value returned may be read behind the arguments, and its range where that is known.
+    #[allow(clippy::option_option)]
+    fn returned_value(&self, types: &Btf, hook: &Hook, behind: bool, result: TypeId) -> Option<Option<(i32, i32)>> {
+        let plain = types.resolve(result).unwrap_or(TypeId::VOID);
+        let number = matches!(types.kind(plain), BtfKind::Int { .. } | BtfKind::Enum { .. });
+        match self.program.attach_type {
+            _ if !behind => None,
+            Some(AttachType::LsmMac) if number => match lsm_range(&hook.name) {
+                HookReturn::Range(lowest, highest) => Some(Some((lowest, highest))),
+                _ => Some(None),
+            },
+            Some(AttachType::LsmCgroup | AttachType::TraceFexit) if number => Some(None),
+            Some(AttachType::ModifyReturn) if number => Some(None),
+            _ => None,
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::error::{Step, reject, unsupported};
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::{Holds, Register, Trust};
-use crate::types::WITHOUT_TYPES;
+use crate::types::{Types, WITHOUT_TYPES};
 
 /// The kernel's section of per-CPU variables.
 const PERCPU_SECTION: &str = ".data..percpu";
@@ -57,6 +57,18 @@ impl Path<'_> {
         })
     }
 
+    /// A load from the kernel's structure of a map.
+    pub(crate) fn load_map_field(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
+        let Some(map_type) = self.code.map_type_of(base) else {
+            return unsupported("a map whose definition is not known");
+        };
+        let index = self.types.kernel_struct(map_structure(map_type));
+        let map = Register { holds: Holds::Structure(index), inner: false, trust: Trust::NONE, ..*base };
+        self.load_structure(reg, &map, offset, bytes)
+    }
+}
+
+impl Types {
     /// One CPU's own of a per-CPU variable.
     pub(crate) fn own_of_percpu(&mut self, variable: &Register) -> Step<Register> {
         if variable.trust.has(Trust::ALLOCATED) || variable.trust.has(Trust::RCU) {
@@ -64,19 +76,11 @@ impl Path<'_> {
             return Ok(Register::pointer(Holds::Structure(variable.type_index())).trusted(trust));
         }
         let pointed = self.pointed_definition(variable)?;
-        let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
+        let Some(types) = self.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
         Ok(match types.kind(pointed.id) {
             BtfKind::Composite { .. } => Register::pointer(Holds::Structure(variable.type_index())),
             _ => read_only_bytes(types, pointed.id),
         })
-    }
-
-    /// A load from the kernel's structure of a map.
-    pub(crate) fn load_map_field(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
-        let Some(map_type) = self.map_type_of(base) else { return unsupported("a map whose definition is not known") };
-        let index = self.types.kernel_struct(map_structure(map_type));
-        let map = Register { holds: Holds::Structure(index), inner: false, trust: Trust::NONE, ..*base };
-        self.load_structure(reg, &map, offset, bytes)
     }
 }
 

@@ -1,19 +1,20 @@
 //! Loads, stores and atomics: what each kind of pointer allows, and what a load gives.
 
 use kiln_isa::{Address, AtomicOp, PacketMode, Reg, Size, Source};
-use kiln_platform::MapType;
 use kiln_program::MapContents;
 
+use crate::code::Position;
 use crate::domain::{Scalar, Tnum};
 use crate::error::{Step, refuse, reject, unsupported};
-use crate::path::{Path, Use};
+use crate::objects::arena::check_arena_atomic;
+use crate::path::{Findings, Path, Use};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, Kind, Register, Trust};
 
 impl Path<'_> {
     pub(crate) fn load(&mut self, size: Size, signed: bool, dst: Reg, address: Address) -> Step<()> {
-        let base = self.heap_address(self.read(address.base)?);
+        let base = self.options.heap_address(self.read(address.base)?);
         let mut value = self.load_from(address.base, base, i64::from(address.offset), size)?;
         if signed && value.is_pointer() && base.kind() == Kind::Context {
             return reject(Reason::ContextAccess, "a pointer of the context is loaded with sign extension");
@@ -37,55 +38,31 @@ impl Path<'_> {
 
     fn load_from(&mut self, reg: Reg, base: Register, offset: i64, size: Size) -> Step<Register> {
         let bytes = size.bytes();
-        self.check_usable(reg, &base)?;
+        self.findings.check_usable(self.at, reg, &base)?;
         let unknown = Register::scalar(Scalar::of_width(size.bits()));
         match base.kind() {
             Kind::Context => self.load_context(reg, &base, offset, size),
             Kind::Stack => self.load_stack(reg, &base, offset, bytes),
             Kind::MapValue => {
-                if let Some(kptr) = self.kptr_at(reg, &base, offset, size)? {
+                if let Some(kptr) = self.types.kptr_at(self.code, self.at, reg, &base, offset, size)? {
                     return self.load_kptr(&kptr);
                 }
-                self.check_map_value(reg, &base, offset, bytes, Use::Read)?;
+                self.types.check_map_value(self.code, reg, &base, offset, bytes, Use::Read)?;
                 Ok(self.frozen_value(&base, offset, bytes).unwrap_or(unknown))
             }
             Kind::Memory if base.trust.has(Trust::UNTRUSTED) => Ok(unknown),
             Kind::BtfId => self.load_structure(reg, &base, offset, bytes),
             Kind::Map => self.load_map_field(reg, &base, offset, bytes),
             _ => {
-                self.check_memory(reg, &base, offset, u64::from(bytes), Use::Read)?;
+                self.code.check_memory(reg, &base, offset, u64::from(bytes), Use::Read)?;
                 Ok(unknown)
             }
         }
     }
 
-    /// The pointer is one, and not null.
-    fn check_usable(&mut self, reg: Reg, base: &Register) -> Step<()> {
-        let number = reg.number();
-        if !base.is_pointer() {
-            return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
-        }
-        let before = std::mem::replace(&mut self.noted.accessed[self.at as usize], base.kind());
-        let own_code = |kind| is_view(kind) || kind == Kind::Arena;
-        if before != base.kind() && before != Kind::Uninit && (own_code(before) || own_code(base.kind())) {
-            return refuse(
-                Reason::NotAPointer,
-                Case::TwoKinds,
-                format!("r{number} is {} here on one path and {} on another", before.name(), base.kind().name()),
-            );
-        }
-        if base.nullable {
-            return reject(
-                Reason::PossiblyNull,
-                format!("r{number} ({}) may be null here: it was not compared with 0 on this path", base.kind().name()),
-            );
-        }
-        Ok(())
-    }
-
     pub(crate) fn store(&mut self, size: Size, address: Address, src: Source) -> Step<()> {
         let value = self.operand(src)?;
-        let base = self.heap_address(self.read(address.base)?);
+        let base = self.options.heap_address(self.read(address.base)?);
         self.store_to(address.base, base, i64::from(address.offset), size, value, src)
     }
 
@@ -98,21 +75,21 @@ impl Path<'_> {
         value: Register,
         src: Source,
     ) -> Step<()> {
-        self.check_usable(reg, &base)?;
+        self.findings.check_usable(self.at, reg, &base)?;
         if base.kind() != Kind::Stack {
-            self.check_leak(&value, "is stored where it can be read")?;
+            self.options.check_leak(&value, "is stored where it can be read")?;
         }
         match base.kind() {
             Kind::Stack => self.store_stack(reg, &base, offset, size.bytes(), value, src),
             Kind::Context => self.store_context(reg, &base, offset, size),
             Kind::MapValue => {
-                if let Some(kptr) = self.kptr_at(reg, &base, offset, size)? {
-                    return self.store_kptr(&kptr, &value);
+                if let Some(kptr) = self.types.kptr_at(self.code, self.at, reg, &base, offset, size)? {
+                    return self.types.store_kptr(&mut self.findings, &kptr, &value);
                 }
-                self.check_map_value(reg, &base, offset, size.bytes(), Use::Write)
+                self.types.check_map_value(self.code, reg, &base, offset, size.bytes(), Use::Write)
             }
-            Kind::BtfId => self.store_structure(reg, &base, offset, size.bytes()),
-            _ => self.check_memory(reg, &base, offset, u64::from(size.bytes()), Use::Write),
+            Kind::BtfId => self.types.store_structure(self.code, self.options, reg, &base, offset, size.bytes()),
+            _ => self.code.check_memory(reg, &base, offset, u64::from(size.bytes()), Use::Write),
         }
     }
 
@@ -121,12 +98,12 @@ impl Path<'_> {
             return reject(Reason::BadInstruction, "atomic operations are on 4 or 8 bytes");
         }
         let operand = self.read(src)?;
-        self.check_leak(&operand, "is stored where it can be read")?;
+        self.options.check_leak(&operand, "is stored where it can be read")?;
         let expected = match op {
             AtomicOp::CompareExchange => Some(self.read(Reg::R0)?),
             _ => None,
         };
-        let base = self.heap_address(self.read(address.base)?);
+        let base = self.options.heap_address(self.read(address.base)?);
         let offset = i64::from(address.offset);
         let _ = expected;
         if matches!(
@@ -146,7 +123,7 @@ impl Path<'_> {
             );
         }
         if base.kind() == Kind::Arena {
-            self.check_arena_atomic(op, fetch)?;
+            check_arena_atomic(op, fetch)?;
         }
         let moved = base.scalar.tnum.add(Tnum::constant((i64::from(base.offset) + offset) as u64));
         if base.is_pointer() && base.kind() != Kind::Arena && (moved.value | moved.mask) % u64::from(size.bytes()) != 0
@@ -172,7 +149,7 @@ impl Path<'_> {
     }
 
     pub(crate) fn load_packet(&mut self, mode: PacketMode, size: Size) -> Step<()> {
-        if !self.program_type.allows_legacy_packet_loads() {
+        if !self.code.program_type.allows_legacy_packet_loads() {
             return reject(Reason::BadInstruction, "LD_ABS and LD_IND are not allowed in this program type");
         }
         if !self.state.references.is_empty() {
@@ -188,10 +165,10 @@ impl Path<'_> {
         if let PacketMode::Indirect(reg) = mode {
             self.read(reg)?;
         }
-        self.clobber();
+        self.state.clobber();
         if self.state.frames.len() > 1 {
             // Out of bounds, the function returns 0.
-            self.check_returns_number()?;
+            self.state.check_returns_number(self.code)?;
             let mut returned = self.state.clone();
             let site = returned.frame().call_site;
             if returned.frame().caller != Caller::Call {
@@ -209,7 +186,7 @@ impl Path<'_> {
         if base.inner {
             return None;
         }
-        let MapContents::ReadOnly(data) = &self.map_of(base)?.contents else { return None };
+        let MapContents::ReadOnly(data) = &self.code.map_of(base)?.contents else { return None };
         if self.any_load() {
             return None;
         }
@@ -218,10 +195,31 @@ impl Path<'_> {
         let value = data.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
         Some(Register::constant(value))
     }
+}
 
-    /// Whether any map type's value may hold fields that only helpers touch.
-    pub(crate) fn is_local_storage(&self, map_type: MapType) -> bool {
-        matches!(map_type, MapType::SkStorage | MapType::InodeStorage | MapType::TaskStorage | MapType::CgrpStorage)
+impl Findings {
+    /// The pointer is one, and not null.
+    fn check_usable(&mut self, at: Position, reg: Reg, base: &Register) -> Step<()> {
+        let number = reg.number();
+        if !base.is_pointer() {
+            return reject(Reason::NotAPointer, format!("r{number} is used as an address but holds a number"));
+        }
+        let before = std::mem::replace(&mut self.noted.accessed[at as usize], base.kind());
+        let own_code = |kind| is_view(kind) || kind == Kind::Arena;
+        if before != base.kind() && before != Kind::Uninit && (own_code(before) || own_code(base.kind())) {
+            return refuse(
+                Reason::NotAPointer,
+                Case::TwoKinds,
+                format!("r{number} is {} here on one path and {} on another", before.name(), base.kind().name()),
+            );
+        }
+        if base.nullable {
+            return reject(
+                Reason::PossiblyNull,
+                format!("r{number} ({}) may be null here: it was not compared with 0 on this path", base.kind().name()),
+            );
+        }
+        Ok(())
     }
 }
 

@@ -13,21 +13,17 @@ use crate::state::{Byte, Kind, ObjectKind, Register, Slot, StackObject};
 
 impl Path<'_> {
     pub(crate) fn load_stack(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
-        let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
+        let (lowest, highest) = base.stack_range(reg, offset, u64::from(bytes))?;
         let frame = base.frame();
         check_stack_alignment(reg, base, offset, bytes)?;
         if lowest != highest {
             self.read_stack_bytes(frame, lowest, highest + bytes as i32 - lowest, false)?;
             let stack = &self.state.frames[frame].stack;
-            let zero = |at| {
-                let (index, within) = slot_of(at);
-                stack.slot(index).bytes[within] == Byte::Zero
-            };
-            let zeros = (lowest..highest + bytes as i32).all(zero);
+            let zeros = (lowest..highest + bytes as i32).all(|at| stack.byte(at) == Byte::Zero);
             return Ok(Register::scalar(if zeros { Scalar::constant(0) } else { Scalar::of_width(8 * bytes) }));
         }
-        self.use_stack(frame, lowest)?;
-        self.note_read(frame, lowest, bytes);
+        self.findings.use_stack(&self.state, frame, lowest)?;
+        self.findings.note_read(&self.state, self.at, frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
         let slot = *self.state.frames[frame].stack.slot(index);
         if let Some(object) = slot.object {
@@ -36,7 +32,7 @@ impl Path<'_> {
         if slot.bytes[within] == Byte::Spill {
             let held = slot.spilled_bytes();
             let register = slot.register;
-            let known = bytes == held || self.kernel_has(Feature::NarrowFills);
+            let known = bytes == held || self.options.kernel_has(Feature::NarrowFills);
             if !known && !register.is_pointer() && within as u32 + bytes <= held {
                 return Ok(Register::scalar(Scalar::of_width(8 * bytes)));
             }
@@ -59,13 +55,14 @@ impl Path<'_> {
             }
             // Of a constant, the kernel knows the upper bytes only where it is 0.
             if register.is_zero() && within as u32 + bytes <= held {
-                self.mark_precise(&register);
+                self.findings.mark_precise(&register);
                 return Ok(Register::constant(0));
             }
         }
         let read = &slot.bytes[within..within + bytes as usize];
         if read.contains(&Byte::Invalid) {
-            self.uninitialized_read(|| format!("{bytes} bytes at r10{lowest:+} were never written"))?;
+            self.findings
+                .uninitialized_read(self.options, || format!("{bytes} bytes at r10{lowest:+} were never written"))?;
         }
         if read.iter().all(|byte| *byte == Byte::Zero) {
             return Ok(Register::constant(0));
@@ -91,17 +88,17 @@ impl Path<'_> {
         value: Register,
         src: Source,
     ) -> Step<()> {
-        let (lowest, highest) = self.stack_range(reg, base, offset, u64::from(bytes))?;
+        let (lowest, highest) = base.stack_range(reg, offset, u64::from(bytes))?;
         let frame = base.frame();
         check_stack_alignment(reg, base, offset, bytes)?;
-        self.use_stack(frame, lowest)?;
-        self.check_stack_store(frame, lowest, highest, bytes)?;
+        self.findings.use_stack(&self.state, frame, lowest)?;
+        self.options.check_stack_store(&self.state, frame, lowest, highest, bytes)?;
         if lowest != highest {
             return self.store_somewhere(frame, lowest, highest + bytes as i32 - lowest, &value);
         }
-        self.note_write(frame, lowest, bytes);
+        self.findings.note_write(&self.state, self.at, frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
-        self.destroy_dynptr_at(frame, index)?;
+        self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
         if value.is_pointer() {
             if bytes != 8 {
                 return refuse(Reason::NotAPointer, Case::PartOfPointer, "part of a pointer is stored to the stack");
@@ -127,7 +124,7 @@ impl Path<'_> {
     /// The register takes the slot's lowest bytes.
     pub(crate) fn spill(&mut self, frame: usize, index: usize, bytes: u32, value: Register) -> Step<()> {
         let value = match Size::from_bytes(bytes) {
-            Some(_) if bytes < 8 && !self.kernel_has(Feature::NarrowSpills) => {
+            Some(_) if bytes < 8 && !self.options.kernel_has(Feature::NarrowSpills) => {
                 return self.store_bytes(frame, index, 0, bytes, &value);
             }
             // As the kernel has it, the slot remembers all of the number, of which only the lowest bytes are there.
@@ -139,7 +136,7 @@ impl Path<'_> {
         self.note_history();
         self.state.frames[frame].stack.slot_mut(index).spill(bytes as usize, value);
         if bytes == 8 {
-            self.liveness.write(frame, 1 << index);
+            self.findings.liveness.write(frame, 1 << index);
         }
         Ok(())
     }
@@ -154,7 +151,7 @@ impl Path<'_> {
     ) -> Step<()> {
         let zero = value.is_zero();
         if zero {
-            self.mark_precise(value);
+            self.findings.mark_precise(value);
         }
         let slot = self.state.frames[frame].stack.slot_mut(index);
         // As the kernel has it, a spilled register ends with any other write to its slot, be it beside it.
@@ -169,13 +166,15 @@ impl Path<'_> {
             return unsupported("a pointer stored at a variable stack offset");
         }
         let zero = value.is_zero();
-        self.note_vague_write(frame);
+        self.findings.note_vague_write(&self.state, self.at, frame);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
-            self.destroy_dynptr_at(frame, index)?;
+            self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
             if self.state.frames[frame].stack.slot(index).bytes[within] == Byte::Invalid {
                 // The byte counts as written from here on, though it may be another that was.
-                self.uninitialized_read(|| format!("the byte at r10{at:+} may be written, and never was before"))?;
+                self.findings.uninitialized_read(self.options, || {
+                    format!("the byte at r10{at:+} may be written, and never was before")
+                })?;
             }
             let slot = self.state.frames[frame].stack.slot_mut(index);
             let spilled_zero = zero && slot.bytes[within] == Byte::Spill && slot.register.is_zero();
@@ -183,7 +182,7 @@ impl Path<'_> {
                 slot.scrub();
             }
             if spilled_zero || zero && slot.bytes[within] == Byte::Zero {
-                self.mark_precise(value);
+                self.findings.mark_precise(value);
             } else {
                 slot.bytes[within] = Byte::Misc;
             }
@@ -193,8 +192,8 @@ impl Path<'_> {
 
     /// Bytes read by something that does not care what they are; `clobbers` when it may write them too.
     pub(crate) fn read_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, clobbers: bool) -> Step<()> {
-        self.use_stack(frame, lowest)?;
-        self.note_read(frame, lowest, length as u32);
+        self.findings.use_stack(&self.state, frame, lowest)?;
+        self.findings.note_read(&self.state, self.at, frame, lowest, length as u32);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
             let slot = self.state.frames[frame].stack.slot(index);
@@ -204,11 +203,12 @@ impl Path<'_> {
             let byte = slot.bytes[within];
             let spilled = slot.register;
             if byte == Byte::Spill {
-                self.check_leak(&spilled, "on the stack is read as plain bytes")?;
-                self.expose_stack(&spilled);
+                self.options.check_leak(&spilled, "on the stack is read as plain bytes")?;
+                self.findings.expose_stack(&self.state, self.at, &spilled);
             }
             if byte == Byte::Invalid {
-                self.uninitialized_read(|| format!("the byte at r10{at:+} was never written"))?;
+                self.findings
+                    .uninitialized_read(self.options, || format!("the byte at r10{at:+} was never written"))?;
             }
             if clobbers {
                 let slot = self.state.frames[frame].stack.slot_mut(index);
@@ -217,28 +217,28 @@ impl Path<'_> {
             }
         }
         if clobbers {
-            self.note_vague_write(frame);
+            self.findings.note_vague_write(&self.state, self.at, frame);
         }
         Ok(())
     }
 
     /// Bytes that a helper fills: all of them for `certain`, or perhaps.
     pub(crate) fn fill_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, certain: bool) -> Step<()> {
-        self.use_stack(frame, lowest)?;
+        self.findings.use_stack(&self.state, frame, lowest)?;
         if certain {
-            self.note_write(frame, lowest, length as u32);
+            self.findings.note_write(&self.state, self.at, frame, lowest, length as u32);
         } else {
-            self.note_vague_write(frame);
+            self.findings.note_vague_write(&self.state, self.at, frame);
         }
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
-            self.destroy_dynptr_at(frame, index)?;
+            self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
             let slot: &mut Slot = self.state.frames[frame].stack.slot_mut(index);
-            self.noted.reads_uninitialized_stack |= !certain && slot.bytes[within] == Byte::Invalid;
+            self.findings.noted.reads_uninitialized_stack |= !certain && slot.bytes[within] == Byte::Invalid;
             slot.scrub();
             slot.bytes[within] = Byte::Misc;
             if certain && at & 7 == 0 && at + 8 <= lowest + length {
-                self.liveness.write(frame, 1 << index);
+                self.findings.liveness.write(frame, 1 << index);
             }
         }
         Ok(())

@@ -15,13 +15,15 @@ use kiln_isa::Reg;
 use kiln_platform::{ProgramType, WritableField, writable_fields};
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
+use crate::code::Code;
 use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
+use crate::options::Options;
 use crate::path::Path;
 use crate::reason::Reason;
-use crate::state::{Holds, Register, Trust};
-use crate::types::WITHOUT_TYPES;
+use crate::state::{Holds, Register, State, Trust};
 use crate::types::walk::{self, Found};
+use crate::types::{Types, WITHOUT_TYPES};
 
 /// How the kernel's BTF names the lists of fields that stay good as long as the structure does.
 const SAFE_LISTS: [(&str, Safety); 4] = [
@@ -39,9 +41,37 @@ enum Safety {
 }
 
 impl Path<'_> {
+    /// A load of `bytes` through a pointer to a structure.
+    pub(crate) fn load_structure(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
+        self.types.check_structure_use(self.code, self.options, reg, base, false)?;
+        let at = self.types.structure_offset(reg, base, offset)?;
+        let pointed = self.types.pointed_definition(base)?;
+        let local = base.trust.has(Trust::ALLOCATED);
+        self.types.check_special_fields(self.code, base, offset, u64::from(bytes))?;
+        let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
+        let found = match walk::access(types, pointed.id, at, bytes, !local) {
+            Ok(found) => found,
+            Err(why) => return reject(Reason::StructureAccess, format!("r{}: {why}", reg.number())),
+        };
+        let (target, field, trust) = match found {
+            Found::Pointer { .. } if !pointed.of_kernel && !local => {
+                return unsupported("pointers in untrusted objects of the program's own types");
+            }
+            Found::Address => return Ok(Register::UNTRUSTED_BYTES),
+            _ if local => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
+            Found::Number | Found::Structure(_) => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
+            Found::Pointer { target, field, trust } => (target, field, trust),
+        };
+        let (trust, nullable) = self.types.loaded_trust(&self.state, base, &pointed.name, &field, target, trust);
+        let pointer = Register::pointer(Holds::Structure(self.types.kernel_type(target))).trusted(trust);
+        Ok(if nullable { pointer.or_null(self.fresh_id()) } else { pointer })
+    }
+}
+
+impl Types {
     /// The offset of an access through a pointer to a structure, from the structure's start.
     fn structure_offset(&self, reg: Reg, base: &Register, offset: i64) -> Step<u32> {
-        let (number, name) = (reg.number(), self.types.name(base.type_index()));
+        let (number, name) = (reg.number(), self.name(base.type_index()));
         let Some(fixed) = base.fixed_offset() else {
             return reject(
                 Reason::StructureAccess,
@@ -58,13 +88,20 @@ impl Path<'_> {
     }
 
     /// What may be done through a pointer to a structure at all.
-    fn check_structure_use(&self, reg: Reg, base: &Register, write: bool) -> Step<()> {
-        let (number, name) = (reg.number(), self.types.name(base.type_index()));
-        let of_kernel = self.types.pointed(base.type_index()).is_some_and(|pointed| pointed.of_kernel);
-        if self.options.unprivileged {
+    fn check_structure_use(
+        &self,
+        code: &Code<'_>,
+        options: &Options,
+        reg: Reg,
+        base: &Register,
+        write: bool,
+    ) -> Step<()> {
+        let (number, name) = (reg.number(), self.name(base.type_index()));
+        let of_kernel = self.pointed(base.type_index()).is_some_and(|pointed| pointed.of_kernel);
+        if options.unprivileged {
             return reject(Reason::StructureAccess, format!("struct {name} may be accessed with CAP_PERFMON only"));
         }
-        if of_kernel && !self.is_gpl() {
+        if of_kernel && !code.is_gpl() {
             return reject(
                 Reason::GplOnly,
                 format!("struct {name} of the kernel is for programs with a GPL-compatible license"),
@@ -95,35 +132,10 @@ impl Path<'_> {
         Ok(())
     }
 
-    /// A load of `bytes` through a pointer to a structure.
-    pub(crate) fn load_structure(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<Register> {
-        self.check_structure_use(reg, base, false)?;
-        let at = self.structure_offset(reg, base, offset)?;
-        let pointed = self.pointed_definition(base)?;
-        let local = base.trust.has(Trust::ALLOCATED);
-        self.check_special_fields(base, offset, u64::from(bytes))?;
-        let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
-        let found = match walk::access(types, pointed.id, at, bytes, !local) {
-            Ok(found) => found,
-            Err(why) => return reject(Reason::StructureAccess, format!("r{}: {why}", reg.number())),
-        };
-        let (target, field, trust) = match found {
-            Found::Pointer { .. } if !pointed.of_kernel && !local => {
-                return unsupported("pointers in untrusted objects of the program's own types");
-            }
-            Found::Address => return Ok(Register::UNTRUSTED_BYTES),
-            _ if local => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
-            Found::Number | Found::Structure(_) => return Ok(Register::scalar(Scalar::of_width(8 * bytes))),
-            Found::Pointer { target, field, trust } => (target, field, trust),
-        };
-        let (trust, nullable) = self.loaded_trust(base, &pointed.name, &field, target, trust);
-        let pointer = Register::pointer(Holds::Structure(self.types.kernel_type(target))).trusted(trust);
-        Ok(if nullable { pointer.or_null(self.fresh_id()) } else { pointer })
-    }
-
     /// How far a pointer read from a structure may be relied on, and whether it may be null.
     fn loaded_trust(
         &self,
+        state: &State,
         base: &Register,
         structure: &str,
         field: &str,
@@ -140,7 +152,7 @@ impl Path<'_> {
         if let Some(Safety::Trusted { nullable }) = safety {
             return (found.with(Trust::TRUSTED), nullable);
         }
-        if !self.in_rcu_section() || base.nullable {
+        if !state.in_rcu_section() || base.nullable {
             return (Trust::UNTRUSTED, false);
         }
         match safety {
@@ -153,9 +165,9 @@ impl Path<'_> {
 
     /// Whether the kernel lists the field as one that stays good.
     fn field_safety(&self, structure: &str, field: &str, target: TypeId) -> Option<Safety> {
-        let kernel = self.types.kernel.as_deref()?;
+        let kernel = self.kernel.as_deref()?;
         SAFE_LISTS.iter().find_map(|(suffix, safety)| {
-            let list = self.types.find_struct(&format!("{structure}{suffix}"))?;
+            let list = self.find_struct(&format!("{structure}{suffix}"))?;
             let listed = kernel.members(list).iter().any(|member| {
                 let BtfKind::Pointer { target: of } = *kernel.kind(member.type_id) else { return false };
                 kernel.text(member.name) == field && kernel.resolve(of) == Some(target)
@@ -165,21 +177,29 @@ impl Path<'_> {
     }
 
     /// A store of `bytes` through a pointer to a structure.
-    pub(crate) fn store_structure(&mut self, reg: Reg, base: &Register, offset: i64, bytes: u32) -> Step<()> {
-        self.check_structure_use(reg, base, true)?;
+    pub(crate) fn store_structure(
+        &mut self,
+        code: &Code<'_>,
+        options: &Options,
+        reg: Reg,
+        base: &Register,
+        offset: i64,
+        bytes: u32,
+    ) -> Step<()> {
+        self.check_structure_use(code, options, reg, base, true)?;
         let at = self.structure_offset(reg, base, offset)?;
         let pointed = self.pointed_definition(base)?;
         if base.trust.has(Trust::ALLOCATED) {
-            self.check_special_fields(base, offset, u64::from(bytes))?;
-            let Some(types) = self.types.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
+            self.check_special_fields(code, base, offset, u64::from(bytes))?;
+            let Some(types) = self.definitions(&pointed) else { return unsupported(WITHOUT_TYPES) };
             return match walk::access(types, pointed.id, at, bytes, false) {
                 Ok(_) => Ok(()),
                 Err(why) => reject(Reason::StructureAccess, format!("r{}: {why}", reg.number())),
             };
         }
-        let Some(types) = self.types.kernel.as_deref() else { return unsupported(WITHOUT_TYPES) };
-        let hook = if self.program_type == ProgramType::StructOps { Some(self.hook()?) } else { None };
-        let fields = writable_fields(self.program_type, hook.as_ref().and_then(|hook| hook.structure.as_deref()));
+        let Some(types) = self.kernel.as_deref() else { return unsupported(WITHOUT_TYPES) };
+        let hook = if code.program_type == ProgramType::StructOps { Some(self.hook(code)?) } else { None };
+        let fields = writable_fields(code.program_type, hook.as_ref().and_then(|hook| hook.structure.as_deref()));
         let allows = |field: &WritableField| {
             let range = field_range(types, field);
             let start = |range: &Range<u32>| range.start == at || field.anywhere && range.contains(&at);
@@ -197,9 +217,9 @@ impl Path<'_> {
 
     /// The type a register points to, with its definition at hand.
     pub(crate) fn pointed_definition(&self, base: &Register) -> Step<crate::types::Pointed> {
-        match self.types.pointed(base.type_index()) {
+        match self.pointed(base.type_index()) {
             Some(pointed) if pointed.id != TypeId::VOID => Ok(pointed.clone()),
-            Some(pointed) if self.types.kernel.is_some() => {
+            Some(pointed) if self.kernel.is_some() => {
                 unsupported(format!("struct {}, which this kernel has not", pointed.name))
             }
             _ => unsupported(WITHOUT_TYPES),

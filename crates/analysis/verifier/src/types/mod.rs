@@ -17,10 +17,19 @@ pub(crate) mod parameters;
 mod tests;
 pub(crate) mod walk;
 
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 
+use crate::code::Code;
+use crate::code::signature::{Signature, signatures};
+use crate::objects::fields::Record;
+use crate::options::Options;
+use crate::types::hook::Hook;
+use crate::types::parameters::Taken;
 use crate::types::walk::type_at;
 
 /// A type that some register points to.
@@ -41,9 +50,24 @@ pub(crate) struct Types {
     /// The program's own, where it has some that parse.
     pub program: Option<Arc<Btf>>,
     pointed: Vec<Pointed>,
+    /// Signatures of global functions that are verified on their own.
+    pub signatures: Vec<Option<Signature>>,
+    /// What the program is attached to, once it was asked for.
+    pub(crate) hook: OnceCell<Rc<Hook>>,
+    /// What the parameters of each kernel function that was called ask for.
+    pub(crate) parameters: HashMap<&'static str, Rc<[Taken]>>,
+    /// Fields of the program's structures that are not plain memory.
+    pub(crate) object_records: RefCell<HashMap<u32, Option<Arc<Record>>>>,
 }
 
 impl Types {
+    /// The types of a program and of the kernel that it is verified for.
+    pub(crate) fn of_program(code: &Code<'_>, options: &Options) -> Types {
+        let btf = code.prepared.accepted_btf.clone();
+        let signatures = signatures(code, btf.as_deref(), options);
+        Types { signatures, ..Types::new(options.kernel_types.clone(), btf) }
+    }
+
     pub(crate) fn new(kernel: Option<Arc<Btf>>, program: Option<Arc<Btf>>) -> Types {
         Types { kernel, program, ..Types::default() }
     }
