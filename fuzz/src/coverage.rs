@@ -11,7 +11,7 @@ use kiln_superopt::rules::RULES;
 use crate::composed;
 
 /// How often something was seen, by its kind and name.
-static SEEN: Mutex<BTreeMap<(&str, &str), u64>> = Mutex::new(BTreeMap::new());
+static SEEN: Mutex<BTreeMap<(&str, String), u64>> = Mutex::new(BTreeMap::new());
 
 /// What is counted, and all names of each kind.
 type Kind = (&'static str, fn() -> Vec<&'static str>);
@@ -24,13 +24,13 @@ const KINDS: [Kind; 4] = [
 ];
 
 /// Counts one more of a kind.
-pub fn count(kind: &'static str, name: &'static str) {
+pub fn count(kind: &'static str, name: &str) {
     count_many(kind, name, 1);
 }
 
 /// Counts some more of a kind.
-pub fn count_many(kind: &'static str, name: &'static str, more: u64) {
-    *SEEN.lock().expect("counting does not panic").entry((kind, name)).or_default() += more;
+pub fn count_many(kind: &'static str, name: &str, more: u64) {
+    *SEEN.lock().expect("counting does not panic").entry((kind, name.to_owned())).or_default() += more;
 }
 
 /// One line per kind: how often each was seen, the rarest first, and which never. Empty if nothing was counted.
@@ -38,7 +38,7 @@ pub fn report() -> String {
     let seen = SEEN.lock().expect("counting does not panic");
     let line = |(kind, all): Kind| {
         let mut counts: Vec<(u64, &str)> =
-            all().into_iter().map(|name| (seen.get(&(kind, name)).copied().unwrap_or(0), name)).collect();
+            all().into_iter().map(|name| (seen.get(&(kind, name.to_owned())).copied().unwrap_or(0), name)).collect();
         counts.sort_unstable();
         let (never, some): (Vec<_>, Vec<_>) = counts.into_iter().partition(|(count, _)| *count == 0);
         let words = |list: Vec<(u64, &str)>| {

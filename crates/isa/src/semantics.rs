@@ -239,6 +239,17 @@ impl BitVec for Bits {
     }
 }
 
+/// How a load or a store is ordered with other accesses to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MemoryOrder {
+    /// Not ordered with accesses to other places.
+    Relaxed,
+    /// A load before all later accesses (`load_acquire`).
+    Acquire,
+    /// A store after all earlier accesses (`store_release`).
+    Release,
+}
+
 /// What [`execute`] needs from the state it runs on. Registers are 64 bits; memory values have the access's width.
 pub trait Machine {
     /// What registers hold.
@@ -250,14 +261,25 @@ pub trait Machine {
     fn register(&mut self, reg: Reg) -> Result<Self::Value, Self::Error>;
     /// Writes a register.
     fn set_register(&mut self, reg: Reg, value: Self::Value) -> Result<(), Self::Error>;
-    /// A 64-bit constant.
+    /// A 64-bit constant that the meaning of an instruction needs.
     fn constant(&mut self, value: u64) -> Self::Value;
+    /// The immediate of the instruction, sign-extended to 64 bits. A machine where a field of the instruction is not
+    /// its final value (a relocation, a placeholder of a rule) answers otherwise.
+    fn immediate(&mut self, imm: i32) -> Self::Value {
+        self.constant(i64::from(imm) as u64)
+    }
     /// The 64 bits of a `ld_imm64`.
     fn load_imm64(&mut self, imm: Imm64) -> Result<Self::Value, Self::Error>;
     /// Reads memory in host (little-endian) order, `size` bits wide.
-    fn load(&mut self, address: Address, size: Size) -> Result<Self::Value, Self::Error>;
+    fn load(&mut self, address: Address, size: Size, order: MemoryOrder) -> Result<Self::Value, Self::Error>;
     /// Writes memory, `value` being `size` bits wide.
-    fn store(&mut self, address: Address, size: Size, value: Self::Value) -> Result<(), Self::Error>;
+    fn store(
+        &mut self,
+        address: Address,
+        size: Size,
+        value: Self::Value,
+        order: MemoryOrder,
+    ) -> Result<(), Self::Error>;
     /// An atomic update: memory becomes `op.apply(old, operand)` (for compare-and-exchange, only where the old value
     /// equals `expected`, R0 truncated); returns the old value.
     fn atomic(
@@ -333,20 +355,20 @@ pub fn execute<M: Machine>(insn: &Insn, machine: &mut M) -> Result<Flow<BoolOf<M
             machine.set_register(dst, value)?;
         }
         Insn::Load { size, signed, dst, address } => {
-            let value = machine.load(address, size)?;
+            let value = machine.load(address, size, MemoryOrder::Relaxed)?;
             machine.set_register(dst, if signed { value.sign_extend(64) } else { value.zero_extend(64) })?;
         }
         Insn::LoadAcquire { size, dst, address } => {
-            let value = machine.load(address, size)?;
+            let value = machine.load(address, size, MemoryOrder::Acquire)?;
             machine.set_register(dst, value.zero_extend(64))?;
         }
         Insn::Store { size, address, src } => {
             let value = operand(machine, src)?.truncate(size.bits());
-            machine.store(address, size, value)?;
+            machine.store(address, size, value, MemoryOrder::Relaxed)?;
         }
         Insn::StoreRelease { size, address, src } => {
             let value = machine.register(src)?.truncate(size.bits());
-            machine.store(address, size, value)?;
+            machine.store(address, size, value, MemoryOrder::Release)?;
         }
         Insn::Atomic { op, fetch, size, address, src } => {
             let value = machine.register(src)?.truncate(size.bits());
@@ -413,6 +435,6 @@ pub fn at_width<B: BitVec>(width: Width, dst: &B, src: &B, apply: impl Fn(&B, &B
 fn operand<M: Machine>(machine: &mut M, src: Source) -> Result<M::Value, M::Error> {
     match src {
         Source::Reg(reg) => machine.register(reg),
-        Source::Imm(imm) => Ok(machine.constant(i64::from(imm) as u64)),
+        Source::Imm(imm) => Ok(machine.immediate(imm)),
     }
 }

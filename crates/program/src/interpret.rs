@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::semantics::{BitVec, Bits, Flow, Machine, execute};
+use kiln_isa::semantics::{BitVec, Bits, Flow, Machine, MemoryOrder, execute};
 use kiln_isa::{Address, AtomicOp, CallTarget, Imm64, Reg, Size};
 
 use crate::object::{ExternId, FunctionId, InsnId, MapId, Node, Object, Reference};
@@ -336,12 +336,12 @@ impl<E: Environment> Machine for State<'_, E> {
         Ok(Bits::new(64, value))
     }
 
-    fn load(&mut self, address: Address, size: Size) -> Result<Bits, Fault> {
+    fn load(&mut self, address: Address, size: Size, _: MemoryOrder) -> Result<Bits, Fault> {
         let at = self.address(address);
         Ok(Bits::new(size.bits(), self.environment.load(at, size)?))
     }
 
-    fn store(&mut self, address: Address, size: Size, value: Bits) -> Result<(), Fault> {
+    fn store(&mut self, address: Address, size: Size, value: Bits, _: MemoryOrder) -> Result<(), Fault> {
         let at = self.address(address);
         self.environment.store(at, size, value.value())
     }

@@ -59,7 +59,7 @@ fn solved((before, after): &(&str, &str)) -> String {
         exits: &[],
         object: &object,
     };
-    match check(&window, &Limits { tests: 0, solver_ms: 20, ..Limits::default() }) {
+    match check(&window, &Limits { tests: 0, solver_steps: 50_000, ..Limits::default() }) {
         Verdict::Equal(proof) => format!("equal by {:?}", proof.method),
         other => format!("{other:?}"),
     }

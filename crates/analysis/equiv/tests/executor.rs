@@ -5,7 +5,7 @@
 
 use kiln_equiv::concrete::{Memory, Op, Registers, Segment};
 use kiln_isa::forms::forms;
-use kiln_isa::semantics::{Bits, Flow, Machine, execute};
+use kiln_isa::semantics::{Bits, Flow, Machine, MemoryOrder, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
 use kiln_program::Reference;
 
@@ -52,14 +52,14 @@ impl Machine for Table {
         if let Imm64::Value(value) = imm { Ok(Bits::new(64, value)) } else { Err(()) }
     }
 
-    fn load(&mut self, address: Address, size: Size) -> Result<Bits, ()> {
+    fn load(&mut self, address: Address, size: Size, _: MemoryOrder) -> Result<Bits, ()> {
         let mut bytes = [0; 8];
         let place = self.place(address, size)?;
         bytes[..place.len()].copy_from_slice(&self.data[place]);
         Ok(Bits::new(size.bits(), u64::from_le_bytes(bytes)))
     }
 
-    fn store(&mut self, address: Address, size: Size, value: Bits) -> Result<(), ()> {
+    fn store(&mut self, address: Address, size: Size, value: Bits, _: MemoryOrder) -> Result<(), ()> {
         let place = self.place(address, size)?;
         let bytes = value.value().to_le_bytes();
         self.data[place.clone()].copy_from_slice(&bytes[..place.len()]);
@@ -74,9 +74,9 @@ impl Machine for Table {
         operand: Bits,
         expected: Option<Bits>,
     ) -> Result<Bits, ()> {
-        let old = self.load(address, size)?;
+        let old = self.load(address, size, MemoryOrder::Relaxed)?;
         if expected.is_none_or(|expected| expected == old) {
-            self.store(address, size, op.apply(&old, &operand))?;
+            self.store(address, size, op.apply(&old, &operand), MemoryOrder::Relaxed)?;
         }
         Ok(old)
     }

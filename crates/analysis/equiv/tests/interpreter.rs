@@ -242,7 +242,7 @@ fn verdicts_hold_in_the_interpreter() {
             object: &object,
         };
         // Few tests, so that wrong candidates reach the normal form and the solver.
-        let limits = Limits { tests: u32::from(round % 4 == 0) * 8, solver_ms: 40, ..Limits::default() };
+        let limits = Limits { tests: u32::from(round % 4 == 0) * 8, solver_steps: 100_000, ..Limits::default() };
         let text = || {
             let list = |nodes: &[Node]| nodes.iter().map(|node| node.insn.to_string()).collect::<Vec<_>>().join("; ");
             format!("round {round}: {}  =>  {}  live {live:?}", list(&before), list(&after))

@@ -36,7 +36,7 @@ fn verdict(facts: &InsnFacts, live: &str, exits: &[Exit], before: &str, after: &
         exits,
         object: &object,
     };
-    let verdict = check(&window, &Limits { solver_ms: 2000, ..Limits::default() });
+    let verdict = check(&window, &Limits { solver_steps: 5_000_000, ..Limits::default() });
     if verdict.is_equal() {
         query_holds(&window);
     }

@@ -41,7 +41,7 @@ fn compared_until(before: &Object, after: &Object, stop: &dyn Fn() -> bool) -> R
         facts: Some(&facts),
         inlined: None,
         arguments: &Arguments::whole(),
-        solver_ms: 100,
+        solver_steps: 250_000,
         keep_segments: true,
         stop,
     };
@@ -145,7 +145,7 @@ fn laws_are_proved() {
             let query = segment.query(&object(before)).expect("a query");
             assert!(query.contains("(check-sat)"), "{query}");
             let text = serde_json::to_string(segment).expect("plain data");
-            let again: kiln_equiv::simulation::segment::SegmentRecord = serde_json::from_str(&text).expect("its text");
+            let again: kiln_equiv::simulation::SegmentRecord = serde_json::from_str(&text).expect("its text");
             assert_eq!(again.query(&object(before)).expect("a query"), query);
         }
     }

@@ -37,9 +37,9 @@ pub const ORIGINAL: &str = "original.bpf.gz";
 pub const OPTIMIZED: &str = "optimized.bpf.gz";
 /// Compressed bytes of a file that are read.
 const MAX_COMPRESSED: u64 = 64 << 20;
-/// Milliseconds of Kiln's own solver for a question on the way to a certificate, and how it goes about it: first, and
-/// where it gave up then.
-const EFFORTS: [(u32, Strategy); 2] = [(200, Strategy::Incremental), (2000, Strategy::Preprocessed)];
+/// Steps that Kiln's own solver may take for a question on the way to a certificate, and how it works: first, and where
+/// it gave up then.
+const EFFORTS: [(u32, Strategy); 2] = [(500_000, Strategy::Incremental), (5_000_000, Strategy::Preprocessed)];
 
 const README: &str = include_str!("evidence_readme.md");
 
@@ -57,8 +57,8 @@ struct Own<'o> {
 
 impl Solver for Own<'_> {
     fn ask(&mut self, query: &str) -> Answer {
-        let (milliseconds, strategy) = self.effort;
-        match is_unsatisfiable(query, "QF_UFBV", milliseconds, strategy) {
+        let (steps, strategy) = self.effort;
+        match is_unsatisfiable(query, "QF_UFBV", steps, strategy) {
             Some(true) => Answer::Unsat,
             Some(false) => Answer::Sat,
             None => {

@@ -57,8 +57,8 @@ pub struct Outcome {
 
 /// Bytes of a rule file at most.
 const MAX_RULE_FILE_BYTES: u64 = 16 << 20;
-/// Milliseconds that the solver may take for each case of a rule that others wrote.
-const PROOF_MS: u32 = 5000;
+/// Steps that the solver may take for each case of a rule that others wrote: about five seconds.
+const PROOF_STEPS: u32 = 12_500_000;
 
 /// Reads a rule file; one that is not there is empty.
 ///
@@ -80,7 +80,7 @@ pub fn proved_rules(path: &Path) -> Result<RuleSet, Error> {
     std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
     let invalid = |error: String| Error::InvalidInput(format!("{}: {error}", path.display()));
     let file = rule_file(path)?;
-    let limits = Limits { solver_ms: PROOF_MS, tests: 200, ..Limits::default() };
+    let limits = Limits { solver_steps: PROOF_STEPS, tests: 200, ..Limits::default() };
     for rule in &file.rules {
         match prove_rule(rule, &limits) {
             RuleVerdict::Proved { .. } => {}

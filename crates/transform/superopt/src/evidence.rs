@@ -67,7 +67,7 @@ pub enum Because {
     /// A window proved equal.
     Window {
         /// The rule that proposed it, or `search`.
-        proposed_by: &'static str,
+        proposed_by: String,
         /// How it was proved: `normal-form`, `smt`, or `rule`, whose own proof holds for all operands.
         proved_by: &'static str,
         /// Microseconds the proof took.
@@ -85,7 +85,7 @@ impl Because {
     }
 
     /// The name of the law or rule.
-    pub const fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Because::Law(law) => law.name(),
             Because::Window { proposed_by, .. } => proposed_by,

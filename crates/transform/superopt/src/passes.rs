@@ -5,7 +5,7 @@
 //! evidence of every change. Whether the result is kept is not its business: [`crate::pipeline`]
 //! verifies it, and runs the pass again with less fuel, or with steps banned, when it was refused.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::sync::LazyLock;
 use std::time::Instant;
 
@@ -22,7 +22,7 @@ use crate::pipeline::Options;
 use crate::search::{self, Place};
 use crate::windows::diamonds;
 use crate::windows::region::Step;
-use crate::windows::{self, Budget};
+use crate::windows::{self, Banned, Budget};
 
 /// What a pass works on: one function of an object, with facts that are true of it now.
 pub struct Work<'a> {
@@ -53,7 +53,7 @@ pub struct Work<'a> {
     /// Steps to take at most.
     pub fuel: usize,
     /// What must not be done: a rule or law by its name, at an instruction.
-    pub banned: &'a BTreeSet<(&'static str, InsnId)>,
+    pub banned: &'a Banned,
     /// How to optimize.
     pub options: &'a Options,
 }
@@ -123,7 +123,7 @@ impl Pass {
 
 impl Work<'_> {
     fn is_banned(&self, law: &'static str, at: InsnId) -> bool {
-        self.options.is_without(self.function, law) || self.banned.contains(&(law, at))
+        self.options.is_without(law) || self.banned.contains(law, at)
     }
 
     /// Runs a law's step on a copy of a function; it may make at most `most` changes.
@@ -135,8 +135,8 @@ impl Work<'_> {
         most: usize,
     ) -> Vec<Change> {
         let (options, id, banned) = (self.options, self.function, self.banned);
-        let without = options.is_without(id, row.name);
-        let banned = |at| without || banned.contains(&(row.name, at));
+        let without = options.is_without(row.name);
+        let banned = |at| without || banned.contains(row.name, at);
         run(Context {
             object: self.object,
             id,
@@ -244,8 +244,8 @@ fn rewrite_windows(
     rewrite: impl FnOnce(&mut Work<'_>, &mut Function, &mut Budget<'_>) -> Vec<Step>,
 ) -> Vec<Evidence> {
     let mut function = work.object.function(work.function).clone();
-    let (options, id) = (work.options, work.function);
-    let without = |name: &'static str| options.is_without(id, name);
+    let options = work.options;
+    let without = |name: &str| options.is_without(name);
     let mut refuted = std::mem::take(work.refuted);
     let mut budget = Budget {
         calls: work.calls,
@@ -269,8 +269,8 @@ fn rewrite_windows(
 
 fn run_diamonds(work: &mut Work<'_>) -> Vec<Evidence> {
     let mut function = work.object.function(work.function).clone();
-    let (options, id) = (work.options, work.function);
-    let allowed = |name: &'static str, at| !options.is_without(id, name) && !work.banned.contains(&(name, at));
+    let options = work.options;
+    let allowed = |name: &str, at| !options.is_without(name) && !work.banned.contains(name, at);
     let steps = diamonds::rewrite(work.object, &mut function, work.calls, work.facts, work.limits, work.fuel, &allowed);
     let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
     work.object.functions[work.function.index()] = function;

@@ -52,13 +52,11 @@ pub struct Options {
     pub rules: Arc<RuleSet>,
     /// Rules and laws not to use, by name.
     pub without: BTreeSet<String>,
-    /// The same, in one function each.
-    pub without_in: BTreeSet<(FunctionId, &'static str)>,
     /// Whether to rewrite programs that our verifier does not support too, without facts: each window is then equal
     /// in every state. Only for callers who let the kernel decide whether the result loads.
     pub unverified: Unverified,
-    /// Milliseconds that the solver may take for one window.
-    pub solver_ms: u32,
+    /// Steps that the solver may take for one window ([`kiln_equiv::Limits::solver_steps`]).
+    pub solver_steps: u32,
     /// How many of [`search::EFFORTS`] look for what no rule knows; 0: none does. Beyond the default ones only time ends
     /// them, or that nothing is left to try.
     pub search: usize,
@@ -115,9 +113,8 @@ impl Default for Options {
             frozen: BTreeSet::new(),
             rules: RuleSet::shipped(),
             without: BTreeSet::new(),
-            without_in: BTreeSet::new(),
             unverified: Unverified::None,
-            solver_ms: 20,
+            solver_steps: 50_000,
             search: search::DEFAULT_EFFORTS,
             isa: 3,
             keep_queries: false,
@@ -132,8 +129,8 @@ impl Default for Options {
 }
 
 impl Options {
-    pub(crate) fn is_without(&self, function: FunctionId, name: &'static str) -> bool {
-        self.without.contains(name) || self.without_in.contains(&(function, name))
+    pub(crate) fn is_without(&self, name: &str) -> bool {
+        self.without.contains(name)
     }
 }
 

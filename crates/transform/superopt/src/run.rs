@@ -27,6 +27,7 @@ use crate::passes::{PASSES, Pass, SEARCHES, Work};
 use crate::pipeline::{Options, Part, Shared};
 use crate::search::Memory;
 use crate::timings::Timings;
+use crate::windows::Banned;
 
 /// Times that a pass may be refused on one function before it is left out there: each costs several verifications.
 const MAX_REFUSALS: usize = 6;
@@ -124,7 +125,7 @@ pub(crate) struct Run<'a> {
     chain: Vec<ChainStep>,
     skipped: Vec<(ProgramId, String)>,
     refused: Vec<(&'static str, String, String)>,
-    banned: BTreeSet<(&'static str, InsnId)>,
+    banned: Banned,
     refuted: HashSet<u64>,
     searched: Memory,
     /// How often a pass was refused on a function.
@@ -160,7 +161,7 @@ impl<'a> Run<'a> {
             unverified: BTreeMap::new(),
             facts: Arc::default(),
             limits: Limits {
-                solver_ms: options.solver_ms,
+                solver_steps: options.solver_steps,
                 keep_query: options.keep_queries,
                 answers: Some(Arc::new(shared.answers.beside())),
                 #[cfg(feature = "ablation")]
@@ -171,7 +172,7 @@ impl<'a> Run<'a> {
             chain: Vec::new(),
             skipped: Vec::new(),
             refused: Vec::new(),
-            banned: BTreeSet::new(),
+            banned: Banned::default(),
             refuted: HashSet::new(),
             searched: Memory::new(shared.original.functions.iter().map(|function| u64::from(function.slots())).sum()),
             refusals: BTreeMap::new(),
@@ -569,7 +570,7 @@ impl<'a> Run<'a> {
             let what = culprit.because.name();
             let refusal = format!("{what} at {}: {reason}", culprit.before.first().map_or("", String::as_str));
             self.refused.push((pass.name, name, refusal));
-            self.banned.insert((what, culprit.site));
+            self.banned.insert(what, culprit.site);
         }
         match best {
             Some(best) => {
@@ -610,7 +611,7 @@ impl<'a> Run<'a> {
                 facts,
                 inlined: written_out.as_ref(),
                 arguments: &arguments,
-                solver_ms: self.options.solver_ms,
+                solver_steps: self.options.solver_steps,
                 keep_segments: self.options.keep_queries,
                 stop: &|| Instant::now() >= self.deadline || self.shared.stopped(),
             };

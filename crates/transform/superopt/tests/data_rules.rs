@@ -307,8 +307,9 @@ fn shipped_rules_on_random_code() {
     let mut random = Random::new(7);
     let set = RuleSet::shipped();
     // Shifts by more than the width are refused by verifiers, and branches and memory do not fit the harness.
-    let straight =
-        |data: &&DataRule| !data.memory && !data.rule.before.iter().any(|insn| matches!(insn, Insn::Branch { .. }));
+    let straight = |data: &&DataRule| {
+        !data.memory && !data.rule.before.iter().any(|pattern| matches!(pattern.insn, Insn::Branch { .. }))
+    };
     let rules: Vec<&DataRule> = set.rules().iter().filter(straight).collect();
     let mut used = 0;
     for _ in 0..400 {

@@ -9,7 +9,7 @@ use kiln_superopt::rules::data::SHIPPED;
 const TRAPS: &str = include_str!("../src/rules/data/traps.rules");
 
 fn limits() -> Limits {
-    Limits { solver_ms: 5000, tests: 200, ..Limits::default() }
+    Limits { solver_steps: 12_500_000, tests: 200, ..Limits::default() }
 }
 
 /// Every rule of every shipped file, and the page that lists them.

@@ -85,7 +85,7 @@ fn search(search: &mut dyn Search, text: &str, live: &[u8]) -> (String, Outcome)
     ask(text, live, |question| {
         let mut tester = question.tester(24).expect("a window that can be run");
         let mut best = None;
-        let limits = Limits { solver_ms: 500, ..Limits::default() };
+        let limits = Limits { solver_steps: 1_250_000, ..Limits::default() };
         let mut accept = |tester: &mut Tester, candidate: &[Node]| {
             let proved = question.prove(tester, candidate, &limits).is_some();
             if proved {
@@ -288,8 +288,9 @@ fn counterexamples_become_tests() {
         let (mut refused, mut found) = (0, None);
         let mut accept = |tester: &mut Tester, candidate: &[Node]| {
             let inputs = tester.len();
-            let proved =
-                question.prove(tester, candidate, &Limits { solver_ms: 500, tests: 0, ..Limits::default() }).is_some();
+            let proved = question
+                .prove(tester, candidate, &Limits { solver_steps: 1_250_000, tests: 0, ..Limits::default() })
+                .is_some();
             match proved {
                 true => found = Some(candidate.to_vec()),
                 false => {

@@ -15,7 +15,7 @@ use kiln_isa::semantics::{Bits, at_width, compare};
 use kiln_isa::{AluOp, AtomicOp, ByteOrder, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
 use kiln_program::{Node, Reference};
 
-use super::Refusal;
+use crate::concrete::input::Refusal;
 
 /// One decoded instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use kiln_isa::semantics::{Bits, Flow, Machine, execute};
+use kiln_isa::semantics::{Bits, Flow, Machine, MemoryOrder, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, RegSet, Size};
 use kiln_program::Reference;
 use kiln_verifier::{InsnFacts, Pointer, Region, Value};
 
-use super::{Input, Random, Refusal};
+use crate::concrete::input::{Input, Refusal};
+use crate::concrete::random::Random;
 use crate::window::machine::{Target, target};
 use crate::window::question::Window;
 
@@ -68,9 +69,9 @@ impl Machine for Inventor<'_> {
         operand: Bits,
         expected: Option<Bits>,
     ) -> Result<Bits, Refusal> {
-        let old = self.load(address, size)?;
+        let old = self.load(address, size, MemoryOrder::Relaxed)?;
         let stored = if expected.is_none_or(|expected| expected == old) { op.apply(&old, &operand) } else { old };
-        self.store(address, size, stored)?;
+        self.store(address, size, stored, MemoryOrder::Relaxed)?;
         Ok(old)
     }
 
@@ -91,7 +92,7 @@ impl Machine for Inventor<'_> {
         Ok(Bits::new(64, value))
     }
 
-    fn load(&mut self, address: Address, size: Size) -> Result<Bits, Refusal> {
+    fn load(&mut self, address: Address, size: Size, _: MemoryOrder) -> Result<Bits, Refusal> {
         let at = self.register(address.base)?.value().wrapping_add(address.offset as i64 as u64);
         self.accessed.push((at, size.bytes()));
         let bytes = (0..u64::from(size.bytes())).map(|byte| u64::from(self.byte(at.wrapping_add(byte))) << (8 * byte));
@@ -99,7 +100,7 @@ impl Machine for Inventor<'_> {
         Ok(Bits::new(size.bits(), value))
     }
 
-    fn store(&mut self, address: Address, size: Size, value: Bits) -> Result<(), Refusal> {
+    fn store(&mut self, address: Address, size: Size, value: Bits, _: MemoryOrder) -> Result<(), Refusal> {
         let at = self.register(address.base)?.value().wrapping_add(address.offset as i64 as u64);
         self.accessed.push((at, size.bytes()));
         for byte in 0..size.bytes() {
@@ -196,7 +197,7 @@ pub(super) fn invent(window: &Window<'_>, random: &mut Random) -> Option<(Input,
             Some(Value::Scalar(scalar)) => random.scalar(scalar)?,
             Some(Value::Pointer(pointer)) => {
                 let single = matches!(&pointer.region, Region::MapValue(map)
-                    if crate::window::memory::has_one_value(window.object, *map));
+                    if crate::window::class::has_one_value(window.object, *map));
                 let value = if let (true, Region::MapValue(map)) = (single && !pointer.nullable, &pointer.region) {
                     let start = input.reference(Reference::MapValue { map: *map, offset: 0 }, random);
                     start.wrapping_add(random.scalar(&pointer.offset)?)

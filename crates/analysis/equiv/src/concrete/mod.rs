@@ -10,36 +10,12 @@
 //! is readable), and store only where the original stored, or on the stack.
 
 mod code;
+mod input;
 mod invent;
 mod random;
 mod tester;
 
-use std::collections::BTreeMap;
-
-pub use code::{Code, Memory, Op, Registers, Segment, calculate};
-use kiln_isa::Reg;
-use kiln_program::Reference;
-pub use random::Random;
-pub use tester::{Case, Difference, Tester};
-
-/// A state before a window.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Input {
-    /// R0 to R10.
-    pub registers: [u64; Reg::COUNT],
-    /// Bytes by address.
-    pub memory: BTreeMap<u64, u8>,
-    /// What `ld_imm64`s with references give.
-    pub references: Vec<(Reference, u64)>,
-}
-
-/// Why a concrete run stopped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// It touched memory that it may not.
-    Memory,
-    /// It read a register that may be uninitialised, or wrote R10.
-    Register,
-    /// It holds an instruction that has no concrete meaning here.
-    Unsupported,
-}
+pub use crate::concrete::code::{Code, Memory, Op, Registers, Segment, calculate};
+pub use crate::concrete::input::{Input, Refusal};
+pub use crate::concrete::random::Random;
+pub use crate::concrete::tester::{Case, Difference, Tester};

@@ -4,9 +4,10 @@ use kiln_isa::semantics::mask;
 use kiln_isa::{Insn, Reg};
 use kiln_program::{Node, Reference};
 
-use super::code::{Code, Memory, Op, PADDING, READ, Registers, START, Segment, WRITE, word};
-use super::invent::{self, Done};
-use super::{Input, Random, Refusal};
+use crate::concrete::code::{Code, Memory, Op, PADDING, READ, Registers, START, Segment, WRITE, word};
+use crate::concrete::input::{Input, Refusal};
+use crate::concrete::invent::{self, Done};
+use crate::concrete::random::Random;
 use crate::window::machine::Target;
 use crate::window::question::Live;
 use crate::window::question::Window;

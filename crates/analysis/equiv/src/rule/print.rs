@@ -4,7 +4,14 @@ use std::fmt;
 
 use kiln_isa::{AluOp, Insn, RegSet};
 
-use crate::rule::{Condition, Expression, HOLES, Rule, as_offset_hole, expression_hole, immediate_hole, offset_hole};
+use crate::rule::definition::Rule;
+use crate::rule::expression::{Condition, Expression};
+use crate::rule::pattern::{Immediate, Offset, Pattern, map_fields};
+
+/// Printed for a placeholder and replaced by its name: an instruction has one immediate and one offset.
+const NUMBER: i32 = 0x4b1e_0000;
+/// Printed for a placeholder's offset and replaced by its name.
+const PLACE: i16 = 0x4b1e;
 
 /// The name of an immediate: `a`, `b`, ...
 fn letter(hole: u8) -> char {
@@ -12,8 +19,8 @@ fn letter(hole: u8) -> char {
 }
 
 /// The name of an offset: `o`, `p`, ...
-fn offset_letter(hole: usize) -> char {
-    char::from(b'o' + hole as u8)
+fn offset_letter(hole: u8) -> char {
+    char::from(b'o' + hole)
 }
 
 impl fmt::Display for Expression {
@@ -55,25 +62,33 @@ impl fmt::Display for Condition {
 }
 
 impl Rule {
-    fn insn_text(&self, insn: &Insn) -> String {
-        let mut text = insn.to_string();
-        for hole in 0..HOLES as u8 {
-            text = text.replace(&format!("{:#x}", immediate_hole(hole)), &format!("${}", letter(hole)));
-            if let Some(expression) = self.expressions.get(usize::from(hole)) {
-                text = text.replace(&format!("{:#x}", expression_hole(hole)), &format!("$({expression})"));
-            }
+    fn insn_text(&self, pattern: &Pattern) -> String {
+        let (number, place) = (pattern.immediate != Immediate::Literal, pattern.offset != Offset::Literal);
+        let marked = map_fields(
+            &pattern.insn,
+            &mut Some,
+            &mut |literal| Some(if number { NUMBER.into() } else { literal }),
+            &mut |literal| Some(if place { PLACE } else { literal }),
+        );
+        let mut text = marked.unwrap_or(pattern.insn).to_string();
+        let immediate = match pattern.immediate {
+            Immediate::Literal => None,
+            Immediate::Hole(hole) => Some(format!("${}", letter(hole))),
+            Immediate::Expression(at) => self.expressions.get(usize::from(at)).map(|own| format!("$({own})")),
+        };
+        if let Some(name) = immediate {
+            text = text.replace(&format!("{NUMBER:#x}"), &name);
         }
-        if let Some((hole, plus)) = insn.address().and_then(|address| as_offset_hole(address.offset)) {
-            let reserved = format!("{:#x})", offset_hole(hole as u8, plus as i8));
+        if let Offset::Hole { hole, plus } = pattern.offset {
             let name = offset_letter(hole);
             let named = match plus {
                 0 => format!("@{name})"),
                 1.. => format!("@{name} + {plus})"),
-                _ => format!("@{name} - {})", -plus),
+                _ => format!("@{name} - {})", -i16::from(plus)),
             };
-            text = text.replace(&reserved, &named);
+            text = text.replace(&format!("{PLACE:#x})"), &named);
         }
-        match insn {
+        match pattern.insn {
             Insn::Branch { .. } => match text.rsplit_once("goto") {
                 Some((head, _)) => format!("{head}goto out"),
                 None => text,
@@ -86,12 +101,12 @@ impl Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "rule {}", self.name)?;
-        for insn in &self.before {
-            writeln!(f, "  {}", self.insn_text(insn))?;
+        for pattern in &self.before {
+            writeln!(f, "  {}", self.insn_text(pattern))?;
         }
         writeln!(f, "=>")?;
-        for insn in &self.after {
-            writeln!(f, "  {}", self.insn_text(insn))?;
+        for pattern in &self.after {
+            writeln!(f, "  {}", self.insn_text(pattern))?;
         }
         let registers = |f: &mut fmt::Formatter<'_>, word: &str, set: RegSet| {
             let names: String = set.iter().map(|reg| format!(" {reg}")).collect();

@@ -10,22 +10,21 @@
 use std::fmt;
 
 use kiln_isa::semantics::{BitVec, Bits};
-use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Scalar, StackSet, Tnum, Value};
 
 use crate::concrete::{Random, Tester};
-use crate::rule::{
-    Binding, Condition, Expression, HOLES, Rule, as_expression_hole, as_immediate_hole, as_offset_hole,
-    expression_hole, immediate_hole,
-};
+use crate::rule::definition::Rule;
+use crate::rule::expression::{Condition, Expression};
+use crate::rule::pattern::{Binding, HOLES, Immediate, Offset, Pattern};
 use crate::term::smt;
 use crate::term::solver::{self, Answer};
 use crate::term::{Arena, Symbol, Term, TermId};
 use crate::window::check::compare as compare_windows;
 use crate::window::limits::Limits;
-use crate::window::machine::Holes;
 use crate::window::question::Window;
+use crate::window::state::Holes;
 use crate::window::verdict::{Counterexample, Method};
 
 /// What became of a rule.
@@ -155,15 +154,23 @@ fn identifications(placeholders: &[Reg], distinct: RegSet) -> Vec<[Reg; Reg::COU
     all
 }
 
-fn as_nodes(insns: &[Insn]) -> Vec<Node> {
-    let node = |(at, insn): (usize, &Insn)| Node::new(InsnId(at as u32), *insn, Reference::None);
-    insns.iter().enumerate().map(node).collect()
+/// The ids of a window's instructions begin here, so that those of the two windows differ.
+#[derive(Clone, Copy)]
+enum Side {
+    Old = 0,
+    New = 0x1_0000,
+}
+
+impl Side {
+    fn id(self, at: usize) -> InsnId {
+        InsnId(self as u32 + at as u32)
+    }
 }
 
 /// Numbers of the holes that a rule uses as 64-bit immediates.
 fn wide_holes(rule: &Rule) -> Vec<usize> {
-    let wide = |insn: &Insn| match insn {
-        Insn::LoadImm64 { imm: Imm64::Value(value), .. } => as_immediate_hole(*value as i64),
+    let wide = |pattern: &Pattern| match (pattern.insn, pattern.immediate) {
+        (Insn::LoadImm64 { .. }, Immediate::Hole(hole)) => Some(usize::from(hole)),
         _ => None,
     };
     rule.before.iter().filter_map(wide).collect()
@@ -188,11 +195,10 @@ fn facts(rule: &Rule, immediates: &dyn Fn(&Expression) -> Option<u64>) -> Option
 }
 
 /// A window of the rule, with what is read of narrow registers cut out at the end.
-fn with_narrow(rule: &Rule, insns: &[Insn]) -> Vec<Node> {
+fn with_narrow(rule: &Rule, insns: impl Iterator<Item = Insn>, side: Side) -> Vec<Node> {
     let cut = |reg: Reg| Insn::Alu { op: AluOp::Mov, width: Width::W32, dst: reg, src: Source::Reg(reg) };
-    let mut insns = insns.to_vec();
-    insns.extend(rule.narrow.iter().map(cut));
-    as_nodes(&insns)
+    let node = |(at, insn): (usize, Insn)| Node::new(side.id(at), insn, Reference::None);
+    insns.chain(rule.narrow.iter().map(cut)).enumerate().map(node).collect()
 }
 
 /// A rule over terms: what is assumed, and the pairs that must be equal.
@@ -203,7 +209,9 @@ struct Symbolic {
 
 /// One way to identify registers and fix small immediates, over terms; `None` where the conditions exclude it.
 fn symbolic(arena: &Arena, rule: &Rule, fixed: &[Option<i64>; HOLES]) -> Result<Option<Symbolic>, String> {
-    let (before, after) = (with_narrow(rule, &rule.before), with_narrow(rule, &rule.after));
+    let insns = |patterns: &[Pattern]| patterns.iter().map(|pattern| pattern.insn).collect::<Vec<_>>().into_iter();
+    let before = with_narrow(rule, insns(&rule.before), Side::Old);
+    let after = with_narrow(rule, insns(&rule.after), Side::New);
     let object = Object::default();
     let number = |bound: &Expression| match bound {
         Expression::Constant(value) => Some(*value as u64),
@@ -211,7 +219,7 @@ fn symbolic(arena: &Arena, rule: &Rule, fixed: &[Option<i64>; HOLES]) -> Result<
         _ => None,
     };
     // Memory has its own rules about what facts say.
-    let plain = rule.before.iter().chain(&rule.after).all(|insn| insn.address().is_none());
+    let plain = rule.patterns().all(|pattern| pattern.insn.address().is_none());
     let facts = plain.then(|| facts(rule, &number)).flatten();
     let window = Window {
         before: &before,
@@ -267,16 +275,18 @@ fn prove_case(rule: &Rule, fixed: &[Option<i64>; HOLES], limits: &Limits) -> Res
     if open.is_empty() {
         return Ok(Method::Normalized);
     }
-    match solver::ask(&arena, &assumptions, &open, limits.solver_ms) {
+    match solver::ask(&arena, &assumptions, &open, limits.solver_steps) {
         Answer::Equal => Ok(Method::Smt { outputs: open.len() as u32 }),
         Answer::Different(values) => {
             let mut values: Vec<_> = values.iter().map(|(symbol, value)| format!("{symbol}={value:#x}")).collect();
             values.sort();
             Err(format!("the solver sees a difference at {}", values.join(" ")))
         }
-        Answer::Unknown => {
-            Err(format!("the solver gave up after {} ms on {}", limits.solver_ms, smt::term_text(&arena, open[0].0)))
-        }
+        Answer::Unknown => Err(format!(
+            "the solver gave up after {} steps on {}",
+            limits.solver_steps,
+            smt::term_text(&arena, open[0].0)
+        )),
     }
 }
 
@@ -305,28 +315,30 @@ fn holes<'a>(
     zero: &Term<'a>,
     register: &dyn Fn(Reg) -> Term<'a>,
 ) -> Holes<'a> {
+    let old = rule.before.iter().enumerate().map(|(at, pattern)| (Side::Old.id(at), pattern));
+    let new = rule.after.iter().enumerate().map(|(at, pattern)| (Side::New.id(at), pattern));
+    let patterns: Vec<(InsnId, &Pattern)> = old.chain(new).collect();
     let mut holes = Holes::default();
-    for (hole, term) in immediates.iter().enumerate() {
-        holes.immediates.push((immediate_hole(hole as u8), *term));
+    for (id, pattern) in &patterns {
+        let value = match pattern.immediate {
+            Immediate::Literal => continue,
+            Immediate::Hole(hole) => immediates[usize::from(hole)],
+            Immediate::Expression(at) => {
+                let expression = &rule.expressions[usize::from(at)];
+                let value = expression.value(zero, immediates, register);
+                // An immediate field holds 32 bits, a ld_imm64 all of them. What fits by a condition is what it is.
+                let wide = matches!(pattern.insn, Insn::LoadImm64 { .. });
+                let fits = rule.conditions.contains(&Condition::Fits(expression.clone()));
+                if wide || fits { value } else { value.truncate(32).sign_extend(64) }
+            }
+        };
+        holes.immediates.push((*id, value));
     }
-    for (at, expression) in rule.expressions.iter().enumerate().take(HOLES) {
-        // An immediate field holds 32 bits, a ld_imm64 all of them.
-        let value = expression.value(zero, immediates, register);
-        let wide = rule.after.iter().any(|insn| {
-            matches!(insn, Insn::LoadImm64 { imm: Imm64::Value(value), .. }
-                if as_expression_hole(*value as i64) == Some(at))
-        });
-        // What fits by a condition is what it is.
-        let fits = rule.conditions.contains(&Condition::Fits(expression.clone()));
-        let value = if wide || fits { value } else { value.truncate(32).sign_extend(64) };
-        holes.immediates.push((expression_hole(at as u8), value));
-    }
-    for insn in rule.before.iter().chain(&rule.after) {
-        let Some(address) = insn.address() else { continue };
-        let Some((hole, plus)) = as_offset_hole(address.offset) else { continue };
+    for (id, pattern) in &patterns {
+        let Offset::Hole { hole, plus } = pattern.offset else { continue };
         // Sixteen bits, and far enough from their ends that the constant fits: the matcher sees to it.
-        let symbol = arena.symbol(Symbol::Hole((HOLES + hole) as u8), 16).sign_extend(64);
-        holes.offsets.push((address.offset, symbol.add(&zero.like(plus as i64 as u64))));
+        let symbol = arena.symbol(Symbol::Hole(HOLES as u8 + hole), 16).sign_extend(64);
+        holes.offsets.push((*id, symbol.add(&zero.like(i64::from(plus) as u64))));
     }
     holes
 }
@@ -388,7 +400,8 @@ fn refute(rule: &Rule, tests: u32) -> Option<RuleVerdict> {
             continue;
         };
         let facts = facts(&case, &number);
-        let (old, new) = (with_narrow(&case, &before), with_narrow(&case, &after));
+        let old = with_narrow(&case, before.iter().copied(), Side::Old);
+        let new = with_narrow(&case, after.iter().copied(), Side::New);
         let object = Object::default();
         let window = Window {
             before: &old,

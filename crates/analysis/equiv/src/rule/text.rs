@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Width};
+use kiln_isa::{AluOp, JumpOp, Reg, RegSet, Width};
 
-use crate::rule::{
-    Condition, Expression, HOLES, Rule, as_immediate_hole, as_offset_hole, expression_hole, immediate_hole, offset_hole,
-};
+use crate::rule::definition::Rule;
+use crate::rule::expression::{Condition, Expression};
+use crate::rule::pattern::{Fields, HOLES, Immediate, Offset, Pattern, immediate_of};
 
 /// Why a text is not a rule.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -17,6 +17,9 @@ pub struct RuleError {
     /// What is wrong.
     pub message: String,
 }
+
+/// Stands for a placeholder in the text of an instruction while it is read.
+const PLACEHOLDER: char = '$';
 
 #[derive(Default)]
 struct Reader {
@@ -80,56 +83,80 @@ impl Reader {
                 self.rule.conditions.push(condition);
             }
             _ => {
-                let insn = self.insn(line)?;
-                if self.arrow { self.rule.after.push(insn) } else { self.rule.before.push(insn) }
+                let pattern = self.pattern(line)?;
+                if self.arrow { self.rule.after.push(pattern) } else { self.rule.before.push(pattern) }
             }
         }
         Ok(())
     }
 
-    /// An instruction, its placeholders replaced by reserved numbers.
-    fn insn(&mut self, line: &str) -> Result<Insn, String> {
-        let plain = kiln_isa::text::parse(&line.replace(['$', '@'], "").replace("goto out", "goto +0")).ok();
-        if plain.is_some_and(|insn| spells_reserved(&insn)) {
-            return Err("the number is reserved for placeholders".to_owned());
-        }
+    /// An instruction of the rule with its placeholders.
+    fn pattern(&mut self, line: &str) -> Result<Pattern, String> {
         let mut text = String::new();
-        let mut rest = line;
-        // Where it goes is not the rule's business, only that it goes there.
+        let (mut immediate, mut offset) = (Immediate::Literal, Offset::Literal);
+        // A rule's branches all lead to the one place outside.
         let branches = line.strip_suffix("goto out");
-        rest = branches.unwrap_or(rest);
+        let mut rest = branches.unwrap_or(line);
         while let Some(at) = rest.find(['$', '@']) {
             let (head, tail) = rest.split_at(at);
             text.push_str(head);
-            let sign = tail.as_bytes()[0];
-            let tail = &tail[1..];
-            if sign == b'@' {
-                rest = self.offset(tail, &mut text)?;
-            } else if let Some(inner) = tail.strip_prefix('(') {
-                let end = closing(inner).ok_or("an unclosed bracket")?;
-                let number = u8::try_from(self.rule.expressions.len()).map_err(|_| "too many expressions")?;
-                let expression = self.expression(&inner[..end])?;
-                if usize::from(number) >= HOLES {
-                    return Err("too many expressions".to_owned());
-                }
-                self.rule.expressions.push(expression);
-                text.push_str(&expression_hole(number).to_string());
-                rest = &inner[end + 1..];
+            text.push(PLACEHOLDER);
+            let (sign, tail) = tail.split_at(1);
+            if sign == "@" {
+                let earlier = std::mem::replace(&mut offset, self.offset(tail, &mut rest)?);
+                (earlier == Offset::Literal).then_some(()).ok_or("an instruction has one offset")?;
             } else {
-                let (name, tail) = name(tail);
-                text.push_str(&immediate_hole(self.immediate(name)?).to_string());
-                rest = tail;
+                let earlier = std::mem::replace(&mut immediate, self.number(tail, &mut rest)?);
+                (earlier == Immediate::Literal).then_some(()).ok_or("an instruction has one immediate")?;
             }
         }
         text.push_str(rest);
         if branches.is_some() {
             text.push_str("goto +0");
         }
-        kiln_isa::text::parse(&text).map_err(|error| format!("`{line}`: {error}"))
+        // A placeholder must be the whole field: what is read with two numbers in its place must hold these numbers.
+        let [one, two] = [1_i16, 2].map(|number| {
+            let text = text.replace(PLACEHOLDER, &number.to_string());
+            let insn = kiln_isa::text::parse(&text).map_err(|error| format!("`{line}`: {error}"))?;
+            let mut pattern = Pattern::from(insn);
+            let refused = || format!("`{line}`: a placeholder stands for an immediate or an offset");
+            if immediate != Immediate::Literal {
+                let known = immediate_of(&insn).filter(|own| *own == number.into());
+                pattern = known.and_then(|_| pattern.with_immediate(immediate)).ok_or_else(refused)?;
+            }
+            if offset != Offset::Literal {
+                let known = Fields::of(&insn).and_then(|fields| fields.offset).filter(|own| *own == number);
+                pattern = known.and_then(|_| pattern.with_offset(offset)).ok_or_else(refused)?;
+            }
+            Ok::<Pattern, String>(pattern)
+        });
+        let pattern = one?;
+        if two? == pattern { Ok(pattern) } else { Err(format!("`{line}`: a placeholder in a name")) }
+    }
+
+    /// `a` or `(a & b)`, after `$`.
+    fn number<'t>(&mut self, text: &'t str, rest: &mut &'t str) -> Result<Immediate, String> {
+        let Some(inner) = text.strip_prefix('(') else {
+            let (name, tail) = name(text);
+            *rest = tail;
+            return Ok(Immediate::Hole(self.immediate(name)?));
+        };
+        if !self.arrow {
+            return Err("only the new window computes immediates".to_owned());
+        }
+        let end = closing(inner).ok_or("an unclosed bracket")?;
+        let number = self.rule.expressions.len();
+        let expression = self.expression(&inner[..end])?;
+        if number >= HOLES {
+            return Err("too many expressions".to_owned());
+        }
+        self.rule.expressions.push(expression);
+        *rest = &inner[end + 1..];
+        Ok(Immediate::Expression(number as u8))
     }
 
     /// `o`, `o + 4`, `o - 4`.
-    fn offset<'t>(&mut self, text: &'t str, out: &mut String) -> Result<&'t str, String> {
+    fn offset<'t>(&mut self, text: &'t str, rest: &mut &'t str) -> Result<Offset, String> {
         let (name, tail) = name(text);
         let fresh = self.offsets.len() as u8;
         let hole = *self.offsets.entry(name.to_owned()).or_insert(fresh);
@@ -148,8 +175,8 @@ impl Reader {
             None => (0, tail),
         };
         let plus = i8::try_from(plus).map_err(|_| "at most 127 may be added to an offset")?;
-        out.push_str(&offset_hole(hole, plus).to_string());
-        Ok(tail)
+        *rest = tail;
+        Ok(Offset::Hole { hole, plus })
     }
 
     fn immediate(&mut self, name: &str) -> Result<u8, String> {
@@ -304,17 +331,4 @@ fn register(word: &str) -> Option<Reg> {
 fn registers(text: &str) -> Result<RegSet, String> {
     let one = |word: &str| register(word).ok_or_else(|| format!("`{word}` is no register"));
     text.split_whitespace().map(one).collect()
-}
-
-/// Whether an instruction spells a number that stands for a placeholder.
-fn spells_reserved(insn: &Insn) -> bool {
-    let reserved = |value: i64| as_immediate_hole(value).is_some() || as_immediate_hole(value - 0x1_0000).is_some();
-    let number = match *insn {
-        Insn::Alu { src: kiln_isa::Source::Imm(imm), .. }
-        | Insn::Store { src: kiln_isa::Source::Imm(imm), .. }
-        | Insn::Branch { src: kiln_isa::Source::Imm(imm), .. } => Some(i64::from(imm)),
-        Insn::LoadImm64 { imm: kiln_isa::Imm64::Value(value), .. } => Some(value as i64),
-        _ => None,
-    };
-    number.is_some_and(reserved) || insn.address().is_some_and(|address| as_offset_hole(address.offset).is_some())
 }

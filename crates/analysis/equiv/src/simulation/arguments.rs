@@ -17,7 +17,7 @@ use kiln_platform::Helper;
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{Cfg, Function, FunctionId, Linkage, Node, Object, Reference};
 
-use super::alike::{live, successors};
+use crate::simulation::alike::{live, successors};
 
 /// Argument registers.
 const MOST: usize = 5;

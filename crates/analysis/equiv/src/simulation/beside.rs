@@ -6,10 +6,12 @@
 use kiln_isa::Insn;
 use kiln_program::Node;
 
-use super::segment::{Known, OldRun, Step};
-use super::unproved::Unproved;
+use crate::simulation::known::Known;
+use crate::simulation::segment::{OldRun, Step};
+use crate::simulation::unproved::Unproved;
 use crate::window::check::modes_for;
-use crate::window::machine::{Holes, TERMS, WayRun, WayStep};
+use crate::window::state::Holes;
+use crate::window::way::{TERMS, WayRun, WayStep};
 
 /// A new way on its way, beside a whole old way.
 #[derive(Clone)]
@@ -75,6 +77,6 @@ impl<'w, 'a> NewRun<'w, 'a> {
     }
 }
 
-fn stopped(stop: crate::window::machine::Stop) -> Unproved {
+fn stopped(stop: crate::window::state::Stop) -> Unproved {
     Unproved::of("the new way", &stop)
 }

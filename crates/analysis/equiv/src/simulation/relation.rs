@@ -13,61 +13,25 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{Reg, RegSet};
-use kiln_program::{MapId, Reference};
 use kiln_verifier::{InsnFacts, Value};
-use serde::{Deserialize, Serialize};
 
-use super::segment::Known;
-use super::unproved::Unproved;
-use crate::term::{QuickMap, Shape, Symbol, Term, TermId};
-use crate::window::machine::{Start, WayEnd};
-use crate::window::memory::{Class, World, is_frozen};
-use crate::window::record::ReferenceRecord;
-
-/// Bytes of a frame, and below it what [`super::inlined`] keeps there.
-const FRAMES: std::ops::Range<i32> = -2048..0;
-/// Registers of both functions.
-const VARIABLES: usize = 2 * Reg::COUNT;
-
-/// Some bits of each register.
-type Bits = [u64; Reg::COUNT];
-
-/// What a register holds at a cut.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Name {
-    /// Nothing that may be read.
-    Unreadable,
-    /// What all registers of this class hold.
-    Class(u8),
-    /// A number.
-    Constant(u64),
-    /// The frame pointer and a constant.
-    Frame(i64),
-    /// An address that the loader puts there, and a constant.
-    Address(ReferenceRecord, i64),
-    /// What a section that nothing writes holds there.
-    Frozen {
-        /// The section.
-        map: u32,
-        /// Bytes into it.
-        offset: i64,
-        /// How many.
-        bytes: u8,
-        /// Whether it was sign-extended.
-        signed: bool,
-    },
-}
+use crate::simulation::arrival::{Arrival, Label};
+use crate::simulation::name::{Bits, Name, VARIABLES, byte_at, frame, named_term, new, old};
+use crate::simulation::unproved::Unproved;
+use crate::term::{Symbol, Term, TermId};
+use crate::window::class::Class;
+use crate::window::memory::World;
+use crate::window::way::{Start, WayEnd};
 
 /// The relation at a cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Relation {
     /// The old function's registers, then the new one's.
-    names: [Name; VARIABLES],
+    pub(super) names: [Name; VARIABLES],
     /// Bits of each register that are equal in both functions.
-    bits: Bits,
+    pub(super) bits: Bits,
     /// Bits of registers that are zero: an invariant of each function.
-    zero: [u64; VARIABLES],
+    pub(super) zero: [u64; VARIABLES],
     /// Bytes of the frame, by their offset, that may differ.
     pub differ: BTreeSet<i32>,
     /// Bytes that may differ if R0 is not zero: what was called then did not write them.
@@ -76,32 +40,6 @@ pub struct Relation {
     pub held: [BTreeMap<i32, u8>; 2],
     /// Whether R0 is the first element of an array, which is always there.
     pub found: bool,
-}
-
-/// What a way brings to a cut.
-pub struct Arrival {
-    labels: [Option<Label>; VARIABLES],
-    bits: Bits,
-    zero: [u64; VARIABLES],
-    differ: BTreeSet<i32>,
-    failed: BTreeSet<i32>,
-    held: [BTreeMap<i32, u8>; 2],
-    found: bool,
-}
-
-/// What a register holds at the end of a way: something with a name of its own, or a term.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Label {
-    Named(Name),
-    Term(TermId),
-}
-
-fn old(reg: Reg) -> usize {
-    reg.index()
-}
-
-fn new(reg: Reg) -> usize {
-    Reg::COUNT + reg.index()
 }
 
 impl Relation {
@@ -193,7 +131,7 @@ impl Relation {
     }
 
     /// A register of which only some bits are equal, and those.
-    fn partly_equal(&self, reg: Reg) -> Option<(u8, u64)> {
+    pub(super) fn partly_equal(&self, reg: Reg) -> Option<(u8, u64)> {
         let names = [self.names[old(reg)], self.names[new(reg)]];
         let bits = self.bits[reg.index()];
         (bits != 0 && names[0] != names[1] && !names.contains(&Name::Unreadable)).then_some((reg.number(), bits))
@@ -388,42 +326,6 @@ fn runs(mask: u64) -> Vec<(u32, u32, bool)> {
     found
 }
 
-/// Bits in which two numbers have one normal form, as far as their parts and their lowest bits tell.
-fn equal_bits(world: &World<'_>, one: TermId, other: TermId) -> u64 {
-    if one == other {
-        return u64::MAX;
-    }
-    // Half of one address and half of another would be no address.
-    if world.are_addresses(one, other) {
-        return 0;
-    }
-    let same = |low: u32, bits: u32| {
-        let part = |term| world.arena.term(term).extract(low, bits);
-        part(one) == part(other)
-    };
-    let (mut low, mut high) = (0, u64::BITS);
-    while low < high {
-        let middle = (low + high).div_ceil(2);
-        if same(0, middle) { low = middle } else { high = middle - 1 }
-    }
-    let prefix = mask_of(0, low);
-    let boundaries = world.arena.boundaries(&[one, other], u64::BITS);
-    let parts = boundaries.windows(2).map(|part| (part[0], part[1] - part[0])).filter(|(at, bits)| same(*at, *bits));
-    parts.fold(prefix, |mask, (at, bits)| mask | mask_of(at, bits))
-}
-
-/// Bits of a term that are zero in its normal form.
-fn zero_bits(world: &World<'_>, id: TermId) -> u64 {
-    let mut zero = 0;
-    let boundaries = world.arena.boundaries(&[id], u64::BITS);
-    for (low, bits) in boundaries.windows(2).map(|part| (part[0], part[1] - part[0])) {
-        if world.arena.term(id).extract(low, bits).as_constant() == Some(0) {
-            zero |= mask_of(low, bits);
-        }
-    }
-    zero
-}
-
 /// A term with bits cleared that are zero.
 fn cleared<'a>(term: &Term<'a>, zero: u64) -> Term<'a> {
     let part = |(low, bits, zero): (u32, u32, bool)| match zero {
@@ -434,270 +336,7 @@ fn cleared<'a>(term: &Term<'a>, zero: u64) -> Term<'a> {
     term.arena().concat(&parts)
 }
 
-fn mask_of(low: u32, bits: u32) -> u64 {
-    if bits == 0 { 0 } else { (u64::MAX >> (u64::BITS - bits)) << low }
-}
-
 fn numbered<K: std::hash::Hash + Eq>(numbers: &mut HashMap<K, u8>, key: K) -> Name {
     let next = numbers.len() as u8;
     Name::Class(*numbers.entry(key).or_insert(next))
-}
-
-/// The number of the root that the frame's bytes are kept under.
-pub fn frame(world: &World<'_>) -> u16 {
-    let start = world.pointer_symbol(Symbol::FramePointer(0), Class::Stack(0), Some(0));
-    world.place(start).0
-}
-
-/// A byte of the frame at the end of a way.
-pub fn byte_at(world: &World<'_>, end: &WayEnd, frame: u16, offset: i64) -> TermId {
-    end.bytes.get(&(frame, offset)).copied().unwrap_or_else(|| world.byte(frame, offset, 0).id())
-}
-
-/// The term that a name stands for. Not for classes.
-fn named_term<'a>(world: &World<'a>, name: Name) -> Term<'a> {
-    let plus = |term: Term<'a>, offset: i64| match offset {
-        0 => term,
-        offset => term.add(&term.like(offset as u64)),
-    };
-    match name {
-        Name::Constant(value) => world.arena.constant(64, value),
-        Name::Frame(offset) => plus(world.pointer_symbol(Symbol::FramePointer(0), Class::Stack(0), Some(0)), offset),
-        Name::Address(reference, offset) => plus(world.reference(reference.reference()), offset),
-        Name::Frozen { map, offset, bytes, signed } => {
-            let start = world.reference(Reference::MapValue { map: MapId(map), offset: 0 });
-            let (root, offset) = world.place(plus(start, offset));
-            let value = world.bytes(root, offset, bytes.into(), 0);
-            if signed { value.sign_extend(64) } else { value.zero_extend(64) }
-        }
-        Name::Unreadable | Name::Class(_) => unreachable!("a class has no term of its own"),
-    }
-}
-
-impl Arrival {
-    /// What the end of a way brings. `conditions` hold there: a register that they say is a number has its name.
-    pub fn of(world: &World<'_>, ends: &[WayEnd; 2], conditions: &[TermId], clobbered: RegSet) -> Arrival {
-        let frozen = frozen_loads(world, ends);
-        let numbers = decided_numbers(world, conditions);
-        let label = |term: TermId| match name_of(world, term, &frozen) {
-            Some(name) => Label::Named(name),
-            None => numbers.get(&term).map_or(Label::Term(term), |value| Label::Named(Name::Constant(*value))),
-        };
-        let held = |variable: usize| {
-            let reg = Reg::new((variable % Reg::COUNT) as u8)?;
-            let end = &ends[variable / Reg::COUNT];
-            end.registers[reg.index()].filter(|_| !clobbered.contains(reg))
-        };
-        let labels = std::array::from_fn(|variable| held(variable).map(label));
-        let bits = std::array::from_fn(|reg| match (held(reg), held(Reg::COUNT + reg)) {
-            (Some(first), Some(second)) => equal_bits(world, first, second),
-            _ => 0,
-        });
-        let zero = std::array::from_fn(|variable| held(variable).map_or(0, |term| zero_bits(world, term)));
-        let uses = &ends[0].uses;
-        let (mut differ, mut failed) = (differing_bytes(world, ends, conditions), BTreeSet::new());
-        let filled: BTreeSet<i32> = differ.iter().copied().filter(|byte| uses.fills(i64::from(*byte))).collect();
-        differ.retain(|byte| !filled.contains(byte));
-        if uses.fills_on_success {
-            failed = filled;
-        }
-        Arrival {
-            labels,
-            bits,
-            zero,
-            differ,
-            failed,
-            held: held_bytes(world, ends),
-            found: finds_first(world, &ends[0]),
-        }
-    }
-
-    /// The same value, of which nothing is known, in this register of both functions.
-    pub fn with_result(mut self, world: &World<'_>, result: Option<Reg>) -> Arrival {
-        if let Some(reg) = result {
-            let term = world.arena.symbol(Symbol::Own(u8::MAX), 64).id();
-            self.labels[old(reg)] = Some(Label::Term(term));
-            self.labels[new(reg)] = Some(Label::Term(term));
-            self.bits[reg.index()] = u64::MAX;
-            (self.zero[old(reg)], self.zero[new(reg)]) = (0, 0);
-        }
-        self
-    }
-}
-
-/// The name of a term that means the same wherever it is computed.
-fn name_of(world: &World<'_>, term: TermId, frozen: &QuickMap<TermId, Name>) -> Option<Name> {
-    let symbol = |id: TermId, offset: i64| match world.arena.shape(id).0 {
-        Shape::Symbol(Symbol::FramePointer(0)) => Some(Name::Frame(offset)),
-        Shape::Symbol(Symbol::Reference(reference)) => {
-            let reference = ReferenceRecord::of(reference)?;
-            Some(Name::Address(reference, offset))
-        }
-        _ => None,
-    };
-    match world.arena.shape(term).0 {
-        Shape::Constant(value) => Some(Name::Constant(value)),
-        Shape::Symbol(_) => symbol(term, 0),
-        Shape::Sum(offset, terms) => match *terms {
-            [(1, only)] => symbol(only, offset as i64),
-            _ => None,
-        },
-        _ => None,
-    }
-    .or_else(|| frozen.get(&term).copied())
-}
-
-/// What both functions loaded from sections that nothing writes, at places that are known.
-fn frozen_loads(world: &World<'_>, ends: &[WayEnd; 2]) -> QuickMap<TermId, Name> {
-    let mut found = QuickMap::default();
-    for access in ends.iter().flat_map(|end| &end.accesses) {
-        let Class::MapValue(map) = access.class else { continue };
-        let root = world.root(access.root);
-        let start = Symbol::Reference(Reference::MapValue { map, offset: 0 });
-        let at_start = world.arena.shape(root.term).0 == Shape::Symbol(start);
-        if access.writes || !at_start || !is_frozen(world.object, access.class) {
-            continue;
-        }
-        let bytes = world.bytes(access.root, access.offset, access.bytes, 0);
-        for signed in [false, true] {
-            let term = if signed { bytes.sign_extend(64) } else { bytes.zero_extend(64) };
-            let name = Name::Frozen { map: map.0, offset: access.offset, bytes: access.bytes as u8, signed };
-            found.entry(term.id()).or_insert(name);
-        }
-    }
-    found
-}
-
-/// Terms that a condition says are a number.
-fn decided_numbers(world: &World<'_>, conditions: &[TermId]) -> QuickMap<TermId, u64> {
-    let mut found = QuickMap::default();
-    for condition in conditions {
-        if let Shape::Binary(crate::term::Binary::Eq, one, other) = world.arena.shape(*condition).0 {
-            for (term, number) in [(one, other), (other, one)] {
-                if let (Shape::Constant(value), 64) = world.arena.shape(number) {
-                    found.insert(term, value);
-                }
-            }
-        }
-    }
-    found
-}
-
-/// Bytes of the frame that may differ at the end of a way, where these conditions hold.
-pub fn differing_bytes(world: &World<'_>, ends: &[WayEnd; 2], conditions: &[TermId]) -> BTreeSet<i32> {
-    let frame = frame(world);
-    let mut known = Known::default();
-    conditions.iter().for_each(|condition| {
-        known.add(world, *condition);
-    });
-    let places = ends.iter().flat_map(|end| end.bytes.keys()).filter(|(root, _)| *root == frame);
-    let differs = |(_, offset): &&(u16, i64)| {
-        let [old, new] = [0, 1].map(|side: usize| byte_at(world, &ends[side], frame, *offset));
-        old != new && !known.says_equal(world, old, new)
-    };
-    places.filter(differs).filter_map(|(_, offset)| i32::try_from(*offset).ok()).collect()
-}
-
-/// Bytes of the frame that hold a number, whatever the event does.
-fn held_bytes(world: &World<'_>, ends: &[WayEnd; 2]) -> [BTreeMap<i32, u8>; 2] {
-    let frame = frame(world);
-    let named = !world.modes.is_logged(Class::Stack(0));
-    [0, 1].map(|side: usize| {
-        let places = ends[side].bytes.iter().filter(|((root, at), _)| *root == frame && !ends[0].uses.writes(*at));
-        let held = |((_, at), value): (&(u16, i64), &TermId)| {
-            Some((i32::try_from(*at).ok()?, world.arena.term(*value).as_constant()? as u8))
-        };
-        places.filter(|_| named).filter_map(held).collect()
-    })
-}
-
-/// Whether what comes looks up the first element of an array.
-fn finds_first(world: &World<'_>, end: &WayEnd) -> bool {
-    let frame = frame(world);
-    let is_zero = |at: i64| world.arena.term(byte_at(world, end, frame, at)).as_constant() == Some(0);
-    end.uses.key.is_some_and(|key| (key..key + 4).all(is_zero))
-}
-
-/// The relation as data.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct RelationRecord {
-    /// What R0 to R9 of the old function hold.
-    before: Vec<Name>,
-    /// What R0 to R9 of the new function hold.
-    after: Vec<Name>,
-    /// Registers that the functions do not hold the same in, and the bits that are equal all the same.
-    equal: Vec<(u8, u64)>,
-    /// Registers of each function with bits that are zero, and those.
-    #[serde(default, skip_serializing_if = "no_bits")]
-    zero: [Vec<(u8, u64)>; 2],
-    /// Bytes of the frame that may differ.
-    differ: Vec<i32>,
-    /// Bytes of the frame that may differ if R0 is not zero.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    failed: Vec<i32>,
-    /// Bytes of the frame that hold a number, of each function.
-    #[serde(default)]
-    held: [Vec<(i32, u8)>; 2],
-    /// Whether R0 is the first element of an array.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    found: bool,
-}
-
-fn no_bits(sides: &[Vec<(u8, u64)>; 2]) -> bool {
-    sides.iter().all(Vec::is_empty)
-}
-
-impl RelationRecord {
-    /// The record of a relation.
-    pub fn of(relation: &Relation) -> RelationRecord {
-        let side = |from: usize| relation.names[from..from + Reg::COUNT - 1].to_vec();
-        RelationRecord {
-            before: side(0),
-            after: side(Reg::COUNT),
-            equal: Reg::all().filter_map(|reg| relation.partly_equal(reg)).collect(),
-            zero: [old, new].map(|variable: fn(Reg) -> usize| {
-                let bits = |reg: Reg| (reg.number(), relation.zero[variable(reg)]);
-                let is_class = |reg: &Reg| matches!(relation.names[variable(*reg)], Name::Class(_));
-                Reg::all().filter(is_class).map(bits).filter(|(_, bits)| *bits != 0).collect()
-            }),
-            differ: relation.differ.iter().copied().collect(),
-            failed: relation.failed.iter().copied().collect(),
-            held: [0, 1].map(|side: usize| relation.held[side].iter().map(|(at, value)| (*at, *value)).collect()),
-            found: relation.found,
-        }
-    }
-
-    /// The relation; the reason where it is none.
-    pub fn relation(&self, maps: usize) -> Result<Relation, String> {
-        let mut names = [Name::Unreadable; VARIABLES];
-        for (from, side) in [(0, &self.before), (Reg::COUNT, &self.after)] {
-            if side.len() != Reg::COUNT - 1 {
-                return Err("a relation speaks of R0 to R9".to_owned());
-            }
-            names[from..from + Reg::COUNT - 1].copy_from_slice(side);
-        }
-        let sound = |name: &Name| match name {
-            Name::Frozen { map, bytes, .. } => (*map as usize) < maps && matches!(bytes, 1 | 2 | 4 | 8),
-            Name::Class(class) => usize::from(*class) < VARIABLES,
-            _ => true,
-        };
-        if !names.iter().all(sound) {
-            return Err("a relation names what there is not".to_owned());
-        }
-        let mut equal = [0; Reg::COUNT];
-        for (reg, bits) in &self.equal {
-            *equal.get_mut(usize::from(*reg)).ok_or("there are registers 0 to 10")? = *bits;
-        }
-        let mut zero = [0; VARIABLES];
-        for (side, known) in self.zero.iter().enumerate() {
-            for (reg, bits) in known.iter().filter(|(reg, _)| usize::from(*reg) < Reg::COUNT) {
-                zero[side * Reg::COUNT + usize::from(*reg)] = *bits;
-            }
-        }
-        let bytes = |bytes: &[i32]| bytes.iter().copied().filter(|at| FRAMES.contains(at)).collect();
-        let (differ, failed): (BTreeSet<i32>, BTreeSet<i32>) = (bytes(&self.differ), bytes(&self.failed));
-        let held =
-            [0, 1].map(|side: usize| self.held[side].iter().copied().filter(|(at, _)| FRAMES.contains(at)).collect());
-        Ok(Relation { names, bits: equal, zero, differ, failed, held, found: self.found })
-    }
 }

@@ -4,26 +4,28 @@
 //! goes its way, the new one goes its own, and leaves the same memory, the same arguments of what is called, and what
 //! the relation at the end asks for.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use kiln_isa::semantics::BitVec;
-use kiln_isa::{Insn, Reg, RegSet};
+use kiln_isa::{Insn, RegSet};
 use kiln_program::{Node, Object};
-use kiln_verifier::{InsnFacts, Value};
-use serde::{Deserialize, Serialize};
+use kiln_verifier::InsnFacts;
 
-use super::alike::is_same;
-use super::relation::{Relation, RelationRecord, byte_at, frame};
-use super::unproved::Unproved;
+use crate::simulation::alike::is_same;
+use crate::simulation::known::Known;
+use crate::simulation::name::{byte_at, frame};
+use crate::simulation::relation::Relation;
+use crate::simulation::unproved::Unproved;
 use crate::term::smt;
 use crate::term::solver::{self, Answer};
-use crate::term::{Arena, Binary, Shape, Term, TermId};
+use crate::term::{Arena, TermId};
 use crate::window::calls::EventUse;
 use crate::window::check::{modes_for, relevant_assumptions};
-use crate::window::machine::{Access, Start, WayEnd, WayStep, run_way};
-use crate::window::memory::{Class, Modes, World, is_frozen};
-use crate::window::record::{FactsRecord, NodeRecord, RecordError, ValueRecord, comment};
+use crate::window::class::{Class, Modes, is_frozen};
+use crate::window::memory::World;
 use crate::window::shared::shared_memory_kept;
+use crate::window::state::Access;
+use crate::window::way::{Start, WayEnd, WayStep, run_way};
 
 /// One instruction of a way.
 #[derive(Clone, Copy, Debug)]
@@ -300,7 +302,7 @@ impl<'f> Segment<'f> {
     ///
     /// # Errors
     /// What was not proved.
-    pub fn prove(&self, end: &End, milliseconds: u32) -> Result<Proved, Unproved> {
+    pub fn prove(&self, end: &End, steps: u32) -> Result<Proved, Unproved> {
         let arena = Arena::new();
         let ran = self.run(&arena)?;
         let pairs = self.pairs(&ran, end)?;
@@ -312,7 +314,7 @@ impl<'f> Segment<'f> {
             return Ok(Proved::Normalized);
         }
         let assumptions = self.assumptions(&ran, &open);
-        match solver::ask(&arena, &assumptions, &open, milliseconds) {
+        match solver::ask(&arena, &assumptions, &open, steps) {
             Answer::Equal => Ok(Proved::Smt),
             Answer::Different(_) => Err(Unproved::Differs(format!("they differ before {}", end.what))),
             Answer::Unknown => Err(Unproved::OutOfEffort(format!("the solver gave up before {}", end.what))),
@@ -320,7 +322,7 @@ impl<'f> Segment<'f> {
     }
 
     /// Whether the solver shows that these bytes of the frame are the same at the end of both ways.
-    pub fn bytes_agree(&self, ran: &Ran<'_>, bytes: &BTreeSet<i32>, milliseconds: u32) -> bool {
+    pub fn bytes_agree(&self, ran: &Ran<'_>, bytes: &BTreeSet<i32>, steps: u32) -> bool {
         if bytes.is_empty() {
             return true;
         }
@@ -328,21 +330,21 @@ impl<'f> Segment<'f> {
         let byte = |byte: &i32, side: usize| byte_at(&ran.world, &ran.ends[side], frame, i64::from(*byte));
         let pairs: Vec<_> = bytes.iter().map(|at| (byte(at, 0), byte(at, 1))).collect();
         let assumptions = self.assumptions(ran, &pairs);
-        matches!(solver::ask(ran.world.arena, &assumptions, &pairs, milliseconds), Answer::Equal)
+        matches!(solver::ask(ran.world.arena, &assumptions, &pairs, steps), Answer::Equal)
     }
 
     /// Whether the last branch of the new way goes where the way says, if the branches before it do.
     ///
     /// # Errors
     /// Why one of the ways cannot be followed.
-    pub fn decides_last(&self, milliseconds: u32) -> Result<bool, Unproved> {
+    pub fn decides_last(&self, steps: u32) -> Result<bool, Unproved> {
         let arena = Arena::new();
         let mut ran = self.run(&arena)?;
         let Some(last) = ran.conditions[1].pop() else { return Ok(false) };
         let mut assumptions = std::mem::take(&mut ran.conditions[1]);
         let pairs = [(last, arena.constant(1, 1).id())];
         assumptions.extend(self.assumptions(&ran, &pairs));
-        Ok(matches!(solver::ask(&arena, &assumptions, &pairs, milliseconds), Answer::Equal))
+        Ok(matches!(solver::ask(&arena, &assumptions, &pairs, steps), Answer::Equal))
     }
 
     fn assumptions(&self, ran: &Ran<'_>, pairs: &[(TermId, TermId)]) -> Vec<TermId> {
@@ -355,9 +357,9 @@ impl<'f> Segment<'f> {
     }
 
     /// Whether the ways cannot go together: what the branches must be contradicts itself.
-    pub fn is_impossible(&self, milliseconds: u32) -> bool {
+    pub fn is_impossible(&self, steps: u32) -> bool {
         let end = End { never: true, ..End::default() };
-        self.prove(&end, milliseconds).is_ok()
+        self.prove(&end, steps).is_ok()
     }
 
     /// The query, from terms that were not normalized.
@@ -379,141 +381,6 @@ impl<'f> Segment<'f> {
         let assumptions = self.assumptions(&ran, &pairs);
         Ok(smt::query(&literal, &assumptions, &pairs))
     }
-
-    /// The segment as data.
-    pub fn record(&self, end: &End) -> SegmentRecord {
-        let steps = |side: usize| {
-            let record = |step: &Step<'_>| StepRecord {
-                node: NodeRecord::of(self.object, step.node),
-                taken: step.taken,
-                open: step.open,
-                pointer: step.behind.and_then(|known| {
-                    let dst = step.node.insn.written()?;
-                    let value = &known.registers[dst.index()];
-                    matches!(value, Value::Pointer(_)).then(|| ValueRecord::of(value)).flatten()
-                }),
-            };
-            self.ways[side].iter().map(record).collect()
-        };
-        SegmentRecord {
-            before: steps(0),
-            after: steps(1),
-            facts: self.facts.map(|facts| FactsRecord::of(facts, RegSet::ALL, true)),
-            start: RelationRecord::of(self.start),
-            end: EndRecord {
-                what: end.what.clone(),
-                reads: end.reads.iter().map(Reg::number).collect(),
-                overwrites: end.overwrites.iter().map(Reg::number).collect(),
-                relation: end.relation.as_ref().map(RelationRecord::of),
-                never: end.never,
-                index: end.index,
-                unread: end.unread.iter().copied().collect(),
-                event: self.event.map(|(node, _)| NodeRecord::of(self.object, node)),
-                numbers: self.event.iter().flat_map(|(_, numbers)| numbers.iter()).map(Reg::number).collect(),
-            },
-        }
-    }
-}
-
-/// Conditions that hold, by their terms, and what they say of other terms.
-#[derive(Clone, Default)]
-pub struct Known {
-    truths: HashMap<TermId, bool>,
-    numbers: HashMap<TermId, u64>,
-    lengths: HashMap<(TermId, TermId), Length>,
-}
-
-/// What is known of an end of a packet and an address in it.
-#[derive(Clone, Copy, Default)]
-struct Length {
-    /// Bytes behind the address that are there.
-    there: Option<u64>,
-    /// Bytes of which not all are there.
-    missing: Option<u64>,
-}
-
-/// Bytes from an address in a packet that a check may ask for.
-const LONGEST_PACKET: u64 = 0xffff;
-
-impl Known {
-    /// Whether what is known decides a condition.
-    pub fn decides(&self, world: &World<'_>, condition: TermId) -> Option<bool> {
-        match world.arena.term(condition).as_constant() {
-            Some(value) => Some(value == 1),
-            None => self.truths.get(&condition).copied().or_else(|| {
-                if let Some((key, bytes, past)) = checked_length(world, condition) {
-                    let known = self.lengths.get(&key)?;
-                    let missing = known.missing.is_some_and(|missing| missing <= bytes);
-                    let there = known.there.is_some_and(|there| there >= bytes);
-                    return (missing || there).then_some(missing == past);
-                }
-                let (term, value) = compared(world, condition)?;
-                self.numbers.get(&term).map(|known| *known == value)
-            }),
-        }
-    }
-
-    /// Adds a condition; whether it does not contradict what is known.
-    pub fn add(&mut self, world: &World<'_>, condition: TermId) -> bool {
-        let arena = world.arena;
-        let fits = self.decides(world, condition) != Some(false);
-        self.truths.insert(condition, true);
-        self.truths.insert(Term::not(&arena.term(condition)).id(), false);
-        self.numbers.extend(compared(world, condition));
-        if let Some((key, bytes, past)) = checked_length(world, condition) {
-            let known = self.lengths.entry(key).or_default();
-            match past {
-                true => known.missing = Some(known.missing.map_or(bytes, |least| least.min(bytes))),
-                false => known.there = Some(known.there.map_or(bytes, |most| most.max(bytes))),
-            }
-        }
-        fits
-    }
-
-    /// Whether what is known makes two terms one number, or one term.
-    pub fn says_equal(&self, world: &World<'_>, one: TermId, other: TermId) -> bool {
-        let arena = world.arena;
-        let number = |term: TermId| {
-            let bits = arena.shape(term).1;
-            let truth = self.decides(world, term).filter(|_| bits == 1).map(u64::from);
-            truth.or_else(|| self.numbers.get(&term).copied()).or_else(|| arena.term(term).as_constant())
-        };
-        let chosen = |term: TermId| match arena.shape(term).0 {
-            Shape::Ite(condition, yes, no) => match self.decides(world, condition) {
-                Some(true) => yes,
-                Some(false) => no,
-                None => term,
-            },
-            _ => term,
-        };
-        chosen(one) == chosen(other) || number(one).is_some_and(|value| number(other) == Some(value))
-    }
-}
-
-/// Of a check whether a packet has so many bytes behind an address: its end and the address, the bytes, and whether the
-/// condition says that they are too many.
-fn checked_length(world: &World<'_>, condition: TermId) -> Option<((TermId, TermId), u64, bool)> {
-    let (comparison, past) = match world.arena.shape(condition).0 {
-        Shape::Not(inner) => (inner, false),
-        _ => (condition, true),
-    };
-    let Shape::Binary(Binary::Ult, end, address) = world.arena.shape(comparison).0 else { return None };
-    let (start, bytes) = match world.arena.shape(address).0 {
-        Shape::Sum(constant, terms) => match *terms {
-            [(1, only)] => (only, constant),
-            _ => return None,
-        },
-        _ => (address, 0),
-    };
-    let sound = bytes <= LONGEST_PACKET && world.is_packet_symbol(start);
-    sound.then_some(((end, start), bytes, past))
-}
-
-/// The term and the number that a condition says are equal.
-fn compared(world: &World<'_>, condition: TermId) -> Option<(TermId, u64)> {
-    let Shape::Binary(Binary::Eq, one, other) = world.arena.shape(condition).0 else { return None };
-    let number = |term: TermId| world.arena.term(term).as_constant();
-    number(other).map(|value| (one, value)).or_else(|| number(one).map(|value| (other, value)))
 }
 
 /// Whether an instruction decides where to go on.
@@ -532,128 +399,5 @@ impl Default for End {
             index: None,
             unread: BTreeSet::new(),
         }
-    }
-}
-
-/// An instruction of a way, as data.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct StepRecord {
-    /// The instruction.
-    #[serde(flatten)]
-    node: NodeRecord,
-    /// Of a branch: whether it is taken.
-    taken: bool,
-    /// See [`Step::open`].
-    open: bool,
-    /// Of a load: the pointer that it gives, where the facts know.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pointer: Option<ValueRecord>,
-}
-
-/// See [`End`].
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct EndRecord {
-    what: String,
-    reads: Vec<u8>,
-    overwrites: Vec<u8>,
-    relation: Option<RelationRecord>,
-    never: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    index: Option<[(u8, i32); 2]>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    unread: Vec<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    event: Option<NodeRecord>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    numbers: Vec<u8>,
-}
-
-/// A segment as data, from which its query can be made again.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct SegmentRecord {
-    before: Vec<StepRecord>,
-    after: Vec<StepRecord>,
-    facts: Option<FactsRecord>,
-    start: RelationRecord,
-    end: EndRecord,
-}
-
-fn way<'f>(nodes: &'f [Node], known: &'f [Option<InsnFacts>], steps: &[StepRecord]) -> Vec<Step<'f>> {
-    let nodes = nodes.iter().zip(known).zip(steps);
-    let step = |((node, known), step): ((&'f Node, &'f Option<InsnFacts>), &StepRecord)| Step {
-        node,
-        taken: step.taken,
-        open: step.open,
-        behind: known.as_ref(),
-    };
-    nodes.map(step).collect()
-}
-
-fn set(numbers: &[u8]) -> Result<RegSet, RecordError> {
-    let regs: Option<Vec<Reg>> = numbers.iter().map(|number| Reg::new(*number)).collect();
-    regs.map(|regs| RegSet::of(&regs)).ok_or_else(|| RecordError::Number("no such register".to_owned()))
-}
-
-/// What is known behind each step.
-fn behind(nodes: &[Node], steps: &[StepRecord]) -> Vec<Option<InsnFacts>> {
-    let known = |(node, step): (&Node, &StepRecord)| {
-        let (pointer, dst) = (step.pointer.as_ref()?, node.insn.written()?);
-        let registers = [(dst.number(), pointer.clone())].into();
-        Some(FactsRecord { registers, ..FactsRecord::default() }.facts())
-    };
-    nodes.iter().zip(steps).map(known).collect()
-}
-
-impl SegmentRecord {
-    /// The query: `unsat` means that the segment is as it should be.
-    ///
-    /// # Errors
-    /// A record that is none of a segment of this object.
-    pub fn query(&self, object: &Object) -> Result<String, RecordError> {
-        let nodes = |steps: &[StepRecord]| -> Result<Vec<Node>, RecordError> {
-            steps.iter().map(|step| step.node.node(object)).collect()
-        };
-        let (old, new) = (nodes(&self.before)?, nodes(&self.after)?);
-        let (old_known, new_known) = (behind(&old, &self.before), behind(&new, &self.after));
-        let (old_way, new_way) = (way(&old, &old_known, &self.before), way(&new, &new_known, &self.after));
-        let facts = self.facts.as_ref().map(FactsRecord::facts);
-        let start = self.start.relation(object.maps.len()).map_err(RecordError::Number)?;
-        let event = self.end.event.as_ref().map(|event| event.node(object)).transpose()?;
-        let event = event.as_ref().map(|event| Ok((event, set(&self.end.numbers)?))).transpose()?;
-        let segment = Segment { object, facts: facts.as_ref(), start: &start, ways: [&old_way, &new_way], event };
-        let query = segment.query(&self.end(object)?).map_err(|why| RecordError::NoQuery(why.to_string()))?;
-        Ok(format!("{}{query}", self.heading(object, &start)))
-    }
-
-    fn end(&self, object: &Object) -> Result<End, RecordError> {
-        let relation = self.end.relation.as_ref().map(|record| record.relation(object.maps.len()));
-        Ok(End {
-            what: self.end.what.clone(),
-            reads: set(&self.end.reads)?,
-            overwrites: set(&self.end.overwrites)?,
-            relation: relation.transpose().map_err(RecordError::Number)?,
-            never: self.end.never,
-            index: self.end.index.filter(|index| index.iter().all(|(reg, _)| *reg < 11)),
-            unread: self.end.unread.iter().copied().collect(),
-        })
-    }
-
-    fn heading(&self, object: &Object, start: &Relation) -> String {
-        let texts = |steps: &[StepRecord]| -> Vec<String> {
-            let taken = |step: &StepRecord| if step.taken { " (taken)" } else { "" };
-            steps.iter().map(|step| format!("{}{}", step.node.text, taken(step))).collect()
-        };
-        let mut text = String::from("; The new function does as the old one does on this way. unsat: it does.\n");
-        comment(&mut text, "the old way", &texts(&self.before));
-        comment(&mut text, "the new way", &texts(&self.after));
-        comment(
-            &mut text,
-            "known of the old function",
-            &self.facts.as_ref().map(|f| f.lines(object)).unwrap_or_default(),
-        );
-        comment(&mut text, "what holds where both begin", &start.lines());
-        let end = if self.end.never { "they never go together".to_owned() } else { self.end.what.clone() };
-        comment(&mut text, "where they end", &[end]);
-        text
     }
 }

@@ -1,6 +1,6 @@
 //! Why two functions were not proved to do the same.
 
-use crate::window::machine::Stop;
+use crate::window::state::Stop;
 
 /// Why two functions were not proved to do the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use crate::term::{Arena, Binary, Bitwise, Shape, Symbol, Term, TermId};
 
 impl std::fmt::Debug for Term<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&term_text(self.arena, self.id))
+        f.write_str(&term_text(self.arena(), self.id()))
     }
 }
 

@@ -17,31 +17,29 @@ pub enum Answer {
     Unknown,
 }
 
-/// Steps that Z3 takes in a millisecond, nearly: masks, shifts and sums take it a third of a microsecond to half of one each.
-const STEPS_A_MILLISECOND: u32 = 2500;
-/// Limit on the sizes of products and quotients (width times width, in bits, summed) for each millisecond of a query:
-/// Z3 turns them into circuits before it counts the first step.
-const CIRCUITS_A_MILLISECOND: u64 = 1000;
-/// Limit on the terms of a query for each of its milliseconds. Z3 simplifies a query before it counts the first step,
-/// and takes seconds for a thousand terms of random arithmetic. The queries of real programs have up to 60 terms.
-const TERMS_A_MILLISECOND: usize = 10;
+/// Steps per 1,000 bits of products and quotients (width times width, summed) that a query must be allowed: Z3 turns
+/// them into circuits before it counts the first step.
+const STEPS_PER_KILOBIT: u64 = 2500;
+/// Steps per term that a query must be allowed. Z3 simplifies a query before it counts the first step, and takes seconds
+/// for a thousand terms of random arithmetic. The queries of real programs have up to 60 terms.
+const STEPS_PER_TERM: usize = 250;
 
-/// Asks whether some pair differs although all assumptions hold. `milliseconds` is the limit on an idle machine; it is
-/// counted in the solver's steps.
+/// Asks whether some pair differs although all assumptions hold. Z3 may take `steps` of its own steps (its `rlimit`); masks,
+/// shifts and sums take about 2,500 of them in a millisecond.
 ///
 /// The answer depends on the query alone: Z3 breaks ties by its earlier state, so every query gets a new context.
-pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], milliseconds: u32) -> Answer {
+pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], steps: u32) -> Answer {
     let roots: Vec<TermId> = assumptions.iter().copied().chain(pairs.iter().flat_map(|(a, b)| [*a, *b])).collect();
     let cone = smt::cone(arena, &roots);
     let circuits: u64 = cone.iter().map(|id| circuit(arena, *id)).sum();
-    let is_long = cone.len() > milliseconds as usize * TERMS_A_MILLISECOND;
-    if is_long || circuits > u64::from(milliseconds) * CIRCUITS_A_MILLISECOND {
+    let is_long = cone.len().saturating_mul(STEPS_PER_TERM) > steps as usize;
+    if is_long || circuits.saturating_mul(STEPS_PER_KILOBIT) > u64::from(steps) * 1000 {
         return Answer::Unknown;
     }
     let query = smt::query(arena, assumptions, pairs);
     let variable = |(symbol, id): (Symbol, TermId)| (symbol, arena.shape(id).1);
     let variables: Vec<(Symbol, u32)> = smt::symbols(arena, &roots).into_iter().map(variable).collect();
-    z3::with_z3_config(&Config::new(), || ask_anew(&query, &variables, milliseconds))
+    z3::with_z3_config(&Config::new(), || ask_anew(&query, &variables, steps))
 }
 
 /// How Z3 goes about a question.
@@ -53,17 +51,18 @@ pub enum Strategy {
     Preprocessed,
 }
 
-/// Milliseconds of the clock for each that a question may take on an idle machine: not all that Z3 does is a step.
-const CLOCK: u32 = 20;
+/// Steps per millisecond of the clock: one twentieth of what Z3 takes on an idle machine. Not all that it does is a step,
+/// so a question also has a limit in time.
+const STEPS_PER_CLOCK_MS: u32 = 125;
 
-/// Whether nothing satisfies a query in SMT-LIB 2, within so many milliseconds of an idle machine, counted in the solver's
-/// steps; `None` where the solver does not know.
-pub fn is_unsatisfiable(query: &str, logic: &str, milliseconds: u32, strategy: Strategy) -> Option<bool> {
+/// Whether nothing satisfies a query in SMT-LIB 2. `None` if Z3 does not know after `steps` of its own steps, or after a
+/// time in which an idle machine would take twenty times as many.
+pub fn is_unsatisfiable(query: &str, logic: &str, steps: u32, strategy: Strategy) -> Option<bool> {
     z3::with_z3_config(&Config::new(), || {
         let solver = Solver::new_for_logic(logic)?;
         let mut params = Params::new();
-        params.set_u32("rlimit", milliseconds.saturating_mul(STEPS_A_MILLISECOND));
-        params.set_u32("timeout", milliseconds.saturating_mul(CLOCK));
+        params.set_u32("rlimit", steps);
+        params.set_u32("timeout", steps / STEPS_PER_CLOCK_MS);
         params.set_bool("ctrl_c", false);
         solver.set_params(&params);
         if strategy == Strategy::Incremental {
@@ -89,11 +88,11 @@ fn circuit(arena: &Arena, id: TermId) -> u64 {
     }
 }
 
-fn ask_anew(query: &str, variables: &[(Symbol, u32)], milliseconds: u32) -> Answer {
+fn ask_anew(query: &str, variables: &[(Symbol, u32)], steps: u32) -> Answer {
     let Some(solver) = Solver::new_for_logic("QF_BV") else { return Answer::Unknown };
     let mut params = Params::new();
     // Steps of its own end a question at the same place on every machine, busy or not.
-    params.set_u32("rlimit", milliseconds.saturating_mul(STEPS_A_MILLISECOND));
+    params.set_u32("rlimit", steps);
     // Z3 puts its own handler in place of the process's while it works, and threads that do so at once leave one behind
     // that refers to a solver that is gone: Ctrl-C is the program's business.
     params.set_bool("ctrl_c", false);

@@ -17,8 +17,8 @@
 //! read tables, section 4.2). Only straight windows without calls, atomic operations and stores to the context can be
 //! asked about in that way.
 
-use kiln_isa::semantics::{BitVec, Flow, Machine, execute};
-use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
+use kiln_isa::semantics::{BitVec, Flow, Machine, MemoryOrder, execute};
+use kiln_isa::{Address, AtomicOp, Imm64, Reg, Size};
 use kiln_program::{Node, Reference};
 
 use crate::concrete::Tester;
@@ -26,10 +26,12 @@ use crate::term::solver::{self, Answer};
 use crate::term::{Arena, Symbol, Term, TermId};
 use crate::window::answers::Settled;
 use crate::window::check::{compare, compare_in, relevant_assumptions, settle as settle_as_always};
+use crate::window::class::{Class, Modes};
 use crate::window::limits::Limits;
-use crate::window::machine::{Holes, Target};
-use crate::window::memory::{Class, Modes, World};
+use crate::window::machine::Target;
+use crate::window::memory::World;
 use crate::window::question::{Live, Window};
+use crate::window::state::Holes;
 
 /// What is switched off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,7 +75,7 @@ pub fn settle(window: &Window<'_>, limits: &Limits, without: Without) -> Option<
     if open.is_empty() {
         return Some(Settled::NormalForm);
     }
-    Some(match solver::ask(&arena, &assumptions, &open, limits.solver_ms) {
+    Some(match solver::ask(&arena, &assumptions, &open, limits.solver_steps) {
         Answer::Equal => Settled::SolverEqual,
         Answer::Different(_) => Settled::SolverDifferent,
         Answer::Unknown => Settled::Nobody,
@@ -224,16 +226,19 @@ fn run<'a>(tables: &mut Tables<'_, 'a>, nodes: &[Node]) -> Option<Ran<'a>> {
         }
         run.reference = node.reference;
         let Ok(Flow::Next) = execute(&node.insn, &mut run) else { return None };
-        // Their order with others is not in the tables.
-        if matches!(node.insn, Insn::LoadAcquire { .. } | Insn::StoreRelease { .. }) {
-            return None;
-        }
     }
     Some((run.registers, run.stored))
 }
 
 /// It cannot be asked so.
 struct Refused;
+
+impl Run<'_, '_, '_> {
+    /// Refuses ordered accesses: the tables do not say how accesses are ordered.
+    fn unordered(&self, order: MemoryOrder) -> Result<(), Refused> {
+        if order == MemoryOrder::Relaxed { Ok(()) } else { Err(Refused) }
+    }
+}
 
 impl<'a> Machine for Run<'_, '_, 'a> {
     type Value = Term<'a>;
@@ -260,7 +265,8 @@ impl<'a> Machine for Run<'_, '_, 'a> {
         }
     }
 
-    fn load(&mut self, address: Address, size: Size) -> Result<Term<'a>, Refused> {
+    fn load(&mut self, address: Address, size: Size, order: MemoryOrder) -> Result<Term<'a>, Refused> {
+        self.unordered(order)?;
         let base = self.register(address.base)?;
         let at = base.add(&base.like(address.offset as i64 as u64));
         let place = self.tables.world.place(at);
@@ -284,7 +290,8 @@ impl<'a> Machine for Run<'_, '_, 'a> {
         Ok(world.arena.concat(&bytes))
     }
 
-    fn store(&mut self, address: Address, size: Size, value: Term<'a>) -> Result<(), Refused> {
+    fn store(&mut self, address: Address, size: Size, value: Term<'a>, order: MemoryOrder) -> Result<(), Refused> {
+        self.unordered(order)?;
         let base = self.register(address.base)?;
         let at = base.add(&base.like(address.offset as i64 as u64));
         for byte in 0..size.bytes() {

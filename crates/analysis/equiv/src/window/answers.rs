@@ -211,7 +211,7 @@ impl Question {
             None => ([u8::MAX; Reg::COUNT], StackSet::EMPTY),
         });
         let exits = exits.collect();
-        Question { before, after, facts, live: (live, stack), exits, limits: (limits.tests, limits.solver_ms) }
+        Question { before, after, facts, live: (live, stack), exits, limits: (limits.tests, limits.solver_steps) }
     }
 
     fn key(&self) -> u64 {

@@ -40,9 +40,9 @@ use kiln_program::{MapId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Pointer, Region, Value};
 
 use crate::term::{QuickMap, Symbol, Term, TermId};
-use crate::window::machine::{Access, State, Stop};
-use crate::window::memory::{Class, Event, EventKind, Log};
+use crate::window::class::{Class, Event, EventKind, Log};
 use crate::window::path::{Path, Slot, Written};
+use crate::window::state::{Access, State, Stop};
 
 /// A call that a window makes, with all that went in.
 #[derive(Clone, Debug)]

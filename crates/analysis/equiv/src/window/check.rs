@@ -15,12 +15,14 @@ use crate::term::solver::{self, Answer};
 use crate::term::{Arena, QuickMap, Symbol, Term, TermId};
 use crate::window::answers::Settled;
 use crate::window::calls::Call;
+use crate::window::class::{Class, Modes, has_one_value, is_frozen};
 use crate::window::limits::Limits;
-use crate::window::machine::{Access, Final, Holes, Outcome, run};
-use crate::window::memory::{Class, Modes, World, has_one_value, is_frozen, without_registers};
+use crate::window::machine::{Final, Outcome, run};
+use crate::window::memory::{World, without_registers};
 use crate::window::question::{Live, Window};
 use crate::window::record::{RecordError, WindowRecord};
 use crate::window::shared::shared_memory_kept;
+use crate::window::state::{Access, Holes};
 use crate::window::verdict::{Counterexample, Method, Proof, Verdict};
 
 /// Decides whether a window's `after` may stand for its `before`.
@@ -65,14 +67,14 @@ pub(crate) fn settle(window: &Window<'_>, limits: &Limits, mut tester: Option<&m
     if open.is_empty() {
         return (proof(Method::Normalized), Settled::NormalForm);
     }
-    if limits.solver_ms == 0 {
+    if limits.solver_steps == 0 {
         return (Verdict::Unknown("the normal forms differ".to_owned()), Settled::Nobody);
     }
     let assumptions = relevant_assumptions(&world, &open);
-    match solver::ask(&arena, &assumptions, &open, limits.solver_ms) {
+    match solver::ask(&arena, &assumptions, &open, limits.solver_steps) {
         Answer::Equal => (proof(Method::Smt { outputs: open.len() as u32 }), Settled::SolverEqual),
         Answer::Unknown => {
-            (Verdict::Unknown(format!("the solver gave up after {} ms", limits.solver_ms)), Settled::Nobody)
+            (Verdict::Unknown(format!("the solver gave up after {} steps", limits.solver_steps)), Settled::Nobody)
         }
         Answer::Different(values) => (confirm(&world, window, &values, tester), Settled::SolverDifferent),
     }

@@ -9,8 +9,8 @@ use crate::window::answers::Answers;
 pub struct Limits {
     /// Concrete inputs to try first.
     pub tests: u32,
-    /// Milliseconds for the solver, counted in its own steps: so many on an idle machine; 0: it is not asked.
-    pub solver_ms: u32,
+    /// Steps that the solver may take, as it counts them (about 2,500 per millisecond); 0: it is not asked.
+    pub solver_steps: u32,
     /// Whether the proof carries its question as data, from which its query can be made.
     pub keep_query: bool,
     /// Where answers are kept and questions are written down.
@@ -24,7 +24,7 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             tests: 24,
-            solver_ms: 50,
+            solver_steps: 125_000,
             keep_query: false,
             answers: None,
             #[cfg(feature = "ablation")]

@@ -7,14 +7,14 @@
 use std::convert::Infallible;
 
 use kiln_isa::operation::{Binding, Form, OperandKind, Operands, Operation, Template};
-use kiln_isa::semantics::{Machine, execute};
+use kiln_isa::semantics::{Machine, MemoryOrder, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
 
 use crate::term::solver::{Answer, ask};
 use crate::term::{Arena, Symbol, Term};
 
-/// Limit of one question to the solver, in milliseconds of an idle machine.
-const QUESTION_MS: u32 = 10_000;
+/// Limit of one question to the solver, in its steps: about ten seconds.
+const QUESTION_STEPS: u32 = 25_000_000;
 /// Immediates of a range that are tried when the range is larger: all of the first, and the last one.
 const MOST_IMMEDIATES: i32 = 64;
 
@@ -79,7 +79,7 @@ fn prove_instance(
     if left == meaning {
         return Ok(());
     }
-    let counterexample = match ask(&arena, &[], &[(left.id(), meaning.id())], QUESTION_MS) {
+    let counterexample = match ask(&arena, &[], &[(left.id(), meaning.id())], QUESTION_STEPS) {
         Answer::Equal => return Ok(()),
         Answer::Different(values) => {
             Some(values.into_iter().map(|(symbol, value)| (symbol.to_string(), value)).collect())
@@ -157,10 +157,10 @@ impl<'a> Machine for State<'a> {
     fn load_imm64(&mut self, _: Imm64) -> Result<Term<'a>, Infallible> {
         unreachable!("no template loads a 64-bit immediate")
     }
-    fn load(&mut self, _: Address, _: Size) -> Result<Term<'a>, Infallible> {
+    fn load(&mut self, _: Address, _: Size, _: MemoryOrder) -> Result<Term<'a>, Infallible> {
         unreachable!("no template loads")
     }
-    fn store(&mut self, _: Address, _: Size, _: Term<'a>) -> Result<(), Infallible> {
+    fn store(&mut self, _: Address, _: Size, _: Term<'a>, _: MemoryOrder) -> Result<(), Infallible> {
         unreachable!("no template stores")
     }
     fn atomic(

@@ -15,7 +15,8 @@ use kiln_isa::Reg;
 use kiln_isa::semantics::BitVec;
 
 use crate::term::{QuickMap, Term, TermId};
-use crate::window::memory::{Class, Event, EventKind, Log, World};
+use crate::window::class::{Class, Event, EventKind, Log};
+use crate::window::memory::World;
 
 /// What a register holds.
 #[derive(Clone, Copy)]

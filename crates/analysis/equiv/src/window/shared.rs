@@ -17,7 +17,7 @@
 //! leaving out loads that nobody needs and stores that are overwritten, and reading after writing what the processor
 //! (x86, in total store order) may read before.
 
-use crate::window::machine::Access;
+use crate::window::state::Access;
 
 /// Whether the new window uses shared memory as the original does; else what it does.
 pub fn shared_memory_kept(before: &[Access], after: &[Access]) -> Result<(), &'static str> {

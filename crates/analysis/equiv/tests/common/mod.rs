@@ -68,7 +68,7 @@ pub fn ask_in(
         exits: &[],
         object,
     };
-    check(&window, &Limits { solver_ms: 2000, ..Limits::default() })
+    check(&window, &Limits { solver_steps: 5_000_000, ..Limits::default() })
 }
 
 /// Asserts equality by whatever method.

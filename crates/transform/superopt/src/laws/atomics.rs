@@ -11,7 +11,7 @@
 //! Run by itself, both do the same: the memory ends with the same bytes, and nobody reads the register afterwards.
 //! Beside other CPUs, the atomic one does what the three do when nobody writes between the load and the store, so it
 //! does nothing that they could not do; it only no longer loses an update. The simulation proves it in these words
-//! (`kiln_equiv::simulation::segment`). What it costs is time: a bus lock for each
+//! (`Segment::is_in_parts` in kiln-equiv). What it costs is time: a bus lock for each
 //! run. So it is for [`crate::Goal::Size`] alone, and for values of maps, which the kernel lets atomics write.
 
 use std::collections::HashSet;

@@ -11,10 +11,12 @@
 //! refuse most forms, [`prove_rule`] decides about the rest. Then each condition, each register that must be dead, narrow
 //! or another than the rest is left out as long as the proof holds.
 
-use kiln_equiv::rule::{Condition, Expression, RuleVerdict, expression_hole, immediate_hole, offset_hole, prove_rule};
+use kiln_equiv::rule::{
+    Condition, Expression, HOLES, Immediate, Offset, Pattern, RuleVerdict, immediate_of, prove_rule,
+};
 use kiln_equiv::{Limits, Rule};
 use kiln_isa::semantics::Bits;
-use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Width};
 
 use super::harvest::Sample;
 
@@ -24,8 +26,8 @@ const CONSTANTS: usize = 4;
 const WAYS: usize = 48;
 
 /// The rules that a window and what may stand for it give: in general form, and where it holds for the other width too.
-pub fn generalize(sample: &Sample, after: &[Insn], solver_ms: u32) -> Vec<Rule> {
-    let limits = Limits { solver_ms, tests: 64, ..Limits::default() };
+pub fn generalize(sample: &Sample, after: &[Insn], solver_steps: u32) -> Vec<Rule> {
+    let limits = Limits { solver_steps, tests: 64, ..Limits::default() };
     let Some(general) = with_placeholders(sample, after, &limits) else { return Vec::new() };
     let mut rules = Vec::new();
     let minimal = minimal(general, &limits);
@@ -43,37 +45,14 @@ fn holds(rule: &Rule, limits: &Limits) -> bool {
     matches!(prove_rule(rule, limits), RuleVerdict::Proved { .. })
 }
 
-fn immediate(insn: &Insn) -> Option<i64> {
+/// The instruction with its offset as a placeholder, if it loads or stores; `None` if the offset is too large.
+fn with_offset(insn: &Insn) -> Option<Pattern> {
     match *insn {
-        Insn::Alu { src: Source::Imm(imm), .. }
-        | Insn::Store { src: Source::Imm(imm), .. }
-        | Insn::Branch { src: Source::Imm(imm), .. } => Some(imm.into()),
-        Insn::LoadImm64 { imm: Imm64::Value(value), .. } => Some(value as i64),
-        _ => None,
+        Insn::Load { address, .. } | Insn::Store { address, .. } => {
+            Pattern::from(*insn).with_offset(Offset::Hole { hole: 0, plus: i8::try_from(address.offset).ok()? })
+        }
+        other => Some(other.into()),
     }
-}
-
-fn with_immediate(insn: &Insn, value: i32) -> Insn {
-    let imm = Source::Imm(value);
-    match *insn {
-        Insn::Alu { op, width, dst, .. } => Insn::Alu { op, width, dst, src: imm },
-        Insn::Store { size, address, .. } => Insn::Store { size, address, src: imm },
-        Insn::Branch { op, width, dst, offset, .. } => Insn::Branch { op, width, dst, src: imm, offset },
-        Insn::LoadImm64 { dst, .. } => Insn::LoadImm64 { dst, imm: Imm64::Value(value as u32 as u64) },
-        other => other,
-    }
-}
-
-fn with_offset(insn: &Insn) -> Option<Insn> {
-    let place = |mut address: kiln_isa::Address| {
-        address.offset = offset_hole(0, i8::try_from(address.offset).ok()?);
-        Some(address)
-    };
-    Some(match *insn {
-        Insn::Load { size, signed, dst, address } => Insn::Load { size, signed, dst, address: place(address)? },
-        Insn::Store { size, address, src } => Insn::Store { size, address: place(address)?, src },
-        other => other,
-    })
 }
 
 fn is_shift(insn: &Insn) -> Option<Width> {
@@ -93,7 +72,7 @@ struct Open {
 /// The most general form that is proved, every register another, everything that may be asked for asked for.
 fn with_placeholders(sample: &Sample, after: &[Insn], limits: &Limits) -> Option<Rule> {
     let constants: Vec<usize> =
-        (0..sample.insns.len()).filter(|at| immediate(&sample.insns[*at]).is_some()).take(CONSTANTS).collect();
+        (0..sample.insns.len()).filter(|at| immediate_of(&sample.insns[*at]).is_some()).take(CONSTANTS).collect();
     let mut subsets: Vec<u32> = (0..1 << constants.len()).collect();
     subsets.sort_by_key(|subset| (std::cmp::Reverse(subset.count_ones()), *subset));
     subsets.into_iter().find_map(|subset| {
@@ -102,13 +81,13 @@ fn with_placeholders(sample: &Sample, after: &[Insn], limits: &Limits) -> Option
         let open: Vec<Open> = chosen
             .iter()
             .map(|at| Open {
-                value: immediate(&sample.insns[*at]).expect("it has one"),
+                value: immediate_of(&sample.insns[*at]).expect("it has one"),
                 shift: is_shift(&sample.insns[*at]),
             })
             .collect();
         let mut base = concrete(sample, after)?;
         for (hole, at) in chosen.iter().enumerate() {
-            base.before[*at] = with_immediate(&base.before[*at], immediate_hole(hole as u8));
+            base.before[*at] = base.before[*at].with_immediate(Immediate::Hole(hole as u8))?;
         }
         ways(after, &open).into_iter().take(WAYS).find_map(|way| {
             let rule = with_way(&base, &way)?;
@@ -119,7 +98,7 @@ fn with_placeholders(sample: &Sample, after: &[Insn], limits: &Limits) -> Option
 
 /// The window as a rule for its own constants: everything else is asked for that was so.
 fn concrete(sample: &Sample, after: &[Insn]) -> Option<Rule> {
-    let offsets = |insns: &[Insn]| insns.iter().map(with_offset).collect::<Option<Vec<Insn>>>();
+    let offsets = |insns: &[Insn]| insns.iter().map(with_offset).collect::<Option<Vec<Pattern>>>();
     let written = sample.written();
     let read = |reg: Reg| sample.read[reg.index()];
     let bound = |reg: Reg| {
@@ -142,7 +121,7 @@ fn concrete(sample: &Sample, after: &[Insn]) -> Option<Rule> {
 /// How to get each constant of the new window from the placeholders: all combinations, the literal ones last.
 fn ways(after: &[Insn], open: &[Open]) -> Vec<Vec<Option<Expression>>> {
     let mut all: Vec<Vec<Option<Expression>>> = vec![Vec::new()];
-    for value in after.iter().filter_map(immediate) {
+    for value in after.iter().filter_map(immediate_of) {
         let mut choices: Vec<Option<Expression>> = expressions(open, value).into_iter().map(Some).collect();
         choices.push(None);
         all = all
@@ -157,15 +136,15 @@ fn ways(after: &[Insn], open: &[Open]) -> Vec<Vec<Option<Expression>>> {
 fn with_way(base: &Rule, way: &[Option<Expression>]) -> Option<Rule> {
     let mut rule = base.clone();
     let mut way = way.iter();
-    for insn in rule.after.iter_mut().filter(|insn| immediate(insn).is_some()) {
+    for pattern in rule.after.iter_mut().filter(|pattern| immediate_of(&pattern.insn).is_some()) {
         match way.next()? {
             None => {}
-            Some(Expression::Immediate(hole)) => *insn = with_immediate(insn, immediate_hole(*hole)),
+            Some(Expression::Immediate(hole)) => *pattern = pattern.with_immediate(Immediate::Hole(*hole))?,
             Some(expression) => {
-                let number = u8::try_from(rule.expressions.len()).ok()?;
+                let number = u8::try_from(rule.expressions.len()).ok().filter(|number| usize::from(*number) < HOLES)?;
                 rule.expressions.push(expression.clone());
-                *insn = with_immediate(insn, expression_hole(number));
-                if !matches!(insn, Insn::LoadImm64 { .. }) {
+                *pattern = pattern.with_immediate(Immediate::Expression(number))?;
+                if !matches!(pattern.insn, Insn::LoadImm64 { .. }) {
                     rule.conditions.push(Condition::Fits(expression.clone()));
                 }
             }
@@ -389,8 +368,8 @@ fn keeping_prefix(rule: Rule, limits: &Limits) -> Rule {
     let most = rule.before.len().saturating_sub(rule.after.len()).min(rule.before.len() - 1);
     let kept = (1..=most).rev().find_map(|count| {
         let prefix = &rule.before[..count];
-        let written: RegSet = prefix.iter().filter_map(Insn::written).collect();
-        let pure = prefix.iter().all(|insn| insn.address().is_none());
+        let written: RegSet = prefix.iter().filter_map(|pattern| pattern.insn.written()).collect();
+        let pure = prefix.iter().all(|pattern| pattern.insn.address().is_none());
         let spared = rule.dead.intersection(written);
         let mut all = rule.registers();
         all.remove(Reg::R10);
@@ -409,18 +388,21 @@ fn other_width(rule: &Rule) -> Option<Rule> {
         Insn::Alu { width, .. } | Insn::Neg { width, .. } | Insn::Branch { width, .. } => Some(*width),
         _ => None,
     };
-    let mut used = rule.before.iter().chain(&rule.after).filter_map(widths);
+    let mut used = rule.patterns().filter_map(|pattern| widths(&pattern.insn));
     let first = used.next()?;
-    let plain = rule.before.iter().all(|insn| insn.address().is_none());
+    let plain = rule.before.iter().all(|pattern| pattern.insn.address().is_none());
     if !plain || used.any(|width| width != first) {
         return None;
     }
     let other = if first == Width::W64 { Width::W32 } else { Width::W64 };
-    let flip = |insn: &Insn| match *insn {
-        Insn::Alu { op, dst, src, .. } => Insn::Alu { op, width: other, dst, src },
-        Insn::Neg { dst, .. } => Insn::Neg { width: other, dst },
-        Insn::Branch { op, dst, src, offset, .. } => Insn::Branch { op, width: other, dst, src, offset },
-        insn => insn,
+    let flip = |pattern: &Pattern| {
+        let insn = match pattern.insn {
+            Insn::Alu { op, dst, src, .. } => Insn::Alu { op, width: other, dst, src },
+            Insn::Neg { dst, .. } => Insn::Neg { width: other, dst },
+            Insn::Branch { op, dst, src, offset, .. } => Insn::Branch { op, width: other, dst, src, offset },
+            insn => insn,
+        };
+        Pattern { insn, ..*pattern }
     };
     let mut conditions = rule.conditions.clone();
     for condition in &mut conditions {

@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use kiln_equiv::rule::{RuleVerdict, prove_rule};
+use kiln_equiv::rule::{Pattern, RuleVerdict, prove_rule};
 use kiln_equiv::{Limits, Method, Rule, Tester, Window};
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Node, Object};
@@ -44,15 +44,15 @@ pub struct Options {
     pub budget: Duration,
     /// Threads.
     pub jobs: usize,
-    /// Milliseconds that the solver may take for one question.
-    pub solver_ms: u32,
+    /// Steps that the solver may take for one question ([`Limits::solver_steps`]).
+    pub solver_steps: u32,
     /// Programs that must have a use for a rule.
     pub programs: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { budget: Duration::from_secs(600), jobs: 1, solver_ms: 300, programs: 2 }
+        Options { budget: Duration::from_secs(600), jobs: 1, solver_steps: 750_000, programs: 2 }
     }
 }
 
@@ -167,7 +167,7 @@ pub fn learn(harvest: Harvest, known: &[Rule], options: &Options, watch: &mut dy
                 return None;
             }
             let after = search(sample, options)?;
-            let rules = generalize::generalize(sample, &after, options.solver_ms);
+            let rules = generalize::generalize(sample, &after, options.solver_steps);
             Some((after, rules))
         };
         let mut tick = |done: usize| watch.learning(before + done, windows.len(), found) && Instant::now() < deadline;
@@ -209,13 +209,12 @@ fn set_of(known: &[Rule], rules: &[LearnedRule]) -> RuleSet {
 
 /// A window for a rule: the one that it was found in, or, for its twin of the other width, that one's twin.
 fn witness_of(rule: &Rule, sample: &Sample) -> Sample {
-    let width = |insns: &[Insn]| {
-        insns.iter().find_map(|insn| match insn {
-            Insn::Alu { width, .. } | Insn::Neg { width, .. } | Insn::Branch { width, .. } => Some(*width),
-            _ => None,
-        })
+    let width = |insn: &Insn| match insn {
+        Insn::Alu { width, .. } | Insn::Neg { width, .. } | Insn::Branch { width, .. } => Some(*width),
+        _ => None,
     };
-    let (own, theirs) = (width(&rule.before), width(&sample.insns));
+    let own = rule.before.iter().find_map(|pattern| width(&pattern.insn));
+    let theirs = sample.insns.iter().find_map(width);
     let mut twin = sample.clone();
     if own == theirs {
         return twin;
@@ -237,10 +236,10 @@ fn witness_of(rule: &Rule, sample: &Sample) -> Sample {
 }
 
 /// What rules make of a window, and which was first; `None` where none shortens it.
-fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, &'static str)> {
+fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, String)> {
     let object = Object::default();
     let (mut stale, mut refuted) = (Staleness::default(), HashSet::new());
-    let (limits, model) = (Limits { tests: 0, solver_ms: 0, ..Limits::default() }, CostModel::default());
+    let (limits, model) = (Limits { tests: 0, solver_steps: 0, ..Limits::default() }, CostModel::default());
     let calls = Calls::of(&object);
     let mut possible = sample.bounds;
     possible[Reg::R10.index()] = u64::MAX;
@@ -269,7 +268,7 @@ fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, &'static st
         let trace = Trace::new(&region);
         let steps = region.steps.len();
         if matching::apply(rules, &mut region, &trace, at, &|_| true) {
-            first = first.or(region.steps.get(steps).map(|step| step.rule));
+            first = first.or(region.steps.get(steps).map(|step| step.rule.clone()));
             at = 0;
         } else {
             at += 1;
@@ -311,7 +310,7 @@ fn search_with(sample: &Sample, facts: Option<InsnFacts>, options: &Options) -> 
         stopped: &|| false,
     };
     let mut tester = question.tester(INPUTS)?;
-    let limits = Limits { solver_ms: options.solver_ms, tests: 0, ..Limits::default() };
+    let limits = Limits { solver_steps: options.solver_steps, tests: 0, ..Limits::default() };
     let slots = |nodes: &[Node]| nodes.iter().map(|node| node.insn.slots()).sum::<u32>();
     let mut best: Option<Vec<Node>> = None;
     let mut accept = |tester: &mut Tester, candidate: &[Node]| {
@@ -404,7 +403,7 @@ fn without_rare(
     learned: &mut Learned,
 ) -> Vec<LearnedRule> {
     let set = set_of(known, &rules);
-    let mut uses: BTreeMap<&str, (BTreeSet<&str>, u64)> = BTreeMap::new();
+    let mut uses: BTreeMap<String, (BTreeSet<&str>, u64)> = BTreeMap::new();
     let (results, _) = in_parallel(windows, options.jobs, &|(sample, _)| shortened(sample, &set), &mut |_| true);
     for ((_, seen), result) in windows.iter().zip(results) {
         if let Some(Some((_, name))) = result {
@@ -427,7 +426,7 @@ fn without_rare(
 
 /// Rules proved once more, with time: what is written down must hold.
 fn proved(rules: Vec<LearnedRule>) -> Vec<LearnedRule> {
-    let limits = Limits { solver_ms: 5000, tests: 1000, ..Limits::default() };
+    let limits = Limits { solver_steps: 12_500_000, tests: 1000, ..Limits::default() };
     let prove = |mut rule: LearnedRule| match prove_rule(&rule.rule, &limits) {
         RuleVerdict::Proved { cases, method } => {
             rule.proof = (method, cases);
@@ -440,12 +439,12 @@ fn proved(rules: Vec<LearnedRule>) -> Vec<LearnedRule> {
 
 /// A name that says what the rule does, and is not taken.
 fn name(rule: &Rule, taken: &mut BTreeSet<String>) -> String {
-    let list = |insns: &[Insn]| insns.iter().map(word).collect::<Vec<_>>().join("-");
+    let list = |patterns: &[Pattern]| patterns.iter().map(|pattern| word(&pattern.insn)).collect::<Vec<_>>().join("-");
     let kept = rule.before.iter().zip(&rule.after).take_while(|(old, new)| old == new).count();
     let kept = kept.min(rule.before.len() - 1);
     let after = match &rule.after[kept..] {
         [] => "nothing".to_owned(),
-        insns => list(insns),
+        patterns => list(patterns),
     };
     let base = format!("{}-as-{after}", list(&rule.before));
     let numbered = (2..).map(|number| format!("{base}-{number}"));

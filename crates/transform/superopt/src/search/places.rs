@@ -257,7 +257,7 @@ fn rewrite_window(
 ) -> Vec<Step> {
     let nodes = function.nodes[window.clone()].to_vec();
     let at = nodes[0].id;
-    if budget.banned.contains(&(NAME, at)) || (budget.without)(NAME) {
+    if budget.banned.contains(NAME, at) || (budget.without)(NAME) {
         return Vec::new();
     }
     if place.facts.is_some_and(|facts| nodes.iter().all(|node| !facts.reached(node.id))) {

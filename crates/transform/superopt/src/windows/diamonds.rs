@@ -63,7 +63,7 @@ pub fn rewrite(
     facts: Option<&Facts>,
     limits: &Limits,
     fuel: usize,
-    allowed: &dyn Fn(&'static str, InsnId) -> bool,
+    allowed: &dyn Fn(&str, InsnId) -> bool,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
     while steps.len() < fuel {
@@ -80,7 +80,7 @@ fn find(
     calls: &Calls,
     facts: Option<&Facts>,
     limits: &Limits,
-    allowed: &dyn Fn(&'static str, InsnId) -> bool,
+    allowed: &dyn Fn(&str, InsnId) -> bool,
 ) -> Option<(std::ops::Range<usize>, Step)> {
     diamonds(function, calls).into_iter().find_map(|diamond| {
         let branch = function.nodes[diamond.branch].id;
@@ -88,7 +88,7 @@ fn find(
             let range = diamond.start..diamond.used + 1;
             let proof = prove(object, function, facts, limits, &diamond, &after)?;
             let before = function.nodes[range.clone()].to_vec();
-            Some((range, Step { rule, at: branch, before, after, proof }))
+            Some((range, Step { rule: rule.to_owned(), at: branch, before, after, proof }))
         })
     })
 }

@@ -16,7 +16,7 @@ pub mod diamonds;
 pub mod region;
 pub mod trace;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -40,6 +40,22 @@ const LONGEST_RUN: usize = 96;
 /// Times the rules go over one run at most.
 const SWEEPS: usize = 4;
 
+/// Steps that must not be done again: rules and laws, by their names, at instructions.
+#[derive(Clone, Default, Debug)]
+pub struct Banned(BTreeMap<InsnId, BTreeSet<String>>);
+
+impl Banned {
+    /// Bans a rule or law at an instruction.
+    pub fn insert(&mut self, name: &str, at: InsnId) {
+        self.0.entry(at).or_default().insert(name.to_owned());
+    }
+
+    /// Whether a rule or law is banned at an instruction.
+    pub fn contains(&self, name: &str, at: InsnId) -> bool {
+        self.0.get(&at).is_some_and(|names| names.contains(name))
+    }
+}
+
 /// What a pass over a function may spend, and what it learns.
 pub struct Budget<'a> {
     /// What calls read.
@@ -53,7 +69,7 @@ pub struct Budget<'a> {
     /// Proposals that may still be taken; a bisection lowers it.
     pub fuel: usize,
     /// What must not be done again: a rule at an instruction.
-    pub banned: &'a BTreeSet<(&'static str, InsnId)>,
+    pub banned: &'a Banned,
     /// The newest version of the instruction set that new instructions may be of.
     pub isa: IsaVersion,
     /// What instructions cost.
@@ -63,7 +79,7 @@ pub struct Budget<'a> {
     /// Rules as data, tried before those in code.
     pub rules: &'a RuleSet,
     /// Rules not to use.
-    pub without: &'a dyn Fn(&'static str) -> bool,
+    pub without: &'a dyn Fn(&str) -> bool,
 }
 
 /// Rewrites one function by the rules; returns the steps.
@@ -117,7 +133,7 @@ pub fn rewrite(
                 model: budget.model,
                 goal: budget.goal,
             };
-            let allowed = |rule, at| !(budget.without)(rule) && !budget.banned.contains(&(rule, at));
+            let allowed = |rule: &str, at| !(budget.without)(rule) && !budget.banned.contains(rule, at);
             sweep(&mut region, budget.rules, budget.deadline, &mut budget.fuel, &allowed);
             let found = std::mem::take(&mut region.steps);
             if found.is_empty() {
@@ -202,7 +218,7 @@ fn sweep(
     rules: &RuleSet,
     deadline: Instant,
     fuel: &mut usize,
-    allowed: &dyn Fn(&'static str, InsnId) -> bool,
+    allowed: &dyn Fn(&str, InsnId) -> bool,
 ) {
     for _ in 0..SWEEPS {
         let mut changed = false;

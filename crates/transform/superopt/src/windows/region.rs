@@ -37,7 +37,7 @@ use crate::flow::possible::{self, Possible};
 #[derive(Clone, Debug)]
 pub struct Step {
     /// Who proposed it.
-    pub rule: &'static str,
+    pub rule: String,
     /// The instruction that the rule looked at.
     pub at: InsnId,
     /// What was there.
@@ -181,7 +181,7 @@ impl<'a> Region<'a> {
     /// Takes a proposed run, without its dead instructions, if the goal prefers it and it is proved equal.
     ///
     /// `context`: whether the proposal relies on what came before what it changes, which the window then includes.
-    pub fn attempt(&mut self, rule: &'static str, at: InsnId, proposed: &[Node], context: bool) -> bool {
+    pub fn attempt(&mut self, rule: &str, at: InsnId, proposed: &[Node], context: bool) -> bool {
         let better = self.better(proposed);
         better.is_some_and(|after| self.replace(rule, at, after, context))
     }
@@ -195,18 +195,18 @@ impl<'a> Region<'a> {
 
     /// Takes a run that a proved rule proposes, if it weighs less: its normal form is asked first. `exact`: the rule's own
     /// proof covers this use, so that it does where the normal form is not enough.
-    pub fn attempt_rule(&mut self, rule: &'static str, at: InsnId, proposed: &[Node], exact: bool) -> bool {
+    pub fn attempt_rule(&mut self, rule: &str, at: InsnId, proposed: &[Node], exact: bool) -> bool {
         let Some(after) = self.better(proposed) else { return false };
         self.replace_by(rule, at, after.clone(), true, Judge::NormalForm)
             || exact && self.replace_by(rule, at, after, true, Judge::Rule)
     }
 
     /// Takes a proposed run if it is proved equal.
-    pub fn replace(&mut self, rule: &'static str, at: InsnId, after: Vec<Node>, context: bool) -> bool {
+    pub fn replace(&mut self, rule: &str, at: InsnId, after: Vec<Node>, context: bool) -> bool {
         self.replace_by(rule, at, after, context, Judge::Solver)
     }
 
-    fn replace_by(&mut self, rule: &'static str, at: InsnId, after: Vec<Node>, context: bool, judge: Judge) -> bool {
+    fn replace_by(&mut self, rule: &str, at: InsnId, after: Vec<Node>, context: bool, judge: Judge) -> bool {
         if after.iter().any(|node| version_of(&node.insn) > self.isa && !self.nodes.contains(node)) {
             return false;
         }
@@ -224,7 +224,7 @@ impl<'a> Region<'a> {
         for (piece, proof) in steps {
             self.forget(&after, &demand, &piece);
             let before = self.nodes[piece.before.clone()].to_vec();
-            self.steps.push(Step { rule, at, before, after: after[piece.after].to_vec(), proof });
+            self.steps.push(Step { rule: rule.to_owned(), at, before, after: after[piece.after].to_vec(), proof });
         }
         self.nodes = after;
         true
@@ -335,8 +335,8 @@ impl<'a> Region<'a> {
             return Some(Proof { method: Method::Rule, record, micros: 0 });
         }
         self.asked += 1;
-        let solver_ms = if judge == Judge::Solver { self.limits.solver_ms } else { 0 };
-        match kiln_equiv::check(&window, &Limits { solver_ms, ..self.limits.clone() }) {
+        let solver_steps = if judge == Judge::Solver { self.limits.solver_steps } else { 0 };
+        match kiln_equiv::check(&window, &Limits { solver_steps, ..self.limits.clone() }) {
             Verdict::Equal(proof) => Some(proof),
             // The solver may still say yes to another.
             Verdict::Unknown(_) if judge == Judge::NormalForm => None,

@@ -15,7 +15,7 @@
 //!
 //! Matching itself is bounded: [`REACH`] instructions back, [`TRIES`] combinations.
 
-use kiln_equiv::rule::{Binding, Condition, Expression, as_immediate_hole};
+use kiln_equiv::rule::{Binding, Condition, Expression};
 use kiln_isa::semantics::Bits;
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_program::{Node, Reference};
@@ -38,13 +38,13 @@ pub fn apply(
     region: &mut Region<'_>,
     trace: &Trace,
     at: usize,
-    allowed: &dyn Fn(&'static str) -> bool,
+    allowed: &dyn Fn(&str) -> bool,
 ) -> bool {
     let node = &region.nodes[at];
     let (id, insn) = (node.id, node.insn);
-    rules.ending_with(&insn).filter(|data| allowed(data.name)).any(|data| {
+    rules.ending_with(&insn).filter(|data| allowed(&data.rule.name)).any(|data| {
         let found = propose(data, region, trace, at);
-        found.is_some_and(|found| region.attempt_rule(data.name, id, &found.nodes, found.exact))
+        found.is_some_and(|found| region.attempt_rule(&data.rule.name, id, &found.nodes, found.exact))
     })
 }
 
@@ -113,14 +113,14 @@ impl Search<'_, '_> {
 
     /// Positions that may hold one of the rule's instructions.
     fn candidates(&self, binding: &Binding, pattern: usize) -> Vec<usize> {
-        let insn = &self.data.rule.before[pattern];
+        let insn = &self.data.rule.before[pattern].insn;
         let taken = self.sites.iter().flatten();
         let last = *taken.clone().max().expect("the last is bound");
         let written = insn.written().and_then(|reg| binding.registers[reg.index()].map(|bound| (reg, bound)));
         // What makes a value that a later instruction of the rule reads stands before that.
         let before = written.and_then(|(reg, _)| {
             let later = (pattern + 1..self.sites.len()).find(|later| {
-                let insn = &self.data.rule.before[*later];
+                let insn = &self.data.rule.before[*later].insn;
                 insn.read().contains(reg) || insn.written() == Some(reg)
             });
             later.and_then(|later| self.sites[later])
@@ -137,25 +137,23 @@ impl Search<'_, '_> {
     }
 
     /// Binds the immediate of a kept `r1 = $a` to what the register is known to hold.
-    fn known_constant(&self, binding: &mut Binding, pattern: usize) -> Option<()> {
-        let insn = self.data.rule.before[pattern];
-        let reg = insn.written()?;
+    fn known_constant(&self, binding: &mut Binding, at: usize) -> Option<()> {
+        let pattern = &self.data.rule.before[at];
+        let reg = pattern.insn.written()?;
         let bound = binding.registers[reg.index()]?;
-        let reader = self.sites[pattern + 1..].iter().flatten().min()?;
+        let reader = self.sites[at + 1..].iter().flatten().min()?;
         let value = constant(self.region, self.trace, *reader, bound)?;
-        let (pattern, number) = match insn {
-            Insn::Alu { op: AluOp::Mov, width: Width::W64, src: Source::Imm(imm), .. } => {
-                (i64::from(imm), i64::from(i32::try_from(value as i64).ok()?))
+        let number = match pattern.insn {
+            Insn::Alu { op: AluOp::Mov, width: Width::W64, src: Source::Imm(_), .. } => {
+                i64::from(i32::try_from(value as i64).ok()?)
             }
-            Insn::Alu { op: AluOp::Mov, width: Width::W32, src: Source::Imm(imm), .. } => {
-                (i64::from(imm), i64::from(u32::try_from(value).ok()? as i32))
+            Insn::Alu { op: AluOp::Mov, width: Width::W32, src: Source::Imm(_), .. } => {
+                i64::from(u32::try_from(value).ok()? as i32)
             }
-            Insn::LoadImm64 { imm: Imm64::Value(imm), .. } => (imm as i64, value as i64),
+            Insn::LoadImm64 { imm: Imm64::Value(_), .. } => value as i64,
             _ => return None,
         };
-        let Some(hole) = as_immediate_hole(pattern) else { return (pattern == number).then_some(()) };
-        let place = &mut binding.immediates[hole];
-        (*place.get_or_insert(number) == number).then_some(())
+        binding.bind_immediate(pattern, number)
     }
 
     /// With everything bound: the run with the new window, if all conditions hold.
@@ -184,7 +182,7 @@ impl Search<'_, '_> {
         }
         let kept = self.sites[..self.data.kept].iter().enumerate();
         for (pattern, site) in kept {
-            let insn = self.data.rule.before[pattern];
+            let insn = self.data.rule.before[pattern].insn;
             let reg = binding.registers[insn.written()?.index()]?;
             let Some(from) = *site else {
                 // Known as a constant: at the place itself too?
@@ -227,7 +225,7 @@ impl Search<'_, '_> {
     fn conditions_hold(&self, binding: &Binding, body: &[usize]) -> bool {
         let rule = &self.data.rule;
         let needed = rule.conditions.iter().filter(|condition| condition.needs_registers());
-        let made: RegSet = rule.before[..self.data.kept].iter().filter_map(Insn::written).collect();
+        let made: RegSet = rule.before[..self.data.kept].iter().filter_map(|pattern| pattern.insn.written()).collect();
         let value = |reg: Reg| -> Option<Scalar> {
             let bound = binding.registers[reg.index()].filter(|_| !made.contains(reg))?;
             // What the first of them reads is what the window begins with.
@@ -268,8 +266,7 @@ impl Search<'_, '_> {
 fn implied(condition: &Condition, binding: &Binding, value: &dyn Fn(Reg) -> Option<Scalar>) -> bool {
     let Condition::Compare(op, Width::W64, left, right) = condition else { return false };
     let zero = Bits::new(64, 0);
-    let immediates: Vec<Bits> =
-        binding.immediates.iter().map(|value| Bits::new(64, value.unwrap_or(0) as u64)).collect();
+    let immediates = binding.immediate_values();
     if right.needs_registers() {
         return false;
     }

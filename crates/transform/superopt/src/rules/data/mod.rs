@@ -17,10 +17,10 @@
 pub(crate) mod gather;
 pub mod matching;
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
-use kiln_equiv::rule::shape;
+use kiln_equiv::rule::{Pattern, shape};
 use kiln_equiv::{Rule, RuleError, parse_rules};
 use kiln_isa::{Insn, Reg, RegSet};
 
@@ -33,8 +33,6 @@ pub const SHIPPED: [(&str, &str); 2] =
 pub struct DataRule {
     /// The rule.
     pub rule: Rule,
-    /// Its name, for evidence.
-    pub name: &'static str,
     /// Instructions at the start that both windows share: they stay where they are.
     pub kept: usize,
     /// Whether it touches memory.
@@ -99,16 +97,15 @@ impl RuleSet {
             if set.rules.len() >= MOST {
                 return Err(error("too many rules"));
             }
-            if set.rules.iter().any(|other| other.name == rule.name) {
+            if set.rules.iter().any(|other| other.rule.name == rule.name) {
                 return Err(error("there is another rule of this name"));
             }
             let last = fitting(&rule).map_err(error)?;
             set.by_last.entry(last).or_default().push(set.rules.len());
             let kept = rule.before.iter().zip(&rule.after).take_while(|(old, new)| old == new).count();
             let kept = kept.min(rule.before.len() - 1);
-            let memory = rule.before.iter().chain(&rule.after).any(|insn| insn.address().is_some());
-            let name = interned(&rule.name);
-            set.rules.push(DataRule { rule, name, kept, memory });
+            let memory = rule.patterns().any(|pattern| pattern.insn.address().is_some());
+            set.rules.push(DataRule { rule, kept, memory });
         }
         Ok(set)
     }
@@ -120,7 +117,7 @@ impl RuleSet {
 
     /// A rule by its name.
     pub fn rule(&self, name: &str) -> Option<&DataRule> {
-        self.rules.iter().find(|rule| rule.name == name)
+        self.rules.iter().find(|data| data.rule.name == name)
     }
 
     /// Rules whose old window may end with an instruction.
@@ -130,23 +127,9 @@ impl RuleSet {
     }
 }
 
-/// A rule's name, kept for as long as the process lives: evidence holds names by reference. Each is kept once.
-fn interned(name: &str) -> &'static str {
-    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
-    match names.get(name) {
-        Some(known) => known,
-        None => {
-            let kept: &'static str = String::leak(name.to_owned());
-            names.insert(kept);
-            kept
-        }
-    }
-}
-
 /// The shape of a rule's last instruction, if the rule can be applied.
 fn fitting(rule: &Rule) -> Result<Insn, &'static str> {
-    let last = rule.before.last().ok_or("nothing to match")?;
+    let last = &rule.before.last().ok_or("nothing to match")?.insn;
     if rule.before.len() > LONGEST {
         return Err("the old window is too long");
     }
@@ -154,14 +137,19 @@ fn fitting(rule: &Rule) -> Result<Insn, &'static str> {
         return Err("the new window is longer than the old one");
     }
     let branches = |insn: &Insn| matches!(insn, Insn::Branch { .. });
-    let early = |insns: &[Insn]| insns.iter().rev().skip(1).any(branches);
-    if early(&rule.before) || early(&rule.after) || branches(last) != rule.after.last().is_some_and(branches) {
+    let early = |patterns: &[Pattern]| patterns.iter().rev().skip(1).any(|pattern| branches(&pattern.insn));
+    if early(&rule.before)
+        || early(&rule.after)
+        || branches(last) != rule.after.last().is_some_and(|pattern| branches(&pattern.insn))
+    {
         return Err("a branch may only be the last instruction, of both windows");
     }
-    if rule.before.iter().chain(&rule.after).any(|insn| insn.written() == Some(Reg::R10)) {
+    if rule.patterns().any(|pattern| pattern.insn.written() == Some(Reg::R10)) {
         return Err("r10 is read-only");
     }
-    let touched = |set: RegSet, insn: &Insn| set.union(insn.read()).union(insn.written().into_iter().collect());
+    let touched = |set: RegSet, Pattern { insn, .. }: &Pattern| {
+        set.union(insn.read()).union(insn.written().into_iter().collect())
+    };
     let bound = rule.before.iter().fold(RegSet::EMPTY, touched);
     let used = rule.after.iter().fold(RegSet::EMPTY, touched);
     if used.difference(bound).iter().any(|reg| reg != Reg::R10) {

@@ -1,0 +1,166 @@
+//! The state of one attempt at a proof: pairs of places, what holds at each, and the segments between them.
+
+use std::collections::{BTreeMap, HashSet};
+
+use kiln_isa::{Insn, Reg};
+use kiln_program::{InsnId, Node};
+use kiln_verifier::{InsnFacts, StackSet};
+
+use crate::simulation::alike::Alike;
+use crate::simulation::places::{Indexed, Places, meeting_places};
+use crate::simulation::question::Question;
+use crate::simulation::relation::Relation;
+use crate::simulation::segment::{Segment, Step};
+use crate::simulation::unproved::Unproved;
+use crate::window::record::listed;
+
+/// Pairs of ways looked at for one function at most, for each of its instructions.
+const EFFORT: usize = 64;
+/// The least effort for a function.
+const LEAST_EFFORT: usize = 4096;
+
+/// A place in each function, by position.
+pub(super) type Pair = (usize, usize);
+
+/// A way of the old function.
+#[derive(Clone)]
+pub(super) struct Way<'f> {
+    pub(super) steps: Vec<Step<'f>>,
+    pub(super) stop: usize,
+    /// Whether it stops at what must happen in both functions.
+    pub(super) is_event: bool,
+}
+
+/// A segment that was found.
+pub(super) struct Edge<'f> {
+    pub(super) ways: [Vec<Step<'f>>; 2],
+    pub(super) to: To,
+}
+
+/// Where a segment ends.
+#[derive(Clone, Copy)]
+pub(super) enum To {
+    /// At a beginning of a block that both have.
+    Cut(Pair),
+    /// At an instruction that both must run.
+    Event(Pair),
+    /// Nowhere: the two ways do not go together.
+    Nowhere,
+}
+
+pub(super) struct Explorer<'q, 'f> {
+    pub(super) question: &'q Question<'f>,
+    pub(super) old: &'q Indexed<'f>,
+    pub(super) new: &'q Indexed<'f>,
+    /// Instructions at which the functions may meet, beside events.
+    pub(super) meeting: HashSet<InsnId>,
+    /// Where they are the same.
+    pub(super) alike: &'q Alike,
+    /// Whether only what is behind a change is followed.
+    pub(super) near: bool,
+    pub(super) relations: BTreeMap<Pair, Relation>,
+    pub(super) edges: BTreeMap<Pair, Vec<Edge<'f>>>,
+    pub(super) effort: usize,
+    /// Whether the solver is asked about branches that no form decides.
+    pub(super) asks: bool,
+    /// Questions put to the solver on the way.
+    pub(super) asked: usize,
+}
+
+impl<'q, 'f> Explorer<'q, 'f> {
+    pub(super) fn new(
+        question: &'q Question<'f>,
+        (old, new): (&'q Indexed<'f>, &'q Indexed<'f>),
+        alike: &'q Alike,
+        places: Places,
+        near: bool,
+    ) -> Explorer<'q, 'f> {
+        let meeting = meeting_places(question, (old, new), places);
+        let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
+        let (relations, edges) = (BTreeMap::new(), BTreeMap::new());
+        Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asks: false, asked: 0 }
+    }
+
+    /// Whether both functions go on alike from a pair, whatever comes: the same instructions follow, and what they read is
+    /// the same. Before the changes that is so until one comes, and is not followed where what is near is enough.
+    pub(super) fn is_settled(&self, (old, new): Pair) -> bool {
+        let nodes = [&self.question.before.nodes, &self.question.after.nodes];
+        let [Some(one), Some(other)] = [nodes[0].get(old), nodes[1].get(new)] else { return false };
+        let settled = !self.alike.ahead[old] && self.relations[&(old, new)].is_same_in(self.alike.live[old]);
+        settled && one.id == other.id && (old, new) != (0, 0)
+    }
+
+    /// Whether both come to a pair in one state, since no way to it comes by a change.
+    pub(super) fn is_before_changes(&self, (old, new): Pair) -> bool {
+        let same = |node: &Node| self.new.cfg.position.get(&node.id) == Some(&new);
+        self.near && self.question.before.nodes.get(old).is_some_and(same) && !self.alike.behind[old]
+    }
+
+    pub(super) fn facts(&self, (old, _): Pair) -> Option<&'f InsnFacts> {
+        self.question.known(self.question.before.nodes[old].id)
+    }
+
+    pub(super) fn go_on(&self) -> Result<(), Unproved> {
+        if (self.question.stop)() { Err(Unproved::Stopped) } else { Ok(()) }
+    }
+
+    pub(super) fn spend(&mut self) -> Result<(), Unproved> {
+        self.effort = self
+            .effort
+            .checked_sub(1)
+            .ok_or_else(|| Unproved::OutOfEffort("there are too many ways to follow".to_owned()))?;
+        Ok(())
+    }
+
+    pub(super) fn segment<'s>(&'s self, pair: Pair, old: &'s [Step<'f>], new: &'s [Step<'f>]) -> Segment<'s> {
+        Segment {
+            object: self.question.object,
+            facts: self.facts(pair),
+            start: &self.relations[&pair],
+            ways: [old, new],
+            event: None,
+        }
+    }
+
+    /// The same, up to and with what comes at its end.
+    pub(super) fn whole<'s>(&'s self, pair: Pair, edge: &'s Edge<'f>) -> Result<Segment<'s>, Unproved> {
+        let segment = self.segment(pair, &edge.ways[0], &edge.ways[1]);
+        let To::Event((at, _)) = edge.to else { return Ok(segment) };
+        let node = self.old.node(at)?;
+        let known = self.question.known(node.id);
+        let is_number = |reg: &Reg| {
+            known.is_some_and(|known| matches!(known.registers[reg.index()], kiln_verifier::Value::Scalar(_)))
+        };
+        Ok(Segment { event: Some((node, Reg::all().filter(is_number).collect())), ..segment })
+    }
+
+    pub(super) fn what(&self, node: &Node) -> String {
+        format!("`{}` ({})", listed(self.question.object, node), node.id.0)
+    }
+
+    /// Where both functions go on after an event.
+    pub(super) fn behind(&self, (old, new): Pair) -> Result<Vec<Pair>, Unproved> {
+        let (one, other) = (self.old.node(old)?, self.new.node(new)?);
+        let next = (old + 1, new + 1);
+        match one.insn {
+            Insn::Exit => Ok(Vec::new()),
+            Insn::MayGoto { .. } => Ok(vec![next, (self.old.target(one)?, self.new.target(other)?)]),
+            _ => Ok(vec![next]),
+        }
+    }
+
+    /// Bytes of the frame that the old function may read from a place on.
+    pub(super) fn stack_read_from(&self, at: usize) -> StackSet {
+        if self.question.facts.is_none() {
+            return StackSet::ALL;
+        }
+        let block = &self.old.cfg.blocks[self.old.cfg.block_of[at].index()];
+        let before: Vec<usize> = if at > block.range.start {
+            vec![at - 1]
+        } else {
+            block.predecessors.iter().map(|block| self.old.cfg.blocks[block.index()].range.end - 1).collect()
+        };
+        let known = before.iter().filter_map(|at| self.question.live_after(self.question.before.nodes[*at].id));
+        known.fold(StackSet::EMPTY, |live, known| live.union(&known))
+    }
+}

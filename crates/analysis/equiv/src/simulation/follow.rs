@@ -1,0 +1,270 @@
+//! How the new function goes along with a path of the old one.
+
+use std::cell::OnceCell;
+
+use kiln_isa::Insn;
+use kiln_program::Node;
+
+use crate::simulation::alike::is_same;
+use crate::simulation::beside::{Decision, NewRun};
+use crate::simulation::events::{index, is_event};
+use crate::simulation::explorer::{Edge, Explorer, Pair, To, Way};
+use crate::simulation::known::Known;
+use crate::simulation::segment::{Segment, Step, is_branch};
+use crate::simulation::unproved::Unproved;
+use crate::term::Arena;
+use crate::window::calls::only_answers;
+use crate::window::state::Holes;
+
+/// Instructions on a way at most.
+const LONGEST_WAY: usize = 2048;
+/// Times that a way may come by an instruction.
+const ROUNDS: usize = 2;
+/// Ways from one place at most.
+const MOST_WAYS: usize = 256;
+/// Questions put to the solver on the way at most.
+const MAX_ASKED: usize = 16;
+
+/// A way of the new function on its way.
+#[derive(Clone)]
+struct Ahead<'f, 'w, 'a> {
+    steps: Vec<Step<'f>>,
+    at: usize,
+    /// The steps as far as they were run beside the old way; none if they must be run from their start.
+    run: Option<NewRun<'w, 'a>>,
+}
+
+/// Whether a way is too long, or has come by this instruction often enough.
+fn goes_round(steps: &[Step<'_>], node: &Node) -> bool {
+    steps.len() >= LONGEST_WAY || steps.iter().filter(|step| step.node.id == node.id).count() >= ROUNDS
+}
+
+impl<'f> Explorer<'_, 'f> {
+    /// The new function's way where it has the same instructions as the old one's, and all that they read is the same.
+    pub(super) fn same_way(&self, pair: Pair, old: &Way<'f>) -> Result<Option<Edge<'f>>, Unproved> {
+        if !self.relations[&pair].is_same_in(self.alike.live[pair.0]) {
+            return Ok(None);
+        }
+        let goal = self.old.node(old.stop)?;
+        let (mut at, mut steps) = (pair.1, Vec::with_capacity(old.steps.len()));
+        for step in &old.steps {
+            at = self.new.past_jumps(at, step.node.id)?;
+            let node = self.new.node(at)?;
+            if !is_same(step.node, node) {
+                return Ok(None);
+            }
+            steps.push(Step { node, taken: step.taken, open: false, behind: None });
+            at = if step.taken { self.new.target(node)? } else { at + 1 };
+        }
+        at = self.new.past_jumps(at, goal.id)?;
+        if !is_same(goal, self.new.node(at)?) {
+            return Ok(None);
+        }
+        let to = if old.is_event { To::Event((old.stop, at)) } else { To::Cut((old.stop, at)) };
+        Ok(Some(Edge { ways: [old.steps.clone(), steps], to }))
+    }
+
+    /// Ways of the old function from a place to the next ones where it may be met.
+    pub(super) fn old_ways(&self, steps: Vec<Step<'f>>, from: usize) -> Result<Vec<Way<'f>>, Unproved> {
+        let mut found = Vec::new();
+        let mut pending = vec![(steps, from, true)];
+        while let Some((mut steps, mut at, mut first)) = pending.pop() {
+            loop {
+                let node = self.old.node(at)?;
+                if !self.question.reached(node.id) {
+                    break;
+                }
+                let is_event = is_event(&node.insn) && !self.is_left_out(node);
+                if is_event || !first && self.meeting.contains(&node.id) {
+                    found.push(Way { steps, stop: at, is_event });
+                    break;
+                }
+                first = false;
+                if goes_round(&steps, node) || found.len() + pending.len() >= MOST_WAYS {
+                    return Err(Unproved::OutOfEffort("there are too many ways to follow".to_owned()));
+                }
+                match node.insn {
+                    Insn::Jump { .. } => at = self.old.target(node)?,
+                    Insn::Branch { .. } => {
+                        let mut taken = steps.clone();
+                        taken.push(Step { node, taken: true, open: false, behind: None });
+                        pending.push((taken, self.old.target(node)?, false));
+                        steps.push(Step { node, taken: false, open: false, behind: None });
+                        at += 1;
+                    }
+                    _ => {
+                        at += 1;
+                        let next = self.question.before.nodes.get(at);
+                        let behind = next.and_then(|next| self.question.known(next.id));
+                        steps.push(Step { node, taken: false, open: false, behind });
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a call of the old function that the new one does not make does nothing but answer. Its way then goes
+    /// on without the answer: whoever reads it cannot be followed.
+    fn is_left_out(&self, node: &Node) -> bool {
+        let gone = !self.new.cfg.position.contains_key(&node.id);
+        let known = self.question.facts.and_then(|facts| facts.at(node.id));
+        gone && only_answers(self.question.object, node, known)
+    }
+
+    /// Whether the branches of a way contradict each other as they stand.
+    pub(super) fn contradicts_itself(&self, pair: Pair, way: &Way<'f>) -> Result<bool, Unproved> {
+        if !way.steps.iter().any(|step| is_branch(step.node)) {
+            return Ok(false);
+        }
+        let arena = Arena::new();
+        let ran = self.segment(pair, &way.steps, &[]).run(&arena)?;
+        let mut known = Known::default();
+        Ok(ran.given.iter().chain(&ran.conditions[0]).any(|condition| !known.add(&ran.world, *condition)))
+    }
+
+    /// The segments in which the new function goes along with an old way; none where it comes elsewhere.
+    pub(super) fn follow(&mut self, pair: Pair, old: &Way<'f>) -> Result<Option<Vec<Edge<'f>>>, Unproved> {
+        let goal = self.old.node(old.stop)?;
+        let start = self.relations[&pair].clone();
+        let alone = Segment {
+            object: self.question.object,
+            facts: self.facts(pair),
+            start: &start,
+            ways: [&old.steps, &[]],
+            event: None,
+        };
+        let arena = Arena::new();
+        let holes = Holes::default();
+        let old_run = OnceCell::new();
+        let mut edges = Vec::new();
+        let mut pending: Vec<Ahead<'f, '_, '_>> = vec![Ahead { steps: Vec::new(), at: pair.1, run: None }];
+        while let Some(mut ahead) = pending.pop() {
+            loop {
+                self.spend()?;
+                let (at, node) = (ahead.at, self.new.node(ahead.at)?);
+                // If the old way goes round a loop, the new function must move, too.
+                let stands_still =
+                    ahead.steps.is_empty() && at == pair.1 && old.stop == pair.0 && !old.steps.is_empty();
+                let met = if old.is_event { self.same_event(goal, node) } else { node.id == goal.id && !stands_still };
+                if met {
+                    let to = if old.is_event { To::Event((old.stop, at)) } else { To::Cut((old.stop, at)) };
+                    edges.push(Edge { ways: [old.steps.clone(), ahead.steps], to });
+                    break;
+                }
+                if is_event(&node.insn) || goes_round(&ahead.steps, node) {
+                    if !self.is_impossible(pair, old, &ahead.steps) {
+                        return Ok(None);
+                    }
+                    edges.push(Edge { ways: [old.steps.clone(), ahead.steps], to: To::Nowhere });
+                    break;
+                }
+                match node.insn {
+                    Insn::Jump { .. } => {
+                        let next = self.new.target(node)?;
+                        if next == at {
+                            return Ok(None);
+                        }
+                        ahead.at = next;
+                    }
+                    Insn::Branch { .. } => {
+                        if old_run.get().is_none() {
+                            let run = alone.run_old(&arena)?;
+                            ahead.run = Some(NewRun::new(old_run.get_or_init(|| run), &holes));
+                        }
+                        let decided = self.decided(pair, &old.steps, &mut ahead, node)?;
+                        let target = self.new.target(node)?;
+                        if decided.is_none() {
+                            let mut other = ahead.clone();
+                            other.steps.push(Step { node, taken: true, open: true, behind: None });
+                            pending.push(Ahead { at: target, ..other });
+                        }
+                        let taken = decided == Some(true);
+                        ahead.steps.push(Step { node, taken, open: decided.is_none(), behind: None });
+                        ahead.at = if taken { target } else { at + 1 };
+                    }
+                    _ => {
+                        ahead.steps.push(Step { node, taken: false, open: false, behind: None });
+                        ahead.at += 1;
+                    }
+                }
+            }
+        }
+        Ok(Some(edges))
+    }
+
+    /// Whether a new way that comes elsewhere than an old way to an event never goes together with it.
+    fn is_impossible(&mut self, pair: Pair, old: &Way<'f>, new: &[Step<'f>]) -> bool {
+        self.asked += usize::from(old.is_event);
+        let asks = old.is_event && self.asked <= MAX_ASKED;
+        asks && self.segment(pair, &old.steps, new).is_impossible(self.question.solver_steps)
+    }
+
+    /// Whether what is known on both ways decides a branch of the new function. Where no form tells, the solver is asked
+    /// whether a branch that both ways have goes where the old one goes.
+    fn decided<'w>(
+        &mut self,
+        pair: Pair,
+        old: &[Step<'f>],
+        ahead: &mut Ahead<'f, 'w, '_>,
+        branch: &'f Node,
+    ) -> Result<Option<bool>, Unproved>
+    where
+        'f: 'w,
+    {
+        let decision = match &mut ahead.run {
+            Some(run) => run.decide(&ahead.steps, branch)?,
+            None => Decision::Alone,
+        };
+        let decided = match decision {
+            Decision::Decided(taken) => return Ok(Some(taken)),
+            Decision::Open => None,
+            Decision::Alone => {
+                ahead.run = None;
+                self.decided_alone(pair, old, &ahead.steps, branch)?
+            }
+        };
+        let asks = self.asks && decided.is_none();
+        let Some(same) = old.iter().rev().find(|step| asks && step.node.id == branch.id) else {
+            return Ok(decided);
+        };
+        self.asked += 1;
+        let mut with = ahead.steps.clone();
+        with.push(Step { node: branch, taken: same.taken, open: false, behind: None });
+        let holds = self.asked <= MAX_ASKED
+            && self.segment(pair, old, &with).decides_last(self.question.solver_steps).unwrap_or(false);
+        Ok(holds.then_some(same.taken))
+    }
+
+    /// Whether the forms of two ways that are run from their start decide a branch behind the new one.
+    fn decided_alone(
+        &self,
+        pair: Pair,
+        old: &[Step<'f>],
+        new: &[Step<'f>],
+        branch: &'f Node,
+    ) -> Result<Option<bool>, Unproved> {
+        let mut with = new.to_vec();
+        with.push(Step { node: branch, taken: true, open: false, behind: None });
+        let arena = Arena::new();
+        let ran = self.segment(pair, old, &with).run(&arena)?;
+        let Some((last, earlier)) = ran.conditions[1].split_last() else { return Ok(None) };
+        let mut known = Known::default();
+        for condition in ran.given.iter().chain(&ran.conditions[0]).chain(earlier) {
+            known.add(&ran.world, *condition);
+        }
+        Ok(known.decides(&ran.world, *last))
+    }
+
+    fn same_event(&self, old: &Node, new: &Node) -> bool {
+        if let (Insn::MayGoto { .. }, Insn::MayGoto { .. }) = (old.insn, new.insn) {
+            return true;
+        }
+        // Where they load from is compared.
+        if index(&old.insn, &new.insn).is_some() {
+            return old.core.is_none() && new.core.is_none();
+        }
+        let core = |node: &Node| node.core.map(|id| self.question.object.core.get(id.index()));
+        is_event(&old.insn) && old.insn == new.insn && old.reference == new.reference && core(old) == core(new)
+    }
+}
