@@ -20,6 +20,7 @@
 
 #![forbid(unsafe_code)]
 
+mod algebra;
 pub mod check;
 mod event;
 pub mod find;

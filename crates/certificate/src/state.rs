@@ -16,8 +16,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use kiln_isa::semantics::{BitVec, Machine};
-use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source};
+use kiln_isa::semantics::{BitVec, Machine, MemoryOrder};
+use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
 use kiln_platform::{FieldValue, ProgramType};
 use kiln_program::{CoreId, Node, Object, Reference};
 
@@ -461,11 +461,13 @@ impl<'a> Machine for Running<'_, 'a> {
     }
 
     fn constant(&mut self, value: u64) -> Term<'a> {
+        self.world.arena.constant(64, value)
+    }
+
+    fn immediate(&mut self, imm: i32) -> Term<'a> {
         match (self.node.core, self.node.insn) {
-            (Some(core), Insn::Alu { src: Source::Imm(_), .. } | Insn::Store { src: Source::Imm(_), .. }) => {
-                self.world.relocated(core, 32)
-            }
-            _ => self.world.arena.constant(64, value),
+            (Some(core), Insn::Alu { .. } | Insn::Store { .. }) => self.world.relocated(core, 32),
+            _ => self.constant(i64::from(imm) as u64),
         }
     }
 
@@ -478,7 +480,7 @@ impl<'a> Machine for Running<'_, 'a> {
         }
     }
 
-    fn load(&mut self, address: Address, size: Size) -> Result<Term<'a>, String> {
+    fn load(&mut self, address: Address, size: Size, _: MemoryOrder) -> Result<Term<'a>, String> {
         let place = self.place(address);
         if self.node.core.is_some() {
             return Err("the loader relocates an atomic access".to_owned());
@@ -486,7 +488,7 @@ impl<'a> Machine for Running<'_, 'a> {
         Ok(self.load_from(place, size))
     }
 
-    fn store(&mut self, address: Address, size: Size, value: Term<'a>) -> Result<(), String> {
+    fn store(&mut self, address: Address, size: Size, value: Term<'a>, _: MemoryOrder) -> Result<(), String> {
         let place = self.place(address);
         if self.node.core.is_some() && size != Size::B8 {
             // The loader may change the size.
