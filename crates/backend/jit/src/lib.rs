@@ -42,6 +42,7 @@ pub mod aarch64;
 mod immediate;
 mod native;
 mod plan;
+mod shared;
 pub mod x86_64;
 
 use kiln_isa::operation::Registry;

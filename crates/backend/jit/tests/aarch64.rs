@@ -1,42 +1,17 @@
 //! The 64-bit Arm JIT's code, as LLVM disassembles it. What it computes is tested under qemu by
 //! `scripts/arm64-tests`.
 
+mod common;
+
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use kiln_jit::{Options, Symbols, aarch64};
-use kiln_program::{ExternId, Function, FunctionId, InsnId, Linkage, MapId, Mark, Object, Reference};
-
-struct Nothing;
-
-impl Symbols for Nothing {
-    fn map_address(&self, _: MapId) -> Option<u64> {
-        None
-    }
-    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-        None
-    }
-    fn helper_address(&self, _: u32) -> Option<u64> {
-        None
-    }
-    fn extern_address(&self, _: ExternId) -> Option<u64> {
-        None
-    }
-}
+use common::{ENTRY, Nothing, object};
+use kiln_jit::{Options, aarch64};
 
 /// The code of a function of these instructions and an `exit`, all but the last marked where `mark` says how.
 fn code(bpf: &str, mark: Option<(&str, u8, &[i32])>) -> Vec<u8> {
-    let mut object = Object::default();
-    let lines = bpf.split(';').map(str::trim).chain(["exit"]);
-    let insns: Vec<_> = lines.map(|line| kiln_isa::text::parse(line).expect("an instruction")).collect();
-    let nodes: Vec<_> = insns.into_iter().map(|insn| object.new_node(insn, Reference::None)).collect();
-    if let Some((operation, form, operands)) = mark {
-        let members: Vec<InsnId> = nodes[..nodes.len() - 1].iter().map(|node| node.id).collect();
-        object.operations.push(Mark { operation: operation.into(), form, operands: operands.to_vec(), members });
-    }
-    let (name, section) = ("example".to_owned(), "xdp".to_owned());
-    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes });
-    aarch64::compile(&object, FunctionId(0), &Nothing, &Options::default()).expect("it compiles").bytes
+    aarch64::compile(&object(bpf, mark), ENTRY, &Nothing, &Options::default()).expect("it compiles").bytes
 }
 
 /// Instructions as LLVM prints them, with single spaces. Prints a skip and returns `None` if there is no LLVM.

@@ -1,26 +1,11 @@
 //! The machine code of the examples that the documentation gives, as `llvm-mc --disassemble` reads it.
 
+mod common;
+
+use common::{ENTRY, Nothing, object};
 use kiln_isa::operation::Registry;
+use kiln_jit::Options;
 use kiln_jit::x86_64::compile;
-use kiln_jit::{Options, Symbols};
-use kiln_program::{ExternId, Function, FunctionId, InsnId, Linkage, MapId, Mark, Object, Reference};
-
-struct Nothing;
-
-impl Symbols for Nothing {
-    fn map_address(&self, _: MapId) -> Option<u64> {
-        None
-    }
-    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-        None
-    }
-    fn helper_address(&self, _: u32) -> Option<u64> {
-        None
-    }
-    fn extern_address(&self, _: ExternId) -> Option<u64> {
-        None
-    }
-}
 
 /// The code of a function of these instructions and an `exit`, in hexadecimal.
 fn code(bpf: &str) -> String {
@@ -30,26 +15,11 @@ fn code(bpf: &str) -> String {
 /// The code of a function of these instructions and an `exit`, all but the last marked as an operation with these
 /// operands.
 fn marked(bpf: &str, operation: &str, form: u8, operands: &[i32], options: Options) -> String {
-    let mark = |members| Mark { operation: operation.into(), form, operands: operands.to_vec(), members };
-    code_with(bpf, Some(&mark), options)
+    code_with(bpf, Some((operation, form, operands)), options)
 }
 
-fn code_with(bpf: &str, mark: Option<&dyn Fn(Vec<InsnId>) -> Mark>, options: Options) -> String {
-    let mut object = Object::default();
-    let lines = bpf.split(';').map(str::trim).chain(["exit"]);
-    let insns: Vec<_> = lines.map(|line| kiln_isa::text::parse(line).expect("an instruction")).collect();
-    let nodes: Vec<_> = insns.into_iter().map(|insn| object.new_node(insn, Reference::None)).collect();
-    if let Some(mark) = mark {
-        object.operations.push(mark(nodes.iter().rev().skip(1).rev().map(|node| node.id).collect()));
-    }
-    object.functions.push(Function {
-        name: "example".into(),
-        section: "xdp".into(),
-        linkage: Linkage::Static,
-        btf_id: 0,
-        nodes,
-    });
-    let code = compile(&object, FunctionId(0), &Nothing, &options).expect("it compiles");
+fn code_with(bpf: &str, mark: Option<(&str, u8, &[i32])>, options: Options) -> String {
+    let code = compile(&object(bpf, mark), ENTRY, &Nothing, &options).expect("it compiles");
     code.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
 

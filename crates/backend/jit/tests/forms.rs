@@ -1,9 +1,12 @@
 //! Every instruction form has code or is listed as missing.
 
+mod common;
+
+use common::{Nothing, function};
 use kiln_isa::{Insn, Slot, decode};
 use kiln_jit::x86_64::compile;
 use kiln_jit::{Arena, Code, Error, Options, Symbols, aarch64};
-use kiln_program::{Extern, ExternId, ExternKind, Function, FunctionId, Linkage, MapId, Object, Reference};
+use kiln_program::{Extern, ExternId, ExternKind, FunctionId, MapId, Object, Reference};
 
 struct Everything;
 
@@ -25,23 +28,6 @@ impl Symbols for Everything {
     }
     fn arena(&self) -> Option<Arena> {
         Some(Arena { base: 0x7f00_0000_0000, bytes: 1 << 20 })
-    }
-}
-
-struct Nothing;
-
-impl Symbols for Nothing {
-    fn map_address(&self, _: MapId) -> Option<u64> {
-        None
-    }
-    fn map_value_address(&self, _: MapId, _: u32) -> Option<u64> {
-        None
-    }
-    fn helper_address(&self, _: u32) -> Option<u64> {
-        None
-    }
-    fn extern_address(&self, _: ExternId) -> Option<u64> {
-        None
     }
 }
 
@@ -77,13 +63,6 @@ fn object_of(insn: Insn) -> Object {
         Insn::Call(kiln_isa::CallTarget::Kfunc { .. }) => Reference::Extern(ExternId(0)),
         Insn::LoadImm64 { imm, .. } if !matches!(imm, kiln_isa::Imm64::Value(_)) => Reference::Map(MapId(0)),
         _ => Reference::None,
-    };
-    let function = |name: &str, nodes| Function {
-        name: name.into(),
-        section: "xdp".into(),
-        linkage: Linkage::Static,
-        btf_id: 0,
-        nodes,
     };
     let first = object.new_node(insn, reference);
     let callee = object.new_node(Insn::Exit, Reference::None);

@@ -1,34 +1,29 @@
-//! What the code of all functions shares: the assembler, labels, and the entry for callbacks.
-
-use std::collections::HashMap;
+//! The entry for callbacks.
 
 use kiln_isa::{Size, Width};
-use kiln_program::operation::Schedule;
-use kiln_program::{FunctionId, InsnId, Object};
+use kiln_program::FunctionId;
 
 use super::assembler::{Assembler, Gpr, Label, Op};
 use super::registers::{BUDGET, RUNTIME, SCRATCH, SIXTH};
-use crate::plan::Plan;
-use crate::{Error, Options, Runtime, Symbols};
+use crate::shared::Assembly;
+use crate::{Error, Runtime};
 
 /// What the code of all functions shares.
-pub(super) struct Shared<'a> {
-    pub object: &'a Object,
-    pub symbols: &'a dyn Symbols,
-    pub options: &'a Options,
-    pub plan: &'a Plan,
-    pub schedules: &'a HashMap<FunctionId, Schedule>,
-    pub assembler: Assembler,
-    pub functions: HashMap<FunctionId, Label>,
-    pub callbacks: HashMap<FunctionId, Label>,
-    pub insns: Vec<(InsnId, Label)>,
+pub(super) type Shared<'a> = crate::shared::Shared<'a, Assembler>;
+
+impl Assembly for Assembler {
+    type Label = Label;
+
+    fn align(&mut self, alignment: usize) {
+        Assembler::align(self, alignment);
+    }
+
+    fn bind(&mut self, label: Label) {
+        Assembler::bind(self, label);
+    }
 }
 
 impl Shared<'_> {
-    pub fn function_label(&self, id: FunctionId) -> Result<Label, Error> {
-        self.functions.get(&id).copied().ok_or(Error::Malformed("a call of a function that does not exist"))
-    }
-
     /// The entry from a helper into a function: a [`crate::HelperEntry`]. Arguments are already in place.
     pub fn callback(&mut self, id: FunctionId) -> Result<(), Error> {
         let target = self.function_label(id)?;

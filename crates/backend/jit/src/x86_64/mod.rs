@@ -56,8 +56,8 @@ const MAX_CODE_BYTES: usize = 64 << 20;
 /// [`Error::Unsupported`] and [`Error::Unresolved`] with the instruction; [`Error::Malformed`] for an object that
 /// does not validate.
 pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, options: &Options) -> Result<Code, Error> {
-    let plan = Plan::new(object, entry, symbols, options)?;
-    let order: Vec<FunctionId> = plan.order.clone();
+    let plan = &Plan::new(object, entry, symbols, options)?;
+    let order = &plan.order;
     let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &options.operations)?));
     let schedules = order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
     let schedules = &schedules;
@@ -66,14 +66,14 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
     let callbacks: HashMap<_, _> = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
     let insns = Vec::new();
     let mut shared = Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, insns };
-    for id in &order {
+    for id in order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {
             return Err(Error::Limit { bytes: shared.assembler.len(), limit: MAX_CODE_BYTES });
         }
     }
-    for id in shared.plan.callbacks.clone() {
-        shared.callback(id)?;
+    for id in &plan.callbacks {
+        shared.callback(*id)?;
     }
     let Shared { assembler, functions, insns, .. } = shared;
     let done = assembler.finish();

@@ -13,16 +13,12 @@ impl FunctionCompiler<'_, '_> {
     /// # Errors
     /// Returns an error if an instruction has no code here, or if the runtime lacks an address that it names.
     pub(super) fn compile(mut self) -> Result<(), Error> {
-        let label = self.shared.function_label(self.id)?;
-        self.code().align(16);
-        self.code().bind(label);
+        self.shared.begin_function(self.id)?;
         self.prologue();
         let mut at = 0;
         while at < self.nodes.len() {
             self.loop_header(at);
-            let (id, label) = (self.nodes[at].id, self.labels[at]);
-            self.code().bind(label);
-            self.shared.insns.push((id, label));
+            self.shared.begin_insn(self.nodes[at].id, self.labels[at]);
             self.loop_cost(at);
             self.current = at;
             let regions = self.regions;
