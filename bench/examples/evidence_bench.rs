@@ -264,27 +264,32 @@ fn report(all: &[Tried]) -> String {
     text
 }
 
+/// Prints the result of one object of the corpora as a line of JSON.
+fn print_one(path: &str, arguments: &Arguments) -> ExitCode {
+    let entry = corpus::objects().into_iter().find(|entry| entry.path.display().to_string() == *path);
+    let Some(entry) = entry else { return ExitCode::from(2) };
+    let tried = try_one(&entry, Duration::from_secs_f64(arguments.budget)).unwrap_or_else(|error| Tried {
+        group: entry.group.clone(),
+        object: path.to_owned(),
+        problems: vec![error.to_string()],
+        ..Tried::default()
+    });
+    match serde_json::to_string(&tried) {
+        Ok(line) => {
+            println!("{line}");
+            ExitCode::SUCCESS
+        }
+        Err(_) => ExitCode::from(2),
+    }
+}
+
 fn main() -> ExitCode {
     let Some(arguments) = arguments() else {
         eprint!("{USAGE}");
         return ExitCode::from(2);
     };
     if let Some(path) = &arguments.one {
-        let entry = corpus::objects().into_iter().find(|entry| entry.path.display().to_string() == *path);
-        let Some(entry) = entry else { return ExitCode::from(2) };
-        let tried = try_one(&entry, Duration::from_secs_f64(arguments.budget)).unwrap_or_else(|error| Tried {
-            group: entry.group.clone(),
-            object: path.clone(),
-            problems: vec![error.to_string()],
-            ..Tried::default()
-        });
-        return match serde_json::to_string(&tried) {
-            Ok(line) => {
-                println!("{line}");
-                ExitCode::SUCCESS
-            }
-            Err(_) => ExitCode::from(2),
-        };
+        return print_one(path, &arguments);
     }
     let takes_part = |entry: &CorpusObject| {
         let path = entry.path.display().to_string();

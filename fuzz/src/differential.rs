@@ -16,7 +16,7 @@ use std::time::Duration;
 use kiln_driver::packets::Random;
 use kiln_isa::{Imm64, Insn, Source};
 use kiln_program::Object;
-use kiln_superopt::pipeline::Options;
+use kiln_superopt::Options;
 use kiln_superopt::search::NAME;
 use kiln_superopt::{Goal, Rewrite};
 use kiln_vm::{Engine, Entries, Input, Vm};

@@ -18,7 +18,7 @@ use kiln_isa::{AluOp, DecodeError, Insn, Slot, Source, Width};
 use kiln_program::btf::{Btf, BtfError};
 use kiln_program::text::TextError;
 use kiln_program::{Function, Image, LowerError, Object, Program};
-use kiln_superopt::{Rewrite, pipeline};
+use kiln_superopt::{Options as OptimizerOptions, Rewrite};
 use kiln_verifier::{Error, Facts, Options, Reason, Value};
 
 use crate::usage::{SLOW, processor_time};
@@ -63,7 +63,7 @@ pub struct Subject {
     /// What the kernel is given for a program.
     pub in_kernel: fn(&Object) -> Object,
     /// A better program.
-    pub optimize: fn(&Object, &pipeline::Options) -> Rewrite,
+    pub optimize: fn(&Object, &OptimizerOptions) -> Rewrite,
 }
 
 impl Default for Subject {
@@ -98,7 +98,7 @@ fn verify(object: &Object, program: &Program) -> Verdict {
     }
 }
 
-fn optimize(object: &Object, options: &pipeline::Options) -> Rewrite {
+fn optimize(object: &Object, options: &OptimizerOptions) -> Rewrite {
     kiln_superopt::optimize(object, options, &mut ())
 }
 
@@ -449,22 +449,22 @@ fn compares_wrong(object: &Object) -> Object {
     })
 }
 
-fn trusts_stale_fact(object: &Object, options: &pipeline::Options) -> Rewrite {
+fn trusts_stale_fact(object: &Object, options: &OptimizerOptions) -> Rewrite {
     optimize_changed(object, options, wrong_rewrites::stale_fact)
 }
 
-fn drops_both_masks(object: &Object, options: &pipeline::Options) -> Rewrite {
+fn drops_both_masks(object: &Object, options: &OptimizerOptions) -> Rewrite {
     optimize_changed(object, options, wrong_rewrites::mutual_masks)
 }
 
-fn optimize_changed(object: &Object, options: &pipeline::Options, change: fn(&Object, &Facts) -> Object) -> Rewrite {
+fn optimize_changed(object: &Object, options: &OptimizerOptions, change: fn(&Object, &Facts) -> Object) -> Rewrite {
     match verify(object, &object.programs[0]) {
         Verdict::Accepted(facts) => optimize(&change(object, &facts), options),
         Verdict::Refused(_) | Verdict::Unanswered(_) => optimize(object, options),
     }
 }
 
-fn drops_zero_extension(object: &Object, options: &pipeline::Options) -> Rewrite {
+fn drops_zero_extension(object: &Object, options: &OptimizerOptions) -> Rewrite {
     let rewrite = optimize(object, options);
     let object = with_each(&rewrite.object, |insn| {
         if let Insn::Alu { op: AluOp::Mov, width, src: Source::Reg(_), .. } = insn {
@@ -488,7 +488,7 @@ fn parse_counts_again(text: &str) -> Result<Object, TextError> {
     kiln_program::text::parse(text)
 }
 
-fn optimize_keeps(object: &Object, options: &pipeline::Options) -> Rewrite {
+fn optimize_keeps(object: &Object, options: &OptimizerOptions) -> Rewrite {
     let kept: Vec<Vec<u8>> = object.programs.iter().map(|_| vec![1; 16 << 20]).collect();
     std::hint::black_box(&kept);
     optimize(object, options)

@@ -1,5 +1,6 @@
 //! One function a subcommand: calls the driver, prints, answers the exit code.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,16 +10,16 @@ use kiln_driver::check::Verdict;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::target::{self, Choice, Types};
 use kiln_driver::{
-    Engine, Error, Goal, Input, Reason, bench, check, compile, doctor, dump, evidence, examples, file, input,
-    learn, operations, optimize, output, profile, profiles, recheck, report, run, sandbox, sarif,
+    Engine, Error, Goal, Input, bench, check, compile, doctor, dump, evidence, explain, file, input, learn, operations,
+    optimize, output, profile, profiles, recheck, report, run, sandbox, sarif,
 };
 
 use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
 use crate::arguments::{
     CcArguments, EvidenceArguments, LearnArguments, OpsArguments, OptimizeArguments, RunArguments, SandboxArguments,
 };
-use crate::print;
 use crate::progress::Spinner;
+use crate::{measured, print};
 
 /// Exit code of success, or of a rejected program.
 type Code = Result<u8, Error>;
@@ -115,7 +116,8 @@ fn kernels_of(arguments: &CheckArguments) -> Result<Choice, Error> {
         return target::choose(&arguments.kernel, arguments.btf.as_deref());
     }
     if arguments.btf.as_deref().is_some_and(|path| path.is_dir()) {
-        let message = "--with-kernel, --profile and --flame-graph are about one kernel; --btf names a folder of several";
+        let message =
+            "--with-kernel, --profile and --flame-graph are about one kernel; --btf names a folder of several";
         return Err(Error::InvalidInput(message.to_owned()));
     }
     Ok(Choice { btf: arguments.btf.clone(), ..Choice::default() })
@@ -150,7 +152,7 @@ fn check_for_kernels(
 }
 
 /// Whether the object goes to standard output, where nothing else may be.
-fn is_standard_output(path: &std::path::Path, format: Format) -> Result<bool, Error> {
+fn is_standard_output(path: &Path, format: Format) -> Result<bool, Error> {
     match (output::is_standard(path), format) {
         (true, Format::Json) => Err(Error::InvalidInput(
             "the object and the JSON cannot both go to standard output; name a file with -o".to_owned(),
@@ -366,30 +368,13 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
         anstream::eprintln!("the kernel is left out: {error}");
     }
     let mut spinner = Spinner::new("measuring");
-    let mut rows = Vec::new();
-    let mut failed = Vec::new();
-    let mut unmatched: Vec<String> =
-        arguments.types.iter().map(|(name, _)| name.clone()).filter(|name| !name.is_empty()).collect();
-    for path in &arguments.objects {
+    let next = |spinner: &mut Spinner, path: &Path| {
         spinner.say(path.display().to_string());
-        let measured = input::open(path, &[]).and_then(|mut input| {
-            // A type by program name may speak of one object of several.
-            let unknown = input.set_types(&arguments.types);
-            unmatched.retain(|name| unknown.contains(&name.as_str()));
-            bench::bench(&input, &options, &mut spinner)
-        });
-        match measured {
-            Ok(measured) => rows.extend(measured),
-            Err(error) => failed.push(error),
-        }
-        if spinner.cancelled() {
-            break;
-        }
-    }
+        !spinner.cancelled()
+    };
+    let bench::Measured { rows, failed } =
+        bench::bench_all(&arguments.objects, &arguments.types, &options, &mut spinner, next);
     spinner.finish();
-    for name in unmatched {
-        failed.push(Error::InvalidInput(format!("--type {name}=...: no object has a program {name}")));
-    }
     for error in failed.iter().filter(|_| !rows.is_empty()) {
         print::error(error, Format::Text);
     }
@@ -399,7 +384,7 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
         (_, failure) => {
             match format {
                 Format::Json => print::json(&rows)?,
-                _ => print::benched(&rows),
+                _ => measured::benched(&rows),
             }
             Ok(failure.map_or(0, |error| error.exit_code()))
         }
@@ -451,29 +436,9 @@ pub fn ops(arguments: &OpsArguments, format: Format) -> Code {
 
 /// `kiln explain`.
 pub fn explain(code: Option<&str>, format: Format) -> Code {
-    let reasons: Vec<Reason> = match code {
-        None => Reason::ALL.to_vec(),
-        Some(code) => vec![Reason::ALL.iter().copied().find(|reason| reason.code() == code).ok_or_else(|| {
-            let near = input::closest(code, Reason::ALL.iter().map(|reason| reason.code()));
-            let hint = near.map_or("kiln explain lists them all".to_owned(), |near| format!("did you mean {near}?"));
-            Error::InvalidInput(format!("{code:?} is no reason of a rejection; {hint}"))
-        })?],
-    };
+    let reasons = explain::explain(code)?;
     match format {
-        Format::Json => {
-            let row = |reason: &Reason| {
-                let example = examples::of(reason.code()).map(|example| example.texts());
-                let (rejected, mended) = example.map_or((None, None), |(rejected, mended)| (Some(rejected), mended));
-                serde_json::json!({
-                    "code": reason.code(),
-                    "meaning": reason.meaning().trim(),
-                    "fix": reason.fix(),
-                    "rejected": rejected,
-                    "mended": mended,
-                })
-            };
-            print::json(&reasons.iter().map(row).collect::<Vec<_>>())?;
-        }
+        Format::Json => print::json(&reasons)?,
         _ => print::reasons(&reasons, code.is_some()),
     }
     Ok(0)

@@ -7,6 +7,7 @@
 
 mod arguments;
 mod commands;
+mod measured;
 mod output;
 mod print;
 mod progress;

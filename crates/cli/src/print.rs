@@ -2,16 +2,16 @@
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
-use kiln_driver::bench::{Pair, Row, Timing, geomean};
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
 use kiln_driver::cost::Cost;
 use kiln_driver::diagnostic;
 use kiln_driver::doctor::{Finding, State};
+use kiln_driver::explain::Explained;
 use kiln_driver::optimize::Outcome;
 use kiln_driver::profiles::Matrix;
 use kiln_driver::run::Ran;
 use kiln_driver::shown::{Clean, clean, escaped_json};
-use kiln_driver::{Error, Reason, Shown, operations};
+use kiln_driver::{Error, Shown, operations};
 
 use crate::arguments::Format;
 use crate::{output, say};
@@ -238,17 +238,11 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
 }
 
 /// What the codes of rejections mean.
-pub fn reasons(reasons: &[Reason], with_examples: bool) {
+pub fn reasons(reasons: &[Explained], with_examples: bool) {
     for reason in reasons {
-        say!(
-            "{}: {}\n    {} {}",
-            styled(BAD, reason.code()),
-            reason.meaning().trim(),
-            styled(GOOD, "usually:"),
-            reason.fix()
-        );
-        let Some(example) = kiln_driver::examples::of(reason.code()).filter(|_| with_examples) else { continue };
-        let (rejected, mended) = example.texts();
+        let Explained { code, meaning, fix, rejected, mended } = reason;
+        say!("{}: {meaning}\n    {} {fix}", styled(BAD, code), styled(GOOD, "usually:"));
+        let Some(rejected) = rejected.as_ref().filter(|_| with_examples) else { continue };
         say!("\n{}\n\n{rejected}", styled(BAD, "rejected:"));
         if let Some(mended) = mended {
             say!("\n{}\n\n{mended}", styled(GOOD, "accepted:"));
@@ -435,102 +429,6 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
 }
 
 const MAP_ENTRIES_SHOWN: usize = 16;
-
-const BENCH_COLUMNS: [&str; 11] = [
-    "program",
-    "slots",
-    "after",
-    "saved",
-    "verified us/kernel",
-    "kernel insns",
-    "after",
-    "VM ns",
-    "after",
-    "kernel ns",
-    "after",
-];
-
-/// Measurements: a row a program, then the means.
-pub fn benched(rows: &[Row]) {
-    let verdicts = |ours: &Verdict, kernel: &Option<KernelVerdict>| {
-        let ours = match ours {
-            Verdict::Accepted { .. } => "yes",
-            Verdict::Rejected { .. } => "no",
-            Verdict::Unsupported { .. } | Verdict::Invalid { .. } => "?",
-        };
-        let kernel = match kernel {
-            Some(KernelVerdict::Accepted { .. }) => "yes",
-            Some(KernelVerdict::Rejected { .. }) => "no",
-            Some(KernelVerdict::NotAsked { .. }) => "?",
-            None => "-",
-        };
-        format!("{ours}/{kernel}")
-    };
-    let kernel_cost = |verdict: &Option<KernelVerdict>| match verdict {
-        Some(KernelVerdict::Accepted { processed_insns }) => processed_insns.to_string(),
-        _ => "-".to_owned(),
-    };
-    let time = |timing: Option<Timing>| {
-        timing.map_or("-".to_owned(), |timing| {
-            let spread = (timing.high_ns - timing.low_ns) / 2.0;
-            format!("{:.1}±{spread:.1}", timing.median_ns)
-        })
-    };
-    let table_rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|row| {
-            let own = &row.optimized;
-            vec![
-                format!("{}:{}", Clean(row.object.exact().trim_end_matches(".o")), own.program),
-                own.slots_before.to_string(),
-                own.slots_after.to_string(),
-                percent(own.slots_before.into(), own.slots_after.into()),
-                verdicts(&own.after, &own.kernel_after),
-                kernel_cost(&own.kernel_before),
-                kernel_cost(&own.kernel_after),
-                time(row.vm.map(|pair| pair.before)),
-                time(row.vm.map(|pair| pair.after)),
-                time(row.kernel.map(|pair| pair.before)),
-                time(row.kernel.map(|pair| pair.after)),
-            ]
-        })
-        .collect();
-    say!("{}", table(&BENCH_COLUMNS, &table_rows));
-    means(rows);
-    for row in rows {
-        if let Some(note) = &row.note {
-            say!("{}:{}: {note}", row.object, row.optimized.program);
-        }
-    }
-}
-
-/// The summary below a table of measurements.
-fn means(rows: &[Row]) {
-    if rows.is_empty() {
-        return;
-    }
-    let saved = rows.iter().map(|row| {
-        let own = &row.optimized;
-        1.0 - f64::from(own.slots_after) / f64::from(own.slots_before.max(1))
-    });
-    say!("{} programs, mean slot reduction {:.1}%", rows.len(), 100.0 * saved.sum::<f64>() / rows.len() as f64);
-    let ratios = |pick: &dyn Fn(&Row) -> Option<f64>| -> Vec<f64> { rows.iter().filter_map(pick).collect() };
-    let after_before = |pair: Pair| Some(pair.after.median_ns / pair.before.median_ns);
-    for (what, ratios) in [
-        ("VM time, after over before", ratios(&|row| row.vm.and_then(after_before))),
-        ("kernel time, after over before", ratios(&|row| row.kernel.and_then(after_before))),
-        ("VM's JIT over the kernel's", ratios(&|row| row.vm_to_kernel)),
-    ] {
-        if let Some((mean, spread)) = geomean(&ratios) {
-            say!(
-                "{what}: geomean {mean:.2} (quartiles {:.2} to {:.2}, {} programs)",
-                spread.low_ns,
-                spread.high_ns,
-                ratios.len()
-            );
-        }
-    }
-}
 
 /// How much smaller `after` is than `before`.
 pub fn percent(before: u64, after: u64) -> String {

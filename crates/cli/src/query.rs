@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,11 +29,7 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
     if let Some(comm) = &arguments.comm {
         session.only("comm", Value::text(comm))?;
     }
-    let format = match format {
-        Format::Text if std::io::stdout().is_terminal() => Format::Table,
-        Format::Text => Format::Lines,
-        other => other,
-    };
+    let format = format_of_rows(format);
     let mut printer = Printer::new(&session, format);
     if let Some(path) = &arguments.replay {
         let summary = replayed(&session, path, arguments, &mut printer)?;
@@ -46,24 +43,14 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         explain(&plan, format)?;
         return Ok(0);
     }
-    kiln_driver::require_kernel().map_err(|error| match error {
-        Error::Os { call, errno, advice } => {
-            Error::Os { call, errno, advice: format!("{advice}; recorded events need no privilege (--replay)") }
-        }
-        other => other,
-    })?;
+    kiln_driver::require_kernel().map_err(naming_replay)?;
     let mut command = Traced::begin(&arguments.command, &mut session)?;
     let plan = plan::plan(&session, &settings, split)?;
     let steps = plan.steps.clone();
     if arguments.trace_plan {
         told_steps(&steps);
     }
-    let recorder = arguments.record.as_ref().map(|path| {
-        let file = File::create(path).map_err(|error| Error::file(path, &error))?;
-        let records = plan.accepted.last().map(|generated| generated.records.clone()).unwrap_or_default();
-        Recorder::new(file, session.query(), &records).map_err(|error| Error::file(path, &error))
-    });
-    let mut recorder = recorder.transpose()?;
+    let mut recorder = arguments.record.as_deref().map(|path| recorder(path, &session, &plan)).transpose()?;
     let mut failed = None;
     let mut tap = |record: &[u8]| {
         if let Some(recorder) = &mut recorder
@@ -86,23 +73,53 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
         let finished = recorder.finish();
         failed.map_or(finished, Err).map_err(|error| Error::file(path, &error))?;
     }
-    if let (Some(taken), Some(allowed)) = (summary.over_budget, arguments.max_overhead) {
-        let analyzed = (session.parsed.action == Action::Analyze).then_some(&steps[..]);
-        printer.finish(&summary, analyzed)?;
-        let [taken, allowed] = [taken, allowed].map(|part| 100.0 * part);
-        return Err(Error::Limit(format!(
-            "the query ended: its programs took {taken:.2} % of one processor, and {allowed} % are allowed \
-             (--max-overhead); a condition on a rarer event, or on one process, costs less"
-        )));
-    }
     let analyzed = (session.parsed.action == Action::Analyze).then_some(&steps[..]);
-    printer.finish(&summary, analyzed)
+    let code = printer.finish(&summary, analyzed)?;
+    match (summary.over_budget, arguments.max_overhead) {
+        (Some(taken), Some(allowed)) => Err(over_budget(taken, allowed)),
+        _ => Ok(code),
+    }
+}
+
+/// How rows are printed: on a terminal as a table, elsewhere line by line, unless the user chose.
+fn format_of_rows(format: Format) -> Format {
+    match format {
+        Format::Text if std::io::stdout().is_terminal() => Format::Table,
+        Format::Text => Format::Lines,
+        other => other,
+    }
+}
+
+/// The error of a kernel that cannot be asked, with the way that needs no kernel.
+fn naming_replay(error: Error) -> Error {
+    match error {
+        Error::Os { call, errno, advice } => {
+            Error::Os { call, errno, advice: format!("{advice}; recorded events need no privilege (--replay)") }
+        }
+        other => other,
+    }
+}
+
+/// Opens a recording of what the last of the plan's programs sends.
+fn recorder(path: &Path, session: &Session, plan: &Plan) -> Result<Recorder<File>, Error> {
+    let file = File::create(path).map_err(|error| Error::file(path, &error))?;
+    let records = plan.accepted.last().map(|generated| generated.records.clone()).unwrap_or_default();
+    Recorder::new(file, session.query(), &records).map_err(|error| Error::file(path, &error))
+}
+
+/// The error of a query that took more than `allowed`, both as parts of one processor.
+fn over_budget(taken: f64, allowed: f64) -> Error {
+    let [taken, allowed] = [taken, allowed].map(|part| 100.0 * part);
+    Error::Limit(format!(
+        "the query ended: its programs took {taken:.2} % of one processor, and {allowed} % are allowed (--max-overhead); \
+         a condition on a rarer event, or on one process, costs less"
+    ))
 }
 
 /// Answers from recorded events.
 fn replayed(
     session: &Session,
-    path: &std::path::Path,
+    path: &Path,
     arguments: &QueryArguments,
     printer: &mut Printer,
 ) -> Result<Summary, Error> {

@@ -9,10 +9,11 @@
 //! | `kiln sandbox` | [`sandbox::sandbox`] |
 //! | `kiln cc` | [`compile::compile`] |
 //! | `kiln run` | [`run::run`] |
-//! | `kiln bench` | [`bench::bench`] |
+//! | `kiln bench` | [`bench::bench_all`], [`profile::profile`] with `--profile` |
 //! | `kiln dump` | [`dump::program`] |
 //! | `kiln verify-evidence` | [`recheck::verify`] |
 //! | `kiln query` | [`query::plan::plan`], then [`query::live::run`] or [`query::replay::run`] |
+//! | `kiln explain` | [`explain::explain`] |
 //! | `kiln doctor` | [`doctor::examine`] |
 //!
 //! The main job in a few lines; `input::open` reads object files the same way:
@@ -52,8 +53,8 @@ pub mod show;
 pub mod target;
 
 pub use commands::{
-    bench, check, compare, compile, cost, doctor, dump, evidence, examples, heap, learn, operations, optimize, packets,
-    profile, profiles, query, recheck, run, sandbox,
+    bench, check, compare, compile, cost, doctor, dump, evidence, examples, explain, heap, learn, operations, optimize,
+    packets, profile, profiles, query, recheck, run, sandbox,
 };
 pub use error::Error;
 pub use input::Input;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use kiln_driver::shown::is_visible;
 use kiln_program::text::parse;
 use kiln_program::{Object, validate};
-use kiln_superopt::pipeline;
+use kiln_superopt::Options;
 
 use super::target::{Depth, ensure};
 use crate::choices::Choices;
@@ -180,7 +180,7 @@ pub fn shared(subject: &Subject, bytes: &[u8]) -> Result<Depth, String> {
     let object: Object = parse(&text).map_err(|error| format!("does not parse: {error}"))?;
     // On this thread, whose time the engine watches.
     let budget = std::time::Duration::from_millis(300);
-    let options = pipeline::Options { budget, threads: 1, search: 0, ..Default::default() };
+    let options = Options { budget, threads: 1, search: 0, ..Default::default() };
     within_memory(|| {
         let rewrite = (subject.optimize)(&object, &options);
         Ok(if rewrite.evidence.is_empty() { Depth::Shallow } else { Depth::Deep })

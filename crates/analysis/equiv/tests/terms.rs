@@ -6,6 +6,7 @@ use kiln_isa::Reg;
 use kiln_isa::semantics::{BitVec, Bits, mask};
 
 /// A recipe for a term, applied to any kind of bit vector.
+// long: one arm for each operation
 fn build<B: BitVec>(script: &[u64], variables: &[B], widths: &[u32]) -> Vec<B> {
     let mut stack: Vec<B> = variables.to_vec();
     for step in script {

@@ -234,13 +234,8 @@ impl<'a> Arrivals<'_, 'a> {
         bounds.find(|bound| self.follows(known, own.ule(&own.like(**bound)))).copied()
     }
 
-    fn guess(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Guess {
-        let both = [states[0].clone(), states[1].clone()];
-        let mut numbers: HashMap<u32, u32> = HashMap::new();
-        let mut terms = Vec::new();
-        for place in &self.places.all {
-            terms.push(self.places.is_live(*place, pair).then(|| place.read(self.world, &both)));
-        }
+    /// Replaces terms by the constants that the branches have decided them to be.
+    fn decide_terms(&mut self, known: &[Term<'a>], terms: &mut [Option<Term<'a>>]) {
         // A bit that a branch has decided.
         for number in 0..20 {
             let Some(own) = terms[number].filter(|own| own.as_constant().is_none()) else { continue };
@@ -260,6 +255,16 @@ impl<'a> Arrivals<'_, 'a> {
             });
             *own = value.filter(|_| own.bits() == 64).map_or(*own, |value| own.like(value));
         }
+    }
+
+    fn guess(&mut self, known: &[Term<'a>], pair: Pair, states: [&State<'a>; 2]) -> Guess {
+        let both = [states[0].clone(), states[1].clone()];
+        let mut numbers: HashMap<u32, u32> = HashMap::new();
+        let mut terms = Vec::new();
+        for place in &self.places.all {
+            terms.push(self.places.is_live(*place, pair).then(|| place.read(self.world, &both)));
+        }
+        self.decide_terms(known, &mut terms);
         // Registers of one number that are equal for a reason that is not their form.
         let mut agree = [0; 10];
         for number in 0..10 {
@@ -358,6 +363,31 @@ impl Guess {
         *self != before
     }
 
+    /// Claims about the bits and ranges of registers; `equal` says which registers are equal in both functions.
+    fn claim_numbers(&self, equal: u16, claims: &mut Vec<Claim>) {
+        for number in 0..10u8 {
+            let index = usize::from(number);
+            let [old, new] = [Side::Old, Side::New].map(|side| Place::Register(side, number));
+            let open = equal >> number & 1 == 0 && self.labels[index] != Label::Dead;
+            if open && self.agree[index] != 0 {
+                claims.push(Claim::Same(old, new, self.agree[index]));
+            }
+            for (side, place) in [old, new].into_iter().enumerate() {
+                let zeros = self.zeros[side][index];
+                let plain = matches!(self.labels[10 * side + index], Label::Class(_));
+                if !plain || side == 1 && !open {
+                    continue;
+                }
+                if zeros != 0 {
+                    claims.push(Claim::Bits(place, zeros, 0));
+                }
+                if let Some(most) = self.most[side][index] {
+                    claims.push(Claim::Range(place, Order::Unsigned, 0, most));
+                }
+            }
+        }
+    }
+
     /// The same as claims.
     fn relation(&self, places: &Places) -> Relation {
         let mut relation = Relation { differ: self.differ.clone(), ..Relation::default() };
@@ -398,27 +428,7 @@ impl Guess {
                 }
             }
         }
-        for number in 0..10u8 {
-            let index = usize::from(number);
-            let [old, new] = [Side::Old, Side::New].map(|side| Place::Register(side, number));
-            let open = relation.equal >> number & 1 == 0 && self.labels[index] != Label::Dead;
-            if open && self.agree[index] != 0 {
-                claims.push(Claim::Same(old, new, self.agree[index]));
-            }
-            for (side, place) in [old, new].into_iter().enumerate() {
-                let zeros = self.zeros[side][index];
-                let plain = matches!(self.labels[10 * side + index], Label::Class(_));
-                if !plain || side == 1 && !open {
-                    continue;
-                }
-                if zeros != 0 {
-                    claims.push(Claim::Bits(place, zeros, 0));
-                }
-                if let Some(most) = self.most[side][index] {
-                    claims.push(Claim::Range(place, Order::Unsigned, 0, most));
-                }
-            }
-        }
+        self.claim_numbers(relation.equal, &mut claims);
         relation.claims = claims;
         relation
     }

@@ -13,6 +13,7 @@
 //! Each program runs on the packet that makes it work most, out of a fixed set of real protocols: an early exit on a
 //! frame that it does not care about would time the call and nothing else.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use kiln_program::{Object, Program};
@@ -23,7 +24,7 @@ use crate::commands::optimize::{self, Optimized};
 use crate::commands::packets;
 use crate::commands::run;
 use crate::error::Error;
-use crate::input::Input;
+use crate::input::{self, Input, Types};
 use crate::kernel::{self, KernelProgram};
 use crate::show::shown::Shown;
 
@@ -98,6 +99,48 @@ const TRIAL_RUNS: u32 = 1000;
 
 /// Packets to choose the busiest from.
 const CANDIDATES: usize = 64;
+
+/// What became of several objects.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// One row per program, in the order of the objects.
+    pub rows: Vec<Row>,
+    /// Objects that could not be measured, and types that no object has a program for.
+    pub failed: Vec<Error>,
+}
+
+/// Optimizes objects and measures each of their programs. A type by a program's name may be about one of the objects.
+/// `next` is called before each object, and ends the run if it returns `false`.
+pub fn bench_all<P: kiln_superopt::Progress>(
+    paths: &[PathBuf],
+    types: &Types,
+    options: &Options,
+    progress: &mut P,
+    mut next: impl FnMut(&mut P, &Path) -> bool,
+) -> Measured {
+    let mut measured = Measured::default();
+    let mut unmatched: Vec<&str> =
+        types.iter().map(|(name, _)| name.as_str()).filter(|name| !name.is_empty()).collect();
+    for path in paths {
+        if !next(progress, path) {
+            break;
+        }
+        let rows = input::open(path, &[]).and_then(|mut input| {
+            let unknown = input.set_types(types);
+            unmatched.retain(|name| unknown.contains(name));
+            bench(&input, options, progress)
+        });
+        match rows {
+            Ok(rows) => measured.rows.extend(rows),
+            Err(error) => measured.failed.push(error),
+        }
+    }
+    let unmatched = unmatched.into_iter();
+    measured.failed.extend(
+        unmatched.map(|name| Error::InvalidInput(format!("--type {name}=...: no object has a program {name}"))),
+    );
+    measured
+}
 
 /// Optimizes an object and measures each of its programs.
 ///

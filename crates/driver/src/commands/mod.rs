@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod dump;
 pub mod evidence;
 pub mod examples;
+pub mod explain;
 pub mod heap;
 pub mod learn;
 pub mod operations;

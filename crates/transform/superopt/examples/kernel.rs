@@ -124,22 +124,94 @@ impl Judge for Kernel<'_> {
     }
 }
 
+/// What all objects together gave.
+#[derive(Default)]
+struct Totals {
+    loads: u32,
+    refused: u32,
+    equal: u32,
+    differ: u32,
+    unlike_itself: u32,
+    /// Processed instructions before and after.
+    cost: [u64; 2],
+    /// Slots before and after.
+    slots: [u32; 2],
+    /// The part of its slots that each program lost.
+    ratios: Vec<f64>,
+}
+
+impl Totals {
+    /// Loads a program before and after, compares what the kernel says, and what both do.
+    fn compare(&mut self, path: &str, own: (&[u8], &Object, &Program), new: (&[u8], &Object, &Program)) {
+        let name = &own.2.name;
+        let Ok((before, prog)) = load(own.0, own.1, own.2) else { return };
+        self.loads += 1;
+        let (one, other) = (own.1.program_slots(own.2), new.1.program_slots(new.2));
+        self.slots = [self.slots[0] + one, self.slots[1] + other];
+        self.ratios.push(f64::from(one - other) / f64::from(one));
+        let (after, new_prog) = match load(new.0, new.1, new.2) {
+            Ok(loaded) => loaded,
+            Err(failure) => {
+                self.refused += 1;
+                println!("REFUSED {path} {name}: {}", failure.reason().unwrap_or(&failure.to_string()));
+                return;
+            }
+        };
+        if let (Ok(one), Ok(other)) = (prog.info(), new_prog.info()) {
+            self.cost[0] += u64::from(one.verified_insns);
+            self.cost[1] += u64::from(other.verified_insns);
+            if other.verified_insns > one.verified_insns {
+                println!("HARDER {path} {name}: {} -> {}", one.verified_insns, other.verified_insns);
+            }
+        }
+        let packets = packets();
+        let first = trace(&before, &prog, &packets);
+        if first.0.iter().all(Result::is_err) {
+            return;
+        }
+        let second = trace(&after, &new_prog, &packets);
+        if first == second {
+            self.equal += 1;
+            return;
+        }
+        let Ok((again, prog)) = load(own.0, own.1, own.2) else { return };
+        if trace(&again, &prog, &packets) == first {
+            self.differ += 1;
+            let at = first.0.iter().zip(&second.0).position(|(one, other)| one != other);
+            println!("DIFFERENT {path} {name}: packet {at:?}");
+        } else {
+            self.unlike_itself += 1;
+        }
+    }
+
+    fn print(&self) {
+        let Totals { loads, refused, equal, differ, unlike_itself, cost, slots, ratios } = self;
+        println!(
+            "{loads} loaded before, {refused} refused after; {equal} equal, {differ} different, {unlike_itself} unlike \
+             themselves; processed instructions {} -> {}; slots {} -> {}, mean reduction {:.2}%",
+            cost[0],
+            cost[1],
+            slots[0],
+            slots[1],
+            100.0 * ratios.iter().sum::<f64>() / ratios.len().max(1) as f64
+        );
+    }
+}
+
 fn main() {
     let (flags, files): (Vec<_>, Vec<_>) = std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
+    let has = |name: &str| flags.iter().any(|flag| flag == name);
     let budget = flags.iter().find_map(|flag| flag.strip_prefix("--budget=")?.parse().ok()).unwrap_or(10);
-    let packets = packets();
-    let (mut loads, mut refused, mut equal, mut differ, mut unlike_itself) = (0, 0, 0, 0, 0);
-    let (mut old_cost, mut new_cost) = (0, 0);
-    let (mut old_slots, mut new_slots, mut ratios) = (0, 0, Vec::new());
+    let options = Options {
+        budget: Duration::from_secs(budget),
+        unverified: if has("-u") { Unverified::All } else { Unverified::None },
+        without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
+        ..Options::default()
+    };
+    let mut totals = Totals::default();
     for path in &files {
         let bytes = std::fs::read(path).expect("a readable file");
         let Ok(elf) = kiln_elf::read(path, &bytes) else { continue };
-        let options = Options {
-            budget: Duration::from_secs(budget),
-            unverified: if flags.iter().any(|flag| flag == "-u") { Unverified::All } else { Unverified::None },
-            without: flags.iter().filter_map(|flag| flag.strip_prefix("--without=")).map(str::to_owned).collect(),
-            ..Options::default()
-        };
         let costs: Vec<Option<u32>> = elf.object.programs.iter().map(|own| cost(&bytes, &elf.object, own)).collect();
         let judge = Kernel { elf: &elf, costs };
         let rewrite = optimize_judged(&elf.object, &options, &mut (), Some(&judge));
@@ -154,54 +226,11 @@ fn main() {
             }
         };
         for (old, new) in elf.object.programs.iter().zip(&rewrite.object.programs) {
-            if elf.object.program_slots(old) == rewrite.object.program_slots(new)
-                && flags.iter().any(|flag| flag == "-c")
-            {
-                continue;
-            }
-            let Ok((before, prog)) = load(&bytes, &elf.object, old) else { continue };
-            loads += 1;
-            let (one, other) = (elf.object.program_slots(old), rewrite.object.program_slots(new));
-            old_slots += one;
-            new_slots += other;
-            ratios.push(f64::from(one - other) / f64::from(one));
-            let (after, new_prog) = match load(&rewritten, &rewrite.object, new) {
-                Ok(loaded) => loaded,
-                Err(failure) => {
-                    refused += 1;
-                    println!("REFUSED {path} {}: {}", old.name, failure.reason().unwrap_or(&failure.to_string()));
-                    continue;
-                }
-            };
-            if let (Ok(one), Ok(other)) = (prog.info(), new_prog.info()) {
-                old_cost += u64::from(one.verified_insns);
-                new_cost += u64::from(other.verified_insns);
-                if other.verified_insns > one.verified_insns {
-                    println!("HARDER {path} {}: {} -> {}", old.name, one.verified_insns, other.verified_insns);
-                }
-            }
-            let first = trace(&before, &prog, &packets);
-            if first.0.iter().all(Result::is_err) {
-                continue;
-            }
-            let second = trace(&after, &new_prog, &packets);
-            if first == second {
-                equal += 1;
-                continue;
-            }
-            let Ok((again, prog)) = load(&bytes, &elf.object, old) else { continue };
-            if trace(&again, &prog, &packets) == first {
-                differ += 1;
-                let at = first.0.iter().zip(&second.0).position(|(one, other)| one != other);
-                println!("DIFFERENT {path} {}: packet {at:?}", old.name);
-            } else {
-                unlike_itself += 1;
+            let same = elf.object.program_slots(old) == rewrite.object.program_slots(new);
+            if !(same && has("-c")) {
+                totals.compare(path, (&bytes, &elf.object, old), (&rewritten, &rewrite.object, new));
             }
         }
     }
-    println!(
-        "{loads} loaded before, {refused} refused after; {equal} equal, {differ} different, {unlike_itself} unlike themselves; \
-         processed instructions {old_cost} -> {new_cost}; slots {old_slots} -> {new_slots}, mean reduction {:.2}%",
-        100.0 * ratios.iter().sum::<f64>() / ratios.len().max(1) as f64
-    );
+    totals.print();
 }

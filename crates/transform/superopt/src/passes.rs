@@ -18,7 +18,7 @@ use crate::evidence::{Because, Evidence};
 use crate::flow::calls::Calls;
 use crate::laws::context::{Change, Context, Stage, Step as LawStep, Times};
 use crate::laws::{self, LawRow};
-use crate::pipeline::Options;
+use crate::options::Options;
 use crate::search::{self, Place};
 use crate::windows::diamonds;
 use crate::windows::region::Step;

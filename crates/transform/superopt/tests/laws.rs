@@ -5,13 +5,13 @@ use kiln_superopt::laws::LAWS;
 use kiln_superopt::{Options, optimize};
 
 /// Optimizes an XDP program and returns its lines and the laws used.
-fn optimized(body: &str) -> (Vec<String>, Vec<&'static str>) {
+fn optimized(body: &str) -> (Vec<String>, Vec<String>) {
     let object = parse(&format!("; map counts array key 4 value 16 entries 4\n; program xdp\n{body}")).unwrap();
     let rewrite = optimize(&object, &Options::default(), &mut ());
     assert!(rewrite.skipped.is_empty(), "not verified: {:?}", rewrite.skipped);
     let text = listing(&rewrite.object);
     let code = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with(';'));
-    let laws = rewrite.evidence.iter().map(|one| one.because.name()).collect();
+    let laws = rewrite.evidence.iter().map(|one| one.because.name().to_owned()).collect();
     (code.map(str::to_owned).collect(), laws)
 }
 
@@ -20,7 +20,7 @@ fn becomes(body: &str, law: &str, expected: &str) {
     let (lines, laws) = optimized(body);
     let expected: Vec<&str> = expected.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     assert_eq!(lines, expected, "{laws:?}");
-    assert!(laws.contains(&law), "{laws:?}");
+    assert!(laws.iter().any(|own| own == law), "{laws:?}");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn addresses_used_often_are_kept() {
     let body =
         format!("r6 = 0x0\n{}{}{}{}{}out: r0 = r6\n exit", lookup(0), lookup(1), lookup(2), lookup(3), lookup(0));
     let (lines, laws) = optimized(&body);
-    assert!(laws.contains(&"kept-address"), "{laws:?}");
+    assert!(laws.iter().any(|own| own == "kept-address"), "{laws:?}");
     assert_eq!(lines.iter().filter(|line| line.ends_with("map[counts]")).count(), 1, "{lines:#?}");
 }
 
@@ -266,10 +266,10 @@ fn a_check_of_the_first_element_leads_elsewhere() {
         )
     };
     let (lines, laws) = optimized(&lookup(0));
-    assert!(laws.contains(&"found-element"), "{laws:?}");
+    assert!(laws.iter().any(|own| own == "found-element"), "{laws:?}");
     assert!(!lines.iter().any(|line| line.contains("map_delete_elem")), "{lines:?}");
     let (lines, laws) = optimized(&lookup(3));
-    assert!(!laws.contains(&"found-element"), "{laws:?}");
+    assert!(!laws.iter().any(|own| own == "found-element"), "{laws:?}");
     assert!(lines.iter().any(|line| line.contains("map_delete_elem")), "{lines:?}");
 }
 

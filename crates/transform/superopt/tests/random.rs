@@ -117,6 +117,7 @@ fn frame(random: &mut Random) -> String {
 }
 
 /// A program over scalars in r0 to r5 and r7 to r9, 64 packet bytes at r6, and 32 bytes of stack.
+// long: one arm for each kind of instruction
 fn program(random: &mut Random) -> String {
     let mut text = String::from(
         "; program xdp\n w6 = *(u32 *)(r1 + 0)\n w2 = *(u32 *)(r1 + 4)\n r3 = r6\n r3 += 64\n if r3 > r2 goto out\n",

@@ -1,5 +1,7 @@
 //! A window's original, run on many inputs, ready to refute candidates.
 
+use std::collections::BTreeMap;
+
 use kiln_isa::semantics::mask;
 use kiln_isa::{Insn, Reg};
 use kiln_program::{Node, Reference};
@@ -348,29 +350,30 @@ impl Tester {
         at / 2
     }
 
+    /// The number of the exit by which a run leaves; `None` if it is at the end.
+    fn exit(&self, left: Target) -> Option<u32> {
+        let numbered = |reference| self.exits.iter().position(|exit| *exit == reference).map(|at| at as u32);
+        match left {
+            Target::Start => Some(START),
+            Target::Insn(id) => numbered(Reference::Branch(id)),
+            Target::Somewhere => numbered(Reference::None),
+            Target::End | Target::Return => None,
+        }
+    }
+
     /// Lays out what candidates need.
     fn case(&self, window: &Window<'_>, done: Done, known: &[(u64, u64)]) -> Case {
         let Done { mut input, registers, readable, written, accessed, left } = done;
         let after = Live::at(window, left);
         // The stack between the lowest byte in use and the frame pointer may serve as scratch.
         let frame = input.registers[Reg::R10.index()];
-        let depth = |address: u64| frame.wrapping_sub(address);
         let used = accessed.iter().map(|(at, _)| *at).chain(known.iter().map(|(at, _)| *at));
-        let deepest = used.map(depth).filter(|depth| *depth <= 512).max().unwrap_or(0);
+        let deepest = used.map(|at| frame.wrapping_sub(at)).filter(|depth| *depth <= 512).max().unwrap_or(0);
         for below in 1..=deepest {
             input.memory.entry(frame.wrapping_sub(below)).or_insert(0);
         }
-        let mut segments: Vec<Segment> = Vec::new();
-        let mut data = Vec::with_capacity(input.memory.len() + PADDING);
-        for (address, byte) in &input.memory {
-            match segments.last_mut() {
-                Some(last) if last.base.wrapping_add(last.bytes) == *address => last.bytes += 1,
-                _ => segments.push(Segment { base: *address, start: data.len(), bytes: 1 }),
-            }
-            data.push(*byte);
-        }
-        let bytes = data.len();
-        data.resize(bytes + PADDING, 0);
+        let (segments, data) = laid_out(&input.memory);
+        let bytes = data.len() - PADDING;
         let index = |address: u64| {
             let segment = segments.iter().find(|segment| address.wrapping_sub(segment.base) < segment.bytes)?;
             Some(segment.start + address.wrapping_sub(segment.base) as usize)
@@ -407,16 +410,10 @@ impl Tester {
         begin.values[..Reg::COUNT].copy_from_slice(&input.registers);
         // A register of which only a part is read somewhere outside is left to the proof.
         let results = Reg::all().filter(|reg| after.bits[reg.index()] >= 64 && readable.contains(*reg));
-        let exit = match left {
-            Target::Start => Some(START),
-            Target::Insn(id) => self.exits.iter().position(|exit| *exit == Reference::Branch(id)).map(|at| at as u32),
-            Target::Somewhere => self.exits.iter().position(|exit| *exit == Reference::None).map(|at| at as u32),
-            Target::End | Target::Return => None,
-        };
         Case {
             begin,
             results: results.map(|reg| (reg.number(), registers[reg.index()])).collect(),
-            exits: exit.into_iter().collect(),
+            exits: self.exit(left).into_iter().collect(),
             memory: Memory { segments, data, may, undo: Vec::new(), addresses, exits: Vec::new() },
             input,
             wanted,
@@ -425,4 +422,19 @@ impl Tester {
             changed,
         }
     }
+}
+
+/// Bytes one after another, and the runs of neighbours among them; at the end, padding.
+fn laid_out(memory: &BTreeMap<u64, u8>) -> (Vec<Segment>, Vec<u8>) {
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut data = Vec::with_capacity(memory.len() + PADDING);
+    for (address, byte) in memory {
+        match segments.last_mut() {
+            Some(last) if last.base.wrapping_add(last.bytes) == *address => last.bytes += 1,
+            _ => segments.push(Segment { base: *address, start: data.len(), bytes: 1 }),
+        }
+        data.push(*byte);
+    }
+    data.resize(data.len() + PADDING, 0);
+    (segments, data)
 }

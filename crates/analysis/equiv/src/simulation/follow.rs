@@ -34,6 +34,23 @@ struct Ahead<'f, 'w, 'a> {
     run: Option<NewRun<'w, 'a>>,
 }
 
+impl<'f> Ahead<'f, '_, '_> {
+    /// Goes on past a branch where it is decided to go, or past it if it is open. Returns the path that takes an open
+    /// branch.
+    fn pass_branch(&mut self, node: &'f Node, target: usize, decided: Option<bool>) -> Option<Self> {
+        let step = |taken: bool| Step { node, taken, open: decided.is_none(), behind: None };
+        let other = decided.is_none().then(|| {
+            let mut other = self.clone();
+            other.steps.push(step(true));
+            Ahead { at: target, ..other }
+        });
+        let taken = decided == Some(true);
+        self.steps.push(step(taken));
+        self.at = if taken { target } else { self.at + 1 };
+        other
+    }
+}
+
 /// Whether a way is too long, or has come by this instruction often enough.
 fn goes_round(steps: &[Step<'_>], node: &Node) -> bool {
     steps.len() >= LONGEST_WAY || steps.iter().filter(|step| step.node.id == node.id).count() >= ROUNDS
@@ -173,15 +190,7 @@ impl<'f> Explorer<'_, 'f> {
                             ahead.run = Some(NewRun::new(old_run.get_or_init(|| run), &holes));
                         }
                         let decided = self.decided(pair, &old.steps, &mut ahead, node)?;
-                        let target = self.new.target(node)?;
-                        if decided.is_none() {
-                            let mut other = ahead.clone();
-                            other.steps.push(Step { node, taken: true, open: true, behind: None });
-                            pending.push(Ahead { at: target, ..other });
-                        }
-                        let taken = decided == Some(true);
-                        ahead.steps.push(Step { node, taken, open: decided.is_none(), behind: None });
-                        ahead.at = if taken { target } else { at + 1 };
+                        pending.extend(ahead.pass_branch(node, self.new.target(node)?, decided));
                     }
                     _ => {
                         ahead.steps.push(Step { node, taken: false, open: false, behind: None });

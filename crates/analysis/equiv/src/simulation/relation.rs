@@ -177,6 +177,13 @@ impl Relation {
             }
         }
         registers.iter_mut().for_each(|side| side[Reg::R10.index()] = world.register(Reg::R10));
+        let [old_bytes, new_bytes] = self.start_bytes(world, registers[0][Reg::R0.index()]);
+        let [first, second] = registers;
+        [Start { registers: first, bytes: old_bytes }, Start { registers: second, bytes: new_bytes }]
+    }
+
+    /// The bytes of memory that differ from the world's where both functions begin. `result` is the old function's R0.
+    fn start_bytes<'a>(&self, world: &World<'a>, result: Option<Term<'a>>) -> [Vec<((u16, i64), TermId)>; 2] {
         let frame = frame(world);
         let byte = |offset: &i32| {
             let offset = i64::from(*offset);
@@ -185,7 +192,7 @@ impl Relation {
         let mut bytes: Vec<((u16, i64), TermId)> = self.differ.iter().map(byte).collect();
         bytes.extend(self.failed.iter().map(|offset| {
             let (place, other) = byte(offset);
-            let succeeded = registers[0][Reg::R0.index()].map(|result| BitVec::eq(&result, &result.like(0)));
+            let succeeded = result.map(|result| BitVec::eq(&result, &result.like(0)));
             let same = world.byte(frame, place.1, 0);
             (place, succeeded.map_or(other, |holds| Term::ite(&holds, &same, &world.arena.term(other)).id()))
         }));
@@ -196,8 +203,7 @@ impl Relation {
             held.map(|(at, value)| ((frame, (*at).into()), world.arena.constant(8, (*value).into()).id())).collect()
         };
         bytes.extend(held(1));
-        let [first, second] = registers;
-        [Start { registers: first, bytes: held(0) }, Start { registers: second, bytes }]
+        [held(0), bytes]
     }
 
     /// What is true of R0 where both begin.

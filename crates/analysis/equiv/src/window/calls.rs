@@ -367,20 +367,25 @@ impl<'a> State<'_, 'a> {
         for reg in RegSet::CALLER_SAVED.iter() {
             self.path.registers[reg.index()] = Slot::Lost;
         }
-        let result = Symbol::Result { log, register: 0 };
-        let returned = match known.map(|known| (known.prototype.returns, map)) {
-            None => Some(self.world.pointer_symbol(result, Class::Unknown, None)),
-            Some((ReturnKind::Void, _)) => None,
-            Some((ReturnKind::Integer, _)) => Some(self.world.arena.symbol(result, 64)),
-            Some((ReturnKind::MapValueOrNull | ReturnKind::MapValue, Some(map))) if self.holds_values(map) => {
-                Some(self.world.pointer_symbol(result, Class::MapValue(map), None))
-            }
-            Some(_) => Some(self.world.pointer_symbol(result, Class::Other, None)),
-        };
-        if let Some(returned) = returned {
+        if let Some(returned) = self.returned(known.as_ref(), map, log) {
             self.path.registers[Reg::R0.index()] = Slot::Written(returned);
         }
         Ok(())
+    }
+
+    /// What a call returns in R0, if anything. `log` is the call.
+    fn returned(&self, known: Option<&Known>, map: Option<MapId>, log: Log) -> Option<Term<'a>> {
+        let result = Symbol::Result { log, register: 0 };
+        let pointer = |class| Some(self.world.pointer_symbol(result, class, None));
+        match known.map(|known| (known.prototype.returns, map)) {
+            None => pointer(Class::Unknown),
+            Some((ReturnKind::Void, _)) => None,
+            Some((ReturnKind::Integer, _)) => Some(self.world.arena.symbol(result, 64)),
+            Some((ReturnKind::MapValueOrNull | ReturnKind::MapValue, Some(map))) if self.holds_values(map) => {
+                pointer(Class::MapValue(map))
+            }
+            Some(_) => pointer(Class::Other),
+        }
     }
 
     /// The map that a call names, if it is certain.

@@ -183,33 +183,20 @@ fn moved(
     let targets = edit::targets(body);
     let ids: HashMap<InsnId, InsnId> = body.nodes.iter().map(|node| (node.id, object.fresh_insn())).collect();
     let mut nodes: Vec<Node> = Vec::with_capacity(body.nodes.len());
+    // A copy of the frame pointer, which is still too high: it is lowered by the addition that follows, or by a new one.
     let mut pending: Option<Reg> = None;
     for old in &body.nodes {
         let mut node = Node { id: ids[&old.id], ..old.clone() };
         if let Reference::Branch(target) = old.reference {
             node.reference = Reference::Branch(*ids.get(&target)?);
         }
-        // What was derived from the frame pointer is made lower: by the addition that follows, or by one more.
         if let Some(reg) = pending.take() {
-            let lowered = match node.insn {
-                Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(imm) }
-                    if dst == reg && node.core.is_none() && !targets.contains(&old.id) =>
-                {
-                    Some(Insn::Alu {
-                        op: AluOp::Add,
-                        width: Width::W64,
-                        dst,
-                        src: Source::Imm(imm.checked_add(shift)?),
-                    })
-                }
-                _ => None,
-            };
-            match lowered {
-                Some(insn) => node.insn = insn,
+            let add = |imm| Insn::Alu { op: AluOp::Add, width: Width::W64, dst: reg, src: Source::Imm(imm) };
+            match added_to(&node, reg).filter(|_| !targets.contains(&old.id)) {
+                Some(imm) => node.insn = add(imm.checked_add(shift)?),
                 None => {
-                    let insn = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: reg, src: Source::Imm(shift) };
                     let line = nodes.last().and_then(|node| node.line);
-                    nodes.push(Node { line, ..object.new_node(insn, Reference::None) });
+                    nodes.push(Node { line, ..object.new_node(add(shift), Reference::None) });
                 }
             }
         }
@@ -236,6 +223,16 @@ fn moved(
         nodes.push(node);
     }
     Some(nodes)
+}
+
+/// The constant that an instruction adds to a register.
+fn added_to(node: &Node, reg: Reg) -> Option<i32> {
+    match node.insn {
+        Insn::Alu { op: AluOp::Add, width: Width::W64, dst, src: Source::Imm(imm) } => {
+            (dst == reg && node.core.is_none()).then_some(imm)
+        }
+        _ => None,
+    }
 }
 
 /// Whether an access reads a register for more than its address.

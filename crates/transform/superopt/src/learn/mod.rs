@@ -122,7 +122,7 @@ const TICK: Duration = Duration::from_millis(5);
 pub fn harvest(into: &mut Harvest, object: &Object, options: &kiln_verifier::Options) {
     harvest_one(into, object, options);
     let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
-    let without_search = crate::pipeline::Options {
+    let without_search = crate::options::Options {
         budget: options.deadline.map_or(OPTIMIZING, |deadline| left(deadline).min(OPTIMIZING)),
         search: 0,
         kernel_types: options.kernel_types.clone(),

@@ -289,43 +289,44 @@ fn rewrite_window(
         model: budget.model,
         goal: budget.goal,
     };
-    let key = key(place.effort, &region);
-    let found = match place.memory.searched.get(&key) {
-        Some(found) => found.clone(),
-        None => {
-            let left = place.memory.left((id, function.slots()), place.effort);
-            if left == 0 {
-                return Vec::new();
-            }
-            let before = (place.memory.total.tried, place.memory.windows);
-            let found = search(&region, place, left, budget.deadline);
-            let spent = place.memory.total.tried - before.0 + WINDOW * (place.memory.windows - before.1);
-            *place.memory.spent.entry((id, place.effort)).or_default() += spent;
-            if found.is_some() || Instant::now() < budget.deadline && !(place.stopped)() {
-                place.memory.searched.insert(key, found.clone());
-            }
-            found
-        }
-    };
-    let Some(found) = found else { return Vec::new() };
+    let Some(found) = searched(&region, place, (id, function.slots()), budget.deadline) else { return Vec::new() };
     region.attempt(NAME, at, &found, false);
     let steps = std::mem::take(&mut region.steps);
     if !steps.is_empty() {
         let after = std::mem::take(&mut region.nodes);
-        let next = function.nodes.get(window.end).map(|node| node.id);
-        let heir = after.first().map(|node| node.id).or(next);
-        function.nodes.splice(window, after);
-        if let Some(heir) = heir.filter(|heir| *heir != at) {
-            crate::edit::retarget(function, &HashMap::from([(at, heir)]));
-        }
+        crate::edit::replace(function, window, after);
     }
     steps
 }
 
+/// What a search finds in a region of a function with so many slots, or what the same search found earlier.
+fn searched(
+    region: &Region<'_>,
+    place: &mut Place<'_>,
+    (id, slots): (FunctionId, u32),
+    deadline: Instant,
+) -> Option<Vec<Node>> {
+    let key = key(place.effort, region);
+    if let Some(found) = place.memory.searched.get(&key) {
+        return found.clone();
+    }
+    let left = place.memory.left((id, slots), place.effort);
+    if left == 0 {
+        return None;
+    }
+    let before = (place.memory.total.tried, place.memory.windows);
+    let found = search(region, place, left, deadline);
+    let spent = place.memory.total.tried - before.0 + WINDOW * (place.memory.windows - before.1);
+    *place.memory.spent.entry((id, place.effort)).or_default() += spent;
+    if found.is_some() || Instant::now() < deadline && !(place.stopped)() {
+        place.memory.searched.insert(key, found.clone());
+    }
+    found
+}
+
 /// Searches a region, all of which is the window, with so many candidates at most; the best that is proved.
 fn search(region: &Region<'_>, place: &mut Place<'_>, left: u64, deadline: Instant) -> Option<Vec<Node>> {
-    let nodes = &region.nodes;
-    let demand = region.end;
+    let (nodes, demand) = (&region.nodes, region.end);
     let written: RegSet = nodes.iter().filter_map(|node| node.insn.written()).collect();
     let dead = Reg::all().filter(|reg| *reg != Reg::R10 && demand.of(*reg) == 0);
     let precondition = region.precondition(0);
@@ -359,8 +360,7 @@ fn search(region: &Region<'_>, place: &mut Place<'_>, left: u64, deadline: Insta
     for registers in &place.memory.counterexamples {
         tester.add_registers(&question.window, registers);
     }
-    let mut best = None;
-    let before = Weight::of(nodes, model);
+    let (mut best, before) = (None, Weight::of(nodes, model));
     let counterexamples = &mut place.memory.counterexamples;
     let mut accept = |tester: &mut Tester, candidate: &[Node]| {
         let inputs = tester.len();
@@ -369,19 +369,14 @@ fn search(region: &Region<'_>, place: &mut Place<'_>, left: u64, deadline: Insta
         if proved {
             best = Some(candidate.to_vec());
         }
-        if tester.len() > inputs
-            && let Some(input) = tester.inputs().next()
-        {
-            counterexamples.push_front(input.registers);
-            counterexamples.truncate(CARRIED);
+        if tester.len() > inputs {
+            carry(counterexamples, tester);
         }
         proved
     };
+    let markov = || Markov { steps: effort.steps, threads: place.threads, ..Markov::default() };
     let outcome = match effort.enumerated {
-        0 => {
-            let mut markov = Markov { steps: effort.steps, threads: place.threads, ..Markov::default() };
-            markov.find(&question, &mut tester, &mut accept)
-        }
+        0 => markov().find(&question, &mut tester, &mut accept),
         length => Enumerate { length }.find(&question, &mut tester, &mut accept),
     };
     let total = &mut place.memory.total;
@@ -389,6 +384,14 @@ fn search(region: &Region<'_>, place: &mut Place<'_>, left: u64, deadline: Insta
     total.asked += outcome.asked;
     place.memory.windows += 1;
     best
+}
+
+/// Keeps the newest input of a tester for later windows.
+fn carry(counterexamples: &mut VecDeque<[u64; Reg::COUNT]>, tester: &Tester) {
+    if let Some(input) = tester.inputs().next() {
+        counterexamples.push_front(input.registers);
+        counterexamples.truncate(CARRIED);
+    }
 }
 
 /// What an instruction costs as one number, in which what the goal minds most weighs most.

@@ -97,22 +97,15 @@ pub fn rewrite(
     let mut steps = Vec::new();
     // From the last to the first, so that positions of what is still to come stay.
     for blocks in traces(function, &cfg).into_iter().rev() {
-        let (first, last) = (blocks.start, blocks.end - 1);
+        let first = blocks.start;
         let start = cfg.blocks[first].range.start;
-        let mut end = cfg.blocks[last].range.end;
-        let node = &function.nodes[end - 1];
-        // A branch is the last of a window: what it compares may be put in another way.
-        let compares = matches!(node.insn, Insn::Branch { .. }) && node.core.is_none();
-        if node.insn.is_control() && !compares {
-            end -= 1;
-        }
+        let end = end_of_windows(function, cfg.blocks[blocks.end - 1].range.end);
         for run in runs(start..end).into_iter().rev() {
             let demand_here = stale.with_pinned(read.after(function, run.end - 1, budget.calls));
             if facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id))) {
                 continue;
             }
             let before = function.nodes[run.clone()].to_vec();
-            let head = before.first().map(|node| node.id);
             let mut possible = begins[first];
             let earlier = &function.nodes[start..run.start];
             earlier.iter().for_each(|node| possible::step(&mut possible, node, numbers));
@@ -135,18 +128,11 @@ pub fn rewrite(
             };
             let allowed = |rule: &str, at| !(budget.without)(rule) && !budget.banned.contains(rule, at);
             sweep(&mut region, budget.rules, budget.deadline, &mut budget.fuel, &allowed);
-            let found = std::mem::take(&mut region.steps);
+            let Region { nodes: after, steps: found, .. } = region;
             if found.is_empty() {
                 continue;
             }
-            let after = std::mem::take(&mut region.nodes);
-            let heir = after.first().map(|node| node.id).or_else(|| function.nodes.get(run.end).map(|node| node.id));
-            function.nodes.splice(run, after);
-            if let (Some(head), Some(heir)) = (head, heir)
-                && head != heir
-            {
-                crate::edit::retarget(function, &[(head, heir)].into_iter().collect());
-            }
+            crate::edit::replace(function, run, after);
             steps.extend(found);
             // A new run may read more than the old one did, and so may what leads there.
             read = Read::of(function, budget.calls);
@@ -156,6 +142,14 @@ pub fn rewrite(
         }
     }
     steps
+}
+
+/// Where the windows of a block end: after its last instruction, or before it if that is control flow that no window
+/// holds. A branch is the last of a window, because its comparison may be put in another way.
+fn end_of_windows(function: &Function, end: usize) -> usize {
+    let node = &function.nodes[end - 1];
+    let compares = matches!(node.insn, Insn::Branch { .. }) && node.core.is_none();
+    if node.insn.is_control() && !compares { end - 1 } else { end }
 }
 
 /// What is read in a function as it is now.

@@ -1,24 +1,18 @@
 //! The command as its users meet it: flags, files of every kind, exit codes, outputs, interruption.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command as Process, Output, Stdio};
-use std::time::{Duration, Instant};
+mod evidence;
+#[cfg(unix)]
+mod interrupted;
+mod kernels;
+mod world;
 
-use assert_cmd::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+use std::time::Instant;
+
 use predicates::prelude::*;
 use predicates::str::contains;
-
-/// What "at once" is, on a machine that is very busy with other things.
-const SOON: Duration = Duration::from_secs(600);
-
-/// Twelve instructions, some of which can go.
-const PASS: &str = "\
-; program xdp
-  r1 = 1
-  r0 = 1
-  r0 += r1
-  exit
-";
+use world::{Folder, PASS, SOON, corpus_object, document, kiln};
 
 /// Reads a packet that it never looked at the end of.
 const UNSAFE: &str = "\
@@ -28,54 +22,6 @@ const UNSAFE: &str = "\
   r0 = 2
   exit
 ";
-
-/// A folder for one test, with files of these names and contents.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn with(files: &[(&str, &[u8])]) -> Folder {
-        let folder = Folder(tempfile::tempdir().expect("a temporary folder"));
-        for (name, bytes) in files {
-            std::fs::write(folder.path(name), bytes).expect("a file");
-        }
-        folder
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Names of all files, sorted.
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.0.path()).expect("a folder");
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
-        names.sort();
-        names
-    }
-}
-
-fn kiln() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_kiln"))
-}
-
-/// Standard output as one JSON document.
-fn document(command: &mut Command) -> serde_json::Value {
-    let output = command.output().expect("kiln runs");
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        panic!("{error} in {}", String::from_utf8_lossy(&output.stdout));
-    })
-}
-
-/// An object of the corpus, where `scripts/corpus` was run.
-fn corpus_object(name: &str) -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpus").join(name);
-    if !path.exists() {
-        eprintln!("skipped: {} is not there (scripts/corpus makes it)", path.display());
-        return None;
-    }
-    Some(path)
-}
 
 /// The first 64 bytes of an ELF object for a machine, its section headers at `section_headers`.
 fn elf_header(machine: u16, data: u8, section_headers: u64) -> Vec<u8> {
@@ -370,119 +316,6 @@ fn only_the_named_program_is_optimized() {
     assert_eq!(report["programs"][1]["slots_after"], 3, "{report}");
 }
 
-/// Evidence of real rewrites, and the solver that goes over it; `None`, said aloud, where either is missing.
-fn evidence(folder: &Folder) -> Option<PathBuf> {
-    let object = corpus_object("xdp-tools/xdpdump_xdp.o")?;
-    if Process::new("cvc5").arg("--version").output().is_err() {
-        eprintln!("skipped: cvc5 is not installed");
-        return None;
-    }
-    let proofs = folder.path("proofs");
-    let output = folder.path("out.o");
-    kiln()
-        .arg("optimize")
-        .arg(object)
-        .arg("-o")
-        .arg(output)
-        .arg("--offline")
-        .arg("--evidence")
-        .arg(&proofs)
-        .assert()
-        .code(0);
-    Some(proofs)
-}
-
-fn recheck(proofs: &Path) -> (serde_json::Value, Option<i32>) {
-    let mut command = kiln();
-    let output = command.args(["verify-evidence", "--solver", "cvc5", "--format", "json"]).arg(proofs).output();
-    let output = output.expect("kiln runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    (serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")), output.status.code())
-}
-
-/// Changes one file of some evidence and gives what the check then says.
-fn with_altered(proofs: &Path, file: &str, alter: impl Fn(&[u8]) -> Vec<u8>) -> Output {
-    let path = proofs.join(file);
-    let bytes = std::fs::read(&path).expect("a file of the evidence");
-    let altered = alter(&bytes);
-    assert_ne!(altered, bytes, "{file} is as it was");
-    std::fs::write(&path, altered).expect("it can be written");
-    let output = kiln().args(["verify-evidence", "--solver", "cvc5"]).arg(proofs).output().expect("kiln runs");
-    std::fs::write(&path, bytes).expect("it can be written");
-    output
-}
-
-/// Another solver replays the certificate, which belongs to two objects and no others, and sees through what is forged.
-#[test]
-fn evidence_can_be_checked_again() {
-    let folder = Folder::with(&[]);
-    let Some(proofs) = evidence(&folder) else { return };
-    let (report, code) = recheck(&proofs);
-    assert!(report["proved"].as_u64() > Some(0) && code == Some(0), "{report}");
-    assert_eq!(report["proved"].as_u64(), report["functions"].as_u64(), "{report}");
-    assert_eq!(report["assumed_from_verifier"], 0, "{report}");
-    let original = corpus_object("xdp-tools/xdpdump_xdp.o").expect("it was optimized");
-    let verify = |first: &Path, last: &Path| {
-        let mut command = kiln();
-        command.args(["verify-evidence", "--solver", "cvc5"]).arg(&proofs);
-        command.arg("--original").arg(first).arg("--object").arg(last);
-        command
-    };
-    let optimized = folder.path("out.o");
-    verify(&original, &optimized).assert().code(0).stdout(contains("is an end of the chain"));
-    verify(&original, &original).assert().code(1).stdout(contains("is not what the evidence ends with"));
-    verify(&optimized, &optimized).assert().code(1).stdout(contains("is not what the evidence begins with"));
-    // Damaged, cut off, exchanged.
-    for file in ["certificate.gz", "original.bpf.gz", "optimized.bpf.gz"] {
-        let cut = with_altered(&proofs, file, |bytes| bytes[..bytes.len() / 2].to_vec());
-        assert_eq!(cut.status.code(), Some(2), "{cut:?}");
-        let damaged = with_altered(&proofs, file, |bytes| {
-            let mut bytes = bytes.to_vec();
-            let middle = bytes.len() / 2;
-            bytes[middle] ^= 0x55;
-            bytes
-        });
-        assert!(matches!(damaged.status.code(), Some(1 | 2)), "{damaged:?}");
-    }
-    let other = std::fs::read(proofs.join("original.bpf.gz")).expect("a listing");
-    let exchanged = with_altered(&proofs, "optimized.bpf.gz", |_| other.clone());
-    assert_eq!(exchanged.status.code(), Some(1), "{exchanged:?}");
-    let text = String::from_utf8_lossy(&exchanged.stdout).into_owned();
-    assert!(text.contains("does not end at the optimized listing"), "{text}");
-}
-
-#[test]
-fn evidence_that_cannot_be_checked_is_an_error() {
-    let folder = Folder::with(&[("file", b"")]);
-    let verify = |path: &Path| {
-        let mut command = kiln();
-        command.arg("verify-evidence").arg(path);
-        command
-    };
-    verify(&folder.path("nothing")).assert().code(2).stderr(contains("is no folder"));
-    verify(&folder.path("file")).assert().code(2).stderr(contains("is no folder"));
-    verify(folder.0.path()).assert().code(2).stderr(contains("kiln optimize --evidence"));
-    std::fs::write(folder.path("certificate.gz"), b"kiln certificate 1").expect("a file");
-    verify(folder.0.path()).assert().code(2).stderr(contains("original.bpf.gz"));
-    // What is there and is not evidence is not written over.
-    let folder = Folder::with(&[("in.bpf", PASS.as_bytes())]);
-    let optimize = |evidence: &Path| {
-        let mut command = kiln();
-        let (input, output) = (folder.path("in.bpf"), folder.path("out.bpf"));
-        command.arg("optimize").arg(input).arg("--offline").arg("-o").arg(output).arg("--evidence").arg(evidence);
-        command
-    };
-    optimize(folder.0.path()).assert().code(2).stderr(contains("holds other files"));
-    let proofs = folder.path("proofs");
-    optimize(&proofs).assert().code(0);
-    verify(&proofs)
-        .args(["--solver", "/bin/true"])
-        .assert()
-        .code(3)
-        .stderr(contains("answers a simple question wrongly"));
-    verify(&proofs).args(["--solver", "no-such-solver"]).assert().code(3).stderr(contains("cannot be run"));
-}
-
 /// A page about the result does not change it, whatever was rewritten: the goal here makes updates atomic.
 #[test]
 fn a_report_does_not_change_the_object() {
@@ -500,168 +333,4 @@ fn a_report_does_not_change_the_object() {
         let reported = optimize("reported.bpf", &["--report", page.to_str().expect("text")]);
         assert_eq!(String::from_utf8_lossy(&plain), String::from_utf8_lossy(&reported), "{name}");
     }
-}
-
-/// Interrupted commands, by the signals that a terminal's Ctrl-C and a service manager send.
-#[cfg(unix)]
-mod interrupted {
-    use super::*;
-    use std::process::Child;
-
-    fn start(folder: &Folder, object: &Path) -> Child {
-        Process::new(env!("CARGO_BIN_EXE_kiln"))
-            .arg("optimize")
-            .arg(object)
-            .arg("-o")
-            .arg(folder.path("out.o"))
-            .args(["--offline", "--budget", "3600"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("kiln starts")
-    }
-
-    fn interrupt(child: &Child) {
-        signal(child, "INT");
-    }
-
-    fn signal(child: &Child, name: &str) {
-        // The shell's own `kill`: the command of that name is in a package that a small machine lacks.
-        let sent = Process::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().expect("sh");
-        assert!(sent.success(), "the command has ended already");
-    }
-
-    /// An object that keeps the search busy for seconds.
-    fn busy_object() -> Option<PathBuf> {
-        corpus_object("xdp-tools/xdpfilt_alw_all.o")
-    }
-
-    #[test]
-    fn once_keeps_the_best_so_far() {
-        keeps_the_best_so_far("INT");
-    }
-
-    #[test]
-    fn a_request_to_end_is_like_ctrl_c() {
-        keeps_the_best_so_far("TERM");
-    }
-
-    fn keeps_the_best_so_far(name: &str) {
-        let Some(object) = busy_object() else { return };
-        // A search may end by itself before the signal, and on a busy machine the signal may come before anybody listens.
-        for delay_ms in [300, 150, 80, 40, 600, 1200, 2400, 4800, 9600, 19200, 38400] {
-            let folder = Folder::with(&[]);
-            let child = start(&folder, &object);
-            std::thread::sleep(Duration::from_millis(delay_ms));
-            signal(&child, name);
-            let begun = Instant::now();
-            let output = child.wait_with_output().expect("kiln ends");
-            if output.status.code().is_none() {
-                continue;
-            }
-            let said = String::from_utf8_lossy(&output.stderr);
-            assert_eq!(output.status.code(), Some(0), "{said}");
-            assert!(begun.elapsed() < SOON, "took {:?} to stop", begun.elapsed());
-            assert_eq!(folder.names(), ["out.o"]);
-            kiln().arg("check").arg(folder.path("out.o")).assert().code(0);
-            if said.contains("the best so far") {
-                return;
-            }
-        }
-        panic!("no search could be interrupted");
-    }
-
-    #[test]
-    fn a_search_ends_with_what_it_has() {
-        // The passes are through with it in a second or two, on a machine that has nothing else to do; on another one, the
-        // signal comes later.
-        let Some(object) = corpus_object("samples-6.1/xdp_fwd_kern.o") else { return };
-        for delay_s in [4, 8, 16, 32, 64, 128, 256] {
-            let folder = Folder::with(&[]);
-            let child = start(&folder, &object);
-            std::thread::sleep(Duration::from_secs(delay_s));
-            interrupt(&child);
-            let begun = Instant::now();
-            let output = child.wait_with_output().expect("kiln ends");
-            assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-            assert!(begun.elapsed() < SOON, "took {:?} to stop", begun.elapsed());
-            assert_eq!(folder.names(), ["out.o"]);
-            let size = |path: &Path| std::fs::metadata(path).expect("a file").len();
-            if size(&folder.path("out.o")) != size(&object) {
-                return;
-            }
-        }
-        panic!("nothing of what was found by then was kept");
-    }
-
-    #[test]
-    fn twice_leaves_nothing() {
-        let Some(object) = busy_object() else { return };
-        for delay_ms in [300, 600, 1200, 2400, 4800, 9600] {
-            let folder = Folder::with(&[]);
-            let child = start(&folder, &object);
-            std::thread::sleep(Duration::from_millis(delay_ms));
-            interrupt(&child);
-            std::thread::sleep(Duration::from_millis(20));
-            interrupt(&child);
-            let output = child.wait_with_output().expect("kiln ends");
-            match output.status.code() {
-                Some(130) => assert_eq!(folder.names(), [""; 0]),
-                // It was quicker than the second signal.
-                Some(0) => assert_eq!(folder.names(), ["out.o"]),
-                // The first came before anybody listened.
-                None => continue,
-                other => panic!("{other:?}: {}", String::from_utf8_lossy(&output.stderr)),
-            }
-            return;
-        }
-        panic!("nobody ever listened");
-    }
-}
-
-/// Calls a helper of 6.1.
-const NEWER: &str = "\
-; program xdp
-  call ktime_get_tai_ns
-  r0 = 2
-  exit
-";
-
-#[test]
-fn kernels_are_compared_in_a_table() {
-    let folder = Folder::with(&[("newer.bpf", NEWER.as_bytes()), ("pass.bpf", PASS.as_bytes())]);
-    let check = |file: &str, kernel: &str| {
-        let mut command = kiln();
-        command.arg("check").arg(folder.path(file)).args(["--kernel", kernel]);
-        command
-    };
-    check("newer.bpf", "all")
-        .assert()
-        .code(1)
-        .stdout(contains("6.1 and up"))
-        .stdout(contains("the helper bpf_ktime_get_tai_ns is in Linux 6.1 and later"));
-    check("newer.bpf", "6.1,6.6").assert().code(0);
-    check("pass.bpf", "all").assert().code(0).stdout(contains("all programs load on: 5.15 and up"));
-    check("pass.bpf", "running").assert().stdout(contains("running"));
-    for bad in ["5.4", "7.0", "old"] {
-        check("pass.bpf", bad).assert().code(2);
-    }
-    let document = document(check("newer.bpf", "5.15,6.18").args(["--format", "json"]));
-    assert_eq!(document["kernels"], serde_json::json!(["5.15", "6.18"]));
-    assert_eq!(document["programs"][0]["verdicts"][0]["code"], "kernel-lacks");
-    assert_eq!(document["programs"][0]["verdicts"][1]["verdict"], "accepted");
-    assert_eq!(document["programs"][0]["loads_on"], "6.18 and up");
-}
-
-#[test]
-fn what_does_not_load_on_a_kernel_is_not_optimized_for_it() {
-    let folder = Folder::with(&[("newer.bpf", NEWER.as_bytes()), ("pass.bpf", PASS.as_bytes())]);
-    let optimize = |file: &str| {
-        let mut command = kiln();
-        command.arg("optimize").arg(folder.path(file)).arg("-o").arg(folder.path("out.bpf"));
-        command.args(["--offline", "--kernel", "5.15"]);
-        command
-    };
-    optimize("newer.bpf").assert().code(0).stdout(contains("left as it is: main"));
-    optimize("pass.bpf").assert().code(0).stdout(contains("rewrites in"));
 }

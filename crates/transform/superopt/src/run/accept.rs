@@ -1,0 +1,142 @@
+//! Whether a change is kept: its proof, the verifier and, where it is asked, the judge.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use kiln_equiv::simulation::arguments::Arguments;
+use kiln_equiv::simulation::inlined::{Inlined, Placed};
+use kiln_equiv::simulation::{Question, simulate};
+use kiln_program::{Function, FunctionId, InsnId, ProgramId};
+
+use crate::evidence::{ChainStep, Evidence};
+use crate::laws::inline;
+use crate::run::known::{Known, share_facts};
+use crate::run::state::Run;
+
+impl Run<'_> {
+    /// Proves that every changed function does what it did before; returns the proofs where evidence is to carry them.
+    pub(super) fn prove_changed(
+        &mut self,
+        before: &BTreeMap<FunctionId, Function>,
+        evidence: &mut [Evidence],
+    ) -> Result<Vec<ChainStep>, String> {
+        let begun = Instant::now();
+        let arguments = Arguments::of(&self.object, before);
+        let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
+        let mut chain = Vec::new();
+        let result = changed.into_iter().try_for_each(|function| {
+            let facts = Some(&*self.facts).filter(|_| !self.blind.contains(&function));
+            let after = self.object.function(function);
+            let calls = self.placed(before, function, evidence)?;
+            let written_out = match calls.is_empty() {
+                true => None,
+                false => {
+                    let inlined = Inlined::new(&before[&function], after, &calls, facts);
+                    Some(inlined.ok_or_else(|| "not proved: the callee's frame cannot be told".to_owned())?)
+                }
+            };
+            let question = Question {
+                object: &self.object,
+                before: written_out.as_ref().map_or(&before[&function], |inlined| &inlined.function),
+                after,
+                facts,
+                inlined: written_out.as_ref(),
+                arguments: &arguments,
+                solver_steps: self.options.solver_steps,
+                keep_segments: self.options.keep_queries,
+                stop: &|| Instant::now() >= self.deadline || self.shared.stopped(),
+            };
+            let simulation = simulate(&question).map_err(|reason| format!("not proved: {reason}"))?;
+            if self.options.keep_queries {
+                let simulation = Arc::new(simulation);
+                let own = evidence.iter_mut().filter(|one| one.function == function);
+                own.for_each(|one| one.simulation = Some(simulation.clone()));
+                let (before, after) = (Arc::new(before[&function].clone()), Arc::new(after.clone()));
+                let written_out = written_out.map(|inlined| Arc::new(inlined.function));
+                chain.push(ChainStep { function, before, after, written_out, simulation });
+            }
+            Ok(())
+        });
+        self.timings.add("simulation", begun.elapsed());
+        self.cut_short |= result.is_err() && (Instant::now() >= self.deadline || self.shared.stopped());
+        result.map(|()| chain)
+    }
+
+    /// Callees that took the place of their calls in a function.
+    fn placed<'b>(
+        &'b self,
+        before: &'b BTreeMap<FunctionId, Function>,
+        function: FunctionId,
+        evidence: &[Evidence],
+    ) -> Result<Vec<Placed<'b>>, String> {
+        let own = &before[&function];
+        let is_inlined =
+            |one: &&Evidence| one.function == function && one.because.is_law() && one.because.name() == inline::NAME;
+        let placed = |one: &Evidence| {
+            let callee = own.nodes[own.position(one.site)?].callee()?;
+            let callee = before.get(&callee).unwrap_or_else(|| self.object.function(callee));
+            // The callee's instructions get their ids one after another.
+            let first = one.after_ids.first()?.0;
+            let ids = (first..).map(InsnId).take(callee.nodes.len()).collect();
+            Some(Placed { call: one.site, callee, ids })
+        };
+        let calls: Option<Vec<_>> = evidence.iter().filter(is_inlined).map(placed).collect();
+        calls.ok_or_else(|| "not proved: what was inlined cannot be told".to_owned())
+    }
+
+    /// Whether every program that a change concerns still verifies, at a cost that the goal allows.
+    pub(super) fn accept(&mut self, changed: &BTreeSet<FunctionId>) -> Result<BTreeMap<ProgramId, Known>, String> {
+        let begun = Instant::now();
+        let result = self.verify_changed(changed);
+        self.timings.add("verifier", begun.elapsed());
+        self.cut_short |= result.is_err() && Instant::now() >= self.deadline;
+        let known = result?;
+        if let Some(why) = self.harder(&known).filter(|_| self.ask_judge) {
+            return Err(why);
+        }
+        if self.ask_judge && Instant::now() >= self.shared.end() {
+            self.cut_short = true;
+            return Err("there is no time left to ask the judge".to_owned());
+        }
+        if let Some(judge) = self.shared.judge.filter(|_| self.ask_judge) {
+            let concerned: Vec<ProgramId> =
+                self.part.programs.iter().copied().filter(|id| self.concerns(*id, changed)).collect();
+            let own = self.part.functions.iter().map(|id| (*id, self.object.function(*id)));
+            let whole = self.shared.whole(own, self.object.next_insn);
+            let complaints = self.timings.time("judge", || judge.judge(&whole, &concerned));
+            if let Some((_, why)) = complaints.into_iter().next() {
+                return Err(why);
+            }
+        }
+        Ok(known)
+    }
+
+    fn concerns(&self, id: ProgramId, changed: &BTreeSet<FunctionId>) -> bool {
+        let entry = self.object.programs[id.index()].entry;
+        self.object.reachable_functions(entry).iter().any(|function| changed.contains(function))
+    }
+
+    fn verify_changed(&self, changed: &BTreeSet<FunctionId>) -> Result<BTreeMap<ProgramId, Known>, String> {
+        if self.object.next_insn >= self.part.ids.1 {
+            return Err("there are no more ids for instructions".to_owned());
+        }
+        let prepared = self.shared.prepared.for_version(&self.object);
+        prepared.well_formed().map_err(ToString::to_string)?;
+        let mut known = BTreeMap::new();
+        for (id, before) in self.programs.iter().filter(|(id, _)| self.concerns(**id, changed)) {
+            let program = &self.object.programs[id.index()];
+            let (goal, name) = (self.options.goal, &program.name);
+            if self.object.program_slots(program) > before.now.cost.slots && !goal.may_grow() {
+                return Err(format!("program {name} would grow"));
+            }
+            let own = self.shared.verify(&prepared, *id, before.assumptions, Some(self.deadline));
+            let own = own.map_err(|error| error.to_string())?;
+            goal.allows(before.began.cost, before.now.cost, own.now.cost, self.options.extra_processed_insns)
+                .map_err(|worse| format!("program {name} {worse}"))?;
+            known.insert(*id, Known { began: before.began, ..own });
+            share_facts(&mut known);
+        }
+        Ok(known)
+    }
+}

@@ -1,0 +1,233 @@
+//! The rounds: each pass is tried on all functions at once, and a refusal is narrowed down to the step to blame.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use kiln_program::FunctionId;
+
+use crate::evidence::Evidence;
+use crate::passes::{PASSES, Pass, SEARCHES, Work};
+use crate::run::state::{Accepted, Run};
+
+/// Times that a pass may be refused on one function before it is left out there: each costs several verifications.
+const MAX_REFUSALS: usize = 6;
+/// Rounds in a row that may change something and yet save nothing.
+const IDLE_ROUNDS: usize = 4;
+/// Time between two looks at whether to stop, while a search runs.
+const BETWEEN_STEPS: Duration = Duration::from_millis(50);
+/// Snapshots from which on the judge is asked, so that only the one that it takes has to be kept.
+const MANY_SNAPSHOTS: usize = 24;
+
+impl Run<'_> {
+    /// Runs the passes with so many searches, and asks the judge.
+    pub fn advance(&mut self, efforts: usize, deadline: Instant) {
+        if Instant::now() >= deadline {
+            self.cut_short = true;
+            return;
+        }
+        (self.efforts, self.deadline) = (efforts, deadline);
+        self.checkpoint = halfway(deadline);
+        self.cut_short = false;
+        self.searched.cut_short = false;
+        self.rounds();
+        if self.settle() {
+            self.rounds();
+        }
+    }
+
+    fn rounds(&mut self) {
+        let (mut least, mut idle) = ([u64::MAX; 3], 0);
+        while idle < IDLE_ROUNDS {
+            idle = if self.lowers(&mut least) { 0 } else { idle + 1 };
+            if Instant::now() >= self.checkpoint || self.trail.len() > MANY_SNAPSHOTS {
+                self.settle();
+                self.checkpoint = halfway(self.deadline);
+            }
+            let mut changed = false;
+            for pass in &*PASSES {
+                if !self.may_go_on(pass) {
+                    return;
+                }
+                changed |= self.attempt_unless_idle(pass);
+            }
+            let functions = self.called();
+            let mut searches = SEARCHES.iter().take(self.efforts);
+            if !changed && !searches.any(|pass| self.may_go_on(pass) && self.attempt(pass, &functions, usize::MAX)) {
+                self.cut_short |= self.searched.cut_short || Instant::now() >= self.deadline;
+                return;
+            }
+        }
+    }
+
+    /// Whether all programs together are cheaper than ever in some way: in slots, estimated time or processed
+    /// instructions. None of them can go down for ever.
+    fn lowers(&self, least: &mut [u64; 3]) -> bool {
+        let programs = self.part.programs.iter().map(|id| (*id, &self.object.programs[id.index()]));
+        let mut now = [0; 3];
+        for (id, program) in programs {
+            now[0] += u64::from(self.object.program_slots(program));
+            now[1] += self.shared.estimate(&self.object, id);
+            now[2] += self.programs.get(&id).map_or(0, |known| known.now.cost.processed.iter().sum());
+        }
+        let lower = now.iter().zip(&*least).any(|(now, least)| now < least);
+        least.iter_mut().zip(now).for_each(|(least, now)| *least = now.min(*least));
+        lower
+    }
+
+    fn may_go_on(&mut self, pass: &Pass) -> bool {
+        let goes_on = Instant::now() < self.deadline && self.shared.step(pass.name);
+        self.cut_short |= !goes_on;
+        goes_on
+    }
+
+    /// Functions that may change and are reached. One that is no longer called costs nothing, and nothing can be proved of it.
+    fn called(&self) -> Vec<FunctionId> {
+        let entries = self.part.programs.iter().map(|id| self.object.programs[id.index()].entry);
+        let reached: BTreeSet<_> = entries.flat_map(|entry| self.object.reachable_functions(entry)).collect();
+        self.functions.intersection(&reached).copied().collect()
+    }
+
+    fn attempt_unless_idle(&mut self, pass: &Pass) -> bool {
+        if self.idle.get(&pass.index) == Some(&self.version) {
+            return false;
+        }
+        let version = self.version;
+        let changed = self.attempt(pass, &self.called(), usize::MAX);
+        if !changed && self.version == version {
+            self.idle.insert(pass.index, version);
+        }
+        changed
+    }
+
+    /// Runs a pass on some functions and keeps the result if it is accepted; else what of it is.
+    fn attempt(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> bool {
+        let (before, next_insn) = (self.copies(functions), self.object.next_insn);
+        let Some(mut evidence) = self.propose(pass, functions, fuel) else { return false };
+        let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
+        let proved = self.prove_changed(&before, &mut evidence);
+        match proved.and_then(|chain| Ok((chain, self.accept(&changed)?))) {
+            Ok((chain, programs)) => {
+                self.take(evidence, chain, programs);
+                true
+            }
+            Err(_) if changed.len() > 1 => {
+                self.restore(before, next_insn);
+                let changed: Vec<_> = changed.into_iter().collect();
+                let (left, right) = changed.split_at(changed.len() / 2);
+                let left = self.attempt(pass, left, usize::MAX);
+                self.attempt(pass, right, usize::MAX) || left
+            }
+            Err(reason) => {
+                self.restore(before, next_insn);
+                let function = changed.into_iter().next().expect("evidence names a function");
+                self.blame(pass, function, &evidence, reason)
+            }
+        }
+    }
+
+    /// Runs a pass; `None` when it finds nothing, or when it is time to stop.
+    fn propose(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> Option<Vec<Evidence>> {
+        let mut evidence = Vec::new();
+        let shared = self.shared;
+        let asked = Cell::new(Instant::now());
+        // Progress draws on a terminal: not more often than somebody can see.
+        let stopped = || {
+            let is_time = asked.get().elapsed() >= BETWEEN_STEPS;
+            if is_time {
+                asked.set(Instant::now());
+            }
+            shared.stopped() || is_time && !shared.step(pass.name)
+        };
+        for (index, function) in functions.iter().enumerate() {
+            if self.refusals.get(&(pass.index, *function)).is_some_and(|refusals| *refusals >= MAX_REFUSALS) {
+                continue;
+            }
+            if !self.may_go_on(pass) {
+                break;
+            }
+            let begun = Instant::now();
+            let left = self.deadline.saturating_duration_since(begun);
+            let mut work = Work {
+                object: &mut self.object,
+                function: *function,
+                calls: &self.shared.calls,
+                facts: Some(&*self.facts).filter(|_| !self.blind.contains(function)),
+                deadline: self.deadline,
+                share: begun + left / (functions.len() - index) as u32,
+                // Parts that run side by side leave no processors over.
+                threads: if self.part.programs.len() == shared.original.programs.len() {
+                    self.options.threads
+                } else {
+                    1
+                },
+                frequencies: &shared.frequencies,
+                memory: &mut self.searched,
+                stopped: &stopped,
+                limits: &self.limits,
+                refuted: &mut self.refuted,
+                fuel,
+                banned: &self.banned,
+                options: self.options,
+            };
+            evidence.extend(pass.run(&mut work));
+            self.timings.add(pass.name, begun.elapsed());
+        }
+        (!evidence.is_empty()).then_some(evidence)
+    }
+
+    /// Finds the first step of a refused attempt that is to blame, keeps those before it, and bans it.
+    fn blame(&mut self, pass: &Pass, function: FunctionId, evidence: &[Evidence], mut reason: String) -> bool {
+        *self.refusals.entry((pass.index, function)).or_default() += 1;
+        let (mut good, mut bad) = (0, evidence.len());
+        let mut best = None;
+        let (before, next_insn) = (self.copies(&[function]), self.object.next_insn);
+        while bad - good > 1 && !self.cut_short {
+            let middle = usize::midpoint(good, bad);
+            let own = self.propose(pass, &[function], middle);
+            // A pass may take more than one step for one unit of fuel.
+            let Some(mut own) = own.filter(|own| own.len() < bad && own.len() > good) else {
+                self.restore(before.clone(), next_insn);
+                break;
+            };
+            let proved = self.prove_changed(&before, &mut own);
+            match proved.and_then(|chain| Ok((chain, self.accept(&[function].into())?))) {
+                Ok((chain, programs)) => {
+                    good = own.len();
+                    let functions = self.copies(&[function]);
+                    let next_insn = self.object.next_insn;
+                    best = Some(Accepted { functions, next_insn, evidence: own, chain, programs });
+                }
+                Err(why) => {
+                    bad = own.len();
+                    reason = why;
+                }
+            }
+            self.restore(before.clone(), next_insn);
+        }
+        // If the time ended before the step to blame was found, no step is banned.
+        let culprits = if self.cut_short { &[] } else { &evidence[good..bad] };
+        for culprit in culprits {
+            let name = self.object.function(function).name.clone();
+            let what = culprit.because.name();
+            let refusal = format!("{what} at {}: {reason}", culprit.before.first().map_or("", String::as_str));
+            self.refused.push((pass.name, name, refusal));
+            self.banned.insert(what, culprit.site);
+        }
+        match best {
+            Some(best) => {
+                self.restore(best.functions, best.next_insn);
+                self.take(best.evidence, best.chain, best.programs);
+                true
+            }
+            // Without the culprits the rest may do.
+            None => bad - good < evidence.len(),
+        }
+    }
+}
+
+/// The middle of the time from now on.
+fn halfway(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    now + deadline.saturating_duration_since(now) / 2
+}
