@@ -8,7 +8,13 @@ Open Scope Z_scope.
 Inductive insn :=
 | Extr (w : width) (d n m : reg) (lsb : Z)
 | Neg (w : width) (d m : reg)
-| Rorv (w : width) (d n m : reg).
+| Rorv (w : width) (d n m : reg)
+| Mov (w : width) (d m : reg)
+| Bic (w : width) (d n m : reg)
+| Addlsl (w : width) (d n m : reg) (k : Z)
+| Sxtb (w : width) (d n : reg)
+| Sxth (w : width) (d n : reg)
+| Sxtw (w : width) (d n : reg).
 
 (** EXTR: [w] bits of the concatenation of two registers, from bit [lsb] on. *)
 Definition extr (w n m lsb : Z) : Z := wrap w (Z.shiftr (wrap w n * 2 ^ w + wrap w m) lsb).
@@ -23,6 +29,16 @@ Definition step (i : insn) (s : regs) : regs :=
   | Extr w d n m lsb => update s d (extr (bits w) (s n) (s m) lsb)
   | Neg w d m => update s d (wrap (bits w) (- wrap (bits w) (s m)))
   | Rorv w d n m => update s d (rorv (bits w) (s n) (s m))
+  (* MOV is ORR with the zero register. *)
+  | Mov w d m => update s d (wrap (bits w) (s m))
+  (* BIC: the first operand AND NOT the second. *)
+  | Bic w d n m => update s d (Z.ldiff (wrap (bits w) (s n)) (wrap (bits w) (s m)))
+  (* ADD (shifted register), LSL: the shifted operand is cut to the width, and so is the sum. *)
+  | Addlsl w d n m k => update s d (wrap (bits w) (s n + wrap (bits w) (Z.shiftl (s m) k)))
+  (* SXTB, SXTH, SXTW are SBFM: the lowest bits with their sign, cut to the width. *)
+  | Sxtb w d n => update s d (wrap (bits w) (signed 8 (s n)))
+  | Sxth w d n => update s d (wrap (bits w) (signed 16 (s n)))
+  | Sxtw w d n => update s d (wrap (bits w) (signed 32 (s n)))
   end.
 
 Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => step i s) code s.

@@ -46,6 +46,74 @@ Lemma lshr_bit w x k i : 0 <= w -> 0 <= k -> 0 <= i ->
   Z.testbit (lshr w x k) i = (i + k <? w) && Z.testbit x (i + k).
 Proof. intros. unfold lshr. rewrite Z.shiftr_spec, wrap_bit by lia. reflexivity. Qed.
 
+(** The number that [w] bits stand for, the highest of them being the sign. *)
+Definition signed (w x : Z) : Z := if Z.testbit x (w - 1) then wrap w x - 2 ^ w else wrap w x.
+
+(** Shift to the right that keeps the sign. *)
+Definition ashr (w x k : Z) : Z := wrap w (Z.shiftr (signed w x) k).
+
+Lemma signed_bit w x i : 0 < w -> 0 <= i -> Z.testbit (signed w x) i = Z.testbit x (if i <? w then i else w - 1).
+Proof.
+  intros Hw Hi. unfold signed. destruct (Z.testbit x (w - 1)) eqn:S.
+  - assert (N : Z.land (wrap w x) (Z.shiftl (-1) w) = 0).
+    { apply Z.bits_inj'. intros j Hj. rewrite Z.land_spec, Z.bits_0, wrap_bit by lia. destruct (Z.ltb_spec j w).
+      - rewrite Z.shiftl_spec_low by lia. apply andb_false_r.
+      - reflexivity. }
+    replace (wrap w x - 2 ^ w) with (wrap w x + Z.shiftl (-1) w) by (rewrite Z.shiftl_mul_pow2 by lia; lia).
+    rewrite Z.add_nocarry_lxor by exact N. rewrite Z.lxor_lor by exact N. rewrite Z.lor_spec, wrap_bit by lia.
+    destruct (Z.ltb_spec i w).
+    + rewrite Z.shiftl_spec_low by lia. rewrite orb_false_r. reflexivity.
+    + rewrite Z.shiftl_spec, Z.bits_m1 by lia. rewrite S. reflexivity.
+  - rewrite wrap_bit by lia. destruct (Z.ltb_spec i w); [reflexivity | rewrite S; reflexivity].
+Qed.
+
+(** Shifting left and back keeps the lowest [n] bits: with their sign, or with zeros. *)
+Lemma shifted_back_signed w n x : 0 < n < w -> ashr w (shl w x (w - n)) (w - n) = wrap w (signed n x).
+Proof.
+  intros H. apply Z.bits_inj'. intros i Hi. unfold ashr. rewrite !wrap_bit by lia.
+  destruct (Z.ltb_spec i w); [| reflexivity]. rewrite !andb_true_l.
+  rewrite Z.shiftr_spec by lia. rewrite !signed_bit by lia.
+  destruct (Z.ltb_spec (i + (w - n)) w), (Z.ltb_spec i n); try lia.
+  - rewrite shl_bit by lia. destruct (Z.ltb_spec (i + (w - n)) w), (Z.leb_spec (w - n) (i + (w - n))); try lia.
+    simpl. f_equal. lia.
+  - rewrite shl_bit by lia. destruct (Z.ltb_spec (w - 1) w), (Z.leb_spec (w - n) (w - 1)); try lia.
+    simpl. f_equal. lia.
+Qed.
+
+Lemma shifted_back w n x : 0 < n < w -> lshr w (shl w x (w - n)) (w - n) = wrap n x.
+Proof.
+  intros H. apply Z.bits_inj'. intros i Hi. rewrite lshr_bit, shl_bit, wrap_bit by lia.
+  destruct (Z.ltb_spec (i + (w - n)) w), (Z.ltb_spec i n), (Z.leb_spec (w - n) (i + (w - n))); try lia; simpl; try reflexivity.
+  f_equal. lia.
+Qed.
+
+(** The lowest bits of a wrapped number are those of the number. *)
+Lemma signed_wrap w n x : 0 < n <= w -> signed n (wrap w x) = signed n x.
+Proof.
+  intros H. apply Z.bits_inj'. intros i Hi. rewrite !signed_bit by lia. rewrite wrap_bit.
+  - destruct (Z.ltb_spec i n).
+    + destruct (Z.ltb_spec i w); [reflexivity | lia].
+    + destruct (Z.ltb_spec (n - 1) w); [reflexivity | lia].
+  - lia.
+  - destruct (Z.ltb_spec i n); lia.
+Qed.
+
+(** Exclusive or with ones is the complement. *)
+Lemma and_not_bits w x y : 0 <= w -> Z.land (Z.lxor (wrap w x) (wrap w (-1))) (wrap w y) = Z.ldiff (wrap w y) (wrap w x).
+Proof.
+  intros. apply Z.bits_inj'. intros i Hi. rewrite Z.land_spec, Z.lxor_spec, Z.ldiff_spec, !wrap_bit by lia.
+  rewrite Z.bits_m1 by lia. destruct (Z.ltb_spec i w); simpl; [| reflexivity].
+  destruct (Z.testbit x i), (Z.testbit y i); reflexivity.
+Qed.
+
+Lemma ldiff_range w x y : 0 <= w -> 0 <= Z.ldiff (wrap w y) (wrap w x) < 2 ^ w.
+Proof.
+  intros. rewrite <- and_not_bits by lia. replace (Z.land _ _) with (wrap w (Z.land (Z.lxor (wrap w x) (wrap w (-1))) (wrap w y))).
+  - apply wrap_range. lia.
+  - apply Z.bits_inj'. intros i Hi. rewrite wrap_bit, Z.land_spec, !wrap_bit by lia.
+    destruct (Z.ltb_spec i w); simpl; [reflexivity | rewrite ?andb_false_r; reflexivity].
+Qed.
+
 (** What a rotation is: bit [i] of the result is bit [i - k] of the operand, counted round. *)
 Definition is_rotation (w k x y : Z) : Prop :=
   0 <= y < 2 ^ w /\ forall i, 0 <= i < w -> Z.testbit y i = Z.testbit x ((i - k) mod w).

@@ -31,7 +31,7 @@ Definition bits (w : width) : Z := match w with W32 => 32 | W64 => 64 end.
 Lemma bits_positive w : 0 < bits w.
 Proof. destruct w; simpl; lia. Qed.
 
-Inductive alu := Mov | Add | Sub | And | Or | Xor | Lsh | Rsh.
+Inductive alu := Mov | Add | Sub | And | Or | Xor | Lsh | Rsh | Arsh.
 Inductive operand := Reg (r : reg) | Imm (z : Z).
 
 Inductive insn :=
@@ -52,6 +52,7 @@ Definition apply (op : alu) (w a b : Z) : Z :=
   | Xor => Z.lxor (wrap w a) (wrap w b)
   | Lsh => shl w (wrap w a) (wrap w b mod w)
   | Rsh => lshr w (wrap w a) (wrap w b mod w)
+  | Arsh => ashr w (wrap w a) (wrap w b mod w)
   end.
 
 Definition step (i : insn) (s : regs) : regs :=

@@ -151,3 +151,159 @@ Definition rotate_register_64_x86 (d : reg) (s : reg) (n : reg) (t : reg) (u : r
     (n <> Bpf 4 /\ d <> Bpf 4 /\ s <> Bpf 4 /\ d <> s /\ d <> n, [X86.Mov W64 (Scratch 0) (Bpf 4); X86.Mov W32 (Bpf 4) n; X86.Mov W64 d s; X86.Rolcl W64 d (Bpf 4); X86.Mov W64 (Bpf 4) (Scratch 0)]) ].
 Definition rotate_register_64_a64 (d : reg) (s : reg) (n : reg) (t : reg) (u : reg) : list (Prop * list A64.insn) :=
   [ (True, [A64.Neg W32 (Scratch 0) n; A64.Rorv W64 d s (Scratch 0)]) ].
+
+(** The bits of the lower half of m that are not in s. *)
+Definition and_not_32_allowed (d : reg) (s : reg) (m : reg) (t : reg) : Prop := True.
+Definition and_not_32_forms (d : reg) (s : reg) (m : reg) (t : reg) : list (Prop * list template) :=
+  [ (d <> s /\ d <> m /\ d = t,
+     [TAlu [Mov] [W64; W32] d (Reg s);
+      TAlu [Xor] [W32] d (Imm (-1));
+      TAlu [And] [W32] d (Reg m)]);
+    (d = s /\ d <> m /\ d = t,
+     [TAlu [Xor] [W32] d (Imm (-1));
+      TAlu [And] [W32] d (Reg m)]);
+    (d = m /\ d <> t /\ s <> t,
+     [TAlu [Mov] [W64; W32] t (Reg s);
+      TAlu [Xor] [W32] t (Imm (-1));
+      TAlu [And] [W32] d (Reg t)]);
+    (d = m /\ s = t /\ d <> t,
+     [TAlu [Xor] [W32] t (Imm (-1));
+      TAlu [And] [W32] d (Reg t)]) ].
+Definition and_not_32_x86 (d : reg) (s : reg) (m : reg) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Andn W32 d s m]) ].
+Definition and_not_32_a64 (d : reg) (s : reg) (m : reg) (t : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Bic W32 d m s]) ].
+
+(** The bits of m that are not in s. *)
+Definition and_not_64_allowed (d : reg) (s : reg) (m : reg) (t : reg) : Prop := True.
+Definition and_not_64_forms (d : reg) (s : reg) (m : reg) (t : reg) : list (Prop * list template) :=
+  [ (d <> s /\ d <> m /\ d = t,
+     [TAlu [Mov] [W64] d (Reg s);
+      TAlu [Xor] [W64] d (Imm (-1));
+      TAlu [And] [W64] d (Reg m)]);
+    (d = s /\ d <> m /\ d = t,
+     [TAlu [Xor] [W64] d (Imm (-1));
+      TAlu [And] [W64] d (Reg m)]);
+    (d = m /\ d <> t /\ s <> t,
+     [TAlu [Mov] [W64] t (Reg s);
+      TAlu [Xor] [W64] t (Imm (-1));
+      TAlu [And] [W64] d (Reg t)]);
+    (d = m /\ s = t /\ d <> t,
+     [TAlu [Xor] [W64] t (Imm (-1));
+      TAlu [And] [W64] d (Reg t)]) ].
+Definition and_not_64_x86 (d : reg) (s : reg) (m : reg) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Andn W64 d s m]) ].
+Definition and_not_64_a64 (d : reg) (s : reg) (m : reg) (t : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Bic W64 d m s]) ].
+
+(** The lowest 8 bits of s, with their sign. *)
+Definition sign_extend_8_allowed (d : reg) (s : reg) : Prop := True.
+Definition sign_extend_8_forms (d : reg) (s : reg) : list (Prop * list template) :=
+  [ (d <> s,
+     [TAlu [Mov] [W64] d (Reg s);
+      TAlu [Lsh] [W64] d (Imm (56));
+      TAlu [Arsh] [W64] d (Imm (56))]);
+    (d = s,
+     [TAlu [Lsh] [W64] d (Imm (56));
+      TAlu [Arsh] [W64] d (Imm (56))]) ].
+Definition sign_extend_8_x86 (d : reg) (s : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movsxb W64 d s]) ].
+Definition sign_extend_8_a64 (d : reg) (s : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Sxtb W64 d s]) ].
+
+(** The lowest 16 bits of s, with their sign. *)
+Definition sign_extend_16_allowed (d : reg) (s : reg) : Prop := True.
+Definition sign_extend_16_forms (d : reg) (s : reg) : list (Prop * list template) :=
+  [ (d <> s,
+     [TAlu [Mov] [W64] d (Reg s);
+      TAlu [Lsh] [W64] d (Imm (48));
+      TAlu [Arsh] [W64] d (Imm (48))]);
+    (d = s,
+     [TAlu [Lsh] [W64] d (Imm (48));
+      TAlu [Arsh] [W64] d (Imm (48))]) ].
+Definition sign_extend_16_x86 (d : reg) (s : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movsxw W64 d s]) ].
+Definition sign_extend_16_a64 (d : reg) (s : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Sxth W64 d s]) ].
+
+(** The lower half of s, with its sign. *)
+Definition sign_extend_32_allowed (d : reg) (s : reg) : Prop := True.
+Definition sign_extend_32_forms (d : reg) (s : reg) : list (Prop * list template) :=
+  [ (d <> s,
+     [TAlu [Mov] [W64] d (Reg s);
+      TAlu [Lsh] [W64] d (Imm (32));
+      TAlu [Arsh] [W64] d (Imm (32))]);
+    (d = s,
+     [TAlu [Lsh] [W64] d (Imm (32));
+      TAlu [Arsh] [W64] d (Imm (32))]) ].
+Definition sign_extend_32_x86 (d : reg) (s : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movsxd W64 d s]) ].
+Definition sign_extend_32_a64 (d : reg) (s : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Sxtw W64 d s]) ].
+
+(** The lowest 8 bits of s, with their sign, as 32 bits. *)
+Definition sign_extend_8_to_32_allowed (d : reg) (s : reg) : Prop := True.
+Definition sign_extend_8_to_32_forms (d : reg) (s : reg) : list (Prop * list template) :=
+  [ (d <> s,
+     [TAlu [Mov] [W64; W32] d (Reg s);
+      TAlu [Lsh] [W32] d (Imm (24));
+      TAlu [Arsh] [W32] d (Imm (24))]);
+    (d = s,
+     [TAlu [Lsh] [W32] d (Imm (24));
+      TAlu [Arsh] [W32] d (Imm (24))]) ].
+Definition sign_extend_8_to_32_x86 (d : reg) (s : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movsxb W32 d s]) ].
+Definition sign_extend_8_to_32_a64 (d : reg) (s : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Sxtb W32 d s]) ].
+
+(** The lowest 16 bits of s, with their sign, as 32 bits. *)
+Definition sign_extend_16_to_32_allowed (d : reg) (s : reg) : Prop := True.
+Definition sign_extend_16_to_32_forms (d : reg) (s : reg) : list (Prop * list template) :=
+  [ (d <> s,
+     [TAlu [Mov] [W64; W32] d (Reg s);
+      TAlu [Lsh] [W32] d (Imm (16));
+      TAlu [Arsh] [W32] d (Imm (16))]);
+    (d = s,
+     [TAlu [Lsh] [W32] d (Imm (16));
+      TAlu [Arsh] [W32] d (Imm (16))]) ].
+Definition sign_extend_16_to_32_x86 (d : reg) (s : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movsxw W32 d s]) ].
+Definition sign_extend_16_to_32_a64 (d : reg) (s : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Sxth W32 d s]) ].
+
+(** The lower half of s. *)
+Definition zero_extend_32_allowed (d : reg) (s : reg) : Prop := True.
+Definition zero_extend_32_forms (d : reg) (s : reg) : list (Prop * list template) :=
+  [ (d <> s,
+     [TAlu [Mov] [W64] d (Reg s);
+      TAlu [Lsh] [W64] d (Imm (32));
+      TAlu [Rsh] [W64] d (Imm (32))]);
+    (d = s,
+     [TAlu [Lsh] [W64] d (Imm (32));
+      TAlu [Rsh] [W64] d (Imm (32))]) ].
+Definition zero_extend_32_x86 (d : reg) (s : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Mov W32 d s]) ].
+Definition zero_extend_32_a64 (d : reg) (s : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Mov W32 d s]) ].
+
+(** Adds b and i times two to the power of n. *)
+Definition address_scaled_allowed (d : reg) (b : reg) (i : reg) (t : reg) (n : Z) : Prop := 1 <= n <= 3.
+Definition address_scaled_forms (d : reg) (b : reg) (i : reg) (t : reg) (n : Z) : list (Prop * list template) :=
+  [ (d = b /\ d <> t /\ i <> t,
+     [TAlu [Mov] [W64] t (Reg i);
+      TAlu [Lsh] [W64] t (Imm n);
+      TAlu [Add] [W64] d (Reg t)]);
+    (d = b /\ i = t /\ d <> t,
+     [TAlu [Lsh] [W64] t (Imm n);
+      TAlu [Add] [W64] d (Reg t)]);
+    (d <> b /\ d <> i /\ d = t,
+     [TAlu [Mov] [W64] d (Reg i);
+      TAlu [Lsh] [W64] d (Imm n);
+      TAlu [Add] [W64] d (Reg b)]);
+    (d <> b /\ d = i /\ d = t,
+     [TAlu [Lsh] [W64] d (Imm n);
+      TAlu [Add] [W64] d (Reg b)]) ].
+Definition address_scaled_x86 (d : reg) (b : reg) (i : reg) (t : reg) (n : Z) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Lea W64 d b i n]) ].
+Definition address_scaled_a64 (d : reg) (b : reg) (i : reg) (t : reg) (n : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Addlsl W64 d b i n]) ].

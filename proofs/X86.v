@@ -15,7 +15,12 @@ Inductive insn :=
 | Neg (w : width) (d : reg)
 | Rol (w : width) (d : reg) (k : Z)
 | Rolcl (w : width) (d c : reg)
-| Rorx (w : width) (d s : reg) (k : Z).
+| Rorx (w : width) (d s : reg) (k : Z)
+| Andn (w : width) (d s m : reg)
+| Lea (w : width) (d b i : reg) (n : Z)
+| Movsxb (w : width) (d s : reg)
+| Movsxw (w : width) (d s : reg)
+| Movsxd (w : width) (d s : reg).
 
 (** One turn of ROL, as the manual's loop has it: the number doubled, with the bit that leaves at the top put in below. *)
 Definition turn_left (w x : Z) : Z := wrap w (2 * x) + Z.b2z (Z.testbit x (w - 1)).
@@ -37,6 +42,15 @@ Definition step (i : insn) (s : state) : state :=
       {| gprs := update (gprs s) d (wrap (bits w) (- x)); carry := Some (negb (x =? 0)) |}
   | Rol w d k => {| gprs := update (gprs s) d (rol (bits w) (gprs s d) k); carry := None |}
   | Rolcl w d c => {| gprs := update (gprs s) d (rol (bits w) (gprs s d) (wrap 8 (gprs s c))); carry := None |}
+  (* ANDN: the first source inverted, and the second one. CF is cleared. *)
+  | Andn w d r m =>
+      {| gprs := update (gprs s) d (Z.ldiff (wrap (bits w) (gprs s m)) (wrap (bits w) (gprs s r))); carry := Some false |}
+  (* LEA: base + index * scale, cut to the width. *)
+  | Lea w d b i n => {| gprs := update (gprs s) d (wrap (bits w) (gprs s b + gprs s i * 2 ^ n)); carry := carry s |}
+  (* MOVSX, MOVSXD: the lowest bits with their sign. *)
+  | Movsxb w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 8 (gprs s r))); carry := carry s |}
+  | Movsxw w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 16 (gprs s r))); carry := carry s |}
+  | Movsxd w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 32 (gprs s r))); carry := carry s |}
   | Rorx w d r k => {| gprs := update (gprs s) d (ror (bits w) (gprs s r) k); carry := carry s |}
   end.
 

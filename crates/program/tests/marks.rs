@@ -1,6 +1,7 @@
 //! Correct marks are accepted, and every kind of false mark is refused.
 
-use kiln_isa::operation::Registry;
+use kiln_isa::operation::{Binding, Condition, Form, OperandKind, Operands, Operation, Registry};
+use kiln_isa::{Insn, Reg};
 use kiln_program::operation::{Refusal, check, schedule};
 use kiln_program::{Function, FunctionId, Linkage, Mark, Object, Reference};
 
@@ -149,4 +150,73 @@ fn marks_that_share_an_instruction_or_have_none_are_refused() {
     let mut relocated = once;
     relocated.functions[0].nodes[1].core = Some(kiln_program::CoreId(0));
     assert_eq!(reason(&relocated), Err(Refusal::Sequence));
+}
+
+/// Operands that a form allows: registers as different as its conditions let them be, the smallest immediates.
+fn some_operands(operation: &Operation, form: &Form) -> Operands {
+    let mut values: Vec<i32> = (2..).take(operation.operands.len()).collect();
+    for (value, operand) in values.iter_mut().zip(operation.operands) {
+        if let OperandKind::Immediate { min, .. } = operand.kind {
+            *value = min;
+        }
+    }
+    for condition in form.when {
+        if let Condition::Same(left, right) = *condition {
+            values[usize::from(right)] = values[usize::from(left)];
+        }
+    }
+    Binding::of(&values).complete(operation, form).expect("a form has operands")
+}
+
+/// The proof sequence, marked, then `r0 = result` and `exit`.
+fn marked(operation: &Operation, number: usize, operands: &Operands, result: Reg) -> Object {
+    let mut object = Object::default();
+    let code = operands.instantiate(&operation.forms[number]).expect("a proof sequence");
+    let ends = [Insn::mov(Reg::R0, result), Insn::Exit];
+    let nodes: Vec<_> = code.iter().copied().chain(ends).map(|insn| object.new_node(insn, Reference::None)).collect();
+    object.operations.push(Mark {
+        operation: operation.name.into(),
+        form: number as u8,
+        operands: operands.values()[..operation.operands.len()].to_vec(),
+        members: nodes[..code.len()].iter().map(|node| node.id).collect(),
+    });
+    let (name, section) = ("example".to_owned(), "xdp".to_owned());
+    object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes });
+    object
+}
+
+/// For every row and proof sequence: the true mark is accepted, and refused with another operand, with an instruction
+/// left out, and with a temporary that is read.
+#[test]
+fn lies_about_every_operation_are_refused() {
+    let mut lies = 0;
+    let is_true = |object: &Object| check(object, &Registry::BUILTIN).is_ok();
+    for operation in Registry::BUILTIN.operations() {
+        for (number, form) in operation.forms.iter().enumerate() {
+            let operands = some_operands(operation, form);
+            let result = operands.reg(operation.result().expect("a result"));
+            let honest = marked(operation, number, &operands, result);
+            assert!(is_true(&honest), "{} {}: {:?}", operation.name, form.name, check(&honest, &Registry::BUILTIN));
+            for index in 0..operation.operands.len() {
+                let mut lie = honest.clone();
+                lie.operations[0].operands[index] += 1;
+                assert!(!is_true(&lie), "{} {}: operand {index}", operation.name, form.name);
+                lies += 1;
+            }
+            for index in 0..form.code.len() {
+                let mut lie = honest.clone();
+                lie.operations[0].members.remove(index);
+                assert!(!is_true(&lie), "{} {}: without {index}", operation.name, form.name);
+                lies += 1;
+            }
+            for temporary in operands.temporaries(operation, form).iter() {
+                let lie = marked(operation, number, &operands, temporary);
+                let reason = check(&lie, &Registry::BUILTIN).map_err(|refused| refused.refusal);
+                assert_eq!(reason, Err(Refusal::LiveTemporary), "{} {}", operation.name, form.name);
+                lies += 1;
+            }
+        }
+    }
+    println!("{lies} lies refused");
+    assert!(lies > 300, "{lies}");
 }

@@ -159,6 +159,8 @@ pub trait Symbols {
 /// Features of the machine, and choices of the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
+    /// x86-64: the CPU has BMI1: `andn`.
+    pub bmi1: bool,
     /// x86-64: the CPU has BMI2: `shlx`, `shrx`, `sarx`, `mulx`, `rorx`.
     pub bmi2: bool,
     /// x86-64: the CPU has `movbe`.
@@ -180,6 +182,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
+            bmi1: false,
             bmi2: false,
             movbe: false,
             metered: true,

@@ -83,3 +83,33 @@ fn rotations_fall_back_where_a_feature_or_the_registry_lacks_them() {
     assert_eq!(marked(apart, "an_operation_of_tomorrow", 0, &[], bmi2), sequence);
     assert_ne!(sequence, "c4 e3 7b f0 c2 1c c3");
 }
+
+#[test]
+fn operations_compile_to_one_instruction() {
+    let all = Options { bmi1: true, bmi2: true, movbe: true, ..Options::default() };
+    for (bpf, operation, form, operands, expected) in [
+        // lea rax, [rdx + 8*rcx]; ret
+        ("r0 = r4; r0 <<= 3; r0 += r3", "address_scaled", 2, &[0, 3, 4, 0, 3][..], "48 8d 04 ca c3"),
+        // lea rax, [rax + 4*rcx]; ret
+        ("r4 <<= 2; r0 += r4", "address_scaled", 1, &[0, 0, 4, 4, 2], "48 8d 04 88 c3"),
+        // andn eax, ecx, edx; ret
+        ("w0 = w4; w0 ^= -1; w0 &= w3", "and_not_32", 0, &[0, 4, 3, 0], "c4 e2 70 f2 c2 c3"),
+        // andn rax, rcx, rax; ret
+        ("r4 ^= -1; r0 &= r4", "and_not_64", 3, &[0, 4, 0, 4], "c4 e2 f0 f2 c0 c3"),
+        // movsx rax, sil; ret
+        ("r0 = r2; r0 <<= 56; r0 s>>= 56", "sign_extend_8", 0, &[0, 2], "48 0f be c6 c3"),
+        // movsx eax, si; ret
+        ("w0 = w2; w0 <<= 16; w0 s>>= 16", "sign_extend_16_to_32", 0, &[0, 2], "0f bf c6 c3"),
+        // movsxd rax, esi; ret
+        ("r0 = r2; r0 <<= 32; r0 s>>= 32", "sign_extend_32", 0, &[0, 2], "48 63 c6 c3"),
+        // mov eax, esi; ret
+        ("r0 = r2; r0 <<= 32; r0 >>= 32", "zero_extend_32", 0, &[0, 2], "89 f0 c3"),
+    ] {
+        assert_eq!(marked(bpf, operation, form, operands, all), expected, "{bpf}");
+    }
+    // Without BMI1, the proof sequence.
+    let masked = Options { bmi1: false, ..all };
+    let sequence = "w0 = w4; w0 ^= -1; w0 &= w3";
+    let plain = code_with(sequence, None, masked);
+    assert_eq!(marked(sequence, "and_not_32", 0, &[0, 4, 3, 0], masked), plain);
+}

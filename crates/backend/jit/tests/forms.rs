@@ -86,7 +86,7 @@ fn forms_have_code(compile: Compile, lacking: &[&str]) {
     let mut unsupported = std::collections::BTreeSet::new();
     for options in [
         Options::default(),
-        Options { bmi2: true, movbe: true, metered: false, cleared_bytes: 512, ..Options::default() },
+        Options { bmi1: true, bmi2: true, movbe: true, metered: false, cleared_bytes: 512, ..Options::default() },
     ] {
         for insn in &forms {
             match compile(&object_of(*insn), FunctionId(0), &Everything, &options) {

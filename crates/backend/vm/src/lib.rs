@@ -25,6 +25,7 @@
 mod admit;
 mod arena;
 mod block;
+mod bounded;
 mod clock;
 mod cpu;
 pub mod errno;

@@ -15,6 +15,7 @@ use kiln_verifier::Verified;
 
 use crate::admit;
 use crate::arena;
+use crate::bounded;
 use crate::cpu::{Cpu, Shared};
 use crate::errno::Errno;
 use crate::exec;
@@ -241,7 +242,13 @@ impl Vm {
             added.map_err(|insn| unsupported(name, (Some(insn), what)))?;
         }
         let cleared_bytes = if verified.reads_uninitialized_stack { verified.statistics.frame_bytes } else { 0 };
-        self.prepare(&program, cleared_bytes)?;
+        let metered = !bounded::ends_within(
+            &self.object,
+            program.entry,
+            verified.statistics.processed_insns,
+            self.options.budget,
+        );
+        self.prepare(&program, cleared_bytes, metered)?;
         Ok(verified)
     }
 
@@ -260,7 +267,7 @@ impl Vm {
         if self.symbols.arena.is_some() {
             return Err(unsupported(name, (None, "arenas without verification".to_owned())));
         }
-        self.prepare(&program, kiln_verifier::facts::STACK_BYTES as u32)
+        self.prepare(&program, kiln_verifier::facts::STACK_BYTES as u32, true)
     }
 
     fn find(&self, name: &str) -> Result<Program, Error> {
@@ -275,14 +282,14 @@ impl Vm {
         Ok(program_type)
     }
 
-    fn prepare(&mut self, program: &Program, cleared_bytes: u32) -> Result<(), Error> {
+    fn prepare(&mut self, program: &Program, cleared_bytes: u32, metered: bool) -> Result<(), Error> {
         if self.programs.iter().any(|loaded| loaded.name == program.name) {
             return Ok(());
         }
         let program_type = self.program_type(program)?;
         admit::calls(&self.object, program.entry, &self.symbols)
             .map_err(|refusal| unsupported(&program.name, refusal))?;
-        let compiled = self.compile(program.entry, cleared_bytes);
+        let compiled = self.compile(program.entry, cleared_bytes, metered);
         let address = compiled.as_ref().map_or(0, exec::Program::address);
         let mut entries = self.shared.entries.to_vec();
         entries[program.entry.index()] = Entry { loaded: true, program_type: Some(program_type), address };
@@ -293,13 +300,16 @@ impl Vm {
     }
 
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-    fn compile(&self, entry: FunctionId, cleared_bytes: u32) -> Result<exec::Program, String> {
+    fn compile(&self, entry: FunctionId, cleared_bytes: u32, metered: bool) -> Result<exec::Program, String> {
         let options = kiln_jit::Options {
+            #[cfg(target_arch = "x86_64")]
+            bmi1: std::arch::is_x86_feature_detected!("bmi1"),
             #[cfg(target_arch = "x86_64")]
             bmi2: std::arch::is_x86_feature_detected!("bmi2"),
             #[cfg(target_arch = "x86_64")]
             movbe: std::arch::is_x86_feature_detected!("movbe"),
             cleared_bytes,
+            metered,
             operations: self.options.operations,
             fusions: self.options.fusions,
             ..kiln_jit::Options::default()
@@ -310,7 +320,7 @@ impl Vm {
     }
 
     #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
-    fn compile(&self, _: FunctionId, _: u32) -> Result<exec::Program, String> {
+    fn compile(&self, _: FunctionId, _: u32, _: bool) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())
     }
 

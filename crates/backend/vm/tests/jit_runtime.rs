@@ -419,11 +419,14 @@ fn branches_reach() {
 /// rustc relies on it, and this helper looks.
 #[test]
 fn the_stack_is_aligned_at_calls() {
-    /// Returns rsp as it was before the call.
-    // SAFETY: the body touches no register but rax, which the convention lets it change, and returns.
+    /// Returns the stack pointer as it was before the call.
+    // SAFETY: the body touches no register but the one for results, which the convention lets it change, and returns.
     #[unsafe(naked)]
     extern "C" fn stack_pointer(_: u64, _: u64, _: u64, _: u64, _: u64, _: *mut Runtime) -> u64 {
-        core::arch::naked_asm!("lea rax, [rsp + 8]", "ret")
+        #[cfg(target_arch = "x86_64")]
+        core::arch::naked_asm!("lea rax, [rsp + 8]", "ret");
+        #[cfg(target_arch = "aarch64")]
+        core::arch::naked_asm!("mov x0, sp", "ret");
     }
     struct Looking;
     impl Symbols for Looking {

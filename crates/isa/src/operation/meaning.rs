@@ -21,6 +21,8 @@ pub enum Expr {
     Or(&'static Expr, &'static Expr),
     /// Bitwise and.
     And(&'static Expr, &'static Expr),
+    /// Bitwise exclusive or.
+    Xor(&'static Expr, &'static Expr),
     /// Wrapping addition.
     Add(&'static Expr, &'static Expr),
     /// Wrapping subtraction.
@@ -48,6 +50,7 @@ impl Expr {
             Expr::SignExtend(of) => value(of).sign_extend(64),
             Expr::Or(left, right) => value(left).or(&value(right)),
             Expr::And(left, right) => value(left).and(&value(right)),
+            Expr::Xor(left, right) => value(left).xor(&value(right)),
             Expr::Add(left, right) => value(left).add(&value(right)),
             Expr::Sub(left, right) => value(left).sub(&value(right)),
             Expr::Shl(left, right) => value(left).shl(&value(right).shift_amount()),

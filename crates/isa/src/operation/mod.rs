@@ -14,13 +14,15 @@
 //! recognizer, the check of a mark, both JITs, the listing of `kiln ops` and the proofs. Another crate can declare an
 //! [`Operation`] as a constant and add it to a [`Registry`].
 //!
-//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows;
+//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic` has some of them, `parts` what they are made of);
 //! - [`rocq`]: the rows as definitions in Rocq, for the proofs;
 //! - [`pattern`]: matching instructions with a proof sequence; [`meaning`]: evaluating [`Expr`] over a [`BitVec`].
 //!
 //! [`BitVec`]: crate::semantics::BitVec
 
+mod arithmetic;
 pub mod meaning;
+mod parts;
 pub mod pattern;
 pub mod rocq;
 mod row;
@@ -29,8 +31,8 @@ pub mod table;
 pub use meaning::Expr;
 pub use pattern::{Binding, Operands};
 pub use row::{
-    Arch, Condition, Feature, Form, From, Imm, Index, MAX_OPERANDS, Native, NativeInsn, NativeOperand, Notes, Operand, OperandKind,
-    Operation, Template,
+    Arch, Condition, Feature, Form, From, Imm, Index, MAX_OPERANDS, Native, NativeInsn, NativeOperand, Notes, Operand,
+    OperandKind, Operation, Template,
 };
 
 /// The operations that marks can name.

@@ -132,6 +132,8 @@ impl Arch {
 /// A feature that only some processors of a machine have.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Feature {
+    /// x86-64: `andn` and others.
+    Bmi1,
     /// x86-64: `rorx`, `shlx` and others.
     Bmi2,
     /// x86-64: byte-swapping loads and stores.
@@ -142,6 +144,7 @@ impl Feature {
     /// Its name, as `/proc/cpuinfo` writes it.
     pub const fn name(self) -> &'static str {
         match self {
+            Feature::Bmi1 => "bmi1",
             Feature::Bmi2 => "bmi2",
             Feature::Movbe => "movbe",
         }

@@ -1,47 +1,32 @@
 //! Kiln's own operations, one row each.
 
-use super::meaning::Expr;
-use super::row::{
-    Arch, Condition, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operand, OperandKind,
-    Operation, Template,
+use super::arithmetic::{
+    ADDRESS_SCALED, AND_NOT_32, AND_NOT_64, SIGN_EXTEND_8, SIGN_EXTEND_8_TO_32, SIGN_EXTEND_16, SIGN_EXTEND_16_TO_32,
+    SIGN_EXTEND_32, ZERO_EXTEND_32,
 };
-use crate::insn::Width;
+use super::meaning::Expr;
+use super::parts::{AND, ANY, JOIN, LEFT, MOVE, OR, RIGHT, W32, W64, alu, immediate, result, source, temporary};
+use super::row::{
+    Arch, Condition, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template,
+};
 use crate::table::AluOp;
 
-/// All rows.
-pub const OPERATIONS: &[&Operation] = &[&ROTATE_LEFT_32, &ROTATE_LEFT_64, &ROTATE_REGISTER_32, &ROTATE_REGISTER_64];
-
-const W32: &[Width] = &[Width::W32];
-const W64: &[Width] = &[Width::W64];
-/// A copy may be wider than the operation on it.
-const ANY: &[Width] = &[Width::W64, Width::W32];
-const OR: &[AluOp] = &[AluOp::Or];
-/// For values without common bits these three are equal.
-const JOIN: &[AluOp] = &[AluOp::Or, AluOp::Xor, AluOp::Add];
-const LEFT: &[AluOp] = &[AluOp::Lsh];
-const RIGHT: &[AluOp] = &[AluOp::Rsh];
-const MOVE: &[AluOp] = &[AluOp::Mov];
-const AND: &[AluOp] = &[AluOp::And];
-
-const fn alu(ops: &'static [AluOp], widths: &'static [Width], dst: u8, src: From) -> Template {
-    Template::Alu { ops, widths, dst, src }
-}
-
-const fn result(name: &'static str) -> Operand {
-    Operand { name, kind: OperandKind::Result }
-}
-
-const fn source(name: &'static str) -> Operand {
-    Operand { name, kind: OperandKind::Source }
-}
-
-const fn temporary(name: &'static str) -> Operand {
-    Operand { name, kind: OperandKind::Temporary }
-}
-
-const fn immediate(name: &'static str, min: i32, max: i32) -> Operand {
-    Operand { name, kind: OperandKind::Immediate { min, max } }
-}
+/// All rows. Where several match, the first is used.
+pub const OPERATIONS: &[&Operation] = &[
+    &ROTATE_LEFT_32,
+    &ROTATE_LEFT_64,
+    &ROTATE_REGISTER_32,
+    &ROTATE_REGISTER_64,
+    &AND_NOT_32,
+    &AND_NOT_64,
+    &SIGN_EXTEND_8,
+    &SIGN_EXTEND_16,
+    &SIGN_EXTEND_32,
+    &SIGN_EXTEND_8_TO_32,
+    &SIGN_EXTEND_16_TO_32,
+    &ZERO_EXTEND_32,
+    &ADDRESS_SCALED,
+];
 
 /// Rotations by a constant: d = 0, s = 1, t = 2, k = 3.
 macro_rules! rotate {

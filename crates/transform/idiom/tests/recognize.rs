@@ -49,6 +49,32 @@ fn rotations_are_found_however_they_are_written() {
 }
 
 #[test]
+fn other_operations_are_found_apart() {
+    for (text, operation, operands) in [
+        ("r4 <<= 3; r5 = *(u64 *)(r1 + 0); r3 += r4; r0 = r3; r0 += r5", "address_scaled", vec![3, 3, 4, 4, 3]),
+        ("r0 = r4; r5 += r2; r0 <<= 2; r0 += r3; r0 += r5", "address_scaled", vec![0, 3, 4, 0, 2]),
+        ("w0 = w4; w0 ^= -1; r5 += r2; w0 &= w3; r0 += r5", "and_not_32", vec![0, 4, 3, 0]),
+        ("r4 ^= -1; r2 = 5; r0 &= r4; r0 += r2", "and_not_64", vec![0, 4, 0, 4]),
+        ("r3 <<= 32; r2 += r4; r3 s>>= 32; r0 = r3; r0 += r2", "sign_extend_32", vec![3, 3]),
+        ("r0 = r2; r0 <<= 56; r0 s>>= 56", "sign_extend_8", vec![0, 2]),
+        ("r0 = r2; r0 <<= 32; r0 >>= 32", "zero_extend_32", vec![0, 2]),
+    ] {
+        assert_eq!((one(text).0.as_str(), one(text).1), (operation, operands), "{text}");
+    }
+    for text in [
+        // The index is needed afterwards; the scale is too large; the mask is not all ones.
+        "r4 <<= 3; r3 += r4; r0 = r3; r0 += r4",
+        "r4 <<= 4; r3 += r4; r0 = r3",
+        "w0 ^= -2; w0 &= w3",
+        // Distances differ; a copy of 32 bits loses the upper half.
+        "r0 <<= 32; r0 s>>= 31",
+        "r4 ^= -1; w0 &= w4",
+    ] {
+        assert_eq!(found(text), [], "{text}");
+    }
+}
+
+#[test]
 fn temporaries_may_be_used_again_at_once() {
     let text = "r4 = r2; r4 >>= 51; r2 <<= 13; r2 |= r4; r4 = r3; r4 >>= 47; r3 <<= 17; r3 |= r4; r0 = r2; r0 ^= r3";
     assert_eq!(found(text).len(), 2);

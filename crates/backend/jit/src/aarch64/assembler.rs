@@ -55,6 +55,8 @@ pub enum Op {
     And = 0x0a00_0000,
     /// Conjunction that sets the flags.
     Ands = 0x6a00_0000,
+    /// Conjunction with the complement of the second register.
+    Bic = 0x0a20_0000,
     Or = 0x2a00_0000,
     Xor = 0x4a00_0000,
     Udiv = 0x1ac0_0800,
@@ -198,6 +200,11 @@ impl Assembler {
     /// `op dst, first, second`.
     pub fn op(&mut self, op: Op, width: Width, dst: Gpr, first: Gpr, second: Gpr) {
         self.word(op as u32 | wide(width) | second.at(16) | first.at(5) | dst.at(0));
+    }
+
+    /// `add dst, first, second, lsl shift`, a shift below the width.
+    pub fn add_shifted(&mut self, width: Width, dst: Gpr, first: Gpr, second: Gpr, shift: u32) {
+        self.word(Op::Add as u32 | wide(width) | second.at(16) | shift << 10 | first.at(5) | dst.at(0));
     }
 
     /// `mov dst, src`.

@@ -1,7 +1,7 @@
 //! The machine instructions that rows of the operation table may use, and regions compiled by them.
 
-use kiln_isa::Width;
 use kiln_isa::operation::Arch;
+use kiln_isa::{Size, Width};
 use kiln_program::operation::Region;
 
 use super::assembler::{Assembler, Gpr, Op};
@@ -25,6 +25,17 @@ const TABLE: &[Row] = &[
     row("mov64", ONE, |code, regs, _| code.mov(Width::W64, regs[0], regs[1])),
     row("neg32", ONE, |code, regs, _| code.op(Op::Sub, Width::W32, regs[0], Gpr::ZERO, regs[1])),
     row("neg64", ONE, |code, regs, _| code.op(Op::Sub, Width::W64, regs[0], Gpr::ZERO, regs[1])),
+    row("bic32", TWO, |code, regs, _| code.op(Op::Bic, Width::W32, regs[0], regs[1], regs[2])),
+    row("bic64", TWO, |code, regs, _| code.op(Op::Bic, Width::W64, regs[0], regs[1], regs[2])),
+    row("sxtb32", ONE, |code, regs, _| code.sign_extend(Size::B1, Width::W32, regs[0], regs[1])),
+    row("sxth32", ONE, |code, regs, _| code.sign_extend(Size::B2, Width::W32, regs[0], regs[1])),
+    row("sxtb64", ONE, |code, regs, _| code.sign_extend(Size::B1, Width::W64, regs[0], regs[1])),
+    row("sxth64", ONE, |code, regs, _| code.sign_extend(Size::B2, Width::W64, regs[0], regs[1])),
+    row("sxtw64", ONE, |code, regs, _| code.sign_extend(Size::B4, Width::W64, regs[0], regs[1])),
+    // dst, base, index, by how many bits the index is shifted.
+    row("addlsl64", &[Access::Write, Access::Read, Access::Read, Access::Imm(3)], |code, regs, imm| {
+        code.add_shifted(Width::W64, regs[0], regs[1], regs[2], imm.into());
+    }),
     row("rorv32", TWO, |code, regs, _| code.op(Op::Ror, Width::W32, regs[0], regs[1], regs[2])),
     row("rorv64", TWO, |code, regs, _| code.op(Op::Ror, Width::W64, regs[0], regs[1], regs[2])),
     row("extr32", &[Access::Write, Access::Read, Access::Read, Access::Imm(31)], |code, regs, imm| {

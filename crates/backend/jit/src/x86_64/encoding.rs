@@ -299,12 +299,17 @@ impl Assembler {
         self.bytes.push(amount);
     }
 
+    /// BMI1 `andn dst, inverted, src`.
+    pub fn and_not(&mut self, width: Width, dst: Gpr, inverted: Gpr, src: Gpr) {
+        self.vex(2, 0, width, 0xf2, dst, inverted, src);
+    }
+
     /// BMI2 `mulx high, low, src`: rdx times src. With `high == low` it holds the high half.
     pub fn multiply_wide(&mut self, high: Gpr, low: Gpr, src: Gpr) {
         self.vex(2, 3, Width::W64, 0xf6, high, low, src);
     }
 
-    /// A three-byte VEX instruction: `map` 2 is 0F38, 3 is 0F3A; `prefix` 1 is 66, 2 is F3, 3 is F2.
+    /// A three-byte VEX instruction: `map` 2 is 0F38, 3 is 0F3A; `prefix` 0 is none, 1 is 66, 2 is F3, 3 is F2.
     #[expect(clippy::too_many_arguments, reason = "the fields of the encoding")]
     fn vex(&mut self, map: u8, prefix: u8, width: Width, opcode: u8, reg: Gpr, vvvv: Gpr, rm: Gpr) {
         let rxb = u8::from(!reg.high()) << 7 | 1 << 6 | u8::from(!rm.high()) << 5;

@@ -70,10 +70,10 @@ fn arithmetic(op: AluOp) -> Option<Arithmetic> {
 }
 
 /// An address being computed in `register` by `length` instructions.
-struct Chain {
-    place: Memory,
-    register: Reg,
-    length: usize,
+pub(super) struct Chain {
+    pub place: Memory,
+    pub register: Reg,
+    pub length: usize,
 }
 
 impl<'a> FunctionCompiler<'_, 'a> {
@@ -101,12 +101,13 @@ impl<'a> FunctionCompiler<'_, 'a> {
         }
     }
 
-    fn is_border(&self, at: usize) -> bool {
-        self.is_target[at] || self.regions.contains_key(&at)
+    /// Whether a branch leads here or a region with native code begins here.
+    pub(super) fn is_border(&self, at: usize) -> bool {
+        self.is_target[at] || self.regions.get(&at).is_some_and(|region| self.native_of(region).is_some())
     }
 
     /// The instructions from `at` up to the next branch target, region or access to the arena.
-    fn run(&self, at: usize) -> &'a [Node] {
+    pub(super) fn run(&self, at: usize) -> &'a [Node] {
         let longest = self.nodes.len().min(at + LONGEST);
         let end =
             (at..longest).find(|next| self.in_arena(*next) || *next > at && self.is_border(*next)).unwrap_or(longest);
@@ -185,6 +186,11 @@ impl<'a> FunctionCompiler<'_, 'a> {
     /// A memory access with its address computed within it, a load with what is done to its value, or both.
     fn access(&mut self, at: usize, run: &[Node]) -> Option<usize> {
         let chain = self.chain(run);
+        self.access_at(at, run, chain)
+    }
+
+    /// A memory access after the instructions that compute its address, if there are any.
+    pub(super) fn access_at(&mut self, at: usize, run: &[Node], chain: Option<Chain>) -> Option<usize> {
         let length = chain.as_ref().map_or(0, |chain| chain.length);
         let insn = run.get(length)?.insn;
         let address = insn.address()?;

@@ -24,10 +24,12 @@ impl FunctionCompiler<'_, '_> {
             let regions = self.regions;
             if let Some(region) = regions.get(&at)
                 && !(at..at + region.length).any(|at| self.in_arena(at))
-                && self.native(region)
             {
-                at += region.length;
-                continue;
+                let covered = self.addressed(at, region).or_else(|| self.native(region).then_some(region.length));
+                if let Some(covered) = covered {
+                    at += covered;
+                    continue;
+                }
             }
             at += match self.fused(at)? {
                 0 => {

@@ -121,18 +121,20 @@ impl Symbols for TestSymbols {
 /// Every combination of options that this CPU can run, and the proof sequences in place of native operations.
 pub fn all_options() -> Vec<Options> {
     #[cfg(target_arch = "x86_64")]
-    let (bmi2, movbe) = (is_x86_feature_detected!("bmi2"), is_x86_feature_detected!("movbe"));
+    let (bmi1, bmi2, movbe) =
+        (is_x86_feature_detected!("bmi1"), is_x86_feature_detected!("bmi2"), is_x86_feature_detected!("movbe"));
     #[cfg(not(target_arch = "x86_64"))]
-    let (bmi2, movbe) = (false, false);
+    let (bmi1, bmi2, movbe) = (false, false, false);
     let mut all = Vec::new();
     for metered in [true, false] {
         all.push(Options { metered, ..Options::default() });
         if bmi2 || movbe {
             let cleared_bytes = if metered { 512 } else { 0 };
-            all.push(Options { bmi2, movbe, metered, cleared_bytes, ..Options::default() });
+            all.push(Options { bmi1, bmi2, movbe, metered, cleared_bytes, ..Options::default() });
         }
     }
     all.push(Options { operations: Registry::EMPTY, ..Options::default() });
+    all.push(Options { bmi1, bmi2, movbe, fusions: false, ..Options::default() });
     all
 }
 

@@ -1,5 +1,6 @@
 //! Random pieces of programs.
 
+use kiln_isa::operation::{Binding, Condition, OperandKind, Registry};
 use kiln_isa::{Address, AluOp, AtomicOp, ByteOrder, Insn, JumpOp, Reg, Size, Source, Width};
 use proptest::prelude::*;
 
@@ -202,7 +203,67 @@ pub fn any_run() -> impl Strategy<Value = Vec<Insn>> {
             run
         },
     );
-    prop_oneof![copies, pairs, same, rotations, any_access()]
+    prop_oneof![copies, pairs, same, rotations, any_access(), any_operation(), any_scaled_access()]
+}
+
+/// A proof sequence of a native operation, its temporaries dead afterwards.
+pub fn any_operation() -> impl Strategy<Value = Vec<Insn>> {
+    let values = proptest::array::uniform8((0i32..9, any::<i32>()));
+    (any::<usize>(), any::<usize>(), values).prop_map(|(operation, form, values)| {
+        let operations = Registry::BUILTIN.operations();
+        let operation = operations[operation % operations.len()];
+        let form = &operation.forms[form % operation.forms.len()];
+        let mut values: Vec<i32> = operation
+            .operands
+            .iter()
+            .zip(values)
+            .map(|(operand, (reg, number))| match operand.kind {
+                OperandKind::Immediate { min, max } => min + number.rem_euclid(max - min + 1),
+                _ => reg,
+            })
+            .collect();
+        // Registers that must differ get others, then those that must be one register become one.
+        for _ in 0..9 {
+            for condition in form.when {
+                match *condition {
+                    Condition::Same(left, right) => values[usize::from(right)] = values[usize::from(left)],
+                    Condition::Differ(left, right) if values[usize::from(left)] == values[usize::from(right)] => {
+                        values[usize::from(right)] = (values[usize::from(right)] + 1) % 9;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let Some(operands) = Binding::of(&values).complete(operation, form) else { return vec![constant(Reg::R0, 7)] };
+        let mut run = operands.instantiate(form).expect("a proof sequence");
+        let dead = operands.temporaries(operation, form);
+        run.extend(dead.iter().map(|register| constant(register, 0)));
+        run
+    })
+}
+
+/// An access by a base and an index of 2, 4 or 8 bytes.
+pub fn any_scaled_access() -> impl Strategy<Value = Vec<Insn>> {
+    let registers = (any_dst(), any_dst(), any_dst(), any_dst());
+    (registers, 1i32..4, 0u64..12, 0i16..100, any_size(), any::<bool>(), any::<bool>()).prop_map(
+        |((base, index, temporary, other), scale, number, offset, size, copied, stores)| {
+            let mut run = vec![load(Size::B8, base, CONTEXT), constant(index, number)];
+            let shifted = if copied { temporary } else { index };
+            if base == shifted || base == index || (copied && index == temporary) {
+                return run;
+            }
+            if copied {
+                run.push(alu(AluOp::Mov, Width::W64, shifted, Source::Reg(index)));
+            }
+            run.push(alu(AluOp::Lsh, Width::W64, shifted, Source::Imm(scale)));
+            run.push(alu(AluOp::Add, Width::W64, base, Source::Reg(shifted)));
+            let address = Address { base, offset };
+            run.push(if stores { store(size, address, other) } else { load(size, other, address) });
+            let dead = [base, shifted].into_iter().filter(|register| stores || *register != other);
+            run.extend(dead.map(|register| constant(register, 0)));
+            run
+        },
+    )
 }
 
 /// An address computed from the memory's, an access, and something done with what was read.
