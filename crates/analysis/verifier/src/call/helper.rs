@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{DynptrKind, Kind, LockKind, Register, State};
+use crate::state::{Caller, DynptrKind, Kind, LockKind, Register, State};
 use crate::types::Types;
 
 /// Helpers that write a map, which `BPF_F_RDONLY_PROG` forbids (kernel `record_func_map`).
@@ -45,24 +45,27 @@ impl Path<'_> {
         let map = self.state.register(Reg::R2).map().unwrap_or_default();
         self.findings.check_tail_call_map(self.options, self.at, map)?;
         let index = *self.state.register(Reg::R3);
-        self.findings.mark_precise(&index);
-        if self.state.frames.len() > 1 {
-            // Where it succeeds, another program runs in place of this function, and returns to its caller.
-            self.state.check_returns_number(self.code)?;
-            let mut returned = self.state.clone();
-            let frame = returned.frame();
-            let site = frame.call_site;
-            if frame.caller != crate::state::Caller::Call {
-                return unsupported("tail calls in callbacks");
-            }
-            returned.frames.pop();
-            returned.set(Reg::R0, Register::UNKNOWN);
-            returned.packet_bytes = 0;
-            let stale = self.options.stale_pointer();
-            returned.for_each_where(Register::is_packet, |register| *register = stale);
-            self.push(returned, site + 1);
+        // The kernel makes such a call a jump where the index is a constant of the map (`record_func_key`).
+        let entries = self.code.map_of(self.state.register(Reg::R2)).map_or(0, |map| u64::from(map.max_entries));
+        if index.scalar.as_constant().is_some_and(|index| index < entries) {
+            self.findings.mark_precise(&index);
         }
         Ok(())
+    }
+
+    /// Where a tail call of a function succeeds, another program runs in place of the function, and returns to its
+    /// caller; the kernel follows this path first.
+    fn return_from_tail_call(&mut self) -> Step<Next> {
+        self.state.check_returns_number(self.code)?;
+        if self.state.frame().caller != Caller::Call {
+            return unsupported("tail calls in callbacks");
+        }
+        self.push(self.state.clone(), self.at + 1);
+        self.state.packet_bytes = 0;
+        let stale = self.options.stale_pointer();
+        self.state.for_each_where(Register::is_packet, |register| *register = stale);
+        self.state.set(Reg::R0, Register::UNKNOWN);
+        self.exit()
     }
 }
 
@@ -99,6 +102,9 @@ impl HelperEffect<'_, '_> {
             self.path.state.forget_packet(self.path.options.stale_pointer());
         }
         self.path.state.set(Reg::R0, result);
+        if helper.id == helper_id::TAIL_CALL && self.path.state.frames.len() > 1 {
+            return self.path.return_from_tail_call();
+        }
         Ok(Next::At(self.path.at + 1))
     }
 

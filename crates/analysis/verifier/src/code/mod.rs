@@ -334,12 +334,11 @@ impl<'a> Code<'a> {
                 };
                 live.union(read)
             }
+            // As the kernel has it (`compute_insn_live_regs`): what it does not look into reads every register.
+            Insn::LoadPacket { .. } => RegSet::ALL,
             insn => {
                 if let Some(written) = insn.written() {
                     live.remove(written);
-                }
-                if let Insn::LoadPacket { .. } = insn {
-                    live = live.difference(RegSet::CALLER_SAVED);
                 }
                 live.union(insn.read()).union(RegSet::of(&[Reg::R10]))
             }

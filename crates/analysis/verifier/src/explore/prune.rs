@@ -22,6 +22,7 @@ use crate::explore::cover::{Exactness, bytes_cover, less_written, object_covers,
 use crate::explore::visits::{Visit, Visits};
 use crate::objects::iterator::iterators_moved;
 use crate::path::Since;
+use crate::path::precision::Origins;
 use crate::reason::Reason;
 use crate::state::ids::IdMap;
 use crate::state::{Byte, Caller, Frame, Kind, Register, Slot, Stack, State};
@@ -40,6 +41,8 @@ struct KeptState {
     visit: Visit,
     /// It covers a state of [`Kept::early`].
     pinned: bool,
+    /// All its numbers are precise, and those of the states before it on its path.
+    exact: bool,
 }
 
 /// All kept states.
@@ -70,6 +73,7 @@ impl Kept {
             alive: None,
             visit: 0,
             pinned: false,
+            exact: false,
         };
         Kept {
             states: vec![root],
@@ -133,6 +137,22 @@ impl Kept {
         }
     }
 
+    /// Makes all numbers of a state and of those before it on its path precise.
+    pub(crate) fn mark_path(&mut self, origins: &mut Origins, mut at: u32) {
+        while at != 0 && !self.states[at as usize].exact {
+            let kept = &mut self.states[at as usize];
+            kept.exact = true;
+            at = kept.parent;
+            for frame in kept.state.iter().flat_map(|state| &state.frames) {
+                let numbers = frame.registers.iter().chain(frame.stack.spilled());
+                for number in numbers.filter(|register| register.kind() == Kind::Scalar) {
+                    origins.mark(number.origin);
+                }
+            }
+        }
+        origins.take_everything();
+    }
+
     /// The current path wrote less of the stack than the kept state's future (all of it, while that is `open`) reads:
     /// what was written there is not written here.
     fn leaves_less_written(&self, kept: &KeptState, old: &State, current: &State, open: bool) -> bool {
@@ -179,6 +199,7 @@ impl Explorer<'_> {
         if let Some(candidate) = covering {
             self.kept.states[candidate as usize].hits += 1;
             self.inherit(candidate);
+            self.mark_path();
             return Ok(true);
         }
         if keep {
@@ -314,6 +335,7 @@ impl Explorer<'_> {
             alive: None,
             visit,
             pinned: false,
+            exact: false,
         };
         self.kept.states.push(kept);
         let id = (self.kept.states.len() - 1) as u32;
@@ -376,12 +398,15 @@ impl Explorer<'_> {
             if left.stack.same(&right.stack) && exactness != Exactness::Explored {
                 continue;
             }
-            for (slot, a) in left.stack.slots().iter().enumerate() {
-                if read >> slot & 1 != 0 && !self.slot_covers(a, right.stack.slot(slot), &mut ids, exactness) {
+            let reached = right.stack.slots().len();
+            for (slot, a) in left.stack.slots().iter().enumerate().filter(|(slot, _)| read >> slot & 1 != 0) {
+                // As in the kernel, a slot below all that a frame used is not taken for any number.
+                let missing = slot >= reached && !a.is_unknown();
+                if missing || !self.slot_covers(a, right.stack.slot(slot), &mut ids, exactness) {
                     return false;
                 }
             }
-            if exactness == Exactness::Same && left.stack.slots().len() != right.stack.slots().len() {
+            if exactness == Exactness::Same && left.stack.slots().len() > reached {
                 return false;
             }
             // What the kept state never wrote but read (as anything) may now hold a pointer.
@@ -429,6 +454,13 @@ impl Explorer<'_> {
         bytes_cover(&old.bytes, &current.bytes, anything)
             && (!registers
                 || register_covers(&self.path.findings.origins, &old.register, &current.register, ids, exactness))
+    }
+
+    /// Makes all numbers of the path precise where what a packet load returned became so.
+    pub(super) fn mark_path(&mut self) {
+        if self.path.findings.origins.take_everything() {
+            self.kept.mark_path(&mut self.path.findings.origins, self.path.state.parent);
+        }
     }
 
     /// The path ends in a kept state: what its future depends on, the current path's past depends on.

@@ -21,8 +21,10 @@ impl Path<'_> {
             Insn::Store { size, address, src } => self.store(size, address, src)?,
             Insn::StoreRelease { size, address, src } => self.store(size, address, kiln_isa::Source::Reg(src))?,
             Insn::Atomic { op, fetch, size, address, src } => self.atomic(op, fetch, size, address, src)?,
-            Insn::LoadPacket { mode, size, .. } => self.load_packet(mode, size)?,
             Insn::AddressSpaceCast { dst, src, to, from } => self.cast_address(dst, src, to, from)?,
+            Insn::LoadPacket { mode, .. } => {
+                return self.load_packet(mode);
+            }
             Insn::Jump { .. } => {
                 return Ok(Next::At(op.target));
             }

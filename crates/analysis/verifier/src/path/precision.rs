@@ -11,12 +11,17 @@
 //! ```
 //!
 //! Marking walks down to everything the number was made of and stops at what is marked already, so all marking
-//! together costs no more than the graph is large. The kernel finds the same by walking its history backwards.
+//! together costs no more than the graph is large. The kernel finds the same by walking its history backwards. At what
+//! a classic packet load returns it gives up, and all numbers of all states on the path matter: [`EVERYTHING`].
 
 use std::collections::HashMap;
 
 /// A node; 0 is a number made of nothing that a kept state holds.
 pub(crate) type Origin = u32;
+
+/// The origin of what a classic packet load returns, and of all that is made from it: marking it makes every number
+/// of the path's kept states precise (the kernel's `mark_all_scalars_precise`).
+pub(crate) const EVERYTHING: Origin = 1;
 
 #[derive(Clone, Copy, Debug)]
 struct Node {
@@ -36,15 +41,18 @@ pub(crate) struct Origins {
     /// Entries of `followers`.
     followed: usize,
     pending: Vec<Origin>,
+    /// [`EVERYTHING`] was marked since it was asked for.
+    everything: bool,
 }
 
 impl Origins {
     pub(crate) fn new() -> Origins {
         Origins {
-            nodes: vec![Node { parents: [0, 0], precise: true }],
+            nodes: vec![Node { parents: [0, 0], precise: true }, Node { parents: [0, 0], precise: false }],
             followers: HashMap::new(),
             followed: 0,
             pending: Vec::new(),
+            everything: false,
         }
     }
 
@@ -62,6 +70,7 @@ impl Origins {
     pub(crate) fn join(&mut self, first: Origin, second: Origin) -> Origin {
         match (first, second) {
             (0, other) | (other, 0) => other,
+            (EVERYTHING, _) | (_, EVERYTHING) => EVERYTHING,
             (first, second) if first == second => first,
             (first, second) => self.add([first, second]),
         }
@@ -71,6 +80,10 @@ impl Origins {
     pub(crate) fn mark(&mut self, origin: Origin) {
         self.pending.push(origin);
         while let Some(at) = self.pending.pop() {
+            if at == EVERYTHING {
+                self.everything = true;
+                continue;
+            }
             let node = &mut self.nodes[at as usize];
             if !node.precise {
                 node.precise = true;
@@ -84,6 +97,11 @@ impl Origins {
         }
     }
 
+    /// Whether all numbers of the path's kept states are to be precise, asked once.
+    pub(crate) fn take_everything(&mut self) -> bool {
+        std::mem::take(&mut self.everything)
+    }
+
     /// When the first is or becomes precise, so does the other.
     pub(crate) fn follow(&mut self, first: Origin, other: Origin) {
         if first == 0 || other == 0 || first == other {
@@ -91,7 +109,7 @@ impl Origins {
         }
         if self.is_precise(first) {
             self.mark(other);
-        } else {
+        } else if other != EVERYTHING {
             self.followers.entry(first).or_default().push(other);
             self.followed += 1;
         }

@@ -14,12 +14,13 @@ use crate::state::{Kind, Register, State};
 
 impl Findings {
     /// Remembers how deep a frame's stack is used.
-    pub(crate) fn use_stack(&mut self, state: &State, frame: usize, lowest: i32) -> Step<()> {
+    pub(crate) fn use_stack(&mut self, state: &mut State, frame: usize, lowest: i32) -> Step<()> {
         let function = state.frames[frame].function;
         let depth = (-lowest) as u32;
         if depth > self.noted.stack_bytes[function] {
             self.noted.stack_bytes[function] = depth;
         }
+        state.frames[frame].stack.reach(slot_of(lowest).0);
         Ok(())
     }
 

@@ -111,12 +111,16 @@ impl Slot {
 
     /// The number that loading all of it gives, where it was not put together from parts.
     pub(crate) fn as_number(&self) -> Option<&Register> {
-        let unknown = |byte: &Byte| matches!(byte, Byte::Misc | Byte::Invalid);
         match self.register.kind() {
             Kind::Scalar if self.spilled_bytes() == 8 => Some(&self.register),
-            Kind::Uninit if self.bytes.iter().all(unknown) => Some(&Register::UNKNOWN),
+            Kind::Uninit if self.is_unknown() => Some(&Register::UNKNOWN),
             _ => None,
         }
+    }
+
+    /// Whether nothing is known of any of its bytes.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.bytes.iter().all(|byte| matches!(byte, Byte::Misc | Byte::Invalid))
     }
 
     /// Takes the spilled register or object apart: what is left of it, and of zeros beside it, are bytes of which nothing
@@ -172,6 +176,13 @@ impl Stack {
             slots.resize(index + 1, Slot::INVALID);
         }
         &mut slots[index]
+    }
+
+    /// The frame is used as far down as slot `index`, whatever is there (the kernel's `grow_stack_state`).
+    pub(crate) fn reach(&mut self, index: usize) {
+        if self.slots.len() <= index {
+            self.slot_mut(index);
+        }
     }
 
     /// Replaces the slots of objects for which `change` gives something else.

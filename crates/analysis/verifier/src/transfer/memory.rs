@@ -7,7 +7,8 @@ use crate::code::Position;
 use crate::domain::{Scalar, Tnum};
 use crate::error::{Step, refuse, reject, unsupported};
 use crate::objects::arena::check_arena_atomic;
-use crate::path::{Findings, Path, Use};
+use crate::path::precision::EVERYTHING;
+use crate::path::{Findings, Next, Path, Use};
 use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, Kind, Register, Trust};
@@ -148,7 +149,7 @@ impl Path<'_> {
         }
     }
 
-    pub(crate) fn load_packet(&mut self, mode: PacketMode, size: Size) -> Step<()> {
+    pub(crate) fn load_packet(&mut self, mode: PacketMode) -> Step<Next> {
         if !self.code.program_type.allows_legacy_packet_loads() {
             return reject(Reason::BadInstruction, "LD_ABS and LD_IND are not allowed in this program type");
         }
@@ -166,19 +167,18 @@ impl Path<'_> {
             self.read(reg)?;
         }
         self.state.clobber();
-        if self.state.frames.len() > 1 {
-            // Out of bounds, the function returns 0.
-            self.state.check_returns_number(self.code)?;
-            let mut returned = self.state.clone();
-            let site = returned.frame().call_site;
-            if returned.frame().caller != Caller::Call {
-                return unsupported("LD_ABS and LD_IND in callbacks");
-            }
-            returned.frames.pop();
-            returned.set(Reg::R0, Register::constant(0));
-            self.push(returned, site + 1);
+        self.write(Reg::R0, Register { origin: EVERYTHING, ..Register::UNKNOWN })?;
+        if self.state.frames.len() == 1 {
+            return Ok(Next::At(self.at + 1));
         }
-        self.write(Reg::R0, Register::scalar(Scalar::of_width(size.bits())))
+        if self.state.frame().caller != Caller::Call {
+            return unsupported("LD_ABS and LD_IND in callbacks");
+        }
+        // Out of bounds, the function returns 0; the kernel follows this path first.
+        self.state.check_returns_number(self.code)?;
+        self.push(self.state.clone(), self.at + 1);
+        self.write(Reg::R0, Register { origin: EVERYTHING, ..Register::constant(0) })?;
+        self.exit()
     }
 
     /// The bytes of a frozen read-only map at a constant offset.

@@ -22,7 +22,7 @@ impl Path<'_> {
             let zeros = (lowest..highest + bytes as i32).all(|at| stack.byte(at) == Byte::Zero);
             return Ok(Register::scalar(if zeros { Scalar::constant(0) } else { Scalar::of_width(8 * bytes) }));
         }
-        self.findings.use_stack(&self.state, frame, lowest)?;
+        self.findings.use_stack(&mut self.state, frame, lowest)?;
         self.findings.note_read(&self.state, self.at, frame, lowest, bytes);
         let (index, within) = slot_of(lowest);
         let slot = *self.state.frames[frame].stack.slot(index);
@@ -53,10 +53,10 @@ impl Path<'_> {
             if register.is_pointer() {
                 return refuse(Reason::NotAPointer, Case::PartOfSpilledPointer, "part of a spilled pointer is read");
             }
-            // Of a constant, the kernel knows the upper bytes only where it is 0.
+            // Of a constant, the kernel knows the upper bytes only where it is 0; they matter when what is read does.
             if register.is_zero() && within as u32 + bytes <= held {
-                self.findings.mark_precise(&register);
-                return Ok(Register::constant(0));
+                self.note_history();
+                return Ok(Register { origin: register.origin, ..Register::constant(0) });
             }
         }
         let read = &slot.bytes[within..within + bytes as usize];
@@ -91,7 +91,7 @@ impl Path<'_> {
         let (lowest, highest) = base.stack_range(reg, offset, u64::from(bytes))?;
         let frame = base.frame();
         check_stack_alignment(reg, base, offset, bytes)?;
-        self.findings.use_stack(&self.state, frame, lowest)?;
+        self.findings.use_stack(&mut self.state, frame, lowest)?;
         self.options.check_stack_store(&self.state, frame, lowest, highest, bytes)?;
         if lowest != highest {
             return self.store_somewhere(frame, lowest, highest + bytes as i32 - lowest, &value);
@@ -192,7 +192,7 @@ impl Path<'_> {
 
     /// Bytes read by something that does not care what they are; `clobbers` when it may write them too.
     pub(crate) fn read_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, clobbers: bool) -> Step<()> {
-        self.findings.use_stack(&self.state, frame, lowest)?;
+        self.findings.use_stack(&mut self.state, frame, lowest)?;
         self.findings.note_read(&self.state, self.at, frame, lowest, length as u32);
         for at in lowest..lowest + length {
             let (index, within) = slot_of(at);
@@ -224,7 +224,7 @@ impl Path<'_> {
 
     /// Bytes that a helper fills: all of them for `certain`, or perhaps.
     pub(crate) fn fill_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, certain: bool) -> Step<()> {
-        self.findings.use_stack(&self.state, frame, lowest)?;
+        self.findings.use_stack(&mut self.state, frame, lowest)?;
         if certain {
             self.findings.note_write(&self.state, self.at, frame, lowest, length as u32);
         } else {
