@@ -261,6 +261,24 @@ impl ObjectFile {
         }
     }
 
+    /// Sets the initial contents of a data section's map, such as `.rodata`, if it has other contents.
+    pub fn set_contents(&mut self, section: &str, bytes: &[u8]) {
+        for pointer in self.map_pointers() {
+            let mut size = 0;
+            // SAFETY: `pointer` belongs to this object, which is open and not loaded. The initial value of a data
+            // section's map is libbpf's own copy, `size` bytes long, which it hands out for writing.
+            unsafe {
+                if !text(libbpf_sys::bpf_map__name(pointer)).ends_with(section) {
+                    continue;
+                }
+                let value = libbpf_sys::bpf_map__initial_value(pointer, &mut size).cast::<u8>();
+                if !value.is_null() && size as usize == bytes.len() {
+                    std::slice::from_raw_parts_mut(value, bytes.len()).copy_from_slice(bytes);
+                }
+            }
+        }
+    }
+
     /// Sets a program's type, for sections whose name says nothing.
     ///
     /// # Errors

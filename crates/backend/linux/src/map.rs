@@ -21,6 +21,17 @@ pub struct MapHandle {
     max_entries: u32,
 }
 
+/// Entries for a reader: those that say something.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Walked {
+    /// Keys and values, as many as were wanted at most; of arrays those that are not zero.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How many there are.
+    pub count: usize,
+    /// Elements of an array that are zero.
+    pub zeros: usize,
+}
+
 /// Per-CPU map types (`BPF_MAP_TYPE_PERCPU_HASH`, `_PERCPU_ARRAY`, `_LRU_PERCPU_HASH`, `_PERCPU_CGROUP_STORAGE`).
 const PER_CPU: [u32; 4] = [5, 6, 10, 21];
 
@@ -143,6 +154,71 @@ impl MapHandle {
         }
         entries.sort();
         Ok(entries)
+    }
+
+    /// The entries that say something, `limit` of them at most: of arrays the elements that are not zero, by index, read
+    /// many at a time.
+    ///
+    /// # Errors
+    /// As [`MapHandle::entries`].
+    pub fn walk(&self, limit: usize) -> Result<Walked, Error> {
+        const ARRAYS: [u32; 2] = [2, 6];
+        const BATCH_BYTES: u32 = 1 << 20;
+        let whole = || {
+            let entries = self.entries(limit)?;
+            Ok(Walked { count: entries.len(), entries, zeros: 0 })
+        };
+        if !ARRAYS.contains(&self.map_type) || self.key_bytes != 4 || self.value_bytes == 0 {
+            return whole();
+        }
+        let batch = (BATCH_BYTES / self.value_bytes).clamp(1, self.max_entries.max(1));
+        let mut keys = vec![0u8; 4 * batch as usize];
+        let mut values = vec![0u8; self.value_bytes as usize * batch as usize];
+        let (mut walked, mut position) = (Walked::default(), None::<u32>);
+        loop {
+            let (mut count, mut next) = (batch, 0u32);
+            let previous = position.as_mut().map_or(std::ptr::null_mut(), |at| std::ptr::from_mut(at).cast());
+            // SAFETY: `keys` and `values` have room for `count` elements of the kernel's sizes; the positions are null or
+            // four bytes, as an array's keys.
+            let result = unsafe {
+                libbpf_sys::bpf_map_lookup_batch(
+                    self.fd.as_raw_fd(),
+                    previous,
+                    std::ptr::from_mut(&mut next).cast(),
+                    keys.as_mut_ptr().cast(),
+                    values.as_mut_ptr().cast(),
+                    &mut count,
+                    std::ptr::null(),
+                )
+            };
+            if result != 0 && result != -libc_errno::ENOENT {
+                // A kernel without batches for this type.
+                return if position.is_none() { whole() } else { check("walking a map", result).map(|_| walked) };
+            }
+            let found = keys.chunks(4).zip(values.chunks(self.value_bytes as usize)).take(count as usize);
+            for (key, value) in found {
+                if value.iter().all(|byte| *byte == 0) {
+                    walked.zeros += 1;
+                    continue;
+                }
+                walked.count += 1;
+                if walked.entries.len() < limit {
+                    walked.entries.push((key.to_vec(), value.to_vec()));
+                }
+            }
+            if result != 0 || count == 0 {
+                return Ok(walked);
+            }
+            position = Some(next);
+        }
+    }
+
+    /// Puts a loaded program into a prog array.
+    ///
+    /// # Errors
+    /// As [`MapHandle::update`].
+    pub fn set_program(&self, key: &[u8], program: &crate::Prog) -> Result<(), Error> {
+        self.update(key, &program.fd().as_raw_fd().to_ne_bytes(), 0)
     }
 
     /// Forbids further writes from user space (`BPF_MAP_FREEZE`).

@@ -54,7 +54,7 @@ pub use arena::Heap;
 pub use errno::Errno;
 pub use handle::ProgramHandle;
 pub use interface::{Engine, Error, Input, Options, RunResult};
-pub use map::{Definition, Entries, UpdateFlag};
+pub use map::{Definition, Entries, UpdateFlag, Walked};
 pub use observe::Observed;
 pub use state::{Clock, Device, Output, PerfEvent, Redirect, Route, Surroundings, Task};
 pub use vm::Vm;

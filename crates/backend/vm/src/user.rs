@@ -77,6 +77,20 @@ impl Vm {
         Ok(self.shared.maps[map.index()].entries())
     }
 
+    /// The entries of a map that say something, `limit` of them at most; see [`crate::Walked`].
+    ///
+    /// # Errors
+    /// Returns [`Error::Missing`] if there is no such map.
+    pub fn walk(&self, map: MapId, limit: usize) -> Result<crate::Walked, Error> {
+        self.check_map(map)?;
+        Ok(self.shared.maps[map.index()].walk(limit))
+    }
+
+    /// Names of all maps, in the object's order.
+    pub fn map_names(&self) -> Vec<String> {
+        self.shared.maps.iter().map(|map| map.definition.name.clone()).collect()
+    }
+
     /// All entries of all maps, by name.
     pub fn snapshot(&self) -> BTreeMap<String, Entries> {
         let entries = |map: &Arc<Map>| (map.definition.name.clone(), map.entries());

@@ -28,5 +28,5 @@ pub use handle::{handle, index_of_handle};
 pub(crate) use ring::Ring;
 pub use storage::Map;
 pub(crate) use storage::{Storage, target};
-pub use user::Entries;
+pub use user::{Entries, Walked};
 pub(crate) use values::acquire;

@@ -12,7 +12,45 @@ use crate::errno::Errno;
 /// Entries of a map: keys and values (for per-CPU maps, all CPUs' values one after the other), sorted by key.
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
+/// Entries for a reader: those that say something.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Walked {
+    /// Entries, as many as were wanted at most; of arrays those that are not zero.
+    pub entries: Entries,
+    /// How many there are.
+    pub count: usize,
+    /// Elements of an array that are zero.
+    pub zeros: usize,
+}
+
 impl Map {
+    /// The entries that say something, `limit` of them at most. Of arrays these are the elements that are not zero, by
+    /// index; the others are only counted, because a large array is mostly zeros.
+    pub fn walk(&self, limit: usize) -> Walked {
+        let values = match &self.storage {
+            Storage::Array(values) if self.definition.key_size == 4 => values,
+            _ => {
+                let mut entries = self.entries();
+                let count = entries.len();
+                entries.truncate(limit);
+                return Walked { entries, count, zeros: 0 };
+            }
+        };
+        let mut walked = Walked::default();
+        for at in 0..self.definition.max_entries {
+            let value = values.read_user(at, self.per_cpu());
+            if value.iter().all(|byte| *byte == 0) {
+                walked.zeros += 1;
+                continue;
+            }
+            walked.count += 1;
+            if walked.entries.len() < limit {
+                walked.entries.push((at.to_ne_bytes().to_vec(), value));
+            }
+        }
+        walked
+    }
+
     fn per_cpu(&self) -> bool {
         self.definition.map_type.rules().per_cpu
     }
