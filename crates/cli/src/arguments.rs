@@ -19,6 +19,7 @@ Examples:
 const CHECK_EXAMPLES: &str = "\
 Examples:
   kiln check prog.o
+  kiln check build/ more/*.o -q                    many at once: what is not accepted, and a count
   kiln check prog.o --with-kernel                  with the running kernel's verdict (root)
   kiln check prog.o --btf /sys/kernel/btf/vmlinux  as it would be relocated for this kernel
   kiln check prog.o --kernel 5.15,6.1              does it load there? (also: all, running)
@@ -30,6 +31,7 @@ Examples:
 const OPTIMIZE_EXAMPLES: &str = "\
 Examples:
   kiln optimize prog.o -o prog.opt.o
+  kiln optimize build/ -o optimized/               all objects of a folder into another
   kiln optimize prog.o -o prog.o --budget 2        in place: replaced whole or not at all
   kiln optimize prog.o -o out.o --kernel 5.15      if it loads there before, it does after
   kiln optimize prog.o -o out.o --goal complexity  if the kernel's verifier finds it too complex
@@ -72,6 +74,9 @@ Examples:
   kiln run prog.o --packet-file packet.bin
   kiln run prog.o --packet 'ffffffffffff 020000000001 0800 45000014...' --maps
   kiln run prog.o -p ingress --packet-file - --in kernel < packet.bin
+  kiln run prog.o --packet-file capture.pcapng --pcap-out out.pcap    every packet, and what each returned
+  kiln run prog.o --packet-file p.bin --map 'ports:0={\"port\": 80}' --set debug=true --map stats
+  kiln run prog.o --packet-file p.bin --maps-file stats=dump.json      as bpftool map dump -j prints it
   kiln run tracing.o --context-file record.bin";
 
 const BENCH_EXAMPLES: &str = "\
@@ -116,6 +121,20 @@ pub struct Cli {
     /// How to print results.
     #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// When to colour text.
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto)]
+    pub color: Color,
+}
+
+/// When text is coloured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
 }
 
 /// How results are printed.
@@ -184,7 +203,13 @@ pub enum Command {
         code: Option<String>,
     },
     /// Check what this machine can do, and print the command that fixes each gap.
-    Doctor,
+    ///
+    /// Exit code 1 if something is missing that the commands need; what only some programs need does not count.
+    Doctor {
+        /// Look at what developing and testing Kiln needs, too.
+        #[arg(long)]
+        dev: bool,
+    },
     /// Print a shell's completion script.
     Completions {
         /// The shell.
@@ -209,9 +234,21 @@ pub struct ObjectArguments {
 /// `kiln check`.
 #[derive(Args, Debug)]
 pub struct CheckArguments {
-    /// The object.
-    #[command(flatten)]
-    pub object: ObjectArguments,
+    /// BPF object files, and folders of them.
+    #[arg(required = true, value_hint = ValueHint::AnyPath)]
+    pub objects: Vec<PathBuf>,
+    /// The type of programs whose section name does not tell it, such as `xdp`, or `NAME=xdp` for one program.
+    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
+    pub types: Vec<(String, ProgramType)>,
+    /// Only this program (repeatable).
+    #[arg(long, short, value_name = "NAME")]
+    pub program: Vec<String>,
+    /// Print only what is not accepted, and the last line, which counts.
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// Objects checked in parallel; by default one per processor.
+    #[arg(long, short, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub jobs: Option<u16>,
     /// Ask the running kernel too, and print both verdicts (needs privilege).
     #[arg(long)]
     pub with_kernel: bool,
@@ -238,10 +275,17 @@ pub struct CheckArguments {
 /// `kiln optimize`.
 #[derive(Args, Debug)]
 pub struct OptimizeArguments {
-    /// The object.
-    #[command(flatten)]
-    pub object: ObjectArguments,
-    /// Where to write the result; `-` is standard output, and the table is left out.
+    /// BPF object files, and folders of them.
+    #[arg(required = true, value_hint = ValueHint::AnyPath)]
+    pub objects: Vec<PathBuf>,
+    /// The type of programs whose section name does not tell it, such as `xdp`, or `NAME=xdp` for one program.
+    #[arg(long = "type", value_name = "[PROGRAM=]TYPE", value_parser = program_type)]
+    pub types: Vec<(String, ProgramType)>,
+    /// Only this program (repeatable).
+    #[arg(long, short, value_name = "NAME")]
+    pub program: Vec<String>,
+    /// Where to write the result; `-` is standard output, and the table is left out. For several objects or a folder,
+    /// the folder to write them into, each below it as it was below its own.
     #[arg(long, short, value_hint = ValueHint::FilePath)]
     pub output: PathBuf,
     /// What to optimize for.
@@ -274,7 +318,7 @@ pub struct OptimizeArguments {
     /// Use the rules of this file instead of Kiln's own; each is proved before it is used.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub rules: Option<PathBuf>,
-    /// Print every rewrite.
+    /// Print every rewrite, and every try that was not kept.
     #[arg(long, short)]
     pub verbose: bool,
     /// Print where the time went.
@@ -386,9 +430,13 @@ pub struct RunArguments {
     /// The object.
     #[command(flatten)]
     pub object: ObjectArguments,
-    /// The packet: raw bytes from this file (`-` is standard input).
+    /// The packet: raw bytes from this file (`-` is standard input). Of a capture (pcap or pcapng), every packet is run, one
+    /// after the other on the same maps.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "packet")]
     pub packet_file: Option<PathBuf>,
+    /// Write the packets of a capture as the program left them, without those that it dropped, as pcap.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "packet_file")]
+    pub pcap_out: Option<PathBuf>,
     /// The packet, in hexadecimal.
     #[arg(long, value_name = "HEX")]
     pub packet: Option<String>,
@@ -407,6 +455,24 @@ pub struct RunArguments {
     /// Print the maps afterwards.
     #[arg(long)]
     pub maps: bool,
+    /// What maps and global variables hold before.
+    #[command(flatten)]
+    pub feed: FeedArguments,
+}
+
+/// What maps and global variables hold before a run.
+#[derive(Args, Debug)]
+pub struct FeedArguments {
+    /// Set an entry of a map before the run (NAME:KEY=VALUE, numbers, addresses or JSON by the map's types; a prog array
+    /// takes the name of a program), or print this map afterwards (NAME). Repeatable.
+    #[arg(long, value_name = "NAME[:KEY=VALUE]")]
+    pub map: Vec<String>,
+    /// Set entries of maps before the run: a file of lists as bpftool prints them, by map name, or NAME=FILE for one list.
+    #[arg(long, value_name = "[NAME=]FILE", value_hint = ValueHint::FilePath)]
+    pub maps_file: Vec<String>,
+    /// Set a global variable before the run, as a loader does before it loads the program. Repeatable.
+    #[arg(long, value_name = "GLOBAL=VALUE")]
+    pub set: Vec<String>,
 }
 
 /// `kiln bench`.
@@ -436,6 +502,18 @@ pub struct BenchArguments {
     /// Do not measure in the kernel.
     #[arg(long)]
     pub offline: bool,
+    /// The packet: raw bytes from this file; of a capture, its first packet. By default the busiest of a fixed set.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "packet")]
+    pub packet_file: Option<PathBuf>,
+    /// The packet, in hexadecimal.
+    #[arg(long, value_name = "HEX")]
+    pub packet: Option<String>,
+    /// The context for program types without packets: raw bytes from this file; by default zeros.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub context_file: Option<PathBuf>,
+    /// What maps and global variables hold before.
+    #[command(flatten)]
+    pub feed: FeedArguments,
 }
 
 /// `kiln ops`.

@@ -1,31 +1,30 @@
 //! One function a subcommand: calls the driver, prints, answers the exit code.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 use kiln_driver::check::Verdict;
+use kiln_driver::feed::Feed;
 use kiln_driver::run::{Place, Stimulus};
-use kiln_driver::target::{self, Choice, Types};
 use kiln_driver::{
-    Engine, Error, Goal, Input, bench, check, compile, doctor, dump, evidence, explain, file, input, learn, operations,
-    optimize, output, profile, profiles, recheck, report, run, sandbox, sarif,
+    Engine, Error, Input, bench, capture, check, compile, doctor, dump, explain, file, input, learn, operations, output,
+    profile, recheck, run, sandbox,
 };
 
-use crate::arguments::{self, BenchArguments, CheckArguments, Cli, DumpArguments, Format, ObjectArguments};
+use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
 use crate::arguments::{
-    CcArguments, EvidenceArguments, LearnArguments, OpsArguments, OptimizeArguments, RunArguments, SandboxArguments,
+    CcArguments, EvidenceArguments, LearnArguments, OpsArguments, RunArguments, SandboxArguments,
 };
 use crate::progress::Spinner;
 use crate::{measured, print};
 
 /// Exit code of success, or of a rejected program.
-type Code = Result<u8, Error>;
+pub(crate) type Code = Result<u8, Error>;
 
 /// Opens an object, and says which of its programs are left out because they cannot be read.
-fn open(arguments: &ObjectArguments) -> Result<Input, Error> {
+pub(crate) fn open(arguments: &ObjectArguments) -> Result<Input, Error> {
     let input = open_all(arguments)?;
     for left_out in check::unreadable(&input) {
         if let Verdict::Invalid { reason } | Verdict::Unsupported { reason } = &left_out.verdict {
@@ -41,178 +40,14 @@ fn open_all(arguments: &ObjectArguments) -> Result<Input, Error> {
     Ok(input)
 }
 
-/// `kiln check`.
-pub fn check(arguments: &CheckArguments, format: Format) -> Code {
-    let choice = kernels_of(arguments)?;
-    let types = Types::open(choice.btf.as_deref())?;
-    let several = !choice.kernels.is_empty() || !types.kernels().is_empty();
-    let mut input = open_all(&arguments.object)?;
-    match &types {
-        _ if several => {}
-        Types::Running => input.resolve_for_running_kernel()?,
-        Types::File(path, _) => input.resolve_core(path)?,
-        Types::Hub(_) => {}
-    }
-    input.unprivileged = arguments.unprivileged;
-    let programs = input.select(&arguments.object.program)?;
-    let unreadable = if arguments.object.program.is_empty() { check::unreadable(&input) } else { Vec::new() };
-    if programs.is_empty() && unreadable.is_empty() {
-        return Err(input.holds_no_programs());
-    }
-    if several {
-        let matrix = profiles::check(&input, &programs, &choice, &types)?;
-        return check_for_kernels(&input, matrix, unreadable, arguments, format);
-    }
-    if arguments.with_kernel {
-        kiln_driver::require_kernel()?;
-    }
-    let graph = arguments.flame_graph.as_deref();
-    graph.map_or(Ok(()), output::check_writable)?;
-    if graph.is_some() && programs.len() != 1 {
-        return Err(Error::InvalidInput("--flame-graph is of one program: choose it with --program".to_owned()));
-    }
-    let mut results = check::check(&input, &programs, arguments.with_kernel);
-    if arguments.profile || graph.is_some() {
-        for (result, program) in results.iter_mut().zip(&programs) {
-            result.profile = check::profile(&input, program);
-        }
-    }
-    if let (Some(path), [result]) = (graph, results.as_slice())
-        && let Some(profile) = &result.profile
-    {
-        output::write_whole(path, &profile.flame_graph(&format!("kiln check: {}", result.program))?)?;
-    }
-    results.extend(unreadable);
-    match format {
-        Format::Json => print::json(&results)?,
-        Format::Sarif => {
-            let root = std::env::current_dir().unwrap_or_default();
-            print::json(&sarif::log(&arguments.object.object, &root, &results))?;
-        }
-        _ => {
-            print::which_kernel(&input, choice.btf.as_deref());
-            print::checked(&input, &results);
-        }
-    }
-    Ok(exit_code(&results))
-}
-
-/// The worst of the verdicts: a rejection, or a disagreement with the kernel, before what is invalid or unsupported.
-fn exit_code(results: &[check::Checked]) -> u8 {
-    let code = |result: &check::Checked| match result.verdict {
-        _ if result.disagrees() => 1,
-        Verdict::Rejected { .. } => 1,
-        Verdict::Invalid { .. } => 2,
-        Verdict::Unsupported { .. } => 3,
-        Verdict::Accepted { .. } => 0,
-    };
-    results.iter().map(code).filter(|code| *code > 0).min().unwrap_or(0)
-}
-
-/// The kernels that a check is about. What is asked about the running kernel alone is not about the project's kernels.
-fn kernels_of(arguments: &CheckArguments) -> Result<Choice, Error> {
-    let running = arguments.with_kernel || arguments.profile || arguments.flame_graph.is_some();
-    if !running {
-        return target::choose(&arguments.kernel, arguments.btf.as_deref());
-    }
-    if arguments.btf.as_deref().is_some_and(|path| path.is_dir()) {
-        let message =
-            "--with-kernel, --profile and --flame-graph are about one kernel; --btf names a folder of several";
-        return Err(Error::InvalidInput(message.to_owned()));
-    }
-    Ok(Choice { btf: arguments.btf.clone(), ..Choice::default() })
-}
-
-/// `kiln check` for kernels that were named.
-fn check_for_kernels(
-    input: &Input,
-    mut matrix: profiles::Matrix,
-    unreadable: Vec<check::Checked>,
-    arguments: &CheckArguments,
-    format: Format,
-) -> Code {
-    matrix.add_unreadable(unreadable);
-    match format {
-        Format::Json => print::json(&matrix)?,
-        Format::Sarif => {
-            let root = std::env::current_dir().unwrap_or_default();
-            print::json(&sarif::log(&arguments.object.object, &root, &matrix.first_rejections()))?;
-        }
-        _ => print::matrix(input, &matrix),
-    }
-    Ok(if matrix.rejects() {
-        1
-    } else if matrix.cannot_read() {
-        2
-    } else if matrix.lacks() {
-        3
-    } else {
-        0
-    })
-}
-
 /// Whether the object goes to standard output, where nothing else may be.
-fn is_standard_output(path: &Path, format: Format) -> Result<bool, Error> {
+pub(crate) fn is_standard_output(path: &std::path::Path, format: Format) -> Result<bool, Error> {
     match (output::is_standard(path), format) {
         (true, Format::Json) => Err(Error::InvalidInput(
             "the object and the JSON cannot both go to standard output; name a file with -o".to_owned(),
         )),
         (standard, _) => Ok(standard),
     }
-}
-
-/// `kiln optimize`.
-pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
-    let begun = Instant::now();
-    let input = open(&arguments.object)?;
-    let choice = target::choose(&arguments.kernel, None)?;
-    let budget = arguments.budget.map_or_else(|| Ok(optimize::default_budget(&input.object)), seconds)?;
-    let model = arguments.cost_model.as_deref().map(optimize::read_model).transpose()?;
-    output::check_writable(&arguments.output)?;
-    arguments.evidence.as_deref().map_or(Ok(()), evidence::check_folder)?;
-    if let Some(report) = arguments.report.as_deref() {
-        output::check_writable(report)?;
-        output::check_distinct(report, &arguments.output)?;
-    }
-    let to_standard_output = is_standard_output(&arguments.output, format)?;
-    let mut spinner = Spinner::new("optimizing");
-    let options = optimize::Options {
-        goal: match arguments.goal {
-            arguments::Goal::Size => Goal::Size,
-            arguments::Goal::Speed => Goal::Speed,
-            arguments::Goal::Complexity => Goal::Complexity,
-            arguments::Goal::Balanced => Goal::Balanced,
-        },
-        model: model.map(Arc::new),
-        budget,
-        begun: Some(begun),
-        ask_kernel: !arguments.offline,
-        keep_queries: arguments.report.is_some(),
-        certify: arguments.evidence.is_some(),
-        budget_bounds_certificate: arguments.budget.is_some(),
-        profile: profiles::oldest(&choice.kernels, &input.object)?,
-        rules: arguments.rules.as_deref().map(learn::proved_rules).transpose()?.map(Arc::new),
-        programs: arguments.object.program.clone(),
-    };
-    let outcome = optimize::optimize(&input, &options, &mut spinner);
-    spinner.finish();
-    let outcome = outcome?;
-    output::write_whole(&arguments.output, &outcome.bytes)?;
-    if let Some(folder) = &arguments.evidence {
-        evidence::write(folder, &input.object, &outcome.object, &outcome.proofs)?;
-    }
-    if let Some(path) = &arguments.report {
-        output::write_whole(path, report::page(&input.object, &outcome).as_bytes())?;
-    }
-    match format {
-        Format::Json => print::json(&outcome.report())?,
-        _ if to_standard_output => {}
-        _ => {
-            print::wanted_kernels(&choice);
-            print::optimized(&outcome, arguments.verbose, arguments.timings);
-        }
-    }
-    Ok(0)
 }
 
 /// `kiln sandbox`.
@@ -301,30 +136,76 @@ pub fn learn(arguments: &LearnArguments, format: Format) -> Code {
     Ok(0)
 }
 
+/// What maps and global variables hold before, and the maps that were named to be printed.
+fn feed(arguments: &arguments::FeedArguments) -> Result<(Feed, Vec<String>), Error> {
+    let (mut feed, mut names) = (Feed::default(), Vec::new());
+    for file in &arguments.maps_file {
+        feed.file(file)?;
+    }
+    for map in &arguments.map {
+        if map.contains(':') { feed.entry(map)? } else { names.push(map.clone()) }
+    }
+    for global in &arguments.set {
+        feed.global(global)?;
+    }
+    Ok((feed, names))
+}
+
+/// Packets of a command: one, or those of a capture.
+enum Packets {
+    One(Vec<u8>),
+    Capture(Vec<Vec<u8>>),
+}
+
+fn packets(hex: Option<&str>, path: Option<&Path>) -> Result<Packets, Error> {
+    let Some(path) = path else { return Ok(Packets::One(hex.map_or(Ok(Vec::new()), run::from_hex)?)) };
+    let bytes = file::read(path, input::MAX_FILE_BYTES)?;
+    Ok(match capture::packets(&path.display().to_string(), &bytes)? {
+        Some(packets) => Packets::Capture(packets),
+        None => Packets::One(bytes),
+    })
+}
+
 /// `kiln run`.
 pub fn run(arguments: &RunArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     let program = input.single(&arguments.object.program)?;
-    let packet = match (&arguments.packet, &arguments.packet_file) {
-        (Some(text), _) => run::from_hex(text)?,
-        (None, Some(path)) => file::read(path, input::MAX_FILE_BYTES)?,
-        (None, None) => Vec::new(),
-    };
-    let stimulus = Stimulus {
-        packet,
-        context: arguments.context_file.as_deref().map(|path| file::read(path, input::MAX_FILE_BYTES)).transpose()?,
-        repeat: arguments.repeat,
-        insn_budget: arguments.insn_budget,
-    };
+    let packets = packets(arguments.packet.as_deref(), arguments.packet_file.as_deref())?;
+    let (feed, names) = feed(&arguments.feed)?;
+    arguments.pcap_out.as_deref().map_or(Ok(()), output::check_writable)?;
+    let show = arguments.maps || !names.is_empty();
+    let entries = if format == Format::Json { run::MAX_MAP_ENTRIES } else { print::MAP_ENTRIES_SHOWN };
+    let maps = run::Maps { names, entries };
+    let context = arguments.context_file.as_deref().map(|path| file::read(path, input::MAX_FILE_BYTES)).transpose()?;
+    let mut stimulus =
+        Stimulus { packet: Vec::new(), context, repeat: arguments.repeat, insn_budget: arguments.insn_budget };
     let place = match arguments.place {
         arguments::Place::Jit => Place::Vm(Engine::Jit),
         arguments::Place::Interpreter => Place::Vm(Engine::Interpreter),
         arguments::Place::Kernel => Place::Kernel,
     };
-    let ran = run::run(&input, program, &stimulus, place)?;
-    match format {
-        Format::Json => print::json(&ran)?,
-        _ => print::ran(&ran, &stimulus.packet, arguments.maps),
+    match packets {
+        Packets::Capture(packets) => {
+            let replayed = run::replay(&input, program, &packets, &stimulus, place, &feed, &maps)?;
+            if let Some(path) = &arguments.pcap_out {
+                output::write_whole(path, &capture::pcap(&replayed.kept))?;
+            }
+            match format {
+                Format::Json => print::json(&replayed)?,
+                _ => print::replayed(&replayed, show),
+            }
+        }
+        Packets::One(_) if arguments.pcap_out.is_some() => {
+            return Err(Error::InvalidInput("--pcap-out is for captures; --packet-file is none".to_owned()));
+        }
+        Packets::One(packet) => {
+            stimulus.packet = packet;
+            let ran = run::run_fed(&input, program, &stimulus, place, &feed, &maps)?;
+            match format {
+                Format::Json => print::json(&ran)?,
+                _ => print::ran(&ran, &stimulus.packet, show),
+            }
+        }
     }
     Ok(0)
 }
@@ -361,6 +242,12 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
         repeat: arguments.repeat,
         samples: arguments.samples,
         ask_kernel: !arguments.offline,
+        packet: match packets(arguments.packet.as_deref(), arguments.packet_file.as_deref())? {
+            Packets::One(packet) => Some(packet).filter(|packet| !packet.is_empty()),
+            Packets::Capture(packets) => packets.into_iter().next(),
+        },
+        context: arguments.context_file.as_deref().map(|path| file::read(path, input::MAX_FILE_BYTES)).transpose()?,
+        feed: feed(&arguments.feed)?.0,
     };
     if options.ask_kernel
         && let Err(error) = kiln_driver::require_kernel()
@@ -445,13 +332,13 @@ pub fn explain(code: Option<&str>, format: Format) -> Code {
 }
 
 /// `kiln doctor`.
-pub fn doctor(format: Format) -> Code {
-    let findings = doctor::examine();
+pub fn doctor(dev: bool, format: Format) -> Code {
+    let findings = doctor::examine(dev);
     match format {
         Format::Json => print::json(&findings)?,
         _ => print::findings(&findings),
     }
-    Ok(0)
+    Ok(u8::from(doctor::lacks(&findings)))
 }
 
 /// `kiln completions`.
@@ -462,6 +349,6 @@ pub fn completions(shell: Shell) -> Code {
     Ok(0)
 }
 
-fn seconds(value: f64) -> Result<Duration, Error> {
+pub(crate) fn seconds(value: f64) -> Result<Duration, Error> {
     Duration::try_from_secs_f64(value).map_err(|_| Error::InvalidInput(format!("{value} is no number of seconds")))
 }

@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod check;
 mod commands;
 mod measured;
+mod optimize;
 mod output;
 mod print;
 mod progress;
@@ -17,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use arguments::{Cli, Command, Format};
+use arguments::{Cli, Color, Command, Format};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -26,14 +28,24 @@ fn main() -> ExitCode {
             // Help and version are answers, not errors; anything else is bad usage.
             let code = if error.use_stderr() { 2 } else { 0 };
             let _ = error.print();
-            let json = |argument: std::ffi::OsString| argument == "json" || argument == "--format=json";
-            if code != 0 && std::env::args_os().any(json) {
-                print::error_document("usage", error.render().to_string().trim(), code, None);
+            let wants = |format: &str| {
+                std::env::args_os().any(|argument| argument == format || argument == *format!("--format={format}"))
+            };
+            let message = error.render().to_string();
+            if code != 0 && wants("json") {
+                print::error_document("usage", message.trim(), code, None);
+            } else if code != 0 && wants("sarif") {
+                print::failed_log(message.trim(), code);
             }
             return ExitCode::from(code);
         }
     };
     let format = cli.format;
+    match cli.color {
+        Color::Auto => {}
+        Color::Always => anstream::ColorChoice::Always.write_global(),
+        Color::Never => anstream::ColorChoice::Never.write_global(),
+    }
     if format == Format::Sarif && !matches!(cli.command, Command::Check(_)) {
         anstream::eprintln!("error: --format sarif is for kiln check");
         return ExitCode::from(2);
@@ -44,8 +56,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let result = match cli.command {
-        Command::Check(arguments) => commands::check(&arguments, format),
-        Command::Optimize(arguments) => commands::optimize(&arguments, format),
+        Command::Check(arguments) => check::check(&arguments, format),
+        Command::Optimize(arguments) => optimize::optimize(&arguments, format),
         Command::Sandbox(arguments) => commands::sandbox(&arguments, format),
         Command::Cc(arguments) => commands::cc(&arguments),
         Command::VerifyEvidence(arguments) => commands::verify_evidence(&arguments, format),
@@ -57,7 +69,7 @@ fn main() -> ExitCode {
         Command::Explain { code } => commands::explain(code.as_deref(), format),
         Command::Query(arguments) => query::query(&arguments, format),
         Command::Tables { table } => query::tables(table.as_deref(), format),
-        Command::Doctor => commands::doctor(format),
+        Command::Doctor { dev } => commands::doctor(dev, format),
         Command::Completions { shell } => commands::completions(shell),
     };
     match result {

@@ -5,7 +5,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
 use kiln_driver::cost::Cost;
 use kiln_driver::diagnostic;
-use kiln_driver::doctor::{Finding, State};
+use kiln_driver::doctor::{Finding, Level, State};
 use kiln_driver::explain::Explained;
 use kiln_driver::optimize::Outcome;
 use kiln_driver::profiles::Matrix;
@@ -28,9 +28,29 @@ fn styled(style: Style, text: &str) -> String {
 /// An error: text on standard error, and a document on standard output where one is expected.
 pub fn error(error: &Error, format: Format) {
     anstream::eprintln!("{}: {error}", styled(BAD, "error"));
-    if format == Format::Json {
-        error_document(error.kind(), &error.to_string(), error.exit_code(), error.errno());
+    match format {
+        Format::Json => error_document(error.kind(), &error.to_string(), error.exit_code(), error.errno()),
+        Format::Sarif => failed_log(&error.to_string(), error.exit_code()),
+        _ => {}
     }
+}
+
+/// An error as a SARIF log, on standard output.
+pub fn failed_log(message: &str, exit_code: u8) {
+    let root = std::env::current_dir().unwrap_or_default();
+    // A document in memory can be written.
+    let _ = json(&kiln_driver::sarif::failed(&root, message, exit_code));
+}
+
+/// What failed for one of several objects, on standard error.
+pub fn failure(object: Option<&Shown>, message: &Shown) {
+    let object = object.map_or_else(String::new, |object| format!("{object}: "));
+    anstream::eprintln!("{}: {object}{message}", styled(BAD, "error"));
+}
+
+/// `1 object`, `2 objects`.
+pub fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
 /// An error as JSON, on standard output.
@@ -70,52 +90,54 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
     table.trim_fmt()
 }
 
-/// Verdicts, explained.
-pub fn checked(input: &kiln_driver::Input, results: &[Checked]) {
-    for result in results {
-        let head = match &result.verdict {
-            Verdict::Accepted { processed_insns, stack_bytes } => format!(
-                "{} {} ({}): {} slots, {processed_insns} processed, {stack_bytes} B of stack, {:.1} ms",
-                styled(GOOD, "accepted"),
-                result.program,
-                result.program_type.unwrap_or("no type"),
-                result.slots,
-                result.micros as f64 / 1000.0,
-            ),
-            Verdict::Rejected { code, diagnosis, .. } => {
-                format!("{}\n", diagnostic::render(&input.object, result.program.exact(), code, diagnosis, true))
-            }
-            Verdict::Unsupported { reason } => {
-                format!("{} {}: {reason}", styled(MILD, "unsupported"), result.program)
-            }
-            Verdict::Invalid { reason } => format!("{} {}: {reason}", styled(BAD, "invalid"), result.program),
-        };
-        say!("{}", head.trim_end());
-        match &result.kernel {
-            Some(KernelVerdict::Accepted { processed_insns }) => {
-                say!("  the kernel: accepted, {processed_insns} processed");
-            }
-            Some(KernelVerdict::Rejected { reason }) => say!("  the kernel: rejected, {reason}"),
-            Some(KernelVerdict::NotAsked { reason, .. }) => say!("  the kernel: could not be asked, {reason}"),
-            None => {}
-        }
-        if result.disagrees() {
-            say!("  {}: Kiln and the kernel do not agree; please report this program", styled(BAD, "disagreement"));
-        }
-        if let Some(profile) = &result.profile {
-            say!("{}", cost(profile));
-        }
-    }
+/// Verdicts, explained; with `quiet`, without what is accepted.
+pub fn checked(input: &kiln_driver::Input, results: &[Checked], quiet: bool) -> String {
+    let wanted = |result: &&Checked| !quiet || !result.verdict.is_accepted() || result.disagrees();
+    results.iter().filter(wanted).map(|result| verdict(input, result)).collect()
 }
 
-/// Which kernel the verdicts are about.
-pub fn which_kernel(input: &kiln_driver::Input, btf: Option<&std::path::Path>) {
-    let types = match (btf, &input.kernel_types) {
-        (Some(file), _) => format!("BTF of {}", Clean(&file.display().to_string())),
-        (None, Some(_)) => "BTF of the running kernel".to_owned(),
-        (None, None) => "without a kernel's BTF (--btf names one)".to_owned(),
+/// One verdict, explained.
+fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
+    let head = match &result.verdict {
+        Verdict::Accepted { processed_insns, stack_bytes } => format!(
+            "{} {} ({}): {} slots, {processed_insns} processed, {stack_bytes} B of stack, {:.1} ms",
+            styled(GOOD, "accepted"),
+            result.program,
+            result.program_type.unwrap_or("no type"),
+            result.slots,
+            result.micros as f64 / 1000.0,
+        ),
+        Verdict::Rejected { code, diagnosis, .. } => {
+            diagnostic::render(&input.object, result.program.exact(), code, diagnosis, true)
+        }
+        Verdict::Unsupported { reason } => format!("{} {}: {reason}", styled(MILD, "unsupported"), result.program),
+        Verdict::Invalid { reason } => format!("{} {}: {reason}", styled(BAD, "invalid"), result.program),
     };
-    say!("as Linux {}, {types}", kiln_driver::KernelVersion::DESCRIBED);
+    let mut lines = vec![head.trim_end().to_owned()];
+    lines.extend(match &result.kernel {
+        Some(KernelVerdict::Accepted { processed_insns }) => {
+            Some(format!("  the kernel: accepted, {processed_insns} processed"))
+        }
+        Some(KernelVerdict::Rejected { reason }) => Some(format!("  the kernel: rejected, {reason}")),
+        Some(KernelVerdict::NotAsked { reason, .. }) => Some(format!("  the kernel: could not be asked, {reason}")),
+        None => None,
+    });
+    if result.disagrees() {
+        let word = styled(BAD, "disagreement");
+        lines.push(format!("  {word}: Kiln and the kernel do not agree; please report this program"));
+    }
+    lines.extend(result.profile.as_ref().map(cost));
+    lines.join("\n") + "\n"
+}
+
+/// Which kernels the verdicts are about.
+pub fn which_kernels(result: &kiln_driver::check_objects::Result) {
+    use kiln_driver::check_objects::Result::{Checked, Failed, Kernels};
+    match result {
+        Checked { kernel, types, .. } => say!("as Linux {kernel}, {types}"),
+        Kernels(matrix) => say!("{}", columns(matrix)),
+        Failed { .. } => {}
+    }
 }
 
 /// Who named kernels, in brackets, if that is not the command line.
@@ -141,12 +163,13 @@ fn listed(names: &[String]) -> String {
 }
 
 /// Which kernels the columns of a table are about: a line for each group of neighbours with the same types.
-fn which_kernels(matrix: &Matrix) {
+fn columns(matrix: &Matrix) -> String {
     let columns: Vec<_> = matrix.kernels.iter().zip(&matrix.types).collect();
-    for group in columns.chunk_by(|(_, one), (_, other)| one.exact() == other.exact()) {
+    let line = |group: &[(&Shown, &Shown)]| {
         let names: Vec<_> = group.iter().map(|(kernel, _)| kernel.to_string()).collect();
-        say!("as Linux {}{}, {}", listed(&names), named_by(&matrix.named_by), group[0].1);
-    }
+        format!("as Linux {}{}, {}", listed(&names), named_by(&matrix.named_by), group[0].1)
+    };
+    columns.chunk_by(|(_, one), (_, other)| one.exact() == other.exact()).map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Lines that a profile shows; `--format json` has all.
@@ -192,9 +215,13 @@ fn cost(profile: &Cost) -> String {
     text
 }
 
-/// Verdicts by program and kernel, then the first explanation of each program that some kernel rejects.
-pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
-    which_kernels(matrix);
+/// Verdicts by program and kernel, then the first explanation of each program that some kernel rejects; with `quiet`,
+/// without programs that all kernels accept.
+pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix, quiet: bool) -> String {
+    let accepted = |row: &kiln_driver::profiles::Row| row.verdicts.iter().all(Verdict::is_accepted);
+    if quiet && matrix.programs.iter().all(accepted) {
+        return String::new();
+    }
     let cell = |verdict: &Verdict| match verdict {
         Verdict::Accepted { .. } => "yes".to_owned(),
         Verdict::Rejected { code, .. } => code.clone(),
@@ -204,6 +231,7 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
     let rows: Vec<Vec<String>> = matrix
         .programs
         .iter()
+        .filter(|row| !quiet || !accepted(row))
         .map(|row| {
             let cells = row.verdicts.iter().map(cell);
             [row.program.to_string()].into_iter().chain(cells).chain([row.loads_on.clone()]).collect()
@@ -212,7 +240,7 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
     let kernels: Vec<String> = matrix.kernels.iter().map(ToString::to_string).collect();
     let header: Vec<&str> =
         ["program"].into_iter().chain(kernels.iter().map(String::as_str)).chain(["loads on"]).collect();
-    say!("{}", table(&header, &rows));
+    let mut out = table(&header, &rows) + "\n";
     for row in &matrix.programs {
         let mut said = Vec::new();
         for (kernel, verdict) in matrix.kernels.iter().zip(&row.verdicts) {
@@ -228,13 +256,16 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix) {
             match verdict {
                 Verdict::Rejected { code, diagnosis, .. } => {
                     let text = diagnostic::render(&input.object, row.program.exact(), code, diagnosis, true);
-                    say!("on {kernel}: {}\n", text.trim_end());
+                    out.push_str(&format!("on {kernel}: {}\n\n", text.trim_end()));
                 }
-                _ => say!("on {kernel}: {} {}: {}", styled(MILD, "unsupported"), row.program, Clean(text)),
+                _ => {
+                    let word = styled(MILD, "unsupported");
+                    out.push_str(&format!("on {kernel}: {word} {}: {}\n", row.program, Clean(text)));
+                }
             }
         }
     }
-    say!("all programs load on: {}", matrix.loads_on);
+    out + &format!("all programs load on: {}\n", matrix.loads_on)
 }
 
 /// What the codes of rejections mean.
@@ -296,12 +327,19 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
             say!("left as it is: {}: {}", program.program, Clean(reason.exact().lines().next().unwrap_or_default()));
         }
     }
-    for refused in &outcome.refused {
-        say!("dropped: {refused}");
+    let uncertified = outcome.uncertified.iter().filter(|own| own.why.is_some()).count();
+    let (tries, certificates) = outcome.refused.split_at(outcome.refused.len().saturating_sub(uncertified));
+    for refused in tries.iter().filter(|_| verbose).chain(certificates) {
+        say!("not kept: {refused}");
     }
-    let ended = if outcome.cut_short { ", ended before nothing more was found" } else { "" };
-    let (count, seconds) = (outcome.evidence.len(), outcome.spent.as_secs_f64());
-    say!("{count} rewrites in {seconds:.2} s{ended}; goal {}, estimates for {}", outcome.goal, outcome.machine);
+    let ended = if outcome.cut_short { ", stopped early" } else { "" };
+    let seconds = outcome.spent.as_secs_f64();
+    let rewrites = count(outcome.evidence.len(), "rewrite");
+    say!("{rewrites} in {seconds:.2} s{ended}; goal {}, estimates for {}", outcome.goal, outcome.machine);
+    if !tries.is_empty() && !verbose {
+        let tries = if tries.len() == 1 { "1 try".to_owned() } else { format!("{} tries", tries.len()) };
+        say!("{tries} not kept (-v lists them)");
+    }
     if timings {
         for (what, time, calls) in outcome.timings.rows() {
             say!("{:>9.1} ms  {calls:>6} x  {what}", time.as_secs_f64() * 1000.0);
@@ -344,7 +382,9 @@ pub fn learned(outcome: &kiln_driver::learn::Outcome) {
         say!("new: {rule}");
     }
     let (new, known) = (outcome.rules.len(), outcome.text.lines().filter(|line| line.starts_with("rule ")).count());
-    say!("{new} new rules, {known} in all, of {} windows in {} objects", outcome.windows, outcome.objects);
+    let (new, windows, objects) =
+        (count(new, "new rule"), count(outcome.windows, "window"), count(outcome.objects, "object"));
+    say!("{new}, {known} in all, of {windows} in {objects}");
     say!(
         "{} windows searched, {} shortened; dropped: {} that others do too, {} that one program needs",
         outcome.searched,
@@ -404,31 +444,73 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
         say!("printed: {}", Clean(line.exact().trim_end()));
     }
     if maps {
-        for map in &ran.maps {
-            say!("map {}: {} entries", map.name, map.entries.len());
-            for (key, value) in map.entries.iter().take(MAP_ENTRIES_SHOWN) {
-                say!("  {key}: {value}");
-            }
-            if map.entries.len() > MAP_ENTRIES_SHOWN {
-                say!("  ... (--format json shows all)");
-            }
-        }
-        for heap in &ran.heaps {
-            let accounts = &heap.accounts;
-            say!(
-                "heap {}: {} bytes allocated, {} of {} never used, {} allocations failed, {} wrong frees",
-                heap.name,
-                accounts.allocated_bytes,
-                accounts.fresh_bytes,
-                accounts.supplied_bytes,
-                accounts.failures,
-                accounts.bad_frees
-            );
-        }
+        map_states(&ran.maps, &ran.heaps);
     }
 }
 
-const MAP_ENTRIES_SHOWN: usize = 16;
+/// What a replay of a capture gave.
+pub fn replayed(replayed: &kiln_driver::run::Replayed, maps: bool) {
+    let rows: Vec<Vec<String>> = replayed
+        .actions
+        .iter()
+        .map(|count| {
+            let share = 100.0 * count.packets as f64 / replayed.packets.max(1) as f64;
+            let action = count.action.map_or(String::new(), |action| format!(" ({action})"));
+            vec![format!("{}{action}", count.value), count.packets.to_string(), format!("{share:.1}%")]
+        })
+        .collect();
+    say!("{}", table(&["returned", "packets", "share"], &rows));
+    let too_short = match replayed.too_short {
+        0 => String::new(),
+        some => format!(", {some} without an Ethernet header not run"),
+    };
+    say!("{} run, {} changed{too_short}", count(replayed.packets, "packet"), replayed.changed);
+    let counted = replayed.instructions.map_or(String::new(), |count| format!(", {count} instructions in all"));
+    say!("{:.1} ns a run{counted}", replayed.duration_ns);
+    for line in replayed.printed.iter().take(PRINTED_SHOWN) {
+        say!("printed: {}", Clean(line.exact().trim_end()));
+    }
+    if replayed.printed.len() > PRINTED_SHOWN {
+        say!("... and {} more (--format json shows all)", count(replayed.printed.len() - PRINTED_SHOWN, "printed line"));
+    }
+    if maps {
+        map_states(&replayed.maps, &replayed.heaps);
+    }
+}
+
+/// Lines of what programs print that a replay shows.
+const PRINTED_SHOWN: usize = 20;
+
+/// What maps and heaps hold.
+fn map_states(maps: &[kiln_driver::run::MapState], heaps: &[kiln_driver::heap::HeapState]) {
+    for map in maps {
+        let entries = if map.count == 1 { "entry" } else { "entries" };
+        let zeros = if map.zeros > 0 { format!(", {} zero", map.zeros) } else { String::new() };
+        say!("map {}: {} {entries}{zeros}", map.name, map.count);
+        let shown = if map.typed.is_empty() { &map.entries } else { &map.typed };
+        for (key, value) in shown {
+            say!("  {key}: {value}");
+        }
+        if map.count > shown.len() {
+            say!("  ... (--format json shows all)");
+        }
+    }
+    for heap in heaps {
+        let accounts = &heap.accounts;
+        say!(
+            "heap {}: {} bytes allocated, {} of {} never used, {} allocations failed, {} wrong frees",
+            heap.name,
+            accounts.allocated_bytes,
+            accounts.fresh_bytes,
+            accounts.supplied_bytes,
+            accounts.failures,
+            accounts.bad_frees
+        );
+    }
+}
+
+/// Entries of a map that text shows.
+pub const MAP_ENTRIES_SHOWN: usize = 16;
 
 /// How much smaller `after` is than `before`.
 pub fn percent(before: u64, after: u64) -> String {
@@ -443,10 +525,11 @@ pub fn findings(findings: &[Finding]) {
     for finding in findings {
         let mark = match finding.state {
             State::Ok => styled(GOOD, "ok     "),
-            State::Missing => styled(MILD, "missing"),
+            State::Missing => styled(if finding.level == Level::Optional { MILD } else { BAD }, "missing"),
+            State::Unknown => styled(MILD, "unknown"),
         };
         say!("{mark} {}: {}", finding.what, finding.detail);
-        if finding.state == State::Missing {
+        if finding.state != State::Ok {
             say!("        needed for: {}\n        mend: {}", finding.needed_for, finding.mend);
         }
     }
@@ -524,5 +607,5 @@ pub fn found_operations(found: &[operations::Found]) {
     for row in found {
         say!("{} slot {}: {}", row.function, row.slot, row.operation);
     }
-    say!("{} operation{}", found.len(), if found.len() == 1 { "" } else { "s" });
+    say!("{}", count(found.len(), "operation"));
 }

@@ -57,7 +57,7 @@ fn the_story_leads_from_the_lookup_around_the_check() {
 fn the_story_is_data_in_json() {
     let (_folder, path) = file("around.bpf", AROUND_THE_CHECK);
     let document = document(kiln().arg("check").arg(&path).args(["--format", "json"]));
-    let verdict = &document[0]["verdict"];
+    let verdict = &document["objects"][0]["programs"][0]["verdict"];
     assert_eq!(verdict["code"], "possibly-null");
     assert_eq!(verdict["place"]["instruction"], 8);
     assert_eq!(verdict["story"][0]["part"], "origin");
@@ -147,7 +147,7 @@ fn a_profile_says_which_lines_cost_what_and_draws_it() {
     let svg = std::fs::read_to_string(&graph).expect("a flame graph");
     assert!(svg.starts_with("<?xml") && svg.contains("</svg>") && svg.contains("main@2"));
     let document = document(kiln().arg("check").arg(&path).args(["--profile", "--format", "json"]));
-    let profile = &document[0]["profile"];
+    let profile = &document["objects"][0]["programs"][0]["profile"];
     assert_eq!(profile["processed_insns"], 131);
     assert_eq!(profile["lines"][0]["visits"], 64);
     let sum: u64 =

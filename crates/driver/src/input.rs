@@ -284,17 +284,16 @@ impl Input {
         Ok(())
     }
 
-    /// Resolves CO-RE relocations against a kernel's BTF, as loading there would, and verifies against its types from
-    /// now on.
+    /// Resolves CO-RE relocations against a kernel's BTF, which was read from `path`, as loading there would, and verifies
+    /// against its types from now on.
     ///
     /// # Errors
-    /// [`Error::InvalidInput`] when the file cannot be read or is no BTF.
-    pub fn resolve_core(&mut self, btf: &Path) -> Result<(), Error> {
-        let target = read_types(btf)?;
-        let invalid = |error: kiln_elf::Error| Error::InvalidInput(format!("{}: {error}", btf.display()));
-        kiln_elf::resolve_core(&mut self.object, &target).map_err(invalid)?;
-        self.kernel_types = Some(target);
-        if btf == Path::new(RUNNING_KERNEL_TYPES) {
+    /// Returns [`Error::InvalidInput`] if a relocation is malformed.
+    pub fn resolve_for(&mut self, path: &Path, types: &Arc<Btf>) -> Result<(), Error> {
+        let name = self.object.name.clone();
+        kiln_elf::resolve_core(&mut self.object, types).map_err(|error| elf_error(&name, error))?;
+        self.kernel_types = Some(types.clone());
+        if path == Path::new(RUNNING_KERNEL_TYPES) {
             self.resolve_kconfig();
         }
         Ok(())

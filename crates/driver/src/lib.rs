@@ -47,17 +47,19 @@ pub mod commands;
 pub mod error;
 pub mod file;
 pub mod input;
+pub mod inputs;
 pub mod kernel;
 pub mod output;
 pub mod show;
 pub mod target;
 
 pub use commands::{
-    bench, check, compare, compile, cost, doctor, dump, evidence, examples, explain, heap, learn, operations, optimize,
-    packets, profile, profiles, query, recheck, run, sandbox,
+    bench, check, check_objects, compare, compile, cost, doctor, dump, evidence, examples, explain, heap, learn, objects,
+    operations, optimize, packets, profile, profiles, query, recheck, run, sandbox,
 };
 pub use error::Error;
 pub use input::Input;
+pub use inputs::{capture, feed};
 pub use kernel::running;
 pub use kiln_platform::{KernelVersion, ProgramType};
 pub use kiln_program::{Object, Program};

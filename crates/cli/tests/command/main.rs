@@ -72,8 +72,8 @@ fn files_that_are_no_objects_are_named_for_what_they_are() {
         ("bad.bpf", 2, "bad.bpf: "),
     ] {
         for command in ["check", "dump"] {
-            if (command, name) == ("dump", "nothing.bpf") {
-                // Maps alone can be listed, and so can nothing.
+            if let ("dump", "nothing.bpf") | ("check", ".") = (command, name) {
+                // Maps alone can be listed, and so can nothing. A folder stands for its objects.
                 continue;
             }
             let begun = Instant::now();
@@ -142,10 +142,11 @@ fn every_command_prints_one_json_document() {
     let pass = folder.path("pass.bpf").display().to_string();
     let output = folder.path("out.bpf").display().to_string();
     let json = |arguments: &[&str]| document(kiln().args(arguments).args(["--format", "json"]));
-    assert_eq!(json(&["check", &pass])[0]["verdict"]["verdict"], "accepted");
+    assert_eq!(json(&["check", &pass])["objects"][0]["programs"][0]["verdict"]["verdict"], "accepted");
     let rejected = json(&["check", &folder.path("unsafe.bpf").display().to_string()]);
-    assert_eq!(rejected[0]["verdict"]["code"], "packet-out-of-bounds");
+    assert_eq!(rejected["objects"][0]["programs"][0]["verdict"]["code"], "packet-out-of-bounds");
     let optimized = json(&["optimize", &pass, "-o", &output, "--offline"]);
+    let optimized = &optimized["objects"][0];
     assert!(optimized["programs"][0]["slots_after"].as_u64() < optimized["programs"][0]["slots_before"].as_u64());
     assert_eq!(json(&["run", &pass, "--packet", &"00".repeat(64)])["action"], "XDP_PASS");
     let bench = json(&["bench", &pass, "--offline", "--repeat", "100", "--samples", "2"]);
@@ -155,13 +156,16 @@ fn every_command_prints_one_json_document() {
     assert_eq!(instructions[2]["slot"], 2);
     assert_eq!(instructions[2]["text"], "r0 += r1");
     assert_eq!(instructions[2]["facts"], "r0=0x1 live r0");
-    assert!(json(&["doctor"]).as_array().is_some_and(|findings| findings.len() > 20));
+    assert!(json(&["doctor", "--dev"]).as_array().is_some_and(|findings| findings.len() > 20));
     assert!(json(&["explain"]).as_array().is_some_and(|reasons| reasons.len() > 20));
 }
 
 #[test]
 fn errors_are_json_documents_too() {
     let missing = document(kiln().args(["check", "/nonexistent.o", "--format", "json"]));
+    assert_eq!(missing["objects"][0]["error"]["kind"], "invalid-input");
+    assert_eq!(missing["objects"][0]["error"]["exit_code"], 2);
+    let missing = document(kiln().args(["dump", "/nonexistent.o", "--format", "json"]));
     assert_eq!(missing["error"]["kind"], "invalid-input");
     assert_eq!(missing["error"]["exit_code"], 2);
     let usage = document(kiln().args(["chek", "--format", "json"]));
@@ -312,6 +316,7 @@ fn only_the_named_program_is_optimized() {
     let mut command = kiln();
     command.arg("optimize").arg(folder.path("two.bpf")).arg("-o").arg(folder.path("out.bpf"));
     let report = document(command.args(["--offline", "--program", "one", "--format", "json"]));
+    let report = &report["objects"][0];
     assert_eq!(report["programs"][0]["slots_after"], 2, "{report}");
     assert_eq!(report["programs"][1]["slots_after"], 3, "{report}");
 }

@@ -16,7 +16,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use kiln_program::{Object, Program};
+use kiln_platform::ProgramType;
+use kiln_program::Program;
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
@@ -25,11 +26,12 @@ use crate::commands::packets;
 use crate::commands::run;
 use crate::error::Error;
 use crate::input::{self, Input, Types};
+use crate::inputs::feed::Feed;
 use crate::kernel::{self, KernelProgram};
 use crate::show::shown::Shown;
 
 /// How to measure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Time to optimize one object at most.
     pub budget: Duration,
@@ -39,6 +41,12 @@ pub struct Options {
     pub samples: u32,
     /// Whether the kernel takes part, where it may be asked.
     pub ask_kernel: bool,
+    /// The packet; by default the busiest of a fixed set.
+    pub packet: Option<Vec<u8>>,
+    /// The context of programs without packets; by default zeros.
+    pub context: Option<Vec<u8>>,
+    /// What maps and global variables hold before.
+    pub feed: Feed,
 }
 
 /// One program, measured.
@@ -181,6 +189,8 @@ struct Sides {
     kernel: Option<(KernelProgram, KernelProgram)>,
     name: String,
     packet: Vec<u8>,
+    /// For programs without packets.
+    context: Option<Vec<u8>>,
 }
 
 fn measure(
@@ -195,43 +205,69 @@ fn measure(
         notes.push(crate::commands::check::no_type(program));
         return (None, None);
     };
-    if !kernel::takes_packet(program_type) {
-        notes.push(format!("not timed: {} programs take no packet", program_type.name()));
-        return (None, None);
-    }
     let mut keep = |result: Result<_, Error>| result.map_err(|error| notes.push(error.to_string())).ok();
-    let vm = keep(both_vms(before, after, program));
-    let packet = match &vm {
-        Some(_) => busiest_packet(before, program),
-        None => packets::corpus(1, 1).remove(0),
+    let vm = keep(both_vms(before, after, program, &options.feed));
+    let (packet, context) = match (kernel::takes_packet(program_type), &options.packet, &vm) {
+        (true, Some(packet), _) => (packet.clone(), None),
+        (true, None, Some(_)) => (busiest_packet(before, program, &options.feed), None),
+        (true, None, None) => (packets::corpus(1, 1).remove(0), None),
+        (false, _, _) => (Vec::new(), Some(options.context.clone().unwrap_or_else(|| zero_context(program_type)))),
     };
-    let kernel = if ask_kernel { both_kernels(before, after, program, notes) } else { None };
-    let mut sides = Sides { vm, kernel, name: program.name.clone(), packet };
+    if context.is_some() {
+        notes.push(match options.context {
+            Some(_) => "timed on the recorded context".to_owned(),
+            None => "timed on a context of zeros (--context-file gives another)".to_owned(),
+        });
+    }
+    let kernel = if ask_kernel { both_kernels(before, after, program, &options.feed, notes) } else { None };
+    let mut sides = Sides { vm, kernel, name: program.name.clone(), packet, context };
     sides.time(options, notes)
 }
 
-fn both_vms(before: &Input, after: &Input, program: &Program) -> Result<(Vm, Vm), Error> {
-    let load = |input: &Input| run::load_vm(input, program, crate::DEFAULT_BUDGET);
+/// A context of zeros, as long as the kernel's test run takes for the type.
+fn zero_context(program_type: ProgramType) -> Vec<u8> {
+    const ARGUMENTS: usize = 12;
+    let bytes = match program_type {
+        ProgramType::RawTracepoint | ProgramType::RawTracepointWritable => ARGUMENTS * size_of::<u64>(),
+        _ => 0,
+    };
+    vec![0; bytes]
+}
+
+fn both_vms(before: &Input, after: &Input, program: &Program, feed: &Feed) -> Result<(Vm, Vm), Error> {
+    let load = |input: &Input| fed_vm(input, program, crate::DEFAULT_BUDGET, feed);
     Ok((load(before)?, load(after)?))
+}
+
+fn fed_vm(input: &Input, program: &Program, budget: u64, feed: &Feed) -> Result<Vm, Error> {
+    let mut object = input.object.clone();
+    feed.set_globals(&mut object)?;
+    run::fed_vm(&object, program, budget, feed)
 }
 
 fn both_kernels(
     before: &Input,
     after: &Input,
     program: &Program,
+    feed: &Feed,
     notes: &mut Vec<String>,
 ) -> Option<(KernelProgram, KernelProgram)> {
-    let mut load = |input: &Input, object: &Object| {
-        let loaded = kernel::load(&input.bytes, object, program);
+    let mut load = |input: &Input| {
+        let mut object = input.object.clone();
+        if !feed.is_empty() {
+            let fed = feed.set_globals(&mut object).and_then(|()| run::fed_kernel(input, &object, program, feed));
+            return fed.map_err(|error| notes.push(format!("the kernel: {error}"))).ok();
+        }
+        let loaded = kernel::load(&input.bytes, &object, program);
         loaded.map_err(|failure| notes.push(format!("the kernel: {}", failure.reason().unwrap_or("refused")))).ok()
     };
-    Some((load(before, &before.object)?, load(after, &after.object)?))
+    Some((load(before)?, load(after)?))
 }
 
 /// The packet of a fixed set on which the program takes most instructions, each on fresh maps.
-fn busiest_packet(input: &Input, program: &Program) -> Vec<u8> {
+fn busiest_packet(input: &Input, program: &Program, feed: &Feed) -> Vec<u8> {
     let cost = |packet: &[u8]| -> Option<u64> {
-        let vm = run::load_vm(input, program, 1_000_000).ok()?;
+        let vm = fed_vm(input, program, 1_000_000, feed).ok()?;
         let ran = vm.run(&program.name, &kiln_vm::Input::packet(packet), Engine::Interpreter).ok()?;
         Some(ran.instructions)
     };
@@ -256,13 +292,15 @@ impl Sides {
             if let Some((before, after)) = &mut self.vm {
                 let vms = [before, after];
                 for index in order {
-                    take(index, vm_sample(vms[index], &self.name, &self.packet, options.repeat));
+                    let input =
+                        kiln_vm::Input { packet: &self.packet, context: self.context.as_deref(), repeat: 1 };
+                    take(index, vm_sample(vms[index], &self.name, &input, options.repeat));
                 }
             }
             if let Some((before, after)) = &self.kernel {
                 for index in order {
-                    let ran = [before, after][index].run_packet(&self.packet, options.repeat);
-                    take(index + 2, ran.map(|ran| ran.duration_ns.into()).map_err(|error| error.to_string()));
+                    let ran = self.kernel_sample([before, after][index], options.repeat);
+                    take(index + 2, ran);
                 }
             }
         }
@@ -271,11 +309,21 @@ impl Sides {
     }
 }
 
+impl Sides {
+    /// Nanoseconds of a test run. The kernel repeats and times only those with packets.
+    fn kernel_sample(&self, loaded: &KernelProgram, repeat: u32) -> Result<f64, String> {
+        if self.context.is_some() {
+            return Err("not timed in the kernel: its test runs of such programs have no time".to_owned());
+        }
+        let ran = loaded.run_packet(&self.packet, repeat).map_err(|error| error.to_string())?;
+        Ok(ran.duration_ns.into())
+    }
+}
+
 /// Nanoseconds a run, over about `repeat` runs.
-fn vm_sample(vm: &mut Vm, name: &str, packet: &[u8], repeat: u32) -> Result<f64, String> {
-    let input = kiln_vm::Input::packet(packet);
+fn vm_sample(vm: &mut Vm, name: &str, input: &kiln_vm::Input<'_>, repeat: u32) -> Result<f64, String> {
     let chunk = |repeat: u32| {
-        let ran = vm.run(name, &input.clone().repeated(repeat), Engine::Jit);
+        let ran = vm.run(name, &input.repeated(repeat), Engine::Jit);
         ran.map(|ran| ran.duration_ns).map_err(|error| error.to_string())
     };
     // Many enough for what a call costs once not to count.

@@ -97,6 +97,16 @@ impl Verdict {
     pub fn is_accepted(&self) -> bool {
         matches!(self, Verdict::Accepted { .. })
     }
+
+    /// The exit code that stands for it: 1 rejected, 2 invalid, 3 unsupported.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Verdict::Accepted { .. } => 0,
+            Verdict::Rejected { .. } => 1,
+            Verdict::Invalid { .. } => 2,
+            Verdict::Unsupported { .. } => 3,
+        }
+    }
 }
 
 /// What to do about a program whose section does not say its type.

@@ -11,6 +11,8 @@ use serde::Serialize;
 pub struct Finding {
     /// What was looked at.
     pub what: String,
+    /// Who misses it.
+    pub level: Level,
     /// How it is.
     pub state: State,
     /// What was found.
@@ -21,6 +23,18 @@ pub struct Finding {
     pub mend: String,
 }
 
+/// Who misses a thing that is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Every user.
+    Needed,
+    /// Users of some commands, or of programs with such hooks.
+    Optional,
+    /// Who builds and tests Kiln.
+    Development,
+}
+
 /// How a thing is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -29,23 +43,76 @@ pub enum State {
     Ok,
     /// Missing; what needs it is skipped.
     Missing,
+    /// It could not be tried.
+    Unknown,
 }
 
-/// Looks at everything Kiln can make use of. Changes nothing.
-pub fn examine() -> Vec<Finding> {
-    let mut findings = vec![
-        bpf_syscall(),
-        kernel_profile(),
-        kernel_jit(),
-        kernel_btf(),
-        locked_memory(),
-        tracefs(),
-        cgroup2(),
-        executable_memory(),
-    ];
-    findings.extend(NEEDS.iter().map(need));
+/// Looks at what Kiln can make use of, and with `dev` at what building and testing it takes. Changes nothing.
+pub fn examine(dev: bool) -> Vec<Finding> {
+    let needed = [bpf_syscall(), kernel_profile(), kernel_btf(), executable_memory()];
+    let optional = [kernel_jit(), locked_memory(), tracefs(), cgroup2()].into_iter().chain(HOOKS.iter().map(hook));
+    let optional = optional.map(|finding| Finding { level: Level::Optional, ..finding });
+    let mut findings: Vec<Finding> = needed.into_iter().chain(optional).collect();
+    findings.extend(NEEDS.iter().filter(|row| dev || USERS.contains(&row.package)).map(need));
     findings
 }
+
+/// Whether something is missing that every user needs.
+pub fn lacks(findings: &[Finding]) -> bool {
+    let counts = |finding: &&Finding| finding.level != Level::Optional && finding.state == State::Missing;
+    findings.iter().any(|finding| counts(&finding))
+}
+
+/// A kind of hook that kernels can be built without.
+struct Hook {
+    what: &'static str,
+    program: &'static str,
+    needs: &'static str,
+}
+
+/// Hooks that are tried one by one: a kernel may have either without the other.
+const HOOKS: &[Hook] = &[
+    Hook { what: "fentry", program: "tracing section \"fentry/bpf_prog_put\" attach trace_fentry", needs: "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y" },
+    Hook { what: "LSM", program: "lsm section \"lsm/file_open\" attach lsm_mac", needs: "CONFIG_BPF_LSM=y, and bpf among the modules of lsm=" },
+];
+
+/// Loads a program for a hook that does nothing, and unloads it.
+fn hook(hook: &Hook) -> Finding {
+    let needed_for = format!("asking the kernel about {} programs", hook.what);
+    let finding = |state, detail: String, mend: &str| Finding {
+        what: hook.what.to_owned(),
+        level: Level::Optional,
+        state,
+        detail,
+        needed_for: needed_for.clone(),
+        mend: mend.to_owned(),
+    };
+    if let Err(error) = kiln_linux::available() {
+        return finding(State::Unknown, format!("the kernel cannot be asked: {error}"), "run as root: sudo kiln ...");
+    }
+    let text = format!("; license GPL\n; program {}\n  r0 = 0\n  exit\n", hook.program);
+    let object = match kiln_program::text::parse(&text) {
+        Ok(object) => object,
+        Err(error) => return finding(State::Unknown, error.to_string(), "an update of Kiln"),
+    };
+    match kiln_linux::load_image(&object, &object.programs[0]) {
+        Ok(_) => finding(State::Ok, "a program loads".to_owned(), ""),
+        Err(failure) => match (failure.error.errno(), failure.reason()) {
+            (Some(EPERM), _) => {
+                let why = "the kernel refuses before its verifier looks at the program (EPERM)".to_owned();
+                finding(State::Unknown, why, "a kernel whose policy allows it")
+            }
+            (_, Some(reason)) => finding(State::Missing, reason.to_owned(), &format!("a kernel with {}", hook.needs)),
+            (_, None) => finding(State::Missing, failure.to_string(), &format!("a kernel with {}", hook.needs)),
+        },
+    }
+}
+
+/// `EPERM`: not a word about what the kernel has.
+const EPERM: i32 = 1;
+
+/// Packages of [`NEEDS`] that users' commands need: `kiln cc`, `kiln verify-evidence`.
+const USERS: &[&str] = &["z3", "cvc5", "clang-19"];
 
 /// Which release `--kernel running` stands for, and by whose word.
 fn kernel_profile() -> Finding {
@@ -60,6 +127,7 @@ fn kernel_profile() -> Finding {
     };
     Finding {
         what: "profile of the running kernel".to_owned(),
+        level: Level::Needed,
         state,
         detail,
         needed_for: "kiln check --kernel running".to_owned(),
@@ -130,12 +198,12 @@ const NEEDS: &[Need] = &[
 
 fn ok(what: &str, detail: String, needed_for: &str) -> Finding {
     let (what, needed_for) = (what.to_owned(), needed_for.to_owned());
-    Finding { what, state: State::Ok, detail, needed_for, mend: String::new() }
+    Finding { what, level: Level::Needed, state: State::Ok, detail, needed_for, mend: String::new() }
 }
 
 fn missing(what: &str, detail: String, needed_for: &str, mend: &str) -> Finding {
     let (what, needed_for, mend) = (what.to_owned(), needed_for.to_owned(), mend.to_owned());
-    Finding { what, state: State::Missing, detail, needed_for, mend }
+    Finding { what, level: Level::Needed, state: State::Missing, detail, needed_for, mend }
 }
 
 fn bpf_syscall() -> Finding {
@@ -236,10 +304,12 @@ fn need(need: &Need) -> Finding {
         Probe::Command(command, option) => version(command, option),
         Probe::AnyOf(paths) => paths.iter().find(|path| Path::new(path).exists()).map(|path| (*path).to_owned()),
     };
-    match found {
+    let finding = match found {
         Some(detail) => ok(package, detail, needed_for),
         None => missing(package, "not found".to_owned(), needed_for, &format!("apt-get install {package}")),
-    }
+    };
+    let level = if USERS.contains(package) { Level::Optional } else { Level::Development };
+    Finding { level, ..finding }
 }
 
 /// The first line of a command's answer that has a number in it.

@@ -14,6 +14,7 @@ use kiln_superopt::learn::{self, Harvest, LearnedRule, RuleFile, Watch};
 use kiln_superopt::rules::data::SHIPPED;
 use serde::Serialize;
 
+use crate::commands::objects::gather;
 use crate::error::Error;
 use crate::show::shown::Shown;
 use crate::{file, input};
@@ -153,23 +154,10 @@ fn known(file: &RuleFile) -> Vec<Rule> {
 
 /// The object files: those named, and those ending in `.o` or `.bpf` anywhere in folders, in order.
 fn objects(corpora: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
-    let mut found = Vec::new();
-    let mut pending: Vec<(PathBuf, usize)> = Vec::new();
     for path in corpora {
-        let data = std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
-        if data.is_dir() { pending.push((path.clone(), 0)) } else { found.push(path.clone()) }
+        std::fs::metadata(path).map_err(|error| Error::file(path, &error))?;
     }
-    while let Some((folder, depth)) = pending.pop() {
-        for entry in std::fs::read_dir(&folder).map_err(|error| Error::file(&folder, &error))? {
-            let path = entry.map_err(|error| Error::file(&folder, &error))?.path();
-            let object = path.extension().is_some_and(|extension| extension == "o" || extension == "bpf");
-            if path.is_file() && object {
-                found.push(path);
-            } else if path.is_dir() && !path.is_symlink() && depth < DEEPEST {
-                pending.push((path, depth + 1));
-            }
-        }
-    }
+    let mut found: Vec<PathBuf> = gather(corpora)?.objects.into_iter().map(|found| found.path).collect();
     found.sort();
     found.dedup();
     if found.is_empty() {
@@ -177,6 +165,3 @@ fn objects(corpora: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     }
     Ok(found)
 }
-
-/// Folders in folders at most.
-const DEEPEST: usize = 16;

@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod check_objects;
 pub mod compare;
 pub mod compile;
 pub mod cost;
@@ -13,6 +14,7 @@ pub mod examples;
 pub mod explain;
 pub mod heap;
 pub mod learn;
+pub mod objects;
 pub mod operations;
 pub mod optimize;
 pub mod packets;

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use kiln_platform::{Feature, Profile};
 use kiln_program::{FunctionId, Object, ProgramId};
 use kiln_superopt::search::{DEFAULT_EFFORTS, EFFORTS};
-use kiln_superopt::{CostModel, Evidence, Goal, Judge, Progress, Rewrite, RuleSet, Standing, Timings, Unverified};
+use kiln_superopt::{Evidence, Goal, Judge, Progress, Rewrite, Standing, Timings, Unverified};
+pub use kiln_superopt::{CostModel, RuleSet};
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
@@ -108,6 +109,9 @@ pub struct Optimized {
     pub kernel_after: Option<KernelVerdict>,
     /// Why it was left as it is, if it was.
     pub skipped: Option<Shown>,
+    /// Whether there is no verdict before because a limit was reached, such as the time for it.
+    #[serde(skip)]
+    pub limit_reached: bool,
 }
 
 /// An optimized function that is as it was again.
@@ -437,6 +441,7 @@ fn account(
             estimated_ns_before: ns(account.picoseconds[0]),
             estimated_ns_after: ns(account.picoseconds[1]),
             before: check::verdict_of(&input.object, old, account.before.clone().map(statistics)),
+            limit_reached: matches!(account.before, Err(kiln_verifier::Error::Limit { .. })),
             after: match (account.after, changed(&input.object, &rewrite.object, old)) {
                 (Some(after), _) => check::verdict_of(&rewrite.object, new, Ok(statistics(after))),
                 (None, false) => check::verdict_of(&input.object, old, account.before.clone().map(statistics)),

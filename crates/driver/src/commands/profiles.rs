@@ -84,21 +84,6 @@ pub struct Row {
 }
 
 impl Matrix {
-    /// Whether some kernel rejects some program.
-    pub fn rejects(&self) -> bool {
-        self.any(|verdict| matches!(verdict, Verdict::Rejected { .. }))
-    }
-
-    /// Whether some program cannot be read.
-    pub fn cannot_read(&self) -> bool {
-        self.any(|verdict| matches!(verdict, Verdict::Invalid { .. }))
-    }
-
-    /// Whether Kiln could not tell for some program.
-    pub fn lacks(&self) -> bool {
-        self.any(|verdict| matches!(verdict, Verdict::Unsupported { .. }))
-    }
-
     /// One verdict a program, as of a check for one kernel: that of the oldest kernel which rejects it, else the first.
     pub fn first_rejections(&self) -> Vec<Checked> {
         let one = |row: &Row| {
@@ -115,10 +100,6 @@ impl Matrix {
             })
         };
         self.programs.iter().filter_map(one).collect()
-    }
-
-    fn any(&self, holds: impl Fn(&Verdict) -> bool) -> bool {
-        self.programs.iter().flat_map(|row| &row.verdicts).any(holds)
     }
 }
 

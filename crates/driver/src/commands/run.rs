@@ -1,5 +1,7 @@
 //! `kiln run`: one program on one input.
 
+use std::collections::BTreeMap;
+
 use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
 use kiln_sandbox::supply::Memory;
@@ -10,6 +12,8 @@ use crate::commands::heap::{self, HeapState, KernelHeap, VmHeap};
 use crate::commands::packets::MIN_PACKET_BYTES;
 use crate::error::Error;
 use crate::input::Input;
+use crate::inputs::feed::{self, Feed};
+use crate::inputs::typed;
 use crate::kernel;
 use crate::show::shown::Shown;
 
@@ -104,8 +108,15 @@ fn context_of(program: &Program, stimulus: &Stimulus) -> Option<Vec<u8>> {
 pub struct MapState {
     /// The map.
     pub name: Shown,
+    /// How many entries it has; of an array, how many are not zero.
+    pub count: usize,
+    /// Elements of an array that are zero, and not among the entries.
+    pub zeros: usize,
     /// Keys and values, in hexadecimal.
     pub entries: Vec<(Shown, Shown)>,
+    /// The same by their types, where the object has BTF for them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub typed: Vec<(Shown, Shown)>,
 }
 
 fn as_hex<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
@@ -136,79 +147,325 @@ pub fn from_hex(text: &str) -> Result<Vec<u8>, Error> {
     Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
 }
 
+/// Entries of a map that a result has at most.
+pub const MAX_MAP_ENTRIES: usize = 1 << 20;
+
+/// Which maps a result has, and how much of them.
+#[derive(Clone, Debug)]
+pub struct Maps {
+    /// Only these; all if empty.
+    pub names: Vec<String>,
+    /// Entries of each at most.
+    pub entries: usize,
+}
+
+impl Default for Maps {
+    fn default() -> Maps {
+        Maps { names: Vec::new(), entries: MAX_MAP_ENTRIES }
+    }
+}
+
 /// Runs one program.
 ///
 /// # Errors
 /// [`Error::Rejected`] when the verifier does, [`Error::Limit`] when the budget is spent, [`Error::Unsupported`] for
 /// what the VM or the machine lacks, [`Error::InvalidInput`] for an input that the program type does not take.
 pub fn run(input: &Input, program: &Program, stimulus: &Stimulus, place: Place) -> Result<Ran, Error> {
-    let action = |value: u32| {
-        program.program_type.and_then(|program_type| kiln_platform::action_name(program_type, value as i32))
-    };
+    run_fed(input, program, stimulus, place, &Feed::default(), &Maps::default())
+}
+
+/// Runs one program after its maps and global variables were set.
+///
+/// # Errors
+/// As [`run`], and [`Error::InvalidInput`] for entries that do not fit.
+pub fn run_fed(
+    input: &Input,
+    program: &Program,
+    stimulus: &Stimulus,
+    place: Place,
+    feed: &Feed,
+    maps: &Maps,
+) -> Result<Ran, Error> {
     check_input(program, stimulus)?;
-    let context = context_of(program, stimulus);
-    let socket_buffer =
-        |context: &[u8]| if gives_socket_buffer(program) { SocketBufferFields::of(context) } else { None };
-    match place {
-        Place::Vm(engine) => {
-            let vm = load_vm(input, program, stimulus.insn_budget)?;
-            let open = |name: &str| {
-                let found = vm.map(name).and_then(|map| vm.heap(map)).ok()?;
-                Some(Box::new(VmHeap(found)) as Box<dyn Memory>)
-            };
-            heap::supply_all(&input.object, &open)?;
-            let vm_input =
-                kiln_vm::Input { packet: &stimulus.packet, context: context.as_deref(), repeat: stimulus.repeat };
-            let result = vm.run(&program.name, &vm_input, engine).map_err(vm_error)?;
-            let value = result.value as u32;
-            let entries = |entries: &kiln_vm::Entries| {
-                entries.iter().map(|(key, value)| (hex(key).into(), hex(value).into())).collect()
-            };
-            Ok(Ran {
-                value,
-                action: action(value),
-                socket_buffer: socket_buffer(&result.context),
-                packet: result.packet,
-                duration_ns: result.duration_ns,
-                // Short code is compiled without a count.
-                instructions: Some(result.instructions).filter(|count| *count > 0),
-                printed: result.output.trace.lines().map(Shown::from).collect(),
-                maps: vm
-                    .snapshot()
-                    .iter()
-                    .map(|(name, state)| MapState { name: name.as_str().into(), entries: entries(state) })
-                    .collect(),
-                heaps: heap::states(&input.object, &open),
-            })
-        }
-        Place::Kernel => {
-            crate::require_kernel()?;
-            let loaded = kernel::load_input(input, program)?;
-            let open = |name: &str| Some(Box::new(KernelHeap(loaded.object.heap(name).ok()?)) as Box<dyn Memory>);
-            heap::supply_all(&input.object, &open)?;
-            let output = loaded.prog.test_run(&kiln_linux::TestInput {
-                packet: stimulus.packet.clone(),
-                context: context.unwrap_or_default(),
-                repeat: stimulus.repeat,
-            });
-            let output = output.map_err(|error| test_run_error(program, error))?;
-            let maps = loaded.map_state().into_iter().map(|(name, entries)| MapState {
-                name: name.into(),
-                entries: entries.iter().map(|(key, value)| (hex(key).into(), hex(value).into())).collect(),
-            });
-            Ok(Ran {
-                value: output.value,
-                action: action(output.value),
-                socket_buffer: socket_buffer(&output.context),
-                packet: output.packet,
-                duration_ns: output.duration_ns.into(),
-                instructions: None,
-                printed: Vec::new(),
-                maps: maps.collect(),
-                heaps: heap::states(&input.object, &open),
-            })
+    let session = Session::open(input, program, stimulus.insn_budget, place, feed)?;
+    let one = session.run(stimulus)?;
+    let context = &one.context;
+    Ok(Ran {
+        value: one.value,
+        action: action(program, one.value),
+        socket_buffer: if gives_socket_buffer(program) { SocketBufferFields::of(context) } else { None },
+        packet: one.packet,
+        duration_ns: one.duration_ns,
+        instructions: one.instructions,
+        printed: one.printed,
+        maps: session.maps(maps)?,
+        heaps: session.heaps(),
+    })
+}
+
+/// The name of a return value, where the program type gives it one.
+fn action(program: &Program, value: u32) -> Option<&'static str> {
+    kiln_platform::action_name(program.program_type?, value as i32)
+}
+
+/// A program, loaded with its maps.
+struct Session<'a> {
+    program: &'a Program,
+    object: Object,
+    loaded: Loaded,
+}
+
+enum Loaded {
+    Vm(Box<Vm>, Engine),
+    Kernel(Box<kernel::KernelProgram>),
+}
+
+/// What one run gave.
+struct One {
+    value: u32,
+    packet: Vec<u8>,
+    context: Vec<u8>,
+    duration_ns: f64,
+    instructions: Option<u64>,
+    printed: Vec<Shown>,
+}
+
+impl<'a> Session<'a> {
+    fn open(
+        input: &Input,
+        program: &'a Program,
+        insn_budget: u64,
+        place: Place,
+        feed: &Feed,
+    ) -> Result<Session<'a>, Error> {
+        let mut object = input.object.clone();
+        feed.set_globals(&mut object)?;
+        let loaded = match place {
+            Place::Vm(engine) => Loaded::Vm(Box::new(fed_vm(&object, program, insn_budget, feed)?), engine),
+            Place::Kernel => {
+                crate::require_kernel()?;
+                Loaded::Kernel(Box::new(fed_kernel(input, &object, program, feed)?))
+            }
+        };
+        let session = Session { program, object, loaded };
+        heap::supply_all(&session.object, &|name: &str| session.memory(name))?;
+        Ok(session)
+    }
+
+    /// A heap's memory.
+    fn memory(&self, name: &str) -> Option<Box<dyn Memory + '_>> {
+        Some(match &self.loaded {
+            Loaded::Vm(vm, _) => Box::new(VmHeap(vm.map(name).and_then(|map| vm.heap(map)).ok()?)),
+            Loaded::Kernel(loaded) => Box::new(KernelHeap(loaded.object.heap(name).ok()?)),
+        })
+    }
+
+    fn heaps(&self) -> Vec<HeapState> {
+        heap::states(&self.object, &|name: &str| self.memory(name))
+    }
+
+    fn run(&self, stimulus: &Stimulus) -> Result<One, Error> {
+        let context = context_of(self.program, stimulus);
+        match &self.loaded {
+            Loaded::Vm(vm, engine) => {
+                let vm_input =
+                    kiln_vm::Input { packet: &stimulus.packet, context: context.as_deref(), repeat: stimulus.repeat };
+                let result = vm.run(&self.program.name, &vm_input, *engine).map_err(vm_error)?;
+                Ok(One {
+                    value: result.value as u32,
+                    packet: result.packet,
+                    context: result.context,
+                    duration_ns: result.duration_ns,
+                    // Short code is compiled without a count.
+                    instructions: Some(result.instructions).filter(|count| *count > 0),
+                    printed: result.output.trace.lines().map(Shown::from).collect(),
+                })
+            }
+            Loaded::Kernel(loaded) => {
+                let output = loaded.prog.test_run(&kiln_linux::TestInput {
+                    packet: stimulus.packet.clone(),
+                    context: context.unwrap_or_default(),
+                    repeat: stimulus.repeat,
+                });
+                let output = output.map_err(|error| test_run_error(self.program, error))?;
+                Ok(One {
+                    value: output.value,
+                    packet: output.packet,
+                    context: output.context,
+                    duration_ns: output.duration_ns.into(),
+                    instructions: None,
+                    printed: Vec::new(),
+                })
+            }
         }
     }
+
+    /// What its maps hold. Maps of the kernel that cannot be walked are left out.
+    fn maps(&self, wanted: &Maps) -> Result<Vec<MapState>, Error> {
+        let types = feed::types_of(&self.object);
+        let mut names = match &self.loaded {
+            Loaded::Vm(vm, _) => vm.map_names(),
+            Loaded::Kernel(loaded) => loaded.object.map_names(),
+        };
+        names.sort();
+        if let Some(unknown) = wanted.names.iter().find(|name| !names.iter().any(|own| kernel::same_map(name, own))) {
+            let near = crate::input::closest(unknown, names.iter().map(String::as_str));
+            let hint = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+            return Err(Error::InvalidInput(format!("the program has no map {unknown}{hint}")));
+        }
+        names.retain(|name| wanted.names.is_empty() || wanted.names.iter().any(|own| kernel::same_map(own, name)));
+        let state = |name: &String| {
+            let (entries, count, zeros) = self.walk(name, wanted.entries)?;
+            let map = self.object.maps.iter().find(|map| kernel::same_map(&map.name, name));
+            let typed = |map: &kiln_program::Map| -> Vec<(Shown, Shown)> {
+                let text = |id: u32, bytes: &[u8]| Shown::from(typed::print(types.as_ref(), id, bytes).as_str());
+                entries.iter().map(|(key, value)| (text(map.key_btf, key), text(map.value_btf, value))).collect()
+            };
+            let known = |map: &&kiln_program::Map| types.is_some() && map.value_btf != 0 && !map.map_type.rules().per_cpu;
+            Some(MapState {
+                name: name.as_str().into(),
+                count,
+                zeros,
+                typed: map.filter(known).map(typed).unwrap_or_default(),
+                entries: entries.iter().map(|(key, value)| (hex(key).into(), hex(value).into())).collect(),
+            })
+        };
+        Ok(names.iter().filter_map(state).collect())
+    }
+
+    fn walk(&self, name: &str, limit: usize) -> Option<(kiln_vm::Entries, usize, usize)> {
+        match &self.loaded {
+            Loaded::Vm(vm, _) => {
+                let walked = vm.map(name).and_then(|map| vm.walk(map, limit)).ok()?;
+                Some((walked.entries, walked.count, walked.zeros))
+            }
+            Loaded::Kernel(loaded) => {
+                let walked = loaded.object.map(name).ok()?.walk(limit).ok()?;
+                Some((walked.entries, walked.count, walked.zeros))
+            }
+        }
+    }
+}
+
+/// A VM with one program loaded, its maps filled.
+pub(crate) fn fed_vm(object: &Object, program: &Program, insn_budget: u64, feed: &Feed) -> Result<Vm, Error> {
+    let cpus = feed.cpus()?;
+    let mut options = kiln_vm::Options { budget: insn_budget, ..Default::default() };
+    options.surroundings.cpus = cpus;
+    let mut vm = new_vm(object, program, options)?;
+    feed.fill_vm(object, &mut vm, cpus)?;
+    Ok(vm)
+}
+
+/// A program in the kernel, its maps filled.
+pub(crate) fn fed_kernel(
+    input: &Input,
+    object: &Object,
+    program: &Program,
+    feed: &Feed,
+) -> Result<kernel::KernelProgram, Error> {
+    let programs = feed.programs(object)?;
+    let loaded = kernel::load_fed(input, object, program, (!feed.is_empty()).then_some(&programs[..]))?;
+    feed.fill_kernel(object, &loaded.object)?;
+    Ok(loaded)
+}
+
+/// What a program did with the packets of a capture, one after the other, on the same maps.
+#[derive(Clone, Debug, Serialize)]
+pub struct Replayed {
+    /// Packets that were run.
+    pub packets: usize,
+    /// Packets that are shorter than an Ethernet header, and were not run.
+    pub too_short: usize,
+    /// How often each value was returned, most often first.
+    pub actions: Vec<ActionCount>,
+    /// Packets that the program changed.
+    pub changed: usize,
+    /// Nanoseconds a run, averaged.
+    pub duration_ns: f64,
+    /// Instructions of all runs, where the place counts them.
+    pub instructions: Option<u64>,
+    /// What the program printed.
+    pub printed: Vec<Shown>,
+    /// What its maps hold afterwards.
+    pub maps: Vec<MapState>,
+    /// What the allocators of the object's heaps have given out.
+    pub heaps: Vec<HeapState>,
+    /// The packets as the program left them, without those that it dropped.
+    #[serde(skip)]
+    pub kept: Vec<Vec<u8>>,
+}
+
+/// How often a value was returned.
+#[derive(Clone, Debug, Serialize)]
+pub struct ActionCount {
+    /// The value.
+    pub value: u32,
+    /// Its name, where the program type gives it one.
+    pub action: Option<&'static str>,
+    /// How many packets.
+    pub packets: usize,
+}
+
+/// Lines that a replay keeps of what programs print.
+const PRINTED_LINES: usize = 10_000;
+
+/// Runs one program on every packet of a capture.
+///
+/// # Errors
+/// As [`run_fed`]; the first packet whose run fails ends it.
+pub fn replay(
+    input: &Input,
+    program: &Program,
+    packets: &[Vec<u8>],
+    stimulus: &Stimulus,
+    place: Place,
+    feed: &Feed,
+    maps: &Maps,
+) -> Result<Replayed, Error> {
+    let long: Vec<&Vec<u8>> = packets.iter().filter(|packet| packet.len() >= MIN_PACKET_BYTES).collect();
+    let Some(first) = long.first() else {
+        return Err(Error::InvalidInput("the capture has no packet with an Ethernet header".to_owned()));
+    };
+    check_input(program, &Stimulus { packet: (*first).clone(), ..stimulus.clone() })?;
+    let session = Session::open(input, program, stimulus.insn_budget, place, feed)?;
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    let (mut changed, mut duration_ns, mut instructions) = (0, 0.0, None);
+    let (mut printed, mut kept) = (Vec::new(), Vec::new());
+    for (at, packet) in long.iter().enumerate() {
+        let one = session.run(&Stimulus { packet: (*packet).clone(), ..stimulus.clone() });
+        let one = one.map_err(|error| match error {
+            Error::Limit(text) => Error::Limit(format!("packet {}: {text}", at + 1)),
+            Error::InvalidInput(text) => Error::InvalidInput(format!("packet {}: {text}", at + 1)),
+            other => other,
+        })?;
+        *counts.entry(one.value).or_default() += 1;
+        changed += usize::from(one.packet != **packet);
+        duration_ns += one.duration_ns;
+        instructions = one.instructions.map_or(instructions, |count| Some(instructions.unwrap_or(0) + count));
+        printed.extend(one.printed.into_iter().take(PRINTED_LINES - printed.len().min(PRINTED_LINES)));
+        let dropped = matches!(action(program, one.value), Some("XDP_DROP" | "XDP_ABORTED" | "TC_ACT_SHOT"));
+        if !dropped {
+            kept.push(one.packet);
+        }
+    }
+    let mut actions: Vec<ActionCount> = counts
+        .into_iter()
+        .map(|(value, packets)| ActionCount { value, action: action(program, value), packets })
+        .collect();
+    actions.sort_by_key(|count| std::cmp::Reverse(count.packets));
+    Ok(Replayed {
+        packets: long.len(),
+        too_short: packets.len() - long.len(),
+        actions,
+        changed,
+        duration_ns: duration_ns / long.len() as f64,
+        instructions,
+        printed,
+        maps: session.maps(maps)?,
+        heaps: session.heaps(),
+        kept,
+    })
 }
 
 /// What a VM or a kernel would answer with less: `EINVAL`, or nothing.

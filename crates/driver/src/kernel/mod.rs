@@ -39,7 +39,7 @@ pub struct Target<'a> {
 /// # Errors
 /// [`LoadFailure`] with the verifier's log.
 pub fn load(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelProgram, LoadFailure> {
-    load_logged(bytes, object, program, None, 0)
+    load_logged(bytes, object, program, None, 0, None)
 }
 
 /// Loads one program of an object file, for a function of another program.
@@ -52,7 +52,7 @@ pub fn load_for(
     program: &Program,
     target: Option<Target<'_>>,
 ) -> Result<KernelProgram, LoadFailure> {
-    load_logged(bytes, object, program, target, 0)
+    load_logged(bytes, object, program, target, 0, None)
 }
 
 /// Loads one program of an object file with the statistics of its verification (see [`LoadedObject::logs`]).
@@ -60,7 +60,7 @@ pub fn load_for(
 /// # Errors
 /// As [`load`].
 pub fn load_with_statistics(bytes: &[u8], object: &Object, program: &Program) -> Result<KernelProgram, LoadFailure> {
-    load_logged(bytes, object, program, None, 4)
+    load_logged(bytes, object, program, None, 4, None)
 }
 
 fn load_logged(
@@ -69,8 +69,12 @@ fn load_logged(
     program: &Program,
     target: Option<Target<'_>>,
     level: u32,
+    feed: Option<&[String]>,
 ) -> Result<KernelProgram, LoadFailure> {
-    let used = Used::by(object, program);
+    let mut used = Used::by(object, program);
+    for program in object.programs.iter().filter(|program| feed.is_some_and(|more| more.contains(&program.name))) {
+        used.add(object, program);
+    }
     // libbpf looks for every symbol of the object, and fails for those that only other programs need.
     let weakened = kiln_elf::with_weak_externs(&object.name, bytes, |name| used.externs.contains(name)).ok();
     let mut file = ObjectFile::open(&object.name, weakened.as_deref().unwrap_or(bytes))?;
@@ -89,6 +93,11 @@ fn load_logged(
         file.set_target(&program.name, target.program, target.function)?;
     }
     file.size_empty_maps(LOAD_TIME_ENTRIES);
+    for map in object.maps.iter().filter(|_| feed.is_some()) {
+        if let MapContents::Data(bytes) | MapContents::ReadOnly(bytes) = &map.contents {
+            file.set_contents(&map.name, bytes);
+        }
+    }
     let object = file.load_with_log(level)?;
     let prog = object.program(&program.name)?;
     Ok(KernelProgram { object, prog })
@@ -100,10 +109,24 @@ fn load_logged(
 /// [`Error::Rejected`] with the verifier's reason; [`Error::Os`] where the kernel refuses before its verifier looks at the program,
 /// [`Error::Unsupported`] for text, which has no file to load.
 pub fn load_input(input: &Input, program: &Program) -> Result<KernelProgram, Error> {
-    if input.elf.is_none() {
+    load_fed(input, &input.object, program, None)
+}
+
+/// Loads one program of an input. With `feed`, the contents of data sections are those of `object`, and these programs
+/// are loaded, too.
+///
+/// # Errors
+/// As [`load_input`].
+pub(crate) fn load_fed(
+    input: &Input,
+    object: &Object,
+    program: &Program,
+    feed: Option<&[String]>,
+) -> Result<KernelProgram, Error> {
+    if !input.bytes.starts_with(b"\x7fELF") {
         return Err(Error::Unsupported("the kernel loads object files, not text".to_owned()));
     }
-    load(&input.bytes, &input.object, program).map_err(|failure| match failure.reason() {
+    load_logged(&input.bytes, object, program, None, 0, feed).map_err(|failure| match failure.reason() {
         Some(reason) => Error::Rejected(format!("the kernel rejects {}: {reason}", program.name)),
         // Without a log the verifier was not reached.
         None => match failure.error {
@@ -118,7 +141,7 @@ pub fn load_input(input: &Input, program: &Program) -> Result<KernelProgram, Err
 }
 
 /// libbpf prefixes data sections with the object's name.
-fn same_map(own: &str, libbpf: &str) -> bool {
+pub(crate) fn same_map(own: &str, libbpf: &str) -> bool {
     own == libbpf || own.starts_with('.') && libbpf.ends_with(own)
 }
 

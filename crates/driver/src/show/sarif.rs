@@ -3,8 +3,11 @@
 //! ```text
 //!   run.tool.driver.rules      one for each reason, with its meaning and its fix
 //!   run.results                one for each rejected program: location, code flow, fingerprint
-//!   run.invocations            programs that Kiln cannot judge, as notifications
+//!   run.artifacts              one for each object
+//!   run.invocations            programs and objects that Kiln cannot judge, as notifications
 //! ```
+//!
+//! There is one log for all objects of a command, and one even if the command fails: then `executionSuccessful` is false.
 //!
 //! Lines are those of the object's BTF. A file below the current folder is named relative to it (`%SRCROOT%`), as code
 //! review services expect; any other by a `file:` URI.
@@ -16,17 +19,49 @@ use kiln_verifier::Reason;
 use serde_json::{Value, json};
 
 use crate::commands::check::{Checked, Verdict};
+use crate::commands::check_objects::{self, Report};
 use crate::show::diagnostic::{Diagnosis, Place};
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
+/// Where the kernel's documentation explains what its verifier checks.
+const HELP: &str = "https://docs.kernel.org/bpf/verifier.html";
 /// The URI base for files below the current folder.
 const ROOT: &str = "%SRCROOT%";
 
-/// The log of one `kiln check`. `object` is the path as given, `root` the current folder.
-pub fn log(object: &Path, root: &Path, results: &[Checked]) -> Value {
-    let files = Files { object, root };
-    let found: Vec<Value> = results.iter().filter_map(|checked| result(&files, checked)).collect();
-    let notifications: Vec<Value> = results.iter().filter_map(notification).collect();
+/// The log of one `kiln check`. `root` is the current folder.
+pub fn log(root: &Path, objects: &[Report]) -> Value {
+    let mut found = Vec::new();
+    let mut notifications = Vec::new();
+    let mut artifacts = Vec::new();
+    for report in objects {
+        let files = Files { object: Path::new(report.object.exact()), root };
+        let own = files.location(report.object.exact());
+        let verdicts = report.verdicts();
+        found.extend(verdicts.iter().filter_map(|checked| result(&files, checked)));
+        notifications.extend(verdicts.iter().filter_map(notification));
+        if let check_objects::Result::Failed { error } = &report.result {
+            notifications.push(failure(error.message.exact(), Some(&own)));
+        }
+        artifacts.push(json!({"location": own, "roles": ["analysisTarget"]}));
+    }
+    let successful = !objects.iter().any(|report| matches!(report.result, check_objects::Result::Failed { .. }));
+    let exit_code = check_objects::worst(objects.iter().map(Report::exit_code));
+    document(root, successful, exit_code, &notifications, &artifacts, &found)
+}
+
+/// The log of a command that failed as a whole.
+pub fn failed(root: &Path, message: &str, exit_code: u8) -> Value {
+    document(root, false, exit_code, &[failure(message, None)], &[], &[])
+}
+
+fn document(
+    root: &Path,
+    successful: bool,
+    exit_code: u8,
+    notifications: &[Value],
+    artifacts: &[Value],
+    results: &[Value],
+) -> Value {
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -36,19 +71,33 @@ pub fn log(object: &Path, root: &Path, results: &[Checked]) -> Value {
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "rules": Reason::ALL.iter().map(|reason| rule(*reason)).collect::<Vec<_>>(),
             }},
-            "invocations": [{"executionSuccessful": true, "toolExecutionNotifications": notifications}],
+            "invocations": [{
+                "executionSuccessful": successful,
+                "exitCode": exit_code,
+                "toolExecutionNotifications": notifications,
+            }],
             "originalUriBaseIds": {ROOT: {"uri": format!("{}/", file_uri(root))}},
-            "artifacts": [{"location": files.location(&object.to_string_lossy()), "roles": ["analysisTarget"]}],
+            "artifacts": artifacts,
             "columnKind": "unicodeCodePoints",
-            "results": found,
+            "results": results,
         }],
     })
+}
+
+/// A notification of what failed.
+fn failure(text: &str, object: Option<&Value>) -> Value {
+    let mut notification = json!({"level": "error", "message": message(text)});
+    if let Some(object) = object {
+        notification["locations"] = json!([{"physicalLocation": {"artifactLocation": object}}]);
+    }
+    notification
 }
 
 fn rule(reason: Reason) -> Value {
     let meaning = reason.meaning().trim();
     json!({
         "id": reason.code(),
+        "helpUri": HELP,
         "shortDescription": {"text": meaning},
         "fullDescription": {"text": meaning},
         "help": {

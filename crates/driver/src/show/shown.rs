@@ -80,9 +80,12 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 17] = [
+    const PLAIN: [(&str, &str); 21] = [
         ("commands/check.rs", "code"),
         ("commands/check.rs", "explanation"),
+        ("commands/check_objects.rs", "programs"),
+        ("commands/check_objects.rs", "types"),
+        ("commands/check_objects.rs", "unknown"),
         ("commands/compare.rs", "maps"),
         ("commands/compile.rs", "arguments"),
         ("commands/compile.rs", "clang"),
@@ -98,6 +101,7 @@ mod tests {
         ("commands/profile.rs", "*"),
         ("commands/profiles.rs", "loads_on"),
         ("commands/recheck.rs", "solver"),
+        ("commands/run.rs", "names"),
     ];
 
     #[test]

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_platform::{KernelVersion, Profile};
 use kiln_program::btf::Btf;
@@ -34,6 +34,8 @@ const PACKED: &str = ".btf.tar.xz";
 pub struct Hub {
     folder: PathBuf,
     files: BTreeMap<KernelVersion, PathBuf>,
+    /// What was read already, by release.
+    known: Arc<Mutex<BTreeMap<KernelVersion, Arc<Btf>>>>,
 }
 
 impl Hub {
@@ -76,7 +78,7 @@ impl Hub {
             )));
         }
         let files = found.into_iter().map(|(version, (_, path))| (version, path)).collect();
-        Ok(Hub { folder: folder.to_owned(), files })
+        Ok(Hub { folder: folder.to_owned(), files, known: Arc::default() })
     }
 
     /// The releases that there are types of, oldest first.
@@ -94,9 +96,15 @@ impl Hub {
             let folder = self.folder.display();
             Error::InvalidInput(format!("{folder} has no types of Linux {release}; it has {}", known.join(", ")))
         })?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(types) = known.get(&release) {
+            return Ok((path, types.clone()));
+        }
         let bytes = file::read(path, MAX_FILE_BYTES)?;
         let bytes = if is_packed(path) { unpacked(path, &bytes)? } else { bytes };
-        Ok((path, parse_types(path, &bytes)?))
+        let types = parse_types(path, &bytes)?;
+        known.insert(release, types.clone());
+        Ok((path, types))
     }
 }
 

@@ -1,0 +1,153 @@
+//! `kiln check`: any number of objects on several threads, reported in their order.
+
+use std::collections::BTreeMap;
+
+use kiln_driver::check::Checked;
+use kiln_driver::check_objects::{self, Document, Report, SCHEMA, Summary, Wanted, worst};
+use kiln_driver::objects::{self, Found};
+use kiln_driver::target::{self, Choice, Types};
+use kiln_driver::{Error, output, sarif};
+
+use crate::arguments::{CheckArguments, Format};
+use crate::commands::Code;
+use crate::{print, say};
+
+/// `kiln check`.
+pub fn check(arguments: &CheckArguments, format: Format) -> Code {
+    let choice = kernels_of(arguments)?;
+    let kernel_types = Types::open(choice.btf.as_deref())?;
+    let gathered = objects::gather(&arguments.objects)?;
+    if gathered.objects.is_empty() {
+        return Err(Error::InvalidInput("the folders hold no BPF objects (.o, .bpf)".to_owned()));
+    }
+    if arguments.with_kernel {
+        kiln_driver::require_kernel()?;
+    }
+    let several = gathered.objects.len() > 1;
+    if arguments.flame_graph.is_some() && several {
+        return Err(Error::InvalidInput("--flame-graph is of one program: name one object".to_owned()));
+    }
+    arguments.flame_graph.as_deref().map_or(Ok(()), output::check_writable)?;
+    let wanted = Wanted {
+        types: arguments.types.clone(),
+        programs: arguments.program.clone(),
+        several,
+        with_kernel: arguments.with_kernel,
+        profile: arguments.profile || arguments.flame_graph.is_some(),
+        unprivileged: arguments.unprivileged,
+        choice,
+        kernel_types,
+    };
+    let text = !matches!(format, Format::Json | Format::Sarif);
+    let mut all = Checking { several, quiet: arguments.quiet, text, ..Checking::default() };
+    all.summary.left_out = gathered.left_out;
+    let work = |at: usize| one(&gathered.objects[at], &wanted, text.then_some(arguments.quiet));
+    objects::each(gathered.objects.len(), objects::jobs(arguments.jobs), work, |_, shown| all.take(shown));
+    if let Some((name, _)) = all.unknown.iter().find(|(_, lacking)| **lacking == all.read) {
+        return Err(Error::InvalidInput(format!("no object has a program {name}")));
+    }
+    write_flame_graph(arguments, &all.reports)?;
+    match format {
+        Format::Json => print::json(&Document { schema: SCHEMA, objects: &all.reports, summary: &all.summary })?,
+        Format::Sarif => {
+            let root = std::env::current_dir().unwrap_or_default();
+            print::json(&sarif::log(&root, &all.reports))?;
+        }
+        _ if several || all.summary.failed == 0 => say!("{}", all.summary),
+        _ => {}
+    }
+    Ok(worst(all.reports.iter().map(Report::exit_code)))
+}
+
+/// An object's report, and its text form, which was made where the object still was.
+struct Shown {
+    report: Report,
+    text: String,
+    unknown: Vec<String>,
+}
+
+/// Checks one object. The text form is made if wanted: with `quiet`, without what is accepted.
+fn one(found: &Found, wanted: &Wanted, text: Option<bool>) -> Shown {
+    let outcome = check_objects::check(found, wanted);
+    let text = match (&outcome.report.result, &outcome.input, text) {
+        (check_objects::Result::Checked { programs, .. }, Some(input), Some(quiet)) => {
+            print::checked(input, programs, quiet)
+        }
+        (check_objects::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
+        _ => String::new(),
+    };
+    Shown { report: outcome.report, text, unknown: outcome.unknown }
+}
+
+/// What was checked so far.
+#[derive(Default)]
+struct Checking {
+    several: bool,
+    quiet: bool,
+    text: bool,
+    said_kernels: bool,
+    reports: Vec<Report>,
+    summary: Summary,
+    /// Objects that could be read.
+    read: usize,
+    /// Names that were asked for, with the number of objects that lack them.
+    unknown: BTreeMap<String, usize>,
+}
+
+impl Checking {
+    /// Takes the next object's report, and prints its text form.
+    fn take(&mut self, shown: Shown) {
+        let Shown { report, text, unknown } = shown;
+        self.summary.add(&report);
+        for name in unknown {
+            *self.unknown.entry(name).or_default() += 1;
+        }
+        match &report.result {
+            check_objects::Result::Failed { error } => {
+                let name = if error.message.exact().contains(report.object.exact()) { None } else { Some(&report.object) };
+                print::failure(name, &error.message);
+            }
+            result => {
+                self.read += 1;
+                if self.text && !self.said_kernels && !self.quiet {
+                    print::which_kernels(result);
+                    self.said_kernels = true;
+                }
+            }
+        }
+        if self.text && !text.is_empty() {
+            if self.several {
+                say!("{}:", report.object);
+            }
+            crate::output::write(&text);
+        }
+        self.reports.push(report);
+    }
+}
+
+/// The kernels that a check is about. What is asked about the running kernel alone is not about the project's kernels.
+fn kernels_of(arguments: &CheckArguments) -> Result<Choice, Error> {
+    let running = arguments.with_kernel || arguments.profile || arguments.flame_graph.is_some();
+    if !running {
+        return target::choose(&arguments.kernel, arguments.btf.as_deref());
+    }
+    if arguments.btf.as_deref().is_some_and(|path| path.is_dir()) {
+        let message = "--with-kernel, --profile and --flame-graph are about one kernel; --btf names a folder of several";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    Ok(Choice { btf: arguments.btf.clone(), ..Choice::default() })
+}
+
+/// Writes the flame graph of the one program that was checked.
+fn write_flame_graph(arguments: &CheckArguments, reports: &[Report]) -> Result<(), Error> {
+    let Some(path) = &arguments.flame_graph else { return Ok(()) };
+    let [Report { result: check_objects::Result::Checked { programs, .. }, .. }] = reports else { return Ok(()) };
+    match programs.as_slice() {
+        [Checked { program, profile: Some(profile), .. }] => {
+            output::write_whole(path, &profile.flame_graph(&format!("kiln check: {program}"))?)
+        }
+        _ => Err(Error::InvalidInput(
+            "--flame-graph is of one program that has a type: choose it with --program".to_owned(),
+        )),
+    }
+}

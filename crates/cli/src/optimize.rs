@@ -1,0 +1,240 @@
+//! `kiln optimize`: one object, or all of some folders into another one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use kiln_driver::check_objects::{self, Failure, SCHEMA, Wanted, worst};
+use kiln_driver::objects::{self, Found};
+use kiln_driver::optimize::{Optimized, Options, Outcome, default_budget, optimize as run, read_model};
+use kiln_driver::target::{self, Choice, Types};
+use kiln_driver::{Error, Goal, Input, Shown, check, evidence, learn, output, profiles, report};
+use serde_json::json;
+
+use crate::arguments::{self, Format, ObjectArguments, OptimizeArguments};
+use crate::commands::{self, Code};
+use crate::progress::Spinner;
+use crate::{print, say};
+
+/// `kiln optimize`.
+pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
+    let choice = target::choose(&arguments.kernel, None)?;
+    let gathered = objects::gather(&arguments.objects)?;
+    let folder = arguments.objects.len() > 1 || arguments.objects.iter().any(|path| path.is_dir());
+    let to_standard_output = commands::is_standard_output(&arguments.output, format)?;
+    if folder && (to_standard_output || arguments.evidence.is_some() || arguments.report.is_some()) {
+        let message = "-o -, --evidence and --report are for one object; several are written into a folder, -o FOLDER";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    if gathered.objects.is_empty() {
+        return Err(Error::InvalidInput("the folders hold no BPF objects (.o, .bpf)".to_owned()));
+    }
+    let outputs = match folder {
+        true => outputs(&gathered.objects, &arguments.output)?,
+        false => vec![arguments.output.clone()],
+    };
+    let shared = Shared {
+        model: arguments.cost_model.as_deref().map(read_model).transpose()?.map(Arc::new),
+        rules: arguments.rules.as_deref().map(learn::proved_rules).transpose()?.map(Arc::new),
+        choice,
+    };
+    let text = format != Format::Json && !to_standard_output;
+    if text {
+        print::wanted_kernels(&shared.choice);
+    }
+    let mut spinner = Spinner::new("optimizing");
+    let mut documents = Vec::new();
+    let mut codes = Vec::new();
+    let mut totals = Totals::default();
+    for (found, output) in gathered.objects.iter().zip(&outputs) {
+        if folder && spinner.cancelled() {
+            break;
+        }
+        if folder {
+            spinner.say(found.path.display().to_string());
+            if let Some(parent) = output.parent() {
+                std::fs::create_dir_all(parent).map_err(|error| Error::file(parent, &error))?;
+            }
+        }
+        let object = Shown::from(found.path.display().to_string().as_str());
+        match one(&found.path, output, arguments, &shared, &mut spinner, !folder) {
+            Ok((input, outcome)) => {
+                codes.push(exit_code(found, &input, &outcome, arguments, &shared.choice));
+                totals.add(&outcome);
+                if text && folder {
+                    say!("{object}:");
+                }
+                if text {
+                    print::optimized(&outcome, arguments.verbose, arguments.timings);
+                }
+                let mut document = serde_json::to_value(outcome.report()).unwrap_or_default();
+                document["object"] = json!(object);
+                document["output"] = json!(Shown::from(output.display().to_string().as_str()));
+                documents.push(document);
+            }
+            Err(error) if folder => {
+                codes.push(error.exit_code());
+                let failure = Failure::from(&error);
+                print::failure(None, &failure.message);
+                documents.push(json!({"object": object, "error": failure}));
+            }
+            Err(error) => {
+                spinner.finish();
+                return Err(error);
+            }
+        }
+    }
+    spinner.finish();
+    match format {
+        Format::Json => print::json(&json!({"schema": SCHEMA, "objects": documents}))?,
+        _ if folder => say!("{}", totals.sentence(gathered.left_out)),
+        _ => {}
+    }
+    Ok(worst(codes))
+}
+
+/// What all objects of a command share.
+struct Shared {
+    model: Option<Arc<kiln_driver::optimize::CostModel>>,
+    rules: Option<Arc<kiln_driver::optimize::RuleSet>>,
+    choice: Choice,
+}
+
+/// Optimizes one object and writes what was asked for.
+fn one(
+    path: &Path,
+    output: &Path,
+    arguments: &OptimizeArguments,
+    shared: &Shared,
+    spinner: &mut Spinner,
+    last: bool,
+) -> Result<(Input, Outcome), Error> {
+    let begun = Instant::now();
+    let (types, program) = (arguments.types.clone(), arguments.program.clone());
+    let input = commands::open(&ObjectArguments { object: path.to_owned(), types, program })?;
+    let budget = arguments.budget.map_or_else(|| Ok(default_budget(&input.object)), commands::seconds)?;
+    output::check_writable(output)?;
+    arguments.evidence.as_deref().map_or(Ok(()), evidence::check_folder)?;
+    if let Some(report) = arguments.report.as_deref() {
+        output::check_writable(report)?;
+        output::check_distinct(report, output)?;
+    }
+    let options = Options {
+        goal: match arguments.goal {
+            arguments::Goal::Size => Goal::Size,
+            arguments::Goal::Speed => Goal::Speed,
+            arguments::Goal::Complexity => Goal::Complexity,
+            arguments::Goal::Balanced => Goal::Balanced,
+        },
+        model: shared.model.clone(),
+        budget,
+        begun: Some(begun),
+        ask_kernel: !arguments.offline,
+        keep_queries: arguments.report.is_some(),
+        certify: arguments.evidence.is_some(),
+        budget_bounds_certificate: arguments.budget.is_some(),
+        profile: profiles::oldest(&shared.choice.kernels, &input.object)?,
+        rules: shared.rules.clone(),
+        programs: arguments.program.clone(),
+    };
+    let outcome = run(&input, &options, spinner);
+    if last {
+        spinner.finish();
+    }
+    let outcome = outcome?;
+    output::write_whole(output, &outcome.bytes)?;
+    if let Some(folder) = &arguments.evidence {
+        evidence::write(folder, &input.object, &outcome.object, &outcome.proofs)?;
+    }
+    if let Some(path) = &arguments.report {
+        output::write_whole(path, report::page(&input.object, &outcome).as_bytes())?;
+    }
+    Ok((input, outcome))
+}
+
+/// Where each object goes below a folder.
+fn outputs(objects: &[Found], folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    if folder.is_file() {
+        let name = folder.display();
+        return Err(Error::InvalidInput(format!("{name} is a file; several objects are written into a folder")));
+    }
+    let mut taken = BTreeMap::new();
+    let mut outputs = Vec::new();
+    for found in objects {
+        let output = folder.join(&found.below);
+        if let Some(other) = taken.insert(output.clone(), &found.path) {
+            let (one, two, output) = (other.display(), found.path.display(), output.display());
+            return Err(Error::InvalidInput(format!("{one} and {two} would both be written to {output}")));
+        }
+        outputs.push(output);
+    }
+    Ok(outputs)
+}
+
+/// The exit code: that of `kiln check` for the programs that neither Kiln nor the kernel accepts as they are, and for those
+/// that cannot be read. The object is written all the same, with these programs as they are. No verdict for lack of time
+/// counts 0.
+fn exit_code(found: &Found, input: &Input, outcome: &Outcome, arguments: &OptimizeArguments, choice: &Choice) -> u8 {
+    let chosen = |name: &str| arguments.program.is_empty() || arguments.program.iter().any(|own| own == name);
+    let doubtful = |program: &&Optimized| {
+        let kernel_accepts = matches!(program.kernel_before, Some(check::KernelVerdict::Accepted { .. }));
+        !program.before.is_accepted() && !kernel_accepts && !program.limit_reached && chosen(program.program.exact())
+    };
+    let programs: Vec<String> =
+        outcome.programs.iter().filter(doubtful).map(|program| program.program.exact().to_owned()).collect();
+    let unreadable = check::unreadable(input).into_iter().filter(|program| chosen(program.program.exact()));
+    let unreadable = worst(unreadable.map(|program| program.verdict.exit_code()));
+    if programs.is_empty() {
+        return unreadable;
+    }
+    // Most are told by their verdict for all kernels; only what the kernel's types and version decide is verified again.
+    if outcome.cut_short || programs.len() > MAX_RECHECKED {
+        let verdicts = outcome.programs.iter().filter(doubtful).map(|program| program.before.exit_code());
+        return worst(verdicts.chain([unreadable]));
+    }
+    let kernel_types = match Types::open(choice.btf.as_deref()) {
+        Ok(types) => types,
+        Err(error) => return error.exit_code(),
+    };
+    let wanted = Wanted {
+        types: arguments.types.clone(),
+        programs,
+        several: true,
+        with_kernel: false,
+        profile: false,
+        unprivileged: false,
+        choice: choice.clone(),
+        kernel_types,
+    };
+    worst([unreadable, check_objects::check(found, &wanted).report.exit_code()])
+}
+
+/// Programs that are verified again for the exit code.
+const MAX_RECHECKED: usize = 32;
+
+/// Sums over all objects.
+#[derive(Default)]
+struct Totals {
+    objects: usize,
+    before: u64,
+    after: u64,
+}
+
+impl Totals {
+    fn add(&mut self, outcome: &Outcome) {
+        self.objects += 1;
+        self.before += outcome.programs.iter().map(|program| u64::from(program.slots_before)).sum::<u64>();
+        self.after += outcome.programs.iter().map(|program| u64::from(program.slots_after)).sum::<u64>();
+    }
+
+    fn sentence(&self, left_out: usize) -> String {
+        let (objects, before, after) = (print::count(self.objects, "object"), self.before, self.after);
+        let saved = print::percent(before, after);
+        let left_out = match left_out {
+            0 => String::new(),
+            some => format!("; {} not for BPF left out", print::count(some, "file")),
+        };
+        format!("{objects} written: {before} slots -> {after} ({saved} saved){left_out}")
+    }
+}
