@@ -240,13 +240,16 @@ impl<'a> State<'a> {
     fn store_anywhere(&mut self, address: Term<'a>, value: Term<'a>, class: Class) {
         let (name, mut of) = self.everything(class);
         of.extend([address, value]);
-        let contents = |kind: &str| Contents { name: format!("{kind}_{}_{name}", value.bits()).into(), of: of.clone() };
+        // One term stands for all that the new contents are a function of: operands of operands would double.
+        let after = format!("after_{}_{}_{name}", value.bits(), of.len());
+        let after = address.arena().apply(&after, &of, 64);
+        let contents = |kind: &str| Contents { name: kind.into(), of: vec![after] };
         if class.may_be_frame() {
-            self.frame_contents = contents("frame");
+            self.frame_contents = contents("stored_frame");
             self.frame.clear();
         }
         if matches!(class, Class::Unknown | Class::Elsewhere) {
-            self.memory = contents("memory");
+            self.memory = contents("stored_memory");
             self.log.clear();
         }
     }

@@ -457,3 +457,25 @@ fn arguments_do_not_lie_in_the_own_frame() {
     let key = [&key[..1], &exchanged[..], &key[3..]].concat();
     certificate(&program, &listing(&key), &dropped(&key)).expect_err("an address that was exchanged");
 }
+
+/// What memory holds after a store at an unknown address depends on all that it and the frame held before. Written out,
+/// it doubled with each store: 30 of them took all memory.
+#[test]
+fn stores_at_unknown_addresses_take_little_memory() {
+    let Some(program) = program() else { return };
+    let listing = |stores| {
+        let mut lines = vec!["r6 = r1", "w7 = *(u32 *)(r6 + 0x10)", "w7 &= 0x7", "w7 &= 0xf"];
+        for _ in 0..stores {
+            lines.extend(["r2 = *(u64 *)(r10 - 0x8)", "*(u64 *)(r2 + 0x0) = r7"]);
+        }
+        lines.extend(["r0 = *(u64 *)(r10 - 0x8)", "exit"]);
+        let before = numbered(&lines);
+        let after = without(&before, "; insn 3\n  w7 &= 0xf\n");
+        (before, after)
+    };
+    let (before, after) = listing(32);
+    let honest = certificate(&program, &before, &after).expect("a certificate");
+    check(&program, &before, &honest, &after).expect("it is accepted");
+    let (before, after) = listing(2);
+    assert!(certificate(&program, &before, &with(&after, "w7 &= 0x7", "w7 &= 0x3")).is_err());
+}
