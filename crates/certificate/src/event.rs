@@ -7,7 +7,7 @@
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{CallTarget, Insn, PacketMode, Reg, RegSet};
 use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
-use kiln_platform::{ArgKind, Effect, Fills, Follows, Helper, MapType, Prototype, Stable};
+use kiln_platform::{ArgKind, Effect, Fills, Follows, Helper, Prototype, Stable};
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{Function, Linkage, Node, Object, Reference};
 
@@ -316,7 +316,7 @@ impl<'a> Event<'_, 'a> {
     /// The assumption about a result: the first element of an array exists.
     fn granted(&self, result: Term<'a>) -> Option<Term<'a>> {
         let is_lookup = self.helper().is_some_and(|(helper, _)| helper.id == MAP_LOOKUP_ELEM);
-        let is_array = self.map().is_some_and(|map| matches!(map.map_type, MapType::Array | MapType::PercpuArray));
+        let is_array = self.map().is_some_and(|map| map.map_type.rules().finds_every_key);
         (is_lookup && is_array).then_some(())?;
         let key = result.operand(1)?;
         let found = Term::not(&BitVec::eq(&result, &result.like(0)));

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use kiln_isa::{AluOp, CallTarget, Insn, Reg, RegSet, Size, Source, Width};
-use kiln_platform::{FieldValue, Helper, MapType, ProgramType, ReturnKind};
+use kiln_platform::{FieldValue, Helper, Lookup, ProgramType, ReturnKind};
 use kiln_program::{Cfg, Function, FunctionId, Linkage, MapContents, MapId, Node, Object, Reference};
 
 /// What a register may hold.
@@ -109,7 +109,7 @@ pub struct Arguments(Vec<[Class; 5]>);
 
 /// Whether a map is a data section, of which there is one value at one address.
 pub fn is_section(object: &Object, map: MapId) -> bool {
-    object.maps.get(map.index()).is_some_and(|map| map.map_type == MapType::Array && map.name.starts_with('.'))
+    object.maps.get(map.index()).is_some_and(kiln_program::Map::is_section)
 }
 
 /// Whether nothing writes to a map once the program runs: the loader freezes `.rodata` and `.kconfig`.
@@ -396,7 +396,7 @@ fn called(object: &Object, target: CallTarget, first: Class, types: &[Option<Pro
     match (kind, first) {
         (Some(ReturnKind::Integer | ReturnKind::Void), _) => Class::Number,
         (Some(ReturnKind::MapValueOrNull | ReturnKind::MapValue), Class::Map(map)) => {
-            let nested = |map: &kiln_program::Map| matches!(map.map_type, MapType::ArrayOfMaps | MapType::HashOfMaps);
+            let nested = |map: &kiln_program::Map| map.map_type.rules().lookup == Lookup::InnerMap;
             match object.maps.get(map.index()) {
                 Some(definition) if !nested(definition) => Class::Value(map),
                 _ => Class::Outside,

@@ -18,21 +18,12 @@ use std::rc::Rc;
 
 use kiln_isa::semantics::{BitVec, Machine, MemoryOrder};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
-use kiln_platform::{FieldValue, ProgramType};
+use kiln_platform::{ContextAccess, FieldValue, ProgramType};
 use kiln_program::{CoreId, Node, Object, Reference};
 
 use crate::provenance::{Class, Provenance, field, is_frozen};
 use crate::term::{Arena, Term};
 
-/// Program types whose context is memory that the kernel writes before the program runs; of others it rewrites each
-/// access to a field.
-const PLAIN_CONTEXTS: [ProgramType; 5] = [
-    ProgramType::Kprobe,
-    ProgramType::Tracepoint,
-    ProgramType::RawTracepoint,
-    ProgramType::RawTracepointWritable,
-    ProgramType::Tracing,
-];
 /// Bits of the number of a type in an object's own BTF (`BTF_MAX_TYPE`).
 const OWN_TYPE_BITS: u32 = 20;
 /// An address in a packet is below this: errors are the last 4 GiB of the address space.
@@ -144,7 +135,7 @@ impl<'a> World<'a> {
     }
 
     fn has_plain_context(&self) -> bool {
-        self.types.iter().all(|own| own.is_some_and(|own| PLAIN_CONTEXTS.contains(&own)))
+        self.types.iter().all(|own| own.is_some_and(|own| own.context().access == ContextAccess::Memory))
     }
 
     /// The distance of an address from R10, if it is known.

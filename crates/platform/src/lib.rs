@@ -31,12 +31,13 @@ mod profile;
 mod program_type;
 mod return_rule;
 mod section;
+mod special_field;
 mod version;
 
 pub use attach_type::{AttachType, AttachTypes};
 pub use context::{
-    ContextError, ContextLayout, FLOW_KEYS, Field, FieldAccess, FieldValue, ObjectLayout, Permission, SOCK_COMMON,
-    SOCKET, TCP_SOCKET,
+    ContextAccess, ContextError, ContextLayout, FLOW_KEYS, Field, FieldAccess, FieldValue, ObjectLayout, Permission,
+    SOCK_COMMON, SOCKET, TCP_SOCKET,
 };
 pub use helper::{
     ArgKind, Capability, DynptrUse, Effect, FilledBuffer, Fills, Follows, HELPER_COUNT, Helper, Memory, Prototype,
@@ -53,4 +54,5 @@ pub use profile::{Feature, Found, Lack, Profile};
 pub use program_type::{PacketAccess, ProgramType, ProgramTypes, SOCKET_BUFFER};
 pub use return_rule::{ReturnRule, TC_ACTIONS, XDP_ACTIONS, action_name};
 pub use section::{SectionRule, section_program_type};
+pub use special_field::{SpecialField, SpecialType};
 pub use version::KernelVersion;

@@ -118,6 +118,14 @@ pub struct MapRules {
     pub elements_stay: bool,
     /// A lookup does not change the map: it updates no order of use and takes no reference.
     pub forgets_lookups: bool,
+    /// A lookup of a key below `max_entries` always finds a value.
+    pub finds_every_key: bool,
+    /// An instruction may load the address of a value (`BPF_PSEUDO_MAP_VALUE`).
+    pub values_have_addresses: bool,
+    /// It keeps a value for each of some kernel objects, which a helper makes (`bpf_sk_storage_get`).
+    pub per_object: bool,
+    /// The kernel's structure that programs see behind a pointer to such a map.
+    pub structure: &'static str,
     /// The helpers that accept it; `None` means all that accept maps and are not restricted to other types.
     pub helpers: Option<&'static [&'static str]>,
 }
@@ -142,6 +150,10 @@ const fn rules(key: SizeRule, value: SizeRule, entries: SizeRule, lookup: Lookup
         lookup,
         elements_stay: false,
         forgets_lookups: false,
+        finds_every_key: false,
+        values_have_addresses: false,
+        per_object: false,
+        structure: "bpf_map",
         helpers: None,
     }
 }
@@ -164,6 +176,26 @@ impl MapRules {
 
     const fn forgets_lookups(mut self) -> Self {
         self.forgets_lookups = true;
+        self
+    }
+
+    const fn finds_every_key(mut self) -> Self {
+        self.finds_every_key = true;
+        self
+    }
+
+    const fn values_have_addresses(mut self) -> Self {
+        self.values_have_addresses = true;
+        self
+    }
+
+    const fn per_object(mut self) -> Self {
+        self.per_object = true;
+        self
+    }
+
+    const fn seen_as(mut self, structure: &'static str) -> Self {
+        self.structure = structure;
         self
     }
 
@@ -190,94 +222,122 @@ impl MapType {
     pub const fn rules(self) -> MapRules {
         use Lookup::{InnerMap, None as NoLookup, ReadOnlyValue, Socket, Value, XdpSocket};
         match self {
-            MapType::Hash => rules(ANY_KEY, ANY_VALUE, SOME, Value).forgets_lookups(),
-            MapType::LruHash => rules(ANY_KEY, ANY_VALUE, SOME, Value),
-            MapType::PercpuHash => {
-                rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu().forgets_lookups()
+            MapType::Hash => rules(ANY_KEY, ANY_VALUE, SOME, Value).forgets_lookups().seen_as("bpf_htab"),
+            MapType::LruHash => rules(ANY_KEY, ANY_VALUE, SOME, Value).seen_as("bpf_htab"),
+            MapType::PercpuHash => rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value)
+                .per_cpu()
+                .forgets_lookups()
+                .seen_as("bpf_htab"),
+            MapType::LruPercpuHash => {
+                rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu().seen_as("bpf_htab")
             }
-            MapType::LruPercpuHash => rules(ANY_KEY, SizeRule::Between(1, 32_768), SOME, Value).per_cpu(),
-            MapType::Array => rules(FOUR, ANY_VALUE, SOME, Value).indexed().elements_stay().forgets_lookups(),
+            MapType::Array => rules(FOUR, ANY_VALUE, SOME, Value)
+                .indexed()
+                .elements_stay()
+                .forgets_lookups()
+                .finds_every_key()
+                .values_have_addresses()
+                .seen_as("bpf_array"),
             MapType::PercpuArray => rules(FOUR, SizeRule::Between(1, 32_768), SOME, Value)
                 .indexed()
                 .per_cpu()
                 .elements_stay()
-                .forgets_lookups(),
-            MapType::LpmTrie => rules(SizeRule::Between(5, 260), ANY_VALUE, SOME, Value).forgets_lookups(),
-            MapType::ProgArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&["tail_call"]),
-            MapType::PerfEventArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&[
-                "perf_event_read",
-                "perf_event_output",
-                "perf_event_read_value",
-                "skb_output",
-                "xdp_output",
-            ]),
-            MapType::StackTrace => {
-                rules(FOUR, SizeRule::MultipleBetween(8, 8 * 1024, 8), SOME, NoLookup).only(&["get_stackid"])
+                .forgets_lookups()
+                .finds_every_key()
+                .seen_as("bpf_array"),
+            MapType::LpmTrie => {
+                rules(SizeRule::Between(5, 260), ANY_VALUE, SOME, Value).forgets_lookups().seen_as("lpm_trie")
             }
-            MapType::CgroupArray => {
-                rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&["skb_under_cgroup", "current_task_under_cgroup"])
+            MapType::ProgArray => rules(FOUR, FOUR, SOME, NoLookup).indexed().only(&["tail_call"]).seen_as("bpf_array"),
+            MapType::PerfEventArray => rules(FOUR, FOUR, SOME, NoLookup)
+                .indexed()
+                .only(&["perf_event_read", "perf_event_output", "perf_event_read_value", "skb_output", "xdp_output"])
+                .seen_as("bpf_array"),
+            MapType::StackTrace => rules(FOUR, SizeRule::MultipleBetween(8, 8 * 1024, 8), SOME, NoLookup)
+                .only(&["get_stackid"])
+                .seen_as("bpf_stack_map"),
+            MapType::CgroupArray => rules(FOUR, FOUR, SOME, NoLookup)
+                .indexed()
+                .only(&["skb_under_cgroup", "current_task_under_cgroup"])
+                .seen_as("bpf_array"),
+            MapType::ArrayOfMaps => rules(FOUR, FOUR, SOME, InnerMap)
+                .indexed()
+                .forgets_lookups()
+                .only(&["map_lookup_elem"])
+                .seen_as("bpf_array"),
+            MapType::HashOfMaps => {
+                rules(ANY_KEY, FOUR, SOME, InnerMap).forgets_lookups().only(&["map_lookup_elem"]).seen_as("bpf_htab")
             }
-            MapType::ArrayOfMaps => {
-                rules(FOUR, FOUR, SOME, InnerMap).indexed().forgets_lookups().only(&["map_lookup_elem"])
-            }
-            MapType::HashOfMaps => rules(ANY_KEY, FOUR, SOME, InnerMap).forgets_lookups().only(&["map_lookup_elem"]),
             MapType::Devmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue)
                 .indexed()
-                .only(&["redirect_map", "map_lookup_elem"]),
-            MapType::DevmapHash => {
-                rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue).only(&["redirect_map", "map_lookup_elem"])
+                .only(&["redirect_map", "map_lookup_elem"])
+                .seen_as("bpf_dtab"),
+            MapType::DevmapHash => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, ReadOnlyValue)
+                .only(&["redirect_map", "map_lookup_elem"])
+                .seen_as("bpf_dtab"),
+            MapType::Cpumap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup)
+                .indexed()
+                .only(&["redirect_map"])
+                .seen_as("bpf_cpu_map"),
+            MapType::Xskmap => rules(FOUR, FOUR, SOME, XdpSocket)
+                .indexed()
+                .only(&["redirect_map", "map_lookup_elem"])
+                .seen_as("xsk_map"),
+            MapType::Sockmap => {
+                rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, Socket).indexed().only(SOCKMAP_HELPERS).seen_as("bpf_stab")
             }
-            MapType::Cpumap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup).indexed().only(&["redirect_map"]),
-            MapType::Xskmap => rules(FOUR, FOUR, SOME, XdpSocket).indexed().only(&["redirect_map", "map_lookup_elem"]),
-            MapType::Sockmap => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, Socket).indexed().only(SOCKMAP_HELPERS),
             MapType::Sockhash => rules(SizeRule::Between(1, MAX_KEY_BYTES), SizeRule::OneOf(&[4, 8]), SOME, Socket)
-                .only(SOCKHASH_HELPERS),
+                .only(SOCKHASH_HELPERS)
+                .seen_as("bpf_shtab"),
             MapType::CgroupStorage => rules(SizeRule::OneOf(&[8, 16]), SizeRule::Between(1, 65_176), NOTHING, NoLookup)
-                .only(&["get_local_storage"]),
+                .only(&["get_local_storage"])
+                .seen_as("bpf_cgroup_storage_map"),
             MapType::PercpuCgroupStorage => {
                 rules(SizeRule::OneOf(&[8, 16]), SizeRule::Between(1, 32_768), NOTHING, NoLookup)
                     .per_cpu()
                     .only(&["get_local_storage"])
+                    .seen_as("bpf_cgroup_storage_map")
             }
-            MapType::ReuseportSockarray => {
-                rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup).indexed().only(&["sk_select_reuseport"])
-            }
-            MapType::Queue | MapType::Stack => {
-                rules(NOTHING, ANY_VALUE, SOME, NoLookup).only(&["map_peek_elem", "map_pop_elem", "map_push_elem"])
-            }
-            MapType::SkStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
-                "sk_storage_get",
-                "sk_storage_delete",
-                "kptr_xchg",
-            ]),
-            MapType::InodeStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
-                "inode_storage_get",
-                "inode_storage_delete",
-                "kptr_xchg",
-            ]),
-            MapType::TaskStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
-                "task_storage_get",
-                "task_storage_delete",
-                "kptr_xchg",
-            ]),
-            MapType::CgrpStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup).only(&[
-                "cgrp_storage_get",
-                "cgrp_storage_delete",
-                "kptr_xchg",
-            ]),
-            MapType::StructOps => rules(FOUR, ANY_VALUE, SizeRule::Exactly(1), NoLookup),
-            MapType::Ringbuf => rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup).only(&[
-                "ringbuf_output",
-                "ringbuf_reserve",
-                "ringbuf_query",
-                "ringbuf_reserve_dynptr",
-                "ringbuf_submit_dynptr",
-                "ringbuf_discard_dynptr",
-            ]),
-            MapType::UserRingbuf => {
-                rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup).only(&["user_ringbuf_drain"])
-            }
-            MapType::BloomFilter => rules(NOTHING, ANY_VALUE, SOME, NoLookup).only(&["map_peek_elem", "map_push_elem"]),
+            MapType::ReuseportSockarray => rules(FOUR, SizeRule::OneOf(&[4, 8]), SOME, NoLookup)
+                .indexed()
+                .only(&["sk_select_reuseport"])
+                .seen_as("reuseport_array"),
+            MapType::Queue | MapType::Stack => rules(NOTHING, ANY_VALUE, SOME, NoLookup)
+                .only(&["map_peek_elem", "map_pop_elem", "map_push_elem"])
+                .seen_as("bpf_queue_stack"),
+            MapType::SkStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup)
+                .only(&["sk_storage_get", "sk_storage_delete", "kptr_xchg"])
+                .per_object()
+                .seen_as("bpf_local_storage_map"),
+            MapType::InodeStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup)
+                .only(&["inode_storage_get", "inode_storage_delete", "kptr_xchg"])
+                .per_object()
+                .seen_as("bpf_local_storage_map"),
+            MapType::TaskStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup)
+                .only(&["task_storage_get", "task_storage_delete", "kptr_xchg"])
+                .per_object()
+                .seen_as("bpf_local_storage_map"),
+            MapType::CgrpStorage => rules(FOUR, LOCAL_STORAGE_VALUE, NOTHING, NoLookup)
+                .only(&["cgrp_storage_get", "cgrp_storage_delete", "kptr_xchg"])
+                .per_object()
+                .seen_as("bpf_local_storage_map"),
+            MapType::StructOps => rules(FOUR, ANY_VALUE, SizeRule::Exactly(1), NoLookup).seen_as("bpf_struct_ops_map"),
+            MapType::Ringbuf => rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup)
+                .only(&[
+                    "ringbuf_output",
+                    "ringbuf_reserve",
+                    "ringbuf_query",
+                    "ringbuf_reserve_dynptr",
+                    "ringbuf_submit_dynptr",
+                    "ringbuf_discard_dynptr",
+                ])
+                .seen_as("bpf_ringbuf_map"),
+            MapType::UserRingbuf => rules(NOTHING, NOTHING, SizeRule::PowerOfTwoPages, NoLookup)
+                .only(&["user_ringbuf_drain"])
+                .seen_as("bpf_ringbuf_map"),
+            MapType::BloomFilter => rules(NOTHING, ANY_VALUE, SOME, NoLookup)
+                .only(&["map_peek_elem", "map_push_elem"])
+                .seen_as("bpf_bloom_filter"),
             MapType::Arena => rules(NOTHING, NOTHING, SOME, NoLookup).only(&[]),
         }
     }

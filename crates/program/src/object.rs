@@ -208,6 +208,11 @@ impl Map {
         self.flags & READ_ONLY_FLAG != 0
     }
 
+    /// Whether the map is a data section: libbpf's array of one value, which has one address. A loader may resize other maps.
+    pub fn is_section(&self) -> bool {
+        self.map_type == MapType::Array && self.name.starts_with('.')
+    }
+
     /// Whether nothing writes the map's value once it is loaded: programs may not, and the loader freezes it.
     pub const fn is_constant(&self) -> bool {
         matches!(self.contents, MapContents::ReadOnly(_) | MapContents::Kconfig(_))

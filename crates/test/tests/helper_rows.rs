@@ -1,4 +1,4 @@
-//! Asks the kernel and the VM whether the properties of helper rows and map types are true.
+//! Asks the kernel and the VM whether the properties of helpers' rows, map types and contexts are true.
 //!
 //! Proofs rely on these properties, so a row that states too much makes wrong rewrites "proved". Each question is a
 //! program that returns 1 if the property holds and 0 if it does not:
@@ -11,7 +11,7 @@
 //! Every row with such a property has a question (or is in [`NOT_ASKED`] with the reason). So if a row gets a property,
 //! the test fails until it has a question.
 
-use kiln_platform::{Fills, Follows, Helper, MapType, Stable};
+use kiln_platform::{ContextAccess, Fills, Follows, Helper, MapType, ProgramType, Stable};
 use kiln_program::text::parse;
 use kiln_test::engine::{Engine, NoRun, kernel_available, run};
 
@@ -30,6 +30,12 @@ enum Property {
     FollowsNothing,
     /// [`Helper::answer_bits`]: the result has no other bits.
     AnswerBits,
+    /// [`Helper::returns_size`]: the result is negative, or at most the size that was passed.
+    ReturnsSize,
+    /// [`MapRules::finds_every_key`](kiln_platform::MapRules::finds_every_key).
+    FindsEveryKey,
+    /// [`ContextAccess::Memory`]: a load of four bytes gives a number of four bytes.
+    ContextIsMemory,
 }
 
 /// Rows with a property that cannot be asked here.
@@ -39,6 +45,18 @@ const NOT_ASKED: &[(&str, &str)] = &[
     ("get_current_task_btf", "the kernel's test run gives no packet to the program types that may call it"),
     ("probe_read", "the kernel's test run gives no packet to the program types that may call it; as probe_read_kernel"),
     ("get_numa_node_id", "one node here: nothing could differ"),
+    ("perf_prog_read_value", "the kernel's test run does not run programs of perf events"),
+    ("get_stack", "the kernel's test run gives no packet to the program types that may call it"),
+    ("get_task_stack", "the kernel's test run gives no packet to the program types that may call it"),
+    (
+        "probe_read_str",
+        "the kernel's test run gives no packet to the program types that may call it; as probe_read_kernel_str",
+    ),
+    ("kprobe", "the kernel has no test run for it"),
+    ("tracepoint", "the kernel has no test run for it"),
+    ("raw_tracepoint", "the kernel's test run gives it arguments, no packet"),
+    ("raw_tracepoint_writable", "the kernel's test run gives it arguments, no packet"),
+    ("tracing", "the kernel's test run calls the traced function instead"),
 ];
 
 /// Calls a helper that fills 16 bytes at `r10 - 16` twice, over bytes of two kinds, and compares what is there.
@@ -101,6 +119,31 @@ fn bits(helper: &str) -> String {
     )
 }
 
+/// Whether the result of a call with `size` bytes at `r10 - 16` is negative or at most `size`.
+fn sized(call: &str, size: u32) -> String {
+    format!(
+        "; program xdp\n*(u64 *)(r10 - 16) = 0x7f\n*(u64 *)(r10 - 8) = 0x7f\n{call}\nr1 = r0\nr0 = 1\n\
+         if r1 s<= {size} goto out\nr0 = 0\nout:\nexit\n"
+    )
+}
+
+/// Looks the first key of an empty map up.
+fn first_key(map: &str) -> String {
+    format!(
+        "; map table {map} value 8 entries 4\n; program xdp\n*(u64 *)(r10 - 8) = 0\nr1 = map[table]\nr2 = r10\nr2 += -8\n\
+         call map_lookup_elem\nr1 = r0\nr0 = 0\nif r1 == 0 goto out\nr0 = 1\nout:\nexit\n"
+    )
+}
+
+/// The upper half of what a load of four bytes from a context gives, read back from a map.
+fn upper_half(kind: &str, offset: u32) -> String {
+    format!(
+        "; map table array key 4 value 8 entries 1\n; program {kind}\nr6 = *(u32 *)(r1 + {offset})\n\
+         *(u64 *)(r10 - 8) = 0\nr1 = map[table]\nr2 = r10\nr2 += -8\ncall map_lookup_elem\nr1 = r0\nr0 = 0\n\
+         if r1 == 0 goto out\n*(u64 *)(r1 + 0) = r6\nr2 = *(u32 *)(r1 + 4)\nif r2 != 0 goto out\nr0 = 1\nout:\nexit\n"
+    )
+}
+
 struct Question {
     property: Property,
     /// A helper, or a map type.
@@ -121,7 +164,12 @@ fn questions() -> Vec<Question> {
         ask(FillsAlways, "skb_load_bytes", loads("sched_cls", "skb_load_bytes", 0, ""), true),
         ask(FillsAlways, "skb_load_bytes", loads("sched_cls", "skb_load_bytes", 4000, ""), true),
         ask(FillsAlways, "skb_load_bytes_relative", loads("sched_cls", "skb_load_bytes_relative", 0, "r5 = 0\n"), true),
-        ask(FillsAlways, "skb_load_bytes_relative", loads("sched_cls", "skb_load_bytes_relative", 4000, "r5 = 0\n"), true),
+        ask(
+            FillsAlways,
+            "skb_load_bytes_relative",
+            loads("sched_cls", "skb_load_bytes_relative", 4000, "r5 = 0\n"),
+            true,
+        ),
         ask(FillsAlways, "probe_read_user", probes("probe_read_user", "r3 = 0"), true),
         ask(FillsAlways, "probe_read_kernel", probes("probe_read_kernel", "r3 = 0"), true),
         ask(FillsAlways, "probe_read_kernel", probes("probe_read_kernel", "r3 = r6"), true),
@@ -142,17 +190,58 @@ fn questions() -> Vec<Question> {
         ask(ElementsStay, "lpm_trie", element("lpm_trie key 8", prefix), false),
         ask(FollowsNothing, "probe_read_kernel", follows("probe_read_kernel"), false),
         ask(FollowsNothing, "probe_read_kernel_str", follows("probe_read_kernel_str"), false),
+        ask(
+            FillsAlways,
+            "perf_event_read_value",
+            {
+                let call =
+                    fills("xdp", "r1 = map[events]\nr2 = 0\nr3 = r10\nr3 += -16\nr4 = 16\ncall perf_event_read_value");
+                format!("; map events perf_event_array key 4 value 4 entries 4\n{call}")
+            },
+            true,
+        ),
+        ask(ReturnsSize, "probe_read_kernel_str", sized(&format!("{READ_TEXT}call probe_read_kernel_str"), 16), true),
+        ask(
+            ReturnsSize,
+            "probe_read_user_str",
+            sized("r1 = r10\nr1 += -16\nr2 = 16\nr3 = 0\ncall probe_read_user_str", 16),
+            true,
+        ),
+        ask(
+            ReturnsSize,
+            "csum_diff",
+            sized("r1 = 0\nr2 = 0\nr3 = r10\nr3 += -16\nr4 = 16\nr5 = 0\ncall csum_diff", 16),
+            false,
+        ),
+        ask(FindsEveryKey, "array", first_key("array key 4"), true),
+        ask(FindsEveryKey, "percpu_array", first_key("percpu_array key 4"), true),
+        ask(FindsEveryKey, "hash", first_key("hash key 8"), false),
+        ask(FindsEveryKey, "percpu_hash", first_key("percpu_hash key 8"), false),
+        ask(FindsEveryKey, "lru_hash", first_key("lru_hash key 8"), false),
+        ask(FindsEveryKey, "devmap", first_key("devmap key 4"), false),
+        ask(ContextIsMemory, "xdp", upper_half("xdp", 0), false),
+        ask(ContextIsMemory, "sched_cls", upper_half("sched_cls", 76), false),
         ask(AnswerBits, "get_smp_processor_id", bits("get_smp_processor_id"), true),
         ask(AnswerBits, "get_current_pid_tgid", bits("get_current_pid_tgid"), true),
     ]
 }
 
+/// The buffer, its size, and the address of a text of one letter.
+const READ_TEXT: &str = "r1 = r10\nr1 += -16\nr2 = 16\nr3 = r10\nr3 += -8\n";
+
 /// The address of an empty text: the second half of a number on the stack.
 const SHORT_TEXT: &str = "*(u64 *)(r10 - 24) = 0\nr3 = r10\nr3 += -24";
 
 fn said(property: Property, about: &str) -> bool {
-    if property == Property::ElementsStay {
-        return MapType::from_name(about).expect("a map type").rules().elements_stay;
+    let rules = || MapType::from_name(about).expect("a map type").rules();
+    match property {
+        Property::ElementsStay => return rules().elements_stay,
+        Property::FindsEveryKey => return rules().finds_every_key,
+        Property::ContextIsMemory => {
+            let program_type = ProgramType::from_name(about).expect("a program type");
+            return program_type.context().access == ContextAccess::Memory;
+        }
+        _ => {}
     }
     let helper = Helper::by_name(about).expect("a helper");
     match property {
@@ -161,7 +250,10 @@ fn said(property: Property, about: &str) -> bool {
         Property::StableAlways => helper.stable == Stable::Always,
         Property::FollowsNothing => helper.follows == Follows::Nothing,
         Property::AnswerBits => helper.answer_bits != u64::MAX,
-        Property::ElementsStay => unreachable!("a map type was asked for above"),
+        Property::ReturnsSize => helper.returns_size,
+        Property::ElementsStay | Property::FindsEveryKey | Property::ContextIsMemory => {
+            unreachable!("it was asked for above")
+        }
     }
 }
 
@@ -225,9 +317,18 @@ fn no_row_says_what_nobody_asked() {
         if helper.answer_bits != u64::MAX {
             asked(Property::AnswerBits, helper.name);
         }
+        if helper.returns_size {
+            asked(Property::ReturnsSize, helper.name);
+        }
     }
     for map_type in MapType::ALL.iter().filter(|map_type| map_type.rules().elements_stay) {
         asked(Property::ElementsStay, map_type.name());
+    }
+    for map_type in MapType::ALL.iter().filter(|map_type| map_type.rules().finds_every_key) {
+        asked(Property::FindsEveryKey, map_type.name());
+    }
+    for program in ProgramType::ALL.iter().filter(|program| program.context().access == ContextAccess::Memory) {
+        asked(Property::ContextIsMemory, program.name());
     }
     // Every question has a row with its property.
     for question in questions.iter().filter(|question| question.holds) {

@@ -22,6 +22,10 @@ pub struct Field {
     pub load: Permission,
     /// Who may store, and how.
     pub store: Permission,
+    /// Program types in which a program without privilege may not load it.
+    pub load_needs_privilege: ProgramTypes,
+    /// Program types in which a program without privilege may not store to it.
+    pub store_needs_privilege: ProgramTypes,
     /// The first kernel that has it.
     pub since: KernelVersion,
 }
@@ -125,6 +129,8 @@ pub(super) const fn field(name: &'static str, offset: u32, size: u32, widths: u8
         value: FieldValue::Scalar,
         load: Permission { widths, program_types: ProgramTypes::ALL, attach_types: AttachTypes::ALL },
         store: NOBODY,
+        load_needs_privilege: ProgramTypes::NONE,
+        store_needs_privilege: ProgramTypes::NONE,
         since: KernelVersion::new(3, 19),
     }
 }
@@ -165,6 +171,16 @@ impl Field {
 
     pub(super) const fn since(mut self, major: u8, minor: u8) -> Self {
         self.since = KernelVersion::new(major, minor);
+        self
+    }
+
+    pub(super) const fn loaded_with_privilege_in(mut self, program_types: ProgramTypes) -> Self {
+        self.load_needs_privilege = program_types;
+        self
+    }
+
+    pub(super) const fn stored_with_privilege_in(mut self, program_types: ProgramTypes) -> Self {
+        self.store_needs_privilege = program_types;
         self
     }
 

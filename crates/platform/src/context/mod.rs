@@ -45,8 +45,22 @@ pub struct ContextLayout {
     pub struct_name: &'static str,
     /// Size in bytes; for contexts whose size depends on the event, the largest possible size.
     pub size: u32,
+    /// Whether the kernel rewrites accesses. What a row does not say is rewritten.
+    pub access: ContextAccess,
+    /// The kernel's own structure behind it, which `bpf_cast_to_kern_ctx` gives.
+    pub kernel_struct: Option<&'static str>,
     /// The fields, by offset.
     pub fields: &'static [Field],
+}
+
+/// What an access to a context is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ContextAccess {
+    /// The kernel rewrites it to accesses of its own structures: a load of four bytes may give an address of eight, and
+    /// a load of fewer bytes is another access.
+    Rewritten,
+    /// A plain access to memory that the kernel wrote before the program runs. Loads of any size stay as they are.
+    Memory,
 }
 
 impl ProgramType {
@@ -99,7 +113,19 @@ const fn layout(
     size: u32,
     fields: &'static [Field],
 ) -> ContextLayout {
-    ContextLayout { program_type, struct_name, size, fields }
+    ContextLayout { program_type, struct_name, size, access: ContextAccess::Rewritten, kernel_struct: None, fields }
+}
+
+impl ContextLayout {
+    const fn memory(mut self) -> Self {
+        self.access = ContextAccess::Memory;
+        self
+    }
+
+    const fn of_kernel(mut self, structure: &'static str) -> Self {
+        self.kernel_struct = Some(structure);
+        self
+    }
 }
 
 const fn no_context(program_type: ProgramType) -> ContextLayout {
@@ -121,31 +147,41 @@ const fn layouts() -> [ContextLayout; LAYOUT_COUNT] {
     all
 }
 
+// long: one row for each program type
 const fn layout_of(program_type: ProgramType) -> ContextLayout {
     use ProgramType::*;
     match program_type {
-        SocketFilter | SchedCls | SchedAct | CgroupSkb | LwtIn | LwtOut | LwtXmit | LwtSeg6local | SkSkb
-        | FlowDissector => layout(program_type, "__sk_buff", 192, socket_buffer::FIELDS),
-        Xdp => layout(program_type, "xdp_md", 24, packet::XDP),
-        SkMsg => layout(program_type, "sk_msg_md", 80, packet::SOCKET_MESSAGE),
-        SkReuseport => layout(program_type, "sk_reuseport_md", 56, packet::REUSEPORT),
-        SkLookup => layout(program_type, "bpf_sk_lookup", 72, packet::SOCKET_LOOKUP),
-        Netfilter => layout(program_type, "bpf_nf_ctx", 16, packet::NETFILTER),
-        Kprobe => layout(program_type, "pt_regs", 168, tracing::REGISTERS),
-        PerfEvent => layout(program_type, "bpf_perf_event_data", 184, tracing::PERF_EVENT),
-        Tracepoint => {
-            layout(program_type, "tracepoint record", crate::limits::MAX_TRACEPOINT_BYTES, tracing::TRACEPOINT)
+        SocketFilter | SchedCls | SchedAct | CgroupSkb | LwtIn | LwtOut | LwtXmit | LwtSeg6local | SkSkb => {
+            layout(program_type, "__sk_buff", 192, socket_buffer::FIELDS).of_kernel("sk_buff")
         }
-        RawTracepoint => layout(program_type, "bpf_raw_tracepoint_args", 96, tracing::RAW_TRACEPOINT),
-        RawTracepointWritable => layout(program_type, "bpf_raw_tracepoint_args", 96, tracing::RAW_TRACEPOINT_WRITABLE),
-        Tracing | Lsm | StructOps => layout(program_type, "u64 []", 96, tracing::TRACED_ARGUMENTS),
+        FlowDissector => layout(program_type, "__sk_buff", 192, socket_buffer::FIELDS).of_kernel("bpf_flow_dissector"),
+        Xdp => layout(program_type, "xdp_md", 24, packet::XDP).of_kernel("xdp_buff"),
+        SkMsg => layout(program_type, "sk_msg_md", 80, packet::SOCKET_MESSAGE).of_kernel("sk_msg"),
+        SkReuseport => layout(program_type, "sk_reuseport_md", 56, packet::REUSEPORT).of_kernel("sk_reuseport_kern"),
+        SkLookup => layout(program_type, "bpf_sk_lookup", 72, packet::SOCKET_LOOKUP).of_kernel("bpf_sk_lookup_kern"),
+        Netfilter => layout(program_type, "bpf_nf_ctx", 16, packet::NETFILTER).of_kernel("bpf_nf_ctx"),
+        Kprobe => layout(program_type, "pt_regs", 168, tracing::REGISTERS).memory().of_kernel("pt_regs"),
+        PerfEvent => {
+            layout(program_type, "bpf_perf_event_data", 184, tracing::PERF_EVENT).of_kernel("bpf_perf_event_data_kern")
+        }
+        Tracepoint => {
+            layout(program_type, "tracepoint record", crate::limits::MAX_TRACEPOINT_BYTES, tracing::TRACEPOINT).memory()
+        }
+        RawTracepoint => layout(program_type, "bpf_raw_tracepoint_args", 96, tracing::RAW_TRACEPOINT).memory(),
+        RawTracepointWritable => {
+            layout(program_type, "bpf_raw_tracepoint_args", 96, tracing::RAW_TRACEPOINT_WRITABLE).memory()
+        }
+        Tracing => layout(program_type, "u64 []", 96, tracing::TRACED_ARGUMENTS).memory(),
+        Lsm | StructOps => layout(program_type, "u64 []", 96, tracing::TRACED_ARGUMENTS),
         Syscall => layout(program_type, "syscall context", crate::limits::MAX_SYSCALL_CONTEXT_BYTES, tracing::SYSCALL),
-        CgroupSock => layout(program_type, "bpf_sock", 80, cgroup::SOCKET),
-        CgroupSockAddr => layout(program_type, "bpf_sock_addr", 72, cgroup::SOCKET_ADDRESS),
-        SockOps => layout(program_type, "bpf_sock_ops", 224, cgroup::SOCKET_OPERATIONS),
-        CgroupSockopt => layout(program_type, "bpf_sockopt", 40, cgroup::SOCKET_OPTION),
-        CgroupSysctl => layout(program_type, "bpf_sysctl", 8, cgroup::SYSCTL),
-        CgroupDevice => layout(program_type, "bpf_cgroup_dev_ctx", 12, cgroup::DEVICE),
+        CgroupSock => layout(program_type, "bpf_sock", 80, cgroup::SOCKET).of_kernel("sock"),
+        CgroupSockAddr => {
+            layout(program_type, "bpf_sock_addr", 72, cgroup::SOCKET_ADDRESS).of_kernel("bpf_sock_addr_kern")
+        }
+        SockOps => layout(program_type, "bpf_sock_ops", 224, cgroup::SOCKET_OPERATIONS).of_kernel("bpf_sock_ops_kern"),
+        CgroupSockopt => layout(program_type, "bpf_sockopt", 40, cgroup::SOCKET_OPTION).of_kernel("bpf_sockopt_kern"),
+        CgroupSysctl => layout(program_type, "bpf_sysctl", 8, cgroup::SYSCTL).of_kernel("bpf_sysctl_kern"),
+        CgroupDevice => layout(program_type, "bpf_cgroup_dev_ctx", 12, cgroup::DEVICE).of_kernel("bpf_cgroup_dev_ctx"),
         LircMode2 => layout(program_type, "__u32", 4, cgroup::INFRARED),
         Ext => no_context(program_type),
     }

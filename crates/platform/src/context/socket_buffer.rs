@@ -39,8 +39,14 @@ pub(super) const FIELDS: &[Field] = &[
     field("cb", 48, 20, ANY_WIDTH).readable_in(BUFFERS).writable_in(ANY_WIDTH, BUFFERS.without(SK_SKB)).since(4, 2),
     number("hash", 68).since(4, 3),
     number("tc_classid", 72).readable_in(TC).writable_in(WORD, TC).since(4, 3),
-    pointer("data", 76, 4, FieldValue::PacketPointer).readable_in(DIRECT).since(4, 7),
-    pointer("data_end", 80, 4, FieldValue::PacketEnd).readable_in(DIRECT).since(4, 7),
+    pointer("data", 76, 4, FieldValue::PacketPointer)
+        .readable_in(DIRECT)
+        .loaded_with_privilege_in(CGROUP_SKB)
+        .since(4, 7),
+    pointer("data_end", 80, 4, FieldValue::PacketEnd)
+        .readable_in(DIRECT)
+        .loaded_with_privilege_in(CGROUP_SKB)
+        .since(4, 7),
     number("napi_id", 84).since(4, 12),
     number("family", 88).readable_in(WITH_SOCKET).since(4, 14),
     field("remote_ip4", 92, 4, WORD).readable_in(WITH_SOCKET).since(4, 14),
@@ -54,6 +60,7 @@ pub(super) const FIELDS: &[Field] = &[
     field("tstamp", 152, 8, DOUBLE_WORD)
         .readable_in(TC.union(CGROUP_SKB))
         .writable_in(DOUBLE_WORD, TC.union(CGROUP_SKB))
+        .stored_with_privilege_in(CGROUP_SKB)
         .since(5, 0),
     number("wire_len", 160).readable_in(TC).since(5, 0),
     number("gso_segs", 164).since(5, 1),

@@ -25,12 +25,19 @@ ids! {
     REDIRECT_MAP = 51 "redirect_map",
     OVERRIDE_RETURN = 58 "override_return",
     GET_LOCAL_STORAGE = 81 "get_local_storage",
+    SPIN_LOCK = 93 "spin_lock",
+    SPIN_UNLOCK = 94 "spin_unlock",
     PROBE_READ_USER = 112 "probe_read_user",
     PROBE_READ_KERNEL = 113 "probe_read_kernel",
     PROBE_READ_USER_STR = 114 "probe_read_user_str",
     PROBE_READ_KERNEL_STR = 115 "probe_read_kernel_str",
+    FOR_EACH_MAP_ELEM = 164 "for_each_map_elem",
+    TIMER_SET_CALLBACK = 170 "timer_set_callback",
+    FIND_VMA = 180 "find_vma",
     LOOP = 181 "loop",
+    DYNPTR_FROM_MEM = 197 "dynptr_from_mem",
     DYNPTR_WRITE = 202 "dynptr_write",
+    USER_RINGBUF_DRAIN = 209 "user_ringbuf_drain",
 }
 
 #[cfg(test)]

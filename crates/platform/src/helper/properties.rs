@@ -31,6 +31,8 @@ pub struct Helper {
     pub fills: Fills,
     /// When two calls with the same arguments in one run return the same result.
     pub stable: Stable,
+    /// The integer result is a negative error or a number of bytes, at most the size that was passed.
+    pub returns_size: bool,
     /// Bits of an integer result that may be one.
     pub answer_bits: u64,
     /// Each call changes the result of the next one, so no call may be removed although the program sees no effect.

@@ -26,7 +26,7 @@ pub enum ArgKind {
     MapKey,
     /// Memory of the map's value size, initialised.
     MapValue,
-    /// The same, or the constant 0.
+    /// Memory of the map's value size, initialised, or the constant 0.
     MapValueOrNull,
     /// Memory of the map's value size that the helper fills.
     UninitMapValue,
@@ -63,7 +63,7 @@ pub enum ArgKind {
         /// Whether 0 may be passed.
         nullable: bool,
     },
-    /// The same; its reference is given up by the call.
+    /// A socket as above, whose reference the call releases.
     ReleasedBtfSockCommon,
     /// A kernel structure, typed by BTF.
     BtfId {
@@ -107,7 +107,7 @@ impl Memory {
     /// Initialised, read, and written back.
     pub const READ_WRITE: Memory = Memory { reads: true, writes: true, nullable: false };
 
-    /// The same, or the constant 0.
+    /// Returns such memory, or the constant 0.
     pub const fn or_null(self) -> Memory {
         Memory { nullable: true, ..self }
     }

@@ -23,6 +23,7 @@ pub(super) const fn helper(id: u32, name: &'static str, major: u8, minor: u8) ->
         follows: Follows::Nothing,
         fills: Fills::Unknown,
         stable: Stable::Never,
+        returns_size: false,
         answer_bits: u64::MAX,
         moves_on: false,
         needs_frame: false,
@@ -107,6 +108,11 @@ impl Helper {
         self
     }
 
+    pub(super) const fn returns_size(mut self) -> Self {
+        self.returns_size = true;
+        self
+    }
+
     pub(super) const fn answers(mut self, bits: u64) -> Self {
         self.answer_bits = bits;
         self
@@ -160,21 +166,21 @@ impl Helper {
 
 /// The size of the memory argument before it, at least 1.
 pub(super) const SIZE: ArgKind = ArgKind::Size { zero_allowed: false };
-/// The same, or 0.
+/// The size of the memory argument before it, which may be 0.
 pub(super) const SIZE_OR_ZERO: ArgKind = ArgKind::Size { zero_allowed: true };
 /// Memory the helper reads.
 pub(super) const READ: ArgKind = ArgKind::Memory(Memory::READ);
-/// The same, or 0.
+/// Memory the helper reads, or 0.
 pub(super) const READ_OR_NULL: ArgKind = ArgKind::Memory(Memory::READ.or_null());
 /// Memory the helper fills.
 pub(super) const WRITE_UNINIT: ArgKind = ArgKind::Memory(Memory::WRITE_UNINIT);
 /// Memory the helper reads and writes.
 pub(super) const READ_WRITE: ArgKind = ArgKind::Memory(Memory::READ_WRITE);
-/// The same, or 0.
+/// Memory the helper reads and writes, or 0.
 pub(super) const READ_WRITE_OR_NULL: ArgKind = ArgKind::Memory(Memory::READ_WRITE.or_null());
 /// A socket, typed by BTF or as contexts and lookups give it.
 pub(super) const BTF_SOCK: ArgKind = ArgKind::BtfSockCommon { nullable: false };
-/// The same, or 0.
+/// A socket, typed by BTF or as contexts and lookups give it, or 0.
 pub(super) const BTF_SOCK_OR_NULL: ArgKind = ArgKind::BtfSockCommon { nullable: true };
 
 /// A kernel structure as an argument.

@@ -64,17 +64,20 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .effect(WritesArguments)
         .follows(Follows::Numbers)
+        .returns_size()
         .allowed(TRACERS),
     helper(55, "perf_event_read_value", 4, 15)
         .args(&[ConstMapPtr, Anything, WRITE_UNINIT, SIZE])
         .gpl_only()
         .capability(PerfMon)
         .effect(WritesArguments)
+        .fills(Fills::Always)
         .allowed(ALL),
     helper(56, "perf_prog_read_value", 4, 15)
         .args(&[Context, WRITE_UNINIT, SIZE])
         .gpl_only()
         .effect(WritesArguments)
+        .fills(Fills::Always)
         .allowed(PERF_EVENT),
     helper(58, "override_return", 4, 16)
         .args(&[Context, Anything])
@@ -86,6 +89,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .effect(WritesArguments)
         .needs_frame()
+        .returns_size()
         .allowed(TRACERS),
     helper(109, "send_signal", 5, 3)
         .args(&[Anything])
@@ -118,6 +122,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .gpl_only()
         .capability(PerfMon)
         .effect(WritesArguments)
+        .returns_size()
         .allowed(ALL),
     helper(115, "probe_read_kernel_str", 5, 5)
         .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Anything])
@@ -125,6 +130,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(PerfMon)
         .effect(WritesArguments)
         .follows(Follows::Numbers)
+        .returns_size()
         .allowed(ALL),
     helper(117, "send_signal_thread", 5, 6)
         .args(&[Anything])
@@ -158,6 +164,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .args(&[btf("task_struct"), WRITE_UNINIT, SIZE_OR_ZERO, Anything])
         .capability(PerfMon)
         .effect(WritesArguments)
+        .returns_size()
         .allowed(ALL),
     helper(147, "d_path", 5, 10)
         .args(&[btf("path"), READ_WRITE, SIZE_OR_ZERO])

@@ -93,7 +93,7 @@ features! {
     OutcomesByRange: (6, 4), "knowing the outcome of a comparison by ranges";
     /// A comparison of two numbers teaches their ranges also if neither is constant, and if they are unequal.
     RangeComparisons: (6, 8), "learning from a comparison of two variables";
-    /// A comparison of two pointers tells that one is not null when the other is not.
+    /// A comparison of two pointers shows that one is not null if the other is not.
     PointerComparisons: (6, 2), "learning from a comparison of two pointers that one is not null";
     /// A number of less than eight bytes that is stored to the stack is known when loaded again.
     NarrowSpills: (5, 16), "remembering a number of less than eight bytes on the stack";

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use kiln_platform::MapType;
 use kiln_program::{CoreId, MapId, Object};
 use kiln_verifier::Region;
 
@@ -126,8 +125,7 @@ pub enum EventKind {
 
 /// Whether a map is a data section: the loader may resize others.
 pub(crate) fn has_one_value(object: &Object, map: MapId) -> bool {
-    let data = |map: &kiln_program::Map| map.map_type == MapType::Array && map.name.starts_with('.');
-    object.maps.get(map.index()).is_some_and(data)
+    object.maps.get(map.index()).is_some_and(kiln_program::Map::is_section)
 }
 
 /// Whether nothing writes what a class holds once the program is loaded: the loader freezes `.rodata` and `.kconfig`.

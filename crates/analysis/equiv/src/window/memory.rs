@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use kiln_isa::semantics::{BitVec, mask};
 use kiln_isa::{Insn, Reg};
-use kiln_platform::{FieldValue, ProgramType};
+use kiln_platform::{ContextAccess, FieldValue, ProgramType};
 use kiln_program::{MapId, Node, Object, Reference};
 use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, Value};
 
@@ -221,7 +221,7 @@ impl<'a> World<'a> {
     /// Whether the context is memory that the kernel leaves as it is, in all programs of the object.
     pub fn has_plain_context(&self) -> bool {
         let mut programs = self.object.programs.iter().map(|program| program.program_type);
-        !self.object.programs.is_empty() && programs.all(|own| own.is_some_and(|own| PLAIN_CONTEXTS.contains(&own)))
+        !self.object.programs.is_empty() && programs.all(|own| own.is_some_and(|own| own.context().access == ContextAccess::Memory))
     }
 
     /// Whether a load of four bytes from the context gives a pointer: the kernel makes it eight bytes wide.
@@ -526,16 +526,6 @@ impl<'a> World<'a> {
         self.arena.concat(&parts)
     }
 }
-
-/// Program types whose context is memory of its own, which the kernel writes before the program runs; loads of any size
-/// stay as they are. Contexts of others stand for kernel structures, and each access is rewritten.
-pub const PLAIN_CONTEXTS: [ProgramType; 5] = [
-    ProgramType::Kprobe,
-    ProgramType::Tracepoint,
-    ProgramType::RawTracepoint,
-    ProgramType::RawTracepointWritable,
-    ProgramType::Tracing,
-];
 
 /// The instruction with its registers zeroed: two CO-RE instructions must agree in everything else.
 pub fn without_registers(node: &Node) -> Insn {

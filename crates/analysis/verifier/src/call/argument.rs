@@ -2,14 +2,13 @@
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_VARIABLE_SIZE;
-use kiln_platform::{ArgKind, Helper, MapType, Prototype, helper_id};
+use kiln_platform::{ArgKind, Helper, Lookup, Prototype, SpecialType, helper_id};
 
 use crate::call::callback::check_same_map;
 use crate::call::checked::{Argument, Check};
 use crate::call::said::Call;
 use crate::call::structure::Wanted;
 use crate::error::{About, Step, refuse, reject, unsupported};
-use crate::objects::fields::FieldKind;
 use crate::path::{Path, Use};
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -248,11 +247,11 @@ impl<'c, 'p> Check<'c, 'p> {
             }
             ArgKind::SpinLock => {
                 let message = self.argument.must_be("a bpf_spin_lock");
-                self.path.types.check_lock_argument(self.path.code, &register, FieldKind::SpinLock, message)?;
+                self.path.types.check_lock_argument(self.path.code, &register, SpecialType::SpinLock, message)?;
             }
             ArgKind::Timer => {
                 let message = self.argument.must_be("a bpf_timer");
-                self.path.types.check_field_argument(self.path.code, &register, FieldKind::Timer, message)?;
+                self.path.types.check_field_argument(self.path.code, &register, SpecialType::Timer, message)?;
                 self.call.owner = Some(register);
             }
             ArgKind::BtfId { type_name, .. } => {
@@ -284,7 +283,7 @@ impl<'c, 'p> Check<'c, 'p> {
     /// Whether the map argument holds sockets.
     fn of_sockets(&self) -> bool {
         let map_type = self.call.map.as_ref().and_then(|map| self.path.code.map_type_of(map));
-        matches!(map_type, Some(MapType::Sockmap | MapType::Sockhash))
+        map_type.is_some_and(|map_type| map_type.rules().lookup == Lookup::Socket)
     }
 
     /// Bytes in a key and in a value of the map argument.

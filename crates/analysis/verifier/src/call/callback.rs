@@ -1,12 +1,11 @@
 //! Functions passed to helpers and kernel functions, which run them before they return or some time later.
 
 use kiln_isa::Reg;
-use kiln_platform::helper_id;
+use kiln_platform::{SpecialType, helper_id};
 
 use crate::call::said::{HelperEffect, KfuncCall, KfuncEffect};
 use crate::code::Code;
 use crate::error::{Step, refuse, unsupported};
-use crate::objects::fields::FieldKind;
 use crate::path::{Next, Path};
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -98,13 +97,13 @@ impl HelperEffect<'_, '_> {
         let arguments = &self.path.state.frame().registers;
         let (first, third, fourth) = (arguments[1], arguments[3], arguments[4]);
         let mut frame = self.path.new_frame(callee, Caller::Callback { lowest: 0, highest: 1 })?;
-        match helper.name {
-            "loop" => {
+        match helper.id {
+            helper_id::LOOP => {
                 self.path.findings.mark_precise(&first);
                 frame.registers[1] = Register::scalar(crate::domain::Scalar::of_width(32));
                 frame.registers[2] = third;
             }
-            "for_each_map_elem" => {
+            helper_id::FOR_EACH_MAP_ELEM => {
                 let Some(map) = call.map else { return unsupported("this callback") };
                 let id = map.map().unwrap_or_default();
                 let of_map = |holds: fn(u32) -> Holds| Register { inner: map.inner, ..Register::pointer(holds(id)) };
@@ -113,12 +112,12 @@ impl HelperEffect<'_, '_> {
                 frame.registers[3] = of_map(Holds::MapValue);
                 frame.registers[4] = third;
             }
-            "user_ringbuf_drain" => {
+            helper_id::USER_RINGBUF_DRAIN => {
                 self.path.state.forget_orphaned_slices(self.path.options.stale_pointer());
                 frame.registers[1] = self.path.borrowed_dynptr();
                 frame.registers[2] = third;
             }
-            "find_vma" => {
+            helper_id::FIND_VMA => {
                 frame.registers[1] = first;
                 frame.registers[2] =
                     Register::pointer(Holds::Structure(self.path.types.kernel_struct("vm_area_struct")));
@@ -146,16 +145,12 @@ impl Types {
         code: &Code<'_>,
         call: &mut KfuncCall,
         register: &Register,
-        name: &str,
+        kind: SpecialType,
     ) -> Step<()> {
-        let message = format!("{} takes a {name} in a map value", call.kfunc.name);
-        let kind = match name {
-            "bpf_wq" => FieldKind::Workqueue,
-            "bpf_task_work" => FieldKind::TaskWork,
-            "bpf_timer" => FieldKind::Timer,
-            "bpf_res_spin_lock" => return self.check_lock_argument(code, register, FieldKind::ResilientLock, message),
-            _ => return unsupported(message),
-        };
+        let message = format!("{} takes a {} in a map value", call.kfunc.name, kind.row().name);
+        if kind == SpecialType::ResilientLock {
+            return self.check_lock_argument(code, register, kind, message);
+        }
         self.check_field_argument(code, register, kind, message)?;
         call.value = Some(*register);
         Ok(())

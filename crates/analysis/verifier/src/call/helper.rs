@@ -1,7 +1,7 @@
 //! Helper calls: whether the helper may be called here, and what the call does.
 
 use kiln_isa::Reg;
-use kiln_platform::{Helper, MapType, Prototype, helper_id};
+use kiln_platform::{Effect, Fills, Helper, Prototype, helper_id};
 
 use crate::call::callback::Later;
 use crate::call::checked::Check;
@@ -15,9 +15,6 @@ use crate::rejection::Case;
 use crate::state::{Caller, DynptrKind, Kind, LockKind, Register, State};
 use crate::types::Types;
 
-/// Helpers that write a map, which `BPF_F_RDONLY_PROG` forbids (kernel `record_func_map`).
-const WRITE_MAPS: [&str; 4] = ["map_update_elem", "map_delete_elem", "map_push_elem", "map_pop_elem"];
-
 impl Path<'_> {
     pub(crate) fn call_helper(&mut self, number: u32) -> Step<Next> {
         let Some(helper) = self.code.op(self.at).helper else {
@@ -27,7 +24,7 @@ impl Path<'_> {
         self.options.check_helper_privilege(helper)?;
         let prototype = helper.prototype_for(self.code.program_type);
         self.code.check_licence(&self.state, helper, prototype)?;
-        if !self.state.locks.is_empty() && helper.name != "spin_unlock" {
+        if !self.state.locks.is_empty() && helper.id != helper_id::SPIN_UNLOCK {
             let message = format!("{} is called while a lock is held", helper.name);
             return refuse(Reason::LockDiscipline, Case::CallUnderLock, message);
         }
@@ -35,7 +32,7 @@ impl Path<'_> {
         Check::all(self, helper, prototype, &mut call)?;
         self.code.check_map_fits(helper, &call)?;
         for (frame, lowest, length) in std::mem::take(&mut call.fills) {
-            self.fill_stack_bytes(frame, lowest, length, always_fills(helper))?;
+            self.fill_stack_bytes(frame, lowest, length, helper.fills == Fills::Always)?;
         }
         HelperEffect { path: self, helper, prototype, call: &call }.carry_out()
     }
@@ -78,17 +75,17 @@ impl HelperEffect<'_, '_> {
             return self.call_with_callback();
         }
         let before = *self.path.state.register(Reg::R1);
-        match helper.name {
-            "tail_call" => self.path.tail_call()?,
-            "spin_lock" => self.path.state.take_lock(self.path.code, LockKind::Spin, &before)?,
-            "spin_unlock" => self.path.state.give_up_lock(
+        match helper.id {
+            helper_id::TAIL_CALL => self.path.tail_call()?,
+            helper_id::SPIN_LOCK => self.path.state.take_lock(self.path.code, LockKind::Spin, &before)?,
+            helper_id::SPIN_UNLOCK => self.path.state.give_up_lock(
                 self.path.code,
                 self.path.options.stale_pointer(),
                 LockKind::Spin,
                 &before,
             )?,
-            "timer_set_callback" => self.path.run_later(call.callback, &before, Later::TIMER)?,
-            "dynptr_from_mem" if before.kind() != Kind::MapValue => {
+            helper_id::TIMER_SET_CALLBACK => self.path.run_later(call.callback, &before, Later::TIMER)?,
+            helper_id::DYNPTR_FROM_MEM if before.kind() != Kind::MapValue => {
                 let message = format!("dynptr_from_mem takes a map's value, r1 is {}", before.kind().name());
                 return reject(Reason::ArgumentType, message);
             }
@@ -158,12 +155,11 @@ impl<'a> Code<'a> {
 
     fn check_map_fits(&self, helper: &Helper, call: &Call) -> Step<()> {
         let Some(map) = call.map.as_ref().and_then(|register| self.map_of(register)) else { return Ok(()) };
-        let sockets = matches!(map.map_type, MapType::Sockmap | MapType::Sockhash);
-        let refused = sockets && !self.may_change_socket_maps(helper);
-        if map.is_read_only() && WRITE_MAPS.contains(&helper.name) {
+        // `BPF_F_RDONLY_PROG` (kernel `record_func_map`).
+        if map.is_read_only() && helper.effect == Effect::ChangesItsMap {
             return reject(Reason::ReadOnlyMemory, format!("map {} is read-only: {} writes it", map.name, helper.name));
         }
-        if map.map_type.allows_helper(helper) && !refused {
+        if map.map_type.allows_helper_in(helper, self.program_type, self.program.attach_type) {
             return Ok(());
         }
         reject(
@@ -171,40 +167,4 @@ impl<'a> Code<'a> {
             format!("{} cannot be used with map {} of type {}", helper.name, map.name, map.map_type.name()),
         )
     }
-
-    /// Program types in which sockets are not locked, so that socket maps may be changed by the generic helpers.
-    fn may_change_socket_maps(&self, helper: &Helper) -> bool {
-        use kiln_platform::ProgramType;
-        match helper.name {
-            "map_update_elem" | "map_delete_elem" => match self.program_type {
-                ProgramType::SocketFilter
-                | ProgramType::SchedCls
-                | ProgramType::SchedAct
-                | ProgramType::Xdp
-                | ProgramType::SkReuseport
-                | ProgramType::FlowDissector
-                | ProgramType::SkLookup => true,
-                ProgramType::SockOps => helper.id == helper_id::MAP_DELETE_ELEM,
-                ProgramType::Tracing => self.program.attach_type == Some(kiln_platform::AttachType::TraceIter),
-                _ => false,
-            },
-            _ => true,
-        }
-    }
-}
-
-/// Whether the helper writes all of its output, come what may. What the others leave, when they fail or have less to
-/// give, is what was there.
-fn always_fills(helper: &Helper) -> bool {
-    matches!(
-        helper.name,
-        "skb_load_bytes"
-            | "skb_load_bytes_relative"
-            | "probe_read"
-            | "probe_read_user"
-            | "probe_read_kernel"
-            | "get_current_comm"
-            | "perf_event_read_value"
-            | "perf_prog_read_value"
-    )
 }

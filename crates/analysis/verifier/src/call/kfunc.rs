@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use kiln_isa::Reg;
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
+use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind, Reference};
 
@@ -149,7 +149,7 @@ impl KfuncEffect<'_, '_> {
         }
         match call.kfunc.meaning {
             KfuncMeaning::CastContext => {
-                let Some(name) = kernel_context(self.path.code.program_type) else {
+                let Some(name) = self.path.code.program_type.context().kernel_struct else {
                     return reject(
                         Reason::KfuncNotAllowed,
                         format!("{} programs have no context of the kernel's own", self.path.code.program_type.name()),
@@ -272,29 +272,6 @@ impl<'a> Code<'a> {
         }
         Ok(())
     }
-}
-
-/// The kernel's own context structure, for programs that may see it.
-fn kernel_context(program_type: ProgramType) -> Option<&'static str> {
-    use ProgramType::*;
-    Some(match program_type {
-        SocketFilter | SchedCls | SchedAct | CgroupSkb | LwtIn | LwtOut | LwtXmit | LwtSeg6local | SkSkb => "sk_buff",
-        Xdp => "xdp_buff",
-        CgroupSock => "sock",
-        CgroupSockAddr => "bpf_sock_addr_kern",
-        SockOps => "bpf_sock_ops_kern",
-        SkMsg => "sk_msg",
-        FlowDissector => "bpf_flow_dissector",
-        Kprobe => "pt_regs",
-        PerfEvent => "bpf_perf_event_data_kern",
-        CgroupDevice => "bpf_cgroup_dev_ctx",
-        CgroupSysctl => "bpf_sysctl_kern",
-        CgroupSockopt => "bpf_sockopt_kern",
-        SkReuseport => "sk_reuseport_kern",
-        SkLookup => "bpf_sk_lookup_kern",
-        Netfilter => "bpf_nf_ctx",
-        _ => return None,
-    })
 }
 
 /// How far the kfunc's result may be relied on.

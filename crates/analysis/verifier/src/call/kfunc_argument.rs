@@ -119,10 +119,10 @@ impl<'p> KfuncCheck<'_, 'p> {
         match &taken.argument {
             Argument::Allocated => path.types.check_allocated_argument(call, &register),
             Argument::Refcounted => path.types.check_refcounted_argument(call, &register),
-            Argument::Graph(name) => {
-                path.types.check_graph_argument(path.code, path.options, &path.state, call, &register, name)
+            Argument::Graph(kind) => {
+                path.types.check_graph_argument(path.code, path.options, &path.state, call, &register, *kind)
             }
-            Argument::Field(name) => path.types.check_field_of_kfunc(path.code, call, &register, name),
+            Argument::Field(kind) => path.types.check_field_of_kfunc(path.code, call, &register, *kind),
             Argument::Dynptr { uninitialized } => self.dynptr_argument(*uninitialized),
             Argument::Iterator(structure) => self.iterator_argument(*structure),
             // Saved and restored with its lock or section.

@@ -1,6 +1,6 @@
 //! What R0 holds after a call of a helper.
 
-use kiln_platform::{Feature, MapType, ReturnKind, helper_id};
+use kiln_platform::{Feature, Lookup, ReturnKind, helper_id};
 
 use crate::call::said::HelperEffect;
 use crate::domain::Scalar;
@@ -48,10 +48,8 @@ impl HelperEffect<'_, '_> {
                 None => return unsupported(format!("the result of {}", helper.name)),
             },
         };
-        let socket_map = matches!(
-            call.map.as_ref().and_then(|map| self.path.code.map_type_of(map)),
-            Some(MapType::Sockmap | MapType::Sockhash)
-        );
+        let map_type = call.map.as_ref().and_then(|map| self.path.code.map_type_of(map));
+        let socket_map = map_type.is_some_and(|map_type| map_type.rules().lookup == Lookup::Socket);
         if helper.acquires || helper.id == helper_id::MAP_LOOKUP_ELEM && socket_map {
             let id = if result.id != 0 { result.id } else { self.path.fresh_id() };
             result.id = id;
@@ -65,33 +63,30 @@ impl HelperEffect<'_, '_> {
 
     pub(crate) fn integer_result(&self) -> Scalar {
         let HelperEffect { helper, call, .. } = *self;
-        match helper.name {
-            "get_stack" | "get_task_stack" | "probe_read_str" | "probe_read_kernel_str" | "probe_read_user_str" => {
-                Scalar::signed_range(-4095, call.most_bytes as i64)
-            }
-            "get_smp_processor_id" => {
-                let known = self.path.options.processors.filter(|_| !self.path.any_load()).unwrap_or(MAX_PROCESSORS);
-                Scalar::unsigned_range(0, u64::from(known.saturating_sub(1)))
-            }
-            _ => Scalar::UNKNOWN,
+        if helper.returns_size {
+            return Scalar::signed_range(-MAX_ERRNO, call.most_bytes as i64);
         }
+        if helper.id != helper_id::GET_SMP_PROCESSOR_ID {
+            return Scalar::UNKNOWN;
+        }
+        let known = self.path.options.processors.filter(|_| !self.path.any_load()).unwrap_or(MAX_PROCESSORS);
+        Scalar::unsigned_range(0, u64::from(known.saturating_sub(1)))
     }
 
     pub(crate) fn lookup_result(&mut self) -> Step<Register> {
         let HelperEffect { helper, call, .. } = *self;
-        use kiln_platform::Lookup;
         let Some(argument) = call.map else { return unsupported(format!("the result of {}", helper.name)) };
         let Some(map) = self.path.code.map_of(&argument) else {
             return unsupported("a map whose definition is not known");
         };
         let (name, map_type, entries) = (map.name.clone(), map.map_type, map.max_entries);
-        let lookup = map_type.rules().lookup;
+        let rules = map_type.rules();
         let value = Register {
             inner: argument.inner,
             owner: argument.owner,
             ..Register::pointer(Holds::MapValue(argument.map().unwrap_or_default()))
         };
-        let in_array = matches!(map_type, MapType::Array | MapType::PercpuArray)
+        let in_array = rules.finds_every_key
             && !self.path.options.unprivileged
             && map.flags & INNER_MAP == 0
             && call.key.is_some_and(|key| key < u64::from(entries))
@@ -103,10 +98,9 @@ impl HelperEffect<'_, '_> {
             let locked = self.path.types.record_of(self.path.code, &value).is_some_and(|record| record.has_lock());
             return Ok(Register { id: if locked { id } else { 0 }, ..value });
         }
-        let storage = is_local_storage(map_type);
-        Ok(match lookup {
+        Ok(match rules.lookup {
             Lookup::Value => value.or_null(id),
-            _ if storage => value.or_null(id),
+            _ if rules.per_object => value.or_null(id),
             Lookup::ReadOnlyValue => Register { read_only: true, ..value }.or_null(id),
             Lookup::InnerMap => {
                 Register { inner: true, owner: id, ..Register::pointer(Holds::Map(argument.map().unwrap_or_default())) }
@@ -127,10 +121,8 @@ impl HelperEffect<'_, '_> {
 /// The flag of an array that may stand in a map of maps for one of another size (`BPF_F_INNER_MAP`).
 pub(crate) const INNER_MAP: u32 = 0x1000;
 
+/// The largest error number (kernel `MAX_ERRNO`).
+const MAX_ERRNO: i64 = 4095;
+
 /// Processors that a kernel is built for at most (`CONFIG_NR_CPUS`).
 pub(crate) const MAX_PROCESSORS: u32 = 8192;
-
-/// Whether a map of this type keeps a value for each of some kernel objects.
-pub(crate) fn is_local_storage(map_type: MapType) -> bool {
-    matches!(map_type, MapType::SkStorage | MapType::InodeStorage | MapType::TaskStorage | MapType::CgrpStorage)
-}

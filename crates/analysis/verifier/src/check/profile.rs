@@ -14,25 +14,9 @@ use kiln_program::{Map, Program, Reference};
 
 use crate::code::{Code, Position};
 use crate::error::{Step, reject};
-use crate::objects::fields::{FieldKind, Kptr, KptrClass, Record};
+use crate::objects::fields::Record;
 use crate::options::Options;
 use crate::reason::Reason;
-
-/// What a field of a map's value needs.
-fn needed_for(field: FieldKind) -> Option<Feature> {
-    Some(match field {
-        FieldKind::SpinLock | FieldKind::Timer => return None,
-        FieldKind::ResilientLock => Feature::ResilientLocks,
-        FieldKind::Workqueue => Feature::WorkQueues,
-        FieldKind::TaskWork => Feature::TaskWork,
-        FieldKind::ListHead(_) | FieldKind::ListNode => Feature::Lists,
-        FieldKind::TreeRoot(_) | FieldKind::TreeNode => Feature::Trees,
-        FieldKind::Refcount => Feature::ReferenceCounts,
-        FieldKind::Kptr(Kptr { class: KptrClass::Percpu, .. }) => Feature::PercpuPointers,
-        FieldKind::Kptr(Kptr { class: KptrClass::User, .. }) => Feature::UserPointers,
-        FieldKind::Kptr(_) => Feature::KernelPointers,
-    })
-}
 
 /// What an instruction needs, where not every kernel has it.
 pub fn needs(insn: &Insn) -> Option<Feature> {
@@ -71,7 +55,7 @@ fn sleeps(program: &Program, program_type: ProgramType) -> Option<Feature> {
 fn lacks_map(profile: &Profile, map: &Map, record: Option<&Record>) -> Option<Lack> {
     let name = |lack: Lack| Lack { what: format!("{} (map {})", lack.what, map.name), ..lack };
     let fields = record.into_iter().flat_map(|record| &record.fields);
-    let mut features = fields.filter_map(|field| needed_for(field.kind));
+    let mut features = fields.filter_map(|field| field.kind.needs());
     let lack = profile.lacks_map_type(map.map_type);
     lack.or_else(|| features.find_map(|feature| profile.lacks(feature))).map(name)
 }

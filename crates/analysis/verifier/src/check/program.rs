@@ -1,11 +1,9 @@
 //! Rules that hold for the program as a whole, whether or not a path leads to what breaks them.
 
-use kiln_platform::ProgramType;
 use kiln_program::Reference;
 
 use crate::code::{Code, Position};
 use crate::error::{Step, refuse};
-use crate::objects::fields::FieldKind;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -39,20 +37,7 @@ impl<'a> Code<'a> {
     /// Maps with locks and timers are not for every program type.
     pub(crate) fn check_map_allowed(&self, map: u32) -> Step<()> {
         let Some(record) = self.prepared.records.get(map as usize) else { return Ok(()) };
-        let traces = matches!(
-            self.program_type,
-            ProgramType::Kprobe
-                | ProgramType::Tracepoint
-                | ProgramType::PerfEvent
-                | ProgramType::RawTracepoint
-                | ProgramType::RawTracepointWritable
-        );
-        let refused = |kind: FieldKind| match kind {
-            FieldKind::Timer | FieldKind::Workqueue => traces,
-            FieldKind::SpinLock | FieldKind::ResilientLock => traces || self.program_type == ProgramType::SocketFilter,
-            kind => traces && kind.is_root(),
-        };
-        match record.fields.iter().find(|field| refused(field.kind)) {
+        match record.fields.iter().find(|field| field.kind.is_refused_in(self.program_type)) {
             Some(field) => refuse(
                 Reason::SpecialField,
                 Case::Field { name: field.kind.name() },

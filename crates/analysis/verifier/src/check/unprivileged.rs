@@ -12,7 +12,7 @@
 
 use kiln_isa::{AluOp, CallTarget, Insn, JumpOp, Reg, Source, Width};
 use kiln_platform::limits::{MAX_SLOTS_UNPRIVILEGED, MAX_STACK_BYTES};
-use kiln_platform::{Capability, Helper, ProgramType};
+use kiln_platform::{Capability, Field, Helper};
 
 use crate::code::{Code, Position};
 use crate::domain::Truth;
@@ -185,10 +185,10 @@ impl Options {
     }
 
     /// Fields of the context that only privileged programs see.
-    pub(crate) fn check_field_privilege(&self, code: &Code<'_>, field: &str, write: bool) -> Step<()> {
-        let guarded = if write { field == "tstamp" } else { matches!(field, "data" | "data_end") };
-        if self.unprivileged && code.program_type == ProgramType::CgroupSkb && guarded {
-            return reject(Reason::ContextAccess, format!("the field {field} needs privilege"));
+    pub(crate) fn check_field_privilege(&self, code: &Code<'_>, field: &Field, write: bool) -> Step<()> {
+        let guarded = if write { field.store_needs_privilege } else { field.load_needs_privilege };
+        if self.unprivileged && guarded.contains(code.program_type) {
+            return reject(Reason::ContextAccess, format!("the field {} needs privilege", field.name));
         }
         Ok(())
     }

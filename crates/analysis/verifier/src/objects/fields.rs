@@ -12,7 +12,7 @@
 //! The rules are the kernel's (`btf_parse_fields`): which structures count where, how often, how aligned, in arrays
 //! and nested structures. A map whose value breaks them is made without BTF by libbpf, and then has no such field.
 
-use kiln_platform::MapType;
+use kiln_platform::{Feature, MapType, ProgramType, SpecialField, SpecialType};
 use kiln_program::Map;
 use kiln_program::btf::{Btf, Kind as BtfKind, Qualifier, TypeId};
 
@@ -31,16 +31,11 @@ pub(crate) struct Field {
 /// What a field is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FieldKind {
-    SpinLock,
-    ResilientLock,
-    Timer,
-    Workqueue,
-    TaskWork,
-    ListHead(Root),
-    ListNode,
-    TreeRoot(Root),
-    TreeNode,
-    Refcount,
+    /// A structure of the kernel: a lock, a timer, a node.
+    Structure(SpecialType),
+    /// A list's head or a tree's root, and what it holds.
+    Root(SpecialType, Root),
+    /// A pointer to an object.
     Kptr(Kptr),
 }
 
@@ -83,30 +78,28 @@ pub(crate) enum Target {
 }
 
 impl FieldKind {
+    /// The row of the kernel's structure; none for a pointer.
+    fn row(self) -> Option<&'static SpecialField> {
+        match self {
+            FieldKind::Structure(kind) | FieldKind::Root(kind, _) => Some(kind.row()),
+            FieldKind::Kptr(_) => None,
+        }
+    }
+
+    /// Whether it is a structure of this type.
+    pub(crate) fn is(self, kind: SpecialType) -> bool {
+        self.row().is_some_and(|row| row.kind == kind)
+    }
+
     /// Bytes, and how they are aligned.
     pub(crate) fn layout(self) -> (u32, u32) {
-        match self {
-            FieldKind::SpinLock | FieldKind::ResilientLock | FieldKind::Refcount => (4, 4),
-            FieldKind::TaskWork | FieldKind::Kptr(_) => (8, 8),
-            FieldKind::Timer | FieldKind::Workqueue | FieldKind::ListHead(_) | FieldKind::TreeRoot(_) => (16, 8),
-            FieldKind::ListNode => (24, 8),
-            FieldKind::TreeNode => (32, 8),
-        }
+        self.row().map_or((8, 8), |row| (row.bytes, row.align))
     }
 
     /// The kernel's name of it.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            FieldKind::SpinLock => "bpf_spin_lock",
-            FieldKind::ResilientLock => "bpf_res_spin_lock",
-            FieldKind::Timer => "bpf_timer",
-            FieldKind::Workqueue => "bpf_wq",
-            FieldKind::TaskWork => "bpf_task_work",
-            FieldKind::ListHead(_) => "bpf_list_head",
-            FieldKind::ListNode => "bpf_list_node",
-            FieldKind::TreeRoot(_) => "bpf_rb_root",
-            FieldKind::TreeNode => "bpf_rb_node",
-            FieldKind::Refcount => "bpf_refcount",
+            FieldKind::Structure(kind) | FieldKind::Root(kind, _) => kind.row().name,
             FieldKind::Kptr(Kptr { class: KptrClass::Percpu, .. }) => "percpu_kptr",
             FieldKind::Kptr(Kptr { class: KptrClass::User, .. }) => "uptr",
             FieldKind::Kptr(_) => "kptr",
@@ -114,44 +107,58 @@ impl FieldKind {
     }
 
     pub(crate) fn is_lock(self) -> bool {
-        matches!(self, FieldKind::SpinLock | FieldKind::ResilientLock)
+        self.is(SpecialType::SpinLock) || self.is(SpecialType::ResilientLock)
     }
 
     pub(crate) fn is_root(self) -> bool {
-        matches!(self, FieldKind::ListHead(_) | FieldKind::TreeRoot(_))
+        matches!(self, FieldKind::Root(..))
     }
 
     /// Whether an array may hold several.
     fn repeats(self) -> bool {
-        self.is_root() || matches!(self, FieldKind::Kptr(_))
+        matches!(self, FieldKind::Root(..) | FieldKind::Kptr(_))
     }
 
     /// Whether there may be only one in a value.
     fn is_single(self) -> bool {
-        matches!(
-            self,
-            FieldKind::SpinLock
-                | FieldKind::ResilientLock
-                | FieldKind::Timer
-                | FieldKind::Workqueue
-                | FieldKind::TaskWork
-                | FieldKind::Refcount
-        )
+        self.row().is_some_and(|row| !row.several)
     }
 
     /// Whether maps of this type may have it in their values.
     fn fits(self, map: MapType) -> bool {
-        use MapType::{Array, CgroupStorage, CgrpStorage, Hash, InodeStorage, LruHash, LruPercpuHash};
-        use MapType::{PercpuArray, PercpuHash, SkStorage, TaskStorage};
-        let storage = matches!(map, SkStorage | InodeStorage | TaskStorage | CgrpStorage);
         match self {
-            FieldKind::SpinLock | FieldKind::ResilientLock => storage || matches!(map, Hash | Array | CgroupStorage),
-            FieldKind::Kptr(Kptr { class: KptrClass::User, .. }) => map == TaskStorage,
-            FieldKind::Kptr(_) | FieldKind::Refcount => {
-                storage || matches!(map, Hash | PercpuHash | LruHash | LruPercpuHash | Array | PercpuArray)
-            }
-            _ => matches!(map, Hash | LruHash | Array),
+            FieldKind::Structure(kind) | FieldKind::Root(kind, _) => kind.row().maps.contains(map),
+            FieldKind::Kptr(Kptr { class: KptrClass::User, .. }) => map == MapType::TaskStorage,
+            FieldKind::Kptr(_) => map.keeps_objects(),
         }
+    }
+
+    /// What a kernel must have for maps with it.
+    pub(crate) fn needs(self) -> Option<Feature> {
+        match self {
+            FieldKind::Structure(kind) | FieldKind::Root(kind, _) => kind.row().needs,
+            FieldKind::Kptr(Kptr { class: KptrClass::Percpu, .. }) => Some(Feature::PercpuPointers),
+            FieldKind::Kptr(Kptr { class: KptrClass::User, .. }) => Some(Feature::UserPointers),
+            FieldKind::Kptr(_) => Some(Feature::KernelPointers),
+        }
+    }
+
+    /// Whether programs of this type may not use maps with it.
+    pub(crate) fn is_refused_in(self, program_type: ProgramType) -> bool {
+        self.row().is_some_and(|row| row.refused_in.contains(program_type))
+    }
+}
+
+impl KptrClass {
+    /// The class that a type tag names.
+    fn of_tag(tag: &str) -> Option<KptrClass> {
+        Some(match tag {
+            "kptr_untrusted" => KptrClass::Untrusted,
+            "kptr" => KptrClass::Owned,
+            "percpu_kptr" => KptrClass::Percpu,
+            "uptr" => KptrClass::User,
+            _ => return None,
+        })
     }
 }
 
@@ -227,7 +234,9 @@ impl Tables<'_> {
         let Some(btf) = self.own else { return true };
         let search = Search { types: *self, btf, place: Place::Object, fields: Vec::new() };
         let special = |id: TypeId| match btf.kind(id) {
-            BtfKind::Composite { union: false, .. } => OBJECT_FIELDS.contains(&btf.name(id)),
+            BtfKind::Composite { union: false, .. } => {
+                SpecialField::by_name(btf.name(id)).is_some_and(|row| row.in_objects)
+            }
             BtfKind::Pointer { .. } | BtfKind::Qualifier { .. } => search.is_kptr(id),
             _ => false,
         };
@@ -331,7 +340,8 @@ impl Search<'_> {
 
     fn add(&mut self, kind: FieldKind, offset: u64) -> Found<()> {
         let offset = u32::try_from(offset).map_err(|_| Refused)?;
-        let again = |field: &Field| std::mem::discriminant(&field.kind) == std::mem::discriminant(&kind);
+        // Only structures are single, and they have no payload.
+        let again = |field: &Field| field.kind == kind;
         if self.fields.len() >= MAX_FIELDS || kind.is_single() && self.fields.iter().any(again) {
             return Err(Refused);
         }
@@ -360,19 +370,14 @@ impl Search<'_> {
         if !matches!(self.btf.kind(id), BtfKind::Composite { union: false, .. }) {
             return self.kptr(id).map(|kptr| kptr.map(FieldKind::Kptr));
         }
-        let in_map = self.place == Place::MapValue;
-        Ok(Some(match self.btf.name(id) {
-            "bpf_spin_lock" => FieldKind::SpinLock,
-            "bpf_res_spin_lock" => FieldKind::ResilientLock,
-            "bpf_timer" if in_map => FieldKind::Timer,
-            "bpf_wq" if in_map => FieldKind::Workqueue,
-            "bpf_task_work" if in_map => FieldKind::TaskWork,
-            "bpf_list_head" => FieldKind::ListHead(self.root(parent, component, "bpf_list_node")?),
-            "bpf_list_node" if !in_map => FieldKind::ListNode,
-            "bpf_rb_root" => FieldKind::TreeRoot(self.root(parent, component, "bpf_rb_node")?),
-            "bpf_rb_node" if !in_map => FieldKind::TreeNode,
-            "bpf_refcount" => FieldKind::Refcount,
-            _ => return Ok(None),
+        let row = SpecialField::by_name(self.btf.name(id)).filter(|row| match self.place {
+            Place::MapValue => !row.maps.is_empty(),
+            Place::Object => row.in_objects,
+        });
+        let Some(row) = row else { return Ok(None) };
+        Ok(Some(match row.node {
+            Some(node) => FieldKind::Root(row.kind, self.root(parent, component, node.row().name)?),
+            None => FieldKind::Structure(row.kind),
         }))
     }
 
@@ -407,7 +412,7 @@ impl Search<'_> {
         let BtfKind::Pointer { target } = *self.btf.kind(id) else { return false };
         let BtfKind::TypeTag { target: inner } = *self.btf.kind(target) else { return false };
         let structure = self.btf.resolve(inner).unwrap_or(TypeId::VOID);
-        matches!(self.btf.name(target), "kptr_untrusted" | "kptr" | "percpu_kptr")
+        KptrClass::of_tag(self.btf.name(target)).is_some_and(|class| class != KptrClass::User)
             && !matches!(self.btf.kind(inner), BtfKind::TypeTag { .. })
             && matches!(self.btf.kind(structure), BtfKind::Composite { union: false, .. })
     }
@@ -422,13 +427,10 @@ impl Search<'_> {
         if matches!(self.btf.kind(inner), BtfKind::TypeTag { .. }) {
             return Err(Refused);
         }
-        let class = match self.btf.name(target) {
-            "kptr_untrusted" => KptrClass::Untrusted,
-            "kptr" => KptrClass::Owned,
-            "percpu_kptr" => KptrClass::Percpu,
-            "uptr" if self.place == Place::MapValue => KptrClass::User,
-            _ => return Err(Refused),
-        };
+        let class = KptrClass::of_tag(self.btf.name(target)).ok_or(Refused)?;
+        if class == KptrClass::User && self.place != Place::MapValue {
+            return Err(Refused);
+        }
         let inner = self.btf.resolve(inner).ok_or(Refused)?;
         if !matches!(self.btf.kind(inner), BtfKind::Composite { union: false, .. }) {
             return Err(Refused);
@@ -455,30 +457,16 @@ impl Search<'_> {
     fn checked(mut self) -> Found<Record> {
         self.fields.sort_by_key(|field| field.offset);
         let overlap = |pair: &[Field]| pair[0].offset + pair[0].kind.layout().0 > pair[1].offset;
-        let has = |wanted: &dyn Fn(FieldKind) -> bool| self.fields.iter().any(|field| wanted(field.kind));
-        let spin = has(&|kind| kind == FieldKind::SpinLock);
-        let resilient = has(&|kind| kind == FieldKind::ResilientLock);
-        let shared_node = has(&|kind| kind == FieldKind::ListNode)
-            && has(&|kind| kind == FieldKind::TreeNode)
-            && !has(&|kind| kind == FieldKind::Refcount);
-        let unprotected = has(&FieldKind::is_root) && !spin && !resilient;
+        let has = |wanted: SpecialType| self.fields.iter().any(|field| field.kind.is(wanted));
+        let (spin, resilient) = (has(SpecialType::SpinLock), has(SpecialType::ResilientLock));
+        let shared_node = has(SpecialType::ListNode) && has(SpecialType::TreeNode) && !has(SpecialType::Refcount);
+        let unprotected = self.fields.iter().any(|field| field.kind.is_root()) && !spin && !resilient;
         if self.fields.windows(2).any(overlap) || spin && resilient || shared_node || unprotected {
             return Err(Refused);
         }
         Ok(Record { fields: self.fields })
     }
 }
-
-/// Structures that make one with them as a member one with special fields.
-const OBJECT_FIELDS: [&str; 7] = [
-    "bpf_spin_lock",
-    "bpf_res_spin_lock",
-    "bpf_list_head",
-    "bpf_list_node",
-    "bpf_rb_root",
-    "bpf_rb_node",
-    "bpf_refcount",
-];
 
 /// Kernel structures that maps may own, as the kernel knows how to release them.
 const DESTRUCTIBLE: [&str; 6] =

@@ -13,7 +13,7 @@
 //! `bpf_refcount_acquire` makes an owning pointer of a non-owning one.
 
 use kiln_isa::Reg;
-use kiln_platform::{Feature, KfuncMeaning};
+use kiln_platform::{Feature, KfuncMeaning, SpecialType};
 use kiln_program::btf::{Kind as BtfKind, TypeId};
 
 use crate::call::said::{KfuncCall, KfuncEffect};
@@ -160,10 +160,10 @@ impl Types {
         state: &State,
         call: &mut KfuncCall,
         register: &Register,
-        what: &str,
+        what: SpecialType,
     ) -> Step<()> {
         match what {
-            "bpf_list_head" | "bpf_rb_root" => self.check_root(code, state, call, register, what),
+            SpecialType::ListHead | SpecialType::TreeRoot => self.check_root(code, state, call, register, what),
             _ => self.check_node(code, options, state, call, register, what),
         }
     }
@@ -174,8 +174,9 @@ impl Types {
         state: &State,
         call: &mut KfuncCall,
         register: &Register,
-        what: &str,
+        what: SpecialType,
     ) -> Step<()> {
+        let (wanted_type, what) = (what, what.row().name);
         let name = call.kfunc.name;
         let in_value = register.kind() == Kind::MapValue && !register.nullable;
         if !in_value && !register.is_plain_object() {
@@ -184,7 +185,7 @@ impl Types {
         if !in_value && register.reference == 0 {
             return reject(Reason::NotHeld, format!("{name}: the object with the {what} is not owned here"));
         }
-        let wanted = |kind: FieldKind| kind.is_root() && kind.name() == what;
+        let wanted = |kind: FieldKind| kind.is(wanted_type);
         let field = self.find_field(code, register, wanted, format!("{name} takes a {what}"))?;
         if !state.holds_lock_of(register) {
             return reject(
@@ -192,7 +193,7 @@ impl Types {
                 format!("{name}: the lock beside the {what}, in the same value or object, is not held"),
             );
         }
-        let (FieldKind::ListHead(root) | FieldKind::TreeRoot(root)) = field.kind else { return Ok(()) };
+        let FieldKind::Root(_, root) = field.kind else { return Ok(()) };
         call.root = Some(root);
         Ok(())
     }
@@ -204,8 +205,9 @@ impl Types {
         state: &State,
         call: &mut KfuncCall,
         register: &Register,
-        what: &str,
+        what: SpecialType,
     ) -> Step<()> {
+        let (wanted_type, what) = (what, what.row().name);
         let name = call.kfunc.name;
         if matches!(call.kfunc.meaning, KfuncMeaning::AddToList | KfuncMeaning::AddToTree) {
             if !register.is_plain_object() || register.reference == 0 {
@@ -228,7 +230,7 @@ impl Types {
                 return reject(Reason::LockDiscipline, format!("{name} is called while the tree is being changed"));
             }
         }
-        let wanted = |kind: FieldKind| kind.name() == what;
+        let wanted = |kind: FieldKind| kind.is(wanted_type);
         let field = self.find_field(code, register, wanted, format!("{name} takes a {what}"))?;
         let Some(root) = call.root else { return unsupported(format!("the prototype of {name}")) };
         let held = self.pointed(register.type_index()).map_or(TypeId::VOID, |pointed| pointed.id);

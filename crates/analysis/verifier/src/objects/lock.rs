@@ -12,12 +12,11 @@
 //! there is one of each.
 
 use kiln_isa::Reg;
-use kiln_platform::KfuncMeaning;
+use kiln_platform::{KfuncMeaning, SpecialType};
 
 use crate::code::Code;
 use crate::domain::Scalar;
 use crate::error::{Step, refuse, reject};
-use crate::objects::fields::FieldKind;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
@@ -27,8 +26,8 @@ use crate::types::Types;
 impl LockKind {
     fn name(self) -> &'static str {
         match self {
-            LockKind::Spin => "bpf_spin_lock",
-            LockKind::Resilient => "bpf_res_spin_lock",
+            LockKind::Spin => SpecialType::SpinLock.row().name,
+            LockKind::Resilient => SpecialType::ResilientLock.row().name,
             LockKind::ResilientIrq => "bpf_res_spin_lock_irqsave",
         }
     }
@@ -83,13 +82,13 @@ impl Types {
         &self,
         code: &Code<'_>,
         register: &Register,
-        kind: FieldKind,
+        kind: SpecialType,
         message: String,
     ) -> Step<()> {
         if (register.kind() != Kind::MapValue || register.nullable) && !register.is_plain_object() {
             return reject(Reason::ArgumentType, message);
         }
-        self.find_field(code, register, |found| found == kind, message).map(|_| ())
+        self.find_field(code, register, |found| found.is(kind), message).map(|_| ())
     }
 }
 

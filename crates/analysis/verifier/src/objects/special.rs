@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use kiln_platform::SpecialType;
+
 use crate::code::Code;
 use crate::error::{Step, reject};
 use crate::objects::fields::{Field, FieldKind, Record, Tables};
@@ -37,13 +39,13 @@ impl Types {
         &self,
         code: &Code<'_>,
         register: &Register,
-        kind: FieldKind,
+        kind: SpecialType,
         message: String,
     ) -> Step<()> {
         if register.kind() != Kind::MapValue || register.nullable {
             return reject(Reason::ArgumentType, message);
         }
-        self.find_field(code, register, |found| found == kind, message).map(|_| ())
+        self.find_field(code, register, |found| found.is(kind), message).map(|_| ())
     }
 
     /// The field that a register points to.
@@ -75,6 +77,6 @@ impl Types {
     }
 
     pub(crate) fn is_refcounted(&self, index: u32) -> bool {
-        self.object_record(index).is_some_and(|record| record.has(|kind| kind == FieldKind::Refcount))
+        self.object_record(index).is_some_and(|record| record.has(|kind| kind.is(SpecialType::Refcount)))
     }
 }

@@ -2,8 +2,8 @@
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{AluOp, ByteOrder, Imm64, Reg, Size, Source, Width};
+use kiln_platform::Feature;
 use kiln_platform::limits::MAX_POINTER_OFFSET;
-use kiln_platform::{Feature, MapType};
 use kiln_program::{Extern, ExternKind, Reference};
 
 use crate::code::Code;
@@ -176,7 +176,7 @@ impl<'a> Code<'a> {
         if definition.map_type == kiln_platform::MapType::Arena {
             return Ok(Register::UNKNOWN);
         }
-        if !matches!(definition.map_type, MapType::Array) {
+        if !definition.map_type.rules().values_have_addresses {
             return reject(
                 Reason::BadInstruction,
                 format!(

@@ -24,7 +24,7 @@ impl Path<'_> {
             }
         };
         self.options.check_field_in_profile(self.code, access.field)?;
-        self.options.check_field_privilege(self.code, access.field.name, false)?;
+        self.options.check_field_privilege(self.code, access.field, false)?;
         let or_null = |this: &mut Self, holds| Register::pointer(holds).or_null(this.fresh_id());
         Ok(match access.value() {
             FieldValue::Scalar => Register::scalar(Scalar::of_width(size.bits())),
@@ -51,7 +51,7 @@ impl Path<'_> {
         let layout = self.code.program_type.context();
         match layout.access_at(self.code.program.attach_type, at, size.bytes(), true) {
             Ok(access) => {
-                self.options.check_field_privilege(self.code, access.field.name, true)?;
+                self.options.check_field_privilege(self.code, access.field, true)?;
                 self.options.check_field_in_profile(self.code, access.field)
             }
             Err(error) => reject(

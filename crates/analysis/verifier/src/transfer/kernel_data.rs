@@ -7,7 +7,6 @@
 //! ```
 
 use kiln_isa::Reg;
-use kiln_platform::MapType;
 use kiln_program::btf::{Btf, Kind as BtfKind, TypeId};
 use kiln_program::{Extern, ExternKind};
 
@@ -62,7 +61,7 @@ impl Path<'_> {
         let Some(map_type) = self.code.map_type_of(base) else {
             return unsupported("a map whose definition is not known");
         };
-        let index = self.types.kernel_struct(map_structure(map_type));
+        let index = self.types.kernel_struct(map_type.rules().structure);
         let map = Register { holds: Holds::Structure(index), inner: false, trust: Trust::NONE, ..*base };
         self.load_structure(reg, &map, offset, bytes)
     }
@@ -92,28 +91,4 @@ fn read_only_bytes(types: &Btf, id: TypeId) -> Register {
 fn is_percpu(types: &Btf, variable: TypeId) -> bool {
     let section = types.find(PERCPU_SECTION, |kind| matches!(kind, BtfKind::Section { .. }));
     section.is_some_and(|section| types.variables(section).iter().any(|known| known.type_id == variable))
-}
-
-/// The kernel's structure of maps of this type.
-fn map_structure(map_type: MapType) -> &'static str {
-    use MapType::*;
-    match map_type {
-        Array | PercpuArray | ProgArray | PerfEventArray | CgroupArray | ArrayOfMaps => "bpf_array",
-        Hash | PercpuHash | LruHash | LruPercpuHash | HashOfMaps => "bpf_htab",
-        StackTrace => "bpf_stack_map",
-        LpmTrie => "lpm_trie",
-        Devmap | DevmapHash => "bpf_dtab",
-        Cpumap => "bpf_cpu_map",
-        Xskmap => "xsk_map",
-        Sockmap => "bpf_stab",
-        Sockhash => "bpf_shtab",
-        ReuseportSockarray => "reuseport_array",
-        Queue | Stack => "bpf_queue_stack",
-        SkStorage | InodeStorage | TaskStorage | CgrpStorage => "bpf_local_storage_map",
-        CgroupStorage | PercpuCgroupStorage => "bpf_cgroup_storage_map",
-        StructOps => "bpf_struct_ops_map",
-        Ringbuf | UserRingbuf => "bpf_ringbuf_map",
-        BloomFilter => "bpf_bloom_filter",
-        _ => "bpf_map",
-    }
 }

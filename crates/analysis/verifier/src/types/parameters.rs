@@ -1,6 +1,6 @@
 //! What the parameters of kernel functions ask for, by their types and the kernel's naming rules.
 
-use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning, ProgramType};
+use kiln_platform::{Kfunc, KfuncFlag, KfuncMeaning, ProgramType, SpecialField, SpecialType};
 use kiln_program::btf::{Btf, Kind as BtfKind, Parameter, TypeId};
 
 use crate::error::{Step, unsupported};
@@ -25,9 +25,9 @@ pub(crate) enum Argument {
     /// An open-coded iterator of this structure.
     Iterator(TypeId),
     /// `struct bpf_list_head`, `bpf_list_node`, `bpf_rb_root`, `bpf_rb_node`.
-    Graph(&'static str),
+    Graph(SpecialType),
     /// `struct bpf_wq`, `bpf_timer`, `bpf_task_work`, `bpf_res_spin_lock`.
-    Field(&'static str),
+    Field(SpecialType),
     /// A place to keep the interrupt state (`__irq_flag`).
     InterruptFlags,
     /// A NUL-terminated constant (`__str`).
@@ -105,17 +105,15 @@ fn object(types: &Btf, kfunc: &Kfunc, index: usize, name: &str, structure: TypeI
     if index == 0 && iterates.iter().any(|flag| kfunc.has(*flag)) || name.ends_with("__iter") {
         return Some(Argument::Iterator(structure));
     }
-    match types.name(structure) {
-        "bpf_dynptr" => Some(Argument::Dynptr { uninitialized: name.ends_with("__uninit") }),
-        "bpf_list_head" => Some(Argument::Graph("bpf_list_head")),
-        "bpf_list_node" => Some(Argument::Graph("bpf_list_node")),
-        "bpf_rb_root" => Some(Argument::Graph("bpf_rb_root")),
-        "bpf_rb_node" => Some(Argument::Graph("bpf_rb_node")),
-        "bpf_wq" => Some(Argument::Field("bpf_wq")),
-        "bpf_timer" => Some(Argument::Field("bpf_timer")),
-        "bpf_task_work" => Some(Argument::Field("bpf_task_work")),
-        "bpf_res_spin_lock" => Some(Argument::Field("bpf_res_spin_lock")),
-        _ => None,
+    if types.name(structure) == "bpf_dynptr" {
+        return Some(Argument::Dynptr { uninitialized: name.ends_with("__uninit") });
+    }
+    match SpecialField::by_name(types.name(structure))?.kind {
+        kind @ (SpecialType::ListHead | SpecialType::ListNode | SpecialType::TreeRoot | SpecialType::TreeNode) => {
+            Some(Argument::Graph(kind))
+        }
+        SpecialType::SpinLock | SpecialType::Refcount => None,
+        kind => Some(Argument::Field(kind)),
     }
 }
 

@@ -21,7 +21,6 @@
 //! may make the array smaller.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
-use kiln_platform::MapType;
 use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 use kiln_verifier::{Facts, Value};
@@ -87,7 +86,7 @@ fn check_of_first_element(
     let made = function.nodes[block.range.start..call].iter().rfind(|node| node.insn.written() == Some(Reg::R1))?;
     let Reference::Map(map) = made.reference else { return None };
     let map = object.map(map);
-    let array = matches!(map.map_type, MapType::Array | MapType::PercpuArray) && map.key_size == 4;
+    let array = map.map_type.rules().finds_every_key && map.key_size == 4;
     let key = own_stack_offset(known, Reg::R2).filter(|_| array)?;
     if !holds_zeros(function, facts, call, i32::try_from(key).ok()?, map.key_size) {
         return None;

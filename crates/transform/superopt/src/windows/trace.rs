@@ -10,7 +10,6 @@
 //! Nothing here is trusted: a wrong guess makes a proposal that fails to be proved.
 
 use kiln_isa::{Address, AluOp, ByteOrder, Imm64, Insn, Reg, RegSet, Size, Source, Width};
-use kiln_platform::MapType;
 use kiln_program::{MapId, Reference};
 use kiln_verifier::{Region as Kind, Value};
 
@@ -342,8 +341,7 @@ fn root_by_facts(region: &Region<'_>, at: usize, reg: Reg, word: &mut Word) {
 
 /// Whether a map is a data section, which has one value.
 fn is_section(region: &Region<'_>, map: MapId) -> bool {
-    let map = region.object.map(map);
-    map.map_type == MapType::Array && map.name.starts_with('.')
+    region.object.map(map).is_section()
 }
 
 fn alu(at: usize, op: AluOp, width: Width, old: &Word, source: &Word) -> Word {

@@ -1,7 +1,6 @@
 //! Loads, stores and addresses.
 
 use kiln_isa::{Address, ByteOrder, Insn, Reg, Size, Source};
-use kiln_platform::MapType;
 use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
 use kiln_program::Node;
 
@@ -114,7 +113,7 @@ fn holds_array_key(region: &Region<'_>, trace: &Trace, at: usize, start: i64, by
     };
     let key = trace.word(call, Reg::R2);
     let inside = key.root == Root::Stack && (start..start + bytes).contains(&key.offset);
-    inside && bytes == 8 && matches!(map, MapType::Array | MapType::PercpuArray)
+    inside && bytes == 8 && map.rules().finds_every_key
 }
 
 /// What these stores leave in the bytes from `start`; `None` where one is not written.
