@@ -132,6 +132,19 @@ pub struct StoryStep {
     pub part: Part,
     /// What happens here.
     pub text: String,
+    /// How a value is lost here, for the advice.
+    pub(crate) loss: Option<Loss>,
+}
+
+/// How a call makes a value unusable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Loss {
+    /// It destroys the register.
+    Destroyed,
+    /// It may move the packet that the pointer points into.
+    PacketMoved,
+    /// It gives up what the pointer points to.
+    GivenUp,
 }
 
 /// The part that a step plays in a story.

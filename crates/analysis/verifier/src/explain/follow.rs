@@ -15,7 +15,7 @@ use kiln_program::Reference;
 use super::names::{Names, number};
 use crate::domain::Scalar;
 use crate::explore::observe::Visit;
-use crate::rejection::{Part, StoryStep};
+use crate::rejection::{Loss, Part, StoryStep};
 use crate::state::stack::slot_of;
 use crate::state::{Kind, Register, State};
 
@@ -123,6 +123,12 @@ impl<'a> Follower<'a> {
     fn tell(&mut self, at: usize, part: Part, text: String) {
         let step = self.step(at, part, text);
         self.found.push((at, step));
+    }
+
+    /// A call makes the value unusable.
+    fn tell_loss(&mut self, at: usize, loss: Loss, text: String) {
+        let step = self.step(at, Part::Lost, text);
+        self.found.push((at, StoryStep { loss: Some(loss), ..step }));
     }
 
     fn told(&mut self, place: Place, at: usize, visit: &Visit, after: &State) -> Told {
@@ -368,13 +374,11 @@ impl<'a> Follower<'a> {
                 _ => op.callee.map(|callee| self.names.code.functions[callee].name.to_owned()),
             })
             .unwrap_or_else(|| "the function".to_owned());
-        let text = if reg != Reg::R0 || now.kind() == Kind::Uninit {
-            format!("the call of {callee} destroys r{}", reg.index())
+        if reg != Reg::R0 || now.kind() == Kind::Uninit {
+            self.tell_loss(at, Loss::Destroyed, format!("the call of {callee} destroys r{}", reg.index()));
         } else {
-            format!("{callee} returns {}", self.names.value(now))
-        };
-        let part = if reg == Reg::R0 && now.kind() != Kind::Uninit { Part::Origin } else { Part::Lost };
-        self.tell(at, part, text);
+            self.tell(at, Part::Origin, format!("{callee} returns {}", self.names.value(now)));
+        }
         Told::Origin
     }
 
@@ -390,12 +394,13 @@ impl<'a> Follower<'a> {
             Insn::Branch { .. } => self.learned(at, &before, &now),
             Insn::Call(_) if before.is_pointer() && !now.is_pointer() => {
                 let callee = op.helper.map_or("the function".to_owned(), |helper| format!("bpf_{}", helper.name));
-                let text = if before.is_packet() {
-                    format!("{callee} may move the packet: pointers into it from before are no longer valid")
+                if before.is_packet() {
+                    let text = format!("{callee} may move the packet: pointers into it from before are no longer valid");
+                    self.tell_loss(at, Loss::PacketMoved, text);
                 } else {
-                    format!("{callee} gives up {}: it may not be used after", self.names.pointee(&before))
-                };
-                self.tell(at, Part::Lost, text);
+                    let text = format!("{callee} gives up {}: it may not be used after", self.names.pointee(&before));
+                    self.tell_loss(at, Loss::GivenUp, text);
+                }
                 return Told::Origin;
             }
             Insn::Call(_) if before.is_packet() && now.range < before.range => {

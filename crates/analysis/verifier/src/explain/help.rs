@@ -6,7 +6,7 @@ use kiln_platform::{Helper, ProgramType, ReturnRule};
 use super::names::assigned;
 use super::story::Story;
 use crate::reason::Reason;
-use crate::rejection::{Case, Part, StoryStep};
+use crate::rejection::{Case, Loss, StoryStep};
 use crate::state::{Kind, Register};
 
 impl Story<'_> {
@@ -238,7 +238,7 @@ impl Story<'_> {
         if index == 0 && matches!(self.insn(), Insn::Exit) {
             return Some("return a value on every path".to_owned());
         }
-        if index <= 5 && steps.iter().any(|step| step.text.contains("destroys")) {
+        if index <= 5 && steps.iter().any(|step| step.loss == Some(Loss::Destroyed)) {
             return Some("keep the value in a local variable across the call (r6 to r9 survive it)".to_owned());
         }
         None
@@ -256,7 +256,7 @@ impl Story<'_> {
     }
 
     fn keep_pointer(&self, steps: &[StoryStep]) -> Option<String> {
-        if steps.iter().any(|step| step.part == Part::Lost && step.text.contains("may move the packet")) {
+        if steps.iter().any(|step| step.loss == Some(Loss::PacketMoved)) {
             return Some(format!(
                 "read ctx->data and ctx->data_end again after that call, and compare again: `if (data + N > data_end) {}`",
                 self.leave()
@@ -270,7 +270,7 @@ impl Story<'_> {
     }
 
     fn released(&self, steps: &[StoryStep]) -> Option<String> {
-        let released = steps.iter().find(|step| step.part == Part::Lost && step.text.contains("gives up"))?;
+        let released = steps.iter().find(|step| step.loss == Some(Loss::GivenUp))?;
         let place = released.line.as_ref().map_or(String::new(), |line| format!(" (line {})", line.line));
         Some(format!("use it before it is given up{place}, and release it once on each path"))
     }

@@ -36,6 +36,7 @@ impl StoryStep {
             line: code.object.line(op.node).filter(|line| line.line != 0).cloned(),
             part,
             text,
+            loss: None,
         }
     }
 }
