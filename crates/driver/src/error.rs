@@ -89,6 +89,14 @@ impl Error {
         }
     }
 
+    /// Sorts a failure to use a file that is the machine's and not the user's: no input is to blame.
+    pub fn machine(what: &str, error: &std::io::Error, advice: &str) -> Error {
+        match errno_of(error) {
+            Some(errno) => Error::Os { call: what.to_owned(), errno, advice: advice.to_owned() },
+            None => Error::Unsupported(format!("{what}: {error}")),
+        }
+    }
+
     /// A system call that failed, without advice.
     pub fn os(call: impl Into<String>, errno: i32) -> Error {
         Error::Os { call: call.into(), errno, advice: String::new() }
@@ -141,6 +149,14 @@ mod tests {
         let content = Error::file(Path::new("a"), &io::Error::new(ErrorKind::InvalidData, "not UTF-8"));
         assert_eq!(content.kind(), "invalid-input");
         assert_eq!(Error::os("mmap", ENOMEM).errno(), Some(ENOMEM));
+    }
+
+    #[test]
+    fn a_file_of_the_machine_is_no_input() {
+        let missing = Error::machine("/proc/x", &io::Error::from_raw_os_error(ENOENT), "; mount /proc");
+        assert_eq!((missing.kind(), missing.errno(), missing.exit_code()), ("os", Some(ENOENT), 3));
+        assert!(missing.to_string().ends_with("; mount /proc"), "{missing}");
+        assert_eq!(Error::machine("/proc/x", &io::Error::other("odd"), "").kind(), "unsupported");
     }
 
     #[test]

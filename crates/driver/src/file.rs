@@ -42,7 +42,7 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The same as text.
+/// Reads a file as text.
 ///
 /// # Errors
 /// As [`read`], and when it is no UTF-8.

@@ -70,7 +70,7 @@ pub use kiln_vm::Engine;
 pub use show::shown::Shown;
 pub use show::{diagnostic, report, sarif, shown};
 
-/// Instructions that a run in the VM may take unless told otherwise.
+/// The instructions that a run in the VM may take, unless the caller sets another limit.
 pub const DEFAULT_BUDGET: u64 = 1_000_000_000;
 
 /// Says why the kernel cannot be asked, if it cannot.

@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// Where the bytes of an output path go.
 enum Target {
-    /// Into a new file beside this one, which then takes its name.
+    /// Into a new file in the same folder, which is then renamed to this one.
     Replace(PathBuf),
     /// Into what is there.
     Through(PathBuf),

@@ -52,7 +52,7 @@ pub enum Verdict {
         code: String,
         /// The explanation as `kiln check` prints it, without colours.
         explanation: String,
-        /// The same as data.
+        /// The rejection as data.
         #[serde(flatten)]
         diagnosis: Box<Diagnosis>,
     },
@@ -125,7 +125,7 @@ pub fn verdict(object: &Prepared<'_>, program: &Program, options: &kiln_verifier
     verdict_of(object.object(), program, statistics.map(|own| (own.processed_insns, own.stack_bytes)))
 }
 
-/// The same when it was verified already: with these processed instructions and bytes of stack, or not.
+/// Makes the report of a program that was verified already, with its processed instructions and bytes of stack, or an error.
 pub(crate) fn verdict_of(
     object: &Object,
     program: &Program,

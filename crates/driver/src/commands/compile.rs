@@ -57,11 +57,8 @@ pub fn compile(options: &Options) -> Result<Compiled, Error> {
     let before: Vec<_> = outputs.iter().map(|path| written(path)).collect();
     let mut command = Command::new(&options.clang);
     command.args(flags(headers.path())).args(&options.arguments);
-    let status = command.status().map_err(|error| Error::Os {
-        call: options.clang.clone(),
-        errno: error.raw_os_error().unwrap_or_default(),
-        advice: "; install clang 19, or name another with KILN_CLANG".to_owned(),
-    })?;
+    let advice = "; install clang 19, or name another with KILN_CLANG";
+    let status = command.status().map_err(|error| Error::machine(&options.clang, &error, advice))?;
     let code = status.code().map_or(1, |code| u8::try_from(code).unwrap_or(1));
     let mut compiled = Compiled { code, objects: Vec::new() };
     if !status.success() {
@@ -111,7 +108,7 @@ fn optimized(path: &Path, bytes: &[u8], options: &Options) -> Result<Vec<u8>, Er
 }
 
 fn unpack_headers() -> Result<tempfile::TempDir, Error> {
-    let os = |error: std::io::Error| Error::io("a temporary folder", &error);
+    let os = |error: std::io::Error| Error::machine("a temporary folder", &error, "; name another with TMPDIR");
     let folder = tempfile::Builder::new().prefix("kiln-include").tempdir().map_err(os)?;
     for (name, text) in HEADERS {
         let path = folder.path().join(name);

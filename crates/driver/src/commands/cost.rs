@@ -33,7 +33,7 @@ pub struct Cost {
     pub functions: Vec<FunctionCost>,
     /// What multiplies: loops and branches, in words.
     pub hints: Vec<Shown>,
-    /// For the flame graph: `outer;inner;line count`.
+    /// The lines of the flame graph: `outer;inner;line count`.
     #[serde(skip)]
     folded: Vec<String>,
 }

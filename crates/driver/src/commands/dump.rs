@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::show::core_names;
 use crate::show::shown::Shown;
 
-/// What a listing shows beside the instructions.
+/// What a listing shows in addition to the instructions.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Source lines, where recorded.
@@ -95,7 +95,7 @@ pub struct Line {
     /// What the verifier knows before it, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<Shown>,
-    /// The same in full, not only what changed since the line above.
+    /// All facts of each instruction, not only those that changed since the line above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<KnownHere>,
 }
@@ -157,7 +157,7 @@ pub struct Listings<'a> {
 }
 
 impl<'a> Listings<'a> {
-    /// Of these programs.
+    /// The programs to list.
     ///
     /// # Errors
     /// As [`check_size`].

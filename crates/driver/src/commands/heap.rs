@@ -2,7 +2,7 @@
 
 use kiln_platform::MapType;
 use kiln_program::{Map, Object};
-use kiln_sandbox::supply::{self, Accounts, Memory, SUPPLY_BYTES};
+use kiln_sandbox::supply::{self, Accounts, Memory, NoMemory, SUPPLY_BYTES};
 use serde::Serialize;
 
 use crate::error::Error;
@@ -37,8 +37,11 @@ impl Memory for KernelHeap<'_> {
         self.0.store(offset, value)
     }
 
-    fn populate(&self, offset: usize, bytes: usize) -> Result<(), String> {
-        self.0.populate(offset, bytes).map_err(|error| error.to_string())
+    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
+        self.0.populate(offset, bytes).map_err(|error| match error {
+            kiln_linux::Error::Os { call, errno } => NoMemory::Os { call, errno },
+            kiln_linux::Error::InvalidInput(reason) => NoMemory::Damaged(reason),
+        })
     }
 }
 
@@ -62,27 +65,25 @@ impl Memory for VmHeap<'_> {
         self.0.store(offset, value)
     }
 
-    fn populate(&self, _: usize, _: usize) -> Result<(), String> {
+    fn populate(&self, _: usize, _: usize) -> Result<(), NoMemory> {
         Ok(())
     }
 }
 
-/// `ENOMEM`.
-const ENOMEM: i32 = 12;
-
-/// Gives the allocator of each of an object's heaps memory, where it has one.
+/// Supplies memory to the allocator of each of an object's heaps that has one.
 ///
 /// # Errors
-/// [`Error::Os`] if memory runs out.
+/// [`Error::Os`] if memory runs out, [`Error::Limit`] if variables take all of the heap, [`Error::InvalidInput`] if the
+/// object's allocator begins in a state that is not the header's.
 pub(crate) fn supply_all<'h>(
     object: &Object,
     open: &dyn Fn(&str) -> Option<Box<dyn Memory + 'h>>,
 ) -> Result<(), Error> {
     for (map, heap) in heaps(object, open) {
-        let failed = |reason: String| Error::Os {
-            call: "supplying the heap".to_owned(),
-            errno: ENOMEM,
-            advice: format!(" ({reason})"),
+        let failed = |error: NoMemory| match error {
+            NoMemory::Full => Error::Limit(format!("the heap {} is full of variables", map.name)),
+            NoMemory::Damaged(reason) => Error::InvalidInput(format!("the heap {}: {reason}", map.name)),
+            NoMemory::Os { call, errno } => Error::os(format!("memory for the heap {}: {call}", map.name), errno),
         };
         supply::supply(&*heap, supply::variable_bytes(map), SUPPLY_BYTES).map_err(failed)?;
     }

@@ -73,7 +73,7 @@ pub fn rule_file(path: &Path) -> Result<RuleFile, Error> {
         .map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))
 }
 
-/// The rules of a file that somebody else may have written: each is proved before any is used.
+/// Reads the rules of a file that is not trusted: each is proved before any is used.
 ///
 /// # Errors
 /// [`Error::InvalidInput`] when the file does not exist, is not a rule file, or has a rule that does not hold.

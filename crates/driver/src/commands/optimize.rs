@@ -97,7 +97,7 @@ pub struct Optimized {
     pub slots_after: u32,
     /// Estimated time of a run before, in nanoseconds.
     pub estimated_ns_before: f64,
-    /// The same after.
+    /// The value after optimizing.
     pub estimated_ns_after: f64,
     /// Our verdict before.
     pub before: Verdict,
@@ -174,44 +174,15 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     let mut frozen = left_alone(input, &options.programs)?;
     let entries = unasked.iter().map(|id| input.object.programs[id.index()].entry);
     frozen.extend(entries.flat_map(|entry| input.object.reachable_functions(entry)));
-    let accepted = |kernel: &Kernel<'_>| {
-        (0..kernel.before.len()).map(|at| ProgramId(at as u32)).filter(|id| kernel.takes(*id)).collect()
-    };
-    let search = kiln_superopt::Options {
-        goal: options.goal,
-        model: options.model.clone().unwrap_or_default(),
-        budget: left,
-        reserve,
-        search: if options.budget > default_budget(&input.object) { EFFORTS.len() } else { DEFAULT_EFFORTS },
-        frozen,
-        rules: options.rules.clone().unwrap_or_else(RuleSet::shipped),
-        keep_queries: options.keep_queries || options.certify,
-        // Windows need no facts to be proved; what our verifier does not support, the kernel can still judge.
-        unverified: match &kernel {
-            Some(kernel) if options.profile.is_none() => Unverified::Only(accepted(kernel)),
-            _ => Unverified::None,
-        },
-        kernel_types: input.kernel_types.clone(),
-        isa: match &options.profile {
-            Some(profile) if profile.has(Feature::CpuV4) => 4,
-            _ => 3,
-        },
-        profile: options.profile.clone().unwrap_or_default(),
-        ..Default::default()
-    };
+    let search = kiln_superopt::Options { budget: left, reserve, frozen, ..search_options(input, options, &kernel) };
     let machine = search.model.machine.clone();
     let judge = kernel.as_ref().map(|kernel| kernel as &dyn Judge);
     // Marks are about the instructions that stand now. The result gets its own.
     let unmarked = Object { operations: Vec::new(), ..input.object.clone() };
     let mut rewrite = kiln_superopt::optimize_judged(&unmarked, &search, progress, judge);
-    let mut uncertified = Vec::new();
-    let time = match options.budget_bounds_certificate {
-        true => options.budget.saturating_sub(begun.elapsed() + reserve),
-        false => options.budget.max(MIN_CERTIFICATE),
-    };
-    let proofs = match options.certify {
-        true => certify(input, &mut rewrite, time, &mut uncertified, progress),
-        false => evidence::Proofs::new(),
+    let (proofs, uncertified) = match options.certify {
+        true => certify(input, &mut rewrite, certificate_time(options, begun.elapsed() + reserve), progress),
+        false => (evidence::Proofs::new(), Vec::new()),
     };
     if !input.object.operations.is_empty() {
         kiln_idiom::annotate(&mut rewrite.object, &kiln_isa::operation::Registry::BUILTIN);
@@ -248,15 +219,49 @@ pub fn optimize(input: &Input, options: &Options, progress: &mut dyn Progress) -
     })
 }
 
-/// Finds the certificate of each function that changed. Programs that reach a function without one are as they were.
+/// How the optimizer is asked: all but the time and the functions that stay as they are.
+fn search_options(input: &Input, options: &Options, kernel: &Option<Kernel<'_>>) -> kiln_superopt::Options {
+    let accepted = |kernel: &Kernel<'_>| {
+        (0..kernel.before.len()).map(|at| ProgramId(at as u32)).filter(|id| kernel.takes(*id)).collect()
+    };
+    kiln_superopt::Options {
+        goal: options.goal,
+        model: options.model.clone().unwrap_or_default(),
+        search: if options.budget > default_budget(&input.object) { EFFORTS.len() } else { DEFAULT_EFFORTS },
+        rules: options.rules.clone().unwrap_or_else(RuleSet::shipped),
+        keep_queries: options.keep_queries || options.certify,
+        // Windows need no facts to be proved. What our verifier does not support, the kernel can still judge.
+        unverified: match kernel {
+            Some(kernel) if options.profile.is_none() => Unverified::Only(accepted(kernel)),
+            _ => Unverified::None,
+        },
+        kernel_types: input.kernel_types.clone(),
+        isa: match &options.profile {
+            Some(profile) if profile.has(Feature::CpuV4) => 4,
+            _ => 3,
+        },
+        profile: options.profile.clone().unwrap_or_default(),
+        ..Default::default()
+    }
+}
+
+/// The time for certificates, after `spent` of the budget.
+fn certificate_time(options: &Options, spent: Duration) -> Duration {
+    match options.budget_bounds_certificate {
+        true => options.budget.saturating_sub(spent),
+        false => options.budget.max(MIN_CERTIFICATE),
+    }
+}
+
+/// Finds the certificate of each function that changed. Restores the programs that reach a function without one.
 fn certify(
     input: &Input,
     rewrite: &mut Rewrite,
     time: Duration,
-    uncertified: &mut Vec<Uncertified>,
     progress: &mut dyn Progress,
-) -> evidence::Proofs {
+) -> (evidence::Proofs, Vec<Uncertified>) {
     let begun = Instant::now();
+    let mut uncertified = Vec::new();
     let (slots, spent) = (evidence::slots(&rewrite.object), rewrite.spent);
     let mut go_on = || progress.step("certificate", slots, spent + begun.elapsed());
     let (mut proofs, without) = evidence::certify(&input.object, &rewrite.object, &rewrite.chain, time, &mut go_on);
@@ -288,23 +293,23 @@ fn certify(
         rewrite.evidence.retain(|one| one.function != function);
         proofs.remove(&function.0);
     }
-    proofs
+    (proofs, uncertified)
 }
 
 /// The part of the budget in which the kernel is asked about the original programs: one half.
 const ASKING: u32 = 2;
-/// Times that the kernel's word on all programs takes which are kept for its word on the result.
+/// The time reserved for asking the kernel about the result, in times that asking about the originals took.
 const WORDS: u32 = 4;
 
 /// The running kernel, as the judge of rewrites.
 struct Kernel<'a> {
     input: &'a Input,
     goal: Goal,
-    /// What it said of each program; `None` where there was no time to ask.
+    /// Its verdict on each original program; `None` if there was no time to ask.
     before: Vec<Option<KernelVerdict>>,
     /// How long that took.
     spent: Duration,
-    /// What it said of a program before, by the hash of the program's functions.
+    /// Its verdicts on rewritten programs, by the hash of the program's functions.
     asked: Mutex<BTreeMap<(u64, ProgramId), KernelVerdict>>,
 }
 
@@ -321,7 +326,7 @@ impl<'a> Kernel<'a> {
         matches!(self.before[id.index()], Some(KernelVerdict::Accepted { .. }))
     }
 
-    /// Programs that it was not asked about.
+    /// The programs that the kernel was not asked about.
     fn unasked(&self) -> impl Iterator<Item = ProgramId> {
         let none = self.before.iter().enumerate().filter(|(_, verdict)| verdict.is_none());
         none.map(|(at, _)| ProgramId(at as u32))
@@ -337,8 +342,8 @@ impl<'a> Kernel<'a> {
         verdict
     }
 
-    /// What it says of every program of a file, asked for two at a time, until there is no time left. What it was not
-    /// asked about before is as it was, and is not asked about now.
+    /// Returns its verdict on every program of a file, two at a time, until the time is over. A program that it was not
+    /// asked about before is unchanged, and is skipped.
     fn verdicts(&self, bytes: &[u8], object: &Object, until: Option<Instant>) -> Vec<Option<KernelVerdict>> {
         let verdicts: Vec<Mutex<Option<KernelVerdict>>> = object.programs.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
@@ -364,7 +369,7 @@ impl<'a> Kernel<'a> {
     }
 }
 
-/// Of all that a program runs. Maps, types and names are those of the input.
+/// Hashes all functions that a program runs. Maps, types and names are those of the input.
 fn hash(object: &Object, id: ProgramId) -> u64 {
     let mut hasher = DefaultHasher::new();
     for function in object.reachable_functions(object.programs[id.index()].entry) {
@@ -377,7 +382,7 @@ fn hash(object: &Object, id: ProgramId) -> u64 {
 }
 
 impl Judge for Kernel<'_> {
-    /// Programs that the kernel took before and refuses now, or finds harder than the goal allows.
+    /// Returns the programs that the kernel accepted before and now rejects, or verifies at a higher cost than the goal allows.
     fn judge(&self, object: &Object, programs: &[ProgramId]) -> Vec<(ProgramId, String)> {
         // Writing is tried again at the end, where it can be reported.
         let Ok(bytes) = write(self.input, object) else { return Vec::new() };
@@ -400,7 +405,7 @@ impl Judge for Kernel<'_> {
         programs.iter().filter_map(complaint).collect()
     }
 
-    /// Whether it took the program as it was: else its count says nothing, or libbpf cannot open the object.
+    /// Whether the kernel accepted the original program: otherwise its count means nothing, or libbpf cannot open the object.
     fn knows(&self, program: ProgramId) -> bool {
         self.takes(program)
     }
@@ -411,7 +416,7 @@ fn tolerated(goal: Goal, before: u32) -> u32 {
     match goal {
         Goal::Size => u32::MAX,
         Goal::Complexity | Goal::Balanced => 0,
-        // One in fifty, and eight in any case: eight take it less than a microsecond, which no load is measured to.
+        // 2 %, and always eight: the kernel verifies eight instructions in less than a microsecond, which no load time shows.
         Goal::Speed => (before / 50).max(8),
     }
 }

@@ -55,7 +55,7 @@ pub struct Profile {
     pub missing: Vec<(&'static str, String)>,
 }
 
-/// A loop to be timed: what is measured, beside what is there without it.
+/// A loop to be timed: the loop with what is measured, and the loop without it.
 struct Case {
     name: &'static str,
     helper: bool,
@@ -234,7 +234,7 @@ impl Loaded {
     }
 }
 
-/// Measures; `in_kernel` where test runs are allowed. `step` is told what comes, and answers whether to go on.
+/// Measures, also in the kernel if `in_kernel`. `step` gets the name of each measurement and returns whether to go on.
 ///
 /// # Errors
 /// [`Error::Unsupported`] when nothing could be measured at all, or it was ended.

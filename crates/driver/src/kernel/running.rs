@@ -25,9 +25,9 @@ const TYPES: &str = "/sys/kernel/btf";
 /// The release of the kernel that runs here.
 ///
 /// # Errors
-/// [`Error::Unsupported`] where it does not say.
+/// [`Error::Os`] if it cannot be asked, [`Error::Unsupported`] if what it says is no release.
 pub fn release() -> Result<KernelVersion, Error> {
-    let text = std::fs::read_to_string(RELEASE).map_err(|error| Error::io(RELEASE, &error))?;
+    let text = std::fs::read_to_string(RELEASE).map_err(|error| Error::machine(RELEASE, &error, "; mount /proc"))?;
     text.trim().parse().map_err(Error::Unsupported)
 }
 

@@ -78,7 +78,7 @@ pub struct Step {
 }
 
 impl Diagnosis {
-    /// Of a rejection of one of the object's programs.
+    /// Makes the diagnostic of a rejection of one of the object's programs.
     pub fn new(object: &Object, rejection: &Rejection) -> Diagnosis {
         let line = rejection.line.as_ref().filter(|line| line.line != 0);
         let step = |step: &kiln_verifier::StoryStep| Step {

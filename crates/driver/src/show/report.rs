@@ -103,7 +103,9 @@ fn processed(kernel: &Option<KernelVerdict>, ours: &Verdict) -> (Option<u64>, St
             (Some((*processed_insns).into()), format!("{processed_insns}"))
         }
         (Some(KernelVerdict::Rejected { .. }), _) => (None, "the kernel rejects it".to_owned()),
-        (Some(KernelVerdict::NotAsked { .. }) | None, Verdict::Accepted { processed_insns, .. }) => (Some(*processed_insns), format!("{processed_insns}")),
+        (Some(KernelVerdict::NotAsked { .. }) | None, Verdict::Accepted { processed_insns, .. }) => {
+            (Some(*processed_insns), format!("{processed_insns}"))
+        }
         (_, Verdict::Rejected { code, .. }) => (None, code.clone()),
         (_, Verdict::Unsupported { .. } | Verdict::Invalid { .. }) => (None, "unsupported".to_owned()),
     }

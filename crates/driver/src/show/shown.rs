@@ -59,8 +59,8 @@ impl Shown {
     }
 }
 
-/// A JSON document, or a piece of one, in which characters that are not to be seen are escaped: it says the same to whoever
-/// parses it, and nothing else to whoever reads it.
+/// A JSON document, or a piece of one, in which invisible characters are escaped. A parser reads the same values, and a
+/// terminal shows nothing else.
 pub fn escaped_json(document: &str) -> String {
     let mut text = String::with_capacity(document.len());
     for letter in document.chars() {

@@ -105,12 +105,7 @@ pub fn choose(kernels: &[Kernel], btf: Option<&Path>) -> Result<Choice, Error> {
     choose_from(kernels, btf, variable.as_deref(), &folder)
 }
 
-fn choose_from(
-    kernels: &[Kernel],
-    btf: Option<&Path>,
-    variable: Option<&str>,
-    folder: &Path,
-) -> Result<Choice, Error> {
+fn choose_from(kernels: &[Kernel], btf: Option<&Path>, variable: Option<&str>, folder: &Path) -> Result<Choice, Error> {
     let parse = |place: &str, text: &str| {
         text.trim().parse().map_err(|error: String| Error::InvalidInput(format!("{place}: {text}: {error}")))
     };
@@ -145,7 +140,7 @@ fn read(path: &Path) -> Result<Project, Error> {
 pub enum Types {
     /// The running kernel's, where they can be read.
     Running,
-    /// Those of one file, for all kernels.
+    /// The types of one file, for all kernels.
     File(PathBuf, Arc<Btf>),
     /// One file for each release.
     Hub(hub::Hub),
@@ -242,7 +237,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let error = choose_from(&[], None, Some("6.1,old"), folder.path()).expect_err("no kernel").to_string();
         assert!(error.starts_with("KILN_KERNEL: old: "), "{error}");
-        for (text, said) in [("kernel = [\"4.9\"]", "4.9"), ("kernels = []", "unknown field"), ("kernel = 5", "kernel")] {
+        for (text, said) in [("kernel = [\"4.9\"]", "4.9"), ("kernels = []", "unknown field"), ("kernel = 5", "kernel")]
+        {
             std::fs::write(folder.path().join(FILE), text).expect("a file");
             let error = choose_from(&[], None, None, folder.path()).expect_err(text).to_string();
             assert!(error.contains(FILE) && error.contains(said), "{error}");

@@ -19,12 +19,12 @@ use kiln_platform::ProgramType;
 use kiln_program::{FunctionId, InsnId, LineId, Linkage, Node, Object, Reference};
 use kiln_verifier::Held;
 
-use crate::frame::{free_register, load, needed_after, store};
-use crate::rebuild::Edit;
 use crate::error::Error;
 use crate::evidence::Point;
+use crate::frame::{free_register, load, needed_after, store};
 use crate::options::Options;
 use crate::probe::Probe;
+use crate::rebuild::Edit;
 
 /// The clock is read once in this many iterations.
 const ITERATIONS: i32 = 1024;

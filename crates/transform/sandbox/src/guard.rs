@@ -22,10 +22,10 @@ use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node};
 use kiln_verifier::Value;
 
-use crate::frame::{free_register, load, needed_after, store};
-use crate::rebuild::Edit;
 use crate::error::Error;
+use crate::frame::{free_register, load, needed_after, store};
 use crate::options::Options;
+use crate::rebuild::Edit;
 
 /// Bytes that a guarded address may move and still count as guarded. With an instruction's own offset of as much, it stays
 /// within the 64 KiB of guard pages on both sides of an arena.

@@ -44,8 +44,24 @@ pub trait Memory {
     /// Allocates the pages of a range.
     ///
     /// # Errors
-    /// Returns a sentence if memory runs out.
-    fn populate(&self, offset: usize, bytes: usize) -> Result<(), String>;
+    /// Returns the system call that failed.
+    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory>;
+}
+
+/// Why a heap gets no memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NoMemory {
+    /// Variables take all of the heap.
+    Full,
+    /// The allocator's state is not that of this heap.
+    Damaged(String),
+    /// A system call failed.
+    Os {
+        /// The call and its object.
+        call: String,
+        /// `errno`.
+        errno: i32,
+    },
 }
 
 /// What the allocator has given out.
@@ -88,16 +104,16 @@ fn room(heap: &dyn Memory, state: usize, variable_bytes: usize) -> Option<Range<
 ///
 /// # Errors
 /// Returns what [`Memory::populate`] returns, and an error if the allocator's state is not that of this heap.
-pub fn supply(heap: &dyn Memory, variable_bytes: usize, bytes: usize) -> Result<bool, String> {
+pub fn supply(heap: &dyn Memory, variable_bytes: usize, bytes: usize) -> Result<bool, NoMemory> {
     let Some(state) = state(heap) else { return Ok(false) };
-    let Some(room) = room(heap, state, variable_bytes) else { return Err("the heap is full of variables".to_owned()) };
+    let Some(room) = room(heap, state, variable_bytes) else { return Err(NoMemory::Full) };
     let field = |at: usize| heap.load(state + at).unwrap_or(0);
     let [start, end] = [room.start, room.end].map(|offset| heap.address() + offset as u64);
     let (fresh, limit) = if field(START) == 0 { (start, start) } else { (field(FRESH), field(LIMIT)) };
     if fresh < start || limit < fresh || limit > end {
-        return Err(format!(
+        return Err(NoMemory::Damaged(format!(
             "the allocator's memory {start:#x} <= {fresh:#x} <= {limit:#x} <= {end:#x} is out of order"
-        ));
+        )));
     }
     let wanted = fresh.saturating_add(bytes as u64).min(end) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
     if wanted > limit {

@@ -9,6 +9,7 @@ use kiln_plan::execute::{Executor, Limits};
 use kiln_plan::generate::{COUNTERS, GroupMap};
 use kiln_plan::table::Hook;
 use kiln_plan::{Generated, Split};
+use kiln_program::MapId;
 
 use super::plan::Plan;
 use super::{Session, Sink, Summary};
@@ -79,7 +80,7 @@ impl Scope {
     pub fn enter() -> Result<Scope, Error> {
         let cgroup = OwnCgroup::enter()?;
         let about = std::fs::metadata(cgroup.directory());
-        let about = about.map_err(|error| Error::file(cgroup.directory(), &error))?;
+        let about = about.map_err(|error| Error::machine(&cgroup.directory().display().to_string(), &error, ""))?;
         Ok(Scope { id: about.ino(), _cgroup: cgroup })
     }
 
@@ -95,7 +96,7 @@ pub fn now_ns() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
-/// Runs a query until its time is over, somebody says stop, or no row is wanted any more.
+/// Runs a query until its time is over, `watch.stop` says so, or no more rows are wanted.
 ///
 /// # Errors
 /// [`Error::Unsupported`] where the kernel cannot be asked, or takes not even the smallest split.
@@ -112,66 +113,107 @@ pub fn run(
     let (generated, attached) = attach_largest(session, plan)?;
     let executor = Executor::new(session.query().clone(), &generated, watch.limits);
     let mut halves = Halves::new(session, executor, watch.limits);
-    let map = |id| attached.images.maps.get(id).ok_or_else(|| Error::Unsupported("a map was not made".to_owned()));
-    let mut ring = generated.ring.as_ref().map(|id| Ok::<_, Error>(RingReader::new(map(id)?)?)).transpose()?;
-    let groups = generated.groups.as_ref().map(|groups| Ok::<_, Error>((groups, map(&groups.map)?))).transpose()?;
+    let Attached { images, links } = attached;
+    let mut feed = Feed::new(&generated, &images, &halves.executor)?;
     let begun = Instant::now();
     let mut summary = Summary { split: Some(generated.split), ..Summary::default() };
     let mut wanted = true;
     let mut budget = watch.max_overhead.map(|allowed| Budget { allowed, since: begun, program_ns: 0 });
-    let mut open = halves.executor.first_open(now_ns());
-    let take = |executor: &mut Executor, tap: &mut Tap<'_>, record: &[u8]| {
-        tap(record);
-        executor.record(record);
-    };
     while wanted && !halves.is_done() && !(watch.stop)() {
         let left = watch.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
             break;
         }
         if let Some(budget) = &mut budget {
-            summary.over_budget = budget.exceeded(&attached.images.progs)?;
+            summary.over_budget = budget.exceeded(&images.progs)?;
             if summary.over_budget.is_some() {
                 break;
             }
         }
-        let wait = WAIT.min(left.unwrap_or(WAIT));
-        match &mut ring {
-            Some(ring) => summary.records += ring.wait(wait, |record| take(&mut halves.executor, tap, record))? as u64,
-            None => std::thread::sleep(wait),
-        }
-        // Without being woken: what waits there is shown all the same.
-        if let Some(ring) = &mut ring {
-            summary.records += ring.read(|record| take(&mut halves.executor, tap, record))? as u64;
-        }
-        let now = now_ns();
-        if let Some((layout, map)) = groups
-            && halves.executor.first_open(now) > open
-        {
-            open = halves.executor.first_open(now);
-            drain(&mut halves.executor, layout, map, |window| window < open)?;
-        }
-        halves.executor.advance(now);
+        summary.records += feed.wait(WAIT.min(left.unwrap_or(WAIT)), &mut halves.executor, tap)?;
         wanted = halves.give(&mut summary, sink);
     }
     summary.elapsed_ns = begun.elapsed().as_nanos() as u64;
-    drop(attached.links);
-    if let Some(ring) = &mut ring {
+    drop(links);
+    summary.records += feed.finish(&mut halves.executor, tap)?;
+    halves.finish(&mut summary, sink);
+    count(&images.progs, &mut summary, statistics.is_some())?;
+    summary.lost_in_kernel = lost(map_of(&images, &generated.counters)?)?;
+    Ok(summary)
+}
+
+/// A map of the query's programs.
+fn map_of<'i>(images: &'i LoadedImages, id: &MapId) -> Result<&'i MapHandle, Error> {
+    images.maps.get(id).ok_or_else(|| Error::Unsupported("a map was not made".to_owned()))
+}
+
+/// What the kernel's half hands over: records through a ring buffer, and groups in a map.
+struct Feed<'g, 'i> {
+    ring: Option<RingReader>,
+    groups: Option<(&'g GroupMap, &'i MapHandle)>,
+    /// The first window that is still open.
+    open: u64,
+}
+
+impl<'g, 'i> Feed<'g, 'i> {
+    fn new(generated: &'g Generated, images: &'i LoadedImages, executor: &Executor) -> Result<Feed<'g, 'i>, Error> {
+        let ring =
+            generated.ring.as_ref().map(|id| Ok::<_, Error>(RingReader::new(map_of(images, id)?)?)).transpose()?;
+        let groups = generated.groups.as_ref();
+        let groups = groups.map(|groups| Ok::<_, Error>((groups, map_of(images, &groups.map)?))).transpose()?;
+        Ok(Feed { ring, groups, open: executor.first_open(now_ns()) })
+    }
+
+    /// Waits for records, takes them and the groups of windows that have closed, and moves the executor's clock on.
+    /// Returns the number of records.
+    fn wait(&mut self, wait: Duration, executor: &mut Executor, tap: &mut Tap<'_>) -> Result<u64, Error> {
+        let mut records = 0;
+        match &mut self.ring {
+            Some(ring) => records += ring.wait(wait, |record| take(executor, tap, record))? as u64,
+            None => std::thread::sleep(wait),
+        }
+        // Programs do not wake the reader for every record: take the others too.
+        records += self.take_records(executor, tap)?;
+        let now = now_ns();
+        if let Some((layout, map)) = self.groups
+            && executor.first_open(now) > self.open
+        {
+            self.open = executor.first_open(now);
+            let open = self.open;
+            drain(executor, layout, map, |window| window < open)?;
+        }
+        executor.advance(now);
+        Ok(records)
+    }
+
+    /// Takes the records that are there. Returns their number.
+    fn take_records(&mut self, executor: &mut Executor, tap: &mut Tap<'_>) -> Result<u64, Error> {
+        match &mut self.ring {
+            Some(ring) => Ok(ring.read(|record| take(executor, tap, record))? as u64),
+            None => Ok(0),
+        }
+    }
+
+    /// Takes all that is left, once the programs are detached. Returns the number of records.
+    fn finish(&mut self, executor: &mut Executor, tap: &mut Tap<'_>) -> Result<u64, Error> {
+        let mut records = 0;
         loop {
-            let count = ring.read(|record| take(&mut halves.executor, tap, record))?;
-            summary.records += count as u64;
+            let count = self.take_records(executor, tap)?;
             if count == 0 {
                 break;
             }
+            records += count;
         }
+        if let Some((layout, map)) = self.groups {
+            drain(executor, layout, map, |_| true)?;
+        }
+        Ok(records)
     }
-    if let Some((layout, map)) = groups {
-        drain(&mut halves.executor, layout, map, |_| true)?;
-    }
-    halves.finish(&mut summary, sink);
-    count(&attached.images.progs, &mut summary, statistics.is_some())?;
-    summary.lost_in_kernel = lost(map(&generated.counters)?)?;
-    Ok(summary)
+}
+
+fn take(executor: &mut Executor, tap: &mut Tap<'_>, record: &[u8]) {
+    tap(record);
+    executor.record(record);
 }
 
 /// The user-space half of a statement: of its innermost query, and of what is asked of that one's rows.

@@ -21,7 +21,7 @@ use crate::show::shown::Shown;
 /// A split that was tried.
 #[derive(Clone, Debug, Serialize)]
 pub struct Step {
-    /// Which.
+    /// Which split it is.
     pub split: Split,
     /// Its programs, where they could be written.
     pub programs: Vec<StepProgram>,

@@ -1,4 +1,4 @@
-//! Events that were recorded once, and asked about as often as one likes.
+//! Recorded events: a recording can be queried any number of times.
 //!
 //! A recording is what the smallest split of one table hands over: a line of JSON that says which columns are where, and
 //! then the records, each after its length in four bytes (little endian). Reading one needs neither privilege nor the

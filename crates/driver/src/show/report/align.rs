@@ -23,7 +23,7 @@ pub(super) enum Kind {
     Changed,
     /// Gone, come, or the one for the other.
     Replaced,
-    /// The same instruction stands elsewhere on the other side.
+    /// The same instruction is at another place on the other side.
     Moved,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Row {
     pub(super) after: Option<usize>,
 }
 
-/// Aligns two listings; `same` tells whether a kept instruction is as it was.
+/// Aligns two listings. `same` says whether a kept instruction is unchanged.
 pub(super) fn rows((before, after): (&[Node], &[Node]), same: impl Fn(&Node, &Node) -> bool) -> Vec<Row> {
     let places: HashMap<InsnId, usize> = before.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
     let kept = in_order(after.iter().enumerate().filter_map(|(at, node)| Some((*places.get(&node.id)?, at))).collect());

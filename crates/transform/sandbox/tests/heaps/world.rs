@@ -7,7 +7,7 @@ use std::time::Duration;
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
 use kiln_program::Object;
 use kiln_program::btf::Btf;
-use kiln_sandbox::supply::{self, Memory};
+use kiln_sandbox::supply::{self, Memory, NoMemory};
 use kiln_sandbox::{Options, sandbox};
 use kiln_vm::{Engine, Vm};
 
@@ -121,9 +121,9 @@ impl Memory for Heap<'_> {
     }
 
     /// In the VM, pages are there when they are touched.
-    fn populate(&self, offset: usize, bytes: usize) -> Result<(), String> {
+    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
         match self {
-            Heap::Kernel(heap) => heap.populate(offset, bytes).map_err(|error| error.to_string()),
+            Heap::Kernel(heap) => heap.populate(offset, bytes).map_err(|error| NoMemory::Damaged(error.to_string())),
             Heap::Vm(_) => Ok(()),
         }
     }
