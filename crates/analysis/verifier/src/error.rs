@@ -1,4 +1,4 @@
-//! How verification ends when it does not end well.
+//! How verification fails: rejected, unsupported, or a limit.
 
 use kiln_isa::Reg;
 use kiln_program::{Clean, InsnId};
@@ -36,7 +36,7 @@ pub enum Error {
 /// What [`Error::Limit`] says once [`crate::Options::deadline`] has passed.
 pub(crate) const TIME_IS_UP: &str = "the time for verifying it is up";
 
-/// Why a path may not go on: the reason, our words, and what the kernel's words are made from.
+/// Why a path is rejected: the reason, our message, and the data for the kernel's message.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub reason: Reason,
@@ -44,7 +44,7 @@ pub(crate) struct Refused {
     pub cause: Cause,
 }
 
-/// Why one path cannot go on; the explorer adds where.
+/// Why one path cannot go on. The explorer adds the place.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
     Rejected(Refused),
@@ -58,7 +58,7 @@ pub(crate) fn reject<T>(reason: Reason, message: impl Into<String>) -> Step<T> {
     refuse(reason, Case::Plain, message)
 }
 
-/// The same, where the kernel's words for it need more than the reason.
+/// Rejects a path, with the case that the kernel's message depends on.
 pub(crate) fn refuse<T>(reason: Reason, case: Case, message: impl Into<String>) -> Step<T> {
     let cause = Cause { reg: None, case };
     Err(Box::new(Fault::Rejected(Refused { reason, message: message.into(), cause })))

@@ -53,7 +53,7 @@ pub enum Assumptions {
 pub struct Statistics {
     /// Instructions explored, each visit counted (the kernel's `processed insns`).
     pub processed_insns: u64,
-    /// Kept states at most at one time.
+    /// The most states kept at one time.
     pub peak_states: u64,
     /// Kept states in all.
     pub total_states: u64,

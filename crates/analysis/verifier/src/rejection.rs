@@ -1,4 +1,4 @@
-//! What is told of a program that is refused: where, why, how the path came to it.
+//! What a rejection reports: the place, the reason, and how the path came there.
 
 use std::fmt;
 
@@ -30,23 +30,23 @@ pub struct Rejection {
     pub story: Vec<StoryStep>,
     /// What fixes this case; [`Reason::fix`] unless [`crate::Options::explain`] asks for more.
     pub help: String,
-    /// What stories and the kernel's words are made from.
+    /// The data for stories and for the kernel's message.
     pub(crate) cause: Cause,
 }
 
-/// What is at fault, as data: our words are for people.
+/// What is at fault, as data. The message is text for people and is never parsed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Cause {
     /// The register, where it is not the one that the instruction itself names first.
     pub reg: Option<Reg>,
-    /// What exactly, where the kernel tells more cases apart than there are reasons.
+    /// The exact case, if the kernel distinguishes more cases than there are reasons.
     pub case: Case,
 }
 
-/// A case that the kernel has words of its own for.
+/// A case for which the kernel has a message of its own.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Case {
-    /// The reason says it all.
+    /// Nothing beyond the reason.
     #[default]
     Plain,
     /// An access of that many bytes through an argument.
@@ -147,7 +147,7 @@ pub(crate) enum Loss {
     GivenUp,
 }
 
-/// The part that a step plays in a story.
+/// What a step of a story is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The value, the resource or the lock comes from here.
@@ -160,7 +160,7 @@ pub enum Part {
     Bounded,
     /// Something is forgotten of it, or it is destroyed.
     Lost,
-    /// The path goes this way.
+    /// The path takes this direction at a branch.
     Branch,
     /// The function that it happens in is called here.
     Call,

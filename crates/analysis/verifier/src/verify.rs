@@ -22,7 +22,7 @@ pub struct Verified {
     pub facts: Facts,
     /// What exploring took.
     pub statistics: Statistics,
-    /// Some path may read stack bytes that it never wrote, which is allowed with privilege: whoever runs the program
+    /// Some path may read stack bytes that it never wrote, which is allowed with privilege: an engine that runs the program
     /// must clear its frames, or show it what was there.
     pub reads_uninitialized_stack: bool,
     /// Whether the other [`Assumptions`] may lead to another answer; where not, they need not be tried.

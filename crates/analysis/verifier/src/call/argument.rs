@@ -33,7 +33,7 @@ impl Passed {
 }
 
 impl Argument<'_> {
-    /// Our words for what is wrong with it.
+    /// The message that the argument must be something else.
     fn must_be(&self, expected: &str) -> String {
         format!(
             "argument {} of {} must be {expected}, r{} is {}{}",
@@ -63,7 +63,7 @@ impl<'c, 'p> Check<'c, 'p> {
             let argument = Argument { helper, prototype, index, reg, register };
             Check { path, call, argument }.hold_to(*kind).about(reg)?;
         }
-        // What is passed beyond the prototype (values to print) is read, too.
+        // Registers beyond the prototype (values to print) are read too.
         for index in prototype.args.len() + 1..=5 {
             let register = path.state.frame().registers[index];
             path.findings.expose_stack(&path.state, path.at, &register);
@@ -401,15 +401,15 @@ impl<'c, 'p> Check<'c, 'p> {
         if bytes.iter().all(|byte| *byte == Byte::Zero) {
             return Some(0);
         }
-        // As the kernel has it, a key is what was stored as one: the low half of a longer number is none, and its upper
-        // half is the whole of it.
+        // The kernel knows a key only if it was stored as a whole: the low half of a longer number is not known, and
+        // for the upper half it takes the whole number.
         let spilled = slot.bytes[within..].iter().take_while(|byte| **byte == Byte::Spill).count();
         if spilled != 4 || slot.register.kind() != Kind::Scalar {
             return None;
         }
         let register = slot.register;
         let key = register.scalar.as_constant()?;
-        // What the key is decides whether the result may be null: a path with another key is another path.
+        // The key decides whether the result may be null, so states with different keys are different.
         self.path.findings.mark_precise(&register);
         (within == 0 || key == 0).then_some(key)
     }

@@ -25,11 +25,11 @@ pub(crate) fn check_same_map(value: &Register, map: &Register) -> Step<()> {
 /// How a callback runs that runs later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Later {
-    /// Results allowed, from this one
+    /// The lowest result allowed.
     pub lowest: i64,
-    /// to this one.
+    /// The highest result allowed.
     pub highest: i64,
-    /// It may sleep.
+    /// Whether it may sleep.
     pub sleepable: bool,
 }
 
@@ -57,7 +57,7 @@ impl Path<'_> {
         self.findings.noted.callbacks[callee] = true;
         self.findings.noted.later_callbacks[callee] = true;
         let Later { lowest, highest, sleepable } = later;
-        // Wherever it was asked for, it begins the same.
+        // The callback begins in the same state for every call that arranges it.
         let start = self.code.functions[callee].start;
         let outer = self.findings.liveness.root(self.code, 0);
         let instance = self.findings.liveness.callee(self.code, outer, start, callee);
@@ -70,10 +70,10 @@ impl Path<'_> {
         frame.registers[1] = of_map(Holds::Map);
         frame.registers[2] = of_map(Holds::MapKey);
         frame.registers[3] = of_map(Holds::MapValue);
-        // A frame below it, which never runs on, keeps the rule that a first frame is the program's.
+        // The frame below it never continues. It is there because the first frame is always the program's.
         let bottom = Frame::new(0, 0, start, Caller::Call, outer);
         let later_entries = self.state.later_entries + 1;
-        // It does not continue this path, so no state kept on the way here waits for it.
+        // It does not continue this path, so no state kept on this path waits for it.
         let state = State { frames: vec![bottom, frame], sleepable, later_entries, ..State::default() };
         self.push(state, start);
         Ok(())
@@ -81,7 +81,7 @@ impl Path<'_> {
 }
 
 impl KfuncEffect<'_, '_> {
-    /// The same of a kernel function that says when.
+    /// Arranges a callback that a kernel function runs later.
     pub(crate) fn run_kfunc_later(&mut self, later: Later) -> Step<()> {
         let KfuncEffect { call, .. } = *self;
         let Some(value) = call.value else { return unsupported("this callback") };

@@ -1,7 +1,7 @@
 //! One argument of a call while it is checked: the path, what earlier arguments said, what is passed.
 //!
-//! The prototype's kinds are in `argument` and `kfunc_argument`; `structure` and `stack_object` know the arguments that are
-//! structures of the kernel, dynptrs and iterators.
+//! `argument` and `kfunc_argument` check the kinds of a prototype. `structure` and `stack_object` check structures of the
+//! kernel, dynptrs and iterators.
 
 use kiln_isa::Reg;
 use kiln_platform::{Helper, Prototype};

@@ -19,7 +19,7 @@ const PRIVATE_STACK_BYTES: u32 = 64;
 struct Depth {
     bytes: u32,
     frames: usize,
-    /// Bytes that the functions from here on keep while one of them, called by them, makes a tail call.
+    /// Bytes that the functions from here on keep on the stack while a function below them makes a tail call.
     before_tail_call: Option<u32>,
 }
 
@@ -58,7 +58,7 @@ impl TooDeep {
         }
     }
 
-    /// What the kernel prints for it.
+    /// The kernel's message.
     pub(crate) fn kernel_message(&self) -> String {
         let TooDeep { bytes, calls, .. } = self;
         match self.why {
@@ -129,12 +129,12 @@ impl Path<'_> {
 }
 
 impl Findings {
-    /// The stack of a chain of calls, in sum.
+    /// Returns the stack of the deepest chain of calls, in bytes.
     pub(crate) fn check_stack_depth(&self, code: &Code<'_>, options: &Options) -> Result<u32, TooDeep> {
         let later = (0..code.functions.len()).filter(|at| *at != 0 && self.noted.later_callbacks[*at]);
         let mut most = 0;
         for root in std::iter::once(0).chain(later) {
-            // What runs later has the kernel's stack for itself, and no private one.
+            // A callback that runs later starts on an empty kernel stack, and gets no private one.
             let private = root == 0 && options.has_private_stacks(code);
             let mut known = vec![None; code.functions.len()];
             most = most.max(self.deepest(code, options, root, 0, private, &mut Vec::new(), &mut known)?.bytes);

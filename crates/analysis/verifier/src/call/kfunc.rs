@@ -105,7 +105,7 @@ impl KfuncEffect<'_, '_> {
         )
     }
 
-    /// What is in R0 afterwards.
+    /// Returns what R0 holds afterwards.
     fn kfunc_result(&mut self) -> Step<Register> {
         let KfuncEffect { call, .. } = *self;
         if let Some(result) = self.special_result()? {

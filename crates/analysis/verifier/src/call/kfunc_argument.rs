@@ -41,7 +41,7 @@ impl<'p> KfuncCheck<'_, 'p> {
         Ok(())
     }
 
-    /// Our words for what is wrong with it.
+    /// The message that the argument must be something else.
     fn must_be(&self, expected: &str) -> String {
         let (number, kind) = (self.argument.reg.number(), self.argument.register.kind().name());
         format!("argument {number} of {} must be {expected}, r{number} is {kind}", self.call.kfunc.name)

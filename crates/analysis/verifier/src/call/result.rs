@@ -124,5 +124,5 @@ pub(crate) const INNER_MAP: u32 = 0x1000;
 /// The largest error number (kernel `MAX_ERRNO`).
 const MAX_ERRNO: i64 = 4095;
 
-/// Processors that a kernel is built for at most (`CONFIG_NR_CPUS`).
+/// The most processors that a kernel is built for (`CONFIG_NR_CPUS`).
 pub(crate) const MAX_PROCESSORS: u32 = 8192;

@@ -39,7 +39,7 @@ impl KfuncEffect<'_, '_> {
 }
 
 impl Findings {
-    /// Where the memory is not in one piece, the slice is the buffer that was passed for that case.
+    /// Notes that a slice may be the buffer that was passed: the kernel returns it if the memory is not in one piece.
     pub(crate) fn alias_buffer(&mut self, state: &State, bytes: u32) {
         let buffer = *state.register(Reg::R3);
         if let (Kind::Stack, Some(accesses)) = (buffer.kind(), &mut self.accesses) {

@@ -1,5 +1,5 @@
-//! The hook that a program is put on: found in the kernel's types, whether the program may be on it, what it may call and
-//! return.
+//! The hook that a program is put on: what it is in the kernel's types, whether the program may be on it, and what
+//! the program may call and return there.
 
 use std::rc::Rc;
 

@@ -6,7 +6,7 @@
 //!            and only where a path leads: code behind a check of the kernel's version stays good
 //! ```
 //!
-//! Rules of the verifier itself that became laxer are asked where they stand: `self.options.profile.has(...)`.
+//! Rules of the verifier that newer kernels relaxed are checked where they apply: `options.kernel_has(...)`.
 
 use kiln_isa::{CallTarget, Insn, forms};
 use kiln_platform::{AttachType, Feature, Field, Helper, Kfunc, Lack, Profile, ProgramType};

@@ -4,7 +4,7 @@
 //!   *(u64 *)(r0 + 0) = r1     r1 a pointer: its value could be read back through the map
 //!   if r1 > r2                pointers: the outcome tells where they are
 //!   r2 += r3; r2 a stack pointer, r3 any number        a misguessed bounds check could read around it
-//!   call f, loops, 4097 instructions                   more work for the verifier than anybody may ask for
+//!   call f, loops, 4097 instructions                   more work for the verifier than such a program may cause
 //! ```
 //!
 //! Three things are guarded: addresses (a pointer's value must not get where it can be read), memory under wrong
@@ -45,7 +45,7 @@ pub(crate) fn broken_rule(code: &Code<'_>) -> Option<(Position, &'static str)> {
     call.or_else(|| Some((back_edge(code)?, "loops need privilege")))
 }
 
-/// A branch to where the path came from.
+/// Finds a branch back to an instruction of the same path.
 fn back_edge(code: &Code<'_>) -> Option<Position> {
     const UNSEEN: u8 = 0;
     const OPEN: u8 = 1;
@@ -74,7 +74,7 @@ fn back_edge(code: &Code<'_>) -> Option<Position> {
 }
 
 impl Options {
-    /// A pointer's value must not go there.
+    /// Checks that a pointer's value does not go where it can be read.
     pub(crate) fn check_leak(&self, register: &Register, what: &str) -> Step<()> {
         if self.unprivileged && register.is_pointer() {
             return reject(Reason::PointerLeak, format!("a pointer ({}) {what}", register.kind().name()));
@@ -256,7 +256,7 @@ impl Findings {
 }
 
 impl<'a> Code<'a> {
-    /// How far a pointer may move at most; `None` outside of its memory.
+    /// Returns how far a pointer may move; `None` if it is outside of its memory.
     fn room(&self, pointer: &Register, left: bool) -> Option<i64> {
         let (room, most) = match pointer.kind() {
             Kind::Stack => (pointer.fixed_offset()?.checked_neg()?, i64::from(MAX_STACK_BYTES) + i64::from(left)),

@@ -14,7 +14,7 @@ pub(crate) fn components(count: usize, successors: impl Fn(usize) -> Vec<usize>)
             let at = *at;
             match rest.pop() {
                 Some(next) if search.order[next] == UNSEEN => search.begin(next, &successors),
-                // What has a component already is not on the stack any more.
+                // A node that has a component is no longer on the stack.
                 Some(next) if search.low[next] != DONE => search.low[at] = search.low[at].min(search.order[next]),
                 Some(_) => {}
                 None => {

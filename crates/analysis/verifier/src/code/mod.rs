@@ -73,7 +73,7 @@ impl Op<'_> {
         Kfunc::by_name(self.kfunc?)
     }
 
-    /// What that does beside what its prototype says.
+    /// Returns what the kernel function means to the verifier beyond its prototype.
     pub(crate) fn kfunc_meaning(&self) -> Option<KfuncMeaning> {
         self.kfunc_row().map(|kfunc| kfunc.meaning)
     }
@@ -258,7 +258,7 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// Numbers the loops.
+    /// Numbers the strongly connected components, which are the loops.
     fn mark_components(&mut self) {
         let count = self.ops.len();
         let inside = |at: usize| {

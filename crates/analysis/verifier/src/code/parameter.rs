@@ -69,7 +69,7 @@ impl Tags {
             }
             let Some(tag) = btf.name(id).strip_prefix("arg:") else { continue };
             match tag {
-                // Older kernels see no tags; libbpf tells them of contexts in another way, where these have a name.
+                // Older kernels see no tags. For them libbpf rewrites a context's type, if the context has a name.
                 "ctx" if !hook.all_tags => tags.context = !WITHOUT_CONTEXT_NAME.contains(hook.program_type),
                 _ if !hook.all_tags => {}
                 "ctx" => tags.context = true,

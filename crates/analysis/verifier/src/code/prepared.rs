@@ -27,11 +27,11 @@ pub struct Prepared<'a> {
     pub(crate) kernel_types: Option<Arc<Btf>>,
     /// The object's own types, where it has some that parse.
     pub(crate) btf: Option<Arc<Btf>>,
-    /// The same; none where the kernel would not take them.
+    /// The object's own types, unless the kernel would refuse them.
     pub(crate) accepted_btf: Option<Arc<Btf>>,
     /// Fields of each map's value that are not plain memory.
     pub(crate) records: Vec<Arc<Record>>,
-    /// The same of the maps that maps of maps hold.
+    /// Special fields of the values of inner maps, by the outer map.
     pub(crate) inner_records: Vec<Arc<Record>>,
     /// The exception callbacks that functions name in their types.
     pub(crate) exception_callbacks: HashMap<TypeId, Vec<String>>,
@@ -59,8 +59,8 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// The same for another version of the object, which differs in its functions' instructions only: what was prepared
-    /// from types and maps is shared.
+    /// Prepares another version of the object, which differs only in its functions' instructions. What was prepared from
+    /// types and maps is shared.
     pub fn for_version<'b>(&self, object: &'b Object) -> Prepared<'b> {
         Prepared {
             object,
@@ -77,7 +77,7 @@ impl<'a> Prepared<'a> {
     /// Whether the object is well formed.
     ///
     /// # Errors
-    /// What is not.
+    /// Returns what is malformed.
     pub fn well_formed(&self) -> Result<(), &Invalid> {
         self.well_formed.as_ref().copied()
     }

@@ -7,7 +7,7 @@ use super::bounds::{Bounds, as_signed};
 use super::scalar::Scalar;
 use super::tnum::Tnum;
 
-/// A truth value of which only this much is known.
+/// What is known about a truth value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Truth {
     /// Always.
@@ -50,7 +50,7 @@ impl Abstract {
         &self.scalar
     }
 
-    /// Whether a value (its lowest bits) may be it.
+    /// Whether a value (its lowest bits) is possible.
     pub fn contains(&self, value: u64) -> bool {
         let value = value & mask(self.bits);
         if self.bits == 64 {

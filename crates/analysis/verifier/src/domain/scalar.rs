@@ -95,7 +95,7 @@ impl Scalar {
         }
     }
 
-    /// Whether a value may be it.
+    /// Whether this value is possible.
     pub const fn contains(&self, value: u64) -> bool {
         let (low, signed, signed_low) = (value as u32, value as i64, value as i32);
         self.tnum.contains(value)

@@ -19,17 +19,17 @@ impl Tnum {
         Tnum { value, mask: 0 }
     }
 
-    /// Whether a value may be it.
+    /// Whether this value is possible.
     pub const fn contains(self, value: u64) -> bool {
         value & !self.mask == self.value
     }
 
-    /// The greatest value that may be it.
+    /// The greatest possible value.
     pub const fn greatest(self) -> u64 {
         self.value | self.mask
     }
 
-    /// The least value above `bound` that may be it; the greatest where none is above.
+    /// The least possible value above `bound`; the greatest possible value if none is above.
     pub const fn after(self, bound: u64) -> u64 {
         if bound >= self.greatest() {
             return self.greatest();

@@ -26,7 +26,7 @@ pub(super) enum Place {
     Slot { frame: usize, index: usize },
 }
 
-/// Steps kept for one value: its way is told in full only where it is short.
+/// The most steps kept for one value: a long history is cut.
 const MOST_STEPS: usize = 12;
 
 /// Follows values back.
@@ -395,7 +395,8 @@ impl<'a> Follower<'a> {
             Insn::Call(_) if before.is_pointer() && !now.is_pointer() => {
                 let callee = op.helper.map_or("the function".to_owned(), |helper| format!("bpf_{}", helper.name));
                 if before.is_packet() {
-                    let text = format!("{callee} may move the packet: pointers into it from before are no longer valid");
+                    let text =
+                        format!("{callee} may move the packet: pointers into it from before are no longer valid");
                     self.tell_loss(at, Loss::PacketMoved, text);
                 } else {
                     let text = format!("{callee} gives up {}: it may not be used after", self.names.pointee(&before));

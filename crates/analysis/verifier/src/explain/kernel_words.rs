@@ -116,7 +116,7 @@ impl Words<'_> {
         Some(format!("bpf_{}#{}", helper.name, helper.id))
     }
 
-    /// Whatever is wrong with an argument of a global function, the kernel says the same of it at last.
+    /// For every wrong argument of a global function, the kernel's last message is the same.
     fn global_call(&self, reason: Reason) -> Option<String> {
         let Insn::Call(CallTarget::Subprogram(_)) = self.insn else { return None };
         if matches!(reason, Reason::UninitializedRegister | Reason::CallDepth | Reason::LockDiscipline) {

@@ -1,4 +1,4 @@
-//! Rejections in plain words.
+//! Rejections explained: our message, the kernel's message and the story.
 //!
 //! ```text
 //!   xdp_prog is rejected: possibly-null
@@ -60,7 +60,7 @@ pub(crate) fn rejection(code: &Code<'_>, at: Position, reason: Reason, message: 
     }
 }
 
-/// A fault at the path's position, explained in our words and the kernel's.
+/// Turns a fault at the path's position into an error, with our message and the kernel's.
 pub(crate) fn explained(path: &Path<'_>, fault: Fault) -> Error {
     let op = path.code.op(path.at);
     let refused = match fault {

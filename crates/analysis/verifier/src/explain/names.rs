@@ -33,7 +33,7 @@ impl<'a> Names<'a> {
         if register.inner { map.inner.as_deref() } else { Some(map) }
     }
 
-    /// What a pointer points to.
+    /// Describes what a pointer points to.
     pub(super) fn pointee(&self, register: &Register) -> String {
         let map = || self.map(register).map_or("?", |map| &map.name);
         match register.kind() {
@@ -59,7 +59,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What a value is, in a few words.
+    /// Describes a value in a few words.
     pub(super) fn value(&self, register: &Register) -> String {
         match register.kind() {
             Kind::Uninit => "nothing".to_owned(),

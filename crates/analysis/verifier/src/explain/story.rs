@@ -23,11 +23,11 @@ use crate::reason::Reason;
 use crate::rejection::{Case, Part, Rejection, StoryStep};
 use crate::state::{Kind, Register};
 
-/// Instructions of the path that are looked at, from its end.
+/// The most instructions of the path that are examined, from its end.
 const MOST_VISITS: usize = 20_000;
-/// Branches told of.
+/// The most branches in a story.
 const MOST_BRANCHES: usize = 4;
-/// Steps told of in all.
+/// The most steps in a story.
 const MOST_STEPS: usize = 16;
 
 /// The rejection with its story.
@@ -109,7 +109,7 @@ impl<'a> Story<'a> {
         }
         self.add_calls(&follower, &mut steps);
         steps.sort_by_key(|(at, _)| *at);
-        // Turns of a loop tell the same again.
+        // Iterations of a loop repeat the same steps.
         let mut told: Vec<StoryStep> = Vec::new();
         for (_, step) in steps {
             if !told.iter().any(|known| known.insn == step.insn && known.text == step.text) {
@@ -177,7 +177,7 @@ impl<'a> Story<'a> {
         Some(*self.last().state.register(self.offending_register()?))
     }
 
-    /// Where the reference that is still held was acquired.
+    /// Adds where the reference that is still held was acquired.
     fn acquired(&self, follower: &mut Follower<'_>) {
         let Some(held) = self.last().state.references.first().copied() else { return };
         let holds = |visit: &Visit| visit.state.references.iter().any(|other| other.id == held.id);
@@ -191,7 +191,7 @@ impl<'a> Story<'a> {
         follower.origin = Some(at);
     }
 
-    /// Where the lock that is held was taken.
+    /// Adds where the lock that is still held was taken.
     fn locked(&self, follower: &mut Follower<'_>) {
         if self.last().state.locks.is_empty() {
             return;
@@ -203,7 +203,7 @@ impl<'a> Story<'a> {
         follower.origin = Some(at);
     }
 
-    /// One turn of the loop that never ends.
+    /// Describes one iteration of the loop that never ends.
     fn turned(&self, follower: &mut Follower<'_>) {
         let last = self.last();
         let end = self.path.len() - 1;
@@ -272,7 +272,7 @@ impl<'a> Story<'a> {
         follower.origin == origin
     }
 
-    /// Where the path went at a branch that could have gone both ways.
+    /// Describes the direction that the path took at a branch, unless the outcome was certain.
     fn branch(&self, at: usize) -> Option<String> {
         let visit = &self.path[at];
         let op = self.names.code.op(visit.at);

@@ -52,7 +52,8 @@ pub struct InsnCost {
     pub spot: Spot,
     /// How often it was processed.
     pub visits: u64,
-    /// How often it went both ways: the rest of the program was then walked once more, unless a kept state ended it.
+    /// How often both outcomes were possible. Each time the rest of the program is followed once more, unless a kept state
+    /// ends the path.
     pub forks: u64,
     /// How many states were kept here.
     pub states: u64,

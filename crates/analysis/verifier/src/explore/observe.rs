@@ -20,7 +20,7 @@ pub(crate) struct Moment<'m, 'a> {
     pub kept: u64,
 }
 
-/// What is told to an observer.
+/// The events that an observer is told about.
 pub(crate) trait Observer {
     /// Exploration begins at the start of the program, or of a global function that is verified on its own.
     fn started(&mut self) {}
@@ -28,7 +28,7 @@ pub(crate) trait Observer {
     fn before(&mut self, _moment: &Moment<'_, '_>) {}
     /// It was carried out, and perhaps put states aside.
     fn after(&mut self, _moment: &Moment<'_, '_>) {}
-    /// A path ended, and the state put aside last goes on.
+    /// A path ended, and the state that was put aside last is continued.
     fn resumed(&mut self) {}
 }
 
@@ -51,8 +51,8 @@ impl PathFinder {
         PathFinder { nodes: Vec::new(), current: NONE, aside: Vec::new() }
     }
 
-    /// Indices, counting every instruction carried out from 0, of the path's at most `most` last ones; and whether
-    /// that is all of it.
+    /// Returns the indices of the path's last instructions, no more than `most`, and whether that is all of it. All
+    /// instructions that were carried out are counted from 0.
     pub(crate) fn path(&self, most: usize) -> (Vec<u32>, bool) {
         let mut path = Vec::new();
         let mut at = self.current;

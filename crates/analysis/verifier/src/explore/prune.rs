@@ -48,7 +48,7 @@ struct KeptState {
 /// All kept states.
 pub(crate) struct Kept {
     states: Vec<KeptState>,
-    /// Those worth comparing with, by position and the call that made their last frame.
+    /// States that are worth comparing with, by position and by the call that made their last frame.
     at: HashMap<(Position, Position), Vec<u32>>,
     visits: Visits,
     /// States in callbacks, with what covered them and where, before all turns of the callback were explored.
@@ -109,7 +109,7 @@ impl Kept {
         size_of::<State>() + state.frames.len() * size_of::<Frame>() + slots * size_of::<Slot>()
     }
 
-    /// Kept states at most at one time.
+    /// The most states kept at one time.
     pub(crate) fn peak(&self) -> u64 {
         self.peak
     }
@@ -447,7 +447,7 @@ impl Explorer<'_> {
         {
             return register_covers(&self.path.findings.origins, old, current, ids, exactness);
         }
-        // Bytes of which nothing was known may be any. Facts do not take a pointer for a number, though.
+        // Unknown bytes cover any bytes, except that facts do not let a pointer stand for a number.
         let anything = current.register.kind() == Kind::Scalar
             || self.recorder.is_none() && !self.path.options.stack_must_be_written();
         let registers = old.bytes[0] == Byte::Spill;
@@ -568,7 +568,7 @@ fn same_calls(old: &State, current: &State) -> bool {
     sites(old) == sites(current)
 }
 
-/// A quick look, before the thorough one.
+/// A quick comparison that excludes most states before the complete one.
 fn may_be_same(old: &State, current: &State) -> bool {
     old.frames.len() == current.frames.len()
         && old.frame().registers.iter().zip(&current.frame().registers).all(|(a, b)| {

@@ -1,7 +1,7 @@
 //! The exploration: one path at a time, depth first, as the kernel does it.
 //!
 //! ```text
-//!   pending: [(state, where)]        a branch that may go both ways pushes the taken side and goes on
+//!   pending: [(state, where)]        a branch with two possible outcomes pushes the taken side and goes on
 //!   loop: enough seen here?          kept states of this position that cover the current one end the path
 //!         step                       transfer and checks; a fault ends the verification
 //!         end of path                take the next pending state
@@ -62,7 +62,7 @@ impl<'a> Explorer<'a> {
         }
     }
 
-    /// The same, with calls that run callbacks as loops.
+    /// Makes an explorer for which calls that run callbacks are loops.
     pub(crate) fn strict(code: &'a Code<'a>, options: &'a Options) -> Explorer<'a> {
         Explorer { strict_callbacks: true, ..Explorer::new(code, options) }
     }
@@ -175,7 +175,7 @@ impl<'a> Explorer<'a> {
             self.widen(&mut state, since);
             self.path.state = state;
         }
-        // What a call writes is told by the function that it calls.
+        // What a call writes is noted at the function that it calls.
         if let Some(instance) = instance.filter(|_| self.path.state.frames.len() == depth) {
             self.path.findings.liveness.commit(instance, at);
         }

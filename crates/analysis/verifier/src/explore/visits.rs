@@ -7,7 +7,7 @@
 //!   ...           all paths of the visit's first state are finished: the visit is over
 //! ```
 //!
-//! A visit is told from others by the component and by the calls that lead to it.
+//! The component and the calls that lead to it identify a visit.
 //!
 //! A call that runs a callback any number of times is a loop too, but Linux 6.18 does not count it as one: it compares
 //! states in callbacks by what matters so far, before it knows what the next turn needs. Kiln does so first, remembers

@@ -172,7 +172,7 @@ pub struct Held {
     pub references: Vec<InsnId>,
     /// For each of `references`, where every path that holds it keeps it.
     pub places: Vec<Places>,
-    /// Locks at most.
+    /// The most locks held on any path.
     pub locks: usize,
 }
 

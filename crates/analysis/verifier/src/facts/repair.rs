@@ -106,7 +106,7 @@ fn spread(accesses: &Accesses, code: &Code<'_>, at: Position, doubt: Doubt) -> V
                 after.packet = false;
             }
             if op.runs_callback() {
-                // Callbacks: whatever is in doubt outside is in doubt inside, and the other way round.
+                // Callbacks: what is in doubt outside is in doubt inside, and what is in doubt inside is in doubt outside.
                 let inside = Doubt { registers: CALLER_SAVED, slots: 0, outer: true, ..doubt };
                 after.slots = u64::MAX;
                 after.outer = true;

@@ -7,7 +7,7 @@
 //!   r2 = addr_space_cast(r1, 1, 0)                   a number again
 //! ```
 //!
-//! So nothing need be known of such a pointer: arithmetic leaves it one, and every access is allowed.
+//! So nothing has to be known about such a pointer. Arithmetic keeps it an arena pointer, and every access is allowed.
 
 use kiln_isa::{AtomicOp, Reg};
 use kiln_platform::MapType;
@@ -40,7 +40,7 @@ impl Path<'_> {
 }
 
 impl Options {
-    /// What an address register holds for the access: with [`crate::Options::heap`], a number is a heap address.
+    /// Returns what an address register holds for an access. With [`crate::Options::heap`], a number is a heap address.
     pub(crate) fn heap_address(&self, register: Register) -> Register {
         if self.heap && register.kind() == Kind::Scalar { Register::ARENA } else { register }
     }
@@ -55,7 +55,7 @@ impl Findings {
 }
 
 impl<'a> Code<'a> {
-    /// The arena that the program uses: one at most.
+    /// Returns the arena that the program uses, if it uses one.
     fn arena(&self) -> Step<Option<u32>> {
         let mut found = None;
         for op in &self.ops {
@@ -70,7 +70,7 @@ impl<'a> Code<'a> {
 }
 
 pub(crate) fn check_arena_atomic(op: AtomicOp, fetch: bool) -> Step<()> {
-    // x86 has no one instruction for these, and a loop has no place to go when the page is missing.
+    // x86 has no single instruction for these, and the JIT's loop cannot be left when the page is missing.
     if fetch && matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) {
         return reject(
             Reason::BadInstruction,

@@ -44,7 +44,7 @@ impl DynptrKind {
         }
     }
 
-    /// Its memory is the packet's.
+    /// Whether its memory is the packet's.
     pub(crate) const fn of_packet(self) -> bool {
         matches!(self, DynptrKind::Skb | DynptrKind::Xdp | DynptrKind::SkbMeta)
     }
@@ -111,7 +111,7 @@ impl Path<'_> {
         self.place_object(frame, lowest, DYNPTR_BYTES, object, true)
     }
 
-    /// Memory of a dynptr, as `bpf_dynptr_data` and `bpf_dynptr_slice` give it.
+    /// Returns a pointer to a dynptr's memory, as `bpf_dynptr_data` and `bpf_dynptr_slice` do.
     pub(crate) fn slice_of(&mut self, dynptr: &Dynptr, bytes: u32) -> Register {
         let memory = Register::pointer(Holds::Memory(bytes)).or_null(self.fresh_id());
         Register { owner: dynptr.id, reference: dynptr.reference, in_packet: dynptr.kind.of_packet(), ..memory }
@@ -142,7 +142,7 @@ impl State {
         Ok(())
     }
 
-    /// What a helper fills may overlap a dynptr that it is given, so it may overlap none.
+    /// Checks that memory which a helper fills contains no dynptr: it could be one that the helper also takes.
     pub(crate) fn check_no_dynptr(&self, frame: usize, lowest: i32, length: i32) -> Step<()> {
         let stack = &self.frames[frame].stack;
         let is_dynptr = |at: &i32| {
@@ -158,7 +158,7 @@ impl State {
         }
     }
 
-    /// Slices of dynptrs that were borrowed in functions that have returned.
+    /// Makes slices stale whose dynptr was borrowed by a function that has returned.
     pub(crate) fn forget_orphaned_slices(&mut self, stale: Register) {
         let mut alive: Vec<u32> = Vec::new();
         for frame in &self.frames {

@@ -16,9 +16,9 @@ use kiln_platform::{Feature, MapType, ProgramType, SpecialField, SpecialType};
 use kiln_program::Map;
 use kiln_program::btf::{Btf, Kind as BtfKind, Qualifier, TypeId};
 
-/// Fields of one value at most (kernel `BTF_FIELDS_MAX`).
+/// The most special fields of one value (kernel `BTF_FIELDS_MAX`).
 const MAX_FIELDS: usize = 11;
-/// Structures in structures followed at most.
+/// The most levels of nested structures that are followed.
 const MAX_NESTING: usize = 31;
 
 /// A field that only helpers and kernel functions may touch.
@@ -181,7 +181,7 @@ impl Record {
         if fits { found } else { Record::default() }
     }
 
-    /// Those of a structure that the program may allocate; `None` where the kernel refuses its layout.
+    /// Returns the special fields of a structure that the program may allocate; `None` if the kernel refuses its layout.
     pub(crate) fn of_object(types: &Tables<'_>, id: TypeId) -> Option<Record> {
         types.record(id, Place::Object)
     }
@@ -194,7 +194,7 @@ impl Record {
         self.fields.iter().any(|field| wanted(field.kind))
     }
 
-    /// Whether its lock tells one value from another.
+    /// Whether it has a lock: then values are told apart by the pointer's id.
     pub(crate) fn has_lock(&self) -> bool {
         self.has(FieldKind::is_lock)
     }
@@ -438,7 +438,7 @@ impl Search<'_> {
         Ok(Some(Kptr { class, target: self.target(class, inner)? }))
     }
 
-    /// A structure of the kernel is told from one of the program by its name.
+    /// Returns the kernel's structure of this name, or the program's own if the kernel has none.
     fn target(&self, class: KptrClass, id: TypeId) -> Found<Target> {
         if class == KptrClass::User {
             return Ok(Target::Own(id));

@@ -26,7 +26,7 @@ use crate::state::{Caller, Holds, Kind, Register, State, Trust};
 use crate::types::Types;
 use crate::types::parameters::is_plain;
 
-/// Bytes of a per-CPU object at most (kernel `BPF_GLOBAL_PERCPU_MA_MAX_SIZE`).
+/// The largest per-CPU object, in bytes (kernel `BPF_GLOBAL_PERCPU_MA_MAX_SIZE`).
 const MAX_PERCPU_BYTES: u32 = 512;
 
 impl Register {
@@ -54,7 +54,7 @@ impl KfuncEffect<'_, '_> {
         self.path.push_callback(frame, callee)
     }
 
-    /// What was added is owned by the list or tree now.
+    /// Makes pointers to an added object non-owning: the list or tree owns it now.
     pub(crate) fn give_to_graph(&mut self) -> Step<()> {
         let KfuncEffect { call, .. } = *self;
         let id = self.path.state.register(Reg::R2).reference;
@@ -90,7 +90,7 @@ impl KfuncEffect<'_, '_> {
                 let Some(index) = call.object else { return Ok(None) };
                 let object = Register::pointer(Holds::Structure(index)).trusted(Trust::ALLOCATED);
                 let object = self.path.acquired(call.kfunc, object);
-                // Who owns one reference gets another for sure.
+                // The owner of one reference always gets another.
                 let id = if self.path.types.object_record(index).is_some_and(|record| record.has_lock()) {
                     object.id
                 } else {

@@ -3,8 +3,8 @@
 //! ```text
 //!   bpf_iter_num_new(r10-8, 0, n)       r10-8: iterator num, active, a reference to give back
 //!   again: r0 = bpf_iter_num_next(r10-8)
-//!     null:  drained, it stays so       this way is walked first, and must come to an end
-//!     else:  active, one turn deeper    waits; when it comes here again in a state within an earlier one, all turns
+//!     null:  drained, it stays so       this path is followed first, and must end
+//!     else:  active, one iteration on   waits; when it comes here again in a state within an earlier one, all iterations
 //!                                       are like those that were walked
 //!   bpf_iter_num_destroy(r10-8)
 //! ```

@@ -17,7 +17,7 @@ use crate::state::{Holds, Kind, Register, State, Trust};
 use crate::types::{Types, WITHOUT_TYPES};
 
 impl Path<'_> {
-    /// What a load of a kptr gives: in an RCU section what RCU protects, else a pointer that may be to anything.
+    /// Returns what a load of a kptr gives: in an RCU section a pointer that RCU protects, otherwise an untrusted one.
     pub(crate) fn load_kptr(&mut self, kptr: &Kptr) -> Step<Register> {
         let id = self.fresh_id();
         if kptr.class == KptrClass::User {
@@ -41,7 +41,7 @@ impl Path<'_> {
         Ok(Register::pointer(Holds::Structure(index)).trusted(trust).or_null(id))
     }
 
-    /// What was in the kptr.
+    /// Returns the pointer that was in the kptr.
     pub(crate) fn taken_from_kptr(&mut self, kptr: &Kptr) -> Step<Register> {
         let pointer = match kptr.target {
             Target::Own(target) => {

@@ -44,7 +44,7 @@ pub(crate) fn allocation_of(register: &Register) -> (Holds, bool) {
 }
 
 impl Path<'_> {
-    /// `bpf_res_spin_lock` and its kin, on the path on which it is taken.
+    /// `bpf_res_spin_lock` and `bpf_res_spin_lock_irqsave`, on the path where the lock is taken.
     pub(crate) fn take_resilient_lock(&mut self, interrupts: bool) -> Step<()> {
         let lock = *self.state.register(Reg::R1);
         if interrupts {
@@ -54,7 +54,7 @@ impl Path<'_> {
         self.state.take_lock(self.code, LockKind::Resilient, &lock)
     }
 
-    /// `bpf_res_spin_unlock` and its kin.
+    /// `bpf_res_spin_unlock` and `bpf_res_spin_unlock_irqrestore`.
     pub(crate) fn give_up_resilient_lock(&mut self, interrupts: bool) -> Step<()> {
         let lock = *self.state.register(Reg::R1);
         if interrupts {
@@ -152,7 +152,7 @@ impl State {
         self.locks.iter().any(|held| held.allocation == allocation && held.id == register.id)
     }
 
-    /// What was found in a list or tree may be gone once its lock is given up.
+    /// Makes pointers into lists and trees stale: after the lock is released, what they point to may be freed.
     pub(crate) fn forget_non_owning(&mut self, stale: Register) {
         self.for_each_where(
             |register| register.is_allocated() && register.trust.has(Trust::NOT_OWNING),

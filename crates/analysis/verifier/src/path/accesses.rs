@@ -9,12 +9,12 @@ use crate::facts::StackSet;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Written {
     Nothing,
-    /// These bytes, every time.
+    /// These bytes, on every visit.
     Always {
         lowest: i32,
         bytes: u32,
     },
-    /// Perhaps some.
+    /// Bytes that differ between visits or are not known.
     Perhaps,
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Written {
 pub(crate) struct Accesses {
     /// Bytes read by each instruction.
     pub reads: Vec<StackSet>,
-    /// What each writes.
+    /// What each instruction writes.
     pub writes: Vec<Written>,
     /// Bytes of a function's frame that pointers to other memory may point to, too.
     pub aliased: HashMap<usize, StackSet>,

@@ -10,7 +10,7 @@
 //! Each function has an [`Instance`] for each chain of calls that leads to it. Exploring collects, for each of its
 //! instructions and each frame, the slots that any visit read and the slots that every visit wrote. When a path ends or a
 //! function returns, what is live before each instruction is computed over the control-flow graph, whatever path came
-//! there. A function's first instruction tells the call in the caller's instance what it reads and writes there.
+//! there. What a function's first instruction reads and writes of its callers' frames also holds for the call.
 //!
 //! A slot of a state is alive if it is live before the state's instruction, or, in the instance of an outer frame, after
 //! the call that it waits for (before, where the call runs a callback: it is carried out again).
@@ -148,7 +148,7 @@ impl Liveness {
         }
     }
 
-    /// What the function's first instruction says of the frames of its callers holds for the call.
+    /// Copies what the function's first instruction reads and writes of its callers' frames to the call.
     fn tell_caller(&mut self, at: usize) {
         let Instance { outer, call_site, depth, .. } = self.instances[at];
         if outer == NONE {

@@ -45,19 +45,19 @@ const TYPE_ID_TARGET: u32 = 7;
 pub(crate) enum Next {
     /// To this position.
     At(Position),
-    /// The same, and what changed since is forgotten.
+    /// To this position; numbers that changed since then become unknown.
     Widened(Position, Since),
     /// It ends.
     Done,
 }
 
-/// Numbers that changed since the path was last kept at a position, and that nothing depended on, become unknown: a loop
-/// whose turns are not counted then comes to the same state again.
+/// Numbers that changed since the path's state was last kept at a position, and that nothing depended on, become unknown.
+/// A loop whose iterations are not counted then reaches the same state again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Since {
     /// The position.
     pub site: Position,
-    /// The state kept last does not count: it is that of this very turn.
+    /// The state kept last is skipped: it belongs to the current iteration.
     pub skip_last: bool,
 }
 
@@ -107,12 +107,12 @@ impl<'a> Path<'a> {
         self.history_noted = false;
     }
 
-    /// Another way to go, to be followed later.
+    /// Leaves another way to go, which the search follows later.
     pub(crate) fn push(&mut self, state: State, at: Position) {
         self.forks.push(Fork { state, at, since: None });
     }
 
-    /// The same, with what changed forgotten.
+    /// Leaves another way to go; numbers that changed since then become unknown.
     pub(crate) fn push_widened(&mut self, state: State, at: Position, since: Since) {
         self.forks.push(Fork { state, at, since: Some(since) });
     }
@@ -125,13 +125,13 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// A fresh id.
+    /// Returns an id that no register has.
     pub(crate) fn fresh_id(&mut self) -> u32 {
         self.next_id += 1;
         self.next_id
     }
 
-    /// A register that must be readable.
+    /// Returns a register that must be readable.
     pub(crate) fn read(&self, reg: Reg) -> Step<Register> {
         let register = *self.state.register(reg);
         if register.kind() == Kind::Uninit {
@@ -223,7 +223,7 @@ impl Options {
         self.unprivileged || !self.kernel_has(Feature::UninitializedStackReads)
     }
 
-    /// What is left of a pointer whose memory is gone: its number.
+    /// Returns what a register holds after its pointer became stale: an unknown number, or nothing without privilege.
     pub(crate) fn stale_pointer(&self) -> Register {
         if self.unprivileged { Register::UNINIT } else { Register::UNKNOWN }
     }

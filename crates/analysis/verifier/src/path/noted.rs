@@ -1,4 +1,4 @@
-//! What holds of the whole program because it was seen on some path.
+//! What holds for the whole program because some path showed it.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ pub(crate) struct Noted {
     pub globals_called: Vec<usize>,
     /// Functions that were passed to something that calls them.
     pub callbacks: Vec<bool>,
-    /// Those of them that run later, on a stack of their own.
+    /// Callbacks that run later, on a stack of their own.
     pub later_callbacks: Vec<bool>,
     /// The kind of pointer each instruction accessed memory through.
     pub accessed: Vec<Kind>,

@@ -1,4 +1,4 @@
-//! What a path holds and must give back, and what is stale once it is gone.
+//! Resources: what a path holds and must release, and which pointers become stale then.
 
 use kiln_platform::{Kfunc, KfuncFlag};
 
@@ -15,7 +15,7 @@ impl Path<'_> {
         id
     }
 
-    /// A result that may be null, or has to be released, as the kfunc's flags say.
+    /// Returns a kfunc's result: it may be null or must be released, as the kfunc's flags say.
     pub(crate) fn acquired(&mut self, kfunc: &Kfunc, mut pointer: Register) -> Register {
         if kfunc.has(KfuncFlag::RetNull) {
             pointer = pointer.or_null(self.fresh_id());
@@ -31,7 +31,7 @@ impl Path<'_> {
 }
 
 impl State {
-    /// The objects that stand on a reference are gone with it.
+    /// Destroys the stack objects that depend on a reference.
     pub(crate) fn release_objects(&mut self, findings: &mut Findings, reference: u32) {
         for (number, frame) in self.frames.iter_mut().enumerate() {
             let gone: Vec<usize> = frame
@@ -49,7 +49,7 @@ impl State {
         }
     }
 
-    /// Slices of dynptrs that are gone are stale.
+    /// Makes slices stale whose dynptr is gone.
     pub(crate) fn forget_slices(&mut self, stale: Register, gone: impl Fn(u32) -> bool) {
         self.for_each_where(
             |register| register.kind() == Kind::Memory && register.owner != 0 && gone(register.owner),
@@ -71,7 +71,7 @@ impl State {
         self.give_up(findings, stale, id)
     }
 
-    /// A reference is released: what stands on it is gone.
+    /// Releases a reference; pointers and objects that depend on it become stale.
     pub(crate) fn give_up(&mut self, findings: &mut Findings, stale: Register, id: u32) -> Step<()> {
         self.references.retain(|held| held.id != id);
         self.for_each_where(|register| register.reference == id, |register| *register = stale);
@@ -79,7 +79,7 @@ impl State {
         Ok(())
     }
 
-    /// Packet pointers are stale once the packet may have moved.
+    /// Makes packet pointers stale: the packet may have moved.
     pub(crate) fn forget_packet(&mut self, stale: Register) {
         self.packet_bytes = 0;
         self.for_each_where(Register::is_packet, |register| *register = stale);

@@ -6,12 +6,12 @@ use crate::rejection::Case;
 use crate::state::State;
 
 impl State {
-    /// Whether RCU pointers are good here.
+    /// Whether RCU pointers are valid here.
     pub(crate) fn in_rcu_section(&self) -> bool {
         self.sections.rcu || !self.locks.is_empty() || !self.sleepable
     }
 
-    /// What is called may sleep.
+    /// Checks that a call which may sleep is allowed here.
     pub(crate) fn check_may_sleep(&self, name: &str) -> Step<()> {
         if !self.sleepable {
             let message = format!("{name} may sleep, this program may not");
@@ -23,7 +23,7 @@ impl State {
         }
     }
 
-    /// A path ends or leaves the program.
+    /// Checks that no critical section is open when a path ends or leaves the program.
     pub(crate) fn check_sections_left(&self, when: &str) -> Step<()> {
         match self.sections.name() {
             Some(section) => reject(Reason::CriticalSection, format!("{when} in {section}")),

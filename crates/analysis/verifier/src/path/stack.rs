@@ -47,7 +47,7 @@ impl Findings {
         }
     }
 
-    /// Something is handed a pointer into a frame without saying how much of it it reads: the facts take all of it.
+    /// Notes that the callee may read all of the frame: it gets a pointer into it without a size.
     pub(crate) fn expose_stack(&mut self, state: &State, at: Position, pointer: &Register) {
         if pointer.kind() == Kind::Stack {
             let at = state.site_in(at, pointer.frame());

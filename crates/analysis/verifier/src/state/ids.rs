@@ -1,4 +1,4 @@
-//! Two states beside each other: which ids of the one stand for which of the other, and what the one says of the other.
+//! Two states compared: which ids of one correspond to which ids of the other, and whether one describes the other.
 
 use super::{Byte, Kind, Register, State};
 
@@ -31,7 +31,7 @@ impl IdMap {
         true
     }
 
-    /// The same for numbers: no id is like an id of its own.
+    /// Like `matches`, for numbers: a number without an id counts as one with an id of its own.
     pub(crate) fn matches_number(&mut self, old: u32, current: u32) -> bool {
         if old == 0 {
             return true;
@@ -44,8 +44,8 @@ impl IdMap {
     }
 }
 
-/// Whether all that is said of the old register holds for the current one, also for readers that take every number
-/// and every dead register seriously. (A kept state's dead registers were emptied, so nothing holds for those.)
+/// Whether everything known about the old register holds for the current one, including numbers that no decision depends
+/// on and dead registers. (A kept state's dead registers were emptied, so nothing holds for them.)
 pub(crate) fn strictly_within(old: &Register, current: &Register) -> bool {
     let alike = old.kind() == current.kind()
         && old.nullable == current.nullable
@@ -56,7 +56,7 @@ pub(crate) fn strictly_within(old: &Register, current: &Register) -> bool {
     old.kind() != Kind::Uninit && alike && old.scalar.includes(&current.scalar)
 }
 
-/// Ids of numbers in the old state that tie together what the current one does not.
+/// Returns ids of numbers that are linked in the old state and not in the current one.
 pub(crate) fn broken_links(old: &State, current: &State) -> Vec<u32> {
     let mut ids = IdMap::default();
     let mut broken = Vec::new();

@@ -64,7 +64,7 @@ pub(crate) enum LockKind {
     Spin,
     /// `bpf_res_spin_lock`: several, given up in the reverse order.
     Resilient,
-    /// The same with interrupts off.
+    /// `bpf_res_spin_lock_irqsave`: a resilient lock, with interrupts off.
     ResilientIrq,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct HeldLock {
     pub kind: LockKind,
     /// What the pointer points to, and whether that is an inner map's value.
     pub allocation: (Holds, bool),
-    /// Which of those.
+    /// The pointer's id: which value or object.
     pub id: u32,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::domain::Scalar;
 
-/// What it holds: a number, or a pointer and what it points to.
+/// What a register holds: a number, or a pointer and what it points to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Holds {
     /// Never written, or no longer readable.
@@ -49,13 +49,13 @@ pub(crate) enum Holds {
     Arena,
     /// A function, by its index.
     Function(u32),
-    /// A dynptr that someone else holds: it may be used, not changed. The register's `id` tells it from others.
+    /// A dynptr that another function holds: it may be used, not changed. The register's `id` identifies it.
     Dynptr(DynptrKind),
     /// In facts only: paths disagree.
     Mixed,
 }
 
-/// What kind of thing it holds, whichever of them.
+/// The kind of thing that a register holds, without which one it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// Never written, or no longer readable.
@@ -102,14 +102,14 @@ pub(crate) enum Kind {
     Arena,
     /// A function.
     Function,
-    /// A dynptr that someone else holds: it may be used, not changed.
+    /// A dynptr that another function holds: it may be used, not changed.
     Dynptr,
     /// In facts only: paths disagree.
     Mixed,
 }
 
 impl Holds {
-    /// Without what it points to.
+    /// Returns the kind, without what it points to.
     pub(crate) const fn kind(self) -> Kind {
         match self {
             Holds::Uninit => Kind::Uninit,
@@ -208,9 +208,9 @@ pub(crate) struct Register {
     pub range: i32,
     /// Numbers: equal nonzero ids mean equal values. Pointers: which null check or packet check they share.
     pub id: u32,
-    /// The resource it stands on, 0 for none.
+    /// The reference that it depends on, 0 for none.
     pub reference: u32,
-    /// What it was got from: of a slice, the dynptr (its id); of an inner map and its values, the lookup; 0 for none.
+    /// The id of what it comes from: for a slice the dynptr, for an inner map and its values the lookup; 0 for none.
     pub owner: u32,
     /// A slice of a packet, stale when the packet changes.
     pub in_packet: bool,
@@ -321,7 +321,7 @@ impl Register {
         self.in_packet || matches!(self.kind(), Kind::Packet | Kind::PacketMeta | Kind::PacketEnd)
     }
 
-    /// The pointer, relied on so far.
+    /// Returns the pointer with this trust.
     pub(crate) const fn trusted(self, trust: Trust) -> Register {
         Register { trust, ..self }
     }
@@ -337,7 +337,7 @@ impl Register {
         !flawed && (always || self.trust.has(VOUCHED))
     }
 
-    /// Whether it is the number 0 for sure.
+    /// Whether it is certainly the number 0.
     pub(crate) fn is_zero(&self) -> bool {
         self.kind() == Kind::Scalar && self.scalar.as_constant() == Some(0)
     }

@@ -40,9 +40,9 @@ pub(crate) struct StackObject {
     pub kind: ObjectKind,
     /// Which of its slots, from the lowest address.
     pub part: u8,
-    /// What tells it from other objects of its kind; slices of a dynptr have it as their owner.
+    /// Identifies it among objects of its kind. Slices of a dynptr have it as their owner.
     pub id: u32,
-    /// The resource it stands on, 0 for none.
+    /// The reference that it depends on, 0 for none.
     pub reference: u32,
 }
 
@@ -123,8 +123,8 @@ impl Slot {
         self.bytes.iter().all(|byte| matches!(byte, Byte::Misc | Byte::Invalid))
     }
 
-    /// Takes the spilled register or object apart: what is left of it, and of zeros beside it, are bytes of which nothing
-    /// is known (the kernel's `scrub_special_slot`).
+    /// Forgets the spilled register or object: its bytes, and zeros in the same slot, become unknown bytes (the kernel's
+    /// `scrub_special_slot`).
     pub(crate) fn scrub(&mut self) {
         let object = self.object.take().is_some();
         if object || self.bytes[0] == Byte::Spill {

@@ -28,7 +28,7 @@ impl Path<'_> {
         self.write(dst, result)
     }
 
-    /// What is known of a number: what the kernel knows, or, for facts, what follows from the operation's meaning.
+    /// Returns what is known about a result: what the kernel knows or, for facts, what the operation's meaning says.
     pub(crate) fn known(&self, kernel: Scalar, exact: impl FnOnce() -> Scalar) -> Scalar {
         if self.options.skip_facts {
             return kernel;
@@ -207,7 +207,7 @@ struct Arithmetic<'c, 'p> {
 }
 
 impl Arithmetic<'_, '_> {
-    /// What it leaves in the destination.
+    /// Returns what the instruction leaves in the destination.
     fn result(&mut self, src: Source, first: Register, second: Register) -> Step<Register> {
         let Arithmetic { op, width, dst, .. } = *self;
         if let (Source::Imm(imm), AluOp::Lsh | AluOp::Rsh | AluOp::Arsh) = (src, op)
@@ -231,7 +231,7 @@ impl Arithmetic<'_, '_> {
                 self.numbers(&first, &second)
             }
             (true, true) if op == AluOp::Sub => {
-                // The difference of two pointers is a number of which nothing is known.
+                // Nothing is known about the difference of two pointers.
                 Register::scalar(Scalar::of_width(width.bits()))
             }
             (true, true) => {
@@ -401,7 +401,7 @@ fn check_offset(pointer: &Register, number: &Register, dst: Reg) -> Step<()> {
             format!("r{}: the number added may be as low as {}", dst.number(), scalar.smin),
         );
     }
-    // As the kernel has it, the constant that a copy differs by counts too, although it is part of the number.
+    // As in the kernel, the constant by which a copy differs counts too, although it is part of the number.
     let constants = [pointer.offset, if number.is_pointer() { 0 } else { number.offset }];
     if constants.into_iter().any(|offset| !sane(i64::from(offset))) || !sane(pointer.scalar.smin) {
         return reject(Reason::UnboundedOffset, format!("r{}: the pointer may be far out of bounds", dst.number()));
@@ -435,8 +435,8 @@ fn added_constant(op: AluOp, width: Width, second: &Scalar) -> Option<i32> {
     }
 }
 
-/// Whether the kernel's verifier follows the operation. A verdict is worth nothing where it rests on knowing more than
-/// the kernel does; facts may know more.
+/// Whether the kernel's verifier tracks the operation. A verdict must not depend on knowing more than the kernel does;
+/// facts may know more.
 fn is_tracked(op: AluOp, width: Width, second: &Scalar) -> bool {
     let count = match width {
         Width::W64 => second.as_constant(),

@@ -1,4 +1,4 @@
-//! Branches: which way they may go, and what each way says of registers.
+//! Branches: which outcomes are possible, and what each outcome says about registers.
 
 use kiln_isa::{AluOp, JumpOp, Reg, Source, Width};
 use kiln_platform::Feature;
@@ -20,9 +20,9 @@ impl Path<'_> {
         let first = self.read(dst)?;
         let second = self.operand(src)?;
         self.options.check_leaking_branch(op, width, src, &first, &second)?;
-        // A branch to the next instruction has two outcomes too, which say different things of its operands.
+        // A branch to the next instruction has two outcomes too: they say different things about its operands.
         let target = if self.code.op(self.at).node.target().is_none() { self.at + 1 } else { target };
-        // That a pointer is never null may be the word of this kernel only.
+        // Another kernel may return null where this one never does.
         let of_kernel = first.kind() == Kind::BtfId || second.kind() == Kind::BtfId;
         let decided = match decided(op, width, &first, &second) {
             _ if of_kernel && self.any_load() => Truth::Unknown,
@@ -71,7 +71,7 @@ impl Path<'_> {
         }
     }
 
-    /// What the outcome says; `false` when it cannot come out so.
+    /// Applies what an outcome says to a state. Returns `false` if the outcome is impossible.
     #[allow(clippy::too_many_arguments)]
     fn learn(
         &mut self,
@@ -97,7 +97,7 @@ impl Path<'_> {
                     self.findings.narrow(state, src, second, right, first.origin);
                 }
             }
-            // The kernel learns from a comparison with the constant only, and so do we: what is accepted must load.
+            // The kernel learns only from a comparison with the constant, and so do we: what is accepted must load.
             (true, false) if width == Width::W64 && first.nullable && src == Source::Imm(0) => {
                 self.types.learn_null(self.code, state, op, taken, first);
             }
@@ -119,8 +119,8 @@ impl Path<'_> {
         true
     }
 
-    /// What the outcome says of two numbers; nothing where it cannot come out so, which only facts may know: the kernel
-    /// explores what cannot be.
+    /// Returns what an outcome says about two numbers; `None` if it is impossible. Only facts use that: the kernel explores
+    /// impossible outcomes.
     fn refined(
         &self,
         op: JumpOp,
@@ -143,7 +143,7 @@ impl Path<'_> {
         again.may_goto_depth += 1;
         let since = Since { site: self.at, skip_last: true };
         if self.options.heap && target == self.at + 1 {
-            // A cancellation point in the making: where it will lead, the path ends.
+            // This will become a cancellation point. The path that it leads to ends.
             self.state = again;
             return Ok(Next::Widened(target, since));
         }
@@ -182,7 +182,7 @@ impl Findings {
         self.mark_precise(second);
     }
 
-    /// A number became narrower, and so did its copies, by what is known of a number from `other`.
+    /// Narrows a number and its copies. `other` is the origin of the number that it was compared with.
     fn narrow(&mut self, state: &mut State, reg: Reg, before: &Register, scalar: Scalar, other: Origin) {
         let learned = if scalar == before.scalar { 0 } else { other };
         if before.id == 0 {
@@ -195,7 +195,7 @@ impl Findings {
         // Constants added to whole numbers and to halves of them are not compared.
         let mixed =
             |register: &Register| register.offset != 0 && base != 0 && register.offset_in_half != before.offset_in_half;
-        // What is now known of one copy was learned through another: where one matters, all do.
+        // What is known about one copy was learned through another. If one matters, all do.
         let mut origin = learned;
         state.for_each_where(
             |register| register.kind() == Kind::Scalar && register.id == id,
@@ -223,7 +223,7 @@ impl Findings {
 }
 
 impl State {
-    /// Whether the number has a copy, so that comparing it says something of others.
+    /// Whether the number has a copy, so that a comparison of it says something about another register.
     fn is_linked(&self, number: &Register) -> bool {
         let copy = |other: &&Register| other.kind() == Kind::Scalar && other.id == number.id;
         let registers = self.frames.iter().flat_map(|frame| &frame.registers);
@@ -255,7 +255,7 @@ impl Types {
             |register| register.nullable && register.id == id && register.is_pointer(),
             |register| *register = Register::constant(0),
         );
-        // What was not acquired need not be released.
+        // A null result was not acquired, so nothing has to be released.
         if reference != 0 && reference == id {
             state.references.retain(|held| held.id != reference);
         }
@@ -266,7 +266,7 @@ impl Types {
             |register| register.nullable && register.id == id && register.is_pointer(),
             |register| {
                 register.nullable = false;
-                // A value with a lock in it is told from another one by its id.
+                // Values with a lock are told apart by their ids.
                 if !self.record_of(code, register).is_some_and(|record| record.has_lock()) {
                     register.id = 0;
                 }

@@ -94,7 +94,7 @@ impl Path<'_> {
         }
         let structure = types.resolve(target).unwrap_or(TypeId::VOID);
         match types.kind(structure) {
-            // To the verifier, a pointer to nothing known is a number; so is one to a number.
+            // The verifier treats a pointer to an unknown type as a number, and a pointer to a number too.
             BtfKind::Void | BtfKind::Int { .. } => return Ok(Register::UNKNOWN),
             BtfKind::Composite { .. } => {}
             _ => {
@@ -121,7 +121,7 @@ impl Path<'_> {
         }
         let mut object = self.types.kernel_type(structure);
         if hook.structure.as_deref() == Some("tcp_congestion_ops") && types.name(structure) == "sock" {
-            // What controls congestion sees the whole TCP socket.
+            // A congestion control program sees the whole TCP socket.
             object = self.types.kernel_struct("tcp_sock");
         }
         let pointer = Register::pointer(Holds::Structure(object)).trusted(trust);

@@ -136,7 +136,7 @@ impl Path<'_> {
             return reject(Reason::BadInstruction, "the value fetched would take the place of the address");
         }
         let before = self.load_from(address.base, base, offset, size)?;
-        // Only the program changes its stack.
+        // Nothing else changes the program's stack.
         let before = match (base.kind(), before.kind()) {
             (Kind::Stack, Kind::Scalar) => narrowed(before, size),
             _ => Register::scalar(Scalar::of_width(size.bits())),
@@ -198,7 +198,7 @@ impl Path<'_> {
 }
 
 impl Findings {
-    /// The pointer is one, and not null.
+    /// Checks that an address register holds a pointer that is not null, of the same kind on all paths.
     fn check_usable(&mut self, at: Position, reg: Reg, base: &Register) -> Step<()> {
         let number = reg.number();
         if !base.is_pointer() {
@@ -223,7 +223,7 @@ impl Findings {
     }
 }
 
-/// Memory whose accesses the kernel rewrites, so that an instruction must always be about the same kind.
+/// Whether the kernel rewrites accesses of this memory. Then an instruction must access the same kind on all paths.
 fn is_view(kind: Kind) -> bool {
     matches!(kind, Kind::Context | Kind::Socket | Kind::SockCommon | Kind::TcpSock | Kind::XdpSock | Kind::BtfId)
 }

@@ -1,11 +1,11 @@
-//! Which way a branch goes, by what its operands hold.
+//! The outcome of a branch, as far as its operands decide it.
 
 use kiln_isa::{JumpOp, Width};
 
 use crate::domain::{Truth, outcome_as_kernel};
 use crate::state::{BEYOND_END, Kind, Register, Trust};
 
-/// Whether a branch can only go one way.
+/// Returns the outcome of a branch if only one is possible.
 pub(crate) fn decided(op: JumpOp, width: Width, first: &Register, second: &Register) -> Truth {
     if !first.is_pointer() && !second.is_pointer() {
         return outcome_as_kernel(op, width, &first.scalar, &second.scalar);

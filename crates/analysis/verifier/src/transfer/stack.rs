@@ -53,7 +53,7 @@ impl Path<'_> {
             if register.is_pointer() {
                 return refuse(Reason::NotAPointer, Case::PartOfSpilledPointer, "part of a spilled pointer is read");
             }
-            // Of a constant, the kernel knows the upper bytes only where it is 0; they matter when what is read does.
+            // The kernel knows the upper bytes of a spilled constant only if it is 0. They matter if what is read does.
             if register.is_zero() && within as u32 + bytes <= held {
                 self.note_history();
                 return Ok(Register { origin: register.origin, ..Register::constant(0) });
@@ -127,7 +127,7 @@ impl Path<'_> {
             Some(_) if bytes < 8 && !self.options.kernel_has(Feature::NarrowSpills) => {
                 return self.store_bytes(frame, index, 0, bytes, &value);
             }
-            // As the kernel has it, the slot remembers all of the number, of which only the lowest bytes are there.
+            // As in the kernel, the slot remembers the whole number, although only its lowest bytes were stored.
             _ if value.kind() == Kind::Scalar && bytes < 8 && value.scalar.umax >> (8 * bytes) != 0 => {
                 Register { id: 0, offset: 0, offset_in_half: false, ..value }
             }
@@ -154,7 +154,7 @@ impl Path<'_> {
             self.findings.mark_precise(value);
         }
         let slot = self.state.frames[frame].stack.slot_mut(index);
-        // As the kernel has it, a spilled register ends with any other write to its slot, be it beside it.
+        // As in the kernel, any other write to the slot ends the spilled register, even one to other bytes.
         slot.scrub();
         slot.bytes[within..within + bytes as usize].fill(if zero { Byte::Zero } else { Byte::Misc });
         Ok(())
@@ -171,7 +171,7 @@ impl Path<'_> {
             let (index, within) = slot_of(at);
             self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
             if self.state.frames[frame].stack.slot(index).bytes[within] == Byte::Invalid {
-                // The byte counts as written from here on, though it may be another that was.
+                // The byte counts as written from here on, although another byte may have been written.
                 self.findings.uninitialized_read(self.options, || {
                     format!("the byte at r10{at:+} may be written, and never was before")
                 })?;
@@ -190,7 +190,7 @@ impl Path<'_> {
         Ok(())
     }
 
-    /// Bytes read by something that does not care what they are; `clobbers` when it may write them too.
+    /// Reads bytes whatever they hold, as a helper does; with `clobbers`, the reader may write them too.
     pub(crate) fn read_stack_bytes(&mut self, frame: usize, lowest: i32, length: i32, clobbers: bool) -> Step<()> {
         self.findings.use_stack(&mut self.state, frame, lowest)?;
         self.findings.note_read(&self.state, self.at, frame, lowest, length as u32);

@@ -1,6 +1,6 @@
 //! Loads and stores through pointers to structures.
 //!
-//! What a load gives depends on the pointer it goes through as much as on the field:
+//! What a load gives depends on the pointer as much as on the field:
 //!
 //! ```text
 //!   through            a field that the kernel lists as safe      any other pointer field
@@ -87,7 +87,7 @@ impl Types {
         })
     }
 
-    /// What may be done through a pointer to a structure at all.
+    /// Checks that a pointer to a structure may be used for loads, or for stores.
     fn check_structure_use(
         &self,
         code: &Code<'_>,

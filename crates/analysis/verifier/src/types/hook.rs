@@ -15,7 +15,7 @@ pub(crate) struct Hook {
     pub prototype: TypeId,
     /// The kernel structure that a `struct_ops` program is put in.
     pub structure: Option<String>,
-    /// What marks the parameters: their types' own names say nothing, those of a function like it do.
+    /// The function type whose parameters' names carry the kernel's marks (`__nullable`).
     pub marks: TypeId,
     /// The first parameter is the tracer's own.
     pub skips_first: bool,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Nested structures and arrays are walked into, an array of numbers is one field of its whole length, an array of
-//! unknown length at the end goes on for ever. In a union of several members nobody knows which is there, so what is
+//! unknown length at the end goes on for ever. In a union of several members it is not known which is there, so what is
 //! found behind one is not to be trusted.
 
 use kiln_program::btf::{Btf, Kind as BtfKind, MAX_DEPTH, Member, TypeId};
@@ -34,7 +34,7 @@ pub(crate) enum Found {
     Structure(TypeId),
 }
 
-/// Levels of nesting at most.
+/// The most levels of nesting that are followed.
 const MAX_NESTING: usize = 4 * MAX_DEPTH;
 
 /// What an access of `size` bytes at `offset` of a structure finds, walking into what is nested. `flexible`: arrays of
@@ -86,7 +86,7 @@ fn shape(btf: &Btf, id: TypeId) -> Option<Shape> {
 }
 
 /// One level of [`access`]: may end at a nested structure that begins exactly there.
-// long: one loop over nested structures, each turn of which answers or goes inward with all that it knows.
+// long: one loop over nested structures; each iteration returns or goes one level inward with all its state.
 fn step(
     btf: &Btf,
     structure: TypeId,
