@@ -53,14 +53,16 @@ pub mod output;
 pub mod show;
 pub mod target;
 
+pub use commands::run::DEFAULT_BUDGET;
 pub use commands::{
-    bench, check, check_objects, compare, compile, cost, doctor, dump, evidence, examples, explain, heap, learn, objects,
-    operations, optimize, packets, profile, profiles, query, recheck, run, sandbox,
+    bench, check, check_objects, compare, compile, cost, doctor, dump, evidence, examples, explain, heap, learn,
+    objects, operations, optimize, packets, profile, profiles, query, recheck, run, sandbox,
 };
 pub use error::Error;
 pub use input::Input;
 pub use inputs::{capture, feed};
 pub use kernel::running;
+pub use kernel::running::require_kernel;
 pub use kiln_platform::{KernelVersion, ProgramType};
 pub use kiln_program::{Object, Program};
 pub use kiln_superopt::learn::Watch;
@@ -69,20 +71,3 @@ pub use kiln_verifier::Reason;
 pub use kiln_vm::Engine;
 pub use show::shown::Shown;
 pub use show::{diagnostic, report, sarif, shown};
-
-/// The instructions that a run in the VM may take, unless the caller sets another limit.
-pub const DEFAULT_BUDGET: u64 = 1_000_000_000;
-
-/// Says why the kernel cannot be asked, if it cannot.
-///
-/// # Errors
-/// [`Error::Os`] with the call that failed and what to do about it.
-pub fn require_kernel() -> Result<(), Error> {
-    kiln_linux::available().map_err(|error| match error {
-        kiln_linux::Error::Os { call, errno } => {
-            let advice = kiln_linux::advice(errno).to_owned();
-            Error::Os { call: format!("the kernel cannot be asked: {call}"), errno, advice }
-        }
-        other => other.into(),
-    })
-}

@@ -147,6 +147,9 @@ pub fn from_hex(text: &str) -> Result<Vec<u8>, Error> {
     Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
 }
 
+/// The instructions that a run in the VM may take, unless the caller sets another limit.
+pub const DEFAULT_BUDGET: u64 = 1_000_000_000;
+
 /// Entries of a map that a result has at most.
 pub const MAX_MAP_ENTRIES: usize = 1 << 20;
 
@@ -321,7 +324,8 @@ impl<'a> Session<'a> {
                 let text = |id: u32, bytes: &[u8]| Shown::from(typed::print(types.as_ref(), id, bytes).as_str());
                 entries.iter().map(|(key, value)| (text(map.key_btf, key), text(map.value_btf, value))).collect()
             };
-            let known = |map: &&kiln_program::Map| types.is_some() && map.value_btf != 0 && !map.map_type.rules().per_cpu;
+            let known =
+                |map: &&kiln_program::Map| types.is_some() && map.value_btf != 0 && !map.map_type.rules().per_cpu;
             Some(MapState {
                 name: name.as_str().into(),
                 count,

@@ -22,6 +22,20 @@ use crate::input::running_kernel_types;
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 const TYPES: &str = "/sys/kernel/btf";
 
+/// Says why the kernel cannot be asked, if it cannot.
+///
+/// # Errors
+/// Returns [`Error::Os`] with the call that failed and what to do about it.
+pub fn require_kernel() -> Result<(), Error> {
+    kiln_linux::available().map_err(|error| match error {
+        kiln_linux::Error::Os { call, errno } => {
+            let advice = kiln_linux::advice(errno).to_owned();
+            Error::Os { call: format!("the kernel cannot be asked: {call}"), errno, advice }
+        }
+        other => other.into(),
+    })
+}
+
 /// The release of the kernel that runs here.
 ///
 /// # Errors
