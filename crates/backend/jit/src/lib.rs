@@ -17,7 +17,8 @@
 //! byte-swapping loads, native operations for checked marks, aligned loops, and an instruction budget in a register,
 //! which costs one subtraction per loop iteration and nothing in straight code.
 //!
-//! The JIT for 64-bit Arm ([`aarch64`]) has the whole instruction set and native operations, no fusions yet.
+//! The JIT for 64-bit Arm ([`aarch64`]) has the whole instruction set, native operations and array lookups in place, no
+//! other fusions yet.
 //!
 //! This crate only makes bytes. `kiln-vm` maps them executable, provides what [`Symbols`] asks for, and calls the entry
 //! as an [`Entry`]. It does not derive from the instruction table, so that tests can compare the two on the same

@@ -9,7 +9,9 @@
 //! Before a program is timed, all engines and the interpreter run it on every candidate packet, and must agree on R0
 //! and on the packet. The packet that takes most instructions is timed. A sample is one chunk of runs; engines take
 //! turns, in an order that changes every round. Times are medians, net of an empty program on the same engine; the
-//! spread is the distance between the quartiles. Ratios are speedups: above 1 the engine named first is faster.
+//! spread is the distance between the quartiles. Ratios are speedups: above 1 the engine named first is faster. They are
+//! medians over the rounds, because the machine's speed changes from round to round more than within one. Where no
+//! operation was found, `fused` and `full` are the same code, and their ratio is the noise.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -21,7 +23,7 @@ use kiln_vm::{Engine, Input, Options, Vm};
 use serde_json::{Value, json};
 
 /// Rounds of samples, after one that warms caches.
-const ROUNDS: usize = 61;
+const ROUNDS: usize = 121;
 /// Nanoseconds of a sample: short, so that the median sees no interrupt.
 const CHUNK_NS: f64 = 150_000.0;
 /// Candidate packets.
@@ -59,19 +61,13 @@ struct Row {
     marks: usize,
     kernel: Option<Time>,
     vm: [Time; 3],
+    /// How much faster the full JIT is than the kernel's, than one instruction at a time, and than fused ones.
+    over_kernel: Option<f64>,
+    over_plain: f64,
+    over_fused: f64,
 }
 
 impl Row {
-    /// How much faster the full JIT is than the kernel's.
-    fn over_kernel(&self) -> Option<f64> {
-        self.kernel.map(|kernel| kernel.median_ns / self.vm[2].median_ns)
-    }
-
-    /// How much faster one setting is than another.
-    fn gain(&self, of: usize, over: usize) -> f64 {
-        self.vm[over].median_ns / self.vm[of].median_ns
-    }
-
     /// Whether its times are long enough to compare.
     fn counts(&self) -> bool {
         self.kernel.unwrap_or(self.vm[0]).median_ns >= LEAST_NS
@@ -82,8 +78,8 @@ impl Row {
         json!({
             "program": self.name, "subprograms": self.subprograms, "operations": self.marks, "counts": self.counts(),
             "kernel": self.kernel.map(time), "plain": time(self.vm[0]), "fused": time(self.vm[1]),
-            "full": time(self.vm[2]), "full_over_kernel": self.over_kernel(), "full_over_plain": self.gain(2, 0),
-            "full_over_fused": self.gain(2, 1),
+            "full": time(self.vm[2]), "full_over_kernel": self.over_kernel, "full_over_plain": self.over_plain,
+            "full_over_fused": self.over_fused,
         })
     }
 }
@@ -106,7 +102,10 @@ fn main() {
     let rows: Vec<Row> = others.iter().filter_map(|path| measured(path, Some(&base))).collect();
     if as_json {
         let programs: Vec<Value> = rows.iter().map(Row::json).collect();
-        println!("{:#}", json!({ "call_ns": call_ns, "empty": base.json(), "programs": programs, "means": means(&rows) }));
+        println!(
+            "{:#}",
+            json!({ "call_ns": call_ns, "empty": base.json(), "programs": programs, "means": means(&rows) })
+        );
     } else {
         print!("{}", report(&rows, &base, call_ns));
     }
@@ -227,17 +226,26 @@ fn measure(path: &Path, base: Option<&Row>) -> Result<Row, String> {
             samples[engine].extend(time.filter(|_| round > 0));
         }
     }
-    let [kernel, plain, fused, full] = samples.map(Time::of);
-    let net = |time: Time, base: Option<Time>| {
-        let base = base.map_or(0.0, |base| base.median_ns);
-        Time { median_ns: time.median_ns - base, ..time }
+    let bases = base.map_or([0.0; 4], |base| {
+        let [plain, fused, full] = base.vm.map(|time| time.median_ns);
+        [base.kernel.map_or(0.0, |time| time.median_ns), plain, fused, full]
+    });
+    let speedup = |over: usize| {
+        let pairs = samples[over].iter().zip(&samples[3]);
+        Time::of(pairs.map(|(slow, fast)| (slow - bases[over]) / (fast - bases[3])).collect()).median_ns
     };
-    let bases = base.map_or([None; 3], |base| base.vm.map(Some));
+    let (over_kernel, over_plain, over_fused) = (speedup(0), speedup(1), speedup(2));
+    let [kernel, plain, fused, full] = samples.map(Time::of);
+    let net = |time: Time, engine: usize| Time { median_ns: time.median_ns - bases[engine], ..time };
+    let has_kernel = engines.kernel.is_some();
     Ok(Row {
         subprograms: engines.object.functions.len() > 1,
         marks: engines.object.operations.len(),
-        kernel: engines.kernel.is_some().then(|| net(kernel, base.and_then(|base| base.kernel))),
-        vm: [net(plain, bases[0]), net(fused, bases[1]), net(full, bases[2])],
+        kernel: has_kernel.then(|| net(kernel, 0)),
+        vm: [net(plain, 1), net(fused, 2), net(full, 3)],
+        over_kernel: has_kernel.then_some(over_kernel),
+        over_plain,
+        over_fused,
         name: engines.name,
     })
 }
@@ -287,11 +295,12 @@ fn means(rows: &[Row]) -> Value {
     let long = || rows.iter().filter(|row| row.counts());
     let alone = || long().filter(|row| !row.subprograms);
     json!({
-        "full over kernel": summary(long().filter_map(Row::over_kernel).collect()),
-        "full over kernel, without subprograms": summary(alone().filter_map(Row::over_kernel).collect()),
-        "full over plain": summary(long().map(|row| row.gain(2, 0)).collect()),
-        "full over fused": summary(long().map(|row| row.gain(2, 1)).collect()),
-        "full over fused, with operations": summary(long().filter(|row| row.marks > 0).map(|row| row.gain(2, 1)).collect()),
+        "full over kernel": summary(long().filter_map(|row| row.over_kernel).collect()),
+        "full over kernel, without subprograms": summary(alone().filter_map(|row| row.over_kernel).collect()),
+        "full over plain": summary(long().map(|row| row.over_plain).collect()),
+        "full over fused": summary(long().map(|row| row.over_fused).collect()),
+        "full over fused, same code": summary(long().filter(|row| row.marks == 0).map(|row| row.over_fused).collect()),
+        "full over fused, with operations": summary(long().filter(|row| row.marks > 0).map(|row| row.over_fused).collect()),
     })
 }
 
@@ -308,15 +317,15 @@ fn report(rows: &[Row], base: &Row, call_ns: Option<f64>) -> String {
     );
     for row in rows {
         let [plain, fused, full] = row.vm.map(shown);
-        let ratio = row.over_kernel().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let ratio = row.over_kernel.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let short = if row.counts() { "" } else { "  (short)" };
         text += &format!(
             "{:18} {:>15} {plain:>15} {fused:>15} {full:>15} {:>4} {ratio:>11} {:>10.2} {:>10.2}{short}\n",
             row.name,
             kernel(row),
             row.marks,
-            row.gain(2, 0),
-            row.gain(2, 1),
+            row.over_plain,
+            row.over_fused,
         );
     }
     for (what, summary) in means(rows).as_object().into_iter().flatten() {

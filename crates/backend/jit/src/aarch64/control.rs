@@ -1,7 +1,7 @@
 //! Branches, calls, classic packet loads.
 
-use kiln_isa::{CallTarget, JumpOp, PacketMode, Reg, Size, Source, Width};
-use kiln_platform::helper_id::TAIL_CALL;
+use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
+use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::Reference;
 
 use super::assembler::{Condition, Gpr, Op};
@@ -98,6 +98,33 @@ impl FunctionCompiler<'_, '_> {
                 }
             }
         }
+    }
+
+    /// A lookup in a plain array: the address of the value is computed in place. False where this is not one.
+    pub(super) fn array_look_up(&mut self, at: usize) -> bool {
+        let (first, Some(second)) = (&self.nodes[at], self.nodes.get(at + 1)) else { return false };
+        let (Insn::LoadImm64 { dst: Reg::R1, .. }, Reference::Map(map)) = (first.insn, first.reference) else {
+            return false;
+        };
+        if second.helper() != Some(MAP_LOOKUP_ELEM) || self.is_target[at + 1] {
+            return false;
+        }
+        let Some(array) = self.shared.symbols.array(map) else { return false };
+        let (index, [value, step, ..]) = (gpr(Reg::R0), SCRATCH);
+        let (absent, done) = (self.code().label(), self.code().label());
+        self.code().load(Size::B4, index, gpr(Reg::R2), 0, value);
+        self.code().constant(value, array.entries.into());
+        self.code().op(Op::Subs, Width::W32, Gpr::ZERO, index, value);
+        self.code().jump_if(Condition::ABOVE_EQUAL, absent);
+        self.code().constant(value, array.first);
+        self.code().constant(step, array.stride_bytes.into());
+        self.code().multiply(Width::W64, index, index, step);
+        self.code().op(Op::Add, Width::W64, index, index, value);
+        self.code().jump(done);
+        self.code().bind(absent);
+        self.code().constant(index, 0);
+        self.code().bind(done);
+        true
     }
 
     fn call_subprogram(&mut self, at: usize) -> Result<(), Error> {

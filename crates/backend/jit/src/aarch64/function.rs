@@ -27,6 +27,8 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     is_entry: bool,
     pub positions: HashMap<InsnId, usize>,
     pub labels: Vec<Label>,
+    /// Whether control can come here other than from the instruction before.
+    pub is_target: Vec<bool>,
     /// The last position that jumps back here, for loop headers.
     loop_end: Vec<Option<usize>>,
     /// The epilogue, for stopped runs and for exits that are not at the end of the function.
@@ -42,10 +44,12 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             return Err(Error::Malformed("a function runs past its end"));
         }
         let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+        let mut is_target = vec![false; nodes.len()];
         let mut loop_end = vec![None; nodes.len()];
         for (at, node) in nodes.iter().enumerate() {
             let Some(target) = node.target() else { continue };
             let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
+            is_target[target] = true;
             if target <= at {
                 loop_end[target] = Some(at);
             }
@@ -54,7 +58,19 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let leave = shared.assembler.label();
         let plan = shared.plan.function(id).clone();
         let regions = &schedule.regions;
-        Ok(FunctionCompiler { shared, nodes, regions, plan, id, is_entry, positions, labels, loop_end, leave })
+        Ok(FunctionCompiler {
+            shared,
+            nodes,
+            regions,
+            plan,
+            id,
+            is_entry,
+            positions,
+            labels,
+            is_target,
+            loop_end,
+            leave,
+        })
     }
 
     pub fn code(&mut self) -> &mut Assembler {

@@ -27,6 +27,10 @@ impl FunctionCompiler<'_, '_> {
                 at += region.length;
                 continue;
             }
+            if self.array_look_up(at) {
+                at += 2;
+                continue;
+            }
             self.instruction(at)?;
             at += 1;
         }
