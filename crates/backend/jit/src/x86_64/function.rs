@@ -21,7 +21,7 @@ const MAY_GOTO_LIMIT: i32 = 8 << 20;
 /// Functions with at most this many exits have an epilogue at each.
 const INLINE_EXITS: usize = 4;
 /// Where loops begin.
-const LOOP_ALIGNMENT: usize = 32;
+const LOOP_ALIGNMENT: usize = 64;
 
 /// Code that rarely runs, placed after the function.
 pub(super) struct Cold {
