@@ -59,7 +59,7 @@ impl<'a> Term<'a> {
         self.arena().term(Shape::Extract(self.id(), low), bits)
     }
 
-    /// This above `low`.
+    /// The concatenation of this term (upper part) and `low`.
     pub fn concat(self, low: Term<'a>) -> Term<'a> {
         let bits = self.bits() + low.bits();
         if let (Some(high), Some(value)) = (self.as_constant(), low.as_constant()) {
@@ -90,7 +90,8 @@ impl<'a> Term<'a> {
     }
 }
 
-/// What a binary operation is where one operand makes it simple. A constant is the second operand of what commutes.
+/// The result of a binary operation, if an operand makes it simple. A constant is the second operand of a commutative
+/// operation.
 // long: one arm for each operation
 fn simplified<'a>(op: Binary, a: Term<'a>, b: Term<'a>) -> Option<Term<'a>> {
     let ones = mask(a.bits());
@@ -107,7 +108,7 @@ fn simplified<'a>(op: Binary, a: Term<'a>, b: Term<'a>) -> Option<Term<'a>> {
             if constant.is_none() && (x != 0 || y != 0) {
                 return Some(left.binary(Binary::Add, right).binary(Binary::Add, a.like(x.wrapping_add(y))));
             }
-            // What was subtracted is added.
+            // A subtracted term is added again.
             let negated = |of: Term<'a>, other: Term<'a>| match of.shape() {
                 Shape::Binary(Binary::Mul, base, factor) => {
                     base == other.id() && of.part(factor).as_constant() == Some(ones)
@@ -169,7 +170,7 @@ fn simplified<'a>(op: Binary, a: Term<'a>, b: Term<'a>) -> Option<Term<'a>> {
             if a.bits() == 1 {
                 return constant.map(|value| if value == 1 { a } else { Term::not(&a) });
             }
-            // Zeros above: the lower part decides.
+            // The upper parts are zero, so the lower part decides.
             let (Shape::Concat(high, low), Some(value)) = (a.shape(), constant) else { return None };
             let (high, low) = (a.part(high), a.part(low));
             (high.as_constant() == Some(0)).then(|| match value >> low.bits() {

@@ -13,12 +13,12 @@ use crate::provenance::{Arguments, Provenance};
 use crate::solver::Solver;
 use crate::walk::{Step, Version};
 
-/// Stages of a chain.
+/// Maximum number of stages of a chain.
 pub const MAX_STAGES: usize = 4096;
-/// Bytes of a listing.
+/// Maximum size of a listing in bytes.
 pub const MAX_LISTING: usize = 256 << 20;
-/// Bytes of the listings of all stages together. A stage of two lines stands for a listing as long as the one before, and
-/// all are kept. An original above a quarter of this may have four stages.
+/// Maximum size, in bytes, of the listings of all stages together. A stage of two lines expands to a listing as long as
+/// the one before, and all are kept. An original larger than a quarter of this may have four stages.
 pub const MAX_CHAIN: usize = 64 << 20;
 
 /// The checker's assumptions, which it prints with every verdict.
@@ -66,7 +66,7 @@ pub struct Chain {
     proofs: Vec<(usize, u32, Proof)>,
 }
 
-/// Whether two objects hold the same code, maps and programs, whatever numbers their instructions have.
+/// Checks that two objects have the same code, maps and programs, apart from the ids of instructions.
 ///
 /// # Errors
 /// Returns the first difference.
@@ -128,7 +128,7 @@ fn code(object: &Object, function: &Function) -> Vec<Word> {
     function.nodes.iter().map(word).collect()
 }
 
-/// Whether two objects differ in nothing but the instructions of functions.
+/// Whether two objects differ only in the instructions of functions.
 fn same_frame(one: &Object, other: &Object) -> bool {
     let bare = |object: &Object| {
         let mut bare = object.clone();

@@ -7,6 +7,7 @@
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{CallTarget, Insn, PacketMode, Reg, RegSet};
 use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
+use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{ArgKind, Effect, Fills, Follows, Helper, Prototype, Stable};
 use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{Function, Linkage, Node, Object, Reference};
@@ -15,12 +16,9 @@ use crate::provenance::Class;
 use crate::state::{Contents, State, World};
 use crate::term::Term;
 
-/// Bytes of a frame.
-const FRAME: i64 = 512;
-
 /// The old and the new function at an event.
 pub struct Event<'e, 'a> {
-    /// Where.
+    /// The positions of the event in both functions.
     pub world: &'e World<'a>,
     /// The event's instruction in the old function.
     pub node: &'e Node,
@@ -30,7 +28,7 @@ pub struct Event<'e, 'a> {
     pub arguments: [Class; 5],
     /// Which of R1 to R5 some path of the old function has written: it reads no others.
     pub readable: RegSet,
-    /// How many events came before on this path.
+    /// Number of earlier events on this path.
     pub number: u32,
     /// The new version of a function that is called.
     pub callees: [Option<&'e Function>; 2],
@@ -41,7 +39,7 @@ pub fn is_event(insn: &Insn) -> bool {
     matches!(insn, Insn::Call(_) | Insn::Exit | Insn::LoadPacket { .. } | Insn::MayGoto { .. })
 }
 
-/// A buffer of the frame that a helper is given.
+/// A buffer in the frame that is an argument of a helper.
 struct Buffer {
     from: i64,
     bytes: i64,
@@ -170,7 +168,7 @@ impl<'a> Event<'_, 'a> {
         let local = self.arguments.iter().any(|class| class.may_be_frame());
         let everything = Reach { buffers: Vec::new(), frame: local, writes_memory: true, reads_memory: true };
         let CallTarget::Helper(_) = target else {
-            // A function that does not get an address of this frame has none.
+            // A function that gets no address of this frame cannot access it.
             let read = self.arguments_read(target);
             let handed = read.iter().any(|reg| self.arguments[reg.index() - 1].may_be_frame());
             return Reach { frame: handed, ..everything };
@@ -217,7 +215,7 @@ impl<'a> Event<'_, 'a> {
         reach
     }
 
-    /// Bytes that a helper may touch behind an argument.
+    /// How many bytes a helper may access at an argument.
     fn size(&self, kind: ArgKind, [old, new]: [&State<'a>; 2], index: usize) -> Option<i64> {
         let bytes = match kind {
             ArgKind::MapKey => self.map()?.key_size,
@@ -229,10 +227,11 @@ impl<'a> Event<'_, 'a> {
             }
             _ => return None,
         };
-        (i64::from(bytes) <= FRAME).then_some(i64::from(bytes))
+        (bytes <= MAX_STACK_BYTES).then_some(i64::from(bytes))
     }
 
-    /// What the call reads of the frame is equal, and what it writes there is equal afterwards.
+    /// Requires that the bytes of the frame that the call reads are equal. The bytes that it writes are equal
+    /// afterwards.
     fn frame(
         &self,
         target: CallTarget,
@@ -265,7 +264,7 @@ impl<'a> Event<'_, 'a> {
                 for state in [&mut *old, &mut *new] {
                     let left = state.frame_byte(world, at);
                     let place = at.unsigned_abs();
-                    // What it does not write stays.
+                    // Bytes that it does not write stay as they are.
                     let kept = world.arena.apply(&format!("buffer_{}_{place}_of", self.number), &[left], 8);
                     let written = world.arena.symbol(&format!("buffer_{}_{place}", self.number), 8);
                     let value = match fills {

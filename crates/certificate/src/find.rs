@@ -72,7 +72,7 @@ pub fn certify(
             });
             match tried {
                 Ok((relations, count)) => return Ok((relations, left_out, count)),
-                // Without the places at which they do not meet.
+                // Another attempt, without the places at which they do not meet.
                 Err((why, blamed)) if !blamed.is_empty() => {
                     places.retain(|pair| !blamed.contains(&pair.0));
                     first = first.or(Some(why));
@@ -87,7 +87,7 @@ pub fn certify(
     Err(reason.or(first).unwrap_or_default())
 }
 
-/// Lines of the old text that are searched for one of the new.
+/// How many lines of the old text are searched for a line of the new one.
 const WINDOW: usize = 4096;
 
 /// How one text differs from another, line by line.
@@ -100,7 +100,7 @@ pub fn difference(before: &str, after: &str) -> Vec<Edit> {
     let mut edits = Vec::new();
     let mut at = 0;
     for (index, line) in new.iter().enumerate() {
-        // The next such line, if it is near and what follows is the same as well, or nothing is skipped.
+        // The next equal line, if it is near and the following lines are equal too, or if no line is skipped.
         let follows = |place: usize| place == at || old.get(place + 1) == new.get(index + 1);
         let known = places.get(line).map_or(&[][..], Vec::as_slice);
         let from = known.partition_point(|place| *place < at);

@@ -23,19 +23,19 @@ use crate::walk::Pair;
 
 /// The first line.
 pub const HEADER: &str = "kiln certificate 1";
-/// Bytes of a certificate's text.
+/// Maximum size of a certificate's text in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
-/// Claims at one pair.
+/// Maximum number of claims at one pair.
 const MAX_CLAIMS: usize = 4096;
 
 /// One line of a difference, or several.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Edit {
-    /// So many lines stay.
+    /// This many lines stay.
     Keep(usize),
-    /// So many lines go.
+    /// This many lines are removed.
     Drop(usize),
-    /// A line comes.
+    /// A line is added.
     Add(String),
 }
 

@@ -1,4 +1,4 @@
-//! One step of the chain, proved.
+//! Proves one step of the chain.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use crate::state::{State, World};
 use crate::term::{Arena, Term};
 use crate::walk::{Pair, Step, Visitor, Walk};
 
-/// How much was asked.
+/// Counts of what was proved.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Count {
-    /// Ends of paths at which both functions do the same with the same terms: nothing to ask.
+    /// Ends of paths that need no query, because both functions have the same terms.
     pub identical: usize,
     /// Queries that the solver answered with `unsat`.
     pub queries: usize,
@@ -45,7 +45,7 @@ pub fn prove(step: &Step<'_>, solver: &mut dyn Solver, stop: &dyn Fn() -> bool) 
         let mut prover = Prover { world: &world, pairs: step.pairs, solver, count: &mut count, stop };
         walk.from(*pair, relation, &mut prover).map_err(|why| format!("from pair ({}, {}): {why}", pair.0, pair.1))?;
         if std::ptr::eq(relation, &raw const entry) && step.pairs.contains_key(pair) {
-            // The entry is a place to come back to as well.
+            // Paths may return to the entry, too.
             let ([old, new], known) = entry.begin(&world)?;
             prover.meet(&known, *pair, [&old, &new])?;
         }
@@ -103,7 +103,7 @@ impl<'a> Visitor<'a> for Prover<'_, 'a> {
         let what = format!("pair ({}, {})", pair.0, pair.1);
         match relation.goals(self.world, states) {
             Ok(goals) => self.prove(known, &goals, &what),
-            // Unless nothing goes that way.
+            // Unless no run takes that path.
             Err(why) => self.apart(known, &format!("{what}: {why}"), None),
         }
     }

@@ -20,7 +20,7 @@ use kiln_program::{Cfg, Function, FunctionId, Linkage, MapContents, MapId, Node,
 /// What a register may hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// A number: no address that the program may access memory at.
+    /// A scalar: not an address at which the program may access memory.
     Number,
     /// An address in this frame, at this distance from R10 where it is known.
     Frame(Option<i64>),
@@ -36,7 +36,7 @@ pub enum Class {
     Value(MapId),
     /// An address of something else, neither in this frame nor in the context.
     Outside,
-    /// Anything, but no address in this frame: an argument, as the frame is new.
+    /// Anything except an address in this frame: an argument, because the frame is new.
     Elsewhere,
     /// Anything.
     Unknown,
@@ -49,7 +49,7 @@ impl Class {
             _ if self == other => self,
             (Class::Frame(_), Class::Frame(_)) => Class::Frame(None),
             (Class::Context(_), Class::Context(_)) => Class::Context(None),
-            // A null pointer, or a number where nothing is accessed.
+            // A null pointer, or a number at which nothing is accessed.
             (Class::Number, pointer) | (pointer, Class::Number) => match pointer {
                 Class::Frame(_) => Class::Frame(None),
                 Class::Context(_) => Class::Context(None),
@@ -63,7 +63,7 @@ impl Class {
         }
     }
 
-    /// With a number added that is known, or not.
+    /// The class after adding a known or unknown number.
     fn moved(self, by: Option<i64>) -> Class {
         let at = |offset: Option<i64>| Some(offset?.wrapping_add(by?));
         match self {
@@ -79,7 +79,7 @@ impl Class {
         matches!(self, Class::Frame(_) | Class::Unknown)
     }
 
-    /// Whether addresses of two classes never meet.
+    /// Whether memory of two classes never overlaps.
     pub fn is_apart(self, other: Class) -> bool {
         let kind = |class: Class| match class {
             Class::Context(_) => Class::Context(None),
@@ -95,13 +95,13 @@ impl Class {
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Known {
     registers: [Class; Reg::COUNT],
-    /// Registers that some path has written since a call or the entry left nothing in them.
+    /// Registers that some path has written since the last call or the entry.
     readable: RegSet,
     /// Eight-byte slots of the frame that hold addresses; others hold numbers.
     slots: BTreeMap<i64, Class>,
 }
 
-/// The classes of registers before each instruction of a function; none where no path leads.
+/// The classes of registers before each instruction of a function; `None` if the instruction is unreachable.
 pub struct Provenance(Vec<Option<Known>>);
 
 /// The classes of the arguments of every function of an object.
@@ -138,7 +138,7 @@ impl Arguments {
                 own[0] = Class::Context(Some(0));
             }
         }
-        // Up from numbers until nothing changes: each class rises three times at most.
+        // A fixed point, from scalars upwards. Each class rises at most three times.
         for _ in 0..5 * object.functions.len() + 5 {
             if !arguments.step(object) {
                 return arguments;
@@ -159,7 +159,7 @@ impl Arguments {
                 let Some(callee) = node.callee().and_then(|callee| self.0.get_mut(callee.index())) else { continue };
                 for (number, own) in callee.iter_mut().enumerate() {
                     let given = match known.class(at, Reg::new(number as u8 + 1).expect("there are five")) {
-                        // The caller's frame is none of the callee's.
+                        // The caller's frame is not the callee's.
                         Class::Frame(_) => Class::Outside,
                         Class::Unknown => Class::Elsewhere,
                         class => class,
@@ -254,7 +254,7 @@ impl Known {
                     },
                     (AluOp::Sub, Source::Reg(src)) if wide => match (own, class(&self, src)) {
                         (pointer, Class::Number) => pointer.moved(None),
-                        // What is subtracted may be a number.
+                        // The subtracted value may be a scalar.
                         (pointer, Class::Unknown | Class::Elsewhere) => match pointer.may_be_frame() {
                             true => Class::Unknown,
                             false => Class::Elsewhere,
@@ -278,7 +278,7 @@ impl Known {
                 let at = class(&self, address.base).moved(number(node, address.offset.into()));
                 Some((dst, self.loaded(at, size, object, types)))
             }
-            // An exchange gives back what a slot held.
+            // An exchange returns what a slot held.
             Insn::Atomic { size, address, .. } => {
                 let at = class(&self, address.base).moved(number(node, address.offset.into()));
                 node.insn.written().map(|dst| (dst, self.loaded(at, size, object, types)))
@@ -325,7 +325,7 @@ impl Known {
             Class::Value(_) | Class::Outside if size != Size::B8 => Class::Number,
             Class::Packet | Class::PacketOrNumber => Class::Number,
             Class::Value(_) | Class::Outside => Class::Outside,
-            // No address in a frame is stored outside of it.
+            // Addresses in a frame are not stored outside of it.
             Class::Elsewhere => Class::Elsewhere,
             _ => Class::Unknown,
         }
@@ -337,7 +337,7 @@ impl Known {
                 let bytes = i64::from(size.bytes());
                 self.slots.retain(|slot, _| slot + 8 <= offset || offset + bytes <= *slot);
                 if value != Class::Number {
-                    // An address is stored whole, or is none any more.
+                    // A part of an address is not an address.
                     self.slots.insert(offset, if size == Size::B8 { value } else { Class::Unknown });
                 }
             }
@@ -365,7 +365,7 @@ impl Known {
     fn call(&mut self, target: CallTarget) {
         let writes = RegSet::arguments(5).iter().any(|reg| self.registers[reg.index()].may_be_frame());
         self.clobber();
-        // A helper writes numbers; a function may write what it likes.
+        // A helper writes scalars; a function may write anything.
         if writes && !matches!(target, CallTarget::Helper(_)) {
             self.spoil(Class::Unknown);
         }
@@ -377,7 +377,7 @@ fn number(node: &Node, constant: i32) -> Option<i64> {
     node.core.is_none().then_some(i64::from(constant))
 }
 
-/// What a field of the context holds in all programs; `None` where that is not one thing.
+/// What a field of the context holds in all programs; `None` if programs differ.
 pub fn field(types: &[Option<ProgramType>], offset: i64) -> Option<FieldValue> {
     let offset = u32::try_from(offset).ok()?;
     let mut values = types.iter().map(|program| (*program)?.context().field_at(offset).map(|field| field.value));

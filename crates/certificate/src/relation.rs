@@ -94,12 +94,12 @@ pub struct Relation {
 }
 
 impl Relation {
-    /// What holds where a function begins: it is handed the same.
+    /// The relation at the entry: the arguments are equal.
     pub fn entry() -> Relation {
         Relation { equal: 0x3e, ..Relation::default() }
     }
 
-    /// The states in which both begin, and what is assumed of them.
+    /// The states in which both functions begin, and the assumptions about them.
     ///
     /// # Errors
     /// Returns a claim about a place that does not exist.
@@ -192,7 +192,7 @@ impl Claim {
         }
     }
 
-    /// The register that the claim gives a value, and the value: what is then put in its place.
+    /// The place that the claim gives a value, and that value.
     fn value<'a>(&self, world: &World<'a>, states: &[State<'a>; 2]) -> Option<(u8, Side, Term<'a>)> {
         let arena = world.arena;
         match *self {

@@ -23,15 +23,15 @@ pub trait Solver {
     fn ask(&mut self, query: &str) -> Answer;
 }
 
-/// Solvers that are known, the one to prefer first: name, and options that make them read from their input.
+/// Known solvers, the preferred one first: name, and options that make them read from standard input.
 const KNOWN: &[(&str, &[&str])] = &[
     ("cvc5", &["--lang=smt2", "--incremental", "--quiet"]),
     ("bitwuzla", &["--lang", "smt2"]),
     ("z3", &["-smt2", "-in"]),
 ];
-/// Bytes of one line of an answer.
+/// Maximum size of a line of an answer in bytes.
 const MAX_LINE: u64 = 4096;
-/// Questions to one process: what it remembers of them costs memory.
+/// Maximum number of queries to one process, which remembers them and so takes memory.
 const MAX_QUESTIONS: usize = 2000;
 
 /// A command that solves.
@@ -39,13 +39,13 @@ const MAX_QUESTIONS: usize = 2000;
 pub struct Program {
     path: PathBuf,
     options: &'static [&'static str],
-    /// As it names itself.
+    /// Name and version, as the solver prints them.
     pub version: String,
 }
 
 impl Program {
-    /// The solver of that name or path, or the first known one that is installed, once it has shown that it tells `sat`
-    /// from `unsat`.
+    /// The solver of that name or path, or the first known one that is installed. It must show that it distinguishes
+    /// `sat` from `unsat`.
     ///
     /// # Errors
     /// Returns the solver that cannot be run or gives a wrong answer.

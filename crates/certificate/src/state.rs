@@ -49,7 +49,7 @@ pub struct Contents<'a> {
 /// A store to memory outside of the frame.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stored<'a> {
-    /// Where.
+    /// The address.
     pub address: Term<'a>,
     /// What: 8 to 64 bits.
     pub value: Term<'a>,
@@ -87,7 +87,7 @@ pub struct State<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// Contents of which nothing is known but a name.
+    /// Unknown contents with a new name.
     pub fn named(name: &str) -> Contents<'a> {
         Contents { name: name.into(), of: Vec::new() }
     }
@@ -98,7 +98,7 @@ impl<'a> Contents<'a> {
         world.arena.apply(&format!("{}_{}", self.name, operands.len()), &operands, 8)
     }
 
-    /// What must be equal for two contents to be; `None` where they cannot be compared.
+    /// Pairs that must be equal for two contents to be equal; `None` if they cannot be compared.
     pub fn equal(&self, other: &Contents<'a>, goals: &mut Vec<Term<'a>>) -> Option<()> {
         let comparable = self.name == other.name && self.of.len() == other.of.len();
         comparable.then(|| goals.extend(self.of.iter().zip(&other.of).map(|(one, other)| BitVec::eq(one, other))))
@@ -194,7 +194,7 @@ impl<'a> State<'a> {
         open.into_iter().rev().fold(byte, |rest, (meets, part)| Term::ite(&meets, &part, &rest))
     }
 
-    /// What is given for all that memory holds where an address of this class may lie.
+    /// Operands that stand for all memory in which an address of this class may be.
     fn everything(&self, class: Class) -> (String, Vec<Term<'a>>) {
         if !class.may_be_frame() {
             return self.outside();
@@ -211,7 +211,7 @@ impl<'a> State<'a> {
         (name, of)
     }
 
-    /// What is given for all that memory outside of the frame holds.
+    /// Operands that stand for all memory outside of the frame.
     fn outside(&self) -> (String, Vec<Term<'a>>) {
         let mut name = format!("{}_{}", self.memory.name, self.fields.len());
         let mut of = self.memory.of.clone();
@@ -250,7 +250,7 @@ impl<'a> State<'a> {
         self.frame.keys().copied()
     }
 
-    /// What must be equal for memory outside of the frame to be the same; why it cannot be.
+    /// Pairs that must be equal for memory outside of the frame to be equal. Returns the reason if it cannot be.
     pub fn same_memory(&self, world: &World<'a>, other: &State<'a>, goals: &mut Vec<Term<'a>>) -> Result<(), String> {
         let differs = || "memory outside of the frame was changed in another way".to_owned();
         self.memory.equal(&other.memory, goals).ok_or_else(differs)?;
@@ -263,7 +263,7 @@ impl<'a> State<'a> {
             }
             goals.push(BitVec::eq(&one.value, &two.value));
         }
-        // An atomic operation stays one.
+        // An atomic operation must stay atomic.
         let atomics = |state: &State<'a>| {
             let one = |stored: &Stored<'a>| Some((stored.atomic?, stored.address, stored.value.bits()));
             state.log.iter().filter_map(one).collect::<Vec<_>>()
@@ -300,7 +300,7 @@ fn bytes_of<'a>(value: Term<'a>) -> impl Iterator<Item = (i64, Term<'a>)> {
     (0..value.bits() / 8).map(move |byte| (i64::from(byte), value.extract(8 * byte, 8)))
 }
 
-/// One instruction at work.
+/// An instruction while it runs.
 pub struct Running<'r, 'a> {
     /// Where.
     pub world: &'r World<'a>,
@@ -337,13 +337,13 @@ impl<'a> Running<'_, 'a> {
             },
             Class::Context(distance) => (at, Class::Context(constant(distance))),
             Class::Map(_) => (at, Class::Outside),
-            // An address that a number cannot be.
+            // An address that a scalar cannot be.
             Class::Number => (at, Class::Unknown),
             class => (at, class),
         }
     }
 
-    /// A field of a context that is none of plain memory, as it is loaded into a register.
+    /// A field of a context that is not plain memory, as it is loaded into a register.
     fn field(&mut self, distance: Option<i64>, address: Term<'a>, bits: u32) -> Term<'a> {
         let arena = self.world.arena;
         let version = format!("{}_{}", self.state.events, self.state.fields.len());
@@ -383,10 +383,10 @@ impl<'a> Running<'_, 'a> {
         }
     }
 
-    /// Runs the instruction; the condition of a branch.
+    /// Runs the instruction. Returns the condition of a branch.
     ///
     /// # Errors
-    /// Says what this checker does not follow.
+    /// Returns what this checker does not support.
     pub fn step(&mut self) -> Result<kiln_isa::semantics::Flow<Term<'a>>, String> {
         let insn = self.node.insn;
         if self.node.core.is_some() && insn.is_control() {

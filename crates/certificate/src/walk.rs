@@ -22,13 +22,13 @@ use crate::relation::Relation;
 use crate::state::{PACKETS_END, Running, State, World};
 use crate::term::Term;
 
-/// Instructions on a path.
+/// Maximum number of instructions on a path.
 pub const MAX_STEPS: usize = 4096;
-/// Paths from one pair.
+/// Maximum number of paths from one pair.
 pub const MAX_PATHS: usize = 4096;
-/// Terms of one walk.
+/// Maximum number of terms of one walk.
 pub const MAX_TERMS: usize = 1 << 19;
-/// Times that a path may come to one instruction.
+/// How often a path may reach one instruction.
 const MAX_ROUNDS: usize = 3;
 
 /// A position in each function.
@@ -56,7 +56,7 @@ pub struct Step<'f> {
     pub callees: [&'f Object; 2],
 }
 
-/// What is done with what a walk finds.
+/// Handles what a walk finds.
 pub trait Visitor<'a> {
     /// Whether the known conditions decide a condition of the new function.
     fn decide(&mut self, known: &[Term<'a>], condition: Term<'a>) -> Option<bool>;
@@ -90,7 +90,7 @@ struct Path<'a> {
 struct Joint<'a> {
     old: Path<'a>,
     new: Path<'a>,
-    /// What is true on both paths.
+    /// What is known on both paths.
     known: Vec<Term<'a>>,
     truths: HashSet<u32>,
     events: u32,
@@ -101,7 +101,7 @@ enum Stop {
     Event,
 }
 
-/// Walks all paths from a pair, in the states that its relation says.
+/// Walks all paths from a pair, from the states of its relation.
 pub struct Walk<'w, 'a, 'f> {
     /// The terms' world.
     pub world: &'w World<'a>,
@@ -301,7 +301,7 @@ impl<'w, 'a, 'f> Walk<'w, 'a, 'f> {
         Ok(())
     }
 
-    /// Runs one instruction; the joint that takes the other direction of a branch.
+    /// Runs one instruction. Returns the state that takes the other direction of a branch.
     fn advance(
         &self,
         side: usize,

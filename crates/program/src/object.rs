@@ -324,11 +324,18 @@ impl CoreRelocation {
     }
 
     /// `BPF_CORE_TYPE_ID_LOCAL`.
-    const TYPE_ID_LOCAL: u32 = 6;
+    pub const TYPE_ID_LOCAL: u32 = 6;
+    /// `BPF_CORE_TYPE_ID_TARGET`.
+    pub const TYPE_ID_TARGET: u32 = 7;
 
     /// Whether its value is a type number in the object's own BTF, which does not depend on the kernel.
     pub const fn is_own_type(&self) -> bool {
         self.kind == CoreRelocation::TYPE_ID_LOCAL
+    }
+
+    /// Whether its value is a type number in the kernel's BTF.
+    pub const fn is_kernel_type(&self) -> bool {
+        self.kind == CoreRelocation::TYPE_ID_TARGET
     }
 }
 

@@ -9,6 +9,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_platform::ProgramType;
+use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_program::btf::Btf;
 use kiln_program::{FunctionId, InsnId, Interpreter, MapContents, MapId, MapSlot, Object, Program, Trap};
 use kiln_verifier::Verified;
@@ -31,8 +32,8 @@ use crate::packet::Packet;
 use crate::state::{Entry, Output, State};
 use crate::symbols::Symbols;
 
-/// Bytes for the keys of callbacks, one key a nesting level.
-const SCRATCH_BYTES: usize = 512 * kiln_program::interpret::MAX_FRAMES;
+/// Bytes for the keys of callbacks, one key per nesting level. A key is at most as large as a frame.
+const SCRATCH_BYTES: usize = MAX_STACK_BYTES as usize * kiln_program::interpret::MAX_FRAMES;
 
 /// A VM. Threads can share it: programs run in parallel on its CPUs, while user space uses its maps.
 pub struct Vm {

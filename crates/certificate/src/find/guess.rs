@@ -13,7 +13,7 @@ use crate::walk::{Pair, Step, Visitor, Walk};
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{Insn, Reg, RegSet, Source};
 
-/// Times that the relation of a pair may be weakened, for each pair.
+/// Maximum number of times that the relation of a pair is weakened.
 const ROUNDS: usize = 40;
 /// Constants that are tried as the bound of a register.
 const MAX_BOUNDS: usize = 8;
@@ -23,19 +23,19 @@ const SAMPLES: u64 = 6;
 /// What a place holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Label {
-    /// What all places of this number hold.
+    /// The same value as in all places of this class.
     Class(u32),
     Constant(u64),
     Frame(i64),
     Address(Target, i64),
-    /// Nothing that is read.
+    /// A value that is not read.
     Dead,
 }
 
 /// The guessed relation at a pair.
 #[derive(Clone, PartialEq, Debug)]
 struct Guess {
-    /// Of each place.
+    /// The label of each place.
     labels: Vec<Label>,
     /// Bits in which registers of one number agree.
     agree: [u64; 10],
@@ -52,7 +52,7 @@ pub struct Places {
     live: [Vec<RegSet>; 2],
     /// Positions of the old function to which a later one leads back.
     loops: BTreeSet<u32>,
-    /// What registers may not exceed: the constants that they are compared with, and one less.
+    /// Candidate maxima of registers: the constants that they are compared with, and one less.
     bounds: [BTreeSet<u64>; 10],
 }
 
@@ -388,7 +388,7 @@ impl Guess {
         }
     }
 
-    /// The same as claims.
+    /// The relation as claims.
     fn relation(&self, places: &Places) -> Relation {
         let mut relation = Relation { differ: self.differ.clone(), ..Relation::default() };
         for number in 0..10 {
@@ -398,7 +398,7 @@ impl Guess {
             }
         }
         let implied = |place: Place| match place {
-            // What the other side says already.
+            // Places about which another claim says this already.
             Place::Register(Side::New, number) => relation.equal >> number & 1 == 1,
             Place::Frame(Side::New, at, bytes) => (at..at + i16::from(bytes)).all(|at| !relation.differ.contains(&at)),
             _ => false,

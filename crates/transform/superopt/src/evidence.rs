@@ -17,7 +17,7 @@ pub struct Evidence {
     pub function: FunctionId,
     /// The function's name.
     pub function_name: String,
-    /// The first instruction it concerned, in the program as it was before.
+    /// The first instruction that was replaced, in the program as it was before.
     #[serde(serialize_with = "insn_number")]
     pub at: InsnId,
     /// The instruction that the rule or law looked at.
@@ -37,7 +37,7 @@ pub struct Evidence {
     pub after_ids: Vec<InsnId>,
     /// Slots saved; negative when the rewrite costs some.
     pub slots_saved: i64,
-    /// The proof of the function that it changed, shared by all rewrites of one pass, where evidence is to carry it.
+    /// The proof of the changed function, shared by all rewrites of one pass, if evidence is to carry it.
     #[serde(skip)]
     pub simulation: Option<Arc<Simulation>>,
 }
@@ -47,18 +47,17 @@ pub struct Evidence {
 pub struct ChainStep {
     /// The function.
     pub function: FunctionId,
-    /// It as it was.
+    /// The function as it was.
     pub before: Arc<Function>,
-    /// It as it is.
+    /// The function after the change.
     pub after: Arc<Function>,
-    /// Where callees took the place of their calls: `before` with these calls written out in instructions, which is what
-    /// `after` was compared with.
+    /// If calls were inlined: `before` with these calls written out as instructions, with which `after` was compared.
     pub written_out: Option<Arc<Function>>,
     /// The proof.
     pub simulation: Arc<Simulation>,
 }
 
-/// What proposed a rewrite, and what it was justified by in its place.
+/// What proposed a rewrite, and what justifies it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Because {
@@ -72,7 +71,7 @@ pub enum Because {
         proved_by: &'static str,
         /// Microseconds the proof took.
         micros: u64,
-        /// The question, from which its query is made, where evidence is to carry it.
+        /// The question, from which its query is made, if evidence is to carry it.
         #[serde(skip)]
         record: Option<Box<WindowRecord>>,
     },

@@ -19,12 +19,12 @@ use kiln_program::{Object, ProgramId};
 
 /// Decides about programs of a rewritten object.
 pub trait Judge: Sync {
-    /// What is wrong with some of an object's programs, compared with what they were: the program, and why. Parts of an
-    /// object are judged on several threads at once.
+    /// Returns what is wrong with programs of an object, compared with the original: the program and the reason. It is
+    /// called from several threads, one per part of the object.
     fn judge(&self, object: &Object, programs: &[ProgramId]) -> Vec<(ProgramId, String)>;
 
-    /// Whether it has an opinion on a program. Of others, our own verifier's count of instructions is what a goal is held
-    /// to.
+    /// Whether it can judge a program. For other programs the goal is checked with our own verifier's count of
+    /// instructions.
     fn knows(&self, program: ProgramId) -> bool {
         let _ = program;
         true

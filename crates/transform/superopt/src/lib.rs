@@ -6,13 +6,13 @@
 //!              +---------------- until no pass finds more <--+
 //! ```
 //!
-//! A pass proposes; [`pipeline`] decides. Nothing is kept unless our verifier accepts every program again, in no more
+//! A pass proposes; [`run`] decides. Nothing is kept unless our verifier accepts every program again, in no more
 //! processed instructions than before, and no program grew. Functions of a program that the verifier rejects or does
 //! not support are left as they are.
 //!
-//! Reading order: [`evidence`], [`pipeline`], the table of [`passes`], then what it names: [`laws`], which see the graph
-//! ([`flow`]), and [`windows`] with [`rules`]; [`search`] finds what the rules lack, [`learn`]
-//! makes rules of it, [`cost`] says what is better, and [`judged`] gives the kernel the last word.
+//! Reading order: [`evidence`], [`pipeline`], [`run`], the table of [`passes`], then what it names: [`laws`], which see the
+//! graph ([`flow`]), and [`windows`] with [`rules`]; [`search`] finds what the rules lack, [`learn`] makes rules of it,
+//! [`cost`] says what is better, and [`judged`] gives the kernel the last word.
 #![forbid(unsafe_code)]
 
 pub mod cost;

@@ -21,11 +21,11 @@ pub struct Options {
     pub goal: Goal,
     /// What instructions cost, for the estimates of time.
     pub model: Arc<CostModel>,
-    /// Time to spend at most; what was found by then stands.
+    /// Maximum time. What was found by then is kept.
     pub budget: Duration,
     /// The part of the budget that passes leave to the judge.
     pub reserve: Duration,
-    /// How much more a program may cost the verifier than before, in processed instructions, beside 1% of noise.
+    /// How many more instructions the verifier may process than before, besides 1 % of noise.
     pub extra_processed_insns: u64,
     /// Functions to leave as they are.
     pub frozen: BTreeSet<FunctionId>,
@@ -38,29 +38,29 @@ pub struct Options {
     pub unverified: Unverified,
     /// Steps that the solver may take for one window ([`kiln_equiv::Limits::solver_steps`]).
     pub solver_steps: u32,
-    /// How many of [`search::EFFORTS`] look for what no rule knows; 0: none does. Beyond the default ones only time ends
-    /// them, or that nothing is left to try.
+    /// How many of [`search::EFFORTS`] are used; 0: no search. Those beyond the default ones end when time is up or
+    /// nothing is left to try.
     pub search: usize,
-    /// LLVM's version of the instruction set (`-mcpu=vN`) that new instructions may be of: 3 is what kernels since 5.1
-    /// have, 4 what those since 6.6 have. What the program has itself may stay.
+    /// The newest version of the instruction set, as LLVM counts them (`-mcpu=vN`), for new instructions: kernels since
+    /// 5.1 have 3, kernels since 6.6 have 4. The program's own instructions may be newer.
     pub isa: IsaVersion,
-    /// Whether evidence carries what queries are made of.
+    /// Whether evidence carries the data from which queries are made.
     pub keep_queries: bool,
-    /// Where it is written down how questions were answered; `None`: in a journal of this run's own. Each part of an
-    /// object keeps its answers to itself.
+    /// The journal of how questions were answered; `None`: a journal of this run. Each part of an object has its own
+    /// answers.
     pub answers: Option<Arc<Answers>>,
     /// Whether every question is about a whole run of instructions, to measure what short windows are worth.
     #[cfg(feature = "ablation")]
     pub whole_windows: bool,
     /// The types of the kernel that programs are verified against, for those that use kernel structures.
     pub kernel_types: Option<Arc<Btf>>,
-    /// The oldest kernel that the result is to load on: what is rewritten is accepted for it before and after.
+    /// The oldest kernel that the result must load on. The verifier checks programs for it before and after.
     pub profile: Profile,
-    /// Parts of an object to work on at once at most.
+    /// Maximum number of parts of an object that are optimized at the same time.
     pub threads: usize,
 }
 
-/// Programs that our verifier does not support, but somebody else can judge.
+/// Programs that our verifier does not support and that the caller's judge checks instead.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Unverified {
     /// None: what is not supported stays as it is.
@@ -73,7 +73,7 @@ pub enum Unverified {
 }
 
 impl Unverified {
-    /// Whether a program may be rewritten without our verifier's word.
+    /// Whether a program may be rewritten although our verifier does not support it.
     pub fn has(&self, id: ProgramId) -> bool {
         match self {
             Unverified::None => false,
@@ -115,10 +115,10 @@ impl Options {
     }
 }
 
-/// Told between steps; answers whether to go on.
+/// Is called between steps and decides whether to go on.
 pub trait Progress: Send {
-    /// Called before each attempt with the pass at work, the slots of the whole object now, and the time spent.
-    /// Returning `false` ends the run with what stands.
+    /// Called before each attempt with the name of the pass, the slots of the whole object now, and the time spent.
+    /// `false` ends the run with the current result.
     fn step(&mut self, pass: &'static str, slots: u32, spent: Duration) -> bool;
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct Shared<'a> {
 pub(crate) struct Part {
     pub programs: Vec<ProgramId>,
     pub functions: BTreeSet<FunctionId>,
-    /// The first id for its new instructions, and the first that is not its own any more.
+    /// The range of ids for its new instructions: the first, and the one after the last.
     pub ids: (u32, u32),
     pub slots: i64,
 }
@@ -77,12 +77,12 @@ impl<'a> Shared<'a> {
         Instant::now() + left.mul_f64(share.clamp(0.5, 1.0))
     }
 
-    /// When even the judge is not asked any more.
+    /// When the whole run must end, also the judge.
     pub fn end(&self) -> Instant {
         self.begun + self.options.budget
     }
 
-    /// Says what is being done; answers whether to go on.
+    /// Reports the pass to progress. Returns whether to go on.
     pub fn step(&self, pass: &'static str) -> bool {
         let slots = self.slots.load(Ordering::SeqCst).try_into().unwrap_or(0);
         if !self.progress.lock().expect("progress does not panic").step(pass, slots, self.begun.elapsed()) {

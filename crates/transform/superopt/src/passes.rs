@@ -1,9 +1,9 @@
 //! The table of passes, and how each is run on one function.
 //!
-//! Most passes are steps of laws, which the table of [`crate::laws`] lists in their order; between them windows are
-//! rewritten, and searched at the end. A pass reads the facts in [`Work`], changes the one function, and returns the
-//! evidence of every change. Whether the result is kept is not its business: [`crate::pipeline`]
-//! verifies it, and runs the pass again with less fuel, or with steps banned, when it was refused.
+//! Most passes are steps of laws, in the order of the table in [`crate::laws`]. Between them windows are rewritten, and
+//! at the end they are searched. A pass reads the facts in [`Work`], changes one function, and returns the evidence of
+//! every change. It does not decide whether the result is kept: [`crate::run`] proves and verifies it, and runs the
+//! pass again with less fuel, or with steps banned, if it was refused.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -32,27 +32,27 @@ pub struct Work<'a> {
     pub function: FunctionId,
     /// What the object's calls read.
     pub calls: &'a Calls,
-    /// Facts of the object as it is when the pass begins, where the verifier gave some.
+    /// Facts of the object at the beginning of the pass, if the verifier gave some.
     pub facts: Option<&'a Facts>,
     /// When to stop looking.
     pub deadline: Instant,
-    /// The same, for what only time ends: this function's part of what is left.
+    /// When a search that only time ends must stop: this function's share of the time left.
     pub share: Instant,
     /// Threads that a search may use.
     pub threads: usize,
     /// How often instructions run.
     pub frequencies: &'a Frequencies,
-    /// What searches have found.
+    /// What earlier searches found.
     pub memory: &'a mut search::Memory,
-    /// Whether to end with what there is.
+    /// Whether to end with the current result.
     pub stopped: &'a dyn Fn() -> bool,
-    /// How hard to try at each window.
+    /// The limits of each question.
     pub limits: &'a Limits,
-    /// Windows already refused.
+    /// Hashes of windows that were refused.
     pub refuted: &'a mut HashSet<u64>,
-    /// Steps to take at most.
+    /// Maximum number of steps.
     pub fuel: usize,
-    /// What must not be done: a rule or law by its name, at an instruction.
+    /// Steps that must not be taken.
     pub banned: &'a Banned,
     /// How to optimize.
     pub options: &'a Options,
@@ -60,9 +60,9 @@ pub struct Work<'a> {
 
 /// A pass: a name for reports and what it does.
 pub struct Pass {
-    /// Its name; a law's name where it is a step of one.
+    /// Its name, or the name of the law that it is a step of.
     pub name: &'static str,
-    /// Its place among all passes, which no other has.
+    /// Its unique index among all passes.
     pub index: usize,
     /// What it does.
     does: Does,
@@ -155,7 +155,7 @@ impl Work<'_> {
         changes.iter().any(|change| self.is_banned(change.law.unwrap_or(row.name), change.at))
     }
 
-    /// Runs a step that makes all its changes at once, and writes down what it did.
+    /// Runs a step that makes all its changes at once. Returns their evidence.
     fn once(&mut self, row: &'static LawRow, run: fn(Context<'_>) -> Vec<Change>) -> Vec<Evidence> {
         let id = self.function;
         let mut function = self.object.function(id).clone();
@@ -237,7 +237,7 @@ fn run_search(work: &mut Work<'_>, effort: usize) -> Vec<Evidence> {
     })
 }
 
-/// Rewrites a copy of the function in place of it.
+/// Rewrites a copy of the function and then replaces the function by it.
 fn rewrite_windows(
     work: &mut Work<'_>,
     deadline: Instant,

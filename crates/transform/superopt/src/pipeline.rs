@@ -1,4 +1,4 @@
-//! An object, optimized: its parts in parallel, each within its share of the time.
+//! Optimizes an object: its parts in parallel, each within its share of the time.
 //!
 //! ```text
 //!   programs that share functions          part 0   verify, passes, verify, ... judge   \
@@ -6,10 +6,9 @@
 //!                                          part 2   ...                                 /
 //! ```
 //!
-//! Nothing of a part depends on another, so the result is the same however many are at work at once: instructions that
-//! rewrites add get ids from a range of their part's own, and answers are kept part by part. What ends a part is work that
-//! is counted; time is shared out only so that no part is left without any, the largest part first: half of what is left,
-//! or more by slots.
+//! Parts do not depend on each other, so the result does not depend on the number of threads: each part has its own
+//! range of ids for new instructions, and its own store of answers. Counted work ends a part. Time is shared only so
+//! that every part gets some, the largest part first: half of what is left, or more by slots.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,18 +29,18 @@ use crate::timings::Timings;
 pub struct Rewrite {
     /// The object, with the same functions, maps and programs in the same order.
     pub object: Object,
-    /// Why each difference may be.
+    /// The evidence of each rewrite.
     pub evidence: Vec<Evidence>,
     /// The proofs of all accepted changes, in order, with [`Options::keep_queries`]. For each function the first step
     /// begins with the original, each other with the end of the one before, and the last ends with what `object` has.
     pub chain: Vec<ChainStep>,
     /// Programs left as they are, with the reason.
     pub skipped: Vec<(ProgramId, String)>,
-    /// Attempts that the verifier or the judge refused: pass, function, reason. Each is something our model missed.
+    /// Attempts that the proof, the verifier or the judge refused: pass, function, reason.
     pub refused: Vec<(&'static str, String, String)>,
     /// What each program cost before and costs now, in the object's order.
     pub programs: Vec<Account>,
-    /// Whether it ended because the time was up, or progress said so: more time may find more.
+    /// Whether time or progress ended it, so that more time may find more.
     pub cut_short: bool,
     /// Time spent.
     pub spent: Duration,
@@ -54,7 +53,7 @@ pub fn optimize(object: &Object, options: &Options, progress: &mut dyn Progress)
     optimize_judged(object, options, progress, None)
 }
 
-/// The same, when somebody else has the last word.
+/// Optimizes every function of an object that only verified programs reach. `judge` must accept the result.
 pub fn optimize_judged(
     object: &Object,
     options: &Options,
@@ -64,7 +63,7 @@ pub fn optimize_judged(
     let shared = Shared::new(object, options, progress, judge);
     let parts = parts(object);
     let done = Mutex::new(Vec::new());
-    // What only time ends comes last, for all parts, and begins from what the judge takes.
+    // Searches that only time ends come last, for all parts, and start from a state that the judge accepts.
     let bounded = options.search.min(search::DEFAULT_EFFORTS);
     let waves = if bounded < options.search { vec![bounded, options.search] } else { vec![bounded] };
     let runs: Vec<Mutex<Option<Run<'_>>>> = parts.iter().map(|_| Mutex::new(None)).collect();
@@ -98,7 +97,7 @@ fn pair<'x, A, B>(some: &'x [A], others: &'x [B], at: usize) -> Option<(&'x A, &
     some.get(at).zip(others.get(at))
 }
 
-/// What became of all parts.
+/// Puts the results of all parts together.
 fn put_together(shared: &Shared<'_>, done: Vec<(Vec<ProgramId>, Done)>) -> Rewrite {
     let mut object = shared.original.clone();
     let mut rewrite = Rewrite {

@@ -1,14 +1,14 @@
-//! Where the time of an optimization went, by name of pass, and `verifier` and `judge`.
+//! Where the time of an optimization went: by pass, and `verifier`, `simulation` and `judge`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Time and calls, by what was done. Parts of an object that are worked on at once count both.
+/// Time and number of calls, by what was done. Parts that run in parallel are added up.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Timings(BTreeMap<&'static str, (Duration, u64)>);
 
 impl Timings {
-    /// Counts what something takes.
+    /// Runs a function and counts its time.
     pub fn time<T>(&mut self, what: &'static str, run: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let result = run();
@@ -23,7 +23,7 @@ impl Timings {
         entry.1 += 1;
     }
 
-    /// Counts what others counted.
+    /// Adds the times of others.
     pub fn add_all(&mut self, other: &Timings) {
         for (what, (time, calls)) in &other.0 {
             let entry = self.0.entry(what).or_default();

@@ -11,11 +11,11 @@ use crate::rule::pattern::{Binding, Immediate, Offset, Pattern, map_fields};
 pub struct Rule {
     /// Its name.
     pub name: String,
-    /// What it matches.
+    /// The old window, which the rule matches.
     pub before: Vec<Pattern>,
-    /// What it puts there.
+    /// The new window.
     pub after: Vec<Pattern>,
-    /// What the new window computes from what was bound.
+    /// Immediates of the new window that are computed.
     pub expressions: Vec<Expression>,
     /// Conditions on immediates and register values.
     pub conditions: Vec<Condition>,
@@ -33,7 +33,7 @@ impl Rule {
         self.before.iter().chain(&self.after)
     }
 
-    /// Immediates that a condition gives by others, in an order in which they can be computed.
+    /// Immediates that conditions define by others, in an order in which they can be computed.
     pub fn definitions(&self) -> Vec<(u8, &Expression)> {
         let mut defined: Vec<(u8, &Expression)> = Vec::new();
         for condition in &self.conditions {
@@ -49,7 +49,7 @@ impl Rule {
         defined
     }
 
-    /// The placeholders, R10 left out.
+    /// The registers that are placeholders: all of them except R10.
     pub fn registers(&self) -> RegSet {
         let mut set = RegSet::EMPTY;
         for pattern in self.patterns() {
@@ -59,8 +59,8 @@ impl Rule {
         set
     }
 
-    /// Binds the rule to instructions in the rule's own order. Liveness, `distinct` and conditions on register values
-    /// are the caller's: see [`Rule::allows`] for the rest.
+    /// Binds the rule to instructions in the rule's own order. It does not check conditions: see [`Rule::allows`]. The
+    /// caller checks liveness and conditions on register values.
     pub fn bind(&self, insns: &[Insn]) -> Option<Binding> {
         if insns.len() != self.before.len() {
             return None;
@@ -84,7 +84,7 @@ impl Rule {
         distinct && writable && self.conditions.iter().filter(|condition| !condition.needs_registers()).all(holds)
     }
 
-    /// The new window for a binding; `None` where something does not fit its field.
+    /// The new window for a binding; `None` if an offset does not fit its field.
     pub fn instantiate(&self, binding: &Binding) -> Option<Vec<Insn>> {
         self.after.iter().map(|pattern| self.instantiate_one(pattern, binding)).collect()
     }

@@ -1,4 +1,4 @@
-//! What rules compute from their placeholders, and what they ask of them.
+//! Expressions over a rule's placeholders, and conditions on them.
 
 use kiln_isa::semantics::{BitVec, compare};
 use kiln_isa::{AluOp, JumpOp, Reg, Width};

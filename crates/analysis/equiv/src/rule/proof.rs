@@ -27,14 +27,14 @@ use crate::window::question::Window;
 use crate::window::state::Holes;
 use crate::window::verdict::{Counterexample, Method};
 
-/// What became of a rule.
+/// The verdict on a rule.
 #[derive(Clone, Debug)]
 pub enum RuleVerdict {
     /// It holds for all registers and immediates that its conditions allow.
     Proved {
-        /// Ways to identify its registers; each was proved.
+        /// How many cases were proved: ways to identify registers, times fixed immediates.
         cases: u32,
-        /// The most that one of them needed.
+        /// The strongest method that a case needed.
         method: Method,
     },
     /// It does not hold: an instance, and an input that shows it.
@@ -79,7 +79,8 @@ pub fn prove_rule(rule: &Rule, limits: &Limits) -> RuleVerdict {
         let Some(case) = rule.renamed(&names) else {
             return RuleVerdict::Unknown("an instruction that rules may not hold".to_owned());
         };
-        // A register that must be dead but is also another, live one: the matcher sees that it is not dead.
+        // A placeholder that must be dead may bind the same register as a live one. The matcher sees that it is not
+        // dead.
         for fixed in fixed_immediates(&case) {
             match prove_case(&case, &fixed, limits) {
                 Ok(Method::Normalized) => {}
@@ -95,14 +96,16 @@ pub fn prove_rule(rule: &Rule, limits: &Limits) -> RuleVerdict {
     RuleVerdict::Proved { cases, method: most }
 }
 
-/// Immediates below this bound are gone through one by one: shifts by a number have a normal form, others have not.
+/// Immediates with a bound up to this one are enumerated, because shifts by a constant have a normal form, and shifts
+/// by a variable do not.
 const SMALL: i64 = 64;
-/// Cases of a rule at most.
+/// Maximum number of cases of a rule.
 const CASES: usize = 1 << 15;
-/// Combinations of small immediates at most.
+/// Maximum number of combinations of small immediates.
 const COMBINATIONS: usize = 4096;
 
-/// Every way to fix the immediates that conditions bound (`$a < 32`); one empty way where there are none.
+/// All combinations of values for the immediates that conditions bound (`$a < 32`); one empty combination if there are
+/// none.
 fn fixed_immediates(rule: &Rule) -> Vec<[Option<i64>; HOLES]> {
     let mut all = vec![[None; HOLES]];
     for condition in &rule.conditions {
@@ -130,7 +133,8 @@ fn describe(placeholders: &[Reg], names: &[Reg; Reg::COUNT]) -> String {
     merged.map(|reg| format!(", where {reg} is {}", names[reg.index()])).collect()
 }
 
-/// Every way in which placeholders may bind equal registers: a name for each, the first of those that are equal.
+/// All ways in which placeholders may bind equal registers. Each placeholder gets the name of the first one in its
+/// group.
 fn identifications(placeholders: &[Reg], distinct: RegSet) -> Vec<[Reg; Reg::COUNT]> {
     let identity: [Reg; Reg::COUNT] = std::array::from_fn(|index| Reg::new(index as u8).unwrap_or(Reg::R10));
     let mut all = vec![identity];
@@ -154,7 +158,8 @@ fn identifications(placeholders: &[Reg], distinct: RegSet) -> Vec<[Reg; Reg::COU
     all
 }
 
-/// The ids of a window's instructions begin here, so that those of the two windows differ.
+/// Which of the two windows an instruction is in, and the first id of that window's instructions. So ids of the two
+/// windows differ.
 #[derive(Clone, Copy)]
 enum Side {
     Old = 0,
@@ -167,7 +172,7 @@ impl Side {
     }
 }
 
-/// Numbers of the holes that a rule uses as 64-bit immediates.
+/// Placeholders that a rule uses as 64-bit immediates.
 fn wide_holes(rule: &Rule) -> Vec<usize> {
     let wide = |pattern: &Pattern| match (pattern.insn, pattern.immediate) {
         (Insn::LoadImm64 { .. }, Immediate::Hole(hole)) => Some(usize::from(hole)),
@@ -176,7 +181,7 @@ fn wide_holes(rule: &Rule) -> Vec<usize> {
     rule.before.iter().filter_map(wide).collect()
 }
 
-/// What the conditions say of register values, as far as known bits can say it.
+/// What the conditions say of register values, as far as known bits can express it.
 fn facts(rule: &Rule, immediates: &dyn Fn(&Expression) -> Option<u64>) -> Option<InsnFacts> {
     let mut registers: [Value; Reg::COUNT] = std::array::from_fn(|_| Value::Unknown);
     for condition in &rule.conditions {
@@ -194,20 +199,20 @@ fn facts(rule: &Rule, immediates: &dyn Fn(&Expression) -> Option<u64>) -> Option
     facts.registers.iter().any(|value| *value != Value::Unknown).then_some(facts)
 }
 
-/// A window of the rule, with what is read of narrow registers cut out at the end.
+/// A window of the rule. At its end, narrow registers are truncated to their lower halves.
 fn with_narrow(rule: &Rule, insns: impl Iterator<Item = Insn>, side: Side) -> Vec<Node> {
     let cut = |reg: Reg| Insn::Alu { op: AluOp::Mov, width: Width::W32, dst: reg, src: Source::Reg(reg) };
     let node = |(at, insn): (usize, Insn)| Node::new(side.id(at), insn, Reference::None);
     insns.chain(rule.narrow.iter().map(cut)).enumerate().map(node).collect()
 }
 
-/// A rule over terms: what is assumed, and the pairs that must be equal.
+/// A rule over terms: assumptions, and the pairs that must be equal.
 struct Symbolic {
     assumptions: Vec<TermId>,
     pairs: Vec<(TermId, TermId)>,
 }
 
-/// One way to identify registers and fix small immediates, over terms; `None` where the conditions exclude it.
+/// Runs one case over terms; `None` if the conditions exclude it.
 fn symbolic(arena: &Arena, rule: &Rule, fixed: &[Option<i64>; HOLES]) -> Result<Option<Symbolic>, String> {
     let insns = |patterns: &[Pattern]| patterns.iter().map(|pattern| pattern.insn).collect::<Vec<_>>().into_iter();
     let before = with_narrow(rule, insns(&rule.before), Side::Old);
@@ -218,7 +223,7 @@ fn symbolic(arena: &Arena, rule: &Rule, fixed: &[Option<i64>; HOLES]) -> Result<
         Expression::Immediate(hole) => fixed[usize::from(*hole)].map(|value| value as u64),
         _ => None,
     };
-    // Memory has its own rules about what facts say.
+    // Facts are left out if memory is accessed, because they have further consequences there.
     let plain = rule.patterns().all(|pattern| pattern.insn.address().is_none());
     let facts = plain.then(|| facts(rule, &number)).flatten();
     let window = Window {
@@ -269,7 +274,7 @@ fn symbolic(arena: &Arena, rule: &Rule, fixed: &[Option<i64>; HOLES]) -> Result<
 
 fn prove_case(rule: &Rule, fixed: &[Option<i64>; HOLES], limits: &Limits) -> Result<Method, String> {
     let arena = Arena::new();
-    // Where the conditions exclude it, nothing is claimed.
+    // A case that the conditions exclude holds trivially.
     let Some(Symbolic { assumptions, pairs }) = symbolic(&arena, rule, fixed)? else { return Ok(Method::Normalized) };
     let open: Vec<_> = pairs.into_iter().filter(|(a, b)| a != b).collect();
     if open.is_empty() {
@@ -290,11 +295,11 @@ fn prove_case(rule: &Rule, fixed: &[Option<i64>; HOLES], limits: &Limits) -> Res
     }
 }
 
-/// The SMT-LIB queries of a rule, from terms that were not normalized, one for each way in which its registers may be
-/// the same: `unsat` to all of them means that it holds.
+/// The SMT-LIB queries of a rule, from terms that are not normalized: one for each way in which its registers may be
+/// equal. If all are `unsat`, the rule holds.
 ///
 /// # Errors
-/// Why its windows cannot be compared.
+/// Returns why its windows cannot be compared.
 pub fn rule_queries(rule: &Rule) -> Result<Vec<String>, String> {
     let placeholders: Vec<_> = rule.registers().iter().collect();
     let mut queries = Vec::new();
@@ -326,7 +331,7 @@ fn holes<'a>(
             Immediate::Expression(at) => {
                 let expression = &rule.expressions[usize::from(at)];
                 let value = expression.value(zero, immediates, register);
-                // An immediate field holds 32 bits, a ld_imm64 all of them. What fits by a condition is what it is.
+                // An immediate field has 32 bits, a ld_imm64 has 64. A value that a condition says to fit is not cut.
                 let wide = matches!(pattern.insn, Insn::LoadImm64 { .. });
                 let fits = rule.conditions.contains(&Condition::Fits(expression.clone()));
                 if wide || fits { value } else { value.truncate(32).sign_extend(64) }
@@ -336,14 +341,14 @@ fn holes<'a>(
     }
     for (id, pattern) in &patterns {
         let Offset::Hole { hole, plus } = pattern.offset else { continue };
-        // Sixteen bits, and far enough from their ends that the constant fits: the matcher sees to it.
+        // An offset has 16 bits, and the matcher checks that the sum with the constant fits.
         let symbol = arena.symbol(Symbol::Hole(HOLES as u8 + hole), 16).sign_extend(64);
         holes.offsets.push((*id, symbol.add(&zero.like(i64::from(plus) as u64))));
     }
     holes
 }
 
-/// Random numbers for what a rule leaves open, such as its definitions and bounds allow.
+/// Random values for a rule's placeholders, within its definitions and bounds.
 fn random_binding(rule: &Rule, names: &[Reg; Reg::COUNT], wide: &[usize], random: &mut Random) -> Binding {
     let mut binding = Binding::default();
     for reg in rule.registers().iter() {
@@ -373,7 +378,7 @@ fn random_binding(rule: &Rule, names: &[Reg; Reg::COUNT], wide: &[usize], random
     binding
 }
 
-/// Tries random instances on random inputs.
+/// Tests random instances on random inputs. Returns a counterexample if there is one.
 fn refute(rule: &Rule, tests: u32) -> Option<RuleVerdict> {
     let mut random = Random::new(0x7275_6c65);
     let placeholders: Vec<_> = rule.registers().iter().collect();
@@ -383,7 +388,7 @@ fn refute(rule: &Rule, tests: u32) -> Option<RuleVerdict> {
         let names = if round == 0 { all[0] } else { all[random.below(all.len() as u64) as usize] };
         let binding = random_binding(rule, &names, &wide, &mut random);
         let case = rule.renamed(&names)?;
-        // What cannot be said as known bits is not tried.
+        // Instances whose conditions known bits cannot express are not tested.
         let number = |bound: &Expression| {
             let zero = Bits::new(64, 0);
             (!bound.needs_registers())

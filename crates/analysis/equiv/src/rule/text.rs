@@ -8,7 +8,7 @@ use crate::rule::definition::Rule;
 use crate::rule::expression::{Condition, Expression};
 use crate::rule::pattern::{Fields, HOLES, Immediate, Offset, Pattern, immediate_of};
 
-/// Why a text is not a rule.
+/// Why a text is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct RuleError {
@@ -62,7 +62,7 @@ pub fn parse_rules(text: &str) -> Result<Vec<Rule>, RuleError> {
 }
 
 impl Reader {
-    /// The rule, if it was read to its end.
+    /// Returns the rule if it is complete.
     fn finish(self) -> Result<Rule, String> {
         if self.arrow { Ok(self.rule) } else { Err(format!("rule {} has no `=>`", self.rule.name)) }
     }
@@ -94,7 +94,7 @@ impl Reader {
     fn pattern(&mut self, line: &str) -> Result<Pattern, String> {
         let mut text = String::new();
         let (mut immediate, mut offset) = (Immediate::Literal, Offset::Literal);
-        // A rule's branches all lead to the one place outside.
+        // All branches of a rule lead to one place outside.
         let branches = line.strip_suffix("goto out");
         let mut rest = branches.unwrap_or(line);
         while let Some(at) = rest.find(['$', '@']) {
@@ -114,7 +114,8 @@ impl Reader {
         if branches.is_some() {
             text.push_str("goto +0");
         }
-        // A placeholder must be the whole field: what is read with two numbers in its place must hold these numbers.
+        // A placeholder must be a whole field. So the line is read twice, with two numbers in its place, and the field
+        // must have these numbers.
         let [one, two] = [1_i16, 2].map(|number| {
             let text = text.replace(PLACEHOLDER, &number.to_string());
             let insn = kiln_isa::text::parse(&text).map_err(|error| format!("`{line}`: {error}"))?;
@@ -282,11 +283,11 @@ const OPERATORS: &[&[(&str, AluOp)]] = &[
 
 struct Tokens<'t> {
     text: &'t str,
-    /// Operations and brackets that may still come.
+    /// Operations and brackets that are still allowed.
     left: u32,
 }
 
-/// Operations and brackets in an expression at most: hostile text must not nest without end.
+/// Maximum number of operations and brackets in an expression, so that hostile text cannot nest without end.
 const OPERATIONS: u32 = 64;
 
 impl<'t> Tokens<'t> {

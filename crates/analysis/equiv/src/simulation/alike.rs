@@ -20,7 +20,7 @@ pub struct Alike {
     pub ahead: Vec<bool>,
     /// Registers that are read from there on before they are written.
     pub live: Vec<RegSet>,
-    /// Where each goes on.
+    /// Positions of the instructions that may run next.
     pub after: Vec<Vec<usize>>,
     before: Vec<Vec<usize>>,
 }
@@ -53,7 +53,8 @@ impl Alike {
         Alike { changed, behind, ahead, live, before, after }
     }
 
-    /// Places that are reached together in one state and from which, before the next such place, a change may come.
+    /// Places that both functions reach in the same state, and from which a path reaches a change before it reaches
+    /// another such place.
     pub fn frontier(&self, is_place: impl Fn(usize) -> bool) -> Vec<usize> {
         let leads_on = |at: usize| self.changed[at] || self.after[at].iter().any(|next| self.behind[*next]);
         let mut pending: Vec<usize> = (0..self.changed.len()).filter(|at| !self.behind[*at] && leads_on(*at)).collect();
@@ -71,7 +72,7 @@ impl Alike {
     }
 }
 
-/// Whether two instructions are one.
+/// Whether two instructions are equal, with the same id, references and relocations.
 pub fn is_same(old: &Node, new: &Node) -> bool {
     old.id == new.id && old.insn == new.insn && old.reference == new.reference && old.core == new.core
 }
@@ -84,7 +85,7 @@ pub(super) fn successors(function: &Function, cfg: &Cfg, at: usize) -> Vec<usize
     falls.then_some(at + 1).into_iter().chain(target).collect()
 }
 
-/// What is reached from these along edges, these included.
+/// The positions that are reachable from `start` along edges, including `start` itself.
 pub fn reached(from: Vec<usize>, edges: &[Vec<usize>]) -> Vec<bool> {
     let (mut reached, mut pending) = (vec![false; edges.len()], from);
     while let Some(at) = pending.pop() {

@@ -58,7 +58,7 @@ impl Arguments {
         let mut arguments = Arguments { functions, externs };
         let versions: Vec<(FunctionId, Version<'_>)> =
             versions().map(|(id, function)| (id, Version::new(function))).collect();
-        // Functions hand on what they are given, in circles too: up from nothing until it holds.
+        // Functions pass their arguments on, also recursively: a fixed point, from the empty set upwards.
         while arguments.step(&versions) {}
         arguments
     }
@@ -74,7 +74,7 @@ impl Arguments {
         changed
     }
 
-    /// Registers that a call may read; none of another instruction.
+    /// Registers that a call may read; empty for other instructions.
     pub fn read_by(&self, node: &Node) -> RegSet {
         let Insn::Call(target) = node.insn else { return RegSet::EMPTY };
         let known = match (target, node.reference) {
@@ -108,7 +108,7 @@ impl<'f> Version<'f> {
         Version { function, before, after }
     }
 
-    /// Registers of the caller that it reads.
+    /// Registers of its caller that the function reads.
     fn reads(&self, arguments: &Arguments) -> RegSet {
         let uses = |node: &Node| {
             let clobbered = match node.insn {

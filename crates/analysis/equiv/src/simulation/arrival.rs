@@ -14,7 +14,7 @@ use crate::window::memory::World;
 use crate::window::record::ReferenceRecord;
 use crate::window::way::WayEnd;
 
-/// What a way brings to a cut.
+/// What is known at the end of a path that reaches a cut.
 pub struct Arrival {
     pub(super) labels: [Option<Label>; VARIABLES],
     pub(super) bits: Bits,
@@ -25,19 +25,19 @@ pub struct Arrival {
     pub(super) found: bool,
 }
 
-/// What a register holds at the end of a way: something with a name of its own, or a term.
+/// What a register holds at the end of a path: a named value, or a term.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Label {
     Named(Name),
     Term(TermId),
 }
 
-/// Bits in which two numbers have one normal form, as far as their parts and their lowest bits tell.
+/// Bits that are equal in the normal forms of two numbers, as far as their parts and their lowest bits show it.
 fn equal_bits(world: &World<'_>, one: TermId, other: TermId) -> u64 {
     if one == other {
         return u64::MAX;
     }
-    // Half of one address and half of another would be no address.
+    // A value made of two halves of addresses would not be an address.
     if world.are_addresses(one, other) {
         return 0;
     }
@@ -73,7 +73,8 @@ fn mask_of(low: u32, bits: u32) -> u64 {
 }
 
 impl Arrival {
-    /// What the end of a way brings. `conditions` hold there: a register that they say is a number has its name.
+    /// What is known at the end of a path where `conditions` hold. A register that the conditions fix to a constant
+    /// gets that constant as its name.
     pub fn of(world: &World<'_>, ends: &[WayEnd; 2], conditions: &[TermId], clobbered: RegSet) -> Arrival {
         let frozen = frozen_loads(world, ends);
         let numbers = decided_numbers(world, conditions);
@@ -110,7 +111,7 @@ impl Arrival {
         }
     }
 
-    /// The same value, of which nothing is known, in this register of both functions.
+    /// Adds an event's result: this register holds the same unknown value in both functions.
     pub fn with_result(mut self, world: &World<'_>, result: Option<Reg>) -> Arrival {
         if let Some(reg) = result {
             let term = world.arena.symbol(Symbol::Own(u8::MAX), 64).id();
@@ -123,7 +124,7 @@ impl Arrival {
     }
 }
 
-/// The name of a term that means the same wherever it is computed.
+/// The name of a term that has the same meaning wherever it is computed; `None` if it has none.
 fn name_of(world: &World<'_>, term: TermId, frozen: &QuickMap<TermId, Name>) -> Option<Name> {
     let symbol = |id: TermId, offset: i64| match world.arena.shape(id).0 {
         Shape::Symbol(Symbol::FramePointer(0)) => Some(Name::Frame(offset)),
@@ -145,7 +146,7 @@ fn name_of(world: &World<'_>, term: TermId, frozen: &QuickMap<TermId, Name>) -> 
     .or_else(|| frozen.get(&term).copied())
 }
 
-/// What both functions loaded from sections that nothing writes, at places that are known.
+/// Values that both functions loaded from known places in sections that nothing writes.
 fn frozen_loads(world: &World<'_>, ends: &[WayEnd; 2]) -> QuickMap<TermId, Name> {
     let mut found = QuickMap::default();
     for access in ends.iter().flat_map(|end| &end.accesses) {
@@ -166,7 +167,7 @@ fn frozen_loads(world: &World<'_>, ends: &[WayEnd; 2]) -> QuickMap<TermId, Name>
     found
 }
 
-/// Terms that a condition says are a number.
+/// Terms that a condition fixes to a constant.
 fn decided_numbers(world: &World<'_>, conditions: &[TermId]) -> QuickMap<TermId, u64> {
     let mut found = QuickMap::default();
     for condition in conditions {
@@ -181,7 +182,7 @@ fn decided_numbers(world: &World<'_>, conditions: &[TermId]) -> QuickMap<TermId,
     found
 }
 
-/// Bytes of the frame that may differ at the end of a way, where these conditions hold.
+/// Bytes of the frame that may differ at the end of a path where these conditions hold.
 pub fn differing_bytes(world: &World<'_>, ends: &[WayEnd; 2], conditions: &[TermId]) -> BTreeSet<i32> {
     let frame = frame(world);
     let mut known = Known::default();
@@ -196,7 +197,7 @@ pub fn differing_bytes(world: &World<'_>, ends: &[WayEnd; 2], conditions: &[Term
     places.filter(differs).filter_map(|(_, offset)| i32::try_from(*offset).ok()).collect()
 }
 
-/// Bytes of the frame that hold a number, whatever the event does.
+/// Bytes of the frame that hold a constant, and that the event does not write.
 fn held_bytes(world: &World<'_>, ends: &[WayEnd; 2]) -> [BTreeMap<i32, u8>; 2] {
     let frame = frame(world);
     let named = !world.modes.is_logged(Class::Stack(0));
@@ -209,7 +210,7 @@ fn held_bytes(world: &World<'_>, ends: &[WayEnd; 2]) -> [BTreeMap<i32, u8>; 2] {
     })
 }
 
-/// Whether what comes looks up the first element of an array.
+/// Whether the event looks up the first element of an array.
 fn finds_first(world: &World<'_>, end: &WayEnd) -> bool {
     let frame = frame(world);
     let is_zero = |at: i64| world.arena.term(byte_at(world, end, frame, at)).as_constant() == Some(0);

@@ -1,7 +1,7 @@
-//! New ways that are run beside one old way, instruction by instruction.
+//! Paths of the new function, run beside one path of the old function.
 //!
-//! Which way the new function goes is decided branch by branch. The old way is run once, and each new way goes on from
-//! where it was at its last branch: a new way of many branches would otherwise be run from its start for each of them.
+//! Each branch of the new function is decided on the path so far. The old path is run once, and a new path continues
+//! from its last branch. Otherwise a new path would be run from its start for each of its branches.
 
 use kiln_isa::Insn;
 use kiln_program::Node;
@@ -13,7 +13,7 @@ use crate::window::check::modes_for;
 use crate::window::state::Holes;
 use crate::window::way::{TERMS, WayRun, WayStep};
 
-/// A new way on its way, beside a whole old way.
+/// A path of the new function as far as it was run, beside a complete path of the old function.
 #[derive(Clone)]
 pub struct NewRun<'w, 'a> {
     old: &'w OldRun<'a>,
@@ -23,31 +23,31 @@ pub struct NewRun<'w, 'a> {
     done: usize,
 }
 
-/// What a new way's branch does.
+/// Where a branch of the new function goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// What is known decides it: whether it is taken.
+    /// What is known decides whether it is taken.
     Decided(bool),
-    /// No form tells.
+    /// The normal forms do not decide it.
     Open,
-    /// Both ways must be run from their start, because memory is modelled otherwise then or the arena is full.
+    /// Both paths must be run again from their start, because memory must be modelled differently or the arena is full.
     Alone,
 }
 
 impl<'w, 'a> NewRun<'w, 'a> {
-    /// A new way at its beginning.
+    /// A path of the new function at its beginning.
     pub fn new(old: &'w OldRun<'a>, holes: &'w Holes<'a>) -> NewRun<'w, 'a> {
         NewRun { old, run: WayRun::new(&old.world, holes, &old.start), known: old.known.clone(), done: 0 }
     }
 
-    /// What the branch behind these steps does. The first of them are those of earlier calls.
+    /// Decides the branch after these steps. The steps begin with those of earlier calls.
     ///
     /// # Errors
-    /// Why the way cannot be followed.
+    /// Returns why the path cannot be followed.
     pub fn decide(&mut self, steps: &[Step<'w>], branch: &'w Node) -> Result<Decision, Unproved> {
         let world = &self.old.world;
         for step in &steps[self.done..] {
-            // Whether an atomic operation is run in parts depends on how many there are on the whole way.
+            // Whether an atomic operation is run in parts depends on their number on the whole path.
             if matches!(step.node.insn, Insn::Atomic { .. }) {
                 return Ok(Decision::Alone);
             }

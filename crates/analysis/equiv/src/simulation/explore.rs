@@ -107,7 +107,8 @@ impl<'f> Explorer<'_, 'f> {
         Ok(edges)
     }
 
-    /// Whether a way and all that comes right behind it is before every change: then both are in one state there.
+    /// Whether a path, and every instruction that may follow it, precedes all changes: both functions are then in the
+    /// same state at its end.
     fn comes_to_no_change(&self, pair: Pair, way: &Way<'f>) -> bool {
         let free = |at: &usize| !self.alike.behind[*at];
         let goes_on = !way.is_event || !self.alike.changed[way.stop] && self.alike.after[way.stop].iter().all(free);

@@ -14,20 +14,20 @@ use crate::simulation::segment::{Segment, Step};
 use crate::simulation::unproved::Unproved;
 use crate::window::record::listed;
 
-/// Pairs of ways looked at for one function at most, for each of its instructions.
+/// Maximum number of pairs of paths per instruction of the function.
 const EFFORT: usize = 64;
-/// The least effort for a function.
+/// Pairs of paths that are allowed for any function, however small.
 const LEAST_EFFORT: usize = 4096;
 
 /// A place in each function, by position.
 pub(super) type Pair = (usize, usize);
 
-/// A way of the old function.
+/// A path of the old function.
 #[derive(Clone)]
 pub(super) struct Way<'f> {
     pub(super) steps: Vec<Step<'f>>,
     pub(super) stop: usize,
-    /// Whether it stops at what must happen in both functions.
+    /// Whether it ends at an event.
     pub(super) is_event: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum To {
     Cut(Pair),
     /// At an instruction that both must run.
     Event(Pair),
-    /// Nowhere: the two ways do not go together.
+    /// Nowhere: no run takes both paths.
     Nowhere,
 }
 
@@ -52,18 +52,18 @@ pub(super) struct Explorer<'q, 'f> {
     pub(super) question: &'q Question<'f>,
     pub(super) old: &'q Indexed<'f>,
     pub(super) new: &'q Indexed<'f>,
-    /// Instructions at which the functions may meet, beside events.
+    /// Instructions at which the functions may meet, besides events.
     pub(super) meeting: HashSet<InsnId>,
     /// Where they are the same.
     pub(super) alike: &'q Alike,
-    /// Whether only what is behind a change is followed.
+    /// Whether only code after a change is followed.
     pub(super) near: bool,
     pub(super) relations: BTreeMap<Pair, Relation>,
     pub(super) edges: BTreeMap<Pair, Vec<Edge<'f>>>,
     pub(super) effort: usize,
-    /// Whether the solver is asked about branches that no form decides.
+    /// Whether the solver is asked about branches that the normal forms do not decide.
     pub(super) asks: bool,
-    /// Questions put to the solver on the way.
+    /// Questions that were put to the solver while following paths.
     pub(super) asked: usize,
 }
 
@@ -81,8 +81,8 @@ impl<'q, 'f> Explorer<'q, 'f> {
         Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asks: false, asked: 0 }
     }
 
-    /// Whether both functions go on alike from a pair, whatever comes: the same instructions follow, and what they read is
-    /// the same. Before the changes that is so until one comes, and is not followed where what is near is enough.
+    /// Whether no change follows a pair and everything that is read from there on is equal: both functions then behave
+    /// the same.
     pub(super) fn is_settled(&self, (old, new): Pair) -> bool {
         let nodes = [&self.question.before.nodes, &self.question.after.nodes];
         let [Some(one), Some(other)] = [nodes[0].get(old), nodes[1].get(new)] else { return false };
@@ -90,7 +90,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         settled && one.id == other.id && (old, new) != (0, 0)
     }
 
-    /// Whether both come to a pair in one state, since no way to it comes by a change.
+    /// Whether both functions reach a pair in the same state, because no path to it passes a change.
     pub(super) fn is_before_changes(&self, (old, new): Pair) -> bool {
         let same = |node: &Node| self.new.cfg.position.get(&node.id) == Some(&new);
         self.near && self.question.before.nodes.get(old).is_some_and(same) && !self.alike.behind[old]
@@ -122,7 +122,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         }
     }
 
-    /// The same, up to and with what comes at its end.
+    /// The segment of an edge, including the event at its end.
     pub(super) fn whole<'s>(&'s self, pair: Pair, edge: &'s Edge<'f>) -> Result<Segment<'s>, Unproved> {
         let segment = self.segment(pair, &edge.ways[0], &edge.ways[1]);
         let To::Event((at, _)) = edge.to else { return Ok(segment) };
@@ -149,7 +149,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
         }
     }
 
-    /// Bytes of the frame that the old function may read from a place on.
+    /// Bytes of the frame that the old function may read from this place on.
     pub(super) fn stack_read_from(&self, at: usize) -> StackSet {
         if self.question.facts.is_none() {
             return StackSet::ALL;

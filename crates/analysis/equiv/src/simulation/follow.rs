@@ -16,27 +16,27 @@ use crate::term::Arena;
 use crate::window::calls::only_answers;
 use crate::window::state::Holes;
 
-/// Instructions on a way at most.
+/// Maximum number of instructions on a path.
 const LONGEST_WAY: usize = 2048;
-/// Times that a way may come by an instruction.
+/// How often a path may pass the same instruction.
 const ROUNDS: usize = 2;
-/// Ways from one place at most.
+/// Maximum number of paths from one place.
 const MOST_WAYS: usize = 256;
-/// Questions put to the solver on the way at most.
+/// Maximum number of questions put to the solver while following paths.
 const MAX_ASKED: usize = 16;
 
-/// A way of the new function on its way.
+/// A path of the new function as far as it was followed.
 #[derive(Clone)]
 struct Ahead<'f, 'w, 'a> {
     steps: Vec<Step<'f>>,
     at: usize,
-    /// The steps as far as they were run beside the old way; none if they must be run from their start.
+    /// The steps as far as they were run beside the old path; `None` if they must be run from their start.
     run: Option<NewRun<'w, 'a>>,
 }
 
 impl<'f> Ahead<'f, '_, '_> {
-    /// Goes on past a branch where it is decided to go, or past it if it is open. Returns the path that takes an open
-    /// branch.
+    /// Passes a branch in the decided direction. If it is open, passes it without taking it, and returns the path that
+    /// takes it.
     fn pass_branch(&mut self, node: &'f Node, target: usize, decided: Option<bool>) -> Option<Self> {
         let step = |taken: bool| Step { node, taken, open: decided.is_none(), behind: None };
         let other = decided.is_none().then(|| {
@@ -51,13 +51,13 @@ impl<'f> Ahead<'f, '_, '_> {
     }
 }
 
-/// Whether a way is too long, or has come by this instruction often enough.
+/// Whether a path is too long or has passed this instruction too often.
 fn goes_round(steps: &[Step<'_>], node: &Node) -> bool {
     steps.len() >= LONGEST_WAY || steps.iter().filter(|step| step.node.id == node.id).count() >= ROUNDS
 }
 
 impl<'f> Explorer<'_, 'f> {
-    /// The new function's way where it has the same instructions as the old one's, and all that they read is the same.
+    /// The path of the new function that has the same instructions as the old path, if everything they read is equal.
     pub(super) fn same_way(&self, pair: Pair, old: &Way<'f>) -> Result<Option<Edge<'f>>, Unproved> {
         if !self.relations[&pair].is_same_in(self.alike.live[pair.0]) {
             return Ok(None);
@@ -81,7 +81,7 @@ impl<'f> Explorer<'_, 'f> {
         Ok(Some(Edge { ways: [old.steps.clone(), steps], to }))
     }
 
-    /// Ways of the old function from a place to the next ones where it may be met.
+    /// Paths of the old function from a place to the next meeting places.
     pub(super) fn old_ways(&self, steps: Vec<Step<'f>>, from: usize) -> Result<Vec<Way<'f>>, Unproved> {
         let mut found = Vec::new();
         let mut pending = vec![(steps, from, true)];
@@ -121,15 +121,15 @@ impl<'f> Explorer<'_, 'f> {
         Ok(found)
     }
 
-    /// Whether a call of the old function that the new one does not make does nothing but answer. Its way then goes
-    /// on without the answer: whoever reads it cannot be followed.
+    /// Whether the new function omits this call, which only returns a value. The path then continues with R0 to R5
+    /// unreadable, so it stops at an instruction that reads the result.
     fn is_left_out(&self, node: &Node) -> bool {
         let gone = !self.new.cfg.position.contains_key(&node.id);
         let known = self.question.facts.and_then(|facts| facts.at(node.id));
         gone && only_answers(self.question.object, node, known)
     }
 
-    /// Whether the branches of a way contradict each other as they stand.
+    /// Whether the conditions of a path's branches contradict each other without the solver's help.
     pub(super) fn contradicts_itself(&self, pair: Pair, way: &Way<'f>) -> Result<bool, Unproved> {
         if !way.steps.iter().any(|step| is_branch(step.node)) {
             return Ok(false);
@@ -140,7 +140,8 @@ impl<'f> Explorer<'_, 'f> {
         Ok(ran.given.iter().chain(&ran.conditions[0]).any(|condition| !known.add(&ran.world, *condition)))
     }
 
-    /// The segments in which the new function goes along with an old way; none where it comes elsewhere.
+    /// The segments of the new function that go with an old path; `None` if the new function does not reach the same
+    /// place.
     pub(super) fn follow(&mut self, pair: Pair, old: &Way<'f>) -> Result<Option<Vec<Edge<'f>>>, Unproved> {
         let goal = self.old.node(old.stop)?;
         let start = self.relations[&pair].clone();
@@ -160,7 +161,7 @@ impl<'f> Explorer<'_, 'f> {
             loop {
                 self.spend()?;
                 let (at, node) = (ahead.at, self.new.node(ahead.at)?);
-                // If the old way goes round a loop, the new function must move, too.
+                // If the old path goes round a loop, the new function must move, too.
                 let stands_still =
                     ahead.steps.is_empty() && at == pair.1 && old.stop == pair.0 && !old.steps.is_empty();
                 let met = if old.is_event { self.same_event(goal, node) } else { node.id == goal.id && !stands_still };
@@ -202,15 +203,15 @@ impl<'f> Explorer<'_, 'f> {
         Ok(Some(edges))
     }
 
-    /// Whether a new way that comes elsewhere than an old way to an event never goes together with it.
+    /// Whether no run takes both the old path to an event and a new path that ends elsewhere.
     fn is_impossible(&mut self, pair: Pair, old: &Way<'f>, new: &[Step<'f>]) -> bool {
         self.asked += usize::from(old.is_event);
         let asks = old.is_event && self.asked <= MAX_ASKED;
         asks && self.segment(pair, &old.steps, new).is_impossible(self.question.solver_steps)
     }
 
-    /// Whether what is known on both ways decides a branch of the new function. Where no form tells, the solver is asked
-    /// whether a branch that both ways have goes where the old one goes.
+    /// Whether what is known on both paths decides a branch of the new function. If the normal forms do not decide it
+    /// and the old path has the same branch, the solver is asked whether both go in the same direction.
     fn decided<'w>(
         &mut self,
         pair: Pair,
@@ -245,7 +246,7 @@ impl<'f> Explorer<'_, 'f> {
         Ok(holds.then_some(same.taken))
     }
 
-    /// Whether the forms of two ways that are run from their start decide a branch behind the new one.
+    /// Whether the normal forms decide the branch after the new path, when both paths are run from their start.
     fn decided_alone(
         &self,
         pair: Pair,
@@ -269,7 +270,7 @@ impl<'f> Explorer<'_, 'f> {
         if let (Insn::MayGoto { .. }, Insn::MayGoto { .. }) = (old.insn, new.insn) {
             return true;
         }
-        // Where they load from is compared.
+        // The place that they load from is compared at the end of the segment.
         if index(&old.insn, &new.insn).is_some() {
             return old.core.is_none() && new.core.is_none();
         }

@@ -1,4 +1,4 @@
-//! A function with its callees in place, as the call means it.
+//! A function with its calls written out as instructions.
 //!
 //! ```text
 //!   r1 = r6                  r1 = r6
@@ -9,9 +9,10 @@
 //!                            r0 += r7
 //! ```
 //!
-//! This is no program: it keeps R6 to R9 where no frame has bytes. It only says, in instructions, what a call does, so
-//! that a function into which a callee was put can be compared with it. Assumed is that the caller's bytes and the
-//! callee's do not meet, and that a callee reads no byte of its frame that it did not write.
+//! This is not a program that could run: it keeps R6 to R9 at offsets where no frame has bytes. It expresses a call as
+//! instructions, so that it can be compared with a function into which the callee was inlined. It assumes that the
+//! frames of caller and callee do not overlap, and that a callee does not read bytes of its frame that it did not
+//! write.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,7 +22,7 @@ use kiln_verifier::{Facts, InsnFacts, Region, StackSet, Value};
 
 /// Where the caller's registers are kept: below every frame.
 const KEPT: i16 = -1024;
-/// Registers that calls leave alone.
+/// Registers that calls preserve.
 const SAVED: [Reg; 4] = [Reg::R6, Reg::R7, Reg::R8, Reg::R9];
 
 /// A call and the instructions that took its place.
@@ -30,7 +31,7 @@ pub struct Placed<'a> {
     pub call: InsnId,
     /// What it calls.
     pub callee: &'a Function,
-    /// The id that each of the callee's instructions has where it was put.
+    /// The id of each of the callee's instructions in the caller.
     pub ids: Vec<InsnId>,
 }
 
@@ -38,12 +39,12 @@ pub struct Placed<'a> {
 pub struct Inlined {
     /// The function.
     pub function: Function,
-    /// Facts of instructions that the function did not have; nothing of those that keep registers.
+    /// Facts of the added instructions; `None` for those that save and restore registers.
     pub known: HashMap<InsnId, Option<InsnFacts>>,
 }
 
 impl Inlined {
-    /// `before` with these calls replaced as `after` has them; none where that cannot be said in instructions.
+    /// `before` with these calls replaced as in `after`; `None` if that cannot be expressed as instructions.
     pub fn new(before: &Function, after: &Function, calls: &[Placed<'_>], facts: Option<&Facts>) -> Option<Inlined> {
         let mut inlined = Inlined { function: before.clone(), known: HashMap::new() };
         let ids = before.nodes.iter().chain(&after.nodes).map(|node| node.id.0);
@@ -115,7 +116,7 @@ impl Inlined {
     }
 }
 
-/// What is known of registers that hold nothing of a frame: frames have other places here.
+/// What is known of registers that do not point to a frame. Frames are at other offsets here.
 fn elsewhere(known: &InsnFacts) -> InsnFacts {
     let registers = known.registers.clone().map(|value| match value {
         Value::Pointer(pointer) if matches!(pointer.region, Region::Stack { .. }) => Value::Unknown,
@@ -125,7 +126,7 @@ fn elsewhere(known: &InsnFacts) -> InsnFacts {
     InsnFacts { registers, stack: BTreeMap::new(), stack_live_after: StackSet::ALL, ..known.clone() }
 }
 
-/// An access to the frame, so much lower; none of what reads the frame pointer in another way.
+/// An access to the frame, lowered by `shift`; `None` if the instruction also reads the frame pointer in another way.
 fn lowered(insn: Insn, shift: i16) -> Option<Insn> {
     let lower = |address: Address| {
         let offset = address.offset.checked_add(shift)?;
@@ -143,7 +144,7 @@ fn lowered(insn: Insn, shift: i16) -> Option<Insn> {
     }
 }
 
-/// How much lower the callee's frame lies: as the first access to it tells.
+/// How much lower the callee's frame is: the first access to it shows it.
 fn shift(placed: &Placed<'_>, after: &Function) -> Option<i32> {
     let own = |insn: &Insn| insn.address().filter(|address| address.base == Reg::R10).map(|address| address.offset);
     for (at, (old, id)) in placed.callee.nodes.iter().zip(&placed.ids).enumerate() {

@@ -1,4 +1,4 @@
-//! What the conditions on a path say of terms, without the solver.
+//! What the conditions on a path imply about terms, without the solver.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use kiln_isa::semantics::BitVec;
 use crate::term::{Binary, Shape, Term, TermId};
 use crate::window::memory::World;
 
-/// Conditions that hold, by their terms, and what they say of other terms.
+/// Conditions that hold, and what follows from them for other terms.
 #[derive(Clone, Default)]
 pub struct Known {
     truths: HashMap<TermId, bool>,
@@ -15,16 +15,16 @@ pub struct Known {
     lengths: HashMap<(TermId, TermId), Length>,
 }
 
-/// What is known of an end of a packet and an address in it.
+/// What is known about the distance from an address in a packet to the packet's end.
 #[derive(Clone, Copy, Default)]
 struct Length {
-    /// Bytes behind the address that are there.
+    /// A number of bytes that the packet has after the address.
     there: Option<u64>,
-    /// Bytes of which not all are there.
+    /// A number of bytes that the packet does not have after the address.
     missing: Option<u64>,
 }
 
-/// Bytes from an address in a packet that a check may ask for.
+/// Maximum number of bytes after an address that a packet check may ask for.
 const LONGEST_PACKET: u64 = 0xffff;
 
 impl Known {
@@ -45,7 +45,7 @@ impl Known {
         }
     }
 
-    /// Adds a condition; whether it does not contradict what is known.
+    /// Adds a condition. Returns whether it agrees with what is known.
     pub fn add(&mut self, world: &World<'_>, condition: TermId) -> bool {
         let arena = world.arena;
         let fits = self.decides(world, condition) != Some(false);
@@ -62,7 +62,7 @@ impl Known {
         fits
     }
 
-    /// Whether what is known makes two terms one number, or one term.
+    /// Whether two terms are equal by what is known.
     pub fn says_equal(&self, world: &World<'_>, one: TermId, other: TermId) -> bool {
         let arena = world.arena;
         let number = |term: TermId| {
@@ -82,8 +82,8 @@ impl Known {
     }
 }
 
-/// Of a check whether a packet has so many bytes behind an address: its end and the address, the bytes, and whether the
-/// condition says that they are too many.
+/// Reads a condition as a packet check. Returns the packet's end and the address, the number of bytes, and whether the
+/// condition says that the packet has fewer.
 fn checked_length(world: &World<'_>, condition: TermId) -> Option<((TermId, TermId), u64, bool)> {
     let (comparison, past) = match world.arena.shape(condition).0 {
         Shape::Not(inner) => (inner, false),
@@ -101,7 +101,7 @@ fn checked_length(world: &World<'_>, condition: TermId) -> Option<((TermId, Term
     sound.then_some(((end, start), bytes, past))
 }
 
-/// The term and the number that a condition says are equal.
+/// The term and the constant that a condition makes equal.
 fn compared(world: &World<'_>, condition: TermId) -> Option<(TermId, u64)> {
     let Shape::Binary(Binary::Eq, one, other) = world.arena.shape(condition).0 else { return None };
     let number = |term: TermId| world.arena.term(term).as_constant();

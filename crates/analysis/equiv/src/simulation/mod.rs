@@ -74,13 +74,13 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, Unproved> {
     if !question.reached(entry.id) {
         return Err(Unproved::not_modelled("no path reaches the function, so there is nothing to show of it"));
     }
-    // What is near the changes is mostly enough. The fewer places to meet at, the longer the ways, and the more is known
-    // at the end of each.
+    // Code near the changes is usually enough. With fewer meeting places the paths are longer, and more is known at the
+    // end of each.
     let mut reason = None;
     let mut proved = None;
     let whole = [Places::Away, Places::Joins, Places::Unchanged, Places::Blocks, Places::SharedBlocks];
     let whole = whole.map(|places| (places, false));
-    // Branches that only the solver can decide are few, and asking about each takes long: last of all.
+    // Few branches need the solver, and asking it takes long. So these attempts come last.
     let attempts = [(Places::Away, true)].into_iter().chain(whole).map(|(places, near)| (places, near, false));
     let attempts = attempts.chain([(Places::Away, true, true), (Places::Away, false, true)]);
     let (old, new) = (Indexed::new(question.before), Indexed::new(question.after));
@@ -88,7 +88,8 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, Unproved> {
     for (places, near, asks) in attempts {
         let explorer = Explorer::new(question, (&old, &new), &alike, places, near);
         match (Explorer { asks, ..explorer }).simulate() {
-            // Where only unreachable instructions went, evidence shows what stays, if that can be shown.
+            // If only unreachable instructions were removed, evidence shows the segments that remain, if they can be
+            // proved.
             Ok(simulation) if near && question.keep_segments && simulation.segments.is_empty() => {
                 proved = Some(simulation);
             }

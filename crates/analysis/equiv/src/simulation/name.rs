@@ -1,4 +1,4 @@
-//! What registers hold at a cut, by names that mean the same in both functions.
+//! Names for what registers hold at a cut. A name has the same meaning in both functions.
 
 use kiln_isa::Reg;
 use kiln_isa::semantics::BitVec;
@@ -14,18 +14,18 @@ use crate::window::way::WayEnd;
 /// Registers of both functions.
 pub(super) const VARIABLES: usize = 2 * Reg::COUNT;
 
-/// Some bits of each register.
+/// A mask for each register.
 pub(super) type Bits = [u64; Reg::COUNT];
 
 /// What a register holds at a cut.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Name {
-    /// Nothing that may be read.
+    /// The register is not readable.
     Unreadable,
-    /// What all registers of this class hold.
+    /// The same unknown value as in all registers of this class.
     Class(u8),
-    /// A number.
+    /// A constant.
     Constant(u64),
     /// The frame pointer and a constant.
     Frame(i64),
@@ -54,18 +54,18 @@ pub(super) fn new(reg: Reg) -> usize {
     Reg::COUNT + reg.index()
 }
 
-/// The number of the root that the frame's bytes are kept under.
+/// The number of the frame's root.
 pub fn frame(world: &World<'_>) -> u16 {
     let start = world.pointer_symbol(Symbol::FramePointer(0), Class::Stack(0), Some(0));
     world.place(start).0
 }
 
-/// A byte of the frame at the end of a way.
+/// A byte of the frame at the end of a path.
 pub fn byte_at(world: &World<'_>, end: &WayEnd, frame: u16, offset: i64) -> TermId {
     end.bytes.get(&(frame, offset)).copied().unwrap_or_else(|| world.byte(frame, offset, 0).id())
 }
 
-/// The term that a name stands for. Not for classes.
+/// The term that a name stands for, which must not be a class.
 pub(super) fn named_term<'a>(world: &World<'a>, name: Name) -> Term<'a> {
     let plus = |term: Term<'a>, offset: i64| match offset {
         0 => term,

@@ -10,21 +10,24 @@ use crate::simulation::events::{effects, is_event};
 use crate::simulation::question::Question;
 use crate::simulation::unproved::Unproved;
 
-/// Instructions of a block after which the functions meet within it: what holds is then found piece by piece.
+/// Length, in instructions, from which a block gets meeting places of its own. The relation is then found piece by
+/// piece.
 const LONGEST_PIECE: usize = 128;
 
-/// Where the functions may meet, beside events. Each instruction is one that both have.
+/// Where the functions may meet, besides events. Both functions have each of these instructions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Places {
-    /// The first of a block in either, but where only one way leads from one change to another.
+    /// First instructions of a block in either function, except on a straight path from one change to another.
     Away,
-    /// The first of a block in either.
+    /// First instructions of a block in either function.
     Blocks,
-    /// Where ways join in either.
+    /// Where paths join in either function.
     Joins,
-    /// The first of a block in either that is the same in both: what an operation chooses may now be chosen before it.
+    /// First instructions of a block in either function that are equal in both. A value that a block chose may now be
+    /// chosen before it.
     Unchanged,
-    /// The first of a block in both: an instruction that moved may be the first of one.
+    /// First instructions of a block in both functions. An instruction that moved may be the first of a block in one of
+    /// them.
     SharedBlocks,
 }
 
@@ -48,7 +51,7 @@ impl<'f> Indexed<'f> {
         at.copied().ok_or_else(|| Unproved::not_modelled("a branch leaves the function"))
     }
 
-    /// The place where unconditional jumps lead to, unless it is come by on the way.
+    /// The place that unconditional jumps lead to. Stops early at `place`.
     pub(super) fn past_jumps(&self, mut at: usize, place: InsnId) -> Result<usize, Unproved> {
         for _ in 0..self.function.nodes.len() {
             let node = self.node(at)?;
@@ -65,7 +68,7 @@ impl<'f> Indexed<'f> {
         self.cfg.position.get(&id).map(|at| &self.function.nodes[*at])
     }
 
-    /// First instructions of blocks that at least so many others lead to.
+    /// First instructions of blocks with at least `ways` predecessors.
     pub(super) fn leaders(&self, ways: usize) -> HashSet<InsnId> {
         let blocks = self.cfg.blocks.iter().filter(|block| block.predecessors.len() >= ways);
         blocks.map(|block| self.function.nodes[block.range.start].id).collect()
@@ -95,8 +98,9 @@ pub(super) fn meeting_places(
     meeting
 }
 
-/// Instructions of the old function on ways from one that the new one does not have so to another, with no join or event
-/// on the way: what moved from one to the other is on none of the registers in between.
+/// Instructions on a path of the old function from one changed instruction to another, without a join or an event in
+/// between. A value that moved from one to the other is in no register between them, so the functions cannot meet
+/// there.
 fn between_changes(old: &Indexed<'_>, new: &Indexed<'_>) -> HashSet<InsnId> {
     let nodes = &old.function.nodes;
     let follows = |side: &Indexed<'_>, at: usize| side.function.nodes.get(at + 1).map(|next| next.id);
@@ -108,7 +112,7 @@ fn between_changes(old: &Indexed<'_>, new: &Indexed<'_>) -> HashSet<InsnId> {
             .is_none_or(|other| !is_same(node, &new.function.nodes[*other]) || follows(old, at) != follows(new, *other))
     };
     let changed: Vec<bool> = (0..nodes.len()).map(is_changed).collect();
-    // Where a way begins anew.
+    // Where a new path begins.
     let apart = |at: usize| {
         let block = &old.cfg.blocks[old.cfg.block_of[at].index()];
         at == block.range.start && block.predecessors.len() != 1 || is_event(&nodes[at].insn)
@@ -136,8 +140,8 @@ fn between_changes(old: &Indexed<'_>, new: &Indexed<'_>) -> HashSet<InsnId> {
     (0..nodes.len()).filter(|at| behind[*at] && (ahead[*at] || changed[*at])).map(|at| nodes[at].id).collect()
 }
 
-/// Instructions within long blocks at which the functions may meet: in both, and in the same order in both; where there is
-/// a choice, unchanged and behind an unchanged one.
+/// Instructions within long blocks at which the functions may meet. Both functions have them in the same order.
+/// Unchanged ones that follow an unchanged one are preferred.
 fn pieces(old: &Indexed<'_>, new: &Indexed<'_>) -> Vec<InsnId> {
     let mut found = Vec::new();
     let there = |at: usize| new.cfg.position.get(&old.function.nodes[at].id).copied();
@@ -162,7 +166,7 @@ fn pieces(old: &Indexed<'_>, new: &Indexed<'_>) -> Vec<InsnId> {
     found
 }
 
-/// What two functions have in common, by what the question says that calls read.
+/// Compares two functions, with the registers that calls read according to the question.
 pub(super) fn alike_for(question: &Question<'_>, old: &Indexed<'_>, new: &Indexed<'_>) -> Alike {
     let uses = |node: &Node| {
         let (overwrites, _) = effects(&node.insn);

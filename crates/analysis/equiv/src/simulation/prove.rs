@@ -1,4 +1,4 @@
-//! What each segment brings to the places after it, and the proof of every segment.
+//! What is known at the end of each segment, and the proof of every segment.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::term::Arena;
 use crate::window::record::FactsRecord;
 
 impl<'f> Explorer<'_, 'f> {
-    /// What a segment brings to the cuts behind it.
+    /// What is known at the cuts after a segment.
     pub(super) fn arrivals(&self, pair: Pair, edge: &Edge<'f>) -> Result<Vec<(Pair, Arrival)>, Unproved> {
         let places = match edge.to {
             To::Nowhere => return Ok(Vec::new()),
@@ -40,7 +40,8 @@ impl<'f> Explorer<'_, 'f> {
         if let To::Event((at, _)) = edge.to {
             let mut differ = differing_bytes(&ran.world, &ran.ends, &holds);
             differ.retain(|byte| ran.ends[0].uses.reads(i64::from(*byte)));
-            // Two terms that look different may be equal: what is read is asked of the solver, as the proof will.
+            // Terms with different forms may be equal. For bytes that are read the solver is asked, as the proof will
+            // ask it.
             if !segment.bytes_agree(&ran, &differ, self.question.solver_steps) {
                 self.may_differ_at(at, &differ)?;
             }
@@ -48,7 +49,7 @@ impl<'f> Explorer<'_, 'f> {
         Ok(arrivals)
     }
 
-    /// Whether what runs at a place of the old function reads none of these bytes of the frame.
+    /// Checks that the old function reads none of these bytes of the frame from a place on.
     fn may_differ_at(&self, at: usize, bytes: &BTreeSet<i32>) -> Result<(), Unproved> {
         let node = self.old.node(at)?;
         if bytes.is_empty() || node.insn == Insn::Exit {
@@ -89,7 +90,7 @@ impl<'f> Explorer<'_, 'f> {
         if self.question.keep_segments {
             simulation.meetings = self.meetings();
         }
-        // Where only unreachable instructions went, what stays is all there is to show.
+        // If only unreachable instructions were removed, the segments that remain are all that can be shown.
         if simulation.segments.is_empty() {
             simulation.segments = alikes;
         }
@@ -106,7 +107,7 @@ impl<'f> Explorer<'_, 'f> {
         self.relations.iter().filter_map(meeting).collect()
     }
 
-    /// What must hold at the end of a segment, for each place behind it.
+    /// What must hold at the end of a segment, for each place after it.
     fn ends(&self, edge: &Edge<'f>) -> Result<Vec<End>, Unproved> {
         Ok(match edge.to {
             To::Nowhere => vec![End { never: true, what: "no way".to_owned(), ..End::default() }],
@@ -119,7 +120,7 @@ impl<'f> Explorer<'_, 'f> {
                 let (overwrites, _) = effects(&node.insn);
                 let index = index(&node.insn, &self.new.node(at.1)?.insn);
                 let mut reads = self.question.read_by(node);
-                // The packet is R6's, always; what the index is made of is compared by itself.
+                // The packet is always in R6. The operands of the index are compared separately.
                 let apart = index.and_then(|[(old, _), _]| Reg::new(old)).filter(|old| *old != Reg::R6);
                 apart.iter().for_each(|old| reads.remove(*old));
                 let end = End { what: self.what(node), reads, overwrites, index, ..End::default() };

@@ -20,7 +20,7 @@ pub struct Question<'f> {
     pub after: &'f Function,
     /// Facts of the old function, where there are any.
     pub facts: Option<&'f Facts>,
-    /// Where `before` is a function with its callees in place: what is known of them there.
+    /// If `before` has calls written out, what is known of these instructions.
     pub inlined: Option<&'f Inlined>,
     /// Registers that calls read.
     pub arguments: &'f Arguments,
@@ -28,7 +28,7 @@ pub struct Question<'f> {
     pub solver_steps: u32,
     /// Whether to keep the segments as data.
     pub keep_segments: bool,
-    /// Whether to end without an answer; asked before each segment.
+    /// Returns whether to end without an answer. It is called before each segment.
     pub stop: &'f dyn Fn() -> bool,
 }
 
@@ -53,7 +53,7 @@ impl<'f> Question<'f> {
         }
     }
 
-    /// Registers that an instruction reads: arguments that the verifier calls unreadable are none.
+    /// Registers that an instruction reads, without arguments that the verifier calls unreadable.
     pub(super) fn read_by(&self, node: &Node) -> RegSet {
         let reads = match node.insn {
             Insn::Call(_) => self.arguments.read_by(node),
@@ -65,7 +65,7 @@ impl<'f> Question<'f> {
         reads.iter().filter(readable).collect()
     }
 
-    /// What a loader relocates is relocated as before.
+    /// Checks that everything that a loader relocates is relocated as before.
     pub(super) fn core_kept(&self) -> Result<(), Unproved> {
         let before: Vec<&Node> = self.before.nodes.iter().filter(|node| node.core.is_some()).collect();
         let kept = |node: &&Node| before.iter().any(|old| relocated_alike(self.object, old, node));

@@ -1,4 +1,4 @@
-//! What the registers of the old and of the new function have to do with one another at a cut.
+//! How the registers of the old and of the new function are related at a cut.
 //!
 //! ```text
 //!   old r6 = old r7 = new r6          one class: whatever it is, it is the same
@@ -6,8 +6,8 @@
 //!   old r3                            a class by itself: nothing is known
 //! ```
 //!
-//! Relations are found by running: the first way that leads to a cut suggests the strongest one, and every other way
-//! that comes there takes away what does not hold after it, until nothing changes any more.
+//! Relations are found by running paths. The first path to a cut suggests the strongest relation. Every other path
+//! weakens it to what holds after that path, until nothing changes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -34,9 +34,9 @@ pub struct Relation {
     pub(super) zero: [u64; VARIABLES],
     /// Bytes of the frame, by their offset, that may differ.
     pub differ: BTreeSet<i32>,
-    /// Bytes that may differ if R0 is not zero: what was called then did not write them.
+    /// Bytes that may differ if R0 is not zero, because the call that failed did not write them.
     pub failed: BTreeSet<i32>,
-    /// Bytes of the frame that hold a number: of the old function, and of the new one.
+    /// Bytes of the frame that hold a constant, in the old function and in the new one.
     pub held: [BTreeMap<i32, u8>; 2],
     /// Whether R0 is the first element of an array, which is always there.
     pub found: bool,
@@ -51,7 +51,8 @@ impl Relation {
         Relation { names, bits, zero, differ, failed, held, found: false }
     }
 
-    /// At a place that both functions reach in one state: of registers that may not be read there nothing is known.
+    /// The relation at a place that both functions reach in the same state. Registers that are not readable there are
+    /// left out.
     pub fn same(facts: &InsnFacts) -> Relation {
         let mut relation = Relation::entry();
         for reg in Reg::all().filter(|reg| facts.registers[reg.index()] == Value::Uninit) {
@@ -62,7 +63,7 @@ impl Relation {
         relation
     }
 
-    /// What a first way suggests.
+    /// The relation that a first path suggests.
     pub fn of(arrival: &Arrival) -> Relation {
         let mut numbers = HashMap::new();
         let names = arrival.labels.map(|label| match label {
@@ -75,7 +76,7 @@ impl Relation {
         Relation { names, bits: *bits, zero: *zero, differ, failed, held, found: *found }
     }
 
-    /// Takes away what does not hold after another way; whether there was anything.
+    /// Weakens the relation to what also holds after another path. Returns whether it changed.
     pub fn meet(&mut self, arrival: &Arrival) -> bool {
         let mut numbers = HashMap::new();
         let names = std::array::from_fn(|variable| match (self.names[variable], arrival.labels[variable]) {
@@ -103,14 +104,14 @@ impl Relation {
         changed
     }
 
-    /// Whether every register that may be read holds the same in both, and memory too.
+    /// Whether every readable register is equal in both functions, and memory too.
     pub fn is_identity(&self) -> bool {
         self.differ.is_empty()
             && self.failed.is_empty()
             && Reg::all().all(|reg| self.names[old(reg)] == self.names[new(reg)])
     }
 
-    /// Whether these registers hold the same in both, and memory.
+    /// Whether these registers are equal in both functions, and memory too.
     pub fn is_same_in(&self, registers: RegSet) -> bool {
         let same = |reg: Reg| {
             let name = self.names[old(reg)];
@@ -119,7 +120,7 @@ impl Relation {
         self.differ.is_empty() && self.failed.is_empty() && registers.iter().all(same)
     }
 
-    /// Whether it asks for no more than that every register holds the same in both.
+    /// Whether the relation only says that every register is equal in both functions.
     pub fn asks_identity(&self) -> bool {
         let classes = Reg::all().filter(|reg| *reg != Reg::R10).map(|reg| (self.names[old(reg)], self.names[new(reg)]));
         let mut seen = BTreeSet::new();
@@ -130,17 +131,17 @@ impl Relation {
         plain && !self.found && self.held.iter().all(BTreeMap::is_empty) && self.zero.iter().all(|zero| *zero == 0)
     }
 
-    /// A register of which only some bits are equal, and those.
+    /// The number of a register and its equal bits, if only some of its bits are equal.
     pub(super) fn partly_equal(&self, reg: Reg) -> Option<(u8, u64)> {
         let names = [self.names[old(reg)], self.names[new(reg)]];
         let bits = self.bits[reg.index()];
         (bits != 0 && names[0] != names[1] && !names.contains(&Name::Unreadable)).then_some((reg.number(), bits))
     }
 
-    /// The states in which both functions begin, as far as they differ from the world's.
+    /// The states in which both functions begin, as far as they differ from the initial state of the world.
     pub fn start<'a>(&self, world: &World<'a>) -> [Start<'a>; 2] {
         let mut classes: HashMap<u8, Term<'a>> = HashMap::new();
-        // What is known of an old register is known of all that hold the same.
+        // What is known of an old register holds for all registers of its class.
         for reg in Reg::all() {
             if let (Name::Class(class), Some(term)) = (self.names[old(reg)], world.register(reg)) {
                 classes.entry(class).or_insert(term);
@@ -182,7 +183,7 @@ impl Relation {
         [Start { registers: first, bytes: old_bytes }, Start { registers: second, bytes: new_bytes }]
     }
 
-    /// The bytes of memory that differ from the world's where both functions begin. `result` is the old function's R0.
+    /// The bytes of memory that differ from the initial state of the world. `result` is the old function's R0.
     fn start_bytes<'a>(&self, world: &World<'a>, result: Option<Term<'a>>) -> [Vec<((u16, i64), TermId)>; 2] {
         let frame = frame(world);
         let byte = |offset: &i32| {
@@ -196,7 +197,7 @@ impl Relation {
             let same = world.byte(frame, place.1, 0);
             (place, succeeded.map_or(other, |holds| Term::ite(&holds, &same, &world.arena.term(other)).id()))
         }));
-        // Where any pointer may lead to the frame, its bytes have no names.
+        // If any pointer may lead to the frame, its bytes have no names.
         let named = !world.modes.is_logged(Class::Stack(0));
         let held = |side: usize| -> Vec<_> {
             let held = self.held[side].iter().filter(|_| named);
@@ -206,14 +207,14 @@ impl Relation {
         [held(0), bytes]
     }
 
-    /// What is true of R0 where both begin.
+    /// What is known of R0 where both functions begin.
     pub fn given(&self, start: &Start<'_>) -> Option<TermId> {
         let result = start.registers[Reg::R0.index()].filter(|_| self.found)?;
         Some(Term::not(&BitVec::eq(&result, &result.like(0))).id())
     }
 
-    /// What must be equal for the relation to hold at the end of a way, of all registers but these; the reason where it
-    /// cannot.
+    /// The pairs of terms that must be equal for the relation to hold at the end of a path, for all registers except
+    /// `clobbered`. Returns the reason if the relation cannot hold.
     pub fn demands(
         &self,
         world: &World<'_>,
@@ -282,7 +283,7 @@ impl Relation {
         Ok(pairs)
     }
 
-    /// In words: what is known of the registers of the new function.
+    /// Describes what is known of the new function's registers, one line each.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut groups: BTreeMap<u8, Vec<String>> = BTreeMap::new();
@@ -319,7 +320,7 @@ impl Relation {
     }
 }
 
-/// A register's bits in runs, from the lowest: from where, how many, and whether the mask has them.
+/// Splits a mask into runs of equal bits, from the lowest: first bit, number of bits, and whether they are set.
 fn runs(mask: u64) -> Vec<(u32, u32, bool)> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < u64::BITS {
@@ -332,7 +333,7 @@ fn runs(mask: u64) -> Vec<(u32, u32, bool)> {
     found
 }
 
-/// A term with bits cleared that are zero.
+/// A term in which bits that are known to be zero are constants.
 fn cleared<'a>(term: &Term<'a>, zero: u64) -> Term<'a> {
     let part = |(low, bits, zero): (u32, u32, bool)| match zero {
         true => term.arena().constant(bits, 0),

@@ -18,9 +18,9 @@ pub struct RelationRecord {
     before: Vec<Name>,
     /// What R0 to R9 of the new function hold.
     after: Vec<Name>,
-    /// Registers that the functions do not hold the same in, and the bits that are equal all the same.
+    /// Registers that differ between the functions, and their equal bits.
     equal: Vec<(u8, u64)>,
-    /// Registers of each function with bits that are zero, and those.
+    /// Registers of each function with zero bits, and these bits.
     #[serde(default, skip_serializing_if = "no_bits")]
     zero: [Vec<(u8, u64)>; 2],
     /// Bytes of the frame that may differ.
@@ -28,7 +28,7 @@ pub struct RelationRecord {
     /// Bytes of the frame that may differ if R0 is not zero.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     failed: Vec<i32>,
-    /// Bytes of the frame that hold a number, of each function.
+    /// Bytes of the frame that hold a constant, for each function.
     #[serde(default)]
     held: [Vec<(i32, u8)>; 2],
     /// Whether R0 is the first element of an array.
@@ -60,7 +60,7 @@ impl RelationRecord {
         }
     }
 
-    /// The relation; the reason where it is none.
+    /// The relation. Returns the reason if the record does not describe one.
     pub fn relation(&self, maps: usize) -> Result<Relation, String> {
         let mut names = [Name::Unreadable; VARIABLES];
         for (from, side) in [(0, &self.before), (Reg::COUNT, &self.after)] {

@@ -1,8 +1,8 @@
-//! A way through the old function and the way through the new one that goes with it.
+//! A path of the old function and the path of the new one that goes with it.
 //!
-//! Both begin at a cut where a [`Relation`] holds and end at the next one. What must be shown: whenever the old function
-//! goes its way, the new one goes its own, and leaves the same memory, the same arguments of what is called, and what
-//! the relation at the end asks for.
+//! Both begin at a cut where a [`Relation`] holds and end at the next one. The proof shows: if the old function takes
+//! its path, the new one takes the other, and at the end memory is equal, the arguments of the event are equal, and the
+//! relation at the end holds.
 
 use std::collections::BTreeSet;
 
@@ -27,40 +27,41 @@ use crate::window::shared::shared_memory_kept;
 use crate::window::state::Access;
 use crate::window::way::{Start, WayEnd, WayStep, run_way};
 
-/// One instruction of a way.
+/// One instruction of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'f> {
     /// The instruction.
     pub node: &'f Node,
-    /// Of a branch: whether the way takes it.
+    /// For a branch: whether the path takes it.
     pub taken: bool,
-    /// Of a branch of the new function: the old function's way does not decide it, so both sides are ways of their own.
+    /// For a branch of the new function: whether the old path does not decide it, so that each direction is a path of
+    /// its own.
     pub open: bool,
-    /// Of a load of the old function: what is known behind it.
+    /// For a load of the old function: what is known after it.
     pub behind: Option<&'f InsnFacts>,
 }
 
-/// What must be equal at the end, beside memory.
+/// What must hold at the end, besides equal memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct End {
-    /// What comes there, in words.
+    /// Description of the instruction at the end.
     pub what: String,
-    /// Registers that what comes there reads.
+    /// Registers that the event reads.
     pub reads: RegSet,
-    /// Registers of which nothing is asked: what comes there overwrites them.
+    /// Registers that the event overwrites, so that they may differ.
     pub overwrites: RegSet,
     /// What holds afterwards; none at an exit.
     pub relation: Option<Relation>,
-    /// Whether the two ways never go together: then nothing else is asked.
+    /// Whether no run takes both paths. Nothing else is then asked.
     pub never: bool,
-    /// Of a classic packet load: the registers and constants that its index is the sum of.
+    /// For a classic packet load: the register and the constant whose sum is the index, in each function.
     pub index: Option<[(u8, i32); 2]>,
-    /// Bytes of the frame that nothing reads from here on, as far as it matters.
+    /// Those of the bytes that may differ which nothing reads from here on.
     pub unread: BTreeSet<i32>,
 }
 
 impl End {
-    /// Whether nothing is asked but that all is the same in both.
+    /// Whether the end only asks that everything is equal in both functions.
     pub fn asks_identity(&self) -> bool {
         !self.never
             && self.index.is_none_or(|[old, new]| old == new)
@@ -68,58 +69,58 @@ impl End {
     }
 }
 
-/// Two ways and what they have to do with one another.
+/// Two paths and the relation at their beginning.
 pub struct Segment<'f> {
     /// The object.
     pub object: &'f Object,
-    /// What is known where the old way begins.
+    /// What is known where the old path begins.
     pub facts: Option<&'f InsnFacts>,
-    /// What holds where both begin.
+    /// The relation where both begin.
     pub start: &'f Relation,
-    /// The old way and the new one.
+    /// The old path and the new one.
     pub ways: [&'f [Step<'f>]; 2],
-    /// What both must run at the end, if anything, and the arguments that are known to be numbers.
+    /// The event at the end, if any, and its arguments that are known to be scalars.
     pub event: Option<(&'f Node, RegSet)>,
 }
 
-/// Both ways run.
+/// Both paths, run.
 pub struct Ran<'a> {
-    /// What they share.
+    /// The world that they share.
     pub world: World<'a>,
-    /// What they leave.
+    /// The state at the end of each.
     pub ends: [WayEnd; 2],
-    /// What the branches on each must be.
+    /// The conditions of the branches on each.
     pub conditions: [Vec<TermId>; 2],
-    /// What is true where both begin.
+    /// What is known where both begin.
     pub given: Option<TermId>,
 }
 
-/// An old way that has run, alone.
+/// A path of the old function that was run by itself.
 pub struct OldRun<'a> {
-    /// What it shares with a new way.
+    /// The world that it shares with a new path.
     pub world: World<'a>,
     /// Its accesses.
     pub accesses: Vec<Access>,
-    /// Where the new way begins.
+    /// Where the new path begins.
     pub start: Start<'a>,
-    /// What is true on the old way.
+    /// What is known on the old path.
     pub known: Known,
 }
 
 /// How a segment was proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proved {
-    /// Both ways leave the same normal forms.
+    /// Both paths leave the same normal forms.
     Normalized,
     /// The solver found no difference.
     Smt,
 }
 
 impl<'f> Segment<'f> {
-    /// Runs both ways.
+    /// Runs both paths.
     ///
     /// # Errors
-    /// Why one cannot be followed.
+    /// Returns why one of them cannot be followed.
     pub fn run<'a>(&self, arena: &'a Arena) -> Result<Ran<'a>, Unproved>
     where
         'f: 'a,
@@ -127,7 +128,7 @@ impl<'f> Segment<'f> {
         self.run_as(arena, self.is_alike())
     }
 
-    /// The same; what is `alike` is run once.
+    /// Runs both paths, or one for both if they are `alike`.
     fn run_as<'a>(&self, arena: &'a Arena, alike: bool) -> Result<Ran<'a>, Unproved>
     where
         'f: 'a,
@@ -141,10 +142,10 @@ impl<'f> Segment<'f> {
         self.run_in(arena, needed, None, alike)
     }
 
-    /// Runs the old way for new ways that are run beside it.
+    /// Runs the old path, for new paths that are run beside it.
     ///
     /// # Errors
-    /// Why it cannot be followed.
+    /// Returns why it cannot be followed.
     pub fn run_old<'a>(&self, arena: &'a Arena) -> Result<OldRun<'a>, Unproved>
     where
         'f: 'a,
@@ -192,7 +193,7 @@ impl<'f> Segment<'f> {
         Ok(Ran { world, ends: [old, new], conditions, given })
     }
 
-    /// Whether both ways are the same instructions on the same values.
+    /// Whether both paths run the same instructions on the same values.
     pub fn is_alike(&self) -> bool {
         let [old, new] = self.ways;
         let same = |(one, other): (&Step<'_>, &Step<'_>)| is_same(one.node, other.node) && one.taken == other.taken;
@@ -200,8 +201,8 @@ impl<'f> Segment<'f> {
         steps && self.start.is_identity() && self.start.held[0] == self.start.held[1]
     }
 
-    /// Whether an atomic operation of the new way counts as a load, an operation and a store: those that the old way does
-    /// not have and whose old value nothing receives.
+    /// Whether an atomic operation of the new path counts as a load, an operation and a store: it does if the old path
+    /// does not have it and nothing receives the old value.
     ///
     /// Such an operation does what its three parts do when no other processor writes the place between the load and the
     /// store, which is one of the executions of the parts. All other orders are stronger: a bare `lock` operation is a
@@ -223,14 +224,15 @@ impl<'f> Segment<'f> {
         is_bare && node.core.is_none() && !self.ways[0].iter().any(same) && count(0) < count(1)
     }
 
-    /// What holds on these ways: the old one's branches, and those of the new one that it does not decide.
+    /// The conditions that hold on these paths: those of the old path's branches, and those of the new path's open
+    /// branches.
     fn holds(&self, ran: &Ran<'_>) -> Vec<TermId> {
         let branches = self.ways[1].iter().filter(|step| is_branch(step.node));
         let open = branches.zip(&ran.conditions[1]).filter(|(step, _)| step.open).map(|(_, condition)| *condition);
         ran.given.into_iter().chain(ran.conditions[0].iter().copied()).chain(open).collect()
     }
 
-    /// What must be equal.
+    /// The pairs of terms that must be equal.
     fn pairs(&self, ran: &Ran<'_>, end: &End) -> Result<Vec<(TermId, TermId)>, Unproved> {
         let arena = ran.world.arena;
         let truth = arena.constant(1, 1).id();
@@ -280,7 +282,7 @@ impl<'f> Segment<'f> {
         places.dedup();
         let may_differ = |root: u16, offset: i64| match &end.relation {
             _ if root != frame => false,
-            // At an exit the frame is gone.
+            // The frame ends with the function.
             None => true,
             Some(relation) => i32::try_from(offset).is_ok_and(|byte| {
                 let filled = old.uses.fills(offset)
@@ -298,10 +300,10 @@ impl<'f> Segment<'f> {
         Ok(places.into_iter().map(|place| (byte(old, place), byte(new, place))).collect())
     }
 
-    /// Proves that the segment ends as it should.
+    /// Proves that `end` holds.
     ///
     /// # Errors
-    /// What was not proved.
+    /// Returns what was not proved.
     pub fn prove(&self, end: &End, steps: u32) -> Result<Proved, Unproved> {
         let arena = Arena::new();
         let ran = self.run(&arena)?;
@@ -321,7 +323,7 @@ impl<'f> Segment<'f> {
         }
     }
 
-    /// Whether the solver shows that these bytes of the frame are the same at the end of both ways.
+    /// Whether the solver proves these bytes of the frame equal at the end of both paths.
     pub fn bytes_agree(&self, ran: &Ran<'_>, bytes: &BTreeSet<i32>, steps: u32) -> bool {
         if bytes.is_empty() {
             return true;
@@ -333,10 +335,10 @@ impl<'f> Segment<'f> {
         matches!(solver::ask(ran.world.arena, &assumptions, &pairs, steps), Answer::Equal)
     }
 
-    /// Whether the last branch of the new way goes where the way says, if the branches before it do.
+    /// Whether the last branch of the new path must go in the path's direction, if the branches before it do.
     ///
     /// # Errors
-    /// Why one of the ways cannot be followed.
+    /// Returns why one of the paths cannot be followed.
     pub fn decides_last(&self, steps: u32) -> Result<bool, Unproved> {
         let arena = Arena::new();
         let mut ran = self.run(&arena)?;
@@ -356,25 +358,25 @@ impl<'f> Segment<'f> {
         assumptions
     }
 
-    /// Whether the ways cannot go together: what the branches must be contradicts itself.
+    /// Whether no run takes both paths, because the conditions of their branches contradict each other.
     pub fn is_impossible(&self, steps: u32) -> bool {
         let end = End { never: true, ..End::default() };
         self.prove(&end, steps).is_ok()
     }
 
-    /// The query, from terms that were not normalized.
+    /// The SMT-LIB query, from terms that are not normalized.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns why there is no query.
     pub fn query(&self, end: &End) -> Result<String, Unproved> {
         let (normal, literal) = (Arena::new(), Arena::literal());
-        // Both ways, since the second run goes by each place that the first came to.
+        // Both paths are run, because the second run takes its places from the first.
         let ran = self.run_as(&normal, false)?;
         self.pairs(&ran, end)?;
         let ran = self.run_in(&literal, ran.world.modes.clone(), Some(&ran.world), false)?;
         let mut pairs = self.pairs(&ran, end)?;
         pairs.extend(ran.world.obligations());
-        // What is the same term on both sides is only asked where there is nothing else.
+        // Pairs of the same term are left out, unless there are no others.
         if pairs.iter().any(|(one, other)| one != other) {
             pairs.retain(|(one, other)| one != other);
         }
@@ -383,7 +385,7 @@ impl<'f> Segment<'f> {
     }
 }
 
-/// Whether an instruction decides where to go on.
+/// Whether an instruction is a conditional branch.
 pub fn is_branch(node: &Node) -> bool {
     matches!(node.insn, kiln_isa::Insn::Branch { .. })
 }

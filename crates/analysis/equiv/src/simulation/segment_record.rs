@@ -10,22 +10,22 @@ use crate::simulation::relation_record::RelationRecord;
 use crate::simulation::segment::{End, Segment, Step};
 use crate::window::record::{FactsRecord, NodeRecord, RecordError, ValueRecord, comment};
 
-/// An instruction of a way, as data.
+/// An instruction of a path, as data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct StepRecord {
     /// The instruction.
     #[serde(flatten)]
     node: NodeRecord,
-    /// Of a branch: whether it is taken.
+    /// For a branch: whether it is taken.
     taken: bool,
     /// See [`Step::open`].
     open: bool,
-    /// Of a load: the pointer that it gives, where the facts know.
+    /// For a load: the pointer that it loads, if the facts know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pointer: Option<ValueRecord>,
 }
 
-/// See [`End`].
+/// An [`End`] as data.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct EndRecord {
     what: String,
@@ -69,7 +69,7 @@ fn set(numbers: &[u8]) -> Result<RegSet, RecordError> {
     regs.map(|regs| RegSet::of(&regs)).ok_or_else(|| RecordError::Number("no such register".to_owned()))
 }
 
-/// What is known behind each step.
+/// What is known after each step.
 fn behind(nodes: &[Node], steps: &[StepRecord]) -> Vec<Option<InsnFacts>> {
     let known = |(node, step): (&Node, &StepRecord)| {
         let (pointer, dst) = (step.pointer.as_ref()?, node.insn.written()?);
@@ -114,10 +114,10 @@ impl SegmentRecord {
         }
     }
 
-    /// The query: `unsat` means that the segment is as it should be.
+    /// The SMT-LIB query: `unsat` means that the segment is proved.
     ///
     /// # Errors
-    /// A record that is none of a segment of this object.
+    /// Returns an error if the record does not describe a segment of this object.
     pub fn query(&self, object: &Object) -> Result<String, RecordError> {
         let nodes = |steps: &[StepRecord]| -> Result<Vec<Node>, RecordError> {
             steps.iter().map(|step| step.node.node(object)).collect()

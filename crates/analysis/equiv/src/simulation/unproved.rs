@@ -5,22 +5,22 @@ use crate::window::state::Stop;
 /// Why two functions were not proved to do the same.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Unproved {
-    /// They may differ: in what, and before or at which instruction.
+    /// They may differ. Says in what, and at which instruction.
     #[error("{0}")]
     Differs(String),
-    /// The proof takes more paths, terms or solver steps than are allowed: which.
+    /// The proof needs more paths, terms or solver steps than are allowed. Says which.
     #[error("{0}")]
     OutOfEffort(String),
     /// [`super::Question::stop`] ended it.
     #[error("it was to end")]
     Stopped,
-    /// What the functions do there has no meaning in this proof: what.
+    /// The functions do something that the proof does not model. Says what.
     #[error("{0}")]
     NotModelled(String),
 }
 
 impl Unproved {
-    /// Why a path was not run, with which one it is.
+    /// Why a path was not run. `which` names the path.
     pub(crate) fn of(path: &str, stop: &Stop) -> Unproved {
         let text = format!("{path}: {stop}");
         match stop {

@@ -1,7 +1,7 @@
-//! What each idea is worth: questions settled with one of them switched off. For measurements only.
+//! Ablation: settles questions with one of the checker's ideas switched off. For measurements only.
 //!
-//! The checker owes its speed to *concretizations*, as K2 calls them (Table 4 of its paper): what is known before the
-//! solver is asked need not be found by it. Here they can be taken away, one at a time:
+//! The checker is fast because of *concretizations*, as K2 calls them (Table 4 of its paper): the solver need not find
+//! what is known before it is asked. This module removes them one at a time:
 //!
 //! | switched off | instead |
 //! |---|---|
@@ -50,7 +50,7 @@ pub struct Without {
     pub maps: bool,
 }
 
-/// Settles a question without some of the ideas; `None` where it cannot be asked so.
+/// Settles a question without some of the ideas; `None` if it cannot be asked in that way.
 pub fn settle(window: &Window<'_>, limits: &Limits, without: Without) -> Option<Settled> {
     let mut tester = (!without.tests).then(|| Tester::new(window, limits.tests)).flatten();
     if without == (Without { tests: without.tests, ..Without::default() }) {
@@ -64,7 +64,7 @@ pub fn settle(window: &Window<'_>, limits: &Limits, without: Without) -> Option<
     let (assumptions, pairs) = if without.names || without.offsets || without.classes || without.maps {
         tables(&arena, window, without)?
     } else {
-        // Places and histories are those that the normal form finds; all else is the solver's business.
+        // Places and histories are those that the normal form finds. The solver does everything else.
         let Ok((world, _)) = compare(&normal, window, &Holes::default()) else { return Some(Settled::Form) };
         let modes = world.modes.clone();
         let (world, mut pairs) = compare_in(&arena, window, &Holes::default(), modes, Some(&world)).ok()?;
@@ -92,18 +92,18 @@ struct Byte<'a> {
     value: Term<'a>,
 }
 
-/// What both windows share: the memory before them, and what is true of addresses.
+/// What both windows share: the memory before them, and what is known of addresses.
 struct Tables<'w, 'a> {
     world: &'w World<'a>,
     without: Without,
     loaded: Vec<Byte<'a>>,
-    /// Every address met, for what is known of two of them.
+    /// Every address so far, to compare it with others.
     addresses: Vec<(Class, Term<'a>)>,
     assumptions: Vec<TermId>,
 }
 
 impl<'a> Tables<'_, 'a> {
-    /// Whether two bytes are one, as a truth value of one bit, or decided.
+    /// Whether two bytes are the same place: a truth value of one bit, or decided.
     fn same(&self, a: &Byte<'a>, b: &Byte<'a>) -> Result<bool, Term<'a>> {
         if !self.without.offsets && a.place.0 == b.place.0 {
             return Ok(a.place.1 == b.place.1);
@@ -180,7 +180,7 @@ impl<'a> Tables<'_, 'a> {
     }
 }
 
-/// One window on its way.
+/// A window while it runs.
 struct Run<'t, 'w, 'a> {
     tables: &'t mut Tables<'w, 'a>,
     registers: [Option<Term<'a>>; Reg::COUNT],
@@ -230,7 +230,7 @@ fn run<'a>(tables: &mut Tables<'_, 'a>, nodes: &[Node]) -> Option<Ran<'a>> {
     Some((run.registers, run.stored))
 }
 
-/// It cannot be asked so.
+/// The question cannot be asked in this way.
 struct Refused;
 
 impl Run<'_, '_, '_> {
@@ -272,7 +272,7 @@ impl<'a> Machine for Run<'_, '_, 'a> {
         let place = self.tables.world.place(at);
         let world = self.tables.world;
         if world.root(place.0).class == Class::Context {
-            // Nothing is stored there, so a field stands for itself.
+            // Nothing is stored there, so a field is a variable of its own.
             if size == Size::B4 && world.loads_pointer(place.0, place.1) {
                 return Err(Refused);
             }

@@ -31,11 +31,11 @@ use crate::window::verdict::Verdict;
 /// Who settled a question.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Settled {
-    /// It was answered before.
+    /// The store had the answer.
     Before,
     /// A concrete run shows a difference.
     Tests,
-    /// What may be touched, called and ordered: the windows cannot be compared term by term.
+    /// The rules about accesses, calls and order: the windows cannot be compared term by term.
     Form,
     /// Both have the same normal form.
     NormalForm,
@@ -43,7 +43,7 @@ pub enum Settled {
     SolverEqual,
     /// The solver found one.
     SolverDifferent,
-    /// Nobody: it counts as different.
+    /// Nobody: the windows count as different.
     Nobody,
 }
 
@@ -63,7 +63,7 @@ impl Settled {
 /// A question that was asked.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Who settled it.
+    /// What settled it.
     pub settled: Settled,
     /// Nanoseconds that it took.
     pub nanoseconds: u64,
@@ -76,12 +76,12 @@ pub struct Asked {
 pub struct Answers {
     known: Mutex<HashMap<u64, Vec<(Question, Verdict)>>>,
     journal: Arc<Mutex<Vec<Asked>>>,
-    /// One question in so many is kept; 0: none.
+    /// The journal keeps one question in this many; 0: none.
     keeps_every: usize,
     forgets: bool,
 }
 
-/// Answers kept at most.
+/// Maximum number of stored answers.
 const KEPT: usize = 1 << 16;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -89,17 +89,17 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Answers {
-    /// An empty store whose journal keeps one question in so many as well, for a benchmark to ask them again.
+    /// An empty store whose journal also keeps one question in `every`, so that a benchmark can ask it again.
     pub fn keeping_every(keeps_every: usize) -> Answers {
         Answers { keeps_every, ..Answers::default() }
     }
 
-    /// A journal alone: every question is settled anew.
+    /// A journal without a store: every question is settled again.
     pub fn forgetting() -> Answers {
         Answers { forgets: true, ..Answers::default() }
     }
 
-    /// An empty store of its own that writes in the same journal.
+    /// An empty store that writes to the same journal.
     pub fn beside(&self) -> Answers {
         let (journal, keeps_every, forgets) = (self.journal.clone(), self.keeps_every, self.forgets);
         Answers { known: Mutex::default(), journal, keeps_every, forgets }
@@ -150,12 +150,12 @@ impl Answers {
         }
     }
 
-    /// Records that no question was made, because the caller remembered the answer.
+    /// Records that a question was not asked, because the caller remembered the answer.
     pub fn remembered(&self) {
         locked(&self.journal).push(Asked { settled: Settled::Before, nanoseconds: 0, window: None });
     }
 
-    /// Takes the journal out.
+    /// Returns the journal and empties it.
     pub fn take_journal(&self) -> Vec<Asked> {
         std::mem::take(&mut *locked(&self.journal))
     }
@@ -167,13 +167,13 @@ type Step = (Insn, Reference, Option<CoreId>, Option<Place>);
 /// Where a branch leads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Place {
-    /// To a position of its own window.
+    /// To a position in its own window.
     Inside(usize),
-    /// Out of it: which of the targets outside, in the order that they are first named.
+    /// Out of the window: the number of the target, in the order in which targets are first named.
     Outside(usize),
 }
 
-/// All that an answer depends on.
+/// Everything that an answer depends on.
 #[derive(PartialEq, Debug)]
 struct Question {
     before: Vec<Step>,

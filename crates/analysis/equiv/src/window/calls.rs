@@ -44,20 +44,20 @@ use crate::window::class::{Class, Event, EventKind, Log};
 use crate::window::path::{Path, Slot, Written};
 use crate::window::state::{Access, State, Stop};
 
-/// A call that a window makes, with all that went in.
+/// A call that a window makes, with its inputs.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// What is called.
     pub what: (Insn, Reference),
-    /// The truth value of making it; `None`: always.
+    /// The condition under which it is made; `None`: always.
     pub condition: Option<TermId>,
-    /// Its arguments; `None`: not readable, and not looked at.
+    /// Its arguments; `None`: not readable, so the call does not read it.
     pub arguments: Vec<Option<TermId>>,
     /// Bytes that it may read, as far as the window wrote them or they are of this frame.
     pub bytes: QuickMap<(u16, i64), TermId>,
     /// The histories of what it may read.
     pub logs: QuickMap<Class, Log>,
-    /// The history that the rest of those bytes is at.
+    /// The history of the rest of these bytes.
     pub base: Log,
 }
 
@@ -69,7 +69,7 @@ impl Call {
     }
 }
 
-/// What is written beside what the arguments point to.
+/// What a call writes besides what its arguments point to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Beyond {
     /// Nothing.
@@ -87,7 +87,7 @@ pub(crate) struct Known {
     pub helper: &'static Helper,
     /// Its prototype in the object's programs.
     pub prototype: &'static Prototype,
-    /// What it writes beside its arguments.
+    /// What it writes besides what its arguments point to.
     pub beyond: Beyond,
 }
 
@@ -156,8 +156,8 @@ pub(crate) fn is_stable(object: &Object, known: &Known, map: Option<MapId>) -> b
 
 /// Whether a call only returns a value: if R0 is not read, the call makes no difference.
 ///
-/// Lookups count where a map keeps no books about them: an LRU map remembers what was looked up, and a lookup in a map
-/// of sockets takes hold of one.
+/// Lookups count unless the map keeps track of them: an LRU map remembers lookups, and a lookup in a map of sockets
+/// acquires a reference.
 pub fn only_answers(object: &Object, node: &Node, known: Option<&InsnFacts>) -> bool {
     let Some(helper) = node.helper().and_then(Helper::by_id) else { return false };
     if helper.acquires || helper.changes_packet_data || helper.moves_on {
@@ -173,7 +173,7 @@ pub fn only_answers(object: &Object, node: &Node, known: Option<&InsnFacts>) -> 
     helper.effect == Effect::ResultOnly
 }
 
-/// The size of what an argument points to, where its map or its kind says it.
+/// The size of what an argument points to, if its map or its kind determines it.
 pub(crate) fn fixed_size(object: &Object, kind: ArgKind, map: Option<MapId>) -> Option<u32> {
     let map = map.and_then(|map| object.maps.get(map.index()));
     match kind {
@@ -208,18 +208,18 @@ struct Touched {
     frame: bool,
     /// Bytes of this frame: from where, and how many.
     ranges: Vec<(i64, i64)>,
-    /// Whether there may be fewer bytes than the ranges say.
+    /// Whether the call may access fewer bytes than the ranges say.
     vague: bool,
 }
 
 impl Touched {
-    /// All of a class, and whatever may be the same memory.
+    /// All memory of these classes, and all memory that may alias it.
     fn class(&mut self, class: Class) {
         match class {
             Class::Stack(0) => self.frame = true,
             // A pointer of unknown provenance may point anywhere.
             Class::Unknown => (self.all, self.frame) = (true, true),
-            // Kernel memory may be what the context, the packet and maps stand for.
+            // Kernel memory may be the memory of the context, the packet or maps.
             Class::Other => self.all = true,
             class => {
                 self.classes.insert(class);
@@ -227,7 +227,7 @@ impl Touched {
         }
     }
 
-    /// Whether it is nothing but known bytes of this frame.
+    /// Whether it consists only of known bytes of this frame.
     fn are_bytes(&self) -> bool {
         !self.all && self.classes.is_empty() && !self.frame && !self.vague
     }
@@ -236,7 +236,7 @@ impl Touched {
         !self.all && self.classes.is_empty() && !self.frame && self.ranges.is_empty()
     }
 
-    /// Whether bytes of a class that the window knows of may be among them. Bytes of this frame are told by place.
+    /// Whether bytes of a class may be among them. Bytes of this frame are compared by place instead.
     fn contains(&self, class: Class) -> bool {
         match class {
             Class::Stack(0) => self.frame,
@@ -247,27 +247,27 @@ impl Touched {
     }
 }
 
-/// What an event does with the bytes of the frame, by their offsets.
+/// What an event reads and writes of the frame, by offset.
 #[derive(Clone, Default, Debug)]
 pub struct EventUse {
     /// Whether it may read any byte, and write any.
     pub all: bool,
-    /// Bytes that it may read beside: from where, and how many.
+    /// Further bytes that it may read: offset and number.
     pub reads: Vec<(i64, i64)>,
-    /// Bytes that it may write beside.
+    /// Further bytes that it may write.
     pub writes: Vec<(i64, i64)>,
-    /// Bytes that it writes whatever they were.
+    /// Bytes that it certainly overwrites.
     pub fills: Vec<(i64, i64)>,
-    /// Whether it does so only if it returns zero.
+    /// Whether it overwrites them only if it returns zero.
     pub fills_on_success: bool,
-    /// Where the key of the array's element lies that it looks up.
+    /// The offset of the key, if it looks up an element of an array.
     pub key: Option<i64>,
 }
 
 impl EventUse {
     /// Whether it may read a byte.
     pub fn reads(&self, byte: i64) -> bool {
-        // No frame has bytes below: there is what a call keeps for its caller (see [`crate::simulation::inlined`]).
+        // No frame has bytes below: written-out calls save registers there (see [`crate::simulation::inlined`]).
         byte >= -FRAME && (self.all || holds(&self.reads, byte))
     }
 
@@ -287,7 +287,7 @@ fn holds(ranges: &[(i64, i64)], byte: i64) -> bool {
 }
 
 impl<'a> State<'_, 'a> {
-    /// What an event that comes next does with the frame. `numbers` are arguments that are known to be no addresses.
+    /// What the next event does with the frame. `numbers` are arguments that are known to be scalars.
     pub(crate) fn event_use(&self, node: &Node, numbers: RegSet) -> EventUse {
         let all = EventUse { all: true, ..EventUse::default() };
         let target = match node.insn {
@@ -341,7 +341,7 @@ impl<'a> State<'_, 'a> {
         let ids: Vec<Option<TermId>> = arguments.iter().map(|argument| argument.map(|term| term.id())).collect();
         let stable = known.filter(|known| is_stable(self.world.object, known, map) && reads.are_bytes());
         let log = if let Some(known) = stable {
-            // Where the key lies does not matter, only what it is.
+            // The key's address does not matter, only its value.
             let is_address = |at: &usize| use_of(known.prototype.args[*at]).is_some();
             let mut operands: Vec<TermId> =
                 (0..ids.len()).filter(|at| !is_address(at)).filter_map(|at| ids[at]).collect();
@@ -394,7 +394,7 @@ impl<'a> State<'_, 'a> {
         self.world.map_of((*arguments.get(at)?)?)
     }
 
-    /// Whether looking a map's keys up gives values, and not sockets or maps.
+    /// Whether a lookup in a map returns a value, and not a socket or a map.
     fn holds_values(&self, map: MapId) -> bool {
         let lookup = self.world.object.maps.get(map.index()).map(|map| map.map_type.rules().lookup);
         lookup.is_some_and(|lookup| !matches!(lookup, Lookup::InnerMap | Lookup::Socket | Lookup::XdpSocket))
@@ -455,7 +455,7 @@ impl<'a> State<'_, 'a> {
         i64::try_from(self.world.constant_of(argument?)?).ok()
     }
 
-    /// Writes down that what an argument points to is touched.
+    /// Records that a call accesses what an argument points to.
     fn touch(&self, address: Term<'a>, size: Option<i64>, touched: &mut Touched) {
         let (root, offset) = self.world.place(address);
         let root = self.world.root(root);
@@ -493,7 +493,7 @@ impl<'a> State<'_, 'a> {
                 self.touched.push(access);
             }
         }
-        // Whatever is logged is read through its history.
+        // Logged memory is read through its history.
         let Path { logs, base, .. } = &self.path;
         let is_frame =
             |class: Class| class == Class::Stack(0) && !(reads.ranges.is_empty() && writes.ranges.is_empty());
@@ -511,7 +511,7 @@ impl<'a> State<'_, 'a> {
         self.world.place(frame).0
     }
 
-    /// Makes memory what a call left in it.
+    /// Changes memory as a call may have changed it.
     fn overwrite(&mut self, writes: &Touched, log: Log) {
         if writes.is_nothing() {
             return;

@@ -1,4 +1,4 @@
-//! The question, put to the three judges.
+//! Settles a question, by concrete runs, normal form or the solver.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
@@ -37,8 +37,8 @@ pub fn check(window: &Window<'_>, limits: &Limits) -> Verdict {
     }
 }
 
-/// As [`check`], with a tester of the same original that the caller keeps: it saves the concrete runs of the original,
-/// and takes in the solver's counterexamples.
+/// Does the same as [`check`] with a tester of the original that the caller keeps. This saves the concrete runs of the
+/// original, and the tester learns the solver's counterexamples.
 pub fn check_with(window: &Window<'_>, limits: &Limits, tester: Option<&mut Tester>) -> Verdict {
     match &limits.answers {
         Some(answers) => answers.answer(window, limits, || settle(window, limits, tester)),
@@ -46,7 +46,7 @@ pub fn check_with(window: &Window<'_>, limits: &Limits, tester: Option<&mut Test
     }
 }
 
-/// Asks the three judges, the cheapest first.
+/// Tries the three methods, the cheapest first.
 pub(crate) fn settle(window: &Window<'_>, limits: &Limits, mut tester: Option<&mut Tester>) -> (Verdict, Settled) {
     let begin = Instant::now();
     if let Some(counterexample) = tester.as_mut().and_then(|tester| tester.difference(window.after)) {
@@ -83,7 +83,7 @@ pub(crate) fn settle(window: &Window<'_>, limits: &Limits, mut tester: Option<&m
 /// The SMT-LIB query of a window, from terms that were not normalized.
 ///
 /// # Errors
-/// Why the windows cannot be compared.
+/// Returns why the windows cannot be compared.
 pub fn literal_query(window: &Window<'_>) -> Result<String, String> {
     let normal = Arena::new();
     let literal = Arena::literal();
@@ -105,7 +105,7 @@ pub(crate) fn relevant_assumptions(world: &World<'_>, pairs: &[(TermId, TermId)]
     world.assumptions().into_iter().map(|term| term.id()).filter(mentions).collect()
 }
 
-/// Both windows run, and what must be equal.
+/// The world in which both windows ran, and the pairs of terms that must be equal.
 pub(crate) type Compared<'a> = (World<'a>, Vec<(TermId, TermId)>);
 
 /// Runs both windows and pairs what must be equal.
@@ -144,7 +144,7 @@ pub(crate) fn compare_in<'a>(
     let after = run(&world, window.after, holes).map_err(reason("new"))?;
     let needed = needed_modes(&world, &before, &after);
     if needed != world.modes {
-        // What was logged once stays logged: places do not depend on it.
+        // Modes only grow, and places do not depend on them.
         return Err(Failure::Modes(needed));
     }
     core_kept(window)?;
@@ -165,7 +165,7 @@ fn needed_modes(world: &World<'_>, before: &Final, after: &Final) -> Modes {
     modes_for(world, &all(before).into_iter().chain(all(after)).collect::<Vec<_>>())
 }
 
-/// Which classes must be logged for these accesses, beside those that are.
+/// Which classes must be logged for these accesses, besides those that are logged already.
 pub(crate) fn modes_for(world: &World<'_>, all: &[Access]) -> Modes {
     let accesses = || all.iter();
     let mut modes = Modes::default();
@@ -173,7 +173,7 @@ pub(crate) fn modes_for(world: &World<'_>, all: &[Access]) -> Modes {
     let stores = accesses().any(|access| access.writes);
     let touches = |class| accesses().any(|access| access.class == class);
     modes.everything = touches(Class::Unknown) && stores && roots.len() > 1
-        // A kernel structure may be the one behind the context.
+        // A kernel structure may be the one that the context stands for.
         || touches(Class::Other) && accesses().any(|access| access.class == Class::Context && access.writes);
     let elsewhere = |access: &Access| !matches!(access.class, Class::Stack(0) | Class::Context);
     let other_roots = accesses().filter(|access| elsewhere(access)).map(|access| access.root).collect::<BTreeSet<_>>();
@@ -194,7 +194,7 @@ pub(crate) fn modes_for(world: &World<'_>, all: &[Access]) -> Modes {
     modes
 }
 
-/// CO-RE instructions of the new window stand for some of the original.
+/// Checks that each CO-RE instruction of the new window corresponds to one of the original.
 fn core_kept(window: &Window<'_>) -> Result<(), Failure> {
     let kept = |node: &&Node| window.before.iter().any(|old| relocated_alike(window.object, old, node));
     match window.after.iter().filter(|node| node.core.is_some()).all(|node| kept(&node)) {
@@ -203,7 +203,7 @@ fn core_kept(window: &Window<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Whether a loader relocates both instructions the same way: they are the same except for their registers, or hold the
+/// Whether a loader relocates both instructions in the same way: they are equal except for their registers, or have the
 /// same number in another form.
 pub(crate) fn relocated_alike(object: &Object, old: &Node, new: &Node) -> bool {
     old.core == new.core
@@ -214,7 +214,7 @@ pub(crate) fn relocated_alike(object: &Object, old: &Node, new: &Node) -> bool {
             || is_own_type(object, new) && type_number(&old.insn) == type_number(&new.insn))
 }
 
-/// Whether both store to the same field. What they store is compared with all else.
+/// Whether both store to the same field. The stored values are compared elsewhere.
 fn same_target(one: &Insn, other: &Insn) -> bool {
     match (one, other) {
         (Insn::Store { size, address, .. }, Insn::Store { size: other_size, address: other_address, .. }) => {
@@ -246,7 +246,7 @@ fn same_immediate(one: &Insn, other: &Insn) -> bool {
     immediate(one).is_some() && immediate(one) == immediate(other)
 }
 
-/// The new window touches only what cannot fault.
+/// Checks that the new window accesses only memory that cannot fault.
 fn permitted(world: &World<'_>, window: &Window<'_>, before: &[Access], after: &[Access]) -> Result<(), Failure> {
     let deepest = deepest_stack(window, before);
     for access in after {
@@ -277,8 +277,8 @@ fn permitted(world: &World<'_>, window: &Window<'_>, before: &[Access], after: &
     Ok(())
 }
 
-/// Whether memory that the original accesses where it does is there for an access of the new window too: on the same
-/// way, and with the same calls before, for calls end the life of much.
+/// Whether memory that the original accesses is also valid for an access of the new window: both are on the same path,
+/// with the same calls before, because calls may invalidate memory.
 fn is_valid_for(window: &Window<'_>, old: &Access, new: &Access) -> bool {
     let on_the_way = old.path == 0 || old.path == new.path;
     match old.class {
@@ -306,7 +306,7 @@ fn covered<'x>(access: &Access, others: impl Iterator<Item = &'x Access> + Clone
     })
 }
 
-/// Whether bytes may be read for sure: the original touches them, or the facts say so.
+/// Whether bytes are certainly readable: the original accesses them, or the facts say so.
 fn readable(world: &World<'_>, window: &Window<'_>, before: &[Access], access: &Access) -> bool {
     let root = world.root(access.root);
     let end = |offset: i64| offset.checked_add(access.bytes.into());
@@ -329,7 +329,7 @@ fn readable(world: &World<'_>, window: &Window<'_>, before: &[Access], access: &
         })
 }
 
-/// Both windows make the same calls in the same order, and what goes into each must be equal.
+/// Checks that both windows make the same calls in the same order. Returns the pairs of inputs that must be equal.
 fn call_pairs(world: &World<'_>, before: &Final, after: &Final) -> Result<Vec<(TermId, TermId)>, Failure> {
     let refuse = |what: &str| Err(Failure::Reason(what.to_owned()));
     if after.stable_calls.iter().any(|call| !before.stable_calls.contains(call)) {
@@ -401,8 +401,8 @@ fn under(
     result
 }
 
-/// What must be equal wherever the windows are left: where they go, live registers, and every byte that either window
-/// wrote and that may be read.
+/// Pairs that must be equal at each exit: its condition, live registers, and every byte that one of the windows wrote
+/// and that may be read.
 fn outcome_pairs(
     world: &World<'_>,
     window: &Window<'_>,
@@ -465,7 +465,7 @@ fn state_pairs(
     Ok(pairs)
 }
 
-/// Makes the solver's valuation an input and runs it: only what the concrete run shows is a difference.
+/// Turns the solver's valuation into an input and runs it. Only a difference in the concrete run counts.
 fn confirm(world: &World<'_>, window: &Window<'_>, values: &[(Symbol, u64)], tester: Option<&mut Tester>) -> Verdict {
     let Some(input) = input_from(world, window, values) else {
         return Verdict::Unknown("the solver sees a difference that could not be made an input".to_owned());
@@ -491,7 +491,7 @@ fn confirm(world: &World<'_>, window: &Window<'_>, values: &[(Symbol, u64)], tes
 
 fn input_from(world: &World<'_>, window: &Window<'_>, values: &[(Symbol, u64)]) -> Option<Input> {
     let mut random = Random::new(0x1ead);
-    // Where the solver says nothing of a variable, something is invented.
+    // Variables that the solver leaves out get random values.
     let mut known: HashMap<Symbol, u64> = values.iter().copied().collect();
     let mut evaluator = Evaluator::new(world.arena, |symbol, _| {
         let mut invent = |symbol: &Symbol| match symbol {

@@ -56,7 +56,7 @@ pub struct Root {
     pub is_packet_start: bool,
 }
 
-/// Which classes are logged, decided once for both windows.
+/// Which classes are logged. It is decided once for both windows.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Modes {
     /// Logged classes.
@@ -115,7 +115,7 @@ pub enum EventKind {
     StoreRelease(u8),
     /// An atomic operation of this many bytes.
     Atomic(kiln_isa::AtomicOp, u8),
-    /// Two ways meet: the operand chooses between the history before and the one whose number is the place.
+    /// Two paths join: the operand chooses between the history before and the one whose number is the place.
     Join,
     /// The call whose number is the place: both windows make the same calls.
     Call,

@@ -1,8 +1,9 @@
 //! A window, run symbolically on the shared semantics.
 //!
-//! A window has one entry, its first instruction, and is a region of the program: branches inside it go forward, and
-//! those that leave it are its exits. Every way through it is followed; ways that meet become one ([`crate::window::path`]),
-//! and so do exits to one place, so that the size of the result grows with the window and not with its ways.
+//! A window has one entry, its first instruction, and is a region of the program. Branches inside it go forward, and
+//! those that leave it are its exits. Every path through it is followed. Paths that meet are joined
+//! ([`crate::window::path`]), and so are exits to one place. So the size of the result grows with the window, not with
+//! the number of paths.
 
 use kiln_isa::Reg;
 use kiln_isa::semantics::{BitVec, Flow, execute};
@@ -16,15 +17,15 @@ use crate::window::path::Path;
 use crate::window::state::{Access, Holes, State, Stop};
 use crate::window::way::TERMS;
 
-/// Instructions in a window at most.
+/// Maximum number of instructions in a window.
 pub const INSNS: usize = 256;
 
 /// Where a window is left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Target {
-    /// Behind its last instruction.
+    /// After its last instruction.
     End,
-    /// At its beginning, which is begun again.
+    /// To its first instruction.
     Start,
     /// To an instruction outside.
     Insn(InsnId),
@@ -39,7 +40,7 @@ pub enum Target {
 pub struct Outcome {
     /// To where.
     pub target: Target,
-    /// The truth value of leaving there; `None`: always.
+    /// The condition of leaving there; `None`: always.
     pub condition: Option<TermId>,
     /// Registers; `None`: not readable.
     pub registers: [Option<TermId>; Reg::COUNT],
@@ -52,7 +53,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The history that a class is at.
+    /// The history of a class.
     pub fn log(&self, world: &World<'_>, class: Class) -> Log {
         let group = world.modes.group(class);
         let base = if matches!(group, Class::Stack(0) | Class::Context) { 0 } else { self.base };
@@ -69,9 +70,9 @@ pub struct Final {
     pub accesses: Vec<Access>,
     /// Own stack bytes that calls read or write.
     pub touched: Vec<Access>,
-    /// Calls, in order, but those whose results are the same all along.
+    /// Calls, in order, without those whose results never change.
     pub calls: Vec<Call>,
-    /// Those, as events.
+    /// Calls whose results never change, as events.
     pub stable_calls: Vec<Log>,
 }
 
@@ -84,7 +85,7 @@ pub fn run<'a>(world: &World<'a>, nodes: &[Node], holes: &Holes<'a>) -> Result<F
         return Err(Stop::Limit);
     }
     let mut state = State::new(world, holes, Path::new());
-    // Ways that wait: where, and the state they come with.
+    // Paths that wait for their target: the target and the state.
     let mut waiting: Vec<(Target, Path<'a>)> = Vec::new();
     let mut current = Some(Path::new());
     for (at, node) in nodes.iter().enumerate() {
@@ -149,7 +150,7 @@ pub(crate) fn target(nodes: &[Node], at: usize, node: &Node) -> Result<Target, S
     }
 }
 
-/// What comes straight and what waited here, as one.
+/// Joins the path that falls through with those that waited for this place.
 fn arrive<'a>(
     world: &World<'a>,
     straight: Option<Path<'a>>,
@@ -157,7 +158,7 @@ fn arrive<'a>(
     here: Target,
 ) -> Option<Path<'a>> {
     let mut arrived = straight;
-    // The latest branch first: it shares most with what comes straight.
+    // The latest branch first: it has most in common with the path that falls through.
     for at in (0..waiting.len()).rev() {
         if waiting[at].0 == here {
             let jumped = waiting.remove(at).1;

@@ -1,4 +1,4 @@
-//! Memory without arrays: every access is a place, every byte a name.
+//! Memory without arrays: every access has a place, and every byte is a variable.
 //!
 //! An address is a sum; what is left of it without its constant is its *root*, so an access is `root + constant`:
 //!
@@ -27,7 +27,7 @@ use kiln_verifier::{InsnFacts, Pointer, Region, Scalar, Value};
 use crate::term::{Arena, QuickMap, RegionStart, Shape, Symbol, Term, TermId};
 use crate::window::class::{Class, Event, Log, Modes, Root, has_one_value};
 
-/// What both windows share: the initial state, the numbering of roots and histories.
+/// What both windows share: the initial state, and the numbers of roots and histories.
 pub struct World<'a> {
     /// Where terms live.
     pub arena: &'a Arena,
@@ -42,17 +42,17 @@ pub struct World<'a> {
     pointers: RefCell<QuickMap<TermId, (Class, Option<i64>)>>,
     /// Every place found so far, in order.
     trace: RefCell<Vec<(u16, i64)>>,
-    /// Places found by another world on the same windows; they are taken instead of looking.
+    /// Places that another world found on the same windows. They are used instead of looking.
     script: RefCell<Option<std::vec::IntoIter<(u16, i64)>>>,
     /// Every history reached so far, in order, with what went in.
     log_trace: RefCell<Vec<(Log, Vec<TermId>)>>,
-    /// Histories reached by another world on the same windows.
+    /// Histories that another world reached on the same windows.
     log_script: RefCell<Option<std::vec::IntoIter<Log>>>,
     /// Every place with its address term.
     addresses: RefCell<Vec<(u16, i64, TermId)>>,
-    /// Numbers of the ways through the windows, by what is true on them.
+    /// Numbers of the paths through the windows, by their conditions.
     paths: RefCell<Vec<TermId>>,
-    /// Whatever else was decided by looking at terms, in order.
+    /// Everything else that was decided by looking at terms, in order.
     decisions: RefCell<Vec<Option<u64>>>,
     /// What another world on the same windows decided.
     decision_script: RefCell<Option<std::vec::IntoIter<Option<u64>>>>,
@@ -83,7 +83,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes the places that another world found, because this one's arena does not normalize addresses.
+    /// Uses the places that another world found, because this world's arena does not normalize addresses.
     pub fn follow(&self, other: Option<&World<'_>>) {
         if let Some(other) = other {
             *self.roots.borrow_mut() = other.roots();
@@ -94,7 +94,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What was found by looking at a term, or what another world found at this point.
+    /// Returns what `find` finds in a term, or what another world found at this point.
     fn decide(&self, find: impl FnOnce() -> Option<u64>) -> Option<u64> {
         let scripted = self.decision_script.borrow_mut().as_mut().and_then(Iterator::next);
         let found = scripted.unwrap_or_else(find);
@@ -106,7 +106,7 @@ impl<'a> World<'a> {
         self.claims.borrow_mut().push((a, b));
     }
 
-    /// The number of a way through the windows; 0: every way.
+    /// The number of a path through the windows; 0: every path.
     pub fn path_number(&self, condition: Option<Term<'a>>) -> u32 {
         let Some(condition) = condition else { return 0 };
         let find = || self.paths.borrow().iter().position(|known| *known == condition.id());
@@ -119,7 +119,7 @@ impl<'a> World<'a> {
         number as u32 + 1
     }
 
-    /// The number that a term is, if it is one.
+    /// The constant that a term is, if it is one.
     pub fn constant_of(&self, term: Term<'a>) -> Option<u64> {
         let found = self.decide(|| term.as_constant())?;
         self.claim(term.id(), term.like(found).id());
@@ -137,7 +137,7 @@ impl<'a> World<'a> {
         Some(map)
     }
 
-    /// What an address points into; `None`: it is known to be a number.
+    /// What an address points into; `None`: it is known to be a scalar.
     pub fn class_of_address(&self, term: Term<'a>) -> Option<Class> {
         const NUMBER: u64 = 0;
         const FRAME: u64 = 1;
@@ -166,8 +166,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What following another world took on trust, as pairs that must be equal: addresses of one root lie at their
-    /// distances, and events that count as the same had the same operands.
+    /// What was assumed when following another world, as pairs that must be equal: addresses of one root have the
+    /// assumed distances, and events with one number have equal operands.
     pub fn obligations(&self) -> Vec<(TermId, TermId)> {
         let mut pairs = Vec::new();
         let mut first_address: QuickMap<u16, (i64, TermId)> = QuickMap::default();
@@ -193,8 +193,8 @@ impl<'a> World<'a> {
         pairs
     }
 
-    /// The pointer that a load of four bytes from the context gives, where it is one to the packet: that which facts
-    /// call the packet's start, or what took its place when an event moved the packet.
+    /// The packet pointer that a four-byte load from the context returns, if it returns one: what the facts call the
+    /// packet's start, or its successor after an event moved the packet.
     pub fn packet_pointer(&self, root: u16, offset: i64, moved: Log) -> Option<Term<'a>> {
         let at = u32::try_from(self.root(root).region_offset?.checked_add(offset)?).ok()?;
         let mut programs = self.object.programs.iter().map(|program| {
@@ -218,10 +218,11 @@ impl<'a> World<'a> {
         Some(self.pointer_symbol(symbol, Class::Packet, Some(0)))
     }
 
-    /// Whether the context is memory that the kernel leaves as it is, in all programs of the object.
+    /// Whether the context is plain memory in all programs of the object, so that the kernel does not rewrite accesses.
     pub fn has_plain_context(&self) -> bool {
         let mut programs = self.object.programs.iter().map(|program| program.program_type);
-        !self.object.programs.is_empty() && programs.all(|own| own.is_some_and(|own| own.context().access == ContextAccess::Memory))
+        !self.object.programs.is_empty()
+            && programs.all(|own| own.is_some_and(|own| own.context().access == ContextAccess::Memory))
     }
 
     /// Whether a load of four bytes from the context gives a pointer: the kernel makes it eight bytes wide.
@@ -265,7 +266,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What the facts say of scalars beyond the known bits: truth values that hold at the start.
+    /// Conditions that hold at the start: what the facts say of scalars besides known bits.
     pub fn assumptions(&self) -> Vec<Term<'a>> {
         let Some(facts) = self.facts else { return Vec::new() };
         let mut all = Vec::new();
@@ -276,7 +277,7 @@ impl<'a> World<'a> {
         }
         let is_frame = |root: &Root| root.class == Class::Stack(0) && root.region_offset == Some(0);
         let frame = self.roots.borrow().iter().position(is_frame);
-        // In order, so that a query is the same each time it is made.
+        // Sorted, so that a query is always the same text.
         let stack: BTreeMap<_, _> = facts.stack.iter().collect();
         for (offset, value) in stack {
             if let (Value::Scalar(scalar), Some(frame)) = (value, frame) {
@@ -332,7 +333,7 @@ impl<'a> World<'a> {
     fn initial_pointer(&self, pointer: &Pointer, symbol: Symbol) -> Term<'a> {
         let offset = pointer.offset.as_constant().map(|offset| offset as i64);
         let class = Class::of(&pointer.region);
-        // Regions that exist once have one start, which all pointers into them share.
+        // A region that exists once has one start, which all pointers into it share.
         let start = match &pointer.region {
             Region::Context => Some(Symbol::RegionStart(RegionStart::Context)),
             Region::Packet => Some(Symbol::RegionStart(RegionStart::Packet)),
@@ -366,7 +367,7 @@ impl<'a> World<'a> {
         term
     }
 
-    /// Takes in what is known of a variable met on the way: what it points into.
+    /// Records what a variable points into.
     pub fn learn(&self, term: TermId, value: &Value) {
         let is_symbol = || matches!(self.arena.shape(term).0, Shape::Symbol(_));
         if let Value::Pointer(pointer) = value
@@ -380,7 +381,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes in that a value is a number: what it was made of is then no address.
+    /// Records that a value is a scalar, so that its operands are not addresses.
     pub fn is_number(&self, term: Term<'a>) {
         let mut pointers = self.pointers.borrow_mut();
         for (_, symbol) in crate::term::smt::symbols(self.arena, &[term.id()]) {
@@ -434,7 +435,7 @@ impl<'a> World<'a> {
             return *known;
         }
         let Shape::Sum(_, terms) = self.arena.shape(root).0 else { return (Class::Unknown, None) };
-        // Where one addend is known to be a pointer, the verifier made sure that the others are numbers.
+        // If one addend is a pointer, the verifier made sure that the others are scalars.
         let known = |(factor, id): &(u64, TermId)| {
             let class = pointers.get(id)?.0;
             (class != Class::Unknown).then_some((*factor, class))
@@ -446,7 +447,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Whether two terms are known to be addresses, or are a constant away from one another.
+    /// Whether two terms are known to be addresses, or differ by a constant.
     pub fn are_addresses(&self, one: TermId, other: TermId) -> bool {
         let root = |term: TermId| match self.arena.shape(term).0 {
             Shape::Sum(constant, _) if constant != 0 => {
@@ -459,13 +460,14 @@ impl<'a> World<'a> {
         roots[0] == roots[1] || roots.iter().any(|root| self.class_of(*root).0 != Class::Unknown)
     }
 
-    /// Whether a term is the address of a packet's byte, with nothing added to it.
+    /// Whether a term is a packet address as a variable, without an added constant.
     pub fn is_packet_symbol(&self, term: TermId) -> bool {
         let symbol = matches!(self.arena.shape(term).0, Shape::Symbol(_));
         symbol && self.pointers.borrow().get(&term).is_some_and(|known| known.0 == Class::Packet)
     }
 
-    /// No packet lies in the last 4 GiB of the address space, where errors are: of each address of one in these terms.
+    /// Conditions for the packet addresses in these terms: no packet is in the last 4 GiB of the address space, where
+    /// error codes are.
     pub fn packets_end(&self, terms: &[TermId]) -> Vec<TermId> {
         let symbols = crate::term::smt::symbols(self.arena, terms);
         let packets = symbols.iter().map(|(_, id)| *id).filter(|id| self.is_packet_symbol(*id));
@@ -502,7 +504,7 @@ impl<'a> World<'a> {
         log
     }
 
-    /// The eight bytes at a multiple of eight from a root, as they are after a history.
+    /// Eight bytes at a multiple of eight from a root, after a history.
     fn word(&self, root: u16, offset: i64, log: Log) -> Term<'a> {
         let symbol = Symbol::Word { root, offset, log };
         if log == 0 && self.root(root).class == Class::Stack(0) && self.root(root).region_offset == Some(0) {
@@ -514,20 +516,20 @@ impl<'a> World<'a> {
         self.pointer_symbol(symbol, Class::Unknown, None)
     }
 
-    /// One byte as it is after a history of its class.
+    /// One byte, after a history of its class.
     pub fn byte(&self, root: u16, offset: i64, log: Log) -> Term<'a> {
         let begin = offset & !7;
         self.word(root, begin, log).extract(8 * (offset - begin) as u32, 8)
     }
 
-    /// `bytes` bytes as they are after a history of their class.
+    /// `bytes` bytes, after a history of their class.
     pub fn bytes(&self, root: u16, offset: i64, bytes: u32, log: Log) -> Term<'a> {
         let parts: Vec<_> = (0..i64::from(bytes)).map(|byte| self.byte(root, offset.wrapping_add(byte), log)).collect();
         self.arena.concat(&parts)
     }
 }
 
-/// The instruction with its registers zeroed: two CO-RE instructions must agree in everything else.
+/// The instruction with its registers zeroed, to compare everything else of two CO-RE instructions.
 pub fn without_registers(node: &Node) -> Insn {
     let zero = Reg::R0;
     let source = |src| match src {

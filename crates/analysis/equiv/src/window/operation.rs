@@ -1,8 +1,8 @@
-//! What a row of the operation table owes: that every proof sequence has the operation's meaning.
+//! Proves the rows of the operation table: every proof sequence has the operation's meaning.
 //!
-//! Both run symbolically, the sequence by the shared semantics, the meaning by its expression, from registers that may
-//! hold anything. Every choice of a template, every immediate and every way in which operands may share a register is
-//! a question of its own. Terms are normalized first; what that leaves open, the solver decides.
+//! Both run symbolically from unknown registers: the sequence by the shared semantics, the meaning by its expression.
+//! Every choice of a template, every immediate and every way to share registers between operands is a question of its
+//! own. The normal form settles most questions, and the solver the others.
 
 use std::convert::Infallible;
 
@@ -15,7 +15,7 @@ use crate::term::{Arena, Symbol, Term};
 
 /// Limit of one question to the solver, in its steps: about ten seconds.
 const QUESTION_STEPS: u32 = 25_000_000;
-/// Immediates of a range that are tried when the range is larger: all of the first, and the last one.
+/// How many immediates of a larger range are tried: the first ones, and the last one.
 const MOST_IMMEDIATES: i32 = 64;
 
 /// An instance whose proof sequence is not shown to have the operation's meaning.
@@ -25,7 +25,7 @@ pub struct Disproof {
     pub form: &'static str,
     /// The instructions.
     pub insns: Vec<Insn>,
-    /// What the registers hold for which the two differ; `None` where the solver gave up.
+    /// Values of the registers for which the two differ; `None` if the solver gave up.
     pub counterexample: Option<Vec<(String, u64)>>,
 }
 

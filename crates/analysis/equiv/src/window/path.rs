@@ -1,4 +1,4 @@
-//! The state on one way through a window, and how two ways become one.
+//! The state on one path through a window, and the join of two paths.
 //!
 //! ```text
 //!   if r1 == 0 goto L      two ways from here:  [r1 == 0] waits at L, [r1 != 0] goes on
@@ -6,8 +6,8 @@
 //! L:                       both meet: r2 = (r1 == 0 ? r2 : 5), on the way that the two began as
 //! ```
 //!
-//! A way is the list of truth values that lead there. Where two ways meet, what they have in common stays, and what
-//! differs becomes a choice; histories that differ become a new one, numbered by the choice and the two.
+//! A path is the list of its conditions. Where two paths meet, equal parts of the state stay, and different values
+//! become a choice. Different histories become a new one, numbered by the choice and the two.
 
 use std::collections::BTreeSet;
 
@@ -23,9 +23,9 @@ use crate::window::memory::World;
 pub(crate) enum Slot<'a> {
     /// What it held before the window.
     Initial,
-    /// This.
+    /// This term.
     Written(Term<'a>),
-    /// Not readable on some way.
+    /// Not readable on some path.
     Lost,
 }
 
@@ -34,23 +34,23 @@ pub(crate) enum Slot<'a> {
 pub(crate) struct Written {
     /// Its value.
     pub value: TermId,
-    /// Whether it was written on every way, so that reading it reads nothing else.
+    /// Whether it was written on every path, so that a load of it reads nothing older.
     pub surely: bool,
 }
 
-/// The state on one way.
+/// The state on one path.
 #[derive(Clone)]
 pub(crate) struct Path<'a> {
     pub registers: [Slot<'a>; Reg::COUNT],
-    /// Bytes written since the history that their class is at, where it is not logged.
+    /// Bytes written after the current history of their class, if the class is not logged.
     pub bytes: QuickMap<(u16, i64), Written>,
-    /// The history of each group of classes, where it is another than `base`.
+    /// The history of each group of classes, if it is not `base`.
     pub logs: QuickMap<Class, Log>,
     /// The history of all memory but this frame and the context.
     pub base: Log,
     /// The last event that moved the packet.
     pub packet: Log,
-    /// What is true on this way.
+    /// The conditions of this path.
     pub conditions: Vec<Term<'a>>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Path<'a> {
         self.logs.get(&group).copied().unwrap_or(base)
     }
 
-    /// The byte at a place, as it is now.
+    /// The current value of the byte at a place.
     pub fn byte(&self, world: &World<'a>, (root, offset): (u16, i64)) -> Term<'a> {
         match self.bytes.get(&(root, offset)) {
             Some(written) => world.arena.term(written.value),
@@ -81,7 +81,7 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The register's value; `None` where it may not be read.
+    /// The register's value; `None` if it is not readable.
     pub fn register(&self, world: &World<'a>, reg: Reg) -> Option<Term<'a>> {
         match self.registers[reg.index()] {
             Slot::Written(term) => Some(term),
@@ -90,17 +90,18 @@ impl<'a> Path<'a> {
         }
     }
 
-    /// The truth value of being on this way; `None`: always.
+    /// The condition of being on this path; `None`: always.
     pub fn condition(&self) -> Option<Term<'a>> {
         all(&self.conditions)
     }
 
-    /// This way and another that excludes it, as one.
+    /// Joins this path with another one that excludes it.
     #[must_use]
     pub fn join(self, other: Path<'a>, world: &World<'a>) -> Path<'a> {
         let common = self.conditions.iter().zip(&other.conditions).take_while(|(a, b)| a.id() == b.id()).count();
         let (Some(own), Some(others)) = (all(&self.conditions[common..]), all(&other.conditions[common..])) else {
-            // One of them is the way that both began as: the other cannot be.
+            // One of them has no further condition, so it is the path on which both began, and the other one is
+            // impossible.
             return if self.conditions.len() == common { self } else { other };
         };
         let mut conditions = self.conditions[..common].to_vec();
@@ -142,7 +143,7 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Whether all hold; `None` of none.
+/// The conjunction of conditions; `None` if there are none.
 fn all<'a>(conditions: &[Term<'a>]) -> Option<Term<'a>> {
     conditions.iter().copied().reduce(|a, b| a.and(&b))
 }

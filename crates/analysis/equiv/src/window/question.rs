@@ -1,4 +1,4 @@
-//! What is asked: whether one window may stand for another.
+//! The question whether one window may replace another.
 
 use kiln_isa::{Reg, RegSet};
 use kiln_program::{InsnId, Node, Object};
@@ -9,35 +9,35 @@ use crate::window::machine::Target;
 /// A question: may `after` stand for `before`?
 #[derive(Clone, Copy)]
 pub struct Window<'a> {
-    /// The original instructions, entered at the first: a straight line, or a region whose branches go forward or out.
+    /// The original instructions, entered at the first one: a straight line, or a region whose branches go forward or
+    /// out.
     pub before: &'a [Node],
-    /// What would replace them, likewise.
+    /// The instructions that would replace them, of the same kind.
     pub after: &'a [Node],
-    /// What is known just before the first instruction; `None`: nothing, all registers being readable.
+    /// What is known before the first instruction; `None`: nothing, and all registers are readable.
     pub facts: Option<&'a InsnFacts>,
     /// Registers that may be read afterwards.
     pub live_after: RegSet,
     /// Bytes of the current stack frame that may be read afterwards.
     pub stack_live_after: StackSet,
-    /// What may be read where a branch leaves the window; for a target that is not named, `live_after` and
-    /// `stack_live_after` say it.
+    /// What may be read after each exit. For a target that is not listed, `live_after` and `stack_live_after` apply.
     pub exits: &'a [Exit],
     /// The object that the instructions refer to.
     pub object: &'a Object,
 }
 
-/// A place outside of a window that one of its branches goes to.
+/// A target of a branch that leaves the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Exit {
     /// The instruction there.
     pub target: InsnId,
-    /// How many low bits of each register may be read from there on.
+    /// How many low bits of each register may be read after it.
     pub bits: [u8; Reg::COUNT],
-    /// Bytes of the current stack frame that may be.
+    /// Bytes of the current stack frame that may be read after it.
     pub stack_live: StackSet,
 }
 
-/// What may be read somewhere outside of a window.
+/// What may be read at a place outside of a window.
 pub(crate) struct Live {
     /// Low bits of each register.
     pub bits: [u8; Reg::COUNT],
@@ -46,7 +46,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// What may be read where a window is left.
+    /// What may be read at an exit of a window.
     pub fn at(window: &Window<'_>, target: Target) -> Live {
         let exit = match target {
             Target::Insn(id) => window.exits.iter().find(|exit| exit.target == id),

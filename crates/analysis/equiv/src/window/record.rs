@@ -1,12 +1,12 @@
-//! A question as data: what evidence is made of, and what makes its query again.
+//! A question as data: evidence contains it, and its query can be made from it again.
 //!
 //! ```text
 //!   Window  --of-->  WindowRecord  --serde-->  JSON  --serde-->  WindowRecord  --query-->  SMT-LIB 2 text
 //! ```
 //!
-//! A record holds all that a query depends on beside the object's maps and program types: instructions as their slots,
-//! facts as numbers, what is read afterwards. So whoever has a record and the object can make the query again and see
-//! that the one in the file is it. Facts that the windows do not use are left out.
+//! A record has everything that a query depends on, except the object's maps and program types: instructions as slots,
+//! facts as numbers, and what is read afterwards. So a reader with the record and the object can make the query again
+//! and compare it with the one in the file. Facts that the windows do not use are left out.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -51,7 +51,7 @@ pub enum ReferenceRecord {
     Extern(u32),
 }
 
-/// What is known of a number; ranges are inclusive.
+/// What is known of a scalar. Ranges are inclusive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ScalarRecord {
     /// Known bits.
@@ -72,7 +72,7 @@ pub struct ScalarRecord {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ValueRecord {
-    /// Nothing that may be read.
+    /// It is not readable.
     Uninit,
     /// A number.
     Scalar(ScalarRecord),
@@ -109,7 +109,7 @@ pub enum RegionRecord {
     Other(String),
 }
 
-/// What is known before a window, of what it uses; of anything else nothing is assumed.
+/// What is known before a window of what it uses. Nothing is assumed of anything else.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct FactsRecord {
     /// Registers by number.
@@ -133,25 +133,25 @@ pub struct ExitRecord {
     pub stack: Vec<[i32; 2]>,
 }
 
-/// A window: two runs of instructions, what is known before, what is read after.
+/// A window: two runs of instructions, what is known before, and what is read after.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WindowRecord {
     /// The original instructions.
     pub before: Vec<NodeRecord>,
-    /// What stands for them.
+    /// What replaces them.
     pub after: Vec<NodeRecord>,
     /// What is known; absent: nothing.
     pub facts: Option<FactsRecord>,
-    /// Registers read afterwards, by number; of registers that neither writes, nothing is said.
+    /// Registers read afterwards, by number, without those that neither window writes.
     pub live_registers: Vec<u8>,
     /// Bytes of the frame read afterwards, as ranges from the frame pointer, ends included.
     pub live_stack: Vec<[i32; 2]>,
-    /// What is read instead where branches leave it.
+    /// What is read after its exits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exits: Vec<ExitRecord>,
 }
 
-/// Why a record is none.
+/// Why a record is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
     /// An instruction's slots are not one instruction.
@@ -208,7 +208,8 @@ impl NodeRecord {
     /// The instruction.
     ///
     /// # Errors
-    /// Slots that are none, a text that is another's, a reference to what the object does not have.
+    /// Returns an error for slots that are not an instruction, a text that does not match them, or a reference to
+    /// something that the object does not have.
     pub fn node(&self, object: &Object) -> Result<Node, RecordError> {
         let wrong = |reason: String| RecordError::Code { id: self.id, reason };
         let digits = self.code.as_bytes();
@@ -247,7 +248,7 @@ impl NodeRecord {
 }
 
 impl ReferenceRecord {
-    /// The record of what an instruction refers to, if it does.
+    /// The record of an instruction's reference, if it has one.
     pub fn of(reference: Reference) -> Option<ReferenceRecord> {
         match reference {
             Reference::None => None,
@@ -330,7 +331,7 @@ impl ScalarRecord {
         if (low, high) != (i32::MIN, i32::MAX) && (low < 0 || [low as u32, high as u32] != self.unsigned_32) {
             parts.push(format!("low half signed {low}..={high}"));
         }
-        // Known zeros above the greatest value are said by the range.
+        // Zeros above the greatest value follow from the range.
         let said = self.unsigned[1].checked_ilog2().map_or(0, |top| u64::MAX >> (63 - top));
         let known = !self.unknown & said;
         if known != 0 {
@@ -341,7 +342,7 @@ impl ScalarRecord {
 }
 
 impl ValueRecord {
-    /// The record of a value; nothing for one of which nothing is known.
+    /// The record of a value; `None` if nothing is known of it.
     pub fn of(value: &Value) -> Option<ValueRecord> {
         Some(match value {
             Value::Unknown => return None,
@@ -411,7 +412,7 @@ impl ValueRecord {
 }
 
 impl FactsRecord {
-    /// The record of what is known of these registers and, where memory is touched, of the rest.
+    /// The record of what is known of these registers and, if memory is accessed, of the rest.
     pub fn of(facts: &InsnFacts, used: RegSet, memory: bool) -> FactsRecord {
         let registers =
             used.iter().filter_map(|reg| Some((reg.number(), ValueRecord::of(&facts.registers[reg.index()])?)));
@@ -435,7 +436,7 @@ impl FactsRecord {
         }
     }
 
-    /// In words, a line a fact.
+    /// The facts as text, one line each.
     pub fn lines(&self, object: &Object) -> Vec<String> {
         let registers = self.registers.iter().map(|(reg, value)| format!("r{reg}: {}", value.text(object)));
         let stack = self.stack.iter().map(|(offset, value)| format!("stack {offset}: {}", value.text(object)));
@@ -474,10 +475,10 @@ impl WindowRecord {
         }
     }
 
-    /// Makes the window again and asks something of it.
+    /// Makes the window again and passes it to `ask`.
     ///
     /// # Errors
-    /// A record that is none of a window of this object.
+    /// Returns an error if the record is not a window of this object.
     pub fn with_window<R>(&self, object: &Object, ask: impl FnOnce(&Window<'_>) -> R) -> Result<R, RecordError> {
         let (before, after) = (nodes(&self.before, object)?, nodes(&self.after, object)?);
         let facts = self.facts.as_ref().map(FactsRecord::facts);
@@ -533,7 +534,7 @@ impl ExitRecord {
     }
 }
 
-/// The set that ranges say.
+/// The set of bytes in the ranges.
 fn stack_set(ranges: &[[i32; 2]]) -> StackSet {
     let mut set = StackSet::EMPTY;
     for [first, last] in ranges {

@@ -1,7 +1,7 @@
-//! Memory that others use at the same time.
+//! Memory that others access at the same time.
 //!
-//! Map values and kernel memory are read and written by other CPUs and by user space while a window runs, so more is
-//! asked of accesses to them than the same final bytes:
+//! Other CPUs and user space read and write map values and kernel memory while a window runs. So equal final bytes are
+//! not enough:
 //!
 //! ```text
 //!   original                      replacement
@@ -12,14 +12,14 @@
 //!   *(u8 *)(r1 + 8) = 2           *(u8 *)(r1 + 0) = 1
 //! ```
 //!
-//! Bytecode does not say which accesses the source called volatile, and compilers have joined most of the others, so
-//! what is repeated or ordered counts as meant. Allowed are: joining adjacent accesses that were made once each,
-//! leaving out loads that nobody needs and stores that are overwritten, and reading after writing what the processor
-//! (x86, in total store order) may read before.
+//! Bytecode does not say which accesses the source called volatile, and compilers have joined most of the others. So
+//! repeated and ordered accesses count as intended. A new window may join adjacent accesses that were made once each,
+//! omit dead loads and overwritten stores, and load after a store what the processor (x86, in total store order) may
+//! load before it.
 
 use crate::window::state::Access;
 
-/// Whether the new window uses shared memory as the original does; else what it does.
+/// Checks that the new window uses shared memory as the original does. Returns what differs if not.
 pub fn shared_memory_kept(before: &[Access], after: &[Access]) -> Result<(), &'static str> {
     let shared = |access: &&Access| access.class.is_shared() && !access.own;
     let old: Vec<_> = before.iter().filter(shared).copied().collect();
@@ -37,14 +37,14 @@ fn overlaps(a: &Access, b: &Access) -> bool {
     let after = |first: &Access, second: &Access| {
         (0..i64::from(first.bytes)).contains(&second.offset.wrapping_sub(first.offset))
     };
-    // Accesses on another way, or with calls between, are not one another's.
+    // Accesses on different paths, or with calls in between, do not correspond.
     let together = (a.path, a.epoch) == (b.path, b.epoch);
     together && a.root == b.root && a.writes == b.writes && (after(a, b) || after(b, a))
 }
 
 /// Accesses are neither added nor split.
 fn untorn(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
-    // The same access on both sides is as it was.
+    // The same access on both sides is unchanged.
     let mut left = old.to_vec();
     let mut fresh = new.to_vec();
     fresh.retain(|access| match left.iter().position(|other| other == access) {
@@ -70,7 +70,7 @@ fn untorn(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Every byte stored is stored by the new window too, on the same way and between the same calls.
+/// The new window stores every byte that the original stores, on the same path and between the same calls.
 fn stores_kept(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
     for access in old.iter().filter(|access| access.writes) {
         let byte = |byte| Access { offset: access.offset.wrapping_add(byte), bytes: 1, ..*access };
@@ -82,7 +82,7 @@ fn stores_kept(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Loads of one byte are as many as before, or none.
+/// A byte is loaded as often as before, or not at all.
 fn repeated_loads(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
     for access in new.iter().filter(|access| !access.writes) {
         for byte in 0..i64::from(access.bytes) {
@@ -96,11 +96,11 @@ fn repeated_loads(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Accesses come in the order that they had, except that a load may move before a store.
+/// Accesses keep their order, except that a load may move before a store.
 fn ordered(old: &[Access], new: &[Access]) -> Result<(), &'static str> {
     let successor = |at: usize| {
         let access = &old[at];
-        // Of equal accesses, the third stands for the third.
+        // The n-th of several equal accesses corresponds to the n-th.
         let rank = old[..at].iter().filter(|other| *other == access).count();
         let same = new.iter().enumerate().filter(|(_, other)| *other == access).map(|(at, _)| at);
         let overlapping = new.iter().enumerate().filter(|(_, other)| overlaps(access, other)).map(|(at, _)| at);

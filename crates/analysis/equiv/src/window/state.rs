@@ -22,7 +22,7 @@ pub enum Stop {
     /// It is longer than [`INSNS`], or its terms are more than [`TERMS`].
     #[error("the window is too large")]
     Limit,
-    /// It holds an instruction that windows may not.
+    /// It has an instruction that is not supported in windows.
     #[error("{0} cannot be in a window")]
     Unsupported(String),
 }
@@ -40,13 +40,13 @@ pub struct Access {
     pub writes: bool,
     /// Atomic operations, acquire and release.
     pub ordered: bool,
-    /// A load of nothing but what the window itself stored before.
+    /// A load of bytes that the window itself stored before.
     pub own: bool,
     /// What it points into.
     pub class: Class,
     /// Calls before it.
     pub epoch: u16,
-    /// The number of the way that it is on; 0: every way.
+    /// The number of its path; 0: every path.
     pub path: u32,
     /// The last event before it that moved the packet.
     pub packet: Log,
@@ -80,10 +80,10 @@ fn term_of<'a>(terms: &[(InsnId, Term<'a>)], node: Option<&Node>) -> Option<Term
 /// Bits of the number of a type in BTF (`BTF_MAX_TYPE`).
 const OWN_TYPE_BITS: u32 = 20;
 
-/// Added to the bytes of a load whose width the loader may change, in the name of what it puts into its register.
+/// Added to the size of a load whose width the loader may change, to name the variable of its whole register.
 const WHOLE_REGISTER: u8 = 16;
 
-/// A window on its way.
+/// A window or path while it runs.
 #[derive(Clone)]
 pub(crate) struct State<'w, 'a> {
     pub(crate) world: &'w World<'a>,
@@ -94,7 +94,7 @@ pub(crate) struct State<'w, 'a> {
     pub(crate) calls: Vec<Call>,
     pub(crate) stable_calls: Vec<Log>,
     pub(crate) node: Option<&'w Node>,
-    /// What the running load really puts into its register, where that is more than was loaded.
+    /// What the current load puts into its register, if it is more than what was loaded.
     loaded_whole: Option<Term<'a>>,
     /// Whether an atomic operation counts as a load, an operation and a store.
     pub(crate) in_parts: bool,
@@ -141,7 +141,7 @@ impl<'w, 'a> State<'w, 'a> {
         access.class
     }
 
-    /// All of what a CO-RE store is given: the loader may change how many bytes of it are stored.
+    /// The whole operand of a CO-RE store: the loader may change how many bytes of it are stored.
     fn stored_whole(&mut self) -> Result<Option<Term<'a>>, Stop> {
         match (self.core(), self.node.map(|node| node.insn)) {
             (Some(_), Some(Insn::Store { src: Source::Reg(src), .. })) => self.register(src).map(Some),
@@ -152,15 +152,15 @@ impl<'w, 'a> State<'w, 'a> {
         }
     }
 
-    /// The number that a loader writes into the current instruction, in so many of its bits.
+    /// The number that a loader writes into `bits` bits of the current instruction.
     fn relocated(&self, core: CoreId, bits: u32) -> Term<'a> {
         let symbol = |bits| self.world.arena.symbol(Symbol::Core(core), bits);
-        // There are fewer types in an object's own BTF than an immediate counts.
+        // An object's own BTF has fewer types than an immediate can count.
         let own = self.world.object.core.get(core.index()).is_some_and(CoreRelocation::is_own_type);
         if own { symbol(OWN_TYPE_BITS).zero_extend(64) } else { symbol(bits).sign_extend(64) }
     }
 
-    /// An access that is made here.
+    /// Describes an access at this point.
     pub(crate) fn described(&self, (root, offset): (u16, i64), bytes: u32, writes: bool) -> Access {
         Access {
             root,
@@ -236,10 +236,10 @@ impl<'a> Machine for State<'_, 'a> {
         if acquires {
             self.record(class, EventKind::LoadAcquire(size.bytes() as u8), place, &[]);
         }
-        // What nothing writes is as it was.
+        // Memory that nothing writes stays at the first history.
         let log = if is_frozen(self.world.object, class) { 0 } else { self.log(class) };
         let (root, offset) = place;
-        // The loader may change the width of a CO-RE load; the kernel that of a context access.
+        // The loader may change the width of a CO-RE load, and the kernel that of a context access.
         let rewritten = class == Class::Context && !self.world.has_plain_context();
         if rewritten || self.core().is_some() {
             let symbol = Symbol::Field { root, offset, bytes: size.bytes() as u8, log };

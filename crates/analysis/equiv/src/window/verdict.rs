@@ -1,4 +1,4 @@
-//! What is answered.
+//! The answer to a question.
 
 use crate::concrete::Input;
 use crate::window::record::WindowRecord;
@@ -6,9 +6,9 @@ use crate::window::record::WindowRecord;
 /// The answer.
 #[derive(Clone, Debug)]
 pub enum Verdict {
-    /// It may: for every state that the facts allow, whatever is live afterwards is the same.
+    /// Equal: for every state that the facts allow, everything that is live afterwards is equal.
     Equal(Proof),
-    /// It may not, and this input shows it; the concrete run has confirmed it.
+    /// Different: this input shows it, and a concrete run has confirmed it.
     Different(Box<Counterexample>),
     /// Not settled, and why.
     Unknown(String),
@@ -31,7 +31,7 @@ impl Verdict {
 pub struct Proof {
     /// Who settled it.
     pub method: Method,
-    /// The question, and with it the query for other solvers. Only where [`Limits::keep_query`] asked for it.
+    /// The question, from which the query for other solvers is made; only with [`Limits::keep_query`].
     pub record: Option<Box<WindowRecord>>,
     /// Microseconds for the whole question.
     pub micros: u64,
@@ -44,7 +44,7 @@ pub enum Method {
     Normalized,
     /// The solver found no difference.
     Smt {
-        /// How many outputs it had to compare; the others had the same normal form.
+        /// How many outputs it compared; the others had the same normal form.
         outputs: u32,
     },
     /// It is an instance of a rule that was proved for all operands.

@@ -12,10 +12,10 @@ use crate::window::memory::World;
 use crate::window::path::{Path, Slot, Written};
 use crate::window::state::{Access, Holes, State, Stop};
 
-/// Terms at most: what hostile arithmetic may grow to.
+/// Maximum number of terms. Hostile arithmetic reaches it.
 pub const TERMS: usize = 100_000;
 
-/// Where a way through a function begins: what differs from the initial state of the world.
+/// The beginning of a path through a function: what differs from the initial state of the world.
 #[derive(Default)]
 pub struct Start<'a> {
     /// What registers hold; `None`: not readable.
@@ -24,7 +24,7 @@ pub struct Start<'a> {
     pub bytes: Vec<((u16, i64), TermId)>,
 }
 
-/// The state at the end of a way.
+/// The state at the end of a path.
 #[derive(Clone, Debug)]
 pub struct WayEnd {
     /// Registers; `None`: not readable.
@@ -35,27 +35,27 @@ pub struct WayEnd {
     pub logs: QuickMap<Class, Log>,
     /// All accesses, in order.
     pub accesses: Vec<Access>,
-    /// What the branches must be for this to be the way.
+    /// The conditions of this path.
     pub conditions: Vec<TermId>,
     /// What the event at its end does with the frame.
     pub uses: EventUse,
 }
 
-/// One instruction of a way through a function.
+/// One instruction of a path through a function.
 #[derive(Clone, Copy)]
 pub struct WayStep<'w> {
     /// The instruction.
     pub node: &'w Node,
-    /// Of a branch: whether the way takes it.
+    /// For a branch: whether the path takes it.
     pub taken: bool,
-    /// What is known behind it.
+    /// What is known after it.
     pub behind: Option<&'w InsnFacts>,
     /// Whether an atomic operation counts as a load, an operation and a store with nothing in between.
     pub in_parts: bool,
 }
 
-/// Runs instructions one after another on one way through a function. `event` is what comes at the end, which is not run,
-/// with the arguments that are known to be numbers.
+/// Runs a path through a function. `event` is the instruction at its end, which is not run, with the arguments that are
+/// known to be scalars.
 ///
 /// # Errors
 /// A [`Stop`] where it cannot be followed.
@@ -73,7 +73,7 @@ pub fn run_way<'a, 'w>(
     Ok(run.end(event))
 }
 
-/// A way through a function that is run instruction by instruction. A copy goes on from where it is.
+/// A path through a function that is run instruction by instruction. A copy continues from the same point.
 #[derive(Clone)]
 pub struct WayRun<'w, 'a> {
     state: State<'w, 'a>,
@@ -81,7 +81,7 @@ pub struct WayRun<'w, 'a> {
 }
 
 impl<'w, 'a> WayRun<'w, 'a> {
-    /// A way at its beginning.
+    /// A path at its beginning.
     pub fn new(world: &'w World<'a>, holes: &'w Holes<'a>, start: &Start<'a>) -> WayRun<'w, 'a> {
         let mut path = Path::new();
         path.registers = start.registers.map(|term| term.map_or(Slot::Lost, Slot::Written));
@@ -100,7 +100,7 @@ impl<'w, 'a> WayRun<'w, 'a> {
             return Err(Stop::Limit);
         }
         (self.state.node, self.state.in_parts) = (Some(node), in_parts);
-        // A way's calls are compared at its end, except calls that only return a value which is not read.
+        // Calls end a path, except calls that only return a value which is not read.
         if let Insn::Call(_) = node.insn {
             RegSet::CALLER_SAVED.iter().for_each(|reg| self.state.path.registers[reg.index()] = Slot::Lost);
             return Ok(());
@@ -120,7 +120,7 @@ impl<'w, 'a> WayRun<'w, 'a> {
         Ok(())
     }
 
-    /// What the branches so far must be for this to be the way.
+    /// The conditions of this path so far.
     pub fn conditions(&self) -> &[TermId] {
         &self.conditions
     }
@@ -130,7 +130,7 @@ impl<'w, 'a> WayRun<'w, 'a> {
         &self.state.accesses
     }
 
-    /// The state here. `event` is what comes next, with the arguments that are known to be numbers.
+    /// Returns the current state. `event` is the next instruction, with the arguments that are known to be scalars.
     pub fn end(self, event: Option<(&Node, RegSet)>) -> WayEnd {
         let WayRun { state, conditions } = self;
         let uses = event.map(|(node, numbers)| state.event_use(node, numbers)).unwrap_or_default();

@@ -21,7 +21,7 @@ mod stack;
 
 use kiln_isa::Reg;
 use kiln_platform::{Feature, MapType};
-use kiln_program::{Map, Reference};
+use kiln_program::{CoreRelocation, Map, Reference};
 
 pub(crate) use accesses::{Accesses, Written};
 pub(crate) use findings::Findings;
@@ -37,8 +37,6 @@ use crate::rejection::Case;
 use crate::state::{Kind, Register, State};
 use crate::types::Types;
 
-/// The kind of CO-RE record (`BPF_CORE_TYPE_ID_TARGET`) that says the number of a type in the kernel's.
-const TYPE_ID_TARGET: u32 = 7;
 
 /// Where a path goes after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,7 +187,7 @@ impl<'a> Code<'a> {
         let object = self.object;
         let nodes = object.functions.iter().flat_map(|function| &function.nodes);
         let mut records = nodes.filter_map(|node| object.core.get(node.core?.index()));
-        records.any(|record| record.kind == TYPE_ID_TARGET)
+        records.any(CoreRelocation::is_kernel_type)
     }
 
     /// The map a register points to or into.

@@ -100,13 +100,11 @@ impl Path<'_> {
         }
         let operand = self.read(src)?;
         self.options.check_leak(&operand, "is stored where it can be read")?;
-        let expected = match op {
-            AtomicOp::CompareExchange => Some(self.read(Reg::R0)?),
-            _ => None,
-        };
+        if op == AtomicOp::CompareExchange {
+            self.read(Reg::R0)?;
+        }
         let base = self.options.heap_address(self.read(address.base)?);
         let offset = i64::from(address.offset);
-        let _ = expected;
         if matches!(
             base.kind(),
             Kind::Context

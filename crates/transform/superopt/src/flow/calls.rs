@@ -7,9 +7,9 @@
 //!   call kfunc[bpf_item_release]
 //! ```
 //!
-//! A call hands five registers over, but who is called reads fewer: here nobody reads `w2`. A static function reads
-//! what its instructions read; the kernel looks at nothing else. Of a global function or a kernel function the kernel
-//! checks what the prototype names, whether it is read or not.
+//! A call passes five registers, but the callee reads fewer: here nothing reads `w2`. A static function reads what its
+//! instructions read, and the kernel checks nothing else. For a global function or a kernel function the kernel checks
+//! all parameters of the prototype, read or not.
 
 use kiln_equiv::simulation::arguments::parameters;
 use kiln_isa::{CallTarget, Insn, Reg, RegSet};
@@ -48,7 +48,7 @@ impl Calls {
             Linkage::Global | Linkage::Weak => prototype(function.btf_id),
         };
         let mut calls = Calls { functions: object.functions.iter().map(function).collect(), externs };
-        // Static functions hand on what they are given, in circles too: up from nothing until it holds.
+        // Static functions pass arguments on, also recursively: a fixed point, from the empty set upwards.
         while calls.step(object) {}
         calls
     }
@@ -76,7 +76,7 @@ impl Calls {
     }
 }
 
-/// That many whole registers.
+/// The first `count` registers, whole.
 fn first(count: usize) -> Arguments {
     std::array::from_fn(|at| if at < count { 64 } else { 0 })
 }

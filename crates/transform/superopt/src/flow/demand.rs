@@ -1,7 +1,7 @@
-//! Which bits of which registers somebody may still read.
+//! Which bits of which registers may still be read.
 //!
-//! Ordinary liveness says "R1 is read later". Compilers leave many instructions that only matter to bits nobody
-//! looks at, so this analysis counts bits, from the lowest up:
+//! Ordinary liveness says "R1 is read later". Compilers leave many instructions that only affect bits which nothing
+//! reads, so this analysis counts bits, from the lowest up:
 //!
 //! ```text
 //!   r1 <<= 32                      demanded of r1 before: 0 bits more than below
@@ -46,7 +46,7 @@ impl Demand {
         std::mem::take(&mut self.0[reg.index()]).into()
     }
 
-    /// In either.
+    /// The union of two demands.
     #[must_use]
     pub fn join(&self, other: &Demand) -> Demand {
         Demand(std::array::from_fn(|at| self.0[at].max(other.0[at])))
@@ -160,7 +160,7 @@ impl Demand {
             self.take(reg);
         }
         let arguments = match target {
-            // One that is not in the table may read anything.
+            // A helper that is not in the table may read anything.
             CallTarget::Helper(id) => Helper::by_id(id).map_or(5, Helper::most_arguments),
             CallTarget::Subprogram(_) | CallTarget::Kfunc { .. } => return calls.read(node, self),
         };
@@ -194,20 +194,20 @@ pub fn at_block_ends(function: &Function, cfg: &Cfg, calls: &Calls) -> Vec<Deman
     end
 }
 
-/// Demand where branches go, by the instruction there.
+/// Demand at branch targets, by the instruction there.
 pub type Exits = BTreeMap<InsnId, Demand>;
 
-/// No branch's target is known.
+/// An empty table: no branch target is known.
 pub static NOWHERE: Exits = Exits::new();
 
-/// What is read once a run of instructions is left.
+/// What is read after a run of instructions.
 #[derive(Clone, Copy)]
 pub struct Afterwards<'a> {
-    /// After the last instruction; where a branch goes that `exits` does not name, too.
+    /// After the last instruction, and at branch targets that are not in `exits`.
     pub end: Demand,
-    /// Where branches go.
+    /// At branch targets.
     pub exits: &'a Exits,
-    /// Registers that count as read wherever it is left.
+    /// Registers that count as read at every exit.
     pub pinned: RegSet,
     /// What calls read.
     pub calls: &'a Calls,
@@ -247,7 +247,7 @@ impl<'a> Afterwards<'a> {
         demand
     }
 
-    /// Demand after each instruction of a run; of a branch, where it is not taken.
+    /// Demand after each instruction of a run; for a branch, if it is not taken.
     pub fn each(&self, nodes: &[Node]) -> Vec<Demand> {
         let mut result = vec![Demand::NONE; nodes.len()];
         let mut demand = self.at_end();
@@ -280,15 +280,14 @@ pub fn after_each(nodes: &[Node], end: Demand, calls: &Calls) -> Vec<Demand> {
     Afterwards::straight(end, calls).each(nodes)
 }
 
-/// Whether an instruction may read a register, as an argument of what it calls too.
+/// Whether an instruction may read a register, also as an argument of a call.
 pub fn reads(node: &Node, reg: Reg, calls: &Calls) -> bool {
     let mut demand = Demand::NONE;
     demand.step_back(node, calls);
     demand.of(reg) > 0 || node.insn.read().contains(reg)
 }
 
-/// Whether an instruction does nothing but compute its destination. Loads count: the kernel's verifier has proved
-/// that they cannot fault.
+/// Whether an instruction only computes its destination. Loads count: the verifier has proved that they cannot fault.
 pub fn only_computes(insn: &Insn) -> bool {
     matches!(
         insn,

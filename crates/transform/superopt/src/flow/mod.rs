@@ -1,4 +1,4 @@
-//! What the graph of a program tells without a verifier: what is read later, and what may be there.
+//! Analyses of a program's graph that need no verifier: what is read later, and which bits may be one.
 
 pub mod calls;
 pub mod demand;

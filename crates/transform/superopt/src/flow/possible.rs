@@ -1,4 +1,4 @@
-//! Which bits of which registers may be one: what a graph tells without a verifier.
+//! Which bits of which registers may be one, found from the graph without a verifier.
 //!
 //! ```text
 //!   w4 = 1                          0001
@@ -8,8 +8,8 @@
 //!   w4 <<= 2                        0100
 //! ```
 //!
-//! Verifiers forget such numbers where no safety hangs on them. A load of four bytes gives a number only where no
-//! context has addresses of four bytes ([`loads_numbers`]): the kernel makes those eight bytes wide.
+//! Verifiers do not track such values if safety does not depend on them. A four-byte load returns a scalar only if no
+//! context has four-byte addresses ([`loads_numbers`]), because the kernel makes those eight bytes wide.
 
 use kiln_isa::{AluOp, Imm64, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_platform::{Field, FieldValue, Helper};
@@ -75,10 +75,10 @@ fn result(bits: &Possible, node: &Node, numbers: bool) -> u64 {
     }
 }
 
-/// What these bits tell of registers of which nothing is known, as far as the program reads them.
+/// Adds what these bits imply for unknown registers, as far as the program reads them.
 pub fn sharpen(facts: &mut InsnFacts, bits: &Possible, demand: &Demand) {
     for reg in Reg::all().filter(|reg| *reg != Reg::R10) {
-        // Of a register that is read in part, the rest may be anything.
+        // The unread part of a register may be anything.
         let read = u64::MAX.checked_shr(64 - demand.of(reg)).unwrap_or(0);
         let (own, value) = (bits[reg.index()], &mut facts.registers[reg.index()]);
         let may_be = own | !read;
@@ -93,7 +93,7 @@ pub fn sharpen(facts: &mut InsnFacts, bits: &Possible, demand: &Demand) {
     }
 }
 
-/// What is possible at the start of each block; nothing where no path leads.
+/// The possible bits at the start of each block; none for unreachable blocks.
 pub fn at_block_begins(function: &Function, cfg: &Cfg, numbers: bool) -> Vec<Possible> {
     let mut begin = vec![[0; Reg::COUNT]; cfg.blocks.len()];
     let mut pending: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! Whether a change is kept: its proof, the verifier and, where it is asked, the judge.
+//! Decides whether a change is kept: the proof, the verifier and, if it is asked, the judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::run::known::{Known, share_facts};
 use crate::run::state::Run;
 
 impl Run<'_> {
-    /// Proves that every changed function does what it did before; returns the proofs where evidence is to carry them.
+    /// Proves that every changed function does what it did before. Returns the proofs if evidence is to carry them.
     pub(super) fn prove_changed(
         &mut self,
         before: &BTreeMap<FunctionId, Function>,
@@ -63,7 +63,7 @@ impl Run<'_> {
         result.map(|()| chain)
     }
 
-    /// Callees that took the place of their calls in a function.
+    /// Calls of a function that were inlined.
     fn placed<'b>(
         &'b self,
         before: &'b BTreeMap<FunctionId, Function>,
@@ -76,7 +76,7 @@ impl Run<'_> {
         let placed = |one: &Evidence| {
             let callee = own.nodes[own.position(one.site)?].callee()?;
             let callee = before.get(&callee).unwrap_or_else(|| self.object.function(callee));
-            // The callee's instructions get their ids one after another.
+            // The callee's instructions have consecutive ids in the caller.
             let first = one.after_ids.first()?.0;
             let ids = (first..).map(InsnId).take(callee.nodes.len()).collect();
             Some(Placed { call: one.site, callee, ids })

@@ -10,17 +10,18 @@ use crate::evidence::Evidence;
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
 use crate::run::state::{Accepted, Run};
 
-/// Times that a pass may be refused on one function before it is left out there: each costs several verifications.
+/// How often a pass may be refused on one function before it is skipped there. Each refusal costs several
+/// verifications.
 const MAX_REFUSALS: usize = 6;
-/// Rounds in a row that may change something and yet save nothing.
+/// Maximum number of consecutive rounds that change something and save nothing.
 const IDLE_ROUNDS: usize = 4;
-/// Time between two looks at whether to stop, while a search runs.
+/// Time between two checks whether to stop, while a search runs.
 const BETWEEN_STEPS: Duration = Duration::from_millis(50);
-/// Snapshots from which on the judge is asked, so that only the one that it takes has to be kept.
+/// Number of snapshots from which the judge is asked, so that only the one that it accepts must be kept.
 const MANY_SNAPSHOTS: usize = 24;
 
 impl Run<'_> {
-    /// Runs the passes with so many searches, and asks the judge.
+    /// Runs the passes with `efforts` searches, and asks the judge.
     pub fn advance(&mut self, efforts: usize, deadline: Instant) {
         if Instant::now() >= deadline {
             self.cut_short = true;
@@ -60,8 +61,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether all programs together are cheaper than ever in some way: in slots, estimated time or processed
-    /// instructions. None of them can go down for ever.
+    /// Whether all programs together are cheaper than ever before in slots, estimated time or processed instructions.
+    /// Each of these can fall only finitely often.
     fn lowers(&self, least: &mut [u64; 3]) -> bool {
         let programs = self.part.programs.iter().map(|id| (*id, &self.object.programs[id.index()]));
         let mut now = [0; 3];
@@ -81,7 +82,8 @@ impl Run<'_> {
         goes_on
     }
 
-    /// Functions that may change and are reached. One that is no longer called costs nothing, and nothing can be proved of it.
+    /// Functions that may change and are reached. A function that is no longer called costs nothing, and nothing can be
+    /// proved about it.
     fn called(&self) -> Vec<FunctionId> {
         let entries = self.part.programs.iter().map(|id| self.object.programs[id.index()].entry);
         let reached: BTreeSet<_> = entries.flat_map(|entry| self.object.reachable_functions(entry)).collect();
@@ -100,7 +102,7 @@ impl Run<'_> {
         changed
     }
 
-    /// Runs a pass on some functions and keeps the result if it is accepted; else what of it is.
+    /// Runs a pass on some functions and keeps what is accepted of the result.
     fn attempt(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> bool {
         let (before, next_insn) = (self.copies(functions), self.object.next_insn);
         let Some(mut evidence) = self.propose(pass, functions, fuel) else { return false };
@@ -126,12 +128,12 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a pass; `None` when it finds nothing, or when it is time to stop.
+    /// Runs a pass. Returns `None` if it finds nothing or it is time to stop.
     fn propose(&mut self, pass: &Pass, functions: &[FunctionId], fuel: usize) -> Option<Vec<Evidence>> {
         let mut evidence = Vec::new();
         let shared = self.shared;
         let asked = Cell::new(Instant::now());
-        // Progress draws on a terminal: not more often than somebody can see.
+        // Progress draws on a terminal, so it is not called more often than a reader can see.
         let stopped = || {
             let is_time = asked.get().elapsed() >= BETWEEN_STEPS;
             if is_time {
@@ -155,7 +157,7 @@ impl Run<'_> {
                 facts: Some(&*self.facts).filter(|_| !self.blind.contains(function)),
                 deadline: self.deadline,
                 share: begun + left / (functions.len() - index) as u32,
-                // Parts that run side by side leave no processors over.
+                // If parts run in parallel, no processors are left.
                 threads: if self.part.programs.len() == shared.original.programs.len() {
                     self.options.threads
                 } else {
@@ -220,13 +222,13 @@ impl Run<'_> {
                 self.take(best.evidence, best.chain, best.programs);
                 true
             }
-            // Without the culprits the rest may do.
+            // Without these steps the rest may be accepted.
             None => bad - good < evidence.len(),
         }
     }
 }
 
-/// The middle of the time from now on.
+/// The middle of the time that is left.
 fn halfway(deadline: Instant) -> Instant {
     let now = Instant::now();
     now + deadline.saturating_duration_since(now) / 2

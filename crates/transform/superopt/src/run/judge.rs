@@ -1,4 +1,4 @@
-//! The judge's last word on what stands.
+//! Asks the judge about the current state, and goes back if it refuses.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,10 +7,10 @@ use crate::run::known::{Known, share_facts};
 use crate::run::state::{Run, Snapshot};
 
 impl Run<'_> {
-    /// The judge has the last word. What it refuses is gone back from, to the last state that it takes, and from there
-    /// on it is asked about each step. Returns whether that was so.
+    /// Asks the judge about the latest state. If it refuses, the run goes back to the last state that it accepts, and
+    /// from then on it is asked about each step. Returns whether that happened.
     ///
-    /// When time ends before such a state is found, the state is the one that it took last.
+    /// If time ends during the search for that state, the run goes back to the state that it accepted last.
     pub(super) fn settle(&mut self) -> bool {
         if self.ask_judge || self.trail.len() < 2 {
             return false;
@@ -18,7 +18,7 @@ impl Run<'_> {
         let mut trail = std::mem::take(&mut self.trail);
         let (mut good, mut bad) = (0, trail.len());
         let mut complaint = None;
-        // The last one first: mostly it is taken.
+        // The last one first: it is usually accepted.
         let mut at = trail.len() - 1;
         while bad - good > 1 && Instant::now() < self.shared.end() {
             match self.judged(&trail[at]) {

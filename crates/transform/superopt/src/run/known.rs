@@ -12,15 +12,16 @@ use crate::evidence::{ChainStep, Evidence};
 use crate::parts::Shared;
 use crate::timings::Timings;
 
-/// Instructions that the facts of a part's programs may speak of, counted for each program, before they hold one value.
+/// Maximum number of instructions that the facts of a part's programs describe, counted per program. Beyond it the
+/// programs share joined facts.
 const MAX_FACTS: usize = 20_000;
 
-/// What a program cost and costs.
+/// What a program cost before and costs now.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// Before, where our verifier accepts it; else why not.
+    /// Before; the verifier's error if it does not accept the program.
     pub before: Result<Standing, kiln_verifier::Error>,
-    /// Now; `None` where it was not accepted before.
+    /// Now; `None` if it was not accepted before.
     pub after: Option<Standing>,
     /// Estimated time of a run before and now, in picoseconds.
     pub picoseconds: [u64; 2],
@@ -53,9 +54,9 @@ pub(crate) struct Done {
 pub(super) struct Known {
     pub(super) began: Standing,
     pub(super) now: Standing,
-    /// Under which assumptions it verifies.
+    /// The assumptions under which it verifies.
     pub(super) assumptions: Assumptions,
-    /// Its facts, if they hold for every load; of several programs, where those were too many.
+    /// Its facts, if they hold for every load; joined facts of several programs, if there are too many.
     pub(super) facts: Option<Arc<Facts>>,
 }
 
@@ -108,8 +109,8 @@ pub(super) fn different_facts(programs: &BTreeMap<ProgramId, Known>) -> Vec<&Arc
     different
 }
 
-/// Programs whose facts together speak of more than [`MAX_FACTS`] instructions hold one value instead, which is true of
-/// all of them: programs that share large functions would each keep their own account of those.
+/// If the facts together describe more than [`MAX_FACTS`] instructions, replaces them by their join, which holds for
+/// all programs. Otherwise programs that share large functions would each have facts of them.
 pub(super) fn share_facts(programs: &mut BTreeMap<ProgramId, Known>) {
     let different = different_facts(programs);
     if different.len() < 2 || different.iter().map(|facts| facts.len()).sum::<usize>() <= MAX_FACTS {
@@ -123,7 +124,7 @@ pub(super) fn share_facts(programs: &mut BTreeMap<ProgramId, Known>) {
     }
 }
 
-/// Whether a program was not rejected: our verifier lacks something, or it is too much for it.
+/// Whether a program was not rejected: our verifier lacks something, or reached a limit.
 pub(super) fn is_unsupported(error: &kiln_verifier::Error) -> bool {
     matches!(error, kiln_verifier::Error::Unsupported { .. } | kiln_verifier::Error::Limit { .. })
 }

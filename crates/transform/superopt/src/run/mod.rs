@@ -1,10 +1,10 @@
 //! One part of an object through the passes, and the decision about each of their results.
 //!
-//! A round runs each pass over all functions at once and verifies the outcome once. Only a refusal costs more: it is
-//! halved, first by functions, then by steps, until the one step to blame is found, which is left out from then on.
+//! A round runs each pass over all functions at once and verifies the result once. Only a refusal costs more: it is
+//! bisected, first by functions, then by steps, until the step to blame is found. This step is then banned.
 //!
-//! What stands after each accepted attempt is kept (`Snapshot`): when the judge refuses the end of it all, the last
-//! of them that it takes is the beginning of a second run, in which it is asked about each step (see [`crate::judged`]).
+//! The state after each accepted attempt is kept (`Snapshot`). If the judge refuses the final state, a second run
+//! begins at the last snapshot that it accepts, and the judge is asked about each step (see [`crate::judged`]).
 
 mod accept;
 mod attempt;

@@ -1,4 +1,4 @@
-//! A part on its way through the passes: what stands, what is known, and what was tried.
+//! The state of a part between passes: its functions, what is known, and what was tried.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use crate::search::Memory;
 use crate::timings::Timings;
 use crate::windows::Banned;
 
-/// What stood after an accepted attempt.
+/// The state after an accepted attempt.
 pub(super) struct Snapshot {
     pub(super) functions: BTreeMap<FunctionId, Function>,
     pub(super) next_insn: u32,
     pub(super) evidence: usize,
     pub(super) chain: usize,
-    /// Why the goal forbids that a run ends with it, where our own verifier is who says so.
+    /// Why the goal forbids this state as a result, by our own verifier's counts.
     pub(super) complaint: Option<String>,
 }
 
-/// A result that is accepted, not yet taken.
+/// A result that is accepted and not yet used.
 pub(super) struct Accepted {
     pub(super) functions: BTreeMap<FunctionId, Function>,
     pub(super) next_insn: u32,
@@ -43,11 +43,11 @@ pub(crate) struct Run<'a> {
     pub(super) options: &'a Options,
     pub(super) part: &'a Part,
     pub(super) deadline: Instant,
-    /// The object; functions of other parts are left out of it.
+    /// The object, without the bodies of other parts' functions.
     pub(super) object: Object,
     /// Functions that may change.
     pub(super) functions: BTreeSet<FunctionId>,
-    /// Functions that some program without facts reaches.
+    /// Functions that a program without facts reaches.
     pub(super) blind: BTreeSet<FunctionId>,
     /// Programs that our verifier accepts.
     pub(super) programs: BTreeMap<ProgramId, Known>,
@@ -65,14 +65,14 @@ pub(crate) struct Run<'a> {
     pub(super) searched: Memory,
     /// How often a pass was refused on a function.
     pub(super) refusals: BTreeMap<(usize, FunctionId), usize>,
-    /// Accepted attempts so far.
+    /// Number of accepted attempts so far.
     pub(super) version: u64,
-    /// Passes that found nothing, and in which version.
+    /// Passes that found nothing, and the version in which they ran.
     pub(super) idle: BTreeMap<usize, u64>,
     pub(super) trail: Vec<Snapshot>,
     /// Whether the judge is asked about each step.
     pub(super) ask_judge: bool,
-    /// When it is asked about what stands.
+    /// When it is asked about the current state.
     pub(super) checkpoint: Instant,
     /// How many of the searches to use.
     pub(super) efforts: usize,
@@ -129,7 +129,7 @@ impl<'a> Run<'a> {
         for id in &self.part.programs {
             let entry = self.shared.original.programs[id.index()].entry;
             let reached = self.shared.original.reachable_functions(entry);
-            // Facts must hold for every load. A program that only verifies as it is loaded here gives none.
+            // Facts must hold for every load. A program that verifies only as it is loaded here has none.
             let deadline = Some(self.deadline);
             let verify = |assumptions| self.shared.verify(&self.shared.prepared, *id, assumptions, deadline);
             let begun = Instant::now();
@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
         self.keep_snapshot();
     }
 
-    /// What became of it.
+    /// Returns the result.
     pub fn finish(self) -> Done {
         let account = |run: &Run<'_>, id: ProgramId| match run.programs.get(&id) {
             Some(known) => Account {
@@ -190,7 +190,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Why the goal forbids that programs end up like this, where the judge exists but cannot say.
+    /// Why the goal forbids these results for programs that the judge cannot judge; `None` if it does not.
     pub(super) fn harder<'k>(&self, programs: impl IntoIterator<Item = (&'k ProgramId, &'k Known)>) -> Option<String> {
         let judge = self.shared.judge.filter(|_| self.options.goal == Goal::Balanced)?;
         programs.into_iter().filter(|(id, _)| !judge.knows(**id)).find_map(|(id, known)| {
@@ -255,7 +255,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The object with the functions of other parts cut down to an exit, which nothing of this part looks at.
+/// The object with the functions of other parts replaced by an exit. This part does not look at them.
 fn only(object: &Object, part: &Part) -> Object {
     let mut own = Object { next_insn: part.ids.0, ..object.clone() };
     for (index, function) in own.functions.iter_mut().enumerate() {

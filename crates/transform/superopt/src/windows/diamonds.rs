@@ -1,4 +1,4 @@
-//! Numbers chosen by a branch, and what is then done with them.
+//! Constants that a branch chooses, and the operation that uses them.
 //!
 //! ```text
 //!     w3 = 1                                                    w2 = 1
@@ -8,8 +8,8 @@
 //!     w4 &= w3  (w4 is 0 or 1)                                  w3 += w2
 //! ```
 //!
-//! The operation moves into the arm where it does something. Where the numbers are 1 and 0, the comparison itself may be
-//! the number, without a branch:
+//! The operation moves into the arm where it has an effect. If the constants are 1 and 0, the comparison may be
+//! computed without a branch:
 //!
 //! ```text
 //!     w2 = *(u32 *)(r1 + 20)
@@ -19,8 +19,7 @@
 //!   L:
 //! ```
 //!
-//! A window here is a region with one entry, the arm and
-//! what follows it included; both ways through it are joined in its proof.
+//! A window is here a region with one entry, with the arm and what follows it. Its proof joins both paths.
 
 use kiln_equiv::{Limits, Verdict, Window};
 use kiln_isa::semantics::{Bits, at_width};
@@ -35,17 +34,17 @@ use crate::flow::possible::{self, Possible};
 use crate::rules::one_slot_move;
 use crate::windows::region::{Step, demanded_facts, mask_to};
 
-/// A branch over one instruction, and the use of what they choose.
+/// A branch over one instruction, and the instruction that uses the chosen constant.
 struct Diamond {
-    /// Positions: where the region begins, of the number where the branch is taken, of the branch, of the other number,
-    /// of the use. What the branch compares is part of the region where it is made just before the first number.
+    /// Positions: the beginning of the region, the constant if the branch is taken, the branch, the other constant, and
+    /// the use. The compared value is in the region if it is computed right before the first constant.
     start: usize,
     taken: usize,
     branch: usize,
     arm: usize,
     used: usize,
     reg: Reg,
-    /// The two numbers.
+    /// The two constants.
     numbers: (u64, u64),
     /// What is read after the use.
     demand: Demand,
@@ -55,7 +54,7 @@ struct Diamond {
     possible: Possible,
 }
 
-/// Rewrites every diamond for which that is proved; returns the steps.
+/// Rewrites every diamond whose change is proved. Returns the steps.
 pub fn rewrite(
     object: &Object,
     function: &mut Function,
@@ -158,7 +157,7 @@ fn diamonds(function: &Function, calls: &Calls) -> Vec<Diamond> {
     found
 }
 
-/// The number that leaves the other operand as it is.
+/// The constant with which the operation has no effect.
 fn identity(op: AluOp, width: Width) -> Option<u64> {
     match op {
         AluOp::Add | AluOp::Sub | AluOp::Or | AluOp::Xor | AluOp::Lsh | AluOp::Rsh | AluOp::Arsh => Some(0),
@@ -192,12 +191,12 @@ fn proposals(function: &Function, diamond: &Diamond) -> Vec<(&'static str, Vec<N
     found
 }
 
-/// The nodes of the region, as they are.
+/// The nodes of the region.
 fn region(function: &Function, diamond: &Diamond) -> Vec<Node> {
     function.nodes[diamond.start..=diamond.used].to_vec()
 }
 
-/// Deletes the use: who branches to it goes on to what follows.
+/// Deletes the use. Branches to it go to what follows.
 fn without_use(function: &Function, diamond: &Diamond, nodes: &mut Vec<Node>) {
     let used = nodes.pop().expect("the use is the last");
     let Some(next) = function.nodes.get(diamond.used + 1) else { return };
@@ -206,7 +205,7 @@ fn without_use(function: &Function, diamond: &Diamond, nodes: &mut Vec<Node>) {
     }
 }
 
-/// An operation with a constant, done to both numbers.
+/// Applies an operation with a constant to both constants.
 fn folded(function: &Function, diamond: &Diamond, op: AluOp, width: Width, by: i32) -> Option<Vec<Node>> {
     let apply = |value: u64| {
         let (value, by) = (Bits::new(64, value), Bits::new(64, i64::from(by) as u64));
@@ -219,7 +218,7 @@ fn folded(function: &Function, diamond: &Diamond, op: AluOp, width: Width, by: i
     Some(nodes)
 }
 
-/// An operation with the chosen number, done in the arm where it does something.
+/// Moves an operation with the chosen constant into the arm where it has an effect.
 fn chosen(
     function: &Function,
     diamond: &Diamond,
@@ -236,7 +235,7 @@ fn chosen(
         return Vec::new();
     };
     let neutral = identity(op, width);
-    // One leaves a truth value as it is.
+    // A mask of one does not change a truth value.
     let is_neutral = |value: u64| Some(value) == neutral || op == AluOp::And && value == 1;
     let mut found = Vec::new();
     let (taken, other) = diamond.numbers;
@@ -261,8 +260,8 @@ fn chosen(
     found
 }
 
-/// The truth of a comparison, computed from the number that is compared: that number is below a constant, or not zero,
-/// if a difference is negative. What was loaded for the comparison alone is loaded where the truth is wanted.
+/// Computes a comparison without a branch: a number is below a constant, or not zero, if a difference is negative. A
+/// value that was loaded only for the comparison is loaded into the result's register.
 fn compared(function: &Function, diamond: &Diamond) -> Option<Vec<Node>> {
     let branch = &function.nodes[diamond.branch];
     let Insn::Branch { op, dst: loaded, src: Source::Imm(imm), .. } = branch.insn else { return None };
@@ -293,7 +292,7 @@ fn compared(function: &Function, diamond: &Diamond) -> Option<Vec<Node>> {
     Some(nodes)
 }
 
-/// Proves that the region may be these nodes.
+/// Proves that these nodes may replace the region.
 fn prove(
     object: &Object,
     function: &Function,
@@ -303,7 +302,7 @@ fn prove(
     after: &[Node],
 ) -> Option<kiln_equiv::Proof> {
     let (mut old, mut new) = (region(function, diamond), after.to_vec());
-    // What follows is where a branch over the last instruction leads.
+    // A branch over the last instruction leads to what follows.
     let next = function.nodes.get(diamond.used + 1)?.id;
     let any = new.iter().rev().find_map(|node| node.insn.written())?;
     let end = Node::new(next, Insn::mov(any, any), Reference::None);

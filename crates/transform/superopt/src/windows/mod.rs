@@ -9,8 +9,8 @@
 //!   r7 >>= 32              -->   w7 = w7
 //! ```
 //!
-//! What is read at each branch's target counts ([`Afterwards`]). A window that has branches is proved for each of its
-//! exits.
+//! Registers that are read at a branch's target count as read ([`Afterwards`]). A window with branches is proved for
+//! each of its exits.
 
 pub mod diamonds;
 pub mod region;
@@ -35,9 +35,9 @@ use crate::rules::data::{RuleSet, matching};
 use crate::windows::region::{Region, Staleness, Step};
 use crate::windows::trace::Trace;
 
-/// Instructions in a run at most: the cost of a proposal grows with its run.
+/// Maximum number of instructions in a run: the cost of a proposal grows with its run.
 const LONGEST_RUN: usize = 96;
-/// Times the rules go over one run at most.
+/// Maximum number of times that the rules go over one run.
 const SWEEPS: usize = 4;
 
 /// Steps that must not be done again: rules and laws, by their names, at instructions.
@@ -62,19 +62,19 @@ pub struct Budget<'a> {
     pub calls: &'a Calls,
     /// When to stop.
     pub deadline: Instant,
-    /// How hard to try at each question.
+    /// The limits of each question.
     pub limits: &'a Limits,
-    /// Questions already answered with no.
+    /// Hashes of questions that were answered with no.
     pub refuted: &'a mut HashSet<u64>,
-    /// Proposals that may still be taken; a bisection lowers it.
+    /// Number of proposals that may still be accepted; a bisection lowers it.
     pub fuel: usize,
-    /// What must not be done again: a rule at an instruction.
+    /// Steps that must not be taken.
     pub banned: &'a Banned,
     /// The newest version of the instruction set that new instructions may be of.
     pub isa: IsaVersion,
     /// What instructions cost.
     pub model: &'a CostModel,
-    /// Which of two runs is the better one.
+    /// Decides which of two runs is better.
     pub goal: Goal,
     /// Rules as data, tried before those in code.
     pub rules: &'a RuleSet,
@@ -95,7 +95,7 @@ pub fn rewrite(
     let begins = possible::at_block_begins(function, &cfg, numbers);
     let mut stale = Staleness::new(&function.nodes);
     let mut steps = Vec::new();
-    // From the last to the first, so that positions of what is still to come stay.
+    // From the last to the first, so that the positions of earlier runs do not change.
     for blocks in traces(function, &cfg).into_iter().rev() {
         let first = blocks.start;
         let start = cfg.blocks[first].range.start;
@@ -134,7 +134,7 @@ pub fn rewrite(
             }
             crate::edit::replace(function, run, after);
             steps.extend(found);
-            // A new run may read more than the old one did, and so may what leads there.
+            // A new run may read more than the old one did, and so may the code that leads to it.
             read = Read::of(function, budget.calls);
         }
         if Instant::now() >= budget.deadline {
@@ -180,7 +180,7 @@ impl Read {
     }
 }
 
-/// Blocks of which each but the first is entered only from the one before, past its branch or without one.
+/// Sequences of blocks. Each block except the first is entered only from the one before, by falling through.
 fn traces(function: &Function, cfg: &Cfg) -> Vec<Range<usize>> {
     let goes_on = |block: usize| {
         let Block { range, successors, .. } = &cfg.blocks[block];
@@ -233,7 +233,7 @@ fn sweep(
                 *fuel -= 1;
                 changed = true;
                 trace = Trace::new(region);
-                // What comes before may have got smaller too: begin this instruction's place again.
+                // The code before may have become shorter too: start again at this position.
                 at = at.min(region.nodes.len());
             } else {
                 at += 1;

@@ -1,7 +1,7 @@
 //! A straight run of instructions being rewritten, and the proof of each change.
 //!
-//! A rule proposes a whole new run; what changed is found by comparing, cut at what did not change, and each piece is
-//! proved by itself, or all of it at once where the pieces depend on one another:
+//! A rule proposes a whole new run. Comparing the runs gives the changed pieces. Each piece is proved by itself, or all
+//! together if they depend on each other:
 //!
 //! ```text
 //!   before                     proposed                   pieces
@@ -40,11 +40,11 @@ pub struct Step {
     pub rule: String,
     /// The instruction that the rule looked at.
     pub at: InsnId,
-    /// What was there.
+    /// The old instructions.
     pub before: Vec<Node>,
-    /// What is there now.
+    /// The new instructions.
     pub after: Vec<Node>,
-    /// Why it may be.
+    /// The proof.
     pub proof: Proof,
 }
 
@@ -53,20 +53,20 @@ pub struct Step {
 pub struct Staleness {
     /// Instructions before which facts no longer describe the state.
     insns: HashSet<InsnId>,
-    /// Instructions after which other stack bytes may be read than the facts say.
+    /// Instructions after which more stack bytes may be read than the facts say.
     after: HashSet<InsnId>,
-    /// Registers that somewhere hold other values than the facts say, in bits that nothing reads.
+    /// Registers that may differ from the facts, in bits that nothing reads.
     registers: RegSet,
     /// What the function's instructions make of registers: what each reads, and what it writes.
     flow: Vec<(RegSet, Reg)>,
-    /// Whether stack bytes do.
+    /// Whether stack bytes may differ from the facts.
     stack: bool,
     /// Registers that a rewrite reads where they were not read before. From then on they count as read everywhere.
     pinned: RegSet,
 }
 
 impl Staleness {
-    /// Nothing is stale in a function of these instructions.
+    /// For a function with these instructions, in which nothing is stale.
     pub fn new(nodes: &[Node]) -> Staleness {
         Staleness { flow: nodes.iter().filter_map(flow).collect(), ..Staleness::default() }
     }
@@ -90,7 +90,7 @@ impl Staleness {
         self.pinned
     }
 
-    /// The demand with what rewrites have come to read.
+    /// The demand, including registers that rewrites read.
     pub fn with_pinned(&self, mut demand: Demand) -> Demand {
         for reg in self.pinned.iter() {
             demand.read(reg, 64);
@@ -99,31 +99,31 @@ impl Staleness {
     }
 }
 
-/// What an instruction that only computes reads, and what it writes. What a store or a call is given is read whole, so
-/// nothing stale comes out of memory.
+/// What an instruction reads and writes, if it only computes. Operands of stores and calls are read whole, so memory
+/// holds nothing stale.
 fn flow(node: &Node) -> Option<(RegSet, Reg)> {
     let computes =
         matches!(node.insn, Insn::Alu { .. } | Insn::Neg { .. } | Insn::MoveSignExtend { .. } | Insn::Endian { .. });
     Some((node.insn.read(), node.insn.written()?)).filter(|_| computes)
 }
 
-/// A run of a block, or of blocks that each are entered from the one before only, their branches included.
+/// A run of a block, or of blocks that are entered only from the one before, including their branches.
 pub struct Region<'a> {
     /// The object, for what instructions refer to.
     pub object: &'a Object,
     /// Facts, where the program was verified.
     pub facts: Option<&'a Facts>,
-    /// The instructions now.
+    /// The current instructions.
     pub nodes: Vec<Node>,
-    /// What is read after the last; where a branch goes that `exits` does not name, too.
+    /// What is read after the last instruction, and at branch targets that are not in `exits`.
     pub end: Demand,
-    /// What is read where branches go.
+    /// What is read at branch targets.
     pub exits: &'a Exits,
     /// What calls read.
     pub calls: &'a Calls,
     /// What of the facts no longer holds.
     pub stale: &'a mut Staleness,
-    /// How hard to try.
+    /// The limits of each question.
     pub limits: &'a Limits,
     /// Questions already answered with no.
     pub refuted: &'a mut HashSet<u64>,
@@ -144,14 +144,14 @@ pub struct Region<'a> {
 /// Instructions that a window may take in before what changed.
 const CONTEXT: usize = 24;
 
-/// Who decides about a proposal.
+/// What decides about a proposal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Judge {
     /// Tests, the normal form, and then the solver.
     Solver,
     /// Tests and the normal form.
     NormalForm,
-    /// None: the rule that was matched has been proved for all operands.
+    /// No question: the matched rule is proved for all operands.
     Rule,
 }
 
@@ -171,16 +171,17 @@ fn is_end(node: &Node) -> bool {
     matches!(node.insn, Insn::Branch { .. }) || is_barrier(node)
 }
 
-/// Whether the value of some of these registers does not get past an instruction, though it does not write them.
+/// Whether an instruction destroys the value of one of these registers without writing it.
 pub fn ends(node: &Node, regs: &[Reg]) -> bool {
     let clobbers = matches!(node.insn, Insn::Call(_)) && regs.iter().any(|reg| RegSet::CALLER_SAVED.contains(*reg));
     clobbers || is_cut(node)
 }
 
 impl<'a> Region<'a> {
-    /// Takes a proposed run, without its dead instructions, if the goal prefers it and it is proved equal.
+    /// Accepts a proposed run, without its dead instructions, if the goal prefers it and it is proved equal.
     ///
-    /// `context`: whether the proposal relies on what came before what it changes, which the window then includes.
+    /// `context`: whether the proposal relies on instructions before those that it changes. The window then includes
+    /// them.
     pub fn attempt(&mut self, rule: &str, at: InsnId, proposed: &[Node], context: bool) -> bool {
         let better = self.better(proposed);
         better.is_some_and(|after| self.replace(rule, at, after, context))
@@ -193,15 +194,15 @@ impl<'a> Region<'a> {
         self.goal.prefers(weigh(&after), weigh(&self.nodes)).then_some(after)
     }
 
-    /// Takes a run that a proved rule proposes, if it weighs less: its normal form is asked first. `exact`: the rule's own
-    /// proof covers this use, so that it does where the normal form is not enough.
+    /// Accepts a run that a proved rule proposes, if it weighs less. The normal form is tried first. `exact`: the
+    /// rule's own proof covers this use, so it counts if the normal form does not decide.
     pub fn attempt_rule(&mut self, rule: &str, at: InsnId, proposed: &[Node], exact: bool) -> bool {
         let Some(after) = self.better(proposed) else { return false };
         self.replace_by(rule, at, after.clone(), true, Judge::NormalForm)
             || exact && self.replace_by(rule, at, after, true, Judge::Rule)
     }
 
-    /// Takes a proposed run if it is proved equal.
+    /// Accepts a proposed run if it is proved equal.
     pub fn replace(&mut self, rule: &str, at: InsnId, after: Vec<Node>, context: bool) -> bool {
         self.replace_by(rule, at, after, context, Judge::Solver)
     }
@@ -210,7 +211,7 @@ impl<'a> Region<'a> {
         if after.iter().any(|node| version_of(&node.insn) > self.isa && !self.nodes.contains(node)) {
             return false;
         }
-        // Short windows first; those that reach across branches and calls where these do not do.
+        // Short windows first, then those that reach across branches and calls.
         let straight = self.nodes.iter().rev().skip(1);
         let has = |insn: fn(&Insn) -> bool| straight.clone().any(|node| insn(&node.insn));
         let branches = has(|insn| matches!(insn, Insn::Branch { .. }));
@@ -230,8 +231,8 @@ impl<'a> Region<'a> {
         true
     }
 
-    /// The pieces of a change, each proved, also if what it has come to read before the run is read after it: the run may
-    /// be the body of a loop.
+    /// The pieces of a change, each proved. The run may be the body of a loop, so registers that the new run reads at
+    /// its start also count as read at its end.
     fn proved(
         &mut self,
         after: &[Node],
@@ -249,8 +250,8 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// The pieces of a change, cut where `cut` says, each proved: by itself, at once where its parts depend on one
-    /// another, or with what comes before it.
+    /// The pieces of a change between cuts, each proved: by itself, in one window with dependent pieces, or with the
+    /// code before it.
     fn pieces_proved(
         &mut self,
         after: &[Node],
@@ -287,7 +288,7 @@ impl<'a> Region<'a> {
         Some(steps)
     }
 
-    /// The piece with instructions before it, which are the same in both runs, back to a cut.
+    /// The piece with the instructions before it, back to a cut. They are equal in both runs.
     fn with_context(&self, piece: &Piece, cut: fn(&Node) -> bool) -> Piece {
         let earlier = self.nodes[..piece.before.start].iter().rev().take(CONTEXT);
         let more = earlier.take_while(|node| !cut(node)).count();
@@ -338,7 +339,7 @@ impl<'a> Region<'a> {
         let solver_steps = if judge == Judge::Solver { self.limits.solver_steps } else { 0 };
         match kiln_equiv::check(&window, &Limits { solver_steps, ..self.limits.clone() }) {
             Verdict::Equal(proof) => Some(proof),
-            // The solver may still say yes to another.
+            // The solver may still prove another one.
             Verdict::Unknown(_) if judge == Judge::NormalForm => None,
             Verdict::Different(_) | Verdict::Unknown(_) => {
                 self.refuted.insert(key);
@@ -347,7 +348,7 @@ impl<'a> Region<'a> {
         }
     }
 
-    /// What is read once the run is left.
+    /// What is read after the run.
     pub fn afterwards(&self) -> Afterwards<'a> {
         Afterwards { end: self.end, exits: self.exits, pinned: self.stale.pinned, calls: self.calls }
     }
@@ -362,7 +363,7 @@ impl<'a> Region<'a> {
             match demand.of(reg) {
                 _ if reg == Reg::R10 => value,
                 64 => value,
-                // Nowhere changed: it may be read some more.
+                // An unchanged register may be read more.
                 _ if known.is_some() && !self.stale.registers.contains(reg) => value,
                 0 => Value::Uninit,
                 bits => low_part(&value, bits),
@@ -420,13 +421,13 @@ impl<'a> Region<'a> {
         known.map_or(StackSet::ALL, |known| known.stack_live_after)
     }
 
-    /// Registers of which a new run reads more at its start than this one.
+    /// Registers of which a new run reads more bits at its start than this run.
     fn newly_read(&self, after: &[Node]) -> RegSet {
         let [old, new] = [self.nodes.as_slice(), after].map(|nodes| self.afterwards().before(nodes));
         Reg::all().filter(|reg| new.of(*reg) > old.of(*reg)).collect()
     }
 
-    /// Writes down which facts a proved piece makes stale.
+    /// Records which facts a proved piece makes stale.
     fn forget(&mut self, after: &[Node], demand: &[Demand], piece: &Piece) {
         let old = &self.nodes[piece.before.clone()];
         let new = &after[piece.after.clone()];
@@ -447,7 +448,7 @@ impl<'a> Region<'a> {
 }
 
 trait SkipFirst<'n>: Iterator<Item = &'n Node> + Sized {
-    /// Leaves out the window's first instruction where it keeps its place: the state before it is untouched.
+    /// Leaves out the window's first instruction if it stays in place: the state before it does not change.
     fn skip_first_of(self, old: &[Node], new: &[Node]) -> impl Iterator<Item = &'n Node> {
         let kept = match (old.first(), new.first()) {
             (Some(one), Some(other)) if one.id == other.id => Some(one.id),
@@ -459,7 +460,7 @@ trait SkipFirst<'n>: Iterator<Item = &'n Node> + Sized {
 
 impl<'n, I: Iterator<Item = &'n Node>> SkipFirst<'n> for I {}
 
-/// Facts of what the current program reads: of the rest, rewrites may have changed anything.
+/// Facts of what the current program reads. Rewrites may have changed everything else.
 pub(crate) fn demanded_facts(known: Option<&InsnFacts>, demand: &Demand) -> InsnFacts {
     let registers = std::array::from_fn(|index| {
         let reg = Reg::new(index as u8).expect("there are eleven");
@@ -475,7 +476,7 @@ pub(crate) fn demanded_facts(known: Option<&InsnFacts>, demand: &Demand) -> Insn
     InsnFacts { registers, stack: Default::default(), packet_bytes: 0, live_after, stack_live_after }
 }
 
-/// What is known of a register of which only some low bits are sure.
+/// What is known of a register of which only some low bits are certain.
 fn low_part(value: &Value, bits: u32) -> Value {
     let Value::Scalar(scalar) = value else { return Value::Unknown };
     let mask = !0 << bits.min(63);
@@ -483,7 +484,7 @@ fn low_part(value: &Value, bits: u32) -> Value {
     Value::Scalar(Scalar { tnum, ..Scalar::UNKNOWN })
 }
 
-/// Appended to both windows, makes the bits above the demanded ones equal.
+/// Instructions that, appended to both windows, make the bits above the demanded ones equal.
 pub(crate) fn mask_to(reg: Reg, bits: u32) -> Option<Node> {
     let insn = match bits {
         1..=31 => {
@@ -513,7 +514,7 @@ struct Piece {
     after: std::ops::Range<usize>,
 }
 
-/// The changed pieces between cuts, trimmed; `None` where a cut changed.
+/// The changed pieces between cuts, trimmed; `None` if a cut changed.
 fn pieces(before: &[Node], after: &[Node], cut: fn(&Node) -> bool) -> Option<Vec<Piece>> {
     let barriers = |nodes: &[Node]| -> Vec<usize> {
         nodes.iter().enumerate().filter(|(_, node)| cut(node)).map(|(at, _)| at).collect()

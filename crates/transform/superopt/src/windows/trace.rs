@@ -29,7 +29,7 @@ pub enum Lane {
     },
 }
 
-/// Values from before the run count downwards from the greatest number: register 0's is `INITIAL`, 1's one less.
+/// Initial values are numbered downwards from the greatest number: `INITIAL` for register 0, one less for register 1.
 pub const INITIAL: usize = usize::MAX;
 
 /// What an address is relative to.
@@ -122,7 +122,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// Whether it touches any of another's bytes, as far as can be told.
+    /// Whether it may touch a byte of another access.
     pub fn may_touch(&self, other: &Access) -> bool {
         let (bytes, others) = (i64::from(self.size.bytes()), i64::from(other.size.bytes()));
         if self.root == other.root {
@@ -183,7 +183,7 @@ impl Trace {
         })
     }
 
-    /// Where in memory these bytes were loaded from, as one ascending run.
+    /// The place in memory that these bytes were loaded from, in ascending order.
     pub fn loaded_from(&self, lanes: &[Lane]) -> Option<(Root, i64)> {
         let place = |lane: &Lane| {
             let Lane::Of { definition, byte } = *lane else { return None };
@@ -264,7 +264,7 @@ impl Trace {
         }
     }
 
-    /// The bytes of the last access, a load, where an earlier one of memory that only the program changes shows them.
+    /// The bytes of the last access, a load, if an earlier access shows them and only the program changes that memory.
     fn still_there(&self) -> Option<Vec<Lane>> {
         let (load, earlier) = self.accesses.split_last()?;
         if !matches!(load.class, Class::Stack | Class::Packet | Class::Context) {
@@ -301,7 +301,7 @@ impl Trace {
     }
 }
 
-/// Gives a register a well-known root where the facts know one.
+/// Gives a register a known root if the facts know one.
 fn root_by_facts(region: &Region<'_>, at: usize, reg: Reg, word: &mut Word) {
     if reg == Reg::R10 {
         (word.root, word.offset, word.class) = (Root::Stack, 0, Class::Stack);
@@ -367,7 +367,7 @@ fn alu(at: usize, op: AluOp, width: Width, old: &Word, source: &Word) -> Word {
     word
 }
 
-/// The bytes of a result, where each is a byte of an operand or known.
+/// The bytes of a result, if each is a byte of an operand or known.
 fn lanes(op: AluOp, width: Width, old: &Word, source: &Word) -> Option<[Lane; 8]> {
     let bytes = width.bits() as usize / 8;
     let zero = Lane::Constant(0);

@@ -1,4 +1,4 @@
-//! Comparisons: other operands, other widths.
+//! Rules for comparisons: other operands and other widths.
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
 use kiln_program::Node;
@@ -43,13 +43,13 @@ fn unsigned(op: JumpOp) -> JumpOp {
     }
 }
 
-/// The same comparison of the lower halves, as far as the program may use those.
+/// The same comparison of the lower halves, if the instruction set version allows it.
 fn narrowed(region: &Region<'_>, compare: Compare) -> impl Iterator<Item = Compare> {
     let narrow = Compare { op: unsigned(compare.op), width: Width::W32, ..compare };
     (compare.width == Width::W64 && region.isa >= 3).then_some(narrow).into_iter()
 }
 
-/// At a comparison with a register that can only be one number: with that number.
+/// At a comparison with a register that is a constant: a comparison with the constant.
 pub fn compared_constant(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Some(compare @ Compare { op, width, dst, src: Source::Reg(src) }) = compare_at(region, at) else {
         return Vec::new();
@@ -74,10 +74,10 @@ pub fn compared_constant(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<V
     proposed.into_iter().map(|compare| with_compare(region, at, compare)).collect()
 }
 
-/// At a comparison of whole registers: of their lower halves.
+/// At a comparison of whole registers: a comparison of their lower halves.
 pub fn narrow_comparison(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Some(compare) = compare_at(region, at) else { return Vec::new() };
-    // Addresses are compared whole.
+    // Addresses must be compared whole.
     let possible = region.possible_at(at);
     let number = |reg: Reg| {
         possible[reg.index()] <= u32::MAX.into()
@@ -98,7 +98,7 @@ pub fn compared_directly(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<N
     let Some(last) = region.nodes[..at].iter().rposition(touches) else { return Vec::new() };
     let amount = match region.nodes[last].insn {
         Insn::Alu { src: Source::Imm(amount), .. } => amount,
-        // A mask in a register, which still holds it.
+        // A mask in a register that still holds it.
         Insn::Alu { op: AluOp::And, width, dst, src }
             if dst == compare.dst && compare.op == JumpOp::Ne && against == 0 =>
         {

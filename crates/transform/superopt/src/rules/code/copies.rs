@@ -1,4 +1,4 @@
-//! Copies: reading the original instead, and making a value where it ends up.
+//! Rules for copies: reading the original instead, and computing a value in its final register.
 
 use kiln_isa::{Address, AluOp, Insn, Reg, Source, Width};
 use kiln_program::Node;
@@ -6,7 +6,7 @@ use kiln_program::Node;
 use crate::windows::region::{Region, ends};
 use crate::windows::trace::Trace;
 
-/// The instruction with every read of one register from another; `None` where it reads and writes it in one field.
+/// The instruction with every read of one register replaced by another; `None` if one field reads and writes it.
 pub fn reading(insn: &Insn, from: Reg, to: Reg) -> Option<Insn> {
     let source = |src: Source| if src == Source::Reg(from) { Source::Reg(to) } else { src };
     let place = |address: Address| Address { base: if address.base == from { to } else { address.base }, ..address };
@@ -30,7 +30,7 @@ pub fn reading(insn: &Insn, from: Reg, to: Reg) -> Option<Insn> {
     })
 }
 
-/// The instruction with one register renamed throughout; `None` where that cannot be.
+/// The instruction with one register renamed throughout; `None` if that is impossible.
 fn renamed(insn: &Insn, from: Reg, to: Reg) -> Option<Insn> {
     let reg = |own: Reg| if own == from { to } else { own };
     let source = |src: Source| if src == Source::Reg(from) { Source::Reg(to) } else { src };
@@ -82,7 +82,7 @@ pub fn copied_operand(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
     if changed { vec![nodes] } else { Vec::new() }
 }
 
-/// At a copy of what the register still holds: nothing.
+/// At a copy of a value that the register already holds: nothing.
 pub fn repeated_copy(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Insn::Alu { op: AluOp::Mov, dst, src: Source::Reg(src), .. } = region.nodes[at].insn else {
         return Vec::new();
@@ -96,7 +96,7 @@ pub fn repeated_copy(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<N
     vec![nodes]
 }
 
-/// At a copy whose original is not read any more: the value is made in the copy's register.
+/// At a copy whose original is dead: the value is computed in the copy's register.
 pub fn final_register(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Insn::Alu { op: AluOp::Mov, width: Width::W64 | Width::W32, dst, src: Source::Reg(src) } =
         region.nodes[at].insn
@@ -120,7 +120,7 @@ pub fn final_register(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
             return Vec::new();
         }
         if begins {
-            // It may still read the register that it will now write.
+            // The instruction may still read the register that it will now write.
             let Some(insn) = writing(&insn, dst) else { return Vec::new() };
             nodes[earlier].insn = insn;
             return vec![nodes];
@@ -133,7 +133,7 @@ pub fn final_register(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node
     Vec::new()
 }
 
-/// The instruction with another destination; `None` where it reads that in the same field.
+/// The instruction with another destination; `None` if the same field is also read.
 pub fn writing(insn: &Insn, dst: Reg) -> Option<Insn> {
     Some(match *insn {
         Insn::Alu { op: AluOp::Mov, width, src, .. } => Insn::Alu { op: AluOp::Mov, width, dst, src },
@@ -144,7 +144,7 @@ pub fn writing(insn: &Insn, dst: Reg) -> Option<Insn> {
     })
 }
 
-/// At a computation of what another register already holds: a copy of that one.
+/// At a computation of a value that another register already holds: a copy of it.
 pub fn same_value(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let node = &region.nodes[at];
     if node.core.is_some() {

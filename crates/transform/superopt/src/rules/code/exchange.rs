@@ -1,4 +1,4 @@
-//! Bytes copied in another order: fields exchanged, rotated or put together, in the widest accesses that do it.
+//! Copies bytes in another order (fields exchanged, rotated or joined) with the widest accesses.
 //!
 //! ```text
 //!   w2 = *(u16 *)(r6 + 0)                       r2 = *(u64 *)(r6 + 0)          d0 d1 d2 d3 d4 d5 s0 s1
@@ -41,7 +41,7 @@ struct Piece {
     bytes: i64,
 }
 
-/// What is made of one run of copies.
+/// The code for one run of copies.
 struct Permutation<'a> {
     region: &'a Region<'a>,
     trace: &'a Trace,
@@ -89,7 +89,7 @@ impl<'a> Permutation<'a> {
         if self.made.len() >= old.len() {
             return None;
         }
-        // Each takes the place of one that it is like, where there is one, so that it keeps a line of the source.
+        // Each takes the place of a similar one, if there is one, so that it keeps its source line.
         let mut spare: Vec<&Node> = old.iter().collect();
         let mut nodes = self.region.nodes[..self.copied.run.start].to_vec();
         for insn in self.made {
@@ -198,7 +198,7 @@ fn size(bytes: i64) -> Option<Size> {
     Size::ALL.into_iter().find(|size| i64::from(size.bytes()) == bytes)
 }
 
-/// Whether the verifier takes an access: on the stack only where it is aligned.
+/// Whether the verifier accepts an access: on the stack it must be aligned.
 fn is_aligned(root: Root, offset: i64, size: Size) -> bool {
     root != Root::Stack || offset.rem_euclid(bytes(size)) == 0
 }

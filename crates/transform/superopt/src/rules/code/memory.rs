@@ -1,4 +1,4 @@
-//! Loads, stores and addresses.
+//! Rules for loads, stores and addresses.
 
 use kiln_isa::{Address, ByteOrder, Insn, Reg, Size, Source};
 use kiln_platform::helper_id::MAP_LOOKUP_ELEM;
@@ -8,7 +8,7 @@ use crate::rules::code::operands::{one_slot_move, with};
 use crate::windows::region::{Region, ends, is_barrier, is_cut};
 use crate::windows::trace::{Access, Lane, Root, Trace};
 
-/// At a computation whose result is bytes that lie together in memory: one load, with a swap where they descend.
+/// At a computation whose result is a sequence of bytes in memory: one load, with a swap if they descend.
 pub fn one_load(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let node = &region.nodes[at];
     if !matches!(node.insn, Insn::Alu { .. } | Insn::Endian { .. }) || node.core.is_some() {
@@ -33,7 +33,7 @@ pub fn one_load(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>>
             && let Some(address) = trace.address(at, root, offset)
             && let Lane::Of { definition, .. } = value[0]
         {
-            // The load takes the place of one of those it replaces; the swap that of the last step.
+            // The load takes the place of one that it replaces, and the swap that of the last step.
             let mut nodes = with(region, at, Insn::Endian { order: ByteOrder::Big, size, dst });
             let mut load = nodes[definition].clone();
             load.insn = Insn::Load { size, signed: false, dst, address };
@@ -48,7 +48,7 @@ pub fn one_load(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>>
 /// At a store: with earlier ones beside or under it, one wider store.
 pub fn one_store(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Some(last) = trace.access(at).filter(|access| access.stores) else { return Vec::new() };
-    // Only what no other program sees may wait for a call to be over.
+    // A store may move past a call only if no other program sees the memory.
     let cut = if last.root == Root::Stack { is_cut } else { is_barrier };
     let begin = region.nodes[..at].iter().rposition(cut).map_or(0, |barrier| barrier + 1);
     let before = |access: &&Access| access.stores && access.root == last.root && access.at >= begin && access.at <= at;
@@ -116,7 +116,7 @@ fn holds_array_key(region: &Region<'_>, trace: &Trace, at: usize, start: i64, by
     inside && bytes == 8 && map.rules().finds_every_key
 }
 
-/// What these stores leave in the bytes from `start`; `None` where one is not written.
+/// What these stores leave in the bytes from `start`; `None` if one of them is not written.
 fn last_stored(stores: &[&Access], start: i64, size: Size) -> Option<Vec<Lane>> {
     let mut lanes = vec![None; size.bytes() as usize];
     for access in stores {
@@ -139,7 +139,7 @@ struct Merge<'t> {
 fn wide_stores(region: &Region<'_>, trace: &Trace, merge: &Merge<'_>, lanes: &[Lane], proposed: &mut Vec<Vec<Node>>) {
     let size = merge.size;
     let root = merge.merged[0].root;
-    // At the place of the last or of the first.
+    // The wide store is at the place of the last or of the first.
     for at in [merge.at, merge.merged[0].at] {
         let Some(address) = trace.address(at, root, merge.start) else { continue };
         let mut propose = |store: Source, load: Option<(Insn, usize)>| {
@@ -165,7 +165,8 @@ fn wide_stores(region: &Region<'_>, trace: &Trace, merge: &Merge<'_>, lanes: &[L
             propose(Source::Reg(reg), None);
             continue;
         }
-        // Loaded side by side too: a wide copy, loaded right before into the register that was stored here.
+        // The bytes are also loaded side by side: a wide copy, loaded right before into the register that was stored
+        // here.
         let Some((from, offset)) = trace.loaded_from(lanes) else { continue };
         let Insn::Store { src: Source::Reg(src), .. } = region.nodes[at].insn else { continue };
         let narrow = load_of(lanes);
@@ -195,7 +196,7 @@ fn as_immediate(lanes: &[Lane]) -> Option<i32> {
     if lanes.len() == 8 { i32::try_from(value as i64).ok() } else { Some(value as u32 as i32) }
 }
 
-/// At a load: what an earlier load or store of the same bytes left in a register.
+/// At a load: a copy of what an earlier load or store of the same bytes left in a register.
 pub fn value_at_hand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let Insn::Load { size, signed: false, dst, .. } = region.nodes[at].insn else { return Vec::new() };
     let Some(load) = trace.access(at) else { return Vec::new() };
@@ -335,12 +336,12 @@ pub(super) fn copy_runs(region: &Region<'_>, at: usize) -> Vec<std::ops::Range<u
         return Vec::new();
     }
     let first = (0..=at).rev().take(LONGEST_COPY).take_while(copies).last().unwrap_or(at);
-    // The shorter run may do where the longer begins with something else.
+    // A shorter run may fit if the longer one begins with something else.
     let starts = (first..at).filter(|start| matches!(region.nodes[*start].insn, Insn::Load { .. }));
     starts.take(MAX_STARTS).map(|start| start..at + 1).collect()
 }
 
-/// Instructions of a copy at most.
+/// Maximum number of instructions of a copy.
 const LONGEST_COPY: usize = 40;
 /// Places where a copy may begin that are tried.
 const MAX_STARTS: usize = 12;
@@ -397,7 +398,7 @@ impl Copied {
                 }
             }
         }
-        // Nothing else may come of it.
+        // The run must have no other effect.
         let after = region.afterwards().each(&region.nodes)[run.end - 1];
         if written.iter().any(|reg| after.of(reg) > 0) {
             return None;
@@ -410,7 +411,7 @@ impl Copied {
         Some(Copied { run, bytes: memory, roots, free })
     }
 
-    /// The stores that are left to make: first byte, size and source.
+    /// The stores that remain: first byte, size and source.
     fn chunks(&self) -> Vec<(Root, i64, Size, Origin)> {
         let mut chunks = Vec::new();
         let mut left = self.bytes.clone();
@@ -446,7 +447,7 @@ impl Copied {
         chunks
     }
 
-    /// The immediate that makes these bytes; 0 where they are not constants, `None` where no immediate does.
+    /// The immediate that stores these bytes; 0 if they are not constants, `None` if there is none.
     fn constant(
         &self,
         bytes: &std::collections::BTreeMap<(u8, i64), (Root, Origin)>,

@@ -1,11 +1,11 @@
 //! What to try: rules propose, [`crate::windows::region`] proves.
 //!
-//! A rule looks at one instruction of a run, its facts and where its operands come from ([`Trace`]), and proposes
-//! whole new runs. It need not be right: a proposal that is not proved equal is dropped, so a rule holds no side
-//! conditions but those that save questions. What a proposal leaves without readers is taken out before it is
-//! weighed, so a rule only has to redirect readers.
+//! A rule looks at one instruction of a run, its facts and where its operands come from ([`Trace`]), and proposes whole
+//! new runs. It need not be right: a proposal that is not proved equal is dropped. So a rule has only those side
+//! conditions that save questions. Dead instructions are removed before a proposal is weighed, so a rule only has to
+//! redirect readers.
 //!
-//! What needs no more than its own few instructions is a rule as data ([`crate::rules::data`]), tried before these.
+//! Rules that need only their own few instructions are data ([`crate::rules::data`]). They are tried first.
 //!
 //! To add a rule: write its function, give it a row in [`RULES`], and a positive and a trap example in
 //! `tests/rules.rs`.

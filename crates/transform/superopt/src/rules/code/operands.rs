@@ -1,4 +1,4 @@
-//! Constants: as operands, as results, and merged with one another.
+//! Rules for constants: as operands, as results, and merged.
 
 use kiln_isa::{AluOp, Imm64, Insn, Reg, Source, Width};
 use kiln_program::{Node, Reference};
@@ -33,7 +33,7 @@ pub fn immediate_operand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<V
     let node = &region.nodes[at];
     let proposed = match node.insn {
         Insn::Store { size, address, src: Source::Reg(src) } if node.core.is_some() => {
-            // The loader may change how much of it is stored.
+            // The loader may change how many bytes are stored.
             let value = constant(region, trace, at, src).filter(|_| address.base != src);
             let imm = value.and_then(|value| immediate(value, Width::W64));
             imm.map(|imm| Insn::Store { size, address, src: Source::Imm(imm) })
@@ -90,7 +90,7 @@ pub fn one_slot_move(dst: Reg, value: u64) -> Option<Insn> {
     Some(Insn::Alu { op: AluOp::Mov, width: Width::W32, dst, src: Source::Imm(imm) })
 }
 
-/// At a move of the number of one of the object's own types: the same in one slot.
+/// At a move of the number of one of the object's own types: a move that takes one slot.
 pub fn type_number(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> {
     let node = &region.nodes[at];
     let (Insn::LoadImm64 { dst, imm: Imm64::Value(number) }, Some(_)) = (node.insn, node.core) else {
@@ -100,7 +100,7 @@ pub fn type_number(region: &Region<'_>, _: &Trace, at: usize) -> Vec<Vec<Node>> 
     imm.map(|imm| with(region, at, Insn::mov_imm(dst, imm))).into_iter().collect()
 }
 
-/// At an operation with a register that holds what a loader relocates: that number as its immediate.
+/// At an operation with a register that holds a relocated number: the number as its immediate.
 pub fn relocated_operand(region: &Region<'_>, trace: &Trace, at: usize) -> Vec<Vec<Node>> {
     let node = &region.nodes[at];
     let Insn::Alu { op: AluOp::Add | AluOp::Sub, width: Width::W64, dst, src: Source::Reg(src) } = node.insn else {

@@ -20,7 +20,7 @@ use crate::flow::demand::only_computes;
 use crate::windows::region::{Region, is_barrier};
 use crate::windows::trace::Trace;
 
-/// Whether the instructions at these positions, in this order, may stand together where one of them is.
+/// Whether the instructions at these positions may be moved together, in this order, to the place of one of them.
 pub fn may_gather(region: &Region<'_>, trace: &Trace, body: &[usize], place: usize) -> bool {
     let nodes = &region.nodes;
     let between = |from: usize, to: usize| (from + 1..to).filter(|other| !body.contains(other));
@@ -37,8 +37,8 @@ pub fn may_gather(region: &Region<'_>, trace: &Trace, body: &[usize], place: usi
     })
 }
 
-/// Whether an instruction may stand on the other side of a branch: nobody reads what it makes there or where the branch
-/// goes, and nothing is loaded sooner than it was.
+/// Whether an instruction may move past a branch: its result is dead at the branch and at its target, and a load does
+/// not move up.
 fn may_pass(region: &Region<'_>, insn: &Insn, branch: &Node, down: bool) -> bool {
     let Some(exit) = region.afterwards().at_exit(branch).filter(|_| !is_barrier(branch)) else { return false };
     let unread = insn.written().is_some_and(|reg| exit.of(reg) == 0 && !branch.insn.read().contains(reg));

@@ -1,4 +1,4 @@
-//! Where a rule's old window is: matched over dataflow, not adjacency.
+//! Finds a rule's old window by dataflow, not adjacency.
 //!
 //! ```text
 //!   rule                      run                                     gathered at its last instruction
@@ -9,9 +9,9 @@
 //!   w1 = w2                   7: r7 >>= 32      <- begins here          7: r7 >>= 32
 //! ```
 //!
-//! From the last instruction backwards, each pattern is bound to the instruction that made the value. The instructions
-//! found are gathered at one of them: allowed where each is independent of what it passes. What both windows of the rule
-//! begin with stays where it is, and needs only to hold its value still; a constant may also be one that the facts know.
+//! From the last instruction backwards, each pattern is bound to the instruction that computed the value. The
+//! instructions are then gathered at one of them, if each is independent of what it passes. Instructions with which
+//! both windows begin stay in place; their values must still hold. A constant may also come from the facts.
 //!
 //! Matching itself is bounded: [`REACH`] instructions back, [`TRIES`] combinations.
 
@@ -29,7 +29,7 @@ use crate::windows::trace::Trace;
 
 /// How far back an instruction of the rule may be.
 const REACH: usize = 32;
-/// Combinations that are tried at one place.
+/// Maximum number of combinations at one place.
 const TRIES: u32 = 64;
 
 /// Applies the first rule that fits at an instruction and gains something.
@@ -52,7 +52,7 @@ pub fn apply(
 pub struct Found {
     /// The run.
     pub nodes: Vec<Node>,
-    /// Whether the rule's proof covers it: no memory is touched, and nothing is a constant by a guess.
+    /// Whether the rule's proof covers it: it does not access memory, and no constant comes from the facts.
     pub exact: bool,
 }
 
@@ -77,7 +77,7 @@ struct Search<'m, 'r> {
 }
 
 impl Search<'_, '_> {
-    /// Takes the instruction at a position for one of the rule's, and goes on with the one before.
+    /// Binds one of the rule's instructions to the one at a position, and goes on with the one before.
     fn bind_at(&mut self, binding: &mut Binding, pattern: usize, at: usize) {
         let node = &self.region.nodes[at];
         let plain =
@@ -117,7 +117,7 @@ impl Search<'_, '_> {
         let taken = self.sites.iter().flatten();
         let last = *taken.clone().max().expect("the last is bound");
         let written = insn.written().and_then(|reg| binding.registers[reg.index()].map(|bound| (reg, bound)));
-        // What makes a value that a later instruction of the rule reads stands before that.
+        // An instruction whose value a later instruction of the rule reads must be before it.
         let before = written.and_then(|(reg, _)| {
             let later = (pattern + 1..self.sites.len()).find(|later| {
                 let insn = &self.data.rule.before[*later].insn;
@@ -156,7 +156,7 @@ impl Search<'_, '_> {
         binding.bind_immediate(pattern, number)
     }
 
-    /// With everything bound: the run with the new window, if all conditions hold.
+    /// Returns the run with the new window, if everything is bound and all conditions hold.
     fn conclude(&self, binding: &Binding) -> Option<Found> {
         let rule = &self.data.rule;
         if !rule.allows(binding) {
@@ -167,14 +167,14 @@ impl Search<'_, '_> {
             self.sites[self.data.kept..].iter().map(|site| site.expect("only kept ones are known")).collect();
         let mut places = body.clone();
         places.sort_unstable();
-        // Rather late than early: addresses and constants stay near their use.
+        // The latest place first, so that addresses and constants stay near their use.
         let run =
             places.iter().rev().find_map(|place| self.gathered(binding, &body, *place, &new[self.data.kept..]))?;
         let exact = !self.data.memory && self.sites.iter().all(Option::is_some);
         Some(Found { nodes: run, exact })
     }
 
-    /// The run with the body's instructions gathered at one of them and replaced, where that changes nothing else.
+    /// The run with the body's instructions gathered at one of them and replaced, if that changes nothing else.
     fn gathered(&self, binding: &Binding, body: &[usize], place: usize, new: &[Insn]) -> Option<Vec<Node>> {
         let nodes = &self.region.nodes;
         if !may_gather(self.region, self.trace, body, place) {
@@ -185,7 +185,7 @@ impl Search<'_, '_> {
             let insn = self.data.rule.before[pattern].insn;
             let reg = binding.registers[insn.written()?.index()]?;
             let Some(from) = *site else {
-                // Known as a constant: at the place itself too?
+                // A known constant must also be known at the place itself.
                 let same = |at| constant(self.region, self.trace, at, reg);
                 let reader = self.sites[pattern + 1..].iter().flatten().min()?;
                 (same(place) == same(*reader)).then_some(())?;
@@ -228,7 +228,7 @@ impl Search<'_, '_> {
         let made: RegSet = rule.before[..self.data.kept].iter().filter_map(|pattern| pattern.insn.written()).collect();
         let value = |reg: Reg| -> Option<Scalar> {
             let bound = binding.registers[reg.index()].filter(|_| !made.contains(reg))?;
-            // What the first of them reads is what the window begins with.
+            // The first instruction of the window reads the initial value.
             let reads = |at: &usize| self.region.nodes[*at].insn.read().contains(bound);
             let first = body.iter().copied().filter(reads).min()?;
             match self.region.precondition(first).registers[bound.index()].clone() {
@@ -239,7 +239,7 @@ impl Search<'_, '_> {
         needed.into_iter().all(|condition| implied(condition, binding, &value))
     }
 
-    /// The new instructions, each under the name of one that it replaces: its own where it stays.
+    /// The new instructions, each with the id of one that it replaces: its own id if it stays.
     fn replaced(&self, body: &[usize], new: &[Insn]) -> Option<Vec<Node>> {
         let mut order = body.to_vec();
         order.sort_unstable();

@@ -62,9 +62,9 @@ pub enum RuleSetError {
     },
 }
 
-/// Instructions in a rule's window at most: what matching one costs grows with it.
+/// Maximum number of instructions in a rule's window: the cost of matching grows with it.
 const LONGEST: usize = 12;
-/// Rules in a set at most.
+/// Maximum number of rules in a set.
 const MOST: usize = 10_000;
 
 impl RuleSet {
