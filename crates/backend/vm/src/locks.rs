@@ -1,5 +1,6 @@
 //! Where the `bpf_spin_lock`s of a map's values are: their types say so.
 
+use kiln_platform::SpecialType;
 use kiln_program::Map;
 use kiln_program::btf::{Btf, Kind, TypeId};
 
@@ -27,7 +28,7 @@ fn find(types: &Btf, id: TypeId, offset: u32, depth: u32, found: &mut Vec<u32>, 
     let Some(id) = types.resolve(id).filter(|_| depth < MAX_DEPTH && *left > 0) else { return };
     *left -= 1;
     match types.kind(id) {
-        Kind::Composite { .. } if types.name(id) == "bpf_spin_lock" => {
+        Kind::Composite { .. } if types.name(id) == SpecialType::SpinLock.row().name => {
             // A lock that is no word of its own is none: the verifier refuses it, too.
             if offset.is_multiple_of(LOCK_BYTES) && found.len() < LOCK_BYTES as usize * 16 {
                 found.push(offset);
