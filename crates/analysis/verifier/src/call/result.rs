@@ -7,6 +7,7 @@ use crate::domain::Scalar;
 use crate::error::{Step, reject, unsupported};
 use crate::reason::Reason;
 use crate::state::{Held, Holds, Register, Trust};
+use crate::types::hook::MAX_ERRNO;
 
 impl HelperEffect<'_, '_> {
     pub(crate) fn result_of(&mut self) -> Step<Register> {
@@ -64,7 +65,7 @@ impl HelperEffect<'_, '_> {
     pub(crate) fn integer_result(&self) -> Scalar {
         let HelperEffect { helper, call, .. } = *self;
         if helper.returns_size {
-            return Scalar::signed_range(-MAX_ERRNO, call.most_bytes as i64);
+            return Scalar::signed_range(-i64::from(MAX_ERRNO), call.most_bytes as i64);
         }
         if helper.id != helper_id::GET_SMP_PROCESSOR_ID {
             return Scalar::UNKNOWN;
@@ -120,9 +121,6 @@ impl HelperEffect<'_, '_> {
 
 /// The flag of an array that may stand in a map of maps for one of another size (`BPF_F_INNER_MAP`).
 pub(crate) const INNER_MAP: u32 = 0x1000;
-
-/// The largest error number (kernel `MAX_ERRNO`).
-const MAX_ERRNO: i64 = 4095;
 
 /// The most processors that a kernel is built for (`CONFIG_NR_CPUS`).
 pub(crate) const MAX_PROCESSORS: u32 = 8192;

@@ -22,6 +22,7 @@ use crate::reason::Reason;
 use crate::rejection::Case;
 use crate::state::{Caller, HeldLock, Holds, IrqKeeper, Kind, LockKind, Register, State, Trust};
 use crate::types::Types;
+use crate::types::hook::MAX_ERRNO;
 
 impl LockKind {
     fn name(self) -> &'static str {
@@ -70,7 +71,7 @@ impl Path<'_> {
         for register in &mut failed.frame_mut().registers[..6] {
             *register = Register::UNINIT;
         }
-        failed.set(Reg::R0, Register::scalar(Scalar::signed_range(-4095, -1)));
+        failed.set(Reg::R0, Register::scalar(Scalar::signed_range(-i64::from(MAX_ERRNO), -1)));
         self.push(failed, self.at + 1);
         Ok(())
     }

@@ -4,7 +4,7 @@ use kiln_platform::{IteratorTarget, RawTracepoint, is_boolean_lsm_hook};
 use kiln_program::btf::{Btf, Parameter, TypeId};
 
 /// The largest error number (kernel `MAX_ERRNO`).
-const MAX_ERRNO: i32 = 4095;
+pub(crate) const MAX_ERRNO: i32 = 4095;
 
 /// What a program is attached to.
 #[derive(Clone, Debug)]
