@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
-use kiln_sandbox::supply::{self, Memory};
+use kiln_sandbox::supply::{self, Memory, NoMemory};
 use kiln_sandbox::{Evidence, Options, sandbox};
 use kiln_vm::{Engine, Input, Vm};
 use serde_json::{Value, json};
@@ -93,9 +93,9 @@ impl Memory for Heap<'_> {
         }
     }
 
-    fn populate(&self, offset: usize, bytes: usize) -> Result<(), String> {
+    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
         match self {
-            Heap::Kernel(heap) => heap.populate(offset, bytes).map_err(|error| error.to_string()),
+            Heap::Kernel(heap) => heap.populate(offset, bytes).map_err(|error| NoMemory::Damaged(error.to_string())),
             Heap::Vm(_) => Ok(()),
         }
     }
@@ -180,7 +180,9 @@ fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evide
     let bytes = elf.write(&rewrite.object)?;
     let object = kiln_elf::read(structure.name, &bytes)?.object;
     let heap = object.maps.iter().find(|map| map.name == HEAP).ok_or("no heap")?;
-    let supply = |memory: &Heap<'_>| supply::supply(memory, supply::variable_bytes(heap), SUPPLY_BYTES);
+    let supply = |memory: &Heap<'_>| {
+        supply::supply(memory, supply::variable_bytes(heap), SUPPLY_BYTES).map_err(|error| format!("{error:?}"))
+    };
     let mut places = Vec::new();
     let mut vm = Vm::new(&object, kiln_vm::Options::default())?;
     for program in &object.programs {
