@@ -271,12 +271,20 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix, quiet: bool) -> Strin
 /// What the codes of rejections mean.
 pub fn reasons(reasons: &[Explained], with_examples: bool) {
     for reason in reasons {
-        let Explained { code, meaning, fix, rejected, mended } = reason;
+        let Explained { code, meaning, fix, rejected, mended, rejected_c, mended_c } = reason;
         say!("{}: {meaning}\n    {} {fix}", styled(BAD, code), styled(GOOD, "usually:"));
-        let Some(rejected) = rejected.as_ref().filter(|_| with_examples) else { continue };
-        say!("\n{}\n\n{rejected}", styled(BAD, "rejected:"));
-        if let Some(mended) = mended {
-            say!("\n{}\n\n{mended}", styled(GOOD, "accepted:"));
+        if !with_examples {
+            continue;
+        }
+        for (style, head, text) in [
+            (BAD, "rejected, in C:", rejected_c),
+            (GOOD, "accepted, in C:", mended_c),
+            (BAD, "rejected:", rejected),
+            (GOOD, "accepted:", mended),
+        ] {
+            if let Some(text) = text {
+                say!("\n{}\n\n{text}", styled(style, head));
+            }
         }
     }
 }

@@ -59,7 +59,7 @@ fn the_story_is_data_in_json() {
     let document = document(kiln().arg("check").arg(&path).args(["--format", "json"]));
     let verdict = &document["objects"][0]["programs"][0]["verdict"];
     assert_eq!(verdict["code"], "possibly-null");
-    assert_eq!(verdict["place"]["instruction"], 8);
+    assert_eq!(verdict["place"]["slot"], 9);
     assert_eq!(verdict["story"][0]["part"], "origin");
     assert_eq!(verdict["story"][0]["place"]["listing"], "call map_lookup_elem");
     assert_eq!(verdict["story"][1]["part"], "branch");
@@ -178,6 +178,89 @@ fn codes_are_explained_with_a_program_and_its_mended_form() {
         .stdout(contains("rejected:").and(contains("accepted:")).and(contains("call map_lookup_elem")));
     let document = document(kiln().args(["explain", "--format", "json"]));
     let rows = document.as_array().expect("rows");
+    let in_c = rows.iter().filter(|row| row["rejected_c"].is_string() && row["mended_c"].is_string()).count();
+    assert!(in_c >= 11, "{in_c} reasons have an example in C");
     let with_examples = rows.iter().filter(|row| row["rejected"].is_string()).count();
     assert!(with_examples >= 25, "{with_examples} of {} reasons have an example", rows.len());
+}
+
+/// What `kiln explain` shows in C is judged as it says.
+#[test]
+fn examples_in_c_are_rejected_and_mended() {
+    let document = document(kiln().args(["explain", "--format", "json"]));
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for row in document.as_array().expect("rows") {
+        let code = row["code"].as_str().expect("a code");
+        for (key, exit) in [("rejected_c", 1), ("mended_c", 0)] {
+            let Some(text) = row[key].as_str() else { continue };
+            let (source, object) = (folder.path().join("example.c"), folder.path().join("example.o"));
+            std::fs::write(&source, text).expect("a file");
+            let mut clang = std::process::Command::new("clang-19");
+            clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-I/usr/include/x86_64-linux-gnu"]);
+            match clang.arg("-I/usr/include/aarch64-linux-gnu").arg(&source).arg("-o").arg(&object).status() {
+                Ok(status) => assert!(status.success(), "{code}: clang fails"),
+                Err(error) => return eprintln!("skipped: clang-19: {error}"),
+            }
+            let said = if exit == 1 { format!("error[{code}]") } else { "1 accepted".to_owned() };
+            kiln().arg("check").arg(&object).assert().code(exit).stdout(contains(said));
+        }
+    }
+}
+
+/// A run of a rejected program says as much as a check of it.
+#[test]
+fn a_run_tells_the_story_too() {
+    let (_folder, path) = file("around.bpf", AROUND_THE_CHECK);
+    kiln().arg("run").arg(&path).args(["--packet", &"00".repeat(64)]).assert().code(1).stderr(
+        contains("error[possibly-null]")
+            .and(contains("1: bpf_map_lookup_elem returns"))
+            .and(contains("= help: check it before this line")),
+    );
+}
+
+/// A comparison with zero, a key that is too small, a kernel address and a walk over a packet: what is said of them.
+#[test]
+fn explanations_say_what_is_meant() {
+    let small_key = "; map counters hash key 8 value 8 entries 16
+; program xdp
+  *(u32 *)(r10 - 4) = 0
+  r1 = map[counters]
+  r2 = r10
+  r2 += -4
+  call map_lookup_elem
+  r0 = 2
+  exit
+";
+    let (_folder, path) = file("key.bpf", small_key);
+    kiln().arg("check").arg(&path).assert().code(1).stdout(contains("map `counters` has keys of 8 bytes, and what is passed has 4"));
+    let kernel_address = "; license GPL
+; program kprobe
+  r1 = *(u64 *)(r1 + 112)
+  r0 = *(u32 *)(r1 + 8)
+  exit
+";
+    let (_folder, path) = file("address.bpf", kernel_address);
+    kiln().arg("check").arg(&path).assert().code(1).stdout(contains("BPF_CORE_READ(pointer, field)"));
+    let signed = "; map table array key 4 value 64 entries 1
+; program xdp
+  r6 = *(u32 *)(r1 + 12)
+  *(u32 *)(r10 - 4) = 0
+  r1 = map[table]
+  r2 = r10
+  r2 += -4
+  call map_lookup_elem
+  if r0 == 0 goto L1
+  r6 <<= 32
+  r6 s>>= 32
+  if r6 s< 0 goto L2
+  goto L1
+L2:
+  r0 += r6
+  r0 = *(u8 *)(r0 + 0)
+L1:
+  r0 = 2
+  exit
+";
+    let (_folder, path) = file("signed.bpf", signed);
+    kiln().arg("check").arg(&path).assert().code(1).stdout(contains("s< 0").not().or(contains("is negative")));
 }

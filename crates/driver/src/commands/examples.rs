@@ -20,6 +20,16 @@ macro_rules! text {
     };
 }
 
+macro_rules! in_c {
+    ($code:literal, $file:literal) => {
+        Example {
+            code: $code,
+            rejected: include_str!(concat!("../../../../tests/mistakes/", $file)),
+            mended: Some(include_str!(concat!("../../../../tests/mistakes/mended/", $file))),
+        }
+    };
+}
+
 macro_rules! examples {
     ($( $code:literal: $rejected:literal $(=> $mended:literal)?; )*) => {
         /// One for each reason that a small program can show.
@@ -78,6 +88,26 @@ examples! {
         => "filetests/verifier/iterator-of-numbers.bpf";
 }
 
+/// A mistake in C and the same program mended, for reasons that people meet in C: `tests/mistakes` has both.
+pub const IN_C: &[Example] = &[
+    in_c!("possibly-null", "missing-null-check.c"),
+    in_c!("packet-out-of-bounds", "packet-never-checked.c"),
+    in_c!("map-value-out-of-bounds", "index-off-by-one.c"),
+    in_c!("unreleased-reference", "leaked-reference.c"),
+    in_c!("infinite-loop", "unbounded-loop.c"),
+    in_c!("bad-argument-size", "size-unbounded.c"),
+    in_c!("not-a-pointer", "use-after-release.c"),
+    in_c!("stack-out-of-bounds", "stack-out-of-bounds.c"),
+    in_c!("bad-return-value", "return-value-out-of-range.c"),
+    in_c!("lock-discipline", "lock-not-released.c"),
+    in_c!("uninitialized-register", "register-across-call.c"),
+];
+
+/// The example of a reason in C, by its code.
+pub fn in_c(code: &str) -> Option<&'static Example> {
+    IN_C.iter().find(|example| example.code == code)
+}
+
 /// The example of a reason, by its code.
 pub fn of(code: &str) -> Option<&'static Example> {
     EXAMPLES.iter().find(|example| example.code == code)
@@ -98,11 +128,11 @@ fn shown(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::EXAMPLES;
+    use super::{EXAMPLES, IN_C};
 
     #[test]
     fn examples_are_judged_as_they_are_said_to_be() {
-        for example in EXAMPLES {
+        for example in EXAMPLES.iter().chain(IN_C) {
             assert!(example.rejected.contains(&format!("check: reject {}", example.code)), "{}", example.code);
             assert!(example.mended.is_none_or(|text| text.contains("check: accept")), "{}", example.code);
             assert!(kiln_verifier::Reason::ALL.iter().any(|reason| reason.code() == example.code), "{}", example.code);

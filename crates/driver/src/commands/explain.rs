@@ -20,6 +20,10 @@ pub struct Explained {
     pub rejected: Option<String>,
     /// The same program, accepted.
     pub mended: Option<String>,
+    /// A program in C that is rejected for it, if people meet it there.
+    pub rejected_c: Option<String>,
+    /// The same program, accepted.
+    pub mended_c: Option<String>,
 }
 
 /// Explains the reason with a code, or all reasons.
@@ -42,5 +46,8 @@ pub fn explain(code: Option<&str>) -> Result<Vec<Explained>, Error> {
 fn explained(reason: &Reason) -> Explained {
     let example = examples::of(reason.code()).map(|example| example.texts());
     let (rejected, mended) = example.map_or((None, None), |(rejected, mended)| (Some(rejected), mended));
-    Explained { code: reason.code(), meaning: reason.meaning().trim(), fix: reason.fix(), rejected, mended }
+    let example = examples::in_c(reason.code()).map(|example| example.texts());
+    let (rejected_c, mended_c) = example.map_or((None, None), |(rejected, mended)| (Some(rejected), mended));
+    let (code, meaning, fix) = (reason.code(), reason.meaning().trim(), reason.fix());
+    Explained { code, meaning, fix, rejected, mended, rejected_c, mended_c }
 }

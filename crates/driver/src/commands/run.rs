@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
 use kiln_sandbox::supply::Memory;
+use kiln_verifier::Prepared;
 use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
+use crate::commands::check::{self, Verdict};
 use crate::commands::heap::{self, HeapState, KernelHeap, VmHeap};
 use crate::commands::packets::MIN_PACKET_BYTES;
 use crate::error::Error;
@@ -545,9 +547,23 @@ pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> 
                 needed.name, types[0], program.name, types[1]
             )));
         }
-        vm.load(&needed.name).map_err(vm_error)?;
+        vm.load(&needed.name).map_err(|error| explained(&object, needed, vm_error(error)))?;
     }
     Ok(vm)
+}
+
+/// A rejection as `kiln check` explains it; any other error as it is.
+fn explained(object: &Object, program: &Program, error: Error) -> Error {
+    if !matches!(error, Error::Rejected(_)) {
+        return error;
+    }
+    let options = kiln_verifier::Options { explain: true, skip_facts: true, ..Default::default() };
+    match check::verdict(&Prepared::new(object, &options), program, &options) {
+        Verdict::Rejected { explanation, .. } => {
+            Error::Rejected(format!("{} is rejected\n{}", program.name, explanation.trim_end()))
+        }
+        _ => error,
+    }
 }
 
 /// Sorts the VM's errors into the one taxonomy.

@@ -48,8 +48,9 @@ pub struct Diagnosis {
 pub struct Place {
     /// The function.
     pub function: Shown,
-    /// The instruction's position in it, from 0.
-    pub instruction: usize,
+    /// The slot in it at which the instruction begins, from 0, as in listings and in the kernel's log of a program
+    /// without subprograms.
+    pub slot: usize,
     /// The instruction.
     pub listing: Shown,
     /// The source file, as the compiler recorded it.
@@ -103,7 +104,7 @@ impl Place {
         let listing = function.map(|function| node_text(object, &function.nodes[position.1], &Labels::of(function)));
         Place {
             function: position.0.as_str().into(),
-            instruction: position.1,
+            slot: slot_of(object, &position.0, position.1),
             listing: listing.unwrap_or_default().into(),
             file: line.map(|line| line.file.as_str().into()),
             line: line.map(|line| line.line),
@@ -116,9 +117,15 @@ impl Place {
     fn page(&self) -> (Page, usize) {
         match (&self.file, self.line, &self.source) {
             (Some(file), Some(line), Some(_)) => (Page::Source(file.clone()), line as usize),
-            _ => (Page::Listing(self.function.clone()), self.instruction),
+            _ => (Page::Listing(self.function.clone()), self.slot),
         }
     }
+}
+
+/// The slot at which an instruction of a function begins: every number of an instruction that users see is one.
+pub(crate) fn slot_of(object: &Object, function: &str, position: usize) -> usize {
+    let nodes = object.functions.iter().find(|own| own.name == function).map_or(&[][..], |own| &own.nodes);
+    nodes.iter().take(position).map(|node| node.insn.slots() as usize).sum()
 }
 
 /// What lines are shown from.
@@ -156,10 +163,10 @@ pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis,
     }
     let mut group = Level::ERROR.primary_title(diagnosis.message.to_string()).id(code.to_owned());
     let mut report: Group<'_> = group_of(&mut group, object, pages);
-    let Place { function, instruction, .. } = &diagnosis.place;
+    let Place { function, slot, .. } = &diagnosis.place;
     let within = if function == program { String::new() } else { format!(" of {function}") };
     report = report.element(
-        Level::NOTE.message(format!("program {}, instruction {instruction}{within}: {listing}", Clean(program))),
+        Level::NOTE.message(format!("program {}, slot {slot}{within}: {listing}", Clean(program))),
     );
     if let Some(message) = &diagnosis.kernel_message {
         report = report.element(Level::NOTE.message(format!("the kernel prints: {message}")));
@@ -227,11 +234,16 @@ fn lines(object: &Object, page: &Page, wanted: Range<usize>) -> BTreeMap<usize, 
                 return BTreeMap::new();
             };
             let labels = Labels::of(function);
-            let nodes = function.nodes.iter().enumerate().filter(|(index, _)| wanted.contains(index));
-            nodes
-                .map(|(index, node)| {
+            let slots = function.nodes.iter().scan(0, |next, node| {
+                let slot = *next;
+                *next += node.insn.slots() as usize;
+                Some((slot, node))
+            });
+            slots
+                .filter(|(slot, _)| wanted.contains(slot))
+                .map(|(slot, node)| {
                     let label = labels.get(node.id).map_or(String::new(), |label| format!("{label}: "));
-                    (index, format!("{label}{}", node_text(object, node, &labels)))
+                    (slot, format!("{label}{}", node_text(object, node, &labels)))
                 })
                 .collect()
         }

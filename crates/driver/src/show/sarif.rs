@@ -190,7 +190,7 @@ impl Files<'_> {
             "physicalLocation": physical,
             "logicalLocations": [{
                 "name": place.function,
-                "fullyQualifiedName": format!("{}@{}", place.function, place.instruction),
+                "fullyQualifiedName": format!("{}@{}", place.function, place.slot),
                 "kind": "function",
             }],
         });

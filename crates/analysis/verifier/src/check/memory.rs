@@ -168,19 +168,35 @@ impl Register {
             return refuse(
                 reason,
                 Case::Access { bytes },
-                format!(
-                    "r{} ({}): the access may begin {} bytes before the memory",
-                    reg.number(),
-                    self.kind().name(),
-                    -start
-                ),
+                match lowest < -i64::from(u32::MAX) {
+                    true => format!(
+                        "r{} ({}): the number that is added may be negative, and nothing bounds it from below",
+                        reg.number(),
+                        self.kind().name()
+                    ),
+                    false => format!(
+                        "r{} ({}): the access may begin {} bytes before the memory",
+                        reg.number(),
+                        self.kind().name(),
+                        -start
+                    ),
+                },
             );
         }
         if end > i128::from(size) {
             return refuse(
                 reason,
                 Case::Access { bytes },
-                format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), self.kind().name()),
+                match highest > u64::from(u32::MAX) {
+                    true => format!(
+                        "r{} ({}): nothing bounds the number that is added from above; the memory has {size} bytes",
+                        reg.number(),
+                        self.kind().name()
+                    ),
+                    false => {
+                        format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), self.kind().name())
+                    }
+                },
             );
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What fixes a rejection, for the very case: the check to write, with its numbers and names.
 
-use kiln_isa::{AluOp, Insn, Source};
-use kiln_platform::{Helper, ProgramType, ReturnRule};
+use kiln_isa::{AluOp, Insn, Reg, Source};
+use kiln_platform::{ArgKind, Helper, ProgramType, ReturnRule};
 
 use super::names::assigned;
 use super::story::Story;
@@ -9,9 +9,15 @@ use crate::reason::Reason;
 use crate::rejection::{Case, Loss, StoryStep};
 use crate::state::{Kind, Register};
 
+/// Bytes of a packet that the kernel follows (`MAX_PACKET_OFF`).
+const MOST_PACKET_BYTES: i64 = 0xffff;
+
 impl Story<'_> {
     /// What fixes this case; `None` where no more can be said than the reason's own advice.
     pub(super) fn help(&self, steps: &[StoryStep]) -> Option<String> {
+        if let Some(help) = self.size_of_argument() {
+            return Some(help);
+        }
         match self.rejection.reason {
             Reason::PossiblyNull => self.null_check(),
             Reason::PacketBounds => self.packet_check(),
@@ -29,6 +35,39 @@ impl Story<'_> {
             Reason::NotAPointer => self.keep_pointer(steps),
             _ => None,
         }
+    }
+
+    /// For a key or value that is smaller than its map's: both sizes. C passes pointers, so that nothing else compares them.
+    fn size_of_argument(&self) -> Option<String> {
+        if !matches!(self.rejection.reason, Reason::StackBounds | Reason::MapValueBounds | Reason::MemoryBounds) {
+            return None;
+        }
+        let helper: &Helper = self.names.code.op(self.last().at).helper?;
+        let reg = self.offending_register()?;
+        let argument = helper.prototype.args.get(usize::from(reg.number()).checked_sub(1)?)?;
+        let state = &self.last().state;
+        let map = [Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5].into_iter().find_map(|reg| {
+            let register = state.register(reg);
+            (register.kind() == Kind::Map).then(|| self.names.map(register)).flatten()
+        })?;
+        let (what, wanted) = match argument {
+            ArgKind::MapKey => ("keys", map.key_size),
+            ArgKind::MapValue | ArgKind::UninitMapValue => ("values", map.value_size),
+            _ => return None,
+        };
+        let value = self.offending_value()?;
+        let there = match (value.kind(), value.fixed_offset()?) {
+            (Kind::Stack, offset) => u32::try_from(-offset).ok()?,
+            (Kind::MapValue, offset) => self.names.map(&value)?.value_size.checked_sub(u32::try_from(offset).ok()?)?,
+            _ => return None,
+        };
+        let source = self.variable().map_or_else(|| "what is passed".to_owned(), |name| format!("`{name}`"));
+        (there < wanted).then(|| {
+            format!(
+                "map `{}` has {what} of {wanted} bytes, and {source} has {there} at most: give it the type that the map says",
+                map.name
+            )
+        })
     }
 
     fn leave(&self) -> &'static str {
@@ -87,6 +126,12 @@ impl Story<'_> {
                 "compare the moved pointer itself, after moving it: `if (pointer + {} > data_end) {}`",
                 i64::from(value.offset) + offset + bytes,
                 self.leave()
+            ));
+        }
+        if needed > MOST_PACKET_BYTES {
+            return Some(format!(
+                "bound the loop: the kernel follows {MOST_PACKET_BYTES} bytes of a packet at most; count the turns (`for (int i = \
+                 0; i < N; i++)`) and compare with data_end inside of it"
             ));
         }
         let known = value.range;
@@ -255,6 +300,19 @@ impl Story<'_> {
         })
     }
 
+    /// For a kernel address that is a number to the verifier, in programs that trace.
+    fn read_kernel_memory(&self, steps: &[StoryStep]) -> Option<String> {
+        use ProgramType::{Kprobe, Lsm, PerfEvent, RawTracepoint, RawTracepointWritable, Tracepoint, Tracing};
+        let tracing = [Kprobe, Lsm, PerfEvent, RawTracepoint, RawTracepointWritable, Tracepoint, Tracing];
+        let value = self.offending_value().filter(|value| value.kind() == Kind::Scalar && !value.is_zero())?;
+        if !tracing.contains(&self.names.program_type) || self.access().is_none() || value.scalar.umax <= 0xffff {
+            return None;
+        }
+        let task = steps.iter().any(|step| step.text.contains("bpf_get_current_task"));
+        let typed = if task { ", or take the task from bpf_get_current_task_btf(), which may be read directly" } else { "" };
+        Some(format!("a kernel address is a number here: read the field with BPF_CORE_READ(pointer, field){typed}"))
+    }
+
     fn keep_pointer(&self, steps: &[StoryStep]) -> Option<String> {
         if steps.iter().any(|step| step.loss == Some(Loss::PacketMoved)) {
             return Some(format!(
@@ -262,7 +320,7 @@ impl Story<'_> {
                 self.leave()
             ));
         }
-        if let Some(help) = self.released(steps) {
+        if let Some(help) = self.released(steps).or_else(|| self.read_kernel_memory(steps)) {
             return Some(help);
         }
         let value: Register = self.offending_value()?;

@@ -307,6 +307,16 @@ impl<'a> Story<'a> {
             (Some(here), Some(there)) if here.line != there.line => format!(", on to line {}", there.line),
             _ => String::new(),
         };
+        // Compilers turn other comparisons into these: `x > -1` is `x >= 0`.
+        let sign = match (symbol, second.scalar.as_constant().filter(|_| constant(&second)).map(|value| value as i64)) {
+            ("s<", Some(0)) | ("s<=", Some(-1)) => Some(taken),
+            ("s>=", Some(0)) | ("s>", Some(-1)) => Some(!taken),
+            _ => None,
+        };
+        if let Some(negative) = sign.filter(|_| first.kind() == Kind::Scalar) {
+            let is = if negative { "is" } else { "is not" };
+            return Some(format!("the path where {} {is} negative{to}", operand(first)));
+        }
         let relation = format!("{} {symbol} {}", operand(first), operand(&second));
         Some(format!("the path where `{relation}` {holds}{to}"))
     }
