@@ -262,5 +262,8 @@ L1:
   exit
 ";
     let (_folder, path) = file("signed.bpf", signed);
-    kiln().arg("check").arg(&path).assert().code(1).stdout(contains("s< 0").not().or(contains("is negative")));
+    kiln().arg("check").arg(&path).assert().code(1).stdout(contains("it is -0x80000000 to -1"));
+    let unrelated = AROUND_THE_CHECK.replace("  if r6 == 0 goto L1\n", "  r6 <<= 32\n  r6 s>>= 32\n  if r6 s< 0 goto L1\n");
+    let (_folder, path) = file("branch.bpf", &unrelated);
+    kiln().arg("check").arg(&path).assert().code(1).stdout(contains("the path where the number is negative"));
 }

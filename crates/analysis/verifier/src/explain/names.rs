@@ -160,7 +160,8 @@ pub(super) fn number(scalar: &Scalar) -> String {
     if unsigned == u64::MAX && signed == u64::MAX {
         return "any number".to_owned();
     }
-    if unsigned <= signed {
+    // What is negative throughout is as narrow either way, and nobody reads it as twenty digits.
+    if unsigned <= signed && scalar.smax >= 0 {
         return format!("{} to {}", plain(scalar.umin), plain(scalar.umax));
     }
     format!("{} to {}", signed_plain(scalar.smin), signed_plain(scalar.smax))
@@ -215,5 +216,6 @@ mod tests {
         assert_eq!(number(&Scalar::unsigned_range(0, 255)), "0 to 255");
         assert_eq!(number(&Scalar::signed_range(-8, 7)), "-8 to 7");
         assert_eq!(number(&Scalar::constant(u64::MAX)), "-1");
+        assert_eq!(number(&Scalar::signed_range(-8, -1)), "-8 to -1");
     }
 }
