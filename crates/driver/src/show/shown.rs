@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 21] = [
+    const PLAIN: [(&str, &str); 22] = [
         ("commands/check.rs", "code"),
         ("commands/check.rs", "explanation"),
         ("commands/check_objects.rs", "programs"),
@@ -93,6 +93,7 @@ mod tests {
         ("commands/doctor.rs", "mend"),
         ("commands/doctor.rs", "needed_for"),
         ("commands/doctor.rs", "what"),
+        ("commands/explain.rs", "*"),
         ("error.rs", "call"),
         ("error.rs", "reason"),
         ("commands/learn.rs", "text"),
