@@ -1,13 +1,15 @@
 //! The command line, as data.
 
+mod query;
+
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use kiln_driver::ProgramType;
 use kiln_driver::profiles::Kernel;
-use kiln_driver::query::Split;
+
+pub use query::QueryArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -551,77 +553,4 @@ fn program_type(text: &str) -> Result<(String, ProgramType), String> {
         Some(near) => format!("did you mean {near}?"),
         None => format!("the types are {}", names().collect::<Vec<_>>().join(", ")),
     })
-}
-
-/// `kiln query`.
-#[derive(Args, Debug)]
-pub struct QueryArguments {
-    /// The query.
-    pub sql: String,
-    /// End after this long, such as 500ms, 10s or 5m.
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub duration: Option<Duration>,
-    /// Only this process.
-    #[arg(long, value_name = "PID")]
-    pub pid: Option<u32>,
-    /// Only threads of this name.
-    #[arg(long, value_name = "NAME")]
-    pub comm: Option<String>,
-    /// How much runs in the kernel: mvsf, columns, filter, pair or aggregate; by default as much as loads.
-    #[arg(long, value_name = "SPLIT", value_parser = split)]
-    pub split: Option<Split>,
-    /// Print which splits were tried and why some were rejected.
-    #[arg(long)]
-    pub trace_plan: bool,
-    /// Store the events in a file, for --replay.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["replay", "split"])]
-    pub record: Option<PathBuf>,
-    /// Query the events in a file instead of the running kernel. This needs no root, unless --split runs a part in the
-    /// kernel on the recorded events.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    #[arg(conflicts_with_all = ["duration", "trace_plan", "command"])]
-    pub replay: Option<PathBuf>,
-    /// Size in bytes of the ring buffer between kernel and user space, a power of two.
-    #[arg(long, value_name = "BYTES", default_value_t = 16 << 20, value_parser = ring_bytes)]
-    pub ring_bytes: u32,
-    /// End the query if its programs take more than this share of one processor over half a second, such as 2%.
-    #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "replay")]
-    pub max_overhead: Option<f64>,
-    /// A command to run. The query covers only this command and its children, and ends with it.
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<String>,
-}
-
-fn split(text: &str) -> Result<Split, String> {
-    let known = || Split::ALL.map(Split::name).join(", ");
-    Split::ALL.into_iter().find(|split| split.name() == text).ok_or_else(|| format!("known are {}", known()))
-}
-
-/// `2%` or `0.5%` as a part of one.
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim_end().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
-    let number = number.filter(|number| number.is_finite() && *number > 0.0);
-    number.map(|number| number / 100.0).ok_or_else(|| "a part of one processor such as 2% is expected".to_owned())
-}
-
-fn ring_bytes(text: &str) -> Result<u32, String> {
-    let bytes: u32 = text.parse().map_err(|_| "a number of bytes is expected".to_owned())?;
-    let fits = bytes.is_power_of_two() && (4096..=1 << 30).contains(&bytes);
-    if fits { Ok(bytes) } else { Err("a power of two from 4096 to 1073741824 is expected".to_owned()) }
-}
-
-/// `500ms`, `10s`, `5m`, `1h`; a number alone is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
-    let number: f64 =
-        text[..text.len() - unit.len()].parse().map_err(|_| "a time such as 10s is expected".to_owned())?;
-    let seconds = match unit {
-        "us" => 1e-6,
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a time such as 500ms, 10s or 5m is expected".to_owned()),
-    };
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| "the time is too long".to_owned())
 }

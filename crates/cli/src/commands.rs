@@ -174,7 +174,7 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     let (feed, names) = feed(&arguments.feed)?;
     arguments.pcap_out.as_deref().map_or(Ok(()), output::check_writable)?;
     let show = arguments.maps || !names.is_empty();
-    let entries = if format == Format::Json { run::MAX_MAP_ENTRIES } else { print::MAP_ENTRIES_SHOWN };
+    let entries = if format == Format::Json { run::MAX_MAP_ENTRIES } else { print::run::MAP_ENTRIES_SHOWN };
     let maps = run::Maps { names, entries };
     let context = arguments.context_file.as_deref().map(|path| file::read(path, input::MAX_FILE_BYTES)).transpose()?;
     let mut stimulus =
@@ -192,7 +192,7 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
             }
             match format {
                 Format::Json => print::json(&replayed)?,
-                _ => print::replayed(&replayed, show),
+                _ => print::run::replayed(&replayed, show),
             }
         }
         Packets::One(_) if arguments.pcap_out.is_some() => {
@@ -203,7 +203,7 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
             let ran = run::run_fed(&input, program, &stimulus, place, &feed, &maps)?;
             match format {
                 Format::Json => print::json(&ran)?,
-                _ => print::ran(&ran, &stimulus.packet, show),
+                _ => print::run::ran(&ran, &stimulus.packet, show),
             }
         }
     }

@@ -20,20 +20,7 @@ use crate::{print, say};
 /// `kiln optimize`.
 pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
     let choice = target::choose(&arguments.kernel, None)?;
-    let gathered = objects::gather(&arguments.objects)?;
-    let folder = arguments.objects.len() > 1 || arguments.objects.iter().any(|path| path.is_dir());
-    let to_standard_output = commands::is_standard_output(&arguments.output, format)?;
-    if folder && (to_standard_output || arguments.evidence.is_some() || arguments.report.is_some()) {
-        let message = "-o -, --evidence and --report are for one object; several are written into a folder, -o FOLDER";
-        return Err(Error::InvalidInput(message.to_owned()));
-    }
-    if gathered.objects.is_empty() {
-        return Err(Error::InvalidInput("the folders hold no BPF objects (.o, .bpf)".to_owned()));
-    }
-    let outputs = match folder {
-        true => outputs(&gathered.objects, &arguments.output)?,
-        false => vec![arguments.output.clone()],
-    };
+    let Places { gathered, outputs, folder, to_standard_output } = places(arguments, format)?;
     let shared = Shared {
         model: arguments.cost_model.as_deref().map(read_model).transpose()?.map(Arc::new),
         rules: arguments.rules.as_deref().map(learn::proved_rules).transpose()?.map(Arc::new),
@@ -68,10 +55,7 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
                 if text {
                     print::optimized(&outcome, arguments.verbose, arguments.timings);
                 }
-                let mut document = serde_json::to_value(outcome.report()).unwrap_or_default();
-                document["object"] = json!(object);
-                document["output"] = json!(Shown::from(output.display().to_string().as_str()));
-                documents.push(document);
+                documents.push(document(&outcome, &object, output));
             }
             Err(error) if folder => {
                 codes.push(error.exit_code());
@@ -92,6 +76,41 @@ pub fn optimize(arguments: &OptimizeArguments, format: Format) -> Code {
         _ => {}
     }
     Ok(worst(codes))
+}
+
+/// What JSON output says of one object.
+fn document(outcome: &Outcome, object: &Shown, output: &Path) -> serde_json::Value {
+    let mut document = serde_json::to_value(outcome.report()).unwrap_or_default();
+    document["object"] = json!(object);
+    document["output"] = json!(Shown::from(output.display().to_string().as_str()));
+    document
+}
+
+/// What is optimized, and where to.
+struct Places {
+    gathered: objects::Gathered,
+    outputs: Vec<PathBuf>,
+    /// Several objects are written into a folder.
+    folder: bool,
+    to_standard_output: bool,
+}
+
+fn places(arguments: &OptimizeArguments, format: Format) -> Result<Places, Error> {
+    let gathered = objects::gather(&arguments.objects)?;
+    let folder = arguments.objects.len() > 1 || arguments.objects.iter().any(|path| path.is_dir());
+    let to_standard_output = commands::is_standard_output(&arguments.output, format)?;
+    if folder && (to_standard_output || arguments.evidence.is_some() || arguments.report.is_some()) {
+        let message = "-o -, --evidence and --report are for one object; several are written into a folder, -o FOLDER";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    if gathered.objects.is_empty() {
+        return Err(Error::InvalidInput("the folders hold no BPF objects (.o, .bpf)".to_owned()));
+    }
+    let outputs = match folder {
+        true => outputs(&gathered.objects, &arguments.output)?,
+        false => vec![arguments.output.clone()],
+    };
+    Ok(Places { gathered, outputs, folder, to_standard_output })
 }
 
 /// What all objects of a command share.

@@ -188,6 +188,7 @@ impl<'a> Interpreter<'a> {
     }
 
     /// Runs `entry` with its frames starting at `depth`. Nested callbacks use this.
+    // long: one arm for each way that control goes on
     fn call<E: Environment>(
         &self,
         entry: FunctionId,

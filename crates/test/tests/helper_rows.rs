@@ -153,6 +153,7 @@ struct Question {
     holds: bool,
 }
 
+// long: one row for each question
 fn questions() -> Vec<Question> {
     use Property::*;
     let ask = |property, about, program, holds| Question { property, about, program, holds };

@@ -1,0 +1,107 @@
+//! How runs look: what programs returned, and what maps and heaps hold afterwards.
+
+use kiln_driver::heap::HeapState;
+use kiln_driver::run::{MapState, Ran, Replayed, hex};
+use kiln_driver::shown::Clean;
+
+use super::{count, table};
+use crate::say;
+
+/// Entries of a map that text shows.
+pub const MAP_ENTRIES_SHOWN: usize = 16;
+
+/// What a run gave.
+pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
+    let action = ran.action.map_or(String::new(), |action| format!(" ({action})"));
+    say!("returned {}{action}", ran.value);
+    if packet.is_empty() && ran.packet.is_empty() {
+        // A program without a packet.
+    } else if ran.packet == packet {
+        say!("packet unchanged, {} bytes", packet.len());
+    } else {
+        say!("packet {} bytes: {}", ran.packet.len(), hex(&ran.packet));
+    }
+    if let Some(fields) = &ran.socket_buffer {
+        let cb: Vec<String> = fields.cb.iter().map(|word| format!("{word:#x}")).collect();
+        let mut set = vec![format!("cb {}", cb.join(" "))];
+        set.retain(|_| fields.cb != [0; 5]);
+        set.extend((fields.mark != 0).then(|| format!("mark {:#x}", fields.mark)));
+        set.extend((fields.priority != 0).then(|| format!("priority {:#x}", fields.priority)));
+        set.extend((fields.tstamp != 0).then(|| format!("tstamp {}", fields.tstamp)));
+        if !set.is_empty() {
+            say!("socket buffer: {}", set.join(", "));
+        }
+    }
+    let counted = ran.instructions.map_or(String::new(), |count| format!(", {count} instructions"));
+    say!("{:.1} ns a run{counted}", ran.duration_ns);
+    for line in &ran.printed {
+        say!("printed: {}", Clean(line.exact().trim_end()));
+    }
+    if maps {
+        map_states(&ran.maps, &ran.heaps);
+    }
+}
+
+/// What a replay of a capture gave.
+pub fn replayed(replayed: &Replayed, maps: bool) {
+    let rows: Vec<Vec<String>> = replayed
+        .actions
+        .iter()
+        .map(|count| {
+            let share = 100.0 * count.packets as f64 / replayed.packets.max(1) as f64;
+            let action = count.action.map_or(String::new(), |action| format!(" ({action})"));
+            vec![format!("{}{action}", count.value), count.packets.to_string(), format!("{share:.1}%")]
+        })
+        .collect();
+    say!("{}", table(&["returned", "packets", "share"], &rows));
+    let too_short = match replayed.too_short {
+        0 => String::new(),
+        some => format!(", {some} without an Ethernet header not run"),
+    };
+    say!("{} run, {} changed{too_short}", count(replayed.packets, "packet"), replayed.changed);
+    let counted = replayed.instructions.map_or(String::new(), |count| format!(", {count} instructions in all"));
+    say!("{:.1} ns a run{counted}", replayed.duration_ns);
+    for line in replayed.printed.iter().take(PRINTED_SHOWN) {
+        say!("printed: {}", Clean(line.exact().trim_end()));
+    }
+    if replayed.printed.len() > PRINTED_SHOWN {
+        say!(
+            "... and {} more (--format json shows all)",
+            count(replayed.printed.len() - PRINTED_SHOWN, "printed line")
+        );
+    }
+    if maps {
+        map_states(&replayed.maps, &replayed.heaps);
+    }
+}
+
+/// Lines of what programs print that a replay shows.
+const PRINTED_SHOWN: usize = 20;
+
+/// What maps and heaps hold.
+fn map_states(maps: &[MapState], heaps: &[HeapState]) {
+    for map in maps {
+        let entries = if map.count == 1 { "entry" } else { "entries" };
+        let zeros = if map.zeros > 0 { format!(", {} zero", map.zeros) } else { String::new() };
+        say!("map {}: {} {entries}{zeros}", map.name, map.count);
+        let shown = if map.typed.is_empty() { &map.entries } else { &map.typed };
+        for (key, value) in shown {
+            say!("  {key}: {value}");
+        }
+        if map.count > shown.len() {
+            say!("  ... (--format json shows all)");
+        }
+    }
+    for heap in heaps {
+        let accounts = &heap.accounts;
+        say!(
+            "heap {}: {} bytes allocated, {} of {} never used, {} allocations failed, {} wrong frees",
+            heap.name,
+            accounts.allocated_bytes,
+            accounts.fresh_bytes,
+            accounts.supplied_bytes,
+            accounts.failures,
+            accounts.bad_frees
+        );
+    }
+}
