@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::{Input, input, optimize, output, sandbox};
 
 /// The headers for extension authors, which `kiln cc` brings along.
-const HEADERS: [(&str, &str); 7] = [
+const HEADERS: [(&str, &str); 12] = [
     ("kiln/heap.h", include_str!("../../../../bpf/include/kiln/heap.h")),
     ("kiln/malloc.h", include_str!("../../../../bpf/include/kiln/malloc.h")),
     ("kiln/hash.h", include_str!("../../../../bpf/include/kiln/hash.h")),
@@ -19,6 +19,11 @@ const HEADERS: [(&str, &str); 7] = [
     ("kiln/rbtree.h", include_str!("../../../../bpf/include/kiln/rbtree.h")),
     ("kiln/skiplist.h", include_str!("../../../../bpf/include/kiln/skiplist.h")),
     ("kiln/sketch.h", include_str!("../../../../bpf/include/kiln/sketch.h")),
+    ("kiln/pool.h", include_str!("../../../../bpf/include/kiln/pool.h")),
+    ("kiln/pool/copy.h", include_str!("../../../../bpf/include/kiln/pool/copy.h")),
+    ("kiln/pool/maps.h", include_str!("../../../../bpf/include/kiln/pool/maps.h")),
+    ("kiln/pool/hash.h", include_str!("../../../../bpf/include/kiln/pool/hash.h")),
+    ("kiln/pool/array.h", include_str!("../../../../bpf/include/kiln/pool/array.h")),
 ];
 
 /// How to compile.

@@ -6,5 +6,6 @@
 mod allocator;
 mod list;
 mod locks;
+mod pool;
 mod structures;
 mod world;

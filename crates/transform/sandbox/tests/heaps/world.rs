@@ -25,8 +25,25 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
 
-/// Compiles a source. Prints a skip and returns `None` if there is no clang 19.
+/// Compiles a source and sandboxes it. Prints a skip and returns `None` if there is no clang 19.
 pub fn compile(source: &str, quantum: Duration) -> Option<Extension> {
+    let bytes = clang(source, &["-mcpu=v4"])?;
+    let elf = kiln_elf::read("extension", &bytes).expect("an object");
+    let options = Options { quantum_ns: quantum.as_nanos() as u64, ..Options::default() };
+    let rewrite = sandbox(&elf.object, &options).unwrap_or_else(|error| panic!("{source}: {error}"));
+    let bytes = elf.write(&rewrite.object).expect("the result is written");
+    let object = kiln_elf::read("extension", &bytes).expect("the result is an object").object;
+    Some(Extension { object, bytes })
+}
+
+/// Compiles a source that needs no sandbox. Prints a skip and returns `None` if there is no clang 19.
+pub fn compile_plain(source: &str, arguments: &[&str]) -> Option<Extension> {
+    let bytes = clang(source, arguments)?;
+    let object = kiln_elf::read("extension", &bytes).expect("an object").object;
+    Some(Extension { object, bytes })
+}
+
+fn clang(source: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     if Command::new("clang-19").arg("--version").output().is_err() {
         println!("skipped: clang-19 is not installed");
         return None;
@@ -34,21 +51,16 @@ pub fn compile(source: &str, quantum: Duration) -> Option<Extension> {
     let folder = tempfile::tempdir().expect("a folder");
     let output: PathBuf = folder.path().join("extension.o");
     let status = Command::new("clang-19")
-        .args(["-target", "bpf", "-mcpu=v4", "-O2", "-g", "-mllvm", "-disable-loop-idiom-all", "-c", "-o"])
+        .args(["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-mllvm", "-disable-loop-idiom-all", "-c", "-o"])
         .arg(&output)
+        .args(arguments)
         .arg("-I")
         .arg(root().join("bpf/include"))
         .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
         .arg(root().join(source))
         .status();
     assert!(status.expect("clang runs").success(), "clang refuses {source}");
-    let bytes = std::fs::read(&output).expect("clang wrote it");
-    let elf = kiln_elf::read("extension", &bytes).expect("an object");
-    let options = Options { quantum_ns: quantum.as_nanos() as u64, ..Options::default() };
-    let rewrite = sandbox(&elf.object, &options).unwrap_or_else(|error| panic!("{source}: {error}"));
-    let bytes = elf.write(&rewrite.object).expect("the result is written");
-    let object = kiln_elf::read("extension", &bytes).expect("the result is an object").object;
-    Some(Extension { object, bytes })
+    Some(std::fs::read(&output).expect("clang wrote it"))
 }
 
 /// Compiles a source as native code into a folder; gives the program.
@@ -170,8 +182,8 @@ impl World {
     }
 
     pub fn new(extension: &Extension, place: Place) -> World {
-        let heap = extension.object.maps.iter().find(|map| map.name == HEAP).expect("the heap");
-        World { place, variable_bytes: supply::variable_bytes(heap) }
+        let heap = extension.object.maps.iter().find(|map| map.name == HEAP);
+        World { place, variable_bytes: heap.map_or(0, supply::variable_bytes) }
     }
 
     /// Gives the allocator memory; whether there is one.

@@ -1,0 +1,60 @@
+//! The pool's header as an author meets it: through `kiln cc`, and which kernels its stores load on.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const SOURCE: &str = "\
+#include <kiln/pool.h>
+SEC(\"xdp\") int store(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u64 id = 1;
+
+	return kiln_pool_write(&id, data, end, 64, BPF_ANY) ? XDP_DROP : XDP_PASS;
+}
+char LICENSE[] SEC(\"license\") = \"GPL\";
+";
+
+fn kiln(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.args(arguments).current_dir(folder).env("KILN_OPTIMIZE", "5").output().expect("kiln runs")
+}
+
+fn has_clang() -> bool {
+    let found = Command::new("clang-19").arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: clang-19 is not installed");
+    }
+    found
+}
+
+#[test]
+fn both_stores_come_through_kiln_cc_and_load_on_5_15() {
+    if !has_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("store.bpf.c"), SOURCE).expect("a file");
+    for store in ["KILN_POOL_HASH", "KILN_POOL_ARRAY"] {
+        let define = format!("-DKILN_POOL_STORE={store}");
+        let built = kiln(folder.path(), &["cc", "-mcpu=v3", &define, "-c", "store.bpf.c", "-o", "store.o"]);
+        assert!(built.status.success(), "{store}: {}", String::from_utf8_lossy(&built.stderr));
+        let checked = kiln(folder.path(), &["check", "--kernel", "5.15", "store.o"]);
+        let text = String::from_utf8_lossy(&checked.stdout);
+        assert!(checked.status.success(), "{store}: {text}");
+        assert!(text.contains("all programs load on: 5.15"), "{store}: {text}");
+    }
+}
+
+#[test]
+fn a_program_without_a_store_is_told_what_to_choose() {
+    if !has_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("store.bpf.c"), SOURCE).expect("a file");
+    let built = kiln(folder.path(), &["cc", "-mcpu=v3", "-c", "store.bpf.c", "-o", "store.o"]);
+    assert!(!built.status.success());
+    let error = String::from_utf8_lossy(&built.stderr);
+    assert!(error.contains("define KILN_POOL_STORE as KILN_POOL_HASH or KILN_POOL_ARRAY"), "{error}");
+}
