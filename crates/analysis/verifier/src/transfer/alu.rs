@@ -115,7 +115,7 @@ impl Path<'_> {
         // The kernel links them where the sign bit is known to be clear.
         if value.scalar.umax >> (from.bits() - 1) == 0 {
             let copy = self.linked(src, value);
-            return self.write(dst, copy);
+            return self.write(dst, Register { scalar, ..copy });
         }
         self.write(dst, Register { origin: value.origin, ..Register::scalar(scalar) })
     }
