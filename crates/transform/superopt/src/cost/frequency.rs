@@ -236,7 +236,7 @@ fn shares_by_shape(function: &Function, cfg: &Cfg, from: usize) -> Vec<f64> {
     vec![share, 1.0 - share]
 }
 
-/// Whether a block does nothing but leave: no calls on the way, and an exit within two blocks.
+/// Whether a block only leaves: no calls, and an exit within two blocks.
 fn leaves(function: &Function, cfg: &Cfg, block: usize) -> bool {
     let mut at = block;
     for _ in 0..2 {

@@ -71,10 +71,10 @@ impl CostModel {
         nothing.read(text).expect("the tables in the source are well formed, as a test says")
     }
 
-    /// Reads a model. What it does not name is as in the table of its machine.
+    /// Reads a model. Classes that it does not name cost what the table of its machine says.
     ///
     /// # Errors
-    /// [`BadModel`] with the first line that is none.
+    /// [`BadModel`] with the first bad line.
     pub fn parse(text: &str) -> Result<CostModel, BadModel> {
         if text.len() > CostModel::MAX_BYTES {
             return Err(BadModel {

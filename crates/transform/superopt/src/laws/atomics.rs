@@ -113,7 +113,7 @@ fn update(load: &Node, operation: &Node, store: &Node) -> Option<Update> {
     let Insn::Alu { op, width, dst, src } = operation.insn else { return None };
     let Insn::Store { size: stored, address: to, src: Source::Reg(from) } = store.insn else { return None };
     let same = dst == value && from == value && stored == size && to == address && address.base != value;
-    // Of four bytes, both widths give the same ones.
+    // Four bytes are the same in both widths.
     let wide = size == Size::B8 && width == Width::W64 || size == Size::B4;
     if !same || !wide || src == Source::Reg(value) {
         return None;

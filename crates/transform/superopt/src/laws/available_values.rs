@@ -77,7 +77,7 @@ pub(crate) fn use_available(object: &Object, function: &mut Function, banned: &d
         for at in block.range.clone() {
             let node = function.nodes[at].clone();
             let result = result(object, &state, &node);
-            // What it makes itself is only named when it has been made.
+            // A result gets its name only after the instruction that makes it.
             let known = result.filter(|value| !value.depends_on(node.id) && !banned(node.id));
             let known = known.filter(|_| only_computes(&node.insn) && node.core.is_none());
             match (known, node.insn.written()) {
@@ -168,7 +168,7 @@ fn is_frozen(object: &Object, map: MapId) -> bool {
     object.map(map).is_constant()
 }
 
-/// From before an instruction to after it.
+/// Goes from the state before an instruction to the state after it.
 fn step(object: &Object, state: &mut State, node: &Node) {
     let result = result(object, state, node);
     if let Insn::Call(_) | Insn::LoadPacket { .. } = node.insn {
@@ -219,7 +219,7 @@ fn at_block_begins(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Optio
                 ways.extend(end(object, function, cfg, &begin, previous.index(), index));
             }
             let Some(first) = ways.first() else { continue };
-            // Who held the same on every way so far and does on these. Classes only ever fall apart.
+            // Registers that held the same value on every path so far, and do on these. Classes are only ever split.
             let known = alike[index];
             let same = |one: usize, other: usize| {
                 let held = |way: &State| way[one].is_some() && way[one] == way[other];
@@ -276,7 +276,7 @@ pub fn read_copied_registers(context: Context<'_>) -> Vec<Change> {
     let Context { object, function, calls, banned, .. } = context;
     let cfg = Cfg::new(function);
     let before = before_each(object, function, &cfg);
-    // Each register takes part in one change: what is known of it is then of the past.
+    // Each register takes part in one change, because afterwards what is known of it is no longer true.
     let mut touched = RegSet::EMPTY;
     let mut changes = Vec::new();
     let mut doomed = HashSet::new();
@@ -303,7 +303,7 @@ pub fn read_copied_registers(context: Context<'_>) -> Vec<Change> {
     changes
 }
 
-/// Who reads a copy, if each could read the original as well.
+/// The readers of a copy, if each of them could read the original instead.
 fn readers(
     function: &Function,
     cfg: &Cfg,

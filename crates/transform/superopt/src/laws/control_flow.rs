@@ -36,7 +36,7 @@ pub fn remove_unreachable_blocks(function: &mut Function) -> Vec<Change> {
     if doomed.is_empty() { Vec::new() } else { vec![Change::new(doomed, Vec::new()).by("unreachable")] }
 }
 
-/// Turns branches with a side that no run reaches into jumps or nothing. Only where the function runs at all.
+/// If no run reaches one side of a branch, the branch becomes a jump or goes. Functions that never run are left alone.
 fn decide_branches(function: &mut Function, facts: &Facts) -> Vec<Change> {
     let mut changes = Vec::new();
     let mut doomed = HashSet::new();
@@ -211,7 +211,7 @@ struct End {
     body: std::ops::Range<usize>,
     /// The block.
     full: std::ops::Range<usize>,
-    /// Where control goes: a jump's target, or nowhere after an exit (which then belongs to the body).
+    /// Where control goes: a jump's target, or nowhere after an exit (the exit then belongs to the body).
     continues: Option<InsnId>,
 }
 

@@ -21,7 +21,7 @@ use crate::flow::demand;
 use crate::laws::context::{Change, Context};
 use crate::laws::dead_store_before_helper;
 
-/// Removes calls that only return a value if the value is not read.
+/// Removes a call if it only returns a value and nothing reads the value.
 pub fn remove_unread_calls(context: Context<'_>) -> Vec<Change> {
     let facts = context.known();
     let Context { object, function, calls, banned, .. } = context;

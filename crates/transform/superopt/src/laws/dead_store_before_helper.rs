@@ -93,7 +93,7 @@ fn failure(function: &Function, cfg: &Cfg, rest: std::ops::Range<usize>) -> Opti
     None
 }
 
-/// Stack bytes that may be read from a position on; only where it is simple to tell.
+/// Stack bytes that may be read from a position on; `None` where that is not simple to tell.
 fn live_at(function: &Function, cfg: &Cfg, facts: &Facts, mut at: usize) -> Option<StackSet> {
     let mut live = None;
     for _ in 0..16 {
@@ -109,7 +109,7 @@ fn live_at(function: &Function, cfg: &Cfg, facts: &Facts, mut at: usize) -> Opti
     live
 }
 
-/// Stores to nothing but these bytes, with no reader of theirs behind them, last first.
+/// Stores to these bytes only that no later instruction reads, the last one first.
 fn stores_to(function: &Function, facts: &Facts, range: std::ops::Range<usize>, mut bytes: StackSet) -> Vec<InsnId> {
     let mut found = Vec::new();
     for node in range.rev().map(|at| &function.nodes[at]) {

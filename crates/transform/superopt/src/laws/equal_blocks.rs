@@ -1,4 +1,4 @@
-//! Branches led to a block that does the same.
+//! Branches are sent to another block that does the same.
 //!
 //! ```text
 //!   r3 = 0                               r3 = 0
@@ -28,7 +28,7 @@ const LONGEST: usize = 6;
 /// Instructions of a function at most: each trial costs its length.
 const LONGEST_FUNCTION: usize = 3000;
 
-/// Leads one branch to another block, where that saves slots.
+/// Sends one branch to another block, if that saves slots.
 pub fn branch_to_equal_block(context: Context<'_>) -> Vec<Change> {
     let Context { object, function: original, calls, banned, .. } = context;
     let function: &Function = original;
@@ -88,7 +88,7 @@ fn body(function: &Function, block: &Block) -> Option<Body> {
     (!body.range.is_empty()).then_some(body)
 }
 
-/// The branch that alone leads to a block, by a jump, and the numbers that registers hold there.
+/// The only branch that jumps to a block, and the numbers that registers hold there.
 fn entry(function: &Function, cfg: &Cfg, states: &[Option<State>], block: &Block) -> Option<(usize, State)> {
     let [from] = block.predecessors[..] else { return None };
     let own = &cfg.blocks[from.index()];

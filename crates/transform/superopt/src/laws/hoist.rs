@@ -240,13 +240,13 @@ pub fn hoist_arms(context: Context<'_>) -> Vec<Change> {
             let inside = nodes.iter().any(|node| node.id == goes);
             (block.predecessors.len() == 1 && dead && simple && !inside).then(|| (body.to_vec(), goes))
         };
-        // The jumped-to arm goes away whole; nothing falls into it, as it has one predecessor.
+        // The arm that is jumped to goes whole: it has one predecessor, so nothing falls into it.
         if let Some((body, goes)) = hoistable(fork.jumps, fork.falls) {
             let arm = cfg.blocks[fork.jumps.index()].range.clone();
             let change = hoist(function, fork.branch, arm, &body, branch.insn, goes);
             return vec![change];
         }
-        // The arm that follows, where the other one follows it.
+        // The arm that follows, if the other arm comes right after it.
         let after = cfg.blocks[fork.falls.index()].range.end;
         let adjacent = cfg.blocks[fork.jumps.index()].range.start == after;
         if let (Some((body, goes)), Some(negated), true) =

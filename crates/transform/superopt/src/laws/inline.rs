@@ -1,4 +1,4 @@
-//! Static functions that are called in one place, put there.
+//! Puts static functions that are called in one place into that place.
 //!
 //! ```text
 //!   main                      twice (static)           main
@@ -82,10 +82,10 @@ fn inline_into(
     changes
 }
 
-/// Whether a function does what means another thing in another frame.
+/// Whether a function does something that would mean another thing in another frame.
 fn keeps_frame(function: &Function) -> bool {
     function.nodes.iter().any(|node| {
-        // Of a helper that is not in the table nothing is known.
+        // Nothing is known of a helper that is not in the table.
         let helper = node.helper().is_some_and(|id| Helper::by_id(id).is_none_or(|helper| helper.needs_frame));
         helper || matches!(node.insn, Insn::LoadPacket { .. })
     })
@@ -290,7 +290,7 @@ fn lowest_byte(object: &Object, id: FunctionId, facts: &Facts) -> Option<i32> {
         let nodes = &object.function(one).nodes;
         for (at, node) in nodes.iter().enumerate() {
             let known = facts.at(node.id)?;
-            // Of a callee's own frame nothing is counted; what it holds of ours counts as ours.
+            // A callee's own frame is not counted. Addresses of our frame that it holds count as ours.
             let ours = |region: &Region| matches!(region, Region::Stack { up } if own == (*up == 0));
             if let Some(Address { base, offset }) = node.insn.address() {
                 match &known.registers[base.index()] {

@@ -57,14 +57,14 @@ fn masked(nodes: &[Node], reg: Reg, compared: Width) -> Option<(InsnId, Insn)> {
     let touches = |node: &Node| node.insn.written() == Some(reg) || node.insn.read().contains(reg);
     let mask = body.iter().rposition(touches)?;
     let Insn::Alu { op: AluOp::And, width, dst, src: Source::Imm(imm) } = body[mask].insn else { return None };
-    // What is not negative masks the upper half away too, however wide the comparison is.
+    // A mask that is not negative clears the upper half too, so the width of the comparison does not matter.
     let same = imm >= 0 || width == compared;
     let after = &body[mask + 1..];
     if dst != reg || body[mask].core.is_some() || !same || after.iter().any(|node| matches!(node.insn, Insn::Call(_))) {
         return None;
     }
     let test = |dst| Insn::Branch { op: JumpOp::Set, width: compared, dst, src: Source::Imm(imm), offset: 0 };
-    // From where it was copied, if that is still there.
+    // The register that it was copied from, if that still holds it.
     let copy = body[..mask].iter().rposition(touches);
     let original = copy.and_then(|copy| match body[copy].insn {
         Insn::Alu { op: AluOp::Mov, width: own, dst, src: Source::Reg(src) } if dst == reg && src != Reg::R10 => {

@@ -1,4 +1,4 @@
-//! Branches that the way to them decides.
+//! Branches whose outcome the path to them decides.
 //!
 //! Compilers turn `a || b` into numbers and test those:
 //!
@@ -157,7 +157,7 @@ pub fn decide_branches(context: Context<'_>) -> Vec<Change> {
     Vec::new()
 }
 
-/// Sends branches and jumps past the branches that their way decides, so many a call at most.
+/// Sends branches and jumps past the branches that their path decides, at most this many per call.
 ///
 /// A branch that goes elsewhere makes more known and less wanted in what follows, never the other way round, so what was
 /// found out before the first one stays good enough for the others.
@@ -196,7 +196,7 @@ fn begin(function: &Function, block: &Block, end: Demand, calls: &Calls) -> Dema
     demand
 }
 
-/// The farthest place that the way from a block's start surely leads to, past at least one decided branch.
+/// The farthest place that the path from a block's start must reach, past at least one decided branch.
 fn follow(function: &Function, cfg: &Cfg, begins: &[Demand], start: BlockId, mut state: State) -> Option<InsnId> {
     let mut block = start;
     let mut written = RegSet::EMPTY;

@@ -57,7 +57,7 @@ struct Place {
     uses: Vec<usize>,
     /// Whether something is added to it on the way.
     indexed: bool,
-    /// Whether it is used otherwise, or in other blocks.
+    /// Whether it is used in another way, or in other blocks.
     escapes: bool,
 }
 
@@ -100,7 +100,7 @@ pub fn keep_addresses(context: Context<'_>) -> Vec<Change> {
     let mut begun: HashSet<Made> = HashSet::new();
     let mut plans: Vec<Plan> = Vec::new();
     for place in &places {
-        // Who is only accessed through is served from any address nearby.
+        // An address that is only accessed through can be replaced by any address nearby.
         let fixed = place.escapes || begun.insert(place.made);
         if fixed && tried.insert((place.made, place.offset)) {
             plans.extend(keeper.best_plan(place.made, place.offset));
@@ -210,7 +210,7 @@ impl Keeper<'_> {
         best
     }
 
-    /// Slots that a place gets shorter by.
+    /// How many slots shorter a place gets.
     fn gain(&self, index: usize, base: i64) -> i64 {
         2 - self.places[index].cost(self.function, base).unwrap_or(2)
     }
@@ -237,7 +237,7 @@ impl Keeper<'_> {
             };
             demand.take(reg) == 0
         };
-        // What makes it there now, and reads that, goes away.
+        // The instructions that make it there now go, with their readers.
         let gone = |reg: Reg, read: bool, at: usize| {
             let own = chosen.iter().map(|index| &places[*index]).filter(|place| place.dst == reg);
             own.filter(|place| place.cost(function, base) == Some(0))
@@ -335,7 +335,7 @@ fn keep(object: &mut Object, function: &mut Function, places: &[Place], plan: &P
     };
     let made: Vec<Node> = made.into_iter().map(|node| Node { line, ..node }).collect();
     after.splice(0..0, made.iter().cloned());
-    // Who came to where it is made comes to the making.
+    // Branches to the place where it is made now lead to the instruction that makes it.
     let first = made[0].id;
     function.nodes.splice(plan.at..plan.at, made);
     edit::retarget(function, &[(heir, first)].into_iter().collect());
@@ -374,7 +374,7 @@ fn places(function: &Function, cfg: &Cfg, ends: &[Demand], calls: &Calls) -> Vec
     places
 }
 
-/// What is done with an address that is made.
+/// How an address that is made is used.
 struct Uses {
     /// The accesses through it.
     uses: Vec<usize>,
@@ -384,7 +384,7 @@ struct Uses {
     escapes: bool,
 }
 
-/// What is done with a register until it is written.
+/// How a register is used until it is written.
 fn uses(function: &Function, range: std::ops::Range<usize>, reg: Reg, end: Demand, calls: &Calls) -> Uses {
     let (mut uses, mut indexed) = (Vec::new(), false);
     for at in range {

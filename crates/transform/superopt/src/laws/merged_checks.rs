@@ -132,7 +132,7 @@ fn second(function: &Function, cfg: &Cfg, facts: &Facts, first: Check, sums: &mu
     let mut block = cfg.block_of[first.at].index() + 1;
     for _ in 0..FARTHEST {
         let own = cfg.blocks.get(block)?;
-        // It is entered by falling into it alone.
+        // The only way into it is falling through.
         if own.predecessors[..] != [BlockId(block as u32 - 1)] {
             return None;
         }
@@ -157,7 +157,7 @@ fn second(function: &Function, cfg: &Cfg, facts: &Facts, first: Check, sums: &mu
     None
 }
 
-/// Whether where the checks leave for reads what was computed between them.
+/// Whether the code that both checks leave for reads what was computed between them.
 fn is_missed(function: &Function, cfg: &Cfg, ends: &[Demand], out: InsnId, between: &[Node], calls: &Calls) -> bool {
     let block = cfg.block_of[cfg.position[&out]].index();
     let mut demand = ends[block];
@@ -236,7 +236,7 @@ fn merge(function: &mut Function, first: Check, second: Check, plan: Plan) -> Ch
             let made: Vec<Node> = function.nodes.drain(copy..copy + 2).collect();
             let head = made[0].id;
             function.nodes.splice(first.at..first.at, made);
-            // Who came to the check alone now comes to what makes its pointer.
+            // Branches that led to the check alone now lead to the instructions that make its pointer.
             edit::retarget(function, &[(target, head)].into_iter().collect());
         }
     }

@@ -1,4 +1,4 @@
-//! Values in other registers, where that spares instructions.
+//! Moves values to other registers, if that saves instructions.
 //!
 //! ```text
 //!   call foo                   call foo                  r6 = r1                      r6 = r1
@@ -42,7 +42,7 @@ type Number = usize;
 struct Webs<'a> {
     function: &'a Function,
     calls: &'a Calls,
-    /// What holds the same web's number, up to the one that names it.
+    /// Numbers of the same web, each leading towards the one that names the web.
     parent: Vec<Number>,
     /// Number of the first write; before them come those of block beginnings.
     first_write: Number,
@@ -157,7 +157,7 @@ impl<'a> Webs<'a> {
         self.demand[at].of(reg) > 0 && self.web(self.after[at][reg.index()]) == web
     }
 
-    /// The registers of a copy, of which no more is read than it copies.
+    /// The registers of a copy, if no more of the result is read than it copies.
     fn copy(&self, at: usize) -> Option<(Reg, Reg)> {
         let node = &self.function.nodes[at];
         match node.insn {
@@ -213,7 +213,7 @@ impl<'a> Webs<'a> {
 /// What becomes of the instruction at a position, if anything is left of it.
 type Edit = (usize, Option<Insn>);
 
-/// Whether an instruction changes what it reads, in one field.
+/// Whether an instruction changes the register that it reads, in one field.
 fn changes(insn: &Insn, reg: Reg) -> bool {
     match *insn {
         Insn::Alu { op, dst, .. } => op != AluOp::Mov && dst == reg,
@@ -335,7 +335,7 @@ fn writes(function: &Function, reg: Reg) -> bool {
     function.nodes.iter().any(|node| node.insn.written() == Some(reg))
 }
 
-/// A value that is made again, for its register was given something else meanwhile.
+/// A value that is made again because its register got another value in between.
 struct Lost {
     reg: Reg,
     /// The instruction that overwrote it.
@@ -344,7 +344,7 @@ struct Lost {
     again: usize,
 }
 
-/// What is made again in a block, or in blocks that only one way leads through.
+/// Values that are made again in a block, or in blocks on a single path.
 fn lost(object: &Object, function: &Function, cfg: &Cfg) -> Vec<Lost> {
     let held = available_values::before_each(object, function, cfg);
     let mut found = Vec::new();

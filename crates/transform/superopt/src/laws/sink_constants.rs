@@ -54,7 +54,7 @@ struct Late<'a> {
     ways: Vec<&'a Way>,
 }
 
-/// Makes the constants of one block late, where that saves; one block a call.
+/// Moves the constants of one block to where they are needed, if that saves slots; one block per call.
 pub fn sink_constants(context: Context<'_>) -> Vec<Change> {
     let Context { object, function: original, calls, banned, .. } = context;
     let function: &Function = original;
@@ -183,7 +183,7 @@ fn set(node: &Node) -> Option<(Reg, u64)> {
     }
 }
 
-/// Leads the ways over a place that sets the register.
+/// Sends the paths through a place that sets the register.
 fn place(object: &mut Object, function: &mut Function, late: &Late<'_>, first: InsnId) {
     let Some(at) = function.position(first) else { return };
     let line = function.nodes.iter().find(|node| set(node) == Some((late.reg, late.value))).and_then(|node| node.line);
@@ -201,7 +201,7 @@ fn place(object: &mut Object, function: &mut Function, late: &Late<'_>, first: I
         {
             let value = if width == Width::W32 { late.value & u64::from(u32::MAX) } else { late.value };
             pad[1].insn = one_slot_move(dst, value).unwrap_or(pad[1].insn);
-            // Who comes from `if r0 == 0` brings the zero along.
+            // On the path from `if r0 == 0`, the register holds zero already.
             let held = Some(Known { value, width: Width::W64 });
             if late.ways.iter().all(|way| way.known[dst.index()] == held) {
                 pad.remove(1);

@@ -1,4 +1,4 @@
-//! Truth values of which one decides what both come to.
+//! Conjunctions that one of two truth values decides.
 //!
 //! ```text
 //!   w2 = 1; w3 = 1                            w2 = 0
@@ -37,7 +37,7 @@ struct Conjunction {
     src: Reg,
 }
 
-/// Leads one way on which an operand of a conjunction is zero behind it; one a call.
+/// Sends one path on which an operand of a conjunction is zero past the conjunction; one per call.
 pub fn skip_operands(context: Context<'_>) -> Vec<Change> {
     let Context { object, function, calls, banned, .. } = context;
     if function.nodes.len() > LONGEST {

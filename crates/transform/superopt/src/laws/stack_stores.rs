@@ -32,7 +32,7 @@ const BYTES: usize = kiln_platform::limits::MAX_STACK_BYTES as usize;
 /// The bytes of the frame, from the lowest, where each is known on every way.
 type Held = [Option<u8>; BYTES];
 
-/// Removes stores of numbers that the frame holds already on every way there.
+/// Removes stores of numbers that the frame already holds on every path.
 pub fn remove_repeated_stores(context: Context<'_>) -> Vec<Change> {
     let facts = context.known();
     let Context { function, banned, .. } = context;
@@ -114,7 +114,7 @@ impl<'a> Frame<'a> {
         Frame { function, facts, cfg: Cfg::new(function) }
     }
 
-    /// What the frame holds before each store and call; nothing where no way leads.
+    /// What the frame holds before each store and call; nothing where no path leads.
     fn held(&self) -> Vec<Option<Box<Held>>> {
         let blocks = &self.cfg.blocks;
         let mut begin: Vec<Option<Box<Held>>> = vec![None; blocks.len()];
@@ -226,7 +226,7 @@ impl<'a> Frame<'a> {
                 _ if node.insn == Insn::Exit => continue,
                 _ if matches!(node.insn, Insn::Jump { .. } | Insn::Branch { .. }) => {}
                 _ => {
-                    // What it reads was live before it; what is live after it, some other may read.
+                    // The bytes that it reads were live before it. Bytes that are live after it may be read by another instruction.
                     if self.live_before(at).is_none_or(|live| {
                         bytes.clone().any(|byte| left & mask(byte, byte + 1) != 0 && live.contains(offset(byte)))
                     }) {
@@ -311,7 +311,7 @@ fn may_write_frame(node: &Node, facts: &Facts) -> bool {
     }
 }
 
-/// Whether a helper leaves what it is given alone. Of plain memory the kernel's prototypes do not always say.
+/// Whether a helper leaves its arguments' memory unchanged. The kernel's prototypes do not always say so for plain memory.
 fn only_reads(kind: &ArgKind) -> bool {
     matches!(kind, ArgKind::MapKey | ArgKind::MapValue | ArgKind::MapValueOrNull | ArgKind::ConstString)
 }

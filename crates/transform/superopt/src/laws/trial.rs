@@ -42,7 +42,7 @@ impl Size {
 pub struct Trial<'a> {
     calls: &'a Calls,
     function: &'a Function,
-    /// Of the function tidied up itself: what that saves is not a trial's gain.
+    /// The size of the function after tidying alone: what tidying saves is not a trial's gain.
     size: Size,
 }
 
@@ -99,7 +99,7 @@ pub fn tidy(object: &Object, calls: &Calls, function: &mut Function) {
     }
 }
 
-/// Removes computations whose result is not read.
+/// Removes computations whose results are not read.
 fn bury(function: &mut Function, calls: &Calls) -> bool {
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);

@@ -69,7 +69,7 @@ struct Open {
     shift: Option<Width>,
 }
 
-/// The most general form that is proved, every register another, everything that may be asked for asked for.
+/// The most general form that can be proved: all registers different, with every condition that may be asked for.
 fn with_placeholders(sample: &Sample, after: &[Insn], limits: &Limits) -> Option<Rule> {
     let constants: Vec<usize> =
         (0..sample.insns.len()).filter(|at| immediate_of(&sample.insns[*at]).is_some()).take(CONSTANTS).collect();
@@ -96,7 +96,7 @@ fn with_placeholders(sample: &Sample, after: &[Insn], limits: &Limits) -> Option
     })
 }
 
-/// The window as a rule for its own constants: everything else is asked for that was so.
+/// The window as a rule for its own constants, with everything else that held as a condition.
 fn concrete(sample: &Sample, after: &[Insn]) -> Option<Rule> {
     let offsets = |insns: &[Insn]| insns.iter().map(with_offset).collect::<Option<Vec<Pattern>>>();
     let written = sample.written();
@@ -223,7 +223,7 @@ fn evaluate(expression: &Expression, open: &[Open]) -> i64 {
     expression.value(&zero, &values, &|_| zero).value() as i64
 }
 
-/// Relations between the old window's constants, none first: each says what a later one is of an earlier one.
+/// Relations between the old window's constants; each computes a later constant from an earlier one. The empty set comes first.
 fn relations(open: &[Open]) -> Vec<Vec<Condition>> {
     let mut all = vec![Vec::new()];
     for later in 0..open.len() {
@@ -254,7 +254,7 @@ fn relations(open: &[Open]) -> Vec<Vec<Condition>> {
     all
 }
 
-/// The rule with as few conditions as it takes, of those that hold here.
+/// The rule with as few as possible of the conditions that hold here.
 fn with_conditions(rule: &Rule, relation: &[Condition], open: &[Open], limits: &Limits) -> Option<Rule> {
     use Expression::{Constant, Immediate};
     let compare = |op, left: Expression, right: Expression| Condition::Compare(op, Width::W64, left, right);
@@ -302,7 +302,7 @@ fn with_conditions(rule: &Rule, relation: &[Condition], open: &[Open], limits: &
             return found;
         }
     }
-    // Of the others one at most: a rule with many is a list of examples.
+    // At most one of the others: a rule with many is a list of examples.
     orders.into_iter().find_map(|order| attempt(&[asked.as_slice(), &[order]].concat()))
 }
 
@@ -382,7 +382,7 @@ fn keeping_prefix(rule: Rule, limits: &Limits) -> Rule {
     kept.unwrap_or(rule)
 }
 
-/// The rule with all arithmetic of the other width; `None` where it has both already.
+/// The rule with all arithmetic in the other width; `None` if it uses both widths already.
 fn other_width(rule: &Rule) -> Option<Rule> {
     let widths = |insn: &Insn| match insn {
         Insn::Alu { width, .. } | Insn::Neg { width, .. } | Insn::Branch { width, .. } => Some(*width),

@@ -8,7 +8,7 @@
 //!   r7 >>= 32
 //! ```
 //!
-//! A slice is an instruction and some of those that made its operands, at most [`LONGEST`], which may be gathered in
+//! A slice is an instruction and some of those that made its operands, [`LONGEST`] at most, if they can be gathered in
 //! one place ([`crate::rules::data::gather`]). Equal slices of different programs are one window.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -45,7 +45,7 @@ pub struct Sample {
     pub insns: Vec<Insn>,
     /// Low bits of each register that are read afterwards: 0, 32 or 64.
     pub read: [u8; Reg::COUNT],
-    /// What inputs are at most: [`u64::MAX`] where nothing is known.
+    /// Upper bounds of inputs: [`u64::MAX`] if nothing is known.
     pub bounds: [u64; Reg::COUNT],
     /// Whether the first instruction only says what a register is known to hold.
     pub known_constant: bool,
@@ -267,7 +267,7 @@ fn beside_in_memory(nodes: &[Node], at: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// How far back accesses are taken for neighbours.
+/// How far back two accesses still count as neighbours.
 const NEAR: usize = 12;
 
 /// The window of a slice under canonical names, if it may be gathered; with what is known of inputs and without.

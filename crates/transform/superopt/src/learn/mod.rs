@@ -1,4 +1,4 @@
-//! What search finds offline, made into rules: `kiln learn`.
+//! `kiln learn`: makes rules of what search finds offline.
 //!
 //! ```text
 //!   programs --harvest--> windows, most common first --search--> a cheaper run --generalize--> a rule, proved again
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Windows are gone through in batches, in one order whatever the number of threads, and rules are taken in that order:
-//! the same programs, rules and time give the same file (as far as limits of time do not bite). At the end what
-//! other rules do as well goes, and what no two programs need.
+//! the same programs, rules and time give the same file, unless a time limit is reached. At the end it drops rules that
+//! other rules cover, and rules that no two programs need.
 
 mod file;
 mod generalize;
@@ -178,7 +178,7 @@ pub fn learn(harvest: Harvest, known: &[Rule], options: &Options, watch: &mut dy
             learned.shortened += 1;
             learned.generalized += usize::from(!general.is_empty());
             for mut rule in general {
-                // Of this batch, an earlier one may do it already.
+                // An earlier rule of this batch may do it already.
                 let fresh = witness_of(&rule, sample);
                 if shortened(&fresh, &set_of(known, &rules)).is_some() {
                     learned.subsumed += 1;
@@ -235,7 +235,7 @@ fn witness_of(rule: &Rule, sample: &Sample) -> Sample {
     twin
 }
 
-/// What rules make of a window, and which was first; `None` where none shortens it.
+/// The result of the rules on a window, and the first rule used; `None` if none shortens it.
 fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, String)> {
     let object = Object::default();
     let (mut stale, mut refuted) = (Staleness::default(), HashSet::new());
@@ -277,7 +277,7 @@ fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, String)> {
     (slots(&region.nodes) < before).then(|| (region.nodes, first.expect("a rule did it")))
 }
 
-/// A run of fewer slots for a window: where there is one, one that needs nothing of what is known of its inputs.
+/// A shorter run for a window. One that needs no knowledge of the window's inputs is preferred.
 fn search(sample: &Sample, options: &Options) -> Option<Vec<Insn>> {
     let found = search_with(sample, None, options);
     found.or_else(|| search_with(sample, Some(facts(sample)?), options))
@@ -371,7 +371,7 @@ fn in_parallel<T: Sync, R: Send>(
     (results.into_iter().map(|place| place.into_inner().ok().flatten()).collect(), finished)
 }
 
-/// Rules of which the others do not do what they do; the more general ones are kept.
+/// Rules whose work the other rules do not do; of two that do the same, the more general one is kept.
 fn without_subsumed(known: &[Rule], mut rules: Vec<LearnedRule>, learned: &mut Learned) -> Vec<LearnedRule> {
     let literals = |rule: &Rule| {
         let asked = rule.conditions.len() + rule.dead.iter().count() + rule.narrow.iter().count();

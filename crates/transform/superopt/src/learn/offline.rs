@@ -1,4 +1,4 @@
-//! What is tried offline beside all short runs of the window's own places and numbers.
+//! What is tried offline, besides all short runs with the window's own places and numbers.
 //!
 //! ```text
 //!   r2 += 4; w1 = *(u8 *)(r2 + 1)      w1 = *(u8 *)(r2 + 5)         places that the window computes
@@ -48,7 +48,7 @@ pub fn pool(question: &Question<'_>) -> Pool {
     Pool::with(question, &places, &stored_constants(before))
 }
 
-/// Constants of a window and what they make side by side.
+/// A window's constants, and the wider constants that two of them make side by side.
 fn stored_constants(before: &[Node]) -> Vec<i32> {
     let own: Vec<i64> = before
         .iter()
