@@ -6,7 +6,7 @@
  *	#define KILN_POOL_ID struct key            // a type of 8 to 128 bytes, a multiple of 8, without padding
  *	#define KILN_POOL_OBJECTS 65536            // at most so many objects at once
  *	#define KILN_POOL_BYTES (32u << 20)        // memory for their contents
- *	#define KILN_POOL_MAX 1024                 // bytes of the largest object
+ *	#define KILN_POOL_MAX 1024                 // bytes of the largest object: a power of two from 128 to 1024
  *	#include <kiln/pool.h>
  *
  *	int kiln_pool_alloc(const KILN_POOL_ID *id, __u32 bytes);   // a new object of zeros
@@ -53,6 +53,9 @@
 #endif
 #ifndef KILN_POOL_MAX
 #define KILN_POOL_MAX 1024
+#endif
+#if KILN_POOL_MAX < 128 || KILN_POOL_MAX > 1024 || (KILN_POOL_MAX & (KILN_POOL_MAX - 1))
+#error "KILN_POOL_MAX is a power of two from 128 to 1024"
 #endif
 /* CPUs that keep free memory of their own, a power of two; CPUs with higher numbers share it. */
 #ifndef KILN_POOL_CPUS

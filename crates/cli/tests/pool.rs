@@ -35,9 +35,9 @@ fn both_stores_come_through_kiln_cc_and_load_on_5_15() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("store.bpf.c"), SOURCE).expect("a file");
-    for store in ["KILN_POOL_HASH", "KILN_POOL_ARRAY"] {
-        let define = format!("-DKILN_POOL_STORE={store}");
-        let built = kiln(folder.path(), &["cc", "-mcpu=v3", &define, "-c", "store.bpf.c", "-o", "store.o"]);
+    for (store, largest) in [("KILN_POOL_HASH", 1024), ("KILN_POOL_ARRAY", 1024), ("KILN_POOL_HASH", 128), ("KILN_POOL_ARRAY", 256)] {
+        let defines = [format!("-DKILN_POOL_STORE={store}"), format!("-DKILN_POOL_MAX={largest}")];
+        let built = kiln(folder.path(), &["cc", "-mcpu=v3", &defines[0], &defines[1], "-c", "store.bpf.c", "-o", "store.o"]);
         assert!(built.status.success(), "{store}: {}", String::from_utf8_lossy(&built.stderr));
         let checked = kiln(folder.path(), &["check", "--kernel", "5.15", "store.o"]);
         let text = String::from_utf8_lossy(&checked.stdout);
@@ -47,14 +47,22 @@ fn both_stores_come_through_kiln_cc_and_load_on_5_15() {
 }
 
 #[test]
-fn a_program_without_a_store_is_told_what_to_choose() {
+fn what_a_program_must_choose_is_said() {
     if !has_clang() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("store.bpf.c"), SOURCE).expect("a file");
-    let built = kiln(folder.path(), &["cc", "-mcpu=v3", "-c", "store.bpf.c", "-o", "store.o"]);
-    assert!(!built.status.success());
-    let error = String::from_utf8_lossy(&built.stderr);
-    assert!(error.contains("define KILN_POOL_STORE as KILN_POOL_HASH or KILN_POOL_ARRAY"), "{error}");
+    let wrong: [(&[&str], &str); 3] = [
+        (&[], "define KILN_POOL_STORE as KILN_POOL_HASH or KILN_POOL_ARRAY"),
+        // Parts of sizes are found by their bits.
+        (&["-DKILN_POOL_STORE=1", "-DKILN_POOL_MAX=600"], "KILN_POOL_MAX is a power of two from 128 to 1024"),
+        (&["-DKILN_POOL_STORE=2", "-DKILN_POOL_MAX=2048"], "KILN_POOL_MAX is a power of two from 128 to 1024"),
+    ];
+    for (defines, message) in wrong {
+        let arguments = [&["cc", "-mcpu=v3", "-c", "store.bpf.c", "-o", "store.o"], defines].concat();
+        let built = kiln(folder.path(), &arguments);
+        let error = String::from_utf8_lossy(&built.stderr);
+        assert!(!built.status.success() && error.contains(message), "{defines:?}: {error}");
+    }
 }

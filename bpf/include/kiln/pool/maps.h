@@ -18,6 +18,9 @@
 
 /* Blocks of the largest object. */
 #define KILN_POOL_LIST ((KILN_POOL_MAX + KILN_POOL_CHUNK - 1) / KILN_POOL_CHUNK)
+/* The bits of an object's size in bytes, and of its number of blocks. The largest of each is a power of two. */
+#define KILN_POOL_SIZES (2 * KILN_POOL_MAX - 1)
+#define KILN_POOL_LENGTHS (2 * KILN_POOL_LIST - 1)
 /* Blocks in all. */
 #define KILN_POOL_COUNT (KILN_POOL_BYTES / KILN_POOL_CHUNK)
 
@@ -94,7 +97,7 @@ KILN_FUNCTION int kiln_pool_give(const struct kiln_pool_list *list)
 /* Fills new blocks, with zeros after the buffer's bytes. 0, or a negative errno. */
 KILN_FUNCTION int kiln_pool_fill(const struct kiln_pool_list *list, const void *from, const void *end, __u32 bytes)
 {
-	__u32 whole = bytes / KILN_POOL_CHUNK, last = kiln_pool_bits(bytes, 2047) / KILN_POOL_CHUNK;
+	__u32 whole = bytes / KILN_POOL_CHUNK, last = kiln_pool_bits(bytes, KILN_POOL_SIZES) / KILN_POOL_CHUNK;
 	__u32 rest = kiln_pool_bits(bytes, KILN_POOL_CHUNK - 1);
 
 	for (__u32 index = 0; index < KILN_POOL_LIST; index++) {
@@ -185,10 +188,10 @@ static __always_inline int kiln_pool_put(const KILN_POOL_ID *id, const void *fro
 		return -E2BIG;
 	if (!zeros && from + bytes > end)
 		return -ENOSPC;
-	version = kiln_pool_take(&list, 0, kiln_pool_blocks_of(kiln_pool_bits(bytes, 2047)));
+	version = kiln_pool_take(&list, 0, kiln_pool_blocks_of(kiln_pool_bits(bytes, KILN_POOL_SIZES)));
 	if (!version)
 		return -ENOMEM;
-	result = zeros ? kiln_pool_clear(&list) : kiln_pool_fill(&list, from, end, kiln_pool_bits(bytes, 2047));
+	result = zeros ? kiln_pool_clear(&list) : kiln_pool_fill(&list, from, end, kiln_pool_bits(bytes, KILN_POOL_SIZES));
 	if (!result)
 		result = kiln_pool_publish(id, &list, bytes, version, flags);
 	kiln_pool_give(&list);
@@ -205,18 +208,27 @@ KILN_FUNCTION int kiln_pool_write(const KILN_POOL_ID *id, const void *from, cons
 	return kiln_pool_put(id, from, end, bytes, flags, 0);
 }
 
-KILN_FUNCTION int kiln_pool_free(const KILN_POOL_ID *id)
+/* The living object with this id, locked; NULL, and nothing locked, if there is none. */
+static __always_inline struct kiln_pool_handle *kiln_pool_lock_live(const KILN_POOL_ID *id)
 {
 	struct kiln_pool_handle *handle = bpf_map_lookup_elem(&kiln_pool_objects, id);
+
+	if (!handle)
+		return 0;
+	bpf_spin_lock(&handle->lock);
+	if (handle->state == KILN_POOL_LIVE && kiln_pool_same(&handle->id, id))
+		return handle;
+	bpf_spin_unlock(&handle->lock);
+	return 0;
+}
+
+KILN_FUNCTION int kiln_pool_free(const KILN_POOL_ID *id)
+{
+	struct kiln_pool_handle *handle = kiln_pool_lock_live(id);
 	struct kiln_pool_list list;
 
 	if (!handle)
 		return -ENOENT;
-	bpf_spin_lock(&handle->lock);
-	if (handle->state != KILN_POOL_LIVE || !kiln_pool_same(&handle->id, id)) {
-		bpf_spin_unlock(&handle->lock);
-		return -ENOENT;
-	}
 	list = handle->list;
 	KILN_POOL_ONCE(handle->version) = 0;
 	KILN_POOL_ONCE(handle->state) = KILN_POOL_DYING;
@@ -231,7 +243,7 @@ KILN_FUNCTION int kiln_pool_free(const KILN_POOL_ID *id)
 KILN_FUNCTION int kiln_pool_copy_out(struct kiln_pool_handle *handle, void *to, const void *end)
 {
 	__u32 bytes = KILN_POOL_ONCE(handle->bytes), whole = bytes / KILN_POOL_CHUNK;
-	__u32 last = kiln_pool_bits(bytes, 2047) / KILN_POOL_CHUNK, rest = kiln_pool_bits(bytes, KILN_POOL_CHUNK - 1);
+	__u32 last = kiln_pool_bits(bytes, KILN_POOL_SIZES) / KILN_POOL_CHUNK, rest = kiln_pool_bits(bytes, KILN_POOL_CHUNK - 1);
 	struct kiln_pool_block *block;
 	kiln_pool_number number;
 
@@ -290,25 +302,20 @@ KILN_FUNCTION int kiln_pool_read(const KILN_POOL_ID *id, void *to, const void *e
 /* One try of kiln_pool_resize; -EAGAIN when another program was first. */
 KILN_FUNCTION int kiln_pool_try_resize(const KILN_POOL_ID *id, __u32 bytes)
 {
-	__u32 after = kiln_pool_blocks_of(kiln_pool_bits(bytes, 2047)), before;
-	struct kiln_pool_handle *handle = bpf_map_lookup_elem(&kiln_pool_objects, id);
+	__u32 after = kiln_pool_blocks_of(kiln_pool_bits(bytes, KILN_POOL_SIZES)), before;
+	struct kiln_pool_handle *handle = kiln_pool_lock_live(id);
 	struct kiln_pool_list list, more = {}, less = {};
 	struct kiln_pool_block *last = 0;
 	__u64 version, seen;
 
 	if (!handle)
 		return -ENOENT;
-	bpf_spin_lock(&handle->lock);
-	if (handle->state != KILN_POOL_LIVE || !kiln_pool_same(&handle->id, id)) {
-		bpf_spin_unlock(&handle->lock);
-		return -ENOENT;
-	}
 	list = handle->list;
 	before = handle->bytes;
 	seen = handle->version;
 	bpf_spin_unlock(&handle->lock);
 
-	version = kiln_pool_take(&more, kiln_pool_blocks_of(before), kiln_pool_bits(after, 15));
+	version = kiln_pool_take(&more, kiln_pool_blocks_of(before), kiln_pool_bits(after, KILN_POOL_LENGTHS));
 	if (!version)
 		return -ENOMEM;
 	if (kiln_pool_clear(&more)) {
