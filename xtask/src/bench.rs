@@ -16,7 +16,7 @@
 //! `cargo xtask bench evidence` replays the certificates of the corpora (`bench/examples/evidence_bench.rs`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
 //! `cargo xtask bench native [NAME...] [--format json]` compares the kernel's JIT and the VM's, without and with native
-//! operations, on the pure programs (`crates/backend/vm/examples/native_bench.rs`).
+//! operations, on the pure programs (`bench/examples/native_bench.rs`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -97,7 +97,7 @@ fn native(arguments: &[String]) -> Result<(), Failure> {
     programs.retain(|program| program.kind == "pure" && (program.name == EMPTY || wanted(&program.name)));
     let objects = programs.iter().map(|program| compile(&program.name)).collect::<Result<Vec<_>, _>>()?;
     let mut command = crate::command::cargo();
-    command.args(["run", "--quiet", "--release", "--package", "kiln-vm", "--example", "native_bench", "--"]);
+    command.args(["run", "--quiet", "--release", "--package", "kiln-bench", "--example", "native_bench", "--"]);
     run_command(command.args(objects).args(format), "measuring native operations")
 }
 
