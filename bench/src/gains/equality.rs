@@ -17,6 +17,7 @@ mod stand_in;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kiln_driver::inputs::hex::hex;
 use kiln_driver::kernel::{self, KernelProgram};
 use kiln_driver::packets::{self, Random};
 use kiln_driver::{Engine, Input, Object, Program, ProgramType, run};
@@ -140,13 +141,13 @@ fn difference(originals: &[Trace], after: &Trace) -> (Option<String>, usize) {
         if others.iter().any(|other| other.runs[at] != *run) {
             masked += 1;
         } else if after.runs[at] != *run {
-            let [old, new] = [run, &after.runs[at]].map(|run| run.as_deref().map_or("nothing".to_owned(), run::hex));
+            let [old, new] = [run, &after.runs[at]].map(|run| run.as_deref().map_or("nothing".to_owned(), hex));
             return (Some(format!("input {at}: gave {new} instead of {old}")), masked);
         }
     }
     for (entry, value) in &first.maps {
         let (look, map, key) = entry;
-        let here = || format!("map {map} at {} after {look} batches", run::hex(key));
+        let here = || format!("map {map} at {} after {look} batches", hex(key));
         let Some(agreed) = others.iter().map(|other| other.maps.get(entry)).collect::<Option<Vec<_>>>() else {
             masked += 1;
             continue;
@@ -173,7 +174,7 @@ fn difference(originals: &[Trace], after: &Trace) -> (Option<String>, usize) {
     let wavering: BTreeSet<_> = entries.filter(some_have).map(|(look, map, _)| (look, map)).collect();
     let (free, fixed): (Vec<&Entry>, Vec<_>) =
         added.into_iter().partition(|(look, map, _)| wavering.contains(&(look, map)));
-    let found = fixed.first().map(|(_, map, key)| format!("map {map}: an entry {} too many", run::hex(key)));
+    let found = fixed.first().map(|(_, map, key)| format!("map {map}: an entry {} too many", hex(key)));
     (found, masked + free.len())
 }
 

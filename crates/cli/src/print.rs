@@ -11,6 +11,7 @@ use kiln_driver::doctor::{Finding, Level, State};
 use kiln_driver::explain::Explained;
 use kiln_driver::optimize::Outcome;
 use kiln_driver::profiles::Matrix;
+pub use kiln_driver::shown::count;
 use kiln_driver::shown::{Clean, clean, escaped_json};
 use kiln_driver::{Error, Shown, operations};
 
@@ -47,11 +48,6 @@ pub fn failed_log(message: &str, exit_code: u8) {
 pub fn failure(object: Option<&Shown>, message: &Shown) {
     let object = object.map_or_else(String::new, |object| format!("{object}: "));
     anstream::eprintln!("{}: {object}{message}", styled(BAD, "error"));
-}
-
-/// `1 object`, `2 objects`.
-pub fn count(number: usize, one: &str) -> String {
-    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
 }
 
 /// An error as JSON, on standard output.

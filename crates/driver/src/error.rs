@@ -129,6 +129,30 @@ impl From<kiln_linux::Error> for Error {
     }
 }
 
+impl From<kiln_vm::Error> for Error {
+    fn from(error: kiln_vm::Error) -> Error {
+        use kiln_program::Trap;
+        use kiln_vm::map::CreateError;
+        match error {
+            kiln_vm::Error::Rejected { program, source } => match source.downcast_ref::<kiln_verifier::Error>() {
+                Some(kiln_verifier::Error::Rejected(rejection)) => Error::Rejected(rejection.to_string()),
+                Some(kiln_verifier::Error::Limit { .. }) => Error::Limit(format!("program {program}: {source}")),
+                _ => Error::Unsupported(format!("program {program}: {source}")),
+            },
+            kiln_vm::Error::Stopped { trap: Trap::Budget { .. }, .. } => Error::Limit(error.to_string()),
+            kiln_vm::Error::Input(_)
+            | kiln_vm::Error::Missing { .. }
+            | kiln_vm::Error::Invalid(_)
+            | kiln_vm::Error::Surroundings(_)
+            | kiln_vm::Error::Map(CreateError::Invalid { .. }) => Error::InvalidInput(error.to_string()),
+            kiln_vm::Error::Map(CreateError::Limit { .. }) => Error::Limit(error.to_string()),
+            kiln_vm::Error::Map(CreateError::Os { name, source }) => Error::io(&format!("memory for map {name}"), &source),
+            kiln_vm::Error::Os(source) => Error::io("memory for the VM", &source),
+            other => Error::Unsupported(other.to_string()),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;

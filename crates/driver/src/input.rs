@@ -203,6 +203,11 @@ pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, known)| known)
 }
 
+/// A hint after a name that is not known, ` (did you mean NAME?)`; nothing if no known name is near.
+pub fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
+    closest(name, known).map_or(String::new(), |near| format!(" (did you mean {near}?)"))
+}
+
 impl Input {
     /// Programs that the object lacks because they cannot be read.
     pub fn unreadable(&self) -> impl Iterator<Item = &Unreadable> {
@@ -361,8 +366,7 @@ impl Input {
             return self.holds_no_programs();
         }
         let known = self.object.programs.iter().map(|program| program.name.as_str());
-        let hint = closest(name, known).map_or(String::new(), |known| format!(" (did you mean {known}?)"));
-        Error::InvalidInput(format!("no program {name}{hint}; there are: {}", self.names()))
+        Error::InvalidInput(format!("no program {name}{}; there are: {}", meant(name, known), self.names()))
     }
 
     fn names(&self) -> String {

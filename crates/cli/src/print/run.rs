@@ -1,7 +1,8 @@
 //! How runs look: what programs returned, and what maps and heaps hold afterwards.
 
 use kiln_driver::heap::HeapState;
-use kiln_driver::run::{MapState, Ran, Replayed, hex};
+use kiln_driver::inputs::hex::hex;
+use kiln_driver::run::{MapState, Ran, Replayed};
 use kiln_driver::shown::Clean;
 
 use super::{count, table};

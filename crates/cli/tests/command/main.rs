@@ -118,8 +118,8 @@ fn packets_are_checked_before_anything_runs() {
         command.arg("run").arg(&pass).args(["--packet", packet]);
         command
     };
-    run("abc").assert().code(2).stderr(contains("ends within a byte"));
-    run("zz").assert().code(2).stderr(contains("is no digit"));
+    run("abc").assert().code(2).stderr(contains("end within a byte"));
+    run("zz").assert().code(2).stderr(contains("is no hexadecimal digit"));
     run("ab cd").assert().code(2).stderr(contains("2 bytes; 14"));
     run(&"00".repeat(64)).assert().code(0).stdout(contains("returned 2 (XDP_PASS)"));
     run(&"00".repeat(64)).args(["--in", "interpreter"]).assert().code(0).stdout(contains("returned 2 (XDP_PASS)"));

@@ -11,7 +11,7 @@ use crate::commands::objects::Found;
 use crate::commands::profiles::{self, Matrix};
 use crate::error::Error;
 use crate::input::{self, Input};
-use crate::show::shown::Shown;
+use crate::show::shown::{Shown, count};
 use crate::target::{Choice, Types};
 
 /// The version of the documents of `--format json`, which `docs/schema` describes.
@@ -262,7 +262,6 @@ impl Summary {
 
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let count = |number: usize, one: &str| format!("{number} {one}{}", if number == 1 { "" } else { "s" });
         write!(f, "{}, {}: {} accepted", count(self.objects, "object"), count(self.programs, "program"), self.accepted)?;
         let others = [(self.rejected, "rejected"), (self.unsupported, "unsupported"), (self.invalid, "invalid")];
         for (number, what) in others.into_iter().filter(|(number, _)| *number > 0) {

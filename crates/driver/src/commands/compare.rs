@@ -10,6 +10,7 @@ use kiln_vm::Engine;
 use serde::Serialize;
 
 use crate::commands::run;
+use crate::inputs::hex::hex;
 use crate::kernel::{self, KernelProgram};
 
 /// How a comparison ended.
@@ -39,7 +40,7 @@ pub struct Trace {
 /// Compares two traces of equal inputs; `None` when they are equal.
 pub fn difference(before: &Trace, after: &Trace, inputs: &[Vec<u8>]) -> Option<String> {
     for (index, (old, new)) in before.runs.iter().zip(&after.runs).enumerate() {
-        let input = inputs.get(index).map(|bytes| run::hex(bytes)).unwrap_or_default();
+        let input = inputs.get(index).map(|bytes| hex(bytes)).unwrap_or_default();
         match (old, new) {
             (Some(old), Some(new)) if old.0 != new.0 => {
                 return Some(format!("input {index}: returned {} instead of {} on {input}", new.0, old.0));

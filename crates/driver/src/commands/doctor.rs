@@ -59,8 +59,7 @@ pub fn examine(dev: bool) -> Vec<Finding> {
 
 /// Whether something is missing that every user needs.
 pub fn lacks(findings: &[Finding]) -> bool {
-    let counts = |finding: &&Finding| finding.level != Level::Optional && finding.state == State::Missing;
-    findings.iter().any(|finding| counts(&finding))
+    findings.iter().any(|finding| finding.level != Level::Optional && finding.state == State::Missing)
 }
 
 /// A kind of hook that kernels can be built without.

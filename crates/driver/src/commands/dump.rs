@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::show::core_names;
-use crate::show::shown::Shown;
+use crate::show::shown::{Shown, count};
 
 /// What a listing shows in addition to the instructions.
 #[derive(Clone, Debug, Default)]
@@ -317,7 +317,7 @@ impl View<'_> {
             let helper = nodes.find(|node| node.id == *acquired).and_then(|node| node.helper()).and_then(Helper::by_id);
             helper.map_or_else(|| "a reference".to_owned(), |helper| format!("bpf_{}", helper.name))
         });
-        let locks = (held.locks > 0).then(|| format!("{} lock{}", held.locks, if held.locks == 1 { "" } else { "s" }));
+        let locks = (held.locks > 0).then(|| count(held.locks as usize, "lock"));
         references.chain(locks).collect()
     }
 

@@ -15,6 +15,7 @@ use crate::commands::packets::MIN_PACKET_BYTES;
 use crate::error::Error;
 use crate::input::Input;
 use crate::inputs::feed::{self, Feed};
+use crate::inputs::hex::hex;
 use crate::inputs::typed;
 use crate::kernel;
 use crate::show::shown::Shown;
@@ -123,30 +124,6 @@ pub struct MapState {
 
 fn as_hex<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&hex(bytes))
-}
-
-/// Bytes in hexadecimal.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Bytes from hexadecimal; blanks and colons between bytes are skipped.
-///
-/// # Errors
-/// [`Error::InvalidInput`] with the place of what is not a hexadecimal byte.
-pub fn from_hex(text: &str) -> Result<Vec<u8>, Error> {
-    let digits: Vec<u32> = text
-        .char_indices()
-        .filter(|(_, c)| !c.is_whitespace() && *c != ':')
-        .map(|(at, c)| {
-            c.to_digit(16)
-                .ok_or_else(|| Error::InvalidInput(format!("character {at} of the packet, {c:?}, is no digit")))
-        })
-        .collect::<Result<_, _>>()?;
-    if digits.len() % 2 != 0 {
-        return Err(Error::InvalidInput("the packet ends within a byte".to_owned()));
-    }
-    Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
 }
 
 /// The instructions that a run in the VM may take, unless the caller sets another limit.
@@ -275,7 +252,7 @@ impl<'a> Session<'a> {
             Loaded::Vm(vm, engine) => {
                 let vm_input =
                     kiln_vm::Input { packet: &stimulus.packet, context: context.as_deref(), repeat: stimulus.repeat };
-                let result = vm.run(&self.program.name, &vm_input, *engine).map_err(vm_error)?;
+                let result = vm.run(&self.program.name, &vm_input, *engine)?;
                 Ok(One {
                     value: result.value as u32,
                     packet: result.packet,
@@ -314,8 +291,7 @@ impl<'a> Session<'a> {
         };
         names.sort();
         if let Some(unknown) = wanted.names.iter().find(|name| !names.iter().any(|own| kernel::same_map(name, own))) {
-            let near = crate::input::closest(unknown, names.iter().map(String::as_str));
-            let hint = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+            let hint = crate::input::meant(unknown, names.iter().map(String::as_str));
             return Err(Error::InvalidInput(format!("the program has no map {unknown}{hint}")));
         }
         names.retain(|name| wanted.names.is_empty() || wanted.names.iter().any(|own| kernel::same_map(own, name)));
@@ -538,7 +514,7 @@ pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> 
     if object.operations.is_empty() {
         kiln_idiom::annotate(&mut object, &options.operations);
     }
-    let mut vm = Vm::new(&object, options).map_err(vm_error)?;
+    let mut vm = Vm::new(&object, options)?;
     for needed in kernel::needed_programs(&object, program) {
         if needed.program_type != program.program_type {
             let types = [needed, program].map(|one| one.program_type.map_or("no type", |known| known.name()));
@@ -547,7 +523,7 @@ pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> 
                 needed.name, types[0], program.name, types[1]
             )));
         }
-        vm.load(&needed.name).map_err(|error| explained(&object, needed, vm_error(error)))?;
+        vm.load(&needed.name).map_err(|error| explained(&object, needed, error.into()))?;
     }
     Ok(vm)
 }
@@ -563,28 +539,5 @@ fn explained(object: &Object, program: &Program, error: Error) -> Error {
             Error::Rejected(format!("{} is rejected\n{}", program.name, explanation.trim_end()))
         }
         _ => error,
-    }
-}
-
-/// Sorts the VM's errors into the one taxonomy.
-pub fn vm_error(error: kiln_vm::Error) -> Error {
-    use kiln_program::Trap;
-    use kiln_vm::map::CreateError;
-    match error {
-        kiln_vm::Error::Rejected { program, source } => match source.downcast_ref::<kiln_verifier::Error>() {
-            Some(kiln_verifier::Error::Rejected(rejection)) => Error::Rejected(rejection.to_string()),
-            Some(kiln_verifier::Error::Limit { .. }) => Error::Limit(format!("program {program}: {source}")),
-            _ => Error::Unsupported(format!("program {program}: {source}")),
-        },
-        kiln_vm::Error::Stopped { trap: Trap::Budget { .. }, .. } => Error::Limit(error.to_string()),
-        kiln_vm::Error::Input(_)
-        | kiln_vm::Error::Missing { .. }
-        | kiln_vm::Error::Invalid(_)
-        | kiln_vm::Error::Surroundings(_)
-        | kiln_vm::Error::Map(CreateError::Invalid { .. }) => Error::InvalidInput(error.to_string()),
-        kiln_vm::Error::Map(CreateError::Limit { .. }) => Error::Limit(error.to_string()),
-        kiln_vm::Error::Map(CreateError::Os { name, source }) => Error::io(&format!("memory for map {name}"), &source),
-        kiln_vm::Error::Os(source) => Error::io("memory for the VM", &source),
-        other => Error::Unsupported(other.to_string()),
     }
 }

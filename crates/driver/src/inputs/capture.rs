@@ -2,6 +2,8 @@
 //!
 //! A file whose first bytes are those of neither is one packet, as it is.
 
+use std::fmt::Debug;
+
 use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{Block, LegacyPcapSlice, Linktype, PcapBlockOwned, PcapNGSlice};
 
@@ -21,14 +23,16 @@ const PCAP: [[u8; 4]; 4] =
 /// Returns [`Error::InvalidInput`] if the capture is malformed, or its packets do not begin with an Ethernet header, and
 /// [`Error::Limit`] if it has more than [`MAX_PACKETS`].
 pub fn packets(name: &str, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Error> {
-    let invalid = |what: String| Error::InvalidInput(format!("{name}: {what}"));
+    let malformed = |format: &str, error: &dyn Debug| {
+        Error::InvalidInput(format!("{name}: malformed {format}: {error:?}"))
+    };
     let mut packets = Packets { name, found: Vec::new() };
     match bytes.first_chunk() {
         Some(&PCAPNG) => {
             let mut interfaces = Vec::new();
-            let slice = PcapNGSlice::from_slice(bytes).map_err(|error| invalid(format!("malformed pcapng: {error:?}")))?;
+            let slice = PcapNGSlice::from_slice(bytes).map_err(|error| malformed("pcapng", &error))?;
             for block in slice {
-                match block.map_err(|error| invalid(format!("malformed pcapng: {error:?}")))? {
+                match block.map_err(|error| malformed("pcapng", &error))? {
                     PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
                     PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => interfaces.push(interface.linktype),
                     PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
@@ -43,12 +47,11 @@ pub fn packets(name: &str, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Error> 
             }
         }
         Some(first) if PCAP.contains(first) => {
-            let mut link = None;
-            let slice = LegacyPcapSlice::from_slice(bytes).map_err(|error| invalid(format!("malformed pcap: {error:?}")))?;
-            link = link.or(Some(slice.header.network));
+            let slice = LegacyPcapSlice::from_slice(bytes).map_err(|error| malformed("pcap", &error))?;
+            let link = Some(slice.header.network);
             for block in slice {
                 if let PcapBlockOwned::Legacy(packet) =
-                    block.map_err(|error| invalid(format!("malformed pcap: {error:?}")))?
+                    block.map_err(|error| malformed("pcap", &error))?
                 {
                     packets.take(link, packet.data)?;
                 }

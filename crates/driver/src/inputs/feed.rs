@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use crate::error::Error;
 use crate::file;
+use crate::input::meant;
 use crate::inputs::typed;
 
 /// Bytes of a file of map entries at most.
@@ -50,8 +51,8 @@ struct Bytes {
 }
 
 enum Content {
-    /// A value for all CPUs, or one for each.
-    Values(Vec<Vec<u8>>),
+    /// A value for all CPUs, or, in a per-CPU map, one for each.
+    Values { values: Vec<Vec<u8>>, per_cpu: bool },
     /// A program, in a prog array.
     Program(String),
 }
@@ -162,8 +163,7 @@ impl Feed {
         for (name, json) in &self.globals {
             let (section, variable, offset) = find_global(&types, name).ok_or_else(|| {
                 let known: Vec<&str> = globals(&types).map(|(_, _, id, _)| types.name(id)).collect();
-                let near = crate::input::closest(name, known.into_iter());
-                invalid(format!("there is no global variable {name}{}", near.map_or(String::new(), |near| format!(" (did you mean {near}?)"))))
+                invalid(format!("there is no global variable {name}{}", meant(name, known.into_iter())))
             })?;
             let map = object.maps.iter_mut().find(|map| map.name == section);
             let map = map.ok_or_else(|| invalid(format!("{name}: section {section} is no map of this object")))?;
@@ -190,8 +190,7 @@ impl Feed {
         let one = |entry: &Entry| {
             let map = object.maps.iter().find(|map| map.name == entry.map);
             let map = map.ok_or_else(|| {
-                let near = crate::input::closest(&entry.map, object.maps.iter().map(|map| map.name.as_str()));
-                let hint = near.map_or(String::new(), |near| format!(" (did you mean {near}?)"));
+                let hint = meant(&entry.map, object.maps.iter().map(|map| map.name.as_str()));
                 invalid(format!("there is no map {}{hint}", entry.map))
             })?;
             let wrong = |what: String| invalid(format!("map {}: {what}", entry.map));
@@ -205,7 +204,7 @@ impl Feed {
                 }
                 _ => {
                     let values = entry.values.iter().map(|json| value(types.as_ref(), map, json).map_err(wrong));
-                    Content::Values(values.collect::<Result<_, _>>()?)
+                    Content::Values { values: values.collect::<Result<_, _>>()?, per_cpu: map.map_type.rules().per_cpu }
                 }
             };
             Ok(Bytes { map: entry.map.clone(), key, content })
@@ -219,17 +218,16 @@ impl Feed {
     /// Returns [`Error::InvalidInput`] for entries that do not fit, and what loading a program returns.
     pub fn fill_vm(&self, object: &Object, vm: &mut Vm, cpus: u32) -> Result<(), Error> {
         for Bytes { map, key, content } in self.bytes(object)? {
-            let id = vm.map(&map).map_err(crate::commands::run::vm_error)?;
+            let id = vm.map(&map)?;
             let result = match content {
                 Content::Program(program) => {
                     if !vm.programs().any(|loaded| loaded == program) {
-                        vm.load(&program).map_err(crate::commands::run::vm_error)?;
+                        vm.load(&program)?;
                     }
                     let at = key.first_chunk().map_or(0, |key| u32::from_ne_bytes(*key));
                     vm.set_program(id, at, &program)
                 }
-                Content::Values(values) => {
-                    let per_cpu = object.maps.iter().any(|own| own.name == map && own.map_type.rules().per_cpu);
+                Content::Values { values, per_cpu } => {
                     vm.update(id, &key, &joined(values, per_cpu, cpus as usize), UpdateFlag::Any)
                 }
             };
@@ -242,7 +240,7 @@ impl Feed {
     pub fn programs(&self, object: &Object) -> Result<Vec<String>, Error> {
         let programs = self.bytes(object)?.into_iter().filter_map(|entry| match entry.content {
             Content::Program(name) => Some(name),
-            Content::Values(_) => None,
+            Content::Values { .. } => None,
         });
         Ok(programs.collect())
     }
@@ -256,9 +254,8 @@ impl Feed {
             let handle = loaded.map(&map)?;
             match content {
                 Content::Program(program) => handle.set_program(&key, &loaded.program(&program)?)?,
-                Content::Values(values) => {
+                Content::Values { values, per_cpu } => {
                     let size = values.first().map_or(0, Vec::len).next_multiple_of(8).max(1);
-                    let per_cpu = object.maps.iter().any(|own| own.name == map && own.map_type.rules().per_cpu);
                     let cpus = handle.value_bytes() as usize / size;
                     handle.update(&key, &joined(values, per_cpu, cpus), 0)?;
                 }

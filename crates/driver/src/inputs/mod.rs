@@ -2,4 +2,5 @@
 
 pub mod capture;
 pub mod feed;
+pub mod hex;
 pub mod typed;

@@ -12,6 +12,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use kiln_program::btf::{Btf, Kind, Member, TypeId};
 use serde_json::Value;
 
+use crate::inputs::hex::{from_hex, hex};
+
 /// Characters that a printed value has at most; what is longer ends with dots.
 const MAX_TEXT: usize = 2000;
 /// Types within one another that are followed.
@@ -31,10 +33,6 @@ pub fn print(types: Option<&Btf>, id: u32, bytes: &[u8]) -> String {
         out.push_str("...");
     }
     out
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The integer in up to eight bytes.
@@ -161,8 +159,9 @@ fn fill(types: Option<&Btf>, id: TypeId, json: &Value, out: &mut [u8], depth: us
             fields.iter().try_for_each(|(name, json)| set_member(types, id, name, json, out, depth))
         }
         (Kind::Array { element, .. }, Value::String(text)) if is_character(types, *element) => {
-            let room = out.get_mut(..text.len()).ok_or_else(|| format!("{text:?} does not fit {} bytes", json_bytes(id, types)))?;
-            room.copy_from_slice(text.as_bytes());
+            let room = out.len();
+            let place = out.get_mut(..text.len()).ok_or_else(|| format!("{text:?} does not fit {room} bytes"))?;
+            place.copy_from_slice(text.as_bytes());
             Ok(())
         }
         (Kind::Array { element, .. }, Value::Array(parts)) => {
@@ -181,10 +180,6 @@ fn fill(types: Option<&Btf>, id: TypeId, json: &Value, out: &mut [u8], depth: us
         }
         _ => scalar(json, out),
     }
-}
-
-fn json_bytes(id: TypeId, types: &Btf) -> u64 {
-    types.size_of(id).unwrap_or(0)
 }
 
 fn set_member(
@@ -223,7 +218,7 @@ fn find_member(types: &Btf, id: TypeId, name: &str, depth: usize) -> Option<(Mem
 fn raw(json: &Value, wanted: usize) -> Result<Option<Vec<u8>>, String> {
     let bytes: Vec<u8> = match json {
         Value::String(text) if text.starts_with("hex:") => {
-            crate::commands::run::from_hex(&text["hex:".len()..]).map_err(|error| error.to_string())?
+            from_hex(&text["hex:".len()..]).map_err(|error| error.to_string())?
         }
         Value::Array(parts) if !parts.is_empty() => {
             let byte = |part: &Value| u8::from_str_radix(part.as_str()?.strip_prefix("0x")?, 16).ok();

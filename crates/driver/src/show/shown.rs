@@ -13,6 +13,11 @@ use std::fmt::{Display, Formatter};
 pub use kiln_program::shown::{Clean, CleanLines, clean, is_visible};
 use serde::Serialize;
 
+/// How many of something, with a plural that only needs an s: `1 object`, `2 objects`.
+pub fn count(number: usize, one: &str) -> String {
+    format!("{number} {one}{}", if number == 1 { "" } else { "s" })
+}
+
 /// A string of a result: exact as data, clean where it is displayed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug, Serialize)]
 #[serde(transparent)]
