@@ -1,9 +1,13 @@
-//! `cargo xtask bench native`: the kernel's JIT and the VM's, without and with native operations, on the same bytecode.
+//! `cargo xtask bench native`: the kernel's JIT, the VM's without and with native operations, and the native tier, on the
+//! same bytecode.
 //!
 //! ```text
 //!   plain    the VM's JIT, one BPF instruction at a time
 //!   fused    and runs of adjacent instructions compiled together
 //!   full     and native operations, found by dataflow
+//!   fast     clang -O3             the native tier takes the fastest of these two and `full`, and that is measured again,
+//!   loops    clang -O2, loops      so that it does not gain by luck
+//!            as they are
 //! ```
 //!
 //! Before a program is timed, all engines and the interpreter run it on every candidate packet, and must agree on R0
@@ -11,18 +15,18 @@
 //! turns, in an order that changes every round. Times are medians, net of an empty program on the same engine; the
 //! spread is the distance between the quartiles. Ratios are speedups: above 1 the engine named first is faster. They are
 //! medians over the rounds, because the machine's speed changes from round to round more than within one. Where no
-//! operation was found, `fused` and `full` are the same code, and their ratio is the noise.
+//! operation was found, `fused` and `full` are the same code, and their ratio is the noise. Bytes of code are compared
+//! with what the kernel's JIT makes of the same program.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use kiln_isa::operation::Registry;
 use kiln_linux::{LoadedObject, ObjectFile, Prog, TestInput};
-use kiln_program::Object;
-use kiln_vm::{Engine, Input, Options, Vm};
+use kiln_vm::{Engine, Input, Options, Setting, Toolchain, Vm};
 use serde_json::{Value, json};
 
-/// Rounds of samples, after one that warms caches.
+/// Rounds of samples, after one that warms caches. In the first half of them, the native tier chooses.
 const ROUNDS: usize = 121;
 /// Nanoseconds of a sample: short, so that the median sees no interrupt.
 const CHUNK_NS: f64 = 150_000.0;
@@ -35,9 +39,25 @@ const LEAST_NS: f64 = 50.0;
 /// Calls of an empty program in a sample of the call's own time.
 const CALLS: u32 = 100_000;
 
-/// The VM's settings, in the order of columns.
-const SETTINGS: [(&str, bool, Registry); 3] =
-    [("plain", false, Registry::EMPTY), ("fused", true, Registry::EMPTY), ("full", true, Registry::BUILTIN)];
+/// The engines, in the order of columns.
+const ENGINES: [&str; 6] = ["kernel", "plain", "fused", "full", "fast", "loops"];
+const KERNEL: usize = 0;
+const PLAIN: usize = 1;
+const FUSED: usize = 2;
+const FULL: usize = 3;
+/// What the native tier chooses from.
+const CHOICES: [usize; 3] = [FULL, 4, 5];
+
+/// Fusions, native operations and the compiler of an engine of ours.
+fn setting(engine: usize) -> (bool, Registry, Option<Setting>) {
+    match engine {
+        PLAIN => (false, Registry::EMPTY, None),
+        FUSED => (true, Registry::EMPTY, None),
+        FULL => (true, Registry::BUILTIN, None),
+        4 => (true, Registry::BUILTIN, Some(Setting::Fast)),
+        _ => (true, Registry::BUILTIN, Some(Setting::Plain)),
+    }
+}
 
 /// Median and distance of the quartiles, in nanoseconds.
 #[derive(Clone, Copy, Default)]
@@ -59,27 +79,47 @@ struct Row {
     name: String,
     subprograms: bool,
     marks: usize,
-    kernel: Option<Time>,
-    vm: [Time; 3],
-    /// How much faster the full JIT is than the kernel's, than one instruction at a time, and than fused ones.
-    over_kernel: Option<f64>,
-    over_plain: f64,
-    over_fused: f64,
+    /// By engine; the kernel may be missing.
+    times: [Option<Time>; ENGINES.len()],
+    /// The engine that the native tier chose.
+    chosen: usize,
+    /// Speedups, by what is compared.
+    ratios: Vec<(&'static str, f64)>,
+    /// Bytes of code.
+    bytes: CodeBytes,
+}
+
+/// Bytes of code of one program.
+#[derive(Clone, Copy, Default)]
+struct CodeBytes {
+    kernel: Option<u32>,
+    /// The two settings that aim at speed, and the one that aims at size.
+    fast: usize,
+    loops: usize,
+    size: usize,
 }
 
 impl Row {
     /// Whether its times are long enough to compare.
     fn counts(&self) -> bool {
-        self.kernel.unwrap_or(self.vm[0]).median_ns >= LEAST_NS
+        self.times[KERNEL].or(self.times[PLAIN]).is_some_and(|time| time.median_ns >= LEAST_NS)
+    }
+
+    fn ratio(&self, what: &str) -> Option<f64> {
+        self.ratios.iter().find(|(name, _)| *name == what).map(|(_, ratio)| *ratio)
     }
 
     fn json(&self) -> Value {
         let time = |time: Time| json!({ "median_ns": time.median_ns, "spread_ns": time.spread_ns });
+        let times: serde_json::Map<String, Value> =
+            ENGINES.iter().zip(self.times).map(|(name, own)| ((*name).to_owned(), json!(own.map(time)))).collect();
+        let ratios: serde_json::Map<String, Value> =
+            self.ratios.iter().map(|(name, ratio)| ((*name).to_owned(), json!(ratio))).collect();
         json!({
             "program": self.name, "subprograms": self.subprograms, "operations": self.marks, "counts": self.counts(),
-            "kernel": self.kernel.map(time), "plain": time(self.vm[0]), "fused": time(self.vm[1]),
-            "full": time(self.vm[2]), "full_over_kernel": self.over_kernel, "full_over_plain": self.over_plain,
-            "full_over_fused": self.over_fused,
+            "times": times, "native": ENGINES[self.chosen], "ratios": ratios,
+            "code_bytes": { "kernel": self.bytes.kernel, "fast": self.bytes.fast, "loops": self.bytes.loops,
+                "size": self.bytes.size },
         })
     }
 }
@@ -121,8 +161,8 @@ fn stem(path: &Path) -> String {
 /// The time of a call of an empty program through its handle, packet of 64 bytes included.
 fn call_time(path: &Path) -> Option<f64> {
     let (name, bytes) = (stem(path), std::fs::read(path).ok()?);
-    let (vm, _) = new_vm(&name, &bytes, SETTINGS[2]).ok()?;
-    let handle = vm.program(&name).ok()?;
+    let own = Own::new(&name, &bytes, FULL).ok()?;
+    let handle = own.vm.program(&name).ok()?;
     let packet = [0; 64];
     let mut samples = Vec::new();
     for _ in 0..=ROUNDS {
@@ -135,24 +175,45 @@ fn call_time(path: &Path) -> Option<f64> {
     Some(Time::of(samples).median_ns)
 }
 
-/// A VM with a program, and the object with its marks.
-fn new_vm(name: &str, bytes: &[u8], (_, fusions, operations): (&str, bool, Registry)) -> Result<(Vm, Object), String> {
-    let mut object = kiln_elf::read(name, bytes).map_err(|error| error.to_string())?.object;
-    kiln_idiom::annotate(&mut object, &operations);
-    let options = Options { operations, fusions, ..Options::default() };
-    let mut vm = Vm::new(&object, options).map_err(|error| error.to_string())?;
-    vm.load(name).map_err(|error| error.to_string())?;
-    vm.compiled(name)?;
-    Ok((vm, object))
+/// An engine of ours with a program.
+struct Own {
+    vm: Vm,
+    engine: Engine,
+    marks: usize,
+    subprograms: bool,
+    code_bytes: usize,
+}
+
+impl Own {
+    fn new(name: &str, bytes: &[u8], engine: usize) -> Result<Own, String> {
+        let text = |error: kiln_vm::Error| error.to_string();
+        let (fusions, operations, native) = setting(engine);
+        let mut object = kiln_elf::read(name, bytes).map_err(|error| error.to_string())?.object;
+        kiln_idiom::annotate(&mut object, &operations);
+        let options = Options { operations, fusions, ..Options::default() };
+        let mut vm = Vm::new(&object, options).map_err(text)?;
+        vm.load(name).map_err(text)?;
+        vm.compiled(name)?;
+        let (marks, subprograms) = (object.operations.len(), object.functions.len() > 1);
+        let (engine, code_bytes) = match native {
+            None => (Engine::Jit, 0),
+            Some(setting) => (Engine::Native, vm.load_native(name, &toolchain()?, setting).map_err(text)?.code_bytes),
+        };
+        Ok(Own { vm, engine, marks, subprograms, code_bytes })
+    }
+}
+
+fn toolchain() -> Result<Toolchain, String> {
+    Toolchain::new(Toolchain::CLANG).map_err(|error| error.to_string())
 }
 
 /// The engines of one program.
 struct Engines {
     name: String,
     kernel: Option<(LoadedObject, Prog)>,
-    vms: Vec<Vm>,
-    /// With the marks of the last setting.
-    object: Object,
+    /// Those after the kernel, in the order of columns.
+    own: Vec<Own>,
+    bytes: CodeBytes,
 }
 
 impl Engines {
@@ -166,23 +227,28 @@ impl Engines {
             Ok((loaded, prog))
         };
         let kernel = load().map_err(|why| eprintln!("{name}: without the kernel: {why}")).ok();
-        let (mut vms, mut object) = (Vec::new(), Object::default());
-        for setting in SETTINGS {
-            let (vm, marked) = new_vm(&name, &bytes, setting)?;
-            vms.push(vm);
-            object = marked;
-        }
-        Ok(Engines { name, kernel, vms, object })
+        let own: Vec<Own> =
+            (PLAIN..ENGINES.len()).map(|engine| Own::new(&name, &bytes, engine)).collect::<Result<_, _>>()?;
+        let text = own[0].vm.native_module(&name, Setting::Size).map_err(|error| error.to_string())?.text;
+        let small = toolchain()?.compile(&text, Setting::Size).map_err(|error| error.to_string())?;
+        let small = kiln_native::Image::read(&small, kiln_jit::llvm::ENTRY, kiln_jit::llvm::TABLE, 0);
+        let code_bytes = CodeBytes {
+            kernel: kernel.as_ref().and_then(|(_, prog)| Some(prog.info().ok()?.jited_bytes)),
+            fast: own[3].code_bytes,
+            loops: own[4].code_bytes,
+            size: small.map_err(|error| error.to_string())?.code_bytes,
+        };
+        Ok(Engines { name, kernel, own, bytes: code_bytes })
     }
 
     /// Runs a packet on every engine and compares R0 and the packet. Returns how many instructions it takes.
     fn agree(&self, packet: &[u8]) -> Result<u64, String> {
         let text = |error: kiln_vm::Error| error.to_string();
-        let expected = self.vms[0].run(&self.name, &Input::packet(packet), Engine::Interpreter).map_err(text)?;
-        for (vm, (setting, ..)) in self.vms.iter().zip(SETTINGS) {
-            let ran = vm.run(&self.name, &Input::packet(packet), Engine::Jit).map_err(text)?;
+        let expected = self.own[0].vm.run(&self.name, &Input::packet(packet), Engine::Interpreter).map_err(text)?;
+        for (own, name) in self.own.iter().zip(&ENGINES[PLAIN..]) {
+            let ran = own.vm.run(&self.name, &Input::packet(packet), own.engine).map_err(text)?;
             if (ran.value as u32, &ran.packet) != (expected.value as u32, &expected.packet) {
-                return Err(format!("{setting} gives {:#x}, the interpreter {:#x}", ran.value, expected.value));
+                return Err(format!("{name} gives {:#x}, the interpreter {:#x}", ran.value, expected.value));
             }
         }
         if let Some((_, prog)) = &self.kernel {
@@ -195,15 +261,16 @@ impl Engines {
         Ok(expected.instructions)
     }
 
-    /// Nanoseconds of a run, averaged over `repeat` runs; `None` without the engine. Engine 0 is the kernel.
+    /// Nanoseconds of a run, averaged over `repeat` runs; `None` without the engine.
     fn sample(&self, engine: usize, packet: &[u8], repeat: u32) -> Result<Option<f64>, String> {
-        let Some(vm) = engine.checked_sub(1) else {
+        if engine == KERNEL {
             let Some((_, prog)) = &self.kernel else { return Ok(None) };
             let ran = prog.test_run(&TestInput { packet: packet.to_vec(), context: Vec::new(), repeat });
             // The kernel cuts off the fraction.
             return ran.map(|ran| Some(f64::from(ran.duration_ns) + 0.5)).map_err(|error| error.to_string());
-        };
-        let ran = self.vms[vm].run(&self.name, &Input::packet(packet).repeated(repeat), Engine::Jit);
+        }
+        let own = &self.own[engine - PLAIN];
+        let ran = own.vm.run(&self.name, &Input::packet(packet).repeated(repeat), own.engine);
         ran.map(|ran| Some(ran.duration_ns)).map_err(|error| error.to_string())
     }
 }
@@ -216,38 +283,57 @@ fn measure(path: &Path, base: Option<&Row>) -> Result<Row, String> {
         packets.push((engines.agree(&packet)?, packet));
     }
     let (_, packet) = packets.into_iter().max_by_key(|(instructions, _)| *instructions).unwrap_or_default();
-    let trial = engines.sample(1, &packet, 100)?.unwrap_or(1.0);
+    let trial = engines.sample(PLAIN, &packet, 100)?.unwrap_or(1.0);
     let repeat = (CHUNK_NS / trial.max(1.0)).clamp(50.0, 20_000.0) as u32;
-    let mut samples: [Vec<f64>; 4] = Default::default();
+    let mut samples: [Vec<f64>; ENGINES.len()] = Default::default();
     for round in 0..=ROUNDS {
-        for turn in 0..4 {
-            let engine = if round % 2 == 0 { (turn + round) % 4 } else { (7 - turn + round) % 4 };
+        for turn in 0..ENGINES.len() {
+            let turn = if round % 2 == 0 { turn } else { ENGINES.len() - 1 - turn };
+            let engine = (turn + round) % ENGINES.len();
             let time = engines.sample(engine, &packet, repeat)?;
             samples[engine].extend(time.filter(|_| round > 0));
         }
     }
-    let bases = base.map_or([0.0; 4], |base| {
-        let [plain, fused, full] = base.vm.map(|time| time.median_ns);
-        [base.kernel.map_or(0.0, |time| time.median_ns), plain, fused, full]
-    });
-    let speedup = |over: usize| {
-        let pairs = samples[over].iter().zip(&samples[3]);
-        Time::of(pairs.map(|(slow, fast)| (slow - bases[over]) / (fast - bases[3])).collect()).median_ns
+    let bases = std::array::from_fn(|engine| base.and_then(|base| base.times[engine]).map_or(0.0, |time| time.median_ns));
+    Ok(row(engines, samples, bases))
+}
+
+/// The row of a program, of its samples and the times of an empty program.
+fn row(engines: Engines, samples: [Vec<f64>; ENGINES.len()], bases: [f64; ENGINES.len()]) -> Row {
+    let half = ROUNDS / 2;
+    let early = |engine: usize| Time::of(samples[engine][..half].to_vec()).median_ns - bases[engine];
+    let chosen = CHOICES.into_iter().min_by(|a, b| early(*a).total_cmp(&early(*b))).unwrap_or(FULL);
+    let speedup = |slow: usize, fast: usize, from: usize| {
+        let pairs = samples[slow].iter().zip(&samples[fast]).skip(from);
+        Time::of(pairs.map(|(a, b)| (a - bases[slow]) / (b - bases[fast])).collect()).median_ns
     };
-    let (over_kernel, over_plain, over_fused) = (speedup(0), speedup(1), speedup(2));
-    let [kernel, plain, fused, full] = samples.map(Time::of);
-    let net = |time: Time, engine: usize| Time { median_ns: time.median_ns - bases[engine], ..time };
-    let has_kernel = engines.kernel.is_some();
-    Ok(Row {
-        subprograms: engines.object.functions.len() > 1,
-        marks: engines.object.operations.len(),
-        kernel: has_kernel.then(|| net(kernel, 0)),
-        vm: [net(plain, 1), net(fused, 2), net(full, 3)],
-        over_kernel: has_kernel.then_some(over_kernel),
-        over_plain,
-        over_fused,
+    let mut ratios = vec![("full over plain", speedup(PLAIN, FULL, 0)), ("full over fused", speedup(FUSED, FULL, 0))];
+    ratios.push(("native over full", speedup(FULL, chosen, half)));
+    if engines.kernel.is_some() {
+        ratios.push(("full over kernel", speedup(KERNEL, FULL, 0)));
+        ratios.push(("native over kernel", speedup(KERNEL, chosen, half)));
+        ratios.push(("fast over kernel", speedup(KERNEL, 4, 0)));
+        ratios.push(("loops over kernel", speedup(KERNEL, 5, 0)));
+    }
+    let net = |(engine, samples): (usize, Vec<f64>)| {
+        let time = Time::of(samples);
+        (engine != KERNEL || engines.kernel.is_some())
+            .then(|| Time { median_ns: time.median_ns - bases[engine], ..time })
+    };
+    let mut times = [None; ENGINES.len()];
+    for (engine, own) in samples.into_iter().enumerate() {
+        times[engine] = net((engine, own));
+    }
+    let full = &engines.own[FULL - PLAIN];
+    Row {
+        subprograms: full.subprograms,
+        marks: full.marks,
+        times,
+        chosen,
+        ratios,
+        bytes: engines.bytes,
         name: engines.name,
-    })
+    }
 }
 
 /// Candidate packets: the first ones are of one protocol each, the others arbitrary bytes.
@@ -287,56 +373,70 @@ fn summary(mut ratios: Vec<f64>) -> Value {
     let at = |index: usize| ratios.get(index).copied();
     json!({
         "programs": ratios.len(), "geomean": geomean(&ratios), "median": at(ratios.len() / 2),
-        "least": at(0), "most": ratios.last(),
+        "least": at(0), "most": ratios.last(), "below_0.95": ratios.iter().filter(|ratio| **ratio < 0.95).count(),
     })
 }
 
 fn means(rows: &[Row]) -> Value {
     let long = || rows.iter().filter(|row| row.counts());
-    let alone = || long().filter(|row| !row.subprograms);
+    let of = |what: &str, wanted: &dyn Fn(&Row) -> bool| {
+        summary(long().filter(|row| wanted(row)).filter_map(|row| row.ratio(what)).collect())
+    };
+    let (all, alone) = (&|_: &Row| true, &|row: &Row| !row.subprograms);
+    let bytes = |own: &dyn Fn(&CodeBytes) -> usize| {
+        let all = rows.iter().filter_map(|row| Some(own(&row.bytes) as f64 / f64::from(row.bytes.kernel?)));
+        summary(all.collect())
+    };
     json!({
-        "full over kernel": summary(long().filter_map(|row| row.over_kernel).collect()),
-        "full over kernel, without subprograms": summary(alone().filter_map(|row| row.over_kernel).collect()),
-        "full over plain": summary(long().map(|row| row.over_plain).collect()),
-        "full over fused": summary(long().map(|row| row.over_fused).collect()),
-        "full over fused, same code": summary(long().filter(|row| row.marks == 0).map(|row| row.over_fused).collect()),
-        "full over fused, with operations": summary(long().filter(|row| row.marks > 0).map(|row| row.over_fused).collect()),
+        "full over kernel": of("full over kernel", all),
+        "full over kernel, without subprograms": of("full over kernel", alone),
+        "full over plain": of("full over plain", all),
+        "full over fused": of("full over fused", all),
+        "full over fused, same code": of("full over fused", &|row| row.marks == 0),
+        "full over fused, with operations": of("full over fused", &|row| row.marks > 0),
+        "native over kernel": of("native over kernel", all),
+        "native over kernel, without subprograms": of("native over kernel", alone),
+        "native over full": of("native over full", all),
+        "fast over kernel": of("fast over kernel", all),
+        "loops over kernel": of("loops over kernel", all),
+        "code bytes, fast by kernel": bytes(&|own| own.fast),
+        "code bytes, loops by kernel": bytes(&|own| own.loops),
+        "code bytes, size by kernel": bytes(&|own| own.size),
     })
 }
 
 fn report(rows: &[Row], base: &Row, call_ns: Option<f64>) -> String {
-    let shown = |time: Time| format!("{:8.1} ±{:4.1}", time.median_ns, time.spread_ns / 2.0);
-    let kernel = |row: &Row| row.kernel.map_or("-".to_owned(), shown);
-    let [plain, fused, full] = base.vm.map(shown);
+    let shown = |time: &Option<Time>| {
+        time.map_or("-".to_owned(), |time| format!("{:8.1} ±{:4.1}", time.median_ns, time.spread_ns / 2.0))
+    };
     let call = call_ns.map_or("-".to_owned(), |call| format!("{call:.1}"));
-    let mut text = format!("a call of an empty program by its handle: {call} ns\n");
-    text += &format!("empty program: kernel {}, plain {plain}, fused {fused}, full {full}\n", kernel(base));
-    text += &format!(
-        "{:18} {:>15} {:>15} {:>15} {:>15} {:>4} {:>11} {:>10} {:>10}\n",
-        "program", "kernel ns", "plain ns", "fused ns", "full ns", "ops", "full/kernel", "full/plain", "full/fused"
-    );
-    for row in rows {
-        let [plain, fused, full] = row.vm.map(shown);
-        let ratio = row.over_kernel.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
-        let short = if row.counts() { "" } else { "  (short)" };
-        text += &format!(
-            "{:18} {:>15} {plain:>15} {fused:>15} {full:>15} {:>4} {ratio:>11} {:>10.2} {:>10.2}{short}\n",
-            row.name,
-            kernel(row),
-            row.marks,
-            row.over_plain,
-            row.over_fused,
-        );
+    let mut text = format!("a call of an empty program by its handle: {call} ns\n{:18}", "program (ns)");
+    for name in ENGINES {
+        text += &format!(" {name:>15}");
+    }
+    let columns = ["full over kernel", "full over plain", "full over fused", "native over kernel"];
+    text += &format!(" {:>4} {:>9} {:>9} {:>9} {:>9}\n", "ops", "full/kern", "full/plai", "full/fuse", "nati/kern");
+    for row in std::iter::once(base).chain(rows) {
+        text += &format!("{:18}", row.name);
+        for time in &row.times {
+            text += &format!(" {:>15}", shown(time));
+        }
+        text += &format!(" {:>4}", row.marks);
+        for what in columns.iter().filter(|_| !std::ptr::eq(row, base)) {
+            text += &format!(" {:>9}", row.ratio(what).map_or("-".to_owned(), |ratio| format!("{ratio:.2}")));
+        }
+        text += &format!("  {}{}\n", ENGINES[row.chosen], if row.counts() { "" } else { "  (short)" });
     }
     for (what, summary) in means(rows).as_object().into_iter().flatten() {
         let number = |key: &str| summary[key].as_f64().unwrap_or(f64::NAN);
         text += &format!(
-            "{what}: geomean {:.3}, median {:.3}, {:.2} to {:.2}, {} programs\n",
+            "{what}: geomean {:.3}, median {:.3}, {:.2} to {:.2}, {} programs, {} below 0.95\n",
             number("geomean"),
             number("median"),
             number("least"),
             number("most"),
-            summary["programs"]
+            summary["programs"],
+            summary["below_0.95"],
         );
     }
     text

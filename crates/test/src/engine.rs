@@ -15,13 +15,16 @@ pub enum Engine {
     Interpreter,
     /// The VM's machine code.
     Jit,
+    /// The VM's code from an optimizing compiler.
+    Native,
     /// The running kernel, through `BPF_PROG_TEST_RUN`.
     Kernel,
 }
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Engine; 4] = [Engine::Reference, Engine::Interpreter, Engine::Jit, Engine::Kernel];
+    pub const ALL: [Engine; 5] =
+        [Engine::Reference, Engine::Interpreter, Engine::Jit, Engine::Native, Engine::Kernel];
 
     /// Its name in `; except:` directives and messages.
     pub const fn name(self) -> &'static str {
@@ -29,6 +32,7 @@ impl Engine {
             Engine::Reference => "reference",
             Engine::Interpreter => "interpreter",
             Engine::Jit => "jit",
+            Engine::Native => "native",
             Engine::Kernel => "kernel",
         }
     }
@@ -64,6 +68,10 @@ pub fn run(engine: Engine, object: &Object, program: &Program, packet: &[u8]) ->
         Engine::Reference => reference(object, program, packet),
         Engine::Interpreter => vm(kiln_vm::Engine::Interpreter, object, program, packet),
         Engine::Jit => vm(kiln_vm::Engine::Jit, object, program, packet),
+        Engine::Native => {
+            toolchain().as_ref().map_err(|why| NoRun::Skipped(format!("native: {why}")))?;
+            vm(kiln_vm::Engine::Native, object, program, packet)
+        }
         Engine::Kernel => kernel(object, program, packet),
     }
 }
@@ -85,6 +93,9 @@ fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]
     kiln_idiom::annotate(&mut object, &options.operations);
     let outcome = kiln_vm::Vm::new(&object, options).and_then(|mut vm| {
         vm.load(&program.name)?;
+        if let (kiln_vm::Engine::Native, Ok(toolchain)) = (engine, toolchain()) {
+            vm.load_native(&program.name, toolchain, kiln_vm::Setting::Plain)?;
+        }
         vm.run(&program.name, &kiln_vm::Input::packet(packet), engine)
     });
     match outcome {
@@ -96,6 +107,15 @@ fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]
         }
         Err(error) => Err(NoRun::Failed(error.to_string())),
     }
+}
+
+/// The compiler of native code, whose results are kept: the same programs run often.
+fn toolchain() -> &'static Result<kiln_vm::Toolchain, String> {
+    static TOOLCHAIN: std::sync::OnceLock<Result<kiln_vm::Toolchain, String>> = std::sync::OnceLock::new();
+    TOOLCHAIN.get_or_init(|| {
+        let toolchain = kiln_vm::Toolchain::new(kiln_vm::Toolchain::CLANG).map_err(|error| error.to_string())?;
+        Ok(toolchain.keeping(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/native-code")))
+    })
 }
 
 /// Whether this process may use `bpf(2)`, asked once.

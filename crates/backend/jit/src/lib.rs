@@ -41,6 +41,7 @@
 
 pub mod aarch64;
 mod immediate;
+pub mod llvm;
 mod native;
 mod plan;
 mod shared;
@@ -49,6 +50,9 @@ pub mod x86_64;
 use kiln_isa::operation::Registry;
 use kiln_program::operation::Refused;
 use kiln_program::{ExternId, FunctionId, InsnId, MapId};
+
+/// How many times `may_goto` continues in a frame (kernel `BPF_MAX_LOOPS`).
+pub(crate) const MAY_GOTO_LIMIT: i32 = 8 << 20;
 
 /// What compiled code and the runtime share. Embed it as the first field of the runtime's own state.
 #[repr(C)]

@@ -15,7 +15,7 @@ use kiln_program::{Function, FunctionId, Node, Object, Reference};
 use crate::{Error, Options, Symbols};
 
 /// Bytes of stack a frame has at most (kernel `MAX_BPF_STACK`).
-const MAX_STACK_BYTES: i32 = kiln_platform::limits::MAX_STACK_BYTES as i32;
+pub(crate) const MAX_STACK_BYTES: i32 = kiln_platform::limits::MAX_STACK_BYTES as i32;
 
 /// The needs of a program.
 pub struct Plan {

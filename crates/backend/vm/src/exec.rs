@@ -72,11 +72,19 @@ impl Program {
     /// # Errors
     /// As [`Program::new`]; an entry outside the code is [`io::ErrorKind::InvalidInput`].
     pub fn load(code: &kiln_jit::Code) -> io::Result<Program> {
-        if code.entry_offset >= code.bytes.len() {
+        Program::with_entry(&code.bytes, code.entry_offset)
+    }
+
+    /// Copies code, and the constants among it, whose entry is this byte.
+    ///
+    /// # Errors
+    /// As [`Program::load`].
+    pub fn with_entry(code: &[u8], entry_offset: usize) -> io::Result<Program> {
+        if entry_offset >= code.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the entry is outside the code"));
         }
-        let mut program = Program::new(&code.bytes)?;
-        program.entry_offset = code.entry_offset;
+        let mut program = Program::new(code)?;
+        program.entry_offset = entry_offset;
         Ok(program)
     }
 

@@ -56,9 +56,11 @@ pub(crate) enum Lacking {
 pub enum Engine {
     /// The reference interpreter: every access checked.
     Interpreter,
-    /// Machine code.
+    /// Machine code of the JIT.
     #[default]
     Jit,
+    /// Machine code of an optimizing compiler ([`crate::Vm::load_native`]).
+    Native,
 }
 
 /// The input of a run, as of `BPF_PROG_TEST_RUN`.
@@ -154,6 +156,14 @@ pub enum Error {
         program: String,
         /// Why.
         trap: Trap,
+    },
+    /// The optimizing compiler gave no code.
+    #[error("program {program}: {source}")]
+    Native {
+        /// The program.
+        program: String,
+        /// Why.
+        source: kiln_native::Error,
     },
     /// The operating system refused memory.
     #[error("memory: {0}")]

@@ -1,10 +1,14 @@
 //! Loaded programs.
 
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use kiln_jit::llvm::Place;
 use kiln_platform::ProgramType;
-use kiln_program::FunctionId;
+use kiln_program::{FunctionId, InsnId};
 
 use crate::exec;
-use crate::interface::Input;
+use crate::interface::{Error, Input};
 use crate::packet::InputError;
 use crate::state::State;
 
@@ -15,9 +19,56 @@ pub(crate) struct Loaded {
     pub(crate) program_type: ProgramType,
     pub(crate) entry: FunctionId,
     pub(crate) compiled: Result<exec::Program, String>,
+    /// How it is to be compiled.
+    pub(crate) code_options: CodeOptions,
+    /// What an optimizing compiler made of it, once that is done.
+    pub(crate) native: Arc<OnceLock<exec::Program>>,
+}
+
+/// What compilers must know of a program.
+#[derive(Clone, Debug)]
+pub(crate) struct CodeOptions {
+    /// [`kiln_jit::Options::cleared_bytes`].
+    pub(crate) cleared_bytes: u32,
+    /// [`kiln_jit::Options::metered`].
+    pub(crate) metered: bool,
+    /// What is known of the addresses that instructions access.
+    pub(crate) places: HashMap<InsnId, Place>,
 }
 
 impl Loaded {
+    /// The JIT's code.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unsupported`] if there is none.
+    #[inline]
+    pub(crate) fn jit(&self) -> Result<&exec::Program, Error> {
+        self.compiled.as_ref().map_err(|what| self.lacks(what))
+    }
+
+    /// The optimizing compiler's code.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unsupported`] if there is none yet.
+    #[inline]
+    pub(crate) fn native(&self) -> Result<&exec::Program, Error> {
+        self.native.get().ok_or_else(|| self.lacks("native code before Vm::load_native"))
+    }
+
+    /// The optimizing compiler's code if there is some, else the JIT's.
+    ///
+    /// # Errors
+    /// Returns [`Error::Unsupported`] if there is neither.
+    #[inline]
+    pub(crate) fn code(&self) -> Result<&exec::Program, Error> {
+        self.native.get().map_or_else(|| self.jit(), Ok)
+    }
+
+    #[cold]
+    fn lacks(&self, what: &str) -> Error {
+        Error::Unsupported { program: self.name.clone(), insn: None, what: what.to_owned() }
+    }
+
     /// Gives a CPU a program's input.
     #[inline]
     pub(crate) fn prepare_run(&self, state: &mut State, input: &Input<'_>) -> Result<(), InputError> {

@@ -6,6 +6,7 @@
 //!      \--- CPU 1: stack, packet
 //! ```
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_platform::ProgramType;
@@ -23,10 +24,11 @@ use crate::exec;
 use crate::grace::Grace;
 use crate::interface::{Engine, Error, Input, Lacking, Options, RunResult};
 use crate::interpreter::{STACK_BYTES, View};
-use crate::loaded::Loaded;
+use crate::loaded::{CodeOptions, Loaded};
 use crate::locks;
 use crate::map::{CreateError, Definition, Making, Map, Storage, UpdateFlag};
 use crate::memory::{Access, Memory, Placement, Places};
+use crate::native;
 use crate::observe::Observed;
 use crate::packet::Packet;
 use crate::state::{Entry, Output, State};
@@ -249,7 +251,8 @@ impl Vm {
             verified.statistics.processed_insns,
             self.options.budget,
         );
-        self.prepare(&program, cleared_bytes, metered)?;
+        let places = native::places(&self.object, program.entry, &verified.facts);
+        self.prepare(&program, CodeOptions { cleared_bytes, metered, places })?;
         Ok(verified)
     }
 
@@ -268,7 +271,8 @@ impl Vm {
         if self.symbols.arena.is_some() {
             return Err(unsupported(name, (None, "arenas without verification".to_owned())));
         }
-        self.prepare(&program, kiln_verifier::facts::STACK_BYTES as u32, true)
+        let cleared_bytes = kiln_verifier::facts::STACK_BYTES as u32;
+        self.prepare(&program, CodeOptions { cleared_bytes, metered: true, places: HashMap::new() })
     }
 
     fn find(&self, name: &str) -> Result<Program, Error> {
@@ -283,45 +287,56 @@ impl Vm {
         Ok(program_type)
     }
 
-    fn prepare(&mut self, program: &Program, cleared_bytes: u32, metered: bool) -> Result<(), Error> {
+    fn prepare(&mut self, program: &Program, code_options: CodeOptions) -> Result<(), Error> {
         if self.programs.iter().any(|loaded| loaded.name == program.name) {
             return Ok(());
         }
         let program_type = self.program_type(program)?;
         admit::calls(&self.object, program.entry, &self.symbols)
             .map_err(|refusal| unsupported(&program.name, refusal))?;
-        let compiled = self.compile(program.entry, cleared_bytes, metered);
+        let compiled = self.compile(program.entry, &code_options);
         let address = compiled.as_ref().map_or(0, exec::Program::address);
         let mut entries = self.shared.entries.to_vec();
         entries[program.entry.index()] = Entry { loaded: true, program_type: Some(program_type), address };
         self.shared.entries = entries.into();
-        self.programs.push(Loaded { name: program.name.clone(), program_type, entry: program.entry, compiled });
+        self.programs.push(Loaded {
+            name: program.name.clone(),
+            program_type,
+            entry: program.entry,
+            compiled,
+            code_options,
+            native: Arc::default(),
+        });
         self.publish();
         Ok(())
     }
 
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
-    fn compile(&self, entry: FunctionId, cleared_bytes: u32, metered: bool) -> Result<exec::Program, String> {
-        let options = kiln_jit::Options {
+    fn compile(&self, entry: FunctionId, code_options: &CodeOptions) -> Result<exec::Program, String> {
+        let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &self.jit_options(code_options));
+        let code = code.map_err(|error| error.to_string())?;
+        exec::Program::load(&code).map_err(|error| error.to_string())
+    }
+
+    /// What compilers must know of a program, and of this machine.
+    pub(crate) fn jit_options(&self, code_options: &CodeOptions) -> kiln_jit::Options {
+        kiln_jit::Options {
             #[cfg(target_arch = "x86_64")]
             bmi1: std::arch::is_x86_feature_detected!("bmi1"),
             #[cfg(target_arch = "x86_64")]
             bmi2: std::arch::is_x86_feature_detected!("bmi2"),
             #[cfg(target_arch = "x86_64")]
             movbe: std::arch::is_x86_feature_detected!("movbe"),
-            cleared_bytes,
-            metered,
+            cleared_bytes: code_options.cleared_bytes,
+            metered: code_options.metered,
             operations: self.options.operations,
             fusions: self.options.fusions,
             ..kiln_jit::Options::default()
-        };
-        let code = kiln_jit::compile_here(&self.object, entry, &self.symbols, &options);
-        let code = code.map_err(|error| error.to_string())?;
-        exec::Program::load(&code).map_err(|error| error.to_string())
+        }
     }
 
     #[cfg(any(not(any(target_arch = "x86_64", target_arch = "aarch64")), miri))]
-    fn compile(&self, _: FunctionId, _: u32, _: bool) -> Result<exec::Program, String> {
+    fn compile(&self, _: FunctionId, _: &CodeOptions) -> Result<exec::Program, String> {
         Err("compiled code on this machine".to_owned())
     }
 
@@ -346,7 +361,8 @@ impl Vm {
     pub fn run_on(&self, cpu: u32, name: &str, input: &Input<'_>, engine: Engine) -> Result<RunResult, Error> {
         self.run_watched(cpu, name, input, |state, loaded, repeat| match engine {
             Engine::Interpreter => Ok(self.interpret(state, loaded, repeat, None)),
-            Engine::Jit => self.execute(state, loaded, repeat),
+            Engine::Jit => self.execute(state, loaded.jit()?, repeat),
+            Engine::Native => self.execute(state, loaded.native()?, repeat),
         })
     }
 
@@ -418,14 +434,9 @@ impl Vm {
     pub(crate) fn execute(
         &self,
         state: &mut State,
-        loaded: &Loaded,
+        code: &exec::Program,
         repeat: u32,
     ) -> Result<Result<(u64, u64), Trap>, Error> {
-        let code = loaded.compiled.as_ref().map_err(|what| Error::Unsupported {
-            program: loaded.name.clone(),
-            insn: None,
-            what: what.clone(),
-        })?;
         let budget = self.options.budget;
         state.memory.set_native_stack(crate::trampoline::stack_pointer());
         let context = state.packet.context_address();
@@ -435,8 +446,8 @@ impl Vm {
             state.begin(budget);
             // Less than the option where that is more than compiled code counts.
             let begun = state.runtime.budget as u64;
-            // SAFETY: `prepare` compiled a program of `self.object` that the verifier accepted (or whose caller vouches for
-            // it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
+            // SAFETY: `prepare` or `load_native` compiled a program of `self.object` that the verifier accepted (or whose
+            // caller vouches for it), with this VM's symbols; the context is the one of its type, and the state is what helpers take.
             value = unsafe { code.call(context, state) };
             state.end();
             if state.runtime.stopped() {

@@ -10,10 +10,8 @@ use super::assembler::{Assembler, Condition, Gpr, Label, Op};
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, gpr};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
-use crate::{Error, Runtime};
+use crate::{Error, MAY_GOTO_LIMIT, Runtime};
 
-/// How many times `may_goto` continues in a frame (kernel `BPF_MAX_LOOPS`).
-const MAY_GOTO_LIMIT: u64 = 8 << 20;
 /// Where loops begin.
 const LOOP_ALIGNMENT: usize = 16;
 
@@ -182,7 +180,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             self.code().store(Size::B8, Gpr::ZERO, gpr(Reg::R10), offset, SCRATCH[0]);
         }
         if let Some(offset) = self.plan.may_goto_slot {
-            self.code().constant(SCRATCH[1], MAY_GOTO_LIMIT);
+            self.code().constant(SCRATCH[1], MAY_GOTO_LIMIT as u64);
             self.code().store(Size::B8, SCRATCH[1], gpr(Reg::R10), offset, SCRATCH[0]);
         }
     }

@@ -12,12 +12,10 @@ use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
 use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
-use crate::{Error, Runtime};
+use crate::{Error, MAY_GOTO_LIMIT, Runtime};
 
 /// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
 const RED_ZONE_BYTES: i32 = 128;
-/// How many times `may_goto` continues in a frame (kernel `BPF_MAX_LOOPS`).
-const MAY_GOTO_LIMIT: i32 = 8 << 20;
 /// Functions with at most this many exits have an epilogue at each.
 const INLINE_EXITS: usize = 4;
 /// Where loops begin.

@@ -1,8 +1,11 @@
 //! The two machines that a program runs on, and the comparison of their results.
 
+use std::collections::HashMap;
+
 use kiln_isa::Size;
 use kiln_isa::operation::Registry;
-use kiln_jit::{Options, Runtime, Symbols};
+use kiln_jit::{Options, Runtime, Symbols, llvm};
+use kiln_native::{Image, Setting, Toolchain};
 use kiln_program::interpret::{Fault, HelperResult};
 use kiln_program::{Environment, ExternId, FunctionId, Interpreter, MapId, Object};
 use kiln_vm::exec::Program;
@@ -143,35 +146,70 @@ pub fn agree(object: &Object, entry: FunctionId) {
     let mut object = object.clone();
     kiln_idiom::annotate(&mut object, &Registry::BUILTIN);
     let object = &object;
-    kiln_program::validate(object).expect("a valid program");
-    let initial: Memory = std::array::from_fn(|at| (at * 37 + at / 8) as u8);
-    let mut memory = Box::new(initial);
-    let base = memory.as_mut_ptr() as u64;
-    let mut reference = ReferenceMachine { base, memory: initial, stack: Vec::new() };
-    let outcome = Interpreter::new(object).run(entry, base, &mut reference, BUDGET).expect("the reference runs");
+    let mut machine = Machine::new(object, entry);
     for options in all_options() {
         let code = kiln_jit::compile_here(object, entry, &TestSymbols, &options).expect("it compiles");
         assert_eq!(code.entry_offset, 0);
         let compiled = Program::new(&code.bytes).expect("executable memory");
-        *memory = initial;
+        machine.agrees(&compiled, || format!("{options:?}\n{}", listing(object, &code)));
+    }
+}
+
+/// Runs a program in the interpreter and as an optimizing compiler's code, and compares. False without the compiler.
+pub fn native_agrees(object: &Object, entry: FunctionId, setting: Setting, metered: bool) -> bool {
+    let options = Options { metered, ..Options::default() };
+    let aim = if setting == Setting::Size { llvm::Aim::Size } else { llvm::Aim::Speed };
+    let settings = llvm::Settings { options: &options, places: &HashMap::new(), aim };
+    let module = llvm::translate(object, entry, &TestSymbols, &settings).expect("a translation");
+    let toolchain = match Toolchain::new(Toolchain::CLANG) {
+        Ok(toolchain) => toolchain,
+        Err(error) => {
+            println!("skipped: {error}");
+            return false;
+        }
+    };
+    let file = toolchain.compile(&module.text, setting).unwrap_or_else(|error| panic!("{error}\n{}", module.text));
+    let image = Image::read(&file, llvm::ENTRY, llvm::TABLE, module.addresses.len()).expect("an image");
+    let bytes = image.with_table(&module.resolve(&TestSymbols).expect("addresses")).expect("a table");
+    let compiled = Program::with_entry(&bytes, image.entry_offset).expect("executable memory");
+    Machine::new(object, entry).agrees(&compiled, || format!("{setting:?}\n{}", module.text));
+    true
+}
+
+/// The memory that code runs on, and what the interpreter leaves there.
+struct Machine {
+    initial: Memory,
+    memory: Box<Memory>,
+    expected: u64,
+    reference: ReferenceMachine,
+}
+
+impl Machine {
+    fn new(object: &Object, entry: FunctionId) -> Machine {
+        kiln_program::validate(object).expect("a valid program");
+        let initial: Memory = std::array::from_fn(|at| (at * 37 + at / 8) as u8);
+        let mut memory = Box::new(initial);
+        let base = memory.as_mut_ptr() as u64;
+        let mut reference = ReferenceMachine { base, memory: initial, stack: Vec::new() };
+        let outcome = Interpreter::new(object).run(entry, base, &mut reference, BUDGET).expect("the reference runs");
+        Machine { initial, memory, expected: outcome.value, reference }
+    }
+
+    fn agrees(&mut self, compiled: &Program, what: impl Fn() -> String) {
+        *self.memory = self.initial;
         let mut runtime = Runtime::new(BUDGET);
         // SAFETY: the generator makes programs that stay inside the memory at `base`.
-        let value = unsafe { compiled.call(base, &mut runtime) };
-        assert!(!runtime.stopped(), "{options:?}: stopped");
-        assert_eq!(value, outcome.value, "R0, {options:?}\n{}", listing(object, &code));
+        let value = unsafe { compiled.call(self.memory.as_mut_ptr() as u64, &mut runtime) };
+        assert!(!runtime.stopped(), "stopped, {}", what());
+        assert_eq!(value, self.expected, "R0, {}", what());
         let registers = |memory: &Memory| {
             let words = memory[DUMP as usize..].chunks(8);
             words
                 .map(|word| format!("{:#x}", u64::from_le_bytes(word.try_into().expect("8 bytes"))))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(
-            registers(&memory),
-            registers(&reference.memory),
-            "registers, {options:?}\n{}",
-            listing(object, &code)
-        );
-        assert_eq!(*memory, reference.memory, "memory, {options:?}\n{}", listing(object, &code));
+        assert_eq!(registers(&self.memory), registers(&self.reference.memory), "registers, {}", what());
+        assert_eq!(*self.memory, self.reference.memory, "memory, {}", what());
     }
 }
 

@@ -13,6 +13,7 @@
 #![cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 
 mod machines;
+mod native;
 mod program;
 mod random;
 

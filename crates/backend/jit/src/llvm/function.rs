@@ -1,0 +1,189 @@
+//! One function: its variables, blocks, budget and exits.
+
+use std::collections::HashMap;
+
+use kiln_isa::{Insn, Reg};
+use kiln_program::{FunctionId, InsnId, Node, Reference};
+
+use super::builder::{Builder, Value};
+use super::shared::{Address, Place, Shared, TABLE};
+use crate::plan::{FunctionPlan, MAX_STACK_BYTES};
+use crate::{Error, MAY_GOTO_LIMIT};
+
+/// A function that is being translated.
+pub(super) struct FunctionWriter<'s, 'a> {
+    pub shared: &'s mut Shared<'a>,
+    pub out: Builder,
+    pub nodes: &'a [Node],
+    plan: &'a FunctionPlan,
+    id: FunctionId,
+    positions: HashMap<InsnId, usize>,
+    /// Whether control can come here other than from the instruction before.
+    is_target: Vec<bool>,
+    /// The last position that jumps back here, for loop headers.
+    loop_end: Vec<Option<usize>>,
+}
+
+impl<'s, 'a> FunctionWriter<'s, 'a> {
+    pub fn new(shared: &'s mut Shared<'a>, id: FunctionId) -> Result<Self, Error> {
+        let function = shared.object.functions.get(id.index());
+        let nodes = &function.ok_or(Error::Malformed("a function that does not exist"))?.nodes[..];
+        if !nodes.last().is_some_and(|last| matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
+            return Err(Error::Malformed("a function runs past its end"));
+        }
+        let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+        let mut is_target = vec![false; nodes.len()];
+        let mut loop_end = vec![None; nodes.len()];
+        for (at, node) in nodes.iter().enumerate() {
+            let Some(target) = node.target() else { continue };
+            let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
+            is_target[target] = true;
+            if target <= at {
+                loop_end[target] = Some(at);
+            }
+        }
+        let plan = shared.plan.function(id);
+        Ok(FunctionWriter { shared, out: Builder::default(), nodes, plan, id, positions, is_target, loop_end })
+    }
+
+    /// Declares the function and its variables.
+    pub fn begin(&mut self) {
+        let id = self.id.0;
+        self.out.top(format_args!(
+            "define internal i64 @f{id}(i64 %a1, i64 %a2, i64 %a3, i64 %a4, i64 %a5, ptr %runtime) #0 {{"
+        ));
+        self.out.begin("start");
+        for register in 0..Reg::R10.number() {
+            self.out.line(format_args!("%r{register} = alloca i64"));
+        }
+        for register in 1..=5 {
+            self.out.line(format_args!("store i64 %a{register}, ptr %r{register}"));
+        }
+        if self.plan.frame {
+            self.out.line(format_args!("%stack = alloca [{MAX_STACK_BYTES} x i8], align 16"));
+            self.out.line(format_args!("%r10 = getelementptr i8, ptr %stack, i64 {MAX_STACK_BYTES}"));
+        }
+        let cleared = self.shared.settings.options.cleared_bytes.next_multiple_of(8).min(self.plan.stack_bytes as u32);
+        for offset in (-(cleared as i32)..0).step_by(8) {
+            let place = self.out.value(format_args!("getelementptr i8, ptr %r10, i64 {offset}"));
+            self.out.line(format_args!("store i64 0, ptr {place}"));
+        }
+        if self.plan.may_goto_slot.is_some() {
+            self.out.line(format_args!("%turns = alloca i64\n  store i64 {MAY_GOTO_LIMIT}, ptr %turns"));
+        }
+        if self.counts() {
+            self.out.line("%budget = alloca i64");
+            self.reload_budget();
+        }
+    }
+
+    /// Whether instructions are counted.
+    fn counts(&self) -> bool {
+        self.shared.settings.options.metered && self.shared.plan.budget
+    }
+
+    /// Writes the budget where callees and the caller find it.
+    pub fn write_back_budget(&mut self) {
+        if self.counts() {
+            let left = self.out.value("load i64, ptr %budget");
+            self.out.line(format_args!("store i64 {left}, ptr %runtime"));
+        }
+    }
+
+    fn reload_budget(&mut self) {
+        let left = self.out.value("load i64, ptr %runtime");
+        self.out.line(format_args!("store i64 {left}, ptr %budget"));
+    }
+
+    /// Subtracts a loop's length from the budget, at its header.
+    pub fn loop_cost(&mut self, at: usize) {
+        if let Some(end) = self.loop_end[at]
+            && self.counts()
+        {
+            self.spend((end - at + 1) as u64);
+        }
+    }
+
+    /// Subtracts from the budget, and leaves the function if none is left.
+    pub fn spend(&mut self, cost: u64) {
+        let before = self.out.value("load i64, ptr %budget");
+        let left = self.out.value(format_args!("sub i64 {before}, {cost}"));
+        self.out.line(format_args!("store i64 {left}, ptr %budget"));
+        self.leave_if_negative(&left);
+    }
+
+    fn leave_if_negative(&mut self, left: &Value) {
+        let next = self.out.fresh();
+        let spent = self.out.value(format_args!("icmp slt i64 {left}, 0"));
+        self.out.line(format_args!("br i1 {spent}, label %leave, label %{next}"));
+        self.out.begin(&next);
+    }
+
+    /// After a call that may have stopped the run, and that cost so much.
+    pub fn after_call(&mut self, cost: u64) {
+        if self.counts() {
+            self.reload_budget();
+            self.spend(cost);
+        } else if self.shared.plan.budget {
+            let left = self.out.value("load i64, ptr %runtime");
+            self.leave_if_negative(&left);
+        }
+    }
+
+    pub fn register(&mut self, register: Reg) -> Value {
+        match register {
+            Reg::R10 => self.out.value("ptrtoint ptr %r10 to i64"),
+            other => self.out.value(format_args!("load i64, ptr %r{}", other.number())),
+        }
+    }
+
+    pub fn set_register(&mut self, register: Reg, value: &Value) {
+        self.out.line(format_args!("store i64 {value}, ptr %r{}", register.number()));
+    }
+
+    /// An address of the process.
+    pub fn address(&mut self, at: usize, address: Address) -> Result<Value, Error> {
+        let Some(place) = self.shared.place(address) else {
+            return self.unresolved(at, format!("{address:?}"));
+        };
+        let word = self.out.value(format_args!("getelementptr i64, ptr @{TABLE}, i64 {place}"));
+        Ok(self.out.value(format_args!("load i64, ptr {word}, !invariant.load !0")))
+    }
+
+    /// The block of a branch's target.
+    pub fn target(&self, at: usize) -> Result<String, Error> {
+        let Reference::Branch(id) = self.nodes[at].reference else {
+            return Err(Error::Malformed("a branch without target"));
+        };
+        let position = self.positions.get(&id).ok_or(Error::Malformed("a branch leads nowhere"))?;
+        Ok(block(*position))
+    }
+
+    /// The block of the next instruction, which begins one because this instruction ends its own.
+    pub fn next(&self, at: usize) -> String {
+        block(at + 1)
+    }
+
+    /// Whether control comes to an instruction only from the one before.
+    pub fn follows_directly(&self, at: usize) -> bool {
+        !self.is_target[at]
+    }
+
+    /// What is known of the address that an instruction accesses.
+    pub fn known_place(&self, at: usize) -> Option<Place> {
+        self.shared.settings.places.get(&self.nodes[at].id).copied()
+    }
+
+    pub fn unsupported<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
+        Err(Error::Unsupported { insn: self.nodes[at].id, what: what.into() })
+    }
+
+    pub fn unresolved<T>(&self, at: usize, what: impl Into<String>) -> Result<T, Error> {
+        Err(Error::Unresolved { insn: self.nodes[at].id, what: what.into() })
+    }
+}
+
+/// The block that begins at an instruction.
+pub(super) fn block(at: usize) -> String {
+    format!("i{at}")
+}

@@ -1,0 +1,125 @@
+//! Programs as an optimizing compiler's code.
+//!
+//! ```text
+//!   Vm::load ---> Facts, JIT code ---> runs
+//!     \--- kiln_jit::llvm ---> text ---> clang ---> image, its table filled ---> runs instead, once it is there
+//! ```
+//!
+//! The program is the one that the verifier accepted, and the symbols are those of the JIT's code, so the memory and
+//! termination guarantees are the same. What is trusted in addition is clang and the linker (`docs/trusted-base.md`).
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use kiln_isa::{Insn, Reg};
+use kiln_jit::llvm::{self, Aim, ENTRY, Module, Place, TABLE};
+use kiln_native::{Image, Setting, Toolchain};
+use kiln_program::{FunctionId, InsnId, Node, Object};
+use kiln_verifier::{Facts, Region, Value};
+
+use crate::exec;
+use crate::interface::Error;
+use crate::vm::Vm;
+
+/// What [`Vm::load_native`] made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NativeCode {
+    /// Bytes of instructions.
+    pub code_bytes: usize,
+}
+
+/// Text and addresses, ready to be compiled in any thread.
+struct Job {
+    program: String,
+    module: Module,
+    words: Vec<u64>,
+    slot: Arc<OnceLock<exec::Program>>,
+}
+
+impl Vm {
+    /// A loaded program as LLVM's text, without the addresses of this process.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] for a program that is not loaded, [`Error::Unsupported`] for instructions that have no
+    /// translation.
+    pub fn native_module(&self, name: &str, setting: Setting) -> Result<Module, Error> {
+        let loaded = &self.programs[self.loaded(name)?];
+        let options = self.jit_options(&loaded.code_options);
+        let aim = if setting == Setting::Size { Aim::Size } else { Aim::Speed };
+        let settings = llvm::Settings { options: &options, places: &loaded.code_options.places, aim };
+        llvm::translate(&self.object, loaded.entry, &self.symbols, &settings).map_err(|error| Error::Unsupported {
+            program: name.to_owned(),
+            insn: None,
+            what: error.to_string(),
+        })
+    }
+
+    /// Compiles a loaded program through clang. [`crate::ProgramHandle`]s run the result from then on, and
+    /// [`crate::Engine::Native`] names it. A second call changes nothing.
+    ///
+    /// # Errors
+    /// As [`Vm::native_module`]; [`Error::Native`] if the compiler gives no code.
+    pub fn load_native(&self, name: &str, toolchain: &Toolchain, setting: Setting) -> Result<NativeCode, Error> {
+        self.native_job(name, setting)?.compile(toolchain, setting)
+    }
+
+    /// As [`Vm::load_native`], in a thread: until it is done, the JIT's code runs. Threads that run the program change over
+    /// by themselves.
+    ///
+    /// # Errors
+    /// As [`Vm::native_module`]; the thread returns what else fails.
+    pub fn load_native_later(
+        &self,
+        name: &str,
+        toolchain: &Toolchain,
+        setting: Setting,
+    ) -> Result<JoinHandle<Result<NativeCode, Error>>, Error> {
+        let (job, toolchain) = (self.native_job(name, setting)?, toolchain.clone());
+        let thread = std::thread::Builder::new().name("kiln-native".to_owned());
+        Ok(thread.spawn(move || job.compile(&toolchain, setting))?)
+    }
+
+    fn native_job(&self, name: &str, setting: Setting) -> Result<Job, Error> {
+        let module = self.native_module(name, setting)?;
+        let words = module.resolve(&self.symbols).map_err(|address| Error::Unsupported {
+            program: name.to_owned(),
+            insn: None,
+            what: format!("{address:?}"),
+        })?;
+        let slot = Arc::clone(&self.programs[self.loaded(name)?].native);
+        Ok(Job { program: name.to_owned(), module, words, slot })
+    }
+}
+
+impl Job {
+    fn compile(&self, toolchain: &Toolchain, setting: Setting) -> Result<NativeCode, Error> {
+        let failed = |source| Error::Native { program: self.program.clone(), source };
+        let file = toolchain.compile(&self.module.text, setting).map_err(failed)?;
+        let image = Image::read(&file, ENTRY, TABLE, self.words.len()).map_err(failed)?;
+        let bytes = image.with_table(&self.words).map_err(failed)?;
+        let program = exec::Program::with_entry(&bytes, image.entry_offset)?;
+        // The first result stays: somebody may be running it.
+        let _ = self.slot.set(program);
+        Ok(NativeCode { code_bytes: image.code_bytes })
+    }
+}
+
+/// What is known of the addresses that a program accesses, and of the second argument of its calls.
+pub(crate) fn places(object: &Object, entry: FunctionId, facts: &Facts) -> HashMap<InsnId, Place> {
+    let place = |node: &Node| {
+        let base = match node.insn {
+            Insn::Call(_) => Reg::R2,
+            insn => insn.address()?.base,
+        };
+        let Value::Pointer(pointer) = &facts.at(node.id)?.registers[base.index()] else { return None };
+        match pointer.region {
+            Region::Stack { up: 0 } => Some(Place::OwnFrame),
+            Region::Context | Region::Stack { .. } | Region::Packet | Region::PacketMeta => Some(Place::Private),
+            _ => None,
+        }
+    };
+    let functions = object.reachable_functions(entry);
+    let nodes = functions.iter().flat_map(|id| &object.function(*id).nodes);
+    nodes.filter_map(|node| Some((node.id, place(node)?))).collect()
+}
