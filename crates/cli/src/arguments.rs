@@ -257,7 +257,7 @@ pub struct CheckArguments {
     /// Print how many instructions were processed for each source line, and what multiplies them.
     #[arg(long, conflicts_with = "kernel")]
     pub profile: bool,
-    /// Write the profile as a flame graph, an SVG that a browser opens.
+    /// Write the profile of all programs as one flame graph, an SVG that a browser opens.
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath, conflicts_with = "kernel")]
     pub flame_graph: Option<PathBuf>,
     /// The kernels to check for: 5.15 to 6.18, `running`, or `all` (5.15, 6.1, 6.6, 6.12, 6.18); repeatable. By default

@@ -6,7 +6,7 @@ use kiln_driver::check::Checked;
 use kiln_driver::check_objects::{self, Document, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
-use kiln_driver::{Error, output, sarif};
+use kiln_driver::{Error, flame, output, sarif};
 
 use crate::arguments::{CheckArguments, Format};
 use crate::commands::Code;
@@ -24,9 +24,6 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
         kiln_driver::require_kernel()?;
     }
     let several = gathered.objects.len() > 1;
-    if arguments.flame_graph.is_some() && several {
-        return Err(Error::InvalidInput("--flame-graph is of one program: name one object".to_owned()));
-    }
     arguments.flame_graph.as_deref().map_or(Ok(()), output::check_writable)?;
     let wanted = Wanted {
         types: arguments.types.clone(),
@@ -138,16 +135,30 @@ fn kernels_of(arguments: &CheckArguments) -> Result<Choice, Error> {
     Ok(Choice { btf: arguments.btf.clone(), ..Choice::default() })
 }
 
-/// Writes the flame graph of the one program that was checked.
+/// Writes the flame graph of all programs that were checked.
 fn write_flame_graph(arguments: &CheckArguments, reports: &[Report]) -> Result<(), Error> {
     let Some(path) = &arguments.flame_graph else { return Ok(()) };
-    let [Report { result: check_objects::Result::Checked { programs, .. }, .. }] = reports else { return Ok(()) };
-    match programs.as_slice() {
-        [Checked { program, profile: Some(profile), .. }] => {
-            output::write_whole(path, &profile.flame_graph(&format!("kiln check: {program}"))?)
-        }
-        _ => Err(Error::InvalidInput(
-            "--flame-graph is of one program that has a type: choose it with --program".to_owned(),
-        )),
+    let mut verified = Vec::new();
+    for report in reports {
+        let check_objects::Result::Checked { programs, .. } = &report.result else { continue };
+        let object = (reports.len() > 1).then(|| report.object.to_string());
+        verified.extend(programs.iter().filter_map(|checked: &Checked| {
+            let program = format!("{} ({})", checked.program, checked.program_type.unwrap_or("no type"));
+            Some(flame::Verified { object: object.clone(), program, cost: checked.profile.as_ref()? })
+        }));
     }
+    if verified.is_empty() {
+        let message = "--flame-graph: no program could be verified: one without a type needs --type PROGRAM=TYPE";
+        return Err(Error::InvalidInput(message.to_owned()));
+    }
+    let objects = match reports {
+        [report] => report.object.to_string(),
+        _ => print::count(reports.len(), "object"),
+    };
+    let kernel = reports.iter().find_map(|report| match &report.result {
+        check_objects::Result::Checked { kernel, .. } => Some(format!(", as Linux {kernel}")),
+        _ => None,
+    });
+    let title = format!("kiln check: {objects}{}", kernel.unwrap_or_default());
+    output::write_whole(path, &flame::graph(&title, &verified)?)
 }

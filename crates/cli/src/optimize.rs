@@ -9,7 +9,7 @@ use kiln_driver::check_objects::{self, Failure, SCHEMA, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::optimize::{Optimized, Options, Outcome, default_budget, optimize as run, read_model};
 use kiln_driver::target::{self, Choice, Types};
-use kiln_driver::{Error, Goal, Input, Shown, check, evidence, learn, output, profiles, report};
+use kiln_driver::{Error, Goal, Input, Shown, check, evidence, learn, output, profiles, report, running};
 use serde_json::json;
 
 use crate::arguments::{self, Format, ObjectArguments, OptimizeArguments};
@@ -167,9 +167,35 @@ fn one(
         evidence::write(folder, &input.object, &outcome.object, &outcome.proofs)?;
     }
     if let Some(path) = &arguments.report {
-        output::write_whole(path, report::page(&input.object, &outcome).as_bytes())?;
+        let about = about(output, &outcome, &shared.choice);
+        output::write_whole(path, report::page(&input, &outcome, &about).as_bytes())?;
     }
     Ok((input, outcome))
+}
+
+/// What a report says of this command.
+fn about(output: &Path, outcome: &Outcome, choice: &Choice) -> report::About {
+    let words = std::env::args_os().skip(1).map(|word| {
+        let word = word.to_string_lossy().into_owned();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    });
+    let command: Vec<String> = std::iter::once("kiln".to_owned()).chain(words).collect();
+    let running = match running::release() {
+        Ok(release) => format!("Linux {release}, which runs here"),
+        Err(_) => "unknown: the one that runs here does not say its release".to_owned(),
+    };
+    let asked = outcome.programs.iter().any(|program| program.kernel_before.is_some());
+    let asked = if asked { "its verifier was asked about every program" } else { "its verifier was not asked" };
+    let kernel = match print::kernel_names(choice) {
+        None => format!("{running}; {asked}"),
+        Some(names) => format!("the result is to load on {names}; optimized on {running}; {asked}"),
+    };
+    report::About {
+        command: command.join(" ").into(),
+        kernel: kernel.into(),
+        output: output.display().to_string().into(),
+    }
 }
 
 /// Where each object goes below a folder.

@@ -144,10 +144,15 @@ fn named_by(by: &Option<Shown>) -> String {
 
 /// The kernels that a result must load on, if any were named.
 pub fn wanted_kernels(choice: &kiln_driver::target::Choice) {
-    if !choice.kernels.is_empty() {
-        let names: Vec<_> = choice.kernels.iter().map(ToString::to_string).collect();
-        say!("to load on {}{}", listed(&names), named_by(&choice.by));
+    if let Some(names) = kernel_names(choice) {
+        say!("to load on {names}");
     }
+}
+
+/// The kernels that were named, and who named them; `None` if none were.
+pub fn kernel_names(choice: &kiln_driver::target::Choice) -> Option<String> {
+    let names: Vec<_> = choice.kernels.iter().map(ToString::to_string).collect();
+    (!names.is_empty()).then(|| format!("{}{}", listed(&names), named_by(&choice.by)))
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -341,7 +341,7 @@ fn an_object_none_of_whose_programs_can_be_read() {
     for more in [&["check"][..], &["check", "--profile"], &["check", "--kernel", "6.1"], &["check", "--format", "json"]] {
         run(more).code(2).stdout(contains("unknown opcode 0x11"));
     }
-    run(&["check", "--flame-graph", "graph.svg"]).code(2).stderr(contains("is of one program"));
+    run(&["check", "--flame-graph", "graph.svg"]).code(2).stderr(contains("no program could be verified"));
     run(&["sandbox", "-o", "out.o"]).code(2).stderr(contains("p cannot be sandboxed").and(contains("unknown opcode 0x11")));
     run(&["optimize", "-o", "out.o", "--offline"]).code(2).stderr(contains("left out: p"));
     run(&["run", "--packet", "00"]).code(2).stderr(contains("choose one program"));

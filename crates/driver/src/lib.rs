@@ -70,4 +70,4 @@ pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;
 pub use kiln_vm::Engine;
 pub use show::shown::Shown;
-pub use show::{diagnostic, report, sarif, shown};
+pub use show::{diagnostic, flame, report, sarif, shown};

@@ -8,16 +8,14 @@
 //!   the loop at parse.c:42 to 47 turned 6276 times: 80.1 % of all
 //! ```
 //!
-//! `--flame-graph FILE` writes the same by call chain, as one SVG that a browser opens without a network.
+//! `--flame-graph FILE` writes the same by call chain ([`crate::show::flame`]).
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use kiln_program::clean;
 use kiln_verifier::cost::{Cost as Counts, Spot};
 use serde::Serialize;
 
-use crate::error::Error;
+use crate::show::flame::frame;
 use crate::show::shown::Shown;
 
 /// What verifying a program cost.
@@ -33,9 +31,9 @@ pub struct Cost {
     pub functions: Vec<FunctionCost>,
     /// What multiplies: loops and branches, in words.
     pub hints: Vec<Shown>,
-    /// The lines of the flame graph: `outer;inner;line count`.
+    /// Stacks of the flame graph, `outer;line;inner;line`, with the instructions processed there.
     #[serde(skip)]
-    folded: Vec<String>,
+    pub(crate) folded: Vec<(String, u64)>,
 }
 
 /// What one line cost.
@@ -105,7 +103,7 @@ impl Cost {
             .collect();
         functions.sort_by_key(|function| std::cmp::Reverse(function.processed_insns));
         let hints = hints(counts, &lines);
-        let folded = counts.chains.iter().map(|(chain, count)| folded(chain, *count)).collect();
+        let folded = counts.chains.iter().map(|(chain, count)| (folded(chain), *count)).collect();
         let Counts { processed_insns, limit, .. } = *counts;
         Cost { processed_insns, limit, lines, functions, hints: Shown::all(hints), folded }
     }
@@ -113,20 +111,6 @@ impl Cost {
     /// The share of the limit, in per cent.
     pub fn share(&self) -> f64 {
         100.0 * self.processed_insns as f64 / self.limit.max(1) as f64
-    }
-
-    /// The flame graph, as SVG.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] when there is nothing to draw.
-    pub fn flame_graph(&self, title: &str) -> Result<Vec<u8>, Error> {
-        let mut options = inferno::flamegraph::Options::default();
-        options.title = clean(title);
-        options.count_name = "instructions processed".to_owned();
-        let mut svg = Vec::new();
-        inferno::flamegraph::from_lines(&mut options, self.folded.iter().map(String::as_str), &mut svg)
-            .map_err(|error| Error::Unsupported(format!("drawing the flame graph: {error}")))?;
-        Ok(svg)
     }
 }
 
@@ -158,17 +142,16 @@ fn short(file: &str) -> &str {
     file.rsplit('/').next().unwrap_or(file)
 }
 
-/// `main (a.c:12);parse (a.c:40) 7`: each function with the line that is processed in it.
-fn folded(chain: &[Spot], count: u64) -> String {
-    let mut text = String::new();
-    for spot in chain {
-        let source = spot.line.as_ref().map_or("", |line| line.text.trim());
-        let frame = format!("{} {} {source}", spot.function, place_text(spot));
-        // A semicolon would end the frame, and XML has no place for control characters.
-        let [function, frame] = [&spot.function, &frame].map(|text| clean(text.trim()).replace(';', ","));
-        let _ = write!(text, "{}{function};{frame}", if text.is_empty() { "" } else { ";" });
-    }
-    format!("{text} {count}")
+/// `main;a.c:12 parse(x),;parse;a.c:40 if (y)`: each function with the line that is processed in it.
+fn folded(chain: &[Spot]) -> String {
+    let frames = chain.iter().flat_map(|spot| {
+        let line = match &spot.line {
+            Some(line) => format!("{} {}", place_text(spot), line.text.trim()),
+            None => format!("instruction {}", spot.position),
+        };
+        [frame(&spot.function), frame(&line)]
+    });
+    frames.collect::<Vec<_>>().join(";")
 }
 
 /// Loops that take a tenth or more, and branches that go both ways often.

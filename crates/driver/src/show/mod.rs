@@ -1,8 +1,9 @@
 //! Results as people and tools read them: clean text ([`shown`]), rejections ([`diagnostic`], [`sarif`]), a report of what
-//! was rewritten ([`report`]).
+//! was rewritten ([`report`]), a flame graph ([`flame`]).
 
 pub(crate) mod core_names;
 pub mod diagnostic;
+pub mod flame;
 pub mod report;
 pub mod sarif;
 pub mod shown;

@@ -1,100 +1,132 @@
-//! `kiln optimize --report`: what was rewritten and why, as one HTML file that needs nothing else.
+//! `kiln optimize --report`: what was gained and why, as one HTML file that needs nothing else.
 //!
 //! ```text
-//!   summary     a row a program: slots, processed instructions, bars
-//!   rules       what each rule and law contributed, with links to where
-//!   listings    a table a function: before | after, aligned by instruction id, source lines between; a change has the
-//!               numbers of its rewrites beside it, and a link to the next change
-//!   rewrites    a row each: rule or law and what it says, proof, gain, the lines, the query folded
+//!   summary     slots before and after, the largest gain, one row per program with bars
+//!   rules       what each rule and law contributed; a button shows only its rewrites
+//!   programs    one fold per program: its listings before | after, and its rewrites with their reasons and queries
+//!   about       command, kernel, goal, both objects with their SHA-256
 //! ```
 //!
-//! An object file is hostile input, so is every name in it: `maud` escapes whatever is put into the page, [`clean`]
-//! shows control characters and those that turn the direction of text, links lead only to numbers within the page, and
-//! the page's own policy forbids it to load anything or to run scripts.
+//! Summary, rules and the heads of the folds are markup. What the folds hold is compressed JSON in the page ([`data`]):
+//! the page's script (`report/page.js`) unpacks it when a fold is opened or a filter is typed, so that a page with
+//! thousands of rewrites opens at once.
+//!
+//! An object file is hostile input, so is every name in it. `maud` escapes what becomes markup; [`data::json`] escapes
+//! `<`, so that no text ends the element that holds it; the script writes text with `textContent` alone. [`clean`] shows
+//! control characters and those that turn the direction of text. The page's own policy forbids it to load anything, and
+//! to run any script but the one whose hash it names.
 
 mod align;
+mod data;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kiln_program::text::{Labels, node_text};
-use kiln_program::{Function, FunctionId, InsnId, Node, Object, clean};
+use kiln_program::clean;
 use kiln_superopt::{Because, Evidence};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::commands::check::{KernelVerdict, Verdict};
 use crate::commands::optimize::{Optimized, Outcome};
-use align::{Kind, Row};
+use crate::input::Input;
+use crate::show::shown::Shown;
+use data::{Details, Group, json, packed};
 
 const STYLE: &str = include_str!("report/style.css");
+const THEME_SCRIPT: &str = include_str!("report/theme.js");
+const SCRIPT: &str = include_str!("report/page.js");
 
-/// Bytes of queries that a page holds at most; what is beyond is only in `--evidence`.
-const QUERY_BYTES: usize = 8 << 20;
+/// What a page says of the command that wrote it.
+#[derive(Clone, Debug, Default)]
+pub struct About {
+    /// The command line.
+    pub command: Shown,
+    /// The kernel that is meant, and whether it was asked.
+    pub kernel: Shown,
+    /// Where the optimized object was written.
+    pub output: Shown,
+}
 
-/// The page about turning an object into another.
-pub fn page(before: &Object, outcome: &Outcome) -> String {
-    let page = Page {
-        before,
-        after: &outcome.object,
-        evidence: &outcome.evidence,
-        touching: touching(&outcome.evidence),
-        before_ids: ids_of(before),
-        after_ids: ids_of(&outcome.object),
+/// Returns the page about turning an object into another.
+pub fn page(input: &Input, outcome: &Outcome, about: &About) -> String {
+    let details = Details::new(&input.object, &outcome.object, &outcome.evidence);
+    let title = format!("{}, optimized", clean(&input.object.name));
+    let script = [THEME_SCRIPT, SCRIPT].concat();
+    let policy = format!(
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'",
+        data::base64(&Sha256::digest(script.as_bytes()))
+    );
+    let index = Index {
+        rules: details.rule_names(),
+        rewrites: details.index(),
+        groups: details.groups.iter().map(|group| (&group.functions[..], &group.rewrites[..])).collect(),
+        elsewhere: &details.owner,
     };
-    let title = format!("{}, optimized", clean(&before.name));
     let markup = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                meta http-equiv="Content-Security-Policy" content=(policy);
                 meta name="color-scheme" content="light dark";
                 title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                header {
-                    h1 { (title) }
-                    nav aria-label="Parts" {
-                        a href="#summary" { "Summary" } " " a href="#rules" { "Rules and laws" } " "
-                        a href="#listings" { "Listings" } " " a href="#rewrites" { "Rewrites" }
-                    }
-                }
+                header { h1 { (title) } }
+                (navigation(&outcome.evidence))
                 main {
-                    (summary(outcome))
-                    (page.rules())
-                    (page.listings())
-                    (page.rewrites())
+                    (summary(outcome, &details))
+                    (rules(&outcome.evidence))
+                    (programs(&details))
+                    (origin(input, outcome, about))
                 }
-                footer { p { "Written by " code { "kiln optimize --report" } " of Kiln " (env!("CARGO_PKG_VERSION")) "." } }
+                script id="index" type="application/json" { (PreEscaped(json(&index))) }
+                script id="details" type="application/octet-stream" { (PreEscaped(packed(&details.contents()))) }
+                script id="queries" type="application/octet-stream" { (PreEscaped(packed(&details.queries()))) }
+                script { (PreEscaped(script)) }
             }
         }
     };
     markup.into_string()
 }
 
-/// Rewrites by the instructions they replaced or made.
-fn touching(evidence: &[Evidence]) -> HashMap<InsnId, Vec<usize>> {
-    let mut touching: HashMap<InsnId, Vec<usize>> = HashMap::new();
-    for (index, one) in evidence.iter().enumerate() {
-        let mut add = |id| {
-            let rewrites = touching.entry(id).or_default();
-            if rewrites.last() != Some(&index) {
-                rewrites.push(index);
-            }
-        };
-        one.before_ids.iter().chain(&one.after_ids).chain([&one.site]).copied().for_each(&mut add);
-    }
-    touching
+/// What the script knows before anything is unfolded.
+#[derive(Serialize)]
+struct Index<'a> {
+    rules: Vec<String>,
+    /// By rewrite: rule, function, slots saved.
+    rewrites: Vec<(usize, u32, i64)>,
+    /// By fold: functions and rewrites.
+    groups: Vec<(&'a [u32], &'a [usize])>,
+    /// By function: its fold.
+    elsewhere: &'a [usize],
 }
 
-/// Where each instruction is: its function and place.
-fn ids_of(object: &Object) -> HashMap<InsnId, FunctionId> {
-    let functions = object.functions.iter().enumerate();
-    functions
-        .flat_map(|(index, function)| function.nodes.iter().map(move |node| (node.id, FunctionId(index as u32))))
-        .collect()
+fn navigation(evidence: &[Evidence]) -> Markup {
+    html! {
+        nav.bar aria-label="Parts of the page" {
+            span.parts {
+                a href="#summary" { "Summary" } " " a href="#rules" { "Rules" } " "
+                a href="#programs" { "Programs" } " " a href="#about" { "About" }
+            }
+            span.find {
+                input #filter type="search" placeholder="Filter: program, rule, source, instruction" aria-label="Filter rewrites";
+                " " select #rule aria-label="Rule or law" {
+                    option value="" { "all rules and laws" }
+                    @for (name, _) in by_rule(evidence) { option value=(clean(name)) { (clean(name)) } }
+                }
+            }
+            span.tools {
+                output #found aria-live="polite" {} " "
+                button #fold type="button" { "Unfold changed" } " "
+                button #theme type="button" { "Theme" }
+            }
+        }
+    }
 }
 
 fn processed(kernel: &Option<KernelVerdict>, ours: &Verdict) -> (Option<u64>, String) {
@@ -111,31 +143,63 @@ fn processed(kernel: &Option<KernelVerdict>, ours: &Verdict) -> (Option<u64>, St
     }
 }
 
-fn summary(outcome: &Outcome) -> Markup {
-    let slots = outcome.programs.iter().fold([0u64; 2], |sum, program| {
-        [sum[0] + u64::from(program.slots_before), sum[1] + u64::from(program.slots_after)]
+fn summary(outcome: &Outcome, details: &Details<'_>) -> Markup {
+    let sum = |counts: fn(&Optimized) -> [u64; 2]| {
+        outcome.programs.iter().map(counts).fold([0u64; 2], |sum, own| [sum[0] + own[0], sum[1] + own[1]])
+    };
+    let slots = sum(|program| [program.slots_before.into(), program.slots_after.into()]);
+    let insns = sum(|program| match [
+        processed(&program.kernel_before, &program.before).0,
+        processed(&program.kernel_after, &program.after).0,
+    ] {
+        [Some(before), Some(after)] => [before, after],
+        _ => [0; 2],
     });
+    let changed = outcome.programs.iter().filter(|program| program.slots_before != program.slots_after).count();
+    let mut programs: Vec<_> = outcome.programs.iter().zip(&details.program_groups).collect();
+    // The largest gain first.
+    programs.sort_by_key(|(program, _)| std::cmp::Reverse(program.slots_before.saturating_sub(program.slots_after)));
+    let row = |(program, group): (&Optimized, &usize)| summary_row(program, *group);
+    let touched = |(_, group): &(&Optimized, &usize)| !details.groups[**group].rewrites.is_empty();
+    let (gained, unchanged): (Vec<_>, Vec<_>) = programs.into_iter().partition(touched);
+    let [gained, unchanged] = [gained, unchanged].map(|programs| programs.into_iter().map(row).collect::<Vec<_>>());
+    let best = outcome.programs.iter().max_by_key(|program| program.slots_before.saturating_sub(program.slots_after));
     let asked = outcome.programs.iter().any(|program| program.kernel_before.is_some());
     html! {
-        section id="summary" {
-            h2 { "Summary" }
-            p {
-                (outcome.evidence.len()) " rewrites in " (seconds(outcome.spent)) "; "
-                (slots[0]) " slots became " (slots[1]) ", " (saved(slots[0], slots[1])) " fewer. Processed instructions are "
-                @if asked { "those of the running kernel's verifier." } @else { "those of Kiln's verifier." }
+        section #summary {
+            div.cards {
+                (card("slots", slots, "8-byte instruction slots, subprograms included"))
+                @if insns[0] > 0 {
+                    (card("processed instructions", insns, if asked { "what the running kernel's verifier has to do" }
+                        else { "what Kiln's verifier has to do" }))
+                }
+                div.card { span.large { (outcome.evidence.len()) } span.what { "rewrites" }
+                    span.quiet { "in " (seconds(outcome.spent))
+                        @if outcome.cut_short { ", stopped early" } ", each proved; "
+                        (changed) " of " (outcome.programs.len()) " programs are shorter" } }
+                @if let Some(best) = best.filter(|best| best.slots_after < best.slots_before) {
+                    div.card { span.large { "−" (best.slots_before - best.slots_after) } span.what { "slots: the largest gain" }
+                        span.quiet { "in " code { (best.program) } } }
+                }
             }
-            div.scroll { table {
+            div.scroll { table.cells {
                 thead { tr {
                     th scope="col" { "program" } th scope="col" { "slots" } th scope="col" { "saved" }
                     th scope="col" { "" }
                     th scope="col" { "estimated ns" } th scope="col" { "saved" }
                     th scope="col" { "processed" } th scope="col" { "saved" } th scope="col" { "" }
                 } }
-                tbody { @for program in &outcome.programs { (summary_row(program)) } }
+                tbody { @for row in &gained { (row) } }
             } }
+            @if !unchanged.is_empty() {
+                details open[gained.is_empty()] {
+                    summary { "As they were: " (unchanged.len()) }
+                    div.scroll { table.cells { tbody { @for row in &unchanged { (row) } } } }
+                }
+            }
             @if !outcome.refused.is_empty() {
                 details {
-                    summary { "Tried and dropped: " (outcome.refused.len()) }
+                    summary { "Tried and not kept: " (outcome.refused.len()) }
                     ul { @for refused in &outcome.refused { li { (refused) } } }
                 }
             }
@@ -143,26 +207,40 @@ fn summary(outcome: &Outcome) -> Markup {
     }
 }
 
-fn summary_row(program: &Optimized) -> Markup {
+fn card(what: &str, [before, after]: [u64; 2], means: &str) -> Markup {
+    html! {
+        div.card title=(means) {
+            span.large { (saved(before, after)) } span.what { "fewer " (what) }
+            span.quiet { (before) " → " (after) }
+            (bars(before, after))
+        }
+    }
+}
+
+fn summary_row(program: &Optimized, group: usize) -> Markup {
     let (before, before_text) = processed(&program.kernel_before, &program.before);
     let (after, after_text) = processed(&program.kernel_after, &program.after);
     let [old, new] = [program.slots_before, program.slots_after].map(u64::from);
     html! {
         tr {
             th scope="row" {
-                code { (program.program) }
+                a href={ "#p" (group) } { code { (program.program) } }
                 @if let Some(reason) = &program.skipped {
                     br; span.quiet { "left as it is: " (clean(reason.exact().lines().next().unwrap_or_default())) }
                 }
             }
-            td.number { (old) " → " (new) }
-            td.number { (saved(old, new)) }
-            td { (bars(old, new)) }
-            td.number { (format!("{:.1} → {:.1}", program.estimated_ns_before, program.estimated_ns_after)) }
-            td.number { (time_saved(program)) }
-            td.number { (before_text) " → " (after_text) }
+            td.number data-what="slots" { (old) " → " (new) }
+            td.number data-what="saved" { (saved(old, new)) }
+            td.bars { (bars(old, new)) }
+            td.number data-what="estimated ns" {
+                (format!("{:.1} → {:.1}", program.estimated_ns_before, program.estimated_ns_after))
+            }
+            td.number data-what="saved" { (time_saved(program)) }
+            td.number data-what="processed" { (before_text) " → " (after_text) }
             @match (before, after) {
-                (Some(before), Some(after)) => { td.number { (saved(before, after)) } td { (bars(before, after)) } }
+                (Some(before), Some(after)) => {
+                    td.number data-what="saved" { (saved(before, after)) } td.bars { (bars(before, after)) }
+                }
                 _ => { td {} td {} }
             }
         }
@@ -194,221 +272,109 @@ fn bars(before: u64, after: u64) -> Markup {
     }
 }
 
-struct Page<'a> {
-    before: &'a Object,
-    after: &'a Object,
-    evidence: &'a [Evidence],
-    touching: HashMap<InsnId, Vec<usize>>,
-    before_ids: HashMap<InsnId, FunctionId>,
-    after_ids: HashMap<InsnId, FunctionId>,
+/// Rules and laws with their uses and the slots that they saved, the most first.
+fn by_rule(evidence: &[Evidence]) -> Vec<(&str, (usize, i64))> {
+    let mut rules: BTreeMap<&str, (usize, i64)> = BTreeMap::new();
+    for one in evidence {
+        let rule = rules.entry(one.because.name()).or_default();
+        rule.0 += 1;
+        rule.1 += one.slots_saved;
+    }
+    let mut rules: Vec<_> = rules.into_iter().collect();
+    rules.sort_by_key(|(_, (_, slots))| std::cmp::Reverse(*slots));
+    rules
 }
 
-impl Page<'_> {
-    /// What each rule and law contributed.
-    fn rules(&self) -> Markup {
-        let mut rules: BTreeMap<&str, (Vec<usize>, i64)> = BTreeMap::new();
-        for (index, one) in self.evidence.iter().enumerate() {
-            let rule = rules.entry(one.because.name()).or_default();
-            rule.0.push(index);
-            rule.1 += one.slots_saved;
-        }
-        let mut rules: Vec<_> = rules.into_iter().collect();
-        rules.sort_by_key(|(_, (_, slots))| std::cmp::Reverse(*slots));
-        let most = rules.iter().map(|(_, (_, slots))| slots.unsigned_abs()).max().unwrap_or(1).max(1);
-        html! {
-            section id="rules" {
-                h2 { "Rules and laws" }
-                p { "A " em { "rule" } " replaces a run of instructions, and each use is proved equal. A " em { "law" }
-                    " speaks of control flow or of what is read later; the function is proved equal before and after." }
-                div.scroll { table {
-                    thead { tr {
-                        th scope="col" { "name" } th scope="col" { "times" } th scope="col" { "slots saved" }
-                        th scope="col" { "" } th scope="col" { "where" }
-                    } }
-                    tbody { @for (name, (uses, slots)) in &rules {
-                        tr {
-                            th scope="row" { code { (clean(name)) } }
-                            td.number { (uses.len()) }
-                            td.number { (slots) }
-                            td { svg width="120" height="8" viewBox="0 0 120 8" aria-hidden="true" {
-                                rect.after x="0" y="1" height="6"
-                                    width=(format!("{:.1}", 120.0 * slots.max(&0).unsigned_abs() as f64 / most as f64)) {}
-                            } }
-                            td.links { @for index in uses.iter().take(LINKS) { a href={ "#r" (index + 1) } { (index + 1) } " " }
-                                @if uses.len() > LINKS { span.quiet { "and " (uses.len() - LINKS) " more" } } }
-                        }
-                    } }
+/// What each rule and law contributed.
+fn rules(evidence: &[Evidence]) -> Markup {
+    let rules = by_rule(evidence);
+    let most = rules.iter().map(|(_, (_, slots))| slots.unsigned_abs()).max().unwrap_or(1).max(1);
+    html! {
+        section #rules {
+            h2 { "Rules and laws" }
+            p { "A " em { "rule" } " replaces a run of instructions, and each use is proved equal. A " em { "law" }
+                " concerns control flow or values that are dead; the function is proved equal before and after." }
+            div.scroll { table.cells {
+                thead { tr {
+                    th scope="col" { "name" } th scope="col" { "times" } th scope="col" { "slots saved" }
+                    th scope="col" { "" } th scope="col" { "" }
                 } }
-            }
-        }
-    }
-
-    fn listings(&self) -> Markup {
-        html! {
-            section id="listings" {
-                h2 { "Listings" }
-                p { "Instructions that stayed stand side by side. The numbers at the right lead to the rewrites that "
-                    "replaced or made a line, the arrow to the next change." }
-                @for (index, (before, after)) in self.before.functions.iter().zip(&self.after.functions).enumerate() {
-                    (self.listing(index, before, after))
-                }
-            }
-        }
-    }
-
-    fn listing(&self, index: usize, before: &Function, after: &Function) -> Markup {
-        // Without labels, which differ where something in front of them went: a branch names its target by id.
-        let text = |object: &Object, node: &Node| node_text(object, node, &Labels::default());
-        let rows =
-            align::rows((&before.nodes, &after.nodes), |old, new| text(self.before, old) == text(self.after, new));
-        let entry = self.before.programs.iter().find(|program| program.entry.index() == index);
-        let changes = align::changes(&rows);
-        let [old, new] = [before.slots(), after.slots()];
-        html! {
-            section.function id={ "f" (index) } {
-                h3 {
-                    code { (clean(&before.name)) } " "
-                    span.quiet {
-                        @if let Some(program) = entry { "program in " (clean(&program.section)) ", " }
-                        (old) " → " (new) " slots"
-                        @if changes.is_empty() { ", as it was" } @else { ", " (changes.len()) " changes" }
-                    }
-                }
-                @if !changes.is_empty() {
-                    p { a href={ "#f" (index) "c0" } { "first change" } }
-                    div.scroll { table.listing {
-                        colgroup { col.slot; col.code; col.slot; col.code; col.marks; }
-                        thead { tr {
-                            th scope="col" colspan="2" { "before" } th scope="col" colspan="2" { "after" }
-                            th scope="col" { "rewrites" }
+                tbody { @for (name, (uses, slots)) in &rules {
+                    tr {
+                        th scope="row" { code { (clean(name)) } }
+                        td.number data-what="times" { (uses) }
+                        td.number data-what="slots saved" { (slots) }
+                        td.bars { svg width="120" height="8" viewBox="0 0 120 8" aria-hidden="true" {
+                            rect.after x="0" y="1" height="6"
+                                width=(format!("{:.1}", 120.0 * slots.max(&0).unsigned_abs() as f64 / most as f64)) {}
                         } }
-                        tbody { (self.rows(index, (before, after), &rows, &changes)) }
-                    } }
-                }
-            }
-        }
-    }
-
-    fn rows(
-        &self,
-        function: usize,
-        (before, after): (&Function, &Function),
-        rows: &[Row],
-        changes: &[usize],
-    ) -> Markup {
-        let starts = [slots_of(before), slots_of(after)];
-        let labels = [Labels::of(before), Labels::of(after)];
-        let mut source = (None, 0);
-        let mut lines = Vec::with_capacity(rows.len());
-        for (at, row) in rows.iter().enumerate() {
-            let node = row.before.map(|at| (self.before, &before.nodes[at]));
-            let node = node.or(row.after.map(|at| (self.after, &after.nodes[at])));
-            let line = node.and_then(|(object, node)| object.line(node)).filter(|line| line.line != 0);
-            if let Some(line) = line.filter(|line| (Some(&line.file), line.line) != source) {
-                source = (Some(&line.file), line.line);
-                let file = line.file.rsplit('/').next().unwrap_or_default();
-                lines.push(html! {
-                    tr.source { td colspan="5" { span.quiet { (clean(file)) ":" (line.line) } " " (clean(line.text.trim())) } }
-                });
-            }
-            let change = changes.binary_search(&at).ok();
-            let next = change.filter(|change| change + 1 < changes.len());
-            let sides = [row.before.map(|at| &before.nodes[at]), row.after.map(|at| &after.nodes[at])];
-            let cell = |side: usize, place: Option<usize>| {
-                let object = [self.before, self.after][side];
-                html! {
-                    td.slot { @if let Some(place) = place { (starts[side][place]) } }
-                    td.code { @if let Some(node) = sides[side] {
-                        @if let Some(label) = labels[side].get(node.id) { span.label { (clean(&label)) ":" } " " }
-                        code { (clean(&node_text(object, node, &labels[side]))) }
-                    } }
-                }
-            };
-            lines.push(html! {
-                tr.(row.kind.class()) id=[change.map(|change| format!("f{function}c{change}"))] {
-                    (cell(0, row.before)) (cell(1, row.after))
-                    td.marks {
-                        @if row.kind != Kind::Same { (self.marks(&sides)) }
-                        @if let Some(next) = next {
-                            a href={ "#f" (function) "c" (next + 1) } title="next change" aria-label="next change" { "↓" }
-                        }
+                        td { button.only type="button" value=(clean(name)) { "show" } }
                     }
-                }
-            });
-        }
-        html! { @for line in &lines { (line) } }
-    }
-
-    /// Links to the rewrites of a row's instructions.
-    fn marks(&self, sides: &[Option<&Node>; 2]) -> Markup {
-        let touched = sides.iter().flatten().filter_map(|node| self.touching.get(&node.id)).flatten();
-        let mut rewrites: Vec<usize> = touched.copied().collect();
-        rewrites.sort_unstable();
-        rewrites.dedup();
-        html! { @for index in &rewrites {
-            a href={ "#r" (index + 1) } title=(self.evidence[*index].because.name()) { (index + 1) } " "
-        } }
-    }
-
-    fn rewrites(&self) -> Markup {
-        let mut query_bytes = 0;
-        html! {
-            section id="rewrites" {
-                h2 { "Rewrites" }
-                p { "In the order in which they were made; a later one may work on what an earlier one left." }
-                @for (index, one) in self.evidence.iter().enumerate() { (self.rewrite(index, one, &mut query_bytes)) }
-            }
+                } }
+            } }
         }
     }
+}
 
-    fn rewrite(&self, index: usize, one: &Evidence, query_bytes: &mut usize) -> Markup {
-        let place = one.before_ids.iter().chain(&one.after_ids).chain([&one.site]);
-        let function = place.filter_map(|id| self.before_ids.get(id).or(self.after_ids.get(id))).next();
-        let query = match &one.because {
-            Because::Window { record: Some(record), .. } if *query_bytes < QUERY_BYTES => {
-                record.query(self.before).ok()
-            }
-            _ => None,
-        };
-        *query_bytes += query.as_ref().map_or(0, String::len);
-        html! {
-            article.rewrite id={ "r" (index + 1) } {
-                h3 {
-                    (index + 1) ". " code { (one.because.name()) } " "
-                    span.quiet {
-                        "in " @match function {
-                            Some(function) => { a href={ "#f" (function.0) } { code { (clean(&one.function_name)) } } }
-                            None => { code { (clean(&one.function_name)) } }
-                        }
-                        ", " (gain(one.slots_saved))
+/// One fold per program: its head; the script fills it when it is opened.
+fn programs(details: &Details<'_>) -> Markup {
+    html! {
+        section #programs {
+            h2 { "Programs" }
+            p { "Instructions that stayed stand side by side. The numbers at the right are the rewrites that replaced or "
+                "made a line. Runs without a change are folded." }
+            noscript { p { strong { "The listings need scripts, which this browser does not run." } } }
+            @for (at, group) in details.groups.iter().enumerate() {
+                details.program #{ "p" (at) } data-group=(at) {
+                    summary {
+                        code { (clean(&group.name)) } " "
+                        span.quiet { (clean(&group.section)) }
+                        (group_gain(group))
                     }
-                }
-                p { (justification(&one.because)) }
-                div.pair {
-                    pre tabindex="0" aria-label="before" { (clean_lines(&one.before)) }
-                    pre tabindex="0" aria-label="after" { (clean_lines(&one.after)) }
-                }
-                @if let Some(query) = &query {
-                    details { summary { "The query (SMT-LIB 2): unsat means equal" } pre tabindex="0" { (query) } }
+                    div.body {}
                 }
             }
         }
     }
 }
 
-/// Links to uses of a rule at most.
-const LINKS: usize = 24;
-
-fn gain(slots: i64) -> String {
-    match slots {
-        0 => "no slots saved".to_owned(),
-        1 => "1 slot saved".to_owned(),
-        -1 => "costs 1 slot".to_owned(),
-        _ if slots < 0 => format!("costs {} slots", -slots),
-        _ => format!("{slots} slots saved"),
+fn group_gain(group: &Group) -> Markup {
+    let [old, new] = group.slots;
+    html! {
+        span.gain {
+            (old) " → " (new) " slots"
+            @match group.rewrites.len() {
+                0 => { ", as it was" }
+                1 => { ", 1 rewrite" }
+                count => { ", " (count) " rewrites" }
+            }
+        }
+        @if new < old { (bars(old.into(), new.into())) }
     }
 }
 
+/// Which command made which object of which, for which kernel.
+fn origin(input: &Input, outcome: &Outcome, about: &About) -> Markup {
+    let object = |bytes: &[u8]| {
+        let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        html! { (bytes.len()) " bytes, SHA-256 " code.hash { (digest) } }
+    };
+    html! {
+        section #about {
+            h2 { "About" }
+            dl {
+                dt { "command" } dd { code { (about.command) } }
+                dt { "kernel" } dd { (about.kernel) }
+                dt { "goal" } dd { (outcome.goal.to_string()) ", estimates for " (outcome.machine) }
+                dt { "before" } dd { code { (clean(&input.object.name)) } ", " (object(&input.bytes)) }
+                dt { "after" } dd { code { (about.output) } ", " (object(&outcome.bytes)) }
+                dt { "written by" } dd { "Kiln " (env!("CARGO_PKG_VERSION")) }
+            }
+        }
+    }
+}
+
+/// Why a rewrite may be made.
 fn justification(because: &Because) -> String {
     match because {
         Because::Law(law) => format!("Law: {}", law.statement().trim()),
@@ -420,26 +386,10 @@ fn justification(because: &Because) -> String {
                 other => other,
             };
             let by =
-                if *proposed_by == "search" { "Found by search".to_owned() } else { format!("Rule {proposed_by}") };
+                if proposed_by == "search" { "Found by search".to_owned() } else { format!("Rule {proposed_by}") };
             format!("{by}; proved in {micros} µs: {how}.")
         }
     }
-}
-
-fn clean_lines(lines: &[String]) -> String {
-    let lines: Vec<String> = lines.iter().map(|line| clean(line)).collect();
-    if lines.is_empty() { "(nothing)".to_owned() } else { lines.join("\n") }
-}
-
-/// The slot at which each instruction begins.
-fn slots_of(function: &Function) -> Vec<u32> {
-    let mut next = 0;
-    let starts = function.nodes.iter().map(|node| {
-        let start = next;
-        next += u32::from(node.insn.slots());
-        start
-    });
-    starts.collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 
 use kiln_program::{InsnId, Node};
 
-/// How the sides of a row are related.
+/// How the sides of a row are related. The page's script knows them by their numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// Kept as it was.
@@ -25,17 +25,6 @@ pub(super) enum Kind {
     Replaced,
     /// The same instruction is at another place on the other side.
     Moved,
-}
-
-impl Kind {
-    pub(super) fn class(self) -> &'static str {
-        match self {
-            Kind::Same => "same",
-            Kind::Changed => "changed",
-            Kind::Replaced => "replaced",
-            Kind::Moved => "moved",
-        }
-    }
 }
 
 /// A row: a place on either side.
@@ -70,12 +59,6 @@ pub(super) fn rows((before, after): (&[Node], &[Node]), same: impl Fn(&Node, &No
         (left, right) = (old + 1, new + 1);
     }
     rows
-}
-
-/// The rows at which a run of changes begins.
-pub(super) fn changes(rows: &[Row]) -> Vec<usize> {
-    let differs = |at: usize| rows[at].kind != Kind::Same;
-    (0..rows.len()).filter(|at| differs(*at) && (*at == 0 || !differs(at - 1))).collect()
 }
 
 /// The longest part of some pairs, ordered by their second, in which the first grow too.
