@@ -155,3 +155,22 @@ fn the_flame_graph_has_one_root_and_readable_frames() {
     check_switch(&mut browser, "document.documentElement");
     assert_eq!(browser.complaints, Vec::<String>::new());
 }
+
+/// Prints bytes, elements and paint time of `KILN_PAGE`, three times; a page that was opened before is the warm-up.
+#[test]
+#[ignore = "a measurement of one page: KILN_PAGE=report.html"]
+fn measure_a_page() {
+    let page = PathBuf::from(std::env::var("KILN_PAGE").expect("KILN_PAGE"));
+    let Some(mut browser) = Browser::start() else { return };
+    for _ in 0..4 {
+        browser.look(LOOKS[0]);
+        browser.open(&page);
+        browser.until("performance.getEntriesByName('first-contentful-paint').length > 0");
+        let paint = "Math.round(performance.getEntriesByName('first-contentful-paint')[0].startTime)";
+        let paint = browser.value(paint);
+        let load = browser.value("Math.round(performance.getEntriesByType('navigation')[0].loadEventEnd)");
+        let elements = browser.value("document.getElementsByTagName('*').length");
+        let bytes = std::fs::metadata(&page).map_or(0, |data| data.len());
+        println!("{bytes} bytes, {elements} elements, first paint {paint} ms, loaded {load} ms");
+    }
+}
