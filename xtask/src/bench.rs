@@ -14,6 +14,8 @@
 //! `cargo xtask bench optimizer` the programs of the corpora before and after (`bench/examples/optimizer_bench.rs`),
 //! and `cargo xtask bench equiv` says how questions of equivalence are settled (`bench/examples/equiv_bench.rs`).
 //! `cargo xtask bench evidence` replays the certificates of the corpora (`bench/examples/evidence_bench.rs`).
+//! `cargo xtask bench scale` measures how the optimizer's time and memory grow with size
+//! (`crates/transform/superopt/examples/scale`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
 //! `cargo xtask bench native [NAME...] [--format json]` compares the kernel's JIT and the VM's, without and with native
 //! operations, on the pure programs (`bench/examples/native_bench.rs`).
@@ -37,11 +39,12 @@ struct Program {
 const EMPTY: &str = "xdp_pass";
 
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
-const EXAMPLES: [(&str, &str, &str, &str); 5] = [
+const EXAMPLES: [(&str, &str, &str, &str); 6] = [
     ("heap", "kiln-bench", "heap_bench", "measuring heaps"),
     ("verifier", "kiln-bench", "verifier_bench", "comparing the verifiers"),
     ("optimizer", "kiln-bench", "optimizer_bench", "measuring the optimizer"),
     ("equiv", "kiln-bench", "equiv_bench", "measuring the equivalence checker"),
+    ("scale", "kiln-superopt", "scale", "measuring growth"),
     ("evidence", "kiln-bench", "evidence_bench", "replaying certificates"),
 ];
 

@@ -43,6 +43,8 @@ fn compared_until(before: &Object, after: &Object, stop: &dyn Fn() -> bool) -> R
         arguments: &Arguments::whole(),
         solver_steps: 250_000,
         keep_segments: true,
+        quick: false,
+        quick: false,
         stop,
     };
     simulate(&question)

@@ -40,4 +40,4 @@ pub use options::{Options, Progress, Unverified};
 pub use pipeline::{Rewrite, optimize, optimize_judged};
 pub use rules::data::{RuleSet, RuleSetError};
 pub use run::{Account, Standing};
-pub use timings::Timings;
+pub use timings::{Stopwatch, Timings};

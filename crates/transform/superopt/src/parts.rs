@@ -13,6 +13,7 @@ use crate::cost::frequency::{self, Frequencies};
 use crate::flow::calls::Calls;
 use crate::judged::Judge;
 use crate::options::{Options, Progress};
+use crate::search;
 
 /// What all parts see.
 pub(crate) struct Shared<'a> {
@@ -80,6 +81,11 @@ impl<'a> Shared<'a> {
     /// When the whole run must end, also the judge.
     pub fn end(&self) -> Instant {
         self.begun + self.options.budget
+    }
+
+    /// Whether it is an object that default budgets may not suffice for.
+    pub fn is_large(&self) -> bool {
+        self.original.functions.iter().map(|function| u64::from(function.slots())).sum::<u64>() > search::LARGE
     }
 
     /// Reports the pass to progress. Returns whether to go on.

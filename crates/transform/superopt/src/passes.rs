@@ -50,6 +50,8 @@ pub struct Work<'a> {
     pub limits: &'a Limits,
     /// Hashes of windows that were refused.
     pub refuted: &'a mut HashSet<u64>,
+    /// Runs in which no rule found anything.
+    pub swept: &'a mut windows::Swept,
     /// Maximum number of steps.
     pub fuel: usize,
     /// Steps that must not be taken.
@@ -136,6 +138,7 @@ impl Work<'_> {
     ) -> Vec<Change> {
         let (options, id, banned) = (self.options, self.function, self.banned);
         let without = options.is_without(row.name);
+        let banned_by = |law: &str, at| options.is_without(law) || banned.contains(law, at);
         let banned = |at| without || banned.contains(row.name, at);
         run(Context {
             object: self.object,
@@ -146,6 +149,7 @@ impl Work<'_> {
             isa: options.isa,
             goal: options.goal,
             banned: &banned,
+            banned_by: &banned_by,
             most,
         })
     }
@@ -247,11 +251,13 @@ fn rewrite_windows(
     let options = work.options;
     let without = |name: &str| options.is_without(name);
     let mut refuted = std::mem::take(work.refuted);
+    let mut swept = std::mem::take(work.swept);
     let mut budget = Budget {
         calls: work.calls,
         deadline,
         limits: work.limits,
         refuted: &mut refuted,
+        swept: &mut swept,
         fuel: work.fuel,
         banned: work.banned,
         isa: options.isa,
@@ -262,6 +268,7 @@ fn rewrite_windows(
     };
     let steps = rewrite(work, &mut function, &mut budget);
     *work.refuted = refuted;
+    *work.swept = swept;
     let evidence = steps.into_iter().map(|step| describe_step(work.object, work.function, step)).collect();
     work.object.functions[work.function.index()] = function;
     evidence

@@ -9,6 +9,11 @@
 //! Parts do not depend on each other, so the result does not depend on the number of threads: each part has its own
 //! range of ids for new instructions, and its own store of answers. Counted work ends a part. Time is shared only so
 //! that every part gets some, the largest part first: half of what is left, or more by slots.
+//!
+//! Work goes breadth first, in waves ([`waves`]): what is cheap is done in all parts before anything dear in one of them.
+//! ```text
+//!   all parts: one round of passes --> passes until none finds more --> searches, the bounded ones first --> the others
+//! ```
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +25,7 @@ use crate::evidence::{ChainStep, Evidence};
 use crate::judged::Judge;
 use crate::options::{Options, Progress};
 use crate::parts::{Shared, parts};
-use crate::run::{Account, Done, Run};
+use crate::run::{Account, Done, Run, Wave};
 use crate::search;
 use crate::timings::Timings;
 
@@ -63,11 +68,9 @@ pub fn optimize_judged(
     let shared = Shared::new(object, options, progress, judge);
     let parts = parts(object);
     let done = Mutex::new(Vec::new());
-    // Searches that only time ends come last, for all parts, and start from a state that the judge accepts.
-    let bounded = options.search.min(search::DEFAULT_EFFORTS);
-    let waves = if bounded < options.search { vec![bounded, options.search] } else { vec![bounded] };
+    let waves = waves(options.search, shared.is_large());
     let runs: Vec<Mutex<Option<Run<'_>>>> = parts.iter().map(|_| Mutex::new(None)).collect();
-    for (wave, efforts) in waves.iter().enumerate() {
+    for (number, wave) in waves.iter().enumerate() {
         shared.ahead.store(parts.iter().map(|part| part.slots).sum(), Ordering::SeqCst);
         let next = AtomicUsize::new(0);
         let work = || {
@@ -75,8 +78,8 @@ pub fn optimize_judged(
                 let deadline = shared.deadline(part, options.threads);
                 let mut kept = run.lock().expect("no part panics");
                 let mut run = kept.take().unwrap_or_else(|| Run::new(&shared, part, deadline));
-                run.advance(*efforts, deadline);
-                if wave + 1 == waves.len() {
+                run.advance(*wave, deadline);
+                if number + 1 == waves.len() {
                     done.lock().expect("no part panics").push((part.programs.clone(), run.finish()));
                 } else {
                     *kept = Some(run);
@@ -91,6 +94,19 @@ pub fn optimize_judged(
     let mut done = done.into_inner().expect("no part panics");
     done.sort_by(|one: &(Vec<ProgramId>, Done), other| one.0.cmp(&other.0));
     put_together(&shared, done)
+}
+
+/// The waves of a run with so many efforts. Searches that only time ends start from a state that the judge accepts, and
+/// so do all searches of a large object, whose budget may not suffice for them.
+fn waves(efforts: usize, is_large: bool) -> Vec<Wave> {
+    let bounded = efforts.min(search::DEFAULT_EFFORTS);
+    let passes = Wave { rounds: usize::MAX, efforts: 0, settles: is_large || bounded == 0, begins_anew: false };
+    let mut waves = vec![Wave { rounds: 1, settles: false, ..passes }, passes];
+    waves.extend((1..=bounded).map(|efforts| Wave { efforts, settles: efforts == bounded, ..passes }));
+    if bounded < efforts {
+        waves.push(Wave { efforts, settles: true, begins_anew: true, ..passes });
+    }
+    waves
 }
 
 fn pair<'x, A, B>(some: &'x [A], others: &'x [B], at: usize) -> Option<(&'x A, &'x B)> {

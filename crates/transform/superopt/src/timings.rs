@@ -1,16 +1,37 @@
 //! Where the time of an optimization went: by pass, and `verifier`, `simulation` and `judge`.
+//!
+//! Processor time counts, so that other work on the machine changes nothing.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Time and number of calls, by what was done. Parts that run in parallel are added up.
+use rustix::time::{ClockId, clock_gettime};
+
+/// Measures processor time of the calling thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Duration);
+
+impl Stopwatch {
+    /// Begins now.
+    pub fn start() -> Stopwatch {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Stopwatch(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    }
+
+    /// Processor time of this thread since then.
+    pub fn elapsed(self) -> Duration {
+        Stopwatch::start().0.saturating_sub(self.0)
+    }
+}
+
+/// Processor time and number of calls, by what was done. Parts that run in parallel are added up.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Timings(BTreeMap<&'static str, (Duration, u64)>);
 
 impl Timings {
     /// Runs a function and counts its time.
     pub fn time<T>(&mut self, what: &'static str, run: impl FnOnce() -> T) -> T {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let result = run();
         self.add(what, begun.elapsed());
         result

@@ -397,3 +397,15 @@ fn loads_of_shared_memory_are_not_repeated_or_split() {
     let lines = lines(&optimized(body));
     assert_eq!(lines.iter().filter(|line| line.contains("(r0 + 0x")).count(), 1, "{lines:#?}");
 }
+
+/// Fields of a context that the kernel rewrites are stored one by one. That is known of stores that a rule has just
+/// made, too: no step is refused, and none has to be searched for.
+#[test]
+fn stores_of_fields_are_not_proposed_as_one() {
+    let text = "; program sched_cls\n r6 = r1\n w1 = 7\n *(u32 *)(r6 + 56) = w1\n w1 = 0\n *(u32 *)(r6 + 60) = w1\n \
+                r0 = *(u32 *)(r6 + 0)\n exit\n";
+    let object = parse(text).unwrap_or_else(|error| panic!("{error}"));
+    let rewrite = optimize(&object, &Options { search: 0, ..Options::default() }, &mut ());
+    assert!(rewrite.refused.is_empty(), "{:?}", rewrite.refused);
+    assert_eq!(rewrite.object.functions[0].slots(), 4);
+}

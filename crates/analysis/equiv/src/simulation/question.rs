@@ -28,6 +28,8 @@ pub struct Question<'f> {
     pub solver_steps: u32,
     /// Whether to keep the segments as data.
     pub keep_segments: bool,
+    /// Whether to give up after the attempts that find nearly all proofs.
+    pub quick: bool,
     /// Returns whether to end without an answer. It is called before each segment.
     pub stop: &'f dyn Fn() -> bool,
 }

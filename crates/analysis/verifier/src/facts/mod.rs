@@ -24,7 +24,7 @@ use crate::domain::Scalar;
 pub const STACK_BYTES: usize = 512;
 
 /// What a register or a stack slot may hold, over all paths.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Value {
     /// Never written on some path: not readable.
     Uninit,
@@ -37,7 +37,7 @@ pub enum Value {
 }
 
 /// A pointer: what it points into, and how far.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Pointer {
     /// What it points into.
     pub region: Region,
@@ -49,7 +49,7 @@ pub struct Pointer {
 }
 
 /// What a pointer points into.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Region {
     /// The program's context.
     Context,
@@ -86,7 +86,7 @@ impl Region {
 }
 
 /// What is known just before an instruction runs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct InsnFacts {
     /// R0 to R10.
     pub registers: [Value; Reg::COUNT],
@@ -103,7 +103,7 @@ pub struct InsnFacts {
 }
 
 /// A set of bytes of one stack frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct StackSet([u64; STACK_BYTES / 64]);
 
 impl StackSet {

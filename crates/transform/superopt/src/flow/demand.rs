@@ -263,9 +263,7 @@ impl<'a> Afterwards<'a> {
         let mut kept = Vec::with_capacity(nodes.len());
         let mut demand = self.at_end();
         for node in nodes.iter().rev() {
-            let written = node.insn.written().filter(|dst| *dst != Reg::R10);
-            let dead = only_computes(&node.insn) && written.is_some_and(|dst| demand.of(dst) == 0);
-            if !dead {
+            if !is_dead(node, &demand) {
                 self.step_back(&mut demand, node);
                 kept.push(node.clone());
             }
@@ -285,6 +283,12 @@ pub fn reads(node: &Node, reg: Reg, calls: &Calls) -> bool {
     let mut demand = Demand::NONE;
     demand.step_back(node, calls);
     demand.of(reg) > 0 || node.insn.read().contains(reg)
+}
+
+/// Whether an instruction only computes a result that is not read, given what is read after it.
+pub fn is_dead(node: &Node, after: &Demand) -> bool {
+    let written = node.insn.written().filter(|dst| *dst != Reg::R10);
+    only_computes(&node.insn) && written.is_some_and(|dst| after.of(dst) == 0)
 }
 
 /// Whether an instruction only computes its destination. Loads count: the verifier has proved that they cannot fault.

@@ -26,6 +26,8 @@ pub struct Context<'a> {
     pub goal: Goal,
     /// Instructions at which the law must not be used.
     pub banned: &'a dyn Fn(InsnId) -> bool,
+    /// The same for another law, by its name, where the step makes changes that other laws justify.
+    pub banned_by: &'a dyn Fn(&str, InsnId) -> bool,
     /// Maximum number of changes, for steps that make several.
     pub most: usize,
 }

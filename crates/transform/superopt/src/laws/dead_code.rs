@@ -17,7 +17,7 @@ use kiln_program::{Cfg, Node};
 use kiln_verifier::{InsnFacts, Region, Value};
 
 use crate::edit;
-use crate::flow::demand;
+use crate::flow::demand::{self, Afterwards};
 use crate::laws::context::{Change, Context};
 use crate::laws::dead_store_before_helper;
 
@@ -43,31 +43,31 @@ pub fn remove_unread_calls(context: Context<'_>) -> Vec<Change> {
 
 /// Removes writes that are not read: of registers by the demand on the graph, of stack bytes by the facts.
 pub fn remove_dead(context: Context<'_>) -> Vec<Change> {
-    let Context { function, calls, facts, .. } = context;
-    let mut changes = Vec::new();
-    for node in &function.nodes {
-        if facts.and_then(|facts| facts.at(node.id)).is_some_and(|known| is_dead_store(node, known)) {
-            changes.push(Change::new(vec![node.clone()], Vec::new()));
-        }
-    }
+    let Context { function, calls, facts, banned, banned_by, most, .. } = context;
     let buried = facts
         .map(|facts| dead_store_before_helper::overwritten(function, &Cfg::new(function), facts))
         .unwrap_or_default();
-    for node in function.nodes.iter().filter(|node| buried.contains(&node.id)) {
-        if changes.iter().all(|one| one.at != node.id) {
-            changes.push(Change::new(vec![node.clone()], Vec::new()));
-        }
-    }
+    let is_dead =
+        |node: &Node| facts.and_then(|facts| facts.at(node.id)).is_some_and(|known| is_dead_store(node, known));
+    let dead = function.nodes.iter().filter(|node| is_dead(node));
+    let others = function.nodes.iter().filter(|node| buried.contains(&node.id) && !is_dead(node));
+    let stores = dead.chain(others).filter(|node| !banned(node.id)).take(most);
+    let mut changes: Vec<Change> = stores.map(|node| Change::new(vec![node.clone()], Vec::new())).collect();
     edit::delete(function, &changes.iter().map(|change| change.at).collect::<HashSet<_>>());
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);
     let mut doomed = HashSet::new();
     for (block, end) in cfg.blocks.iter().zip(ends) {
-        let nodes = &function.nodes[block.range.clone()];
-        let kept: HashSet<_> = demand::without_dead(nodes, end, calls).iter().map(|node| node.id).collect();
-        for node in nodes.iter().filter(|node| !kept.contains(&node.id)) {
-            doomed.insert(node.id);
-            changes.push(Change::new(vec![node.clone()], Vec::new()).by("dead-write"));
+        let after = Afterwards::straight(end, calls);
+        let mut demand = after.at_end();
+        // Readers go before what they read, so that any number of changes may be made.
+        for node in function.nodes[block.range.clone()].iter().rev() {
+            if changes.len() < most && demand::is_dead(node, &demand) && !banned_by("dead-write", node.id) {
+                doomed.insert(node.id);
+                changes.push(Change::new(vec![node.clone()], Vec::new()).by("dead-write"));
+            } else {
+                after.step_back(&mut demand, node);
+            }
         }
     }
     edit::delete(function, &doomed);

@@ -88,7 +88,8 @@ fn clears_upper_half(insn: &Insn) -> Option<Reg> {
 fn begins_with_plain_context(object: &Object, id: FunctionId) -> bool {
     let mut programs = object.programs.iter().filter(|program| program.entry == id).peekable();
     let plain = programs.peek().is_some()
-        && programs.all(|program| program.program_type.is_some_and(|own| own.context().access == ContextAccess::Memory));
+        && programs
+            .all(|program| program.program_type.is_some_and(|own| own.context().access == ContextAccess::Memory));
     let mut nodes = object.functions.iter().flat_map(|function| &function.nodes);
     plain && nodes.all(|node| node.reference != Reference::Function(id))
 }

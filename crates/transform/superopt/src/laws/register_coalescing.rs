@@ -28,8 +28,6 @@ use crate::laws::inline::renamed;
 use crate::laws::trial::Trial;
 use crate::rules::{reading, writing};
 
-/// Instructions of a function at most: each round of changes costs its length.
-const LONGEST: usize = 6000;
 /// The same where each trial does.
 const LONGEST_TRIED: usize = 1000;
 /// Trials for one change at most.
@@ -53,6 +51,8 @@ struct Webs<'a> {
     demand: Vec<Demand>,
     /// Webs that stay in their register.
     fixed: HashSet<Number>,
+    /// Where each web is named or held, in ascending order.
+    places: Vec<Vec<usize>>,
 }
 
 impl<'a> Webs<'a> {
@@ -68,6 +68,7 @@ impl<'a> Webs<'a> {
             after: Vec::with_capacity(count),
             demand: Vec::with_capacity(count),
             fixed: HashSet::new(),
+            places: Vec::new(),
         };
         let ends = demand::at_block_ends(function, cfg, calls);
         for (index, (block, end)) in cfg.blocks.iter().zip(ends).enumerate() {
@@ -99,7 +100,28 @@ impl<'a> Webs<'a> {
             webs.parent[number] = webs.web(number);
         }
         webs.fix();
+        webs.place();
         webs
+    }
+
+    /// Fills in where each web is named or held.
+    fn place(&mut self) {
+        let mut places = vec![Vec::new(); self.parent.len()];
+        for (at, node) in self.function.nodes.iter().enumerate() {
+            let mut add = |web: Number| {
+                let own: &mut Vec<usize> = &mut places[web];
+                if own.last() != Some(&at) {
+                    own.push(at);
+                }
+            };
+            if self.written(at).is_some() {
+                add(self.parent[self.first_write + at]);
+            }
+            node.insn.read().iter().for_each(|reg| add(self.parent[self.before[at][reg.index()]]));
+            let live = Reg::all().filter(|reg| self.demand[at].of(*reg) > 0);
+            live.for_each(|reg| add(self.parent[self.after[at][reg.index()]]));
+        }
+        self.places = places;
     }
 
     /// What is demanded before an instruction.
@@ -122,8 +144,17 @@ impl<'a> Webs<'a> {
         number
     }
 
+    /// The same; shortens the way for the next time.
+    fn shorten(&mut self, mut number: Number) -> Number {
+        while self.parent[number] != number {
+            self.parent[number] = self.parent[self.parent[number]];
+            number = self.parent[number];
+        }
+        number
+    }
+
     fn join(&mut self, one: Number, other: Number) {
-        let (one, other) = (self.web(one), self.web(other));
+        let (one, other) = (self.shorten(one), self.shorten(other));
         self.parent[one.max(other)] = one.min(other);
     }
 
@@ -173,7 +204,8 @@ impl<'a> Webs<'a> {
     /// instruction that computes the value that `to` holds.
     fn may_be_in(&self, web: Number, from: Reg, to: Reg, same: Option<usize>) -> bool {
         !self.fixed.contains(&web)
-            && (0..self.function.nodes.len()).all(|at| {
+            && self.places[web].iter().all(|at| {
+                let at = *at;
                 let insn = &self.function.nodes[at].insn;
                 if self.writes(at, web) {
                     let same = same == Some(at) || self.copy(at) == Some((from, to));
@@ -190,7 +222,8 @@ impl<'a> Webs<'a> {
     /// a register to itself, and of the one that is `gone`. Other webs may have been moved to and from other registers.
     fn moved(&self, web: Number, from: Reg, to: Reg, gone: Option<usize>, now: &Function) -> Option<Vec<Edit>> {
         let mut edits = Vec::new();
-        for (at, Node { insn, .. }) in now.nodes.iter().enumerate() {
+        for at in self.places[web].iter().copied() {
+            let insn = &now.nodes[at].insn;
             let writes = self.writes(at, web);
             let reads = insn.read().contains(from) && self.web(self.before[at][from.index()]) == web;
             let insn = match (reads, writes) {
@@ -223,7 +256,7 @@ fn changes(insn: &Insn, reg: Reg) -> bool {
     }
 }
 
-/// Has webs share a register with others, so that copies between them may go; each register in one change a call.
+/// Has webs share a register with others, so that copies between them may go: all changes that do not concern each other.
 pub fn share_registers(context: Context<'_>) -> Vec<Change> {
     coalesce(context.object, context.function, context.calls, context.banned)
 }
@@ -235,14 +268,15 @@ pub(crate) fn coalesce(
     calls: &Calls,
     banned: &dyn Fn(InsnId) -> bool,
 ) -> Vec<Change> {
-    if function.nodes.len() > LONGEST {
-        return Vec::new();
-    }
     let cfg = Cfg::new(function);
     let original = function.clone();
     let webs = Webs::new(&original, &cfg, calls);
     let held = available_values::before_each(object, &original, &cfg);
-    let (mut changes, mut doomed, mut touched) = (Vec::new(), HashSet::new(), RegSet::EMPTY);
+    let (mut changes, mut doomed) = (Vec::new(), HashSet::new());
+    // Registers by the instructions at which a change has touched them: changes that share none do not concern each other.
+    let mut touched = vec![RegSet::EMPTY; original.nodes.len()];
+    // A value that is not made again may have been in its register for long, also unread: nothing else may use that one.
+    let (mut used, mut kept) = (RegSet::EMPTY, RegSet::EMPTY);
     for (at, node) in original.nodes.iter().enumerate().filter(|(_, node)| !banned(node.id)) {
         let own = webs.first_write + at;
         let ways = match webs.copy(at) {
@@ -256,12 +290,19 @@ pub(crate) fn coalesce(
             },
         };
         for (number, from, to, same) in ways {
-            let (web, used) = (webs.web(number), touched.contains(from) || touched.contains(to));
-            if used || !webs.may_be_in(web, from, to, same) {
+            let web = webs.web(number);
+            let concerned = || webs.places[web].iter().copied().chain([at]);
+            let stays = kept.contains(from) || kept.contains(to) || same.is_some() && used.contains(to);
+            if stays
+                || !webs.may_be_in(web, from, to, same)
+                || concerned().any(|place| touched[place].contains(from) || touched[place].contains(to))
+            {
                 continue;
             }
             let Some(edits) = webs.moved(web, from, to, same, function) else { continue };
-            touched = touched.union(RegSet::of(&[from, to]));
+            used = used.union(RegSet::of(&[from, to]));
+            kept = kept.union(same.map_or(RegSet::EMPTY, |_| RegSet::of(&[to])));
+            concerned().for_each(|place| touched[place] = touched[place].union(RegSet::of(&[from, to])));
             changes.push(apply(function, node.id, edits, &mut doomed));
             break;
         }

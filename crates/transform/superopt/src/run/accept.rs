@@ -13,15 +13,18 @@ use crate::evidence::{ChainStep, Evidence};
 use crate::laws::inline;
 use crate::run::known::{Known, share_facts};
 use crate::run::state::Run;
+use crate::timings::Stopwatch;
 
 impl Run<'_> {
-    /// Proves that every changed function does what it did before. Returns the proofs if evidence is to carry them.
+    /// Proves that every changed function does what it did before; `quick` as in [`Question::quick`]. Returns the proofs if
+    /// evidence is to carry them.
     pub(super) fn prove_changed(
         &mut self,
         before: &BTreeMap<FunctionId, Function>,
         evidence: &mut [Evidence],
+        quick: bool,
     ) -> Result<Vec<ChainStep>, String> {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let arguments = Arguments::of(&self.object, before);
         let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
         let mut chain = Vec::new();
@@ -45,6 +48,7 @@ impl Run<'_> {
                 arguments: &arguments,
                 solver_steps: self.options.solver_steps,
                 keep_segments: self.options.keep_queries,
+                quick,
                 stop: &|| Instant::now() >= self.deadline || self.shared.stopped(),
             };
             let simulation = simulate(&question).map_err(|reason| format!("not proved: {reason}"))?;
@@ -87,7 +91,7 @@ impl Run<'_> {
 
     /// Whether every program that a change concerns still verifies, at a cost that the goal allows.
     pub(super) fn accept(&mut self, changed: &BTreeSet<FunctionId>) -> Result<BTreeMap<ProgramId, Known>, String> {
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let result = self.verify_changed(changed);
         self.timings.add("verifier", begun.elapsed());
         self.cut_short |= result.is_err() && Instant::now() >= self.deadline;

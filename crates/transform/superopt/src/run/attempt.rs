@@ -8,7 +8,8 @@ use kiln_program::FunctionId;
 
 use crate::evidence::Evidence;
 use crate::passes::{PASSES, Pass, SEARCHES, Work};
-use crate::run::state::{Accepted, Run};
+use crate::run::state::{Accepted, Rounds, Run, Wave};
+use crate::timings::Stopwatch;
 
 /// How often a pass may be refused on one function before it is skipped there. Each refusal costs several
 /// verifications.
@@ -21,26 +22,38 @@ const BETWEEN_STEPS: Duration = Duration::from_millis(50);
 const MANY_SNAPSHOTS: usize = 24;
 
 impl Run<'_> {
-    /// Runs the passes with `efforts` searches, and asks the judge.
-    pub fn advance(&mut self, efforts: usize, deadline: Instant) {
+    /// Runs the passes and searches of a wave, and asks the judge if that is due.
+    pub fn advance(&mut self, wave: Wave, deadline: Instant) {
         if Instant::now() >= deadline {
             self.cut_short = true;
+            self.settle();
             return;
         }
-        (self.efforts, self.deadline) = (efforts, deadline);
+        (self.wave, self.deadline) = (wave, deadline);
         self.checkpoint = halfway(deadline);
         self.cut_short = false;
         self.searched.cut_short = false;
-        self.rounds();
-        if self.settle() {
-            self.rounds();
+        if wave.begins_anew {
+            self.rounds = Rounds::default();
+        }
+        self.run_rounds();
+        let is_due = wave.settles || self.cut_short;
+        if is_due && self.settle() {
+            self.rounds = Rounds::default();
+            self.run_rounds();
         }
     }
 
-    fn rounds(&mut self) {
-        let (mut least, mut idle) = ([u64::MAX; 3], 0);
-        while idle < IDLE_ROUNDS {
-            idle = if self.lowers(&mut least) { 0 } else { idle + 1 };
+    fn run_rounds(&mut self) {
+        for _ in 0..self.wave.rounds {
+            if !std::mem::take(&mut self.rounds.counted) {
+                let mut least = self.rounds.least;
+                self.rounds.idle = if self.lowers(&mut least) { 0 } else { self.rounds.idle + 1 };
+                self.rounds.least = least;
+            }
+            if self.rounds.idle >= IDLE_ROUNDS {
+                return;
+            }
             if Instant::now() >= self.checkpoint || self.trail.len() > MANY_SNAPSHOTS {
                 self.settle();
                 self.checkpoint = halfway(self.deadline);
@@ -53,9 +66,10 @@ impl Run<'_> {
                 changed |= self.attempt_unless_idle(pass);
             }
             let functions = self.called();
-            let mut searches = SEARCHES.iter().take(self.efforts);
-            if !changed && !searches.any(|pass| self.may_go_on(pass) && self.attempt(pass, &functions, usize::MAX)) {
+            let mut searches = SEARCHES.iter().take(self.wave.efforts);
+            if !changed && !searches.any(|pass| self.may_go_on(pass) && self.search(pass, &functions)) {
                 self.cut_short |= self.searched.cut_short || Instant::now() >= self.deadline;
+                self.rounds.counted = true;
                 return;
             }
         }
@@ -90,6 +104,19 @@ impl Run<'_> {
         self.functions.intersection(&reached).copied().collect()
     }
 
+    /// Searches, unless the same search found nothing in this state before.
+    fn search(&mut self, pass: &Pass, functions: &[FunctionId]) -> bool {
+        if self.idle.get(&pass.index) == Some(&self.version) {
+            return false;
+        }
+        let version = self.version;
+        let changed = self.attempt(pass, functions, usize::MAX);
+        if !changed && self.version == version && !self.searched.cut_short {
+            self.idle.insert(pass.index, version);
+        }
+        changed
+    }
+
     fn attempt_unless_idle(&mut self, pass: &Pass) -> bool {
         if self.idle.get(&pass.index) == Some(&self.version) {
             return false;
@@ -107,7 +134,7 @@ impl Run<'_> {
         let (before, next_insn) = (self.copies(functions), self.object.next_insn);
         let Some(mut evidence) = self.propose(pass, functions, fuel) else { return false };
         let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
-        let proved = self.prove_changed(&before, &mut evidence);
+        let proved = self.prove_changed(&before, &mut evidence, false);
         match proved.and_then(|chain| Ok((chain, self.accept(&changed)?))) {
             Ok((chain, programs)) => {
                 self.take(evidence, chain, programs);
@@ -148,7 +175,7 @@ impl Run<'_> {
             if !self.may_go_on(pass) {
                 break;
             }
-            let begun = Instant::now();
+            let (begun, watch) = (Instant::now(), Stopwatch::start());
             let left = self.deadline.saturating_duration_since(begun);
             let mut work = Work {
                 object: &mut self.object,
@@ -168,12 +195,13 @@ impl Run<'_> {
                 stopped: &stopped,
                 limits: &self.limits,
                 refuted: &mut self.refuted,
+                swept: &mut self.swept,
                 fuel,
                 banned: &self.banned,
                 options: self.options,
             };
             evidence.extend(pass.run(&mut work));
-            self.timings.add(pass.name, begun.elapsed());
+            self.timings.add(pass.name, watch.elapsed());
         }
         (!evidence.is_empty()).then_some(evidence)
     }
@@ -181,27 +209,33 @@ impl Run<'_> {
     /// Finds the first step of a refused attempt that is to blame, keeps those before it, and bans it.
     fn blame(&mut self, pass: &Pass, function: FunctionId, evidence: &[Evidence], mut reason: String) -> bool {
         *self.refusals.entry((pass.index, function)).or_default() += 1;
+        // Numbers of steps, and the fuel that they take: one unit may be worth several steps.
         let (mut good, mut bad) = (0, evidence.len());
+        let (mut least, mut most) = (0, evidence.len());
         let mut best = None;
         let (before, next_insn) = (self.copies(&[function]), self.object.next_insn);
-        while bad - good > 1 && !self.cut_short {
-            let middle = usize::midpoint(good, bad);
-            let own = self.propose(pass, &[function], middle);
-            // A pass may take more than one step for one unit of fuel.
-            let Some(mut own) = own.filter(|own| own.len() < bad && own.len() > good) else {
+        while bad - good > 1 && most - least > 1 && !self.cut_short {
+            let middle = usize::midpoint(least, most);
+            let mut own = self.propose(pass, &[function], middle).unwrap_or_default();
+            if own.len() <= good || own.len() >= bad {
                 self.restore(before.clone(), next_insn);
-                break;
-            };
-            let proved = self.prove_changed(&before, &mut own);
+                if own.len() <= good {
+                    least = middle
+                } else {
+                    most = middle
+                }
+                continue;
+            }
+            let proved = self.prove_changed(&before, &mut own, true);
             match proved.and_then(|chain| Ok((chain, self.accept(&[function].into())?))) {
                 Ok((chain, programs)) => {
-                    good = own.len();
+                    (good, least) = (own.len(), middle);
                     let functions = self.copies(&[function]);
                     let next_insn = self.object.next_insn;
                     best = Some(Accepted { functions, next_insn, evidence: own, chain, programs });
                 }
                 Err(why) => {
-                    bad = own.len();
+                    (bad, most) = (own.len(), middle);
                     reason = why;
                 }
             }

@@ -14,4 +14,4 @@ mod state;
 
 pub(crate) use crate::run::known::Done;
 pub use crate::run::known::{Account, Standing};
-pub(crate) use crate::run::state::Run;
+pub(crate) use crate::run::state::{Run, Wave};

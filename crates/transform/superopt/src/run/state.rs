@@ -16,8 +16,8 @@ use crate::options::Options;
 use crate::parts::{Part, Shared};
 use crate::run::known::{Account, Done, Known, different_facts, is_unsupported, share_facts};
 use crate::search::Memory;
-use crate::timings::Timings;
-use crate::windows::Banned;
+use crate::timings::{Stopwatch, Timings};
+use crate::windows::{Banned, Swept};
 
 /// The state after an accepted attempt.
 pub(super) struct Snapshot {
@@ -36,6 +36,35 @@ pub(super) struct Accepted {
     pub(super) evidence: Vec<Evidence>,
     pub(super) chain: Vec<ChainStep>,
     pub(super) programs: BTreeMap<ProgramId, Known>,
+}
+
+/// What a part does before other parts go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wave {
+    /// Rounds of passes at most.
+    pub rounds: usize,
+    /// How many of the searches to use.
+    pub efforts: usize,
+    /// Whether the judge is asked about the state at the end.
+    pub settles: bool,
+    /// Whether rounds that saved nothing in earlier waves are forgotten.
+    pub begins_anew: bool,
+}
+
+/// How far the rounds have come.
+pub(super) struct Rounds {
+    /// The least sums of slots, estimated time and processed instructions so far.
+    pub(super) least: [u64; 3],
+    /// Rounds in a row that lowered none of them.
+    pub(super) idle: usize,
+    /// Whether the next round goes on with a state that was counted already.
+    pub(super) counted: bool,
+}
+
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds { least: [u64::MAX; 3], idle: 0, counted: false }
+    }
 }
 
 pub(crate) struct Run<'a> {
@@ -62,6 +91,7 @@ pub(crate) struct Run<'a> {
     pub(super) refused: Vec<(&'static str, String, String)>,
     pub(super) banned: Banned,
     pub(super) refuted: HashSet<u64>,
+    pub(super) swept: Swept,
     pub(super) searched: Memory,
     /// How often a pass was refused on a function.
     pub(super) refusals: BTreeMap<(usize, FunctionId), usize>,
@@ -74,8 +104,8 @@ pub(crate) struct Run<'a> {
     pub(super) ask_judge: bool,
     /// When it is asked about the current state.
     pub(super) checkpoint: Instant,
-    /// How many of the searches to use.
-    pub(super) efforts: usize,
+    pub(super) wave: Wave,
+    pub(super) rounds: Rounds,
     pub(super) cut_short: bool,
     pub(super) timings: Timings,
 }
@@ -109,6 +139,7 @@ impl<'a> Run<'a> {
             refused: Vec::new(),
             banned: Banned::default(),
             refuted: HashSet::new(),
+            swept: Swept::default(),
             searched: Memory::new(shared.original.functions.iter().map(|function| u64::from(function.slots())).sum()),
             refusals: BTreeMap::new(),
             version: 0,
@@ -116,7 +147,8 @@ impl<'a> Run<'a> {
             trail: Vec::new(),
             ask_judge: false,
             checkpoint: deadline,
-            efforts: 0,
+            wave: Wave { rounds: 0, efforts: 0, settles: false, begins_anew: false },
+            rounds: Rounds::default(),
             cut_short: false,
             timings: Timings::default(),
         };
@@ -132,7 +164,7 @@ impl<'a> Run<'a> {
             // Facts must hold for every load. A program that verifies only as it is loaded here has none.
             let deadline = Some(self.deadline);
             let verify = |assumptions| self.shared.verify(&self.shared.prepared, *id, assumptions, deadline);
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let known = verify(Assumptions::AnyLoad).or_else(|_| verify(Assumptions::AsLoaded));
             self.cut_short |= known.is_err() && Instant::now() >= self.deadline;
             self.timings.add("verifier", begun.elapsed());

@@ -36,7 +36,7 @@ use crate::windows::region::mask_to;
 
 pub use enumerate::Enumerate;
 pub use markov::Markov;
-pub use places::{DEFAULT_EFFORTS, EFFORTS, Effort, Memory, NAME, Place, packed, rewrite};
+pub use places::{DEFAULT_EFFORTS, EFFORTS, Effort, LARGE, Memory, NAME, Place, packed, rewrite};
 
 /// What is looked for: a cheaper run that does the same.
 ///

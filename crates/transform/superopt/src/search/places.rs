@@ -85,7 +85,7 @@ pub const DEFAULT_EFFORTS: usize = 3;
 const WINDOW: u64 = 500;
 /// Slots of the largest object that is searched as far as [`EFFORTS`] say. What a larger one may cost is what this one may,
 /// shared out by slots.
-const LARGE: u64 = 4_000;
+pub const LARGE: u64 = 4_000;
 
 /// What searches of an object have come to know.
 #[derive(Clone, Default, Debug)]

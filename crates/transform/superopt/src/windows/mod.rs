@@ -16,13 +16,13 @@ pub mod diamonds;
 pub mod region;
 pub mod trace;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::time::Instant;
 
 use kiln_equiv::Limits;
-use kiln_isa::Insn;
 use kiln_isa::table::IsaVersion;
+use kiln_isa::{Insn, RegSet};
 use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Object};
 use kiln_verifier::Facts;
 
@@ -56,6 +56,11 @@ impl Banned {
     }
 }
 
+/// Runs in which the rules found nothing, by all that the rules look at, and what was stale then: a run is looked at again
+/// only if something there is new.
+#[derive(Clone, Default, Debug)]
+pub struct Swept(HashMap<u64, (RegSet, bool)>);
+
 /// What a pass over a function may spend, and what it learns.
 pub struct Budget<'a> {
     /// What calls read.
@@ -66,6 +71,8 @@ pub struct Budget<'a> {
     pub limits: &'a Limits,
     /// Hashes of questions that were answered with no.
     pub refuted: &'a mut HashSet<u64>,
+    /// Runs in which nothing was found.
+    pub swept: &'a mut Swept,
     /// Number of proposals that may still be accepted; a bisection lowers it.
     pub fuel: usize,
     /// Steps that must not be taken.
@@ -126,10 +133,18 @@ pub fn rewrite(
                 model: budget.model,
                 goal: budget.goal,
             };
+            let key = region.key();
+            let stale_before = region.stale.extent();
+            if budget.swept.0.get(&key).is_some_and(|known| covers(stale_before, *known)) {
+                continue;
+            }
             let allowed = |rule: &str, at| !(budget.without)(rule) && !budget.banned.contains(rule, at);
-            sweep(&mut region, budget.rules, budget.deadline, &mut budget.fuel, &allowed);
+            let is_whole = sweep(&mut region, budget.rules, budget.deadline, &mut budget.fuel, &allowed);
             let Region { nodes: after, steps: found, .. } = region;
             if found.is_empty() {
+                if is_whole {
+                    budget.swept.0.insert(key, stale_before);
+                }
                 continue;
             }
             crate::edit::replace(function, run, after);
@@ -142,6 +157,11 @@ pub fn rewrite(
         }
     }
     steps
+}
+
+/// Whether at least as much is stale as was: registers, and whether the stack is.
+fn covers((registers, stack): (RegSet, bool), (old, old_stack): (RegSet, bool)) -> bool {
+    old.difference(registers) == RegSet::EMPTY && (stack || !old_stack)
 }
 
 /// Where the windows of a block end: after its last instruction, or before it if that is control flow that no window
@@ -207,20 +227,21 @@ fn runs(range: Range<usize>) -> Vec<Range<usize>> {
     starts.map(|start| start..(start + LONGEST_RUN).min(range.end)).collect()
 }
 
+/// Goes over a run until no rule finds more. Returns whether it came that far.
 fn sweep(
     region: &mut Region<'_>,
     rules: &RuleSet,
     deadline: Instant,
     fuel: &mut usize,
     allowed: &dyn Fn(&str, InsnId) -> bool,
-) {
+) -> bool {
     for _ in 0..SWEEPS {
         let mut changed = false;
         let mut at = 0;
         let mut trace = Trace::new(region);
         while at < region.nodes.len() {
             if *fuel == 0 || Instant::now() >= deadline {
-                return;
+                return false;
             }
             let id = region.nodes[at].id;
             let found = matching::apply(rules, region, &trace, at, &|name| allowed(name, id))
@@ -240,7 +261,8 @@ fn sweep(
             }
         }
         if !changed {
-            return;
+            return true;
         }
     }
+    false
 }

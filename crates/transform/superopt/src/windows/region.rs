@@ -20,13 +20,14 @@
 //! without it (`crate::run`).
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use kiln_equiv::{Exit, Limits, Method, Proof, Verdict, Window, WindowRecord};
 use kiln_isa::forms::version_of;
 use kiln_isa::table::IsaVersion;
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node, Object, Reference};
-use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
+use kiln_verifier::{Facts, InsnFacts, Region as Kind, Scalar, StackSet, Tnum, Value};
 
 use crate::cost::{CostModel, Goal, Weight};
 use crate::flow::calls::Calls;
@@ -83,6 +84,11 @@ impl Staleness {
             }
             self.registers = more;
         }
+    }
+
+    /// Registers that may differ from the facts, and whether stack bytes may.
+    pub(super) fn extent(&self) -> (RegSet, bool) {
+        (self.registers, self.stack)
     }
 
     /// Registers that count as read everywhere.
@@ -178,6 +184,26 @@ pub fn ends(node: &Node, regs: &[Reg]) -> bool {
 }
 
 impl<'a> Region<'a> {
+    /// All that rules look at here, besides what is stale, as a hash.
+    pub(super) fn key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let demand = |demand: &Demand, hasher: &mut DefaultHasher| {
+            Reg::all().for_each(|reg| demand.of(reg).hash(hasher));
+        };
+        demand(&self.end, &mut hasher);
+        self.possible.hash(&mut hasher);
+        self.stale.pinned.hash(&mut hasher);
+        for node in &self.nodes {
+            (node.id, node.insn, node.reference, node.core).hash(&mut hasher);
+            self.facts.and_then(|facts| facts.at(node.id)).hash(&mut hasher);
+            (self.stale.insns.contains(&node.id), self.stale.after.contains(&node.id)).hash(&mut hasher);
+            if let Some(exit) = node.target().and_then(|target| self.exits.get(&target)) {
+                demand(exit, &mut hasher);
+            }
+        }
+        hasher.finish()
+    }
+
     /// Accepts a proposed run, without its dead instructions, if the goal prefers it and it is proved equal.
     ///
     /// `context`: whether the proposal relies on instructions before those that it changes. The window then includes
@@ -360,6 +386,9 @@ impl<'a> Region<'a> {
         let registers = std::array::from_fn(|index| {
             let reg = Reg::new(index as u8).expect("there are eleven");
             let value = known.map_or(Value::Unknown, |known| known.registers[index].clone());
+            if let Some(context) = self.context(at, reg).filter(|_| known.is_none()) {
+                return context.clone();
+            }
             match demand.of(reg) {
                 _ if reg == Reg::R10 => value,
                 64 => value,
@@ -392,6 +421,14 @@ impl<'a> Region<'a> {
     pub fn known(&self, at: usize) -> Option<&'a InsnFacts> {
         let id = self.nodes.get(at)?.id;
         self.facts?.at(id).filter(|_| !self.stale.insns.contains(&id))
+    }
+
+    /// What is known of a register that leads to the context, also where other facts are stale: the proof of the whole
+    /// function will say that accesses to it are rewritten one by one.
+    fn context(&self, at: usize, reg: Reg) -> Option<&'a Value> {
+        let known = &self.facts?.at(self.nodes.get(at)?.id)?.registers[reg.index()];
+        matches!(known, Value::Pointer(pointer) if pointer.region == Kind::Context && !pointer.nullable)
+            .then_some(known)
     }
 
     /// What a register is known to hold before the instruction at a position.
