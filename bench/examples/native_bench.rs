@@ -6,8 +6,8 @@
 //!   fused    and runs of adjacent instructions compiled together
 //!   full     and native operations, found by dataflow
 //!   fast     clang -O3             the native tier takes the fastest of these two and `full`, and that is measured again,
-//!   loops    clang -O2, loops      so that it does not gain by luck
-//!            as they are
+//!   scalar   clang -O2, no         so that it does not gain by luck
+//!            vectors
 //! ```
 //!
 //! Before a program is timed, all engines and the interpreter run it on every candidate packet, and must agree on R0
@@ -40,7 +40,7 @@ const LEAST_NS: f64 = 50.0;
 const CALLS: u32 = 100_000;
 
 /// The engines, in the order of columns.
-const ENGINES: [&str; 6] = ["kernel", "plain", "fused", "full", "fast", "loops"];
+const ENGINES: [&str; 6] = ["kernel", "plain", "fused", "full", "fast", "scalar"];
 const KERNEL: usize = 0;
 const PLAIN: usize = 1;
 const FUSED: usize = 2;
@@ -55,7 +55,7 @@ fn setting(engine: usize) -> (bool, Registry, Option<Setting>) {
         FUSED => (true, Registry::EMPTY, None),
         FULL => (true, Registry::BUILTIN, None),
         4 => (true, Registry::BUILTIN, Some(Setting::Fast)),
-        _ => (true, Registry::BUILTIN, Some(Setting::Plain)),
+        _ => (true, Registry::BUILTIN, Some(Setting::Scalar)),
     }
 }
 
@@ -95,7 +95,7 @@ struct CodeBytes {
     kernel: Option<u32>,
     /// The two settings that aim at speed, and the one that aims at size.
     fast: usize,
-    loops: usize,
+    scalar: usize,
     size: usize,
 }
 
@@ -118,7 +118,7 @@ impl Row {
         json!({
             "program": self.name, "subprograms": self.subprograms, "operations": self.marks, "counts": self.counts(),
             "times": times, "native": ENGINES[self.chosen], "ratios": ratios,
-            "code_bytes": { "kernel": self.bytes.kernel, "fast": self.bytes.fast, "loops": self.bytes.loops,
+            "code_bytes": { "kernel": self.bytes.kernel, "fast": self.bytes.fast, "scalar": self.bytes.scalar,
                 "size": self.bytes.size },
         })
     }
@@ -229,13 +229,13 @@ impl Engines {
         let kernel = load().map_err(|why| eprintln!("{name}: without the kernel: {why}")).ok();
         let own: Vec<Own> =
             (PLAIN..ENGINES.len()).map(|engine| Own::new(&name, &bytes, engine)).collect::<Result<_, _>>()?;
-        let text = own[0].vm.native_module(&name, Setting::Size).map_err(|error| error.to_string())?.text;
+        let text = own[0].vm.native_module(&name, Setting::Size, "kiln").map_err(|error| error.to_string())?.text;
         let small = toolchain()?.compile(&text, Setting::Size).map_err(|error| error.to_string())?;
-        let small = kiln_native::Image::read(&small, kiln_jit::llvm::ENTRY, kiln_jit::llvm::TABLE, 0);
+        let small = kiln_native::Image::read(&small, "kiln_entry", "kiln_addresses", 0);
         let code_bytes = CodeBytes {
             kernel: kernel.as_ref().and_then(|(_, prog)| Some(prog.info().ok()?.jited_bytes)),
             fast: own[3].code_bytes,
-            loops: own[4].code_bytes,
+            scalar: own[4].code_bytes,
             size: small.map_err(|error| error.to_string())?.code_bytes,
         };
         Ok(Engines { name, kernel, own, bytes: code_bytes })
@@ -313,7 +313,7 @@ fn row(engines: Engines, samples: [Vec<f64>; ENGINES.len()], bases: [f64; ENGINE
         ratios.push(("full over kernel", speedup(KERNEL, FULL, 0)));
         ratios.push(("native over kernel", speedup(KERNEL, chosen, half)));
         ratios.push(("fast over kernel", speedup(KERNEL, 4, 0)));
-        ratios.push(("loops over kernel", speedup(KERNEL, 5, 0)));
+        ratios.push(("scalar over kernel", speedup(KERNEL, 5, 0)));
     }
     let net = |(engine, samples): (usize, Vec<f64>)| {
         let time = Time::of(samples);
@@ -398,9 +398,9 @@ fn means(rows: &[Row]) -> Value {
         "native over kernel, without subprograms": of("native over kernel", alone),
         "native over full": of("native over full", all),
         "fast over kernel": of("fast over kernel", all),
-        "loops over kernel": of("loops over kernel", all),
+        "scalar over kernel": of("scalar over kernel", all),
         "code bytes, fast by kernel": bytes(&|own| own.fast),
-        "code bytes, loops by kernel": bytes(&|own| own.loops),
+        "code bytes, scalar by kernel": bytes(&|own| own.scalar),
         "code bytes, size by kernel": bytes(&|own| own.size),
     })
 }

@@ -1,5 +1,6 @@
 //! The command line, as data.
 
+pub mod build;
 mod query;
 
 use std::path::PathBuf;
@@ -179,6 +180,9 @@ pub enum Command {
     /// Search many programs for rewrites, offline, and make rules for kiln optimize of them.
     #[command(after_help = LEARN_EXAMPLES)]
     Learn(LearnArguments),
+    /// Compile programs to native code through clang: a shared object, a static library and a C header.
+    #[command(after_help = build::EXAMPLES)]
+    Build(build::BuildArguments),
     /// Run one program on one input, in the embedded VM or the kernel.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArguments),
@@ -420,6 +424,8 @@ pub struct EvidenceArguments {
 pub enum Place {
     /// The embedded VM, compiled to machine code.
     Jit,
+    /// The embedded VM, compiled by clang -O3 (KILN_CLANG names another).
+    Native,
     /// The embedded VM's reference interpreter.
     Interpreter,
     /// The running kernel, by test run (needs privilege).
@@ -448,6 +454,9 @@ pub struct RunArguments {
     /// Where it runs.
     #[arg(long = "in", value_enum, default_value_t = Place::Jit)]
     pub place: Place,
+    /// The same as --in native.
+    #[arg(long, conflicts_with = "place")]
+    pub native: bool,
     /// Instructions that it may execute in the VM before it is stopped.
     #[arg(long, value_name = "INSTRUCTIONS", default_value_t = kiln_driver::DEFAULT_BUDGET)]
     pub insn_budget: u64,

@@ -83,7 +83,7 @@ pub fn cc(arguments: &CcArguments) -> Code {
         Err(_) => seconds(default),
     };
     let options = compile::Options {
-        clang: std::env::var("KILN_CLANG").unwrap_or_else(|_| "clang-19".to_owned()),
+        clang: kiln_driver::clang::name(),
         arguments: arguments.arguments.clone(),
         sandbox: sandbox::Options { quantum: from_environment("KILN_QUANTUM", 0.01)?, ..sandbox::Options::default() },
         optimize: from_environment("KILN_OPTIMIZE", 1.0)?,
@@ -180,6 +180,8 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     let mut stimulus =
         Stimulus { packet: Vec::new(), context, repeat: arguments.repeat, insn_budget: arguments.insn_budget };
     let place = match arguments.place {
+        _ if arguments.native => Place::Vm(Engine::Native),
+        arguments::Place::Native => Place::Vm(Engine::Native),
         arguments::Place::Jit => Place::Vm(Engine::Jit),
         arguments::Place::Interpreter => Place::Vm(Engine::Interpreter),
         arguments::Place::Kernel => Place::Kernel,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arguments;
+mod build;
 mod check;
 mod commands;
 mod measured;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Check(arguments) => check::check(&arguments, format),
         Command::Optimize(arguments) => optimize::optimize(&arguments, format),
         Command::Sandbox(arguments) => commands::sandbox(&arguments, format),
+        Command::Build(arguments) => build::build(&arguments, format),
         Command::Cc(arguments) => commands::cc(&arguments),
         Command::VerifyEvidence(arguments) => commands::verify_evidence(&arguments, format),
         Command::Learn(arguments) => commands::learn(&arguments, format),

@@ -78,6 +78,7 @@ impl Error {
             error.kind(),
             ErrorKind::NotFound
                 | ErrorKind::PermissionDenied
+                | ErrorKind::AlreadyExists
                 | ErrorKind::IsADirectory
                 | ErrorKind::NotADirectory
                 | ErrorKind::InvalidFilename
@@ -129,6 +130,18 @@ impl From<kiln_linux::Error> for Error {
     }
 }
 
+impl From<kiln_native::Error> for Error {
+    fn from(error: kiln_native::Error) -> Error {
+        match &error {
+            kiln_native::Error::Os { what, source } => {
+                Error::machine(what, source, "; install clang 19, or name another with KILN_CLANG")
+            }
+            kiln_native::Error::Limit { .. } => Error::Limit(error.to_string()),
+            _ => Error::Unsupported(error.to_string()),
+        }
+    }
+}
+
 impl From<kiln_vm::Error> for Error {
     fn from(error: kiln_vm::Error) -> Error {
         use kiln_program::Trap;
@@ -147,6 +160,7 @@ impl From<kiln_vm::Error> for Error {
             | kiln_vm::Error::Map(CreateError::Invalid { .. }) => Error::InvalidInput(error.to_string()),
             kiln_vm::Error::Map(CreateError::Limit { .. }) => Error::Limit(error.to_string()),
             kiln_vm::Error::Map(CreateError::Os { name, source }) => Error::io(&format!("memory for map {name}"), &source),
+            kiln_vm::Error::Native { source, .. } => source.into(),
             kiln_vm::Error::Os(source) => Error::io("memory for the VM", &source),
             other => Error::Unsupported(other.to_string()),
         }

@@ -10,6 +10,7 @@
 //! | `kiln cc` | [`compile::compile`] |
 //! | `kiln run` | [`run::run`] |
 //! | `kiln bench` | [`bench::bench_all`], [`profile::profile`] with `--profile` |
+//! | `kiln build` | [`native::build`] |
 //! | `kiln dump` | [`dump::program`] |
 //! | `kiln verify-evidence` | [`recheck::verify`] |
 //! | `kiln query` | [`query::plan::plan`], then [`query::live::run`] or [`query::replay::run`] |
@@ -43,6 +44,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod clang;
 pub mod commands;
 pub mod error;
 pub mod file;
@@ -56,7 +58,7 @@ pub mod target;
 pub use commands::run::DEFAULT_BUDGET;
 pub use commands::{
     bench, check, check_objects, compare, compile, cost, doctor, dump, evidence, examples, explain, heap, learn,
-    objects, operations, optimize, packets, profile, profiles, query, recheck, run, sandbox,
+    native, objects, operations, optimize, packets, profile, profiles, query, recheck, run, sandbox,
 };
 pub use error::Error;
 pub use input::Input;
@@ -68,6 +70,7 @@ pub use kiln_program::{Object, Program};
 pub use kiln_superopt::learn::Watch;
 pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;
+pub use kiln_native::Setting;
 pub use kiln_vm::Engine;
 pub use show::shown::Shown;
 pub use show::{diagnostic, flame, report, sarif, shown};

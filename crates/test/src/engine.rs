@@ -94,7 +94,7 @@ fn vm(engine: kiln_vm::Engine, object: &Object, program: &Program, packet: &[u8]
     let outcome = kiln_vm::Vm::new(&object, options).and_then(|mut vm| {
         vm.load(&program.name)?;
         if let (kiln_vm::Engine::Native, Ok(toolchain)) = (engine, toolchain()) {
-            vm.load_native(&program.name, toolchain, kiln_vm::Setting::Plain)?;
+            vm.load_native(&program.name, toolchain, kiln_vm::Setting::Scalar)?;
         }
         vm.run(&program.name, &kiln_vm::Input::packet(packet), engine)
     });

@@ -44,7 +44,6 @@ fn compared_until(before: &Object, after: &Object, stop: &dyn Fn() -> bool) -> R
         solver_steps: 250_000,
         keep_segments: true,
         quick: false,
-        quick: false,
         stop,
     };
     simulate(&question)

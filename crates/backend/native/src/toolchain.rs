@@ -17,21 +17,21 @@ pub enum Setting {
     /// `-O3` with vectorized loops, without vectors for straight code, which were measured to be slower.
     #[default]
     Fast,
-    /// `-O2`, loops as they are: sometimes faster, and half as many bytes.
-    Plain,
+    /// `-O2` without vectors and copies of loops: sometimes faster, and half as many bytes.
+    Scalar,
     /// `-Oz`.
     Size,
 }
 
 impl Setting {
     /// All settings.
-    pub const ALL: [Setting; 3] = [Setting::Fast, Setting::Plain, Setting::Size];
+    pub const ALL: [Setting; 3] = [Setting::Fast, Setting::Scalar, Setting::Size];
 
-    /// Its name in options: `fast`, `plain`, `size`.
+    /// Its name in options: `fast`, `scalar`, `size`.
     pub fn name(self) -> &'static str {
         match self {
             Setting::Fast => "fast",
-            Setting::Plain => "plain",
+            Setting::Scalar => "scalar",
             Setting::Size => "size",
         }
     }
@@ -39,23 +39,35 @@ impl Setting {
     fn flags(self) -> &'static [&'static str] {
         match self {
             Setting::Fast => &["-O3", "-fno-slp-vectorize"],
-            Setting::Plain => &["-O2", "-fno-slp-vectorize", "-fno-vectorize", "-fno-unroll-loops"],
+            Setting::Scalar => &["-O2", "-fno-slp-vectorize", "-fno-vectorize", "-fno-unroll-loops"],
             Setting::Size => &["-Oz", "-fno-slp-vectorize", "-fno-vectorize"],
         }
     }
 }
 
-/// Flags of every compilation: a shared object that needs nothing, in one piece.
-const FLAGS: &[&str] = &[
-    "-x", "ir", "-", "-march=native", "-fPIC", "-fno-plt", "-fomit-frame-pointer", "-nostdlib", "-shared",
-    "-Wno-override-module", "-Wl,-Bsymbolic", "-Wl,--build-id=none", "-Wl,-z,norelro", "-Wl,-z,noseparate-code",
-    "-Wl,-z,noexecstack", "-Wl,--no-undefined",
+/// Flags of every compilation. The text names no target, which clang would warn about.
+const FLAGS: &[&str] = &["-x", "ir", "-", "-fPIC", "-fno-plt", "-fomit-frame-pointer", "-Wno-override-module"];
+
+/// Flags of a shared object that needs nothing, in one piece.
+const SHARED_FLAGS: &[&str] = &[
+    "-nostdlib",
+    "-shared",
+    "-Wl,-Bsymbolic",
+    "-Wl,--build-id=none",
+    "-Wl,-z,norelro",
+    "-Wl,-z,noseparate-code",
+    "-Wl,-z,noexecstack",
+    "-Wl,--no-undefined",
 ];
+
+/// Flags of an object file for a linker.
+const OBJECT_FLAGS: &[&str] = &["-c"];
 
 /// A clang, and where its results are kept.
 #[derive(Clone, Debug)]
 pub struct Toolchain {
     clang: String,
+    cpu: String,
     version: String,
     cache: Option<PathBuf>,
     limit: Duration,
@@ -76,7 +88,13 @@ impl Toolchain {
         let output = Command::new(clang).arg("--version").output();
         let output = output.map_err(|source| Error::Os { what: clang.to_owned(), source })?;
         let version = String::from_utf8_lossy(&output.stdout).into_owned();
-        Ok(Toolchain { clang: clang.to_owned(), version, cache: None, limit: Toolchain::LIMIT })
+        Ok(Toolchain {
+            clang: clang.to_owned(),
+            cpu: "native".to_owned(),
+            version,
+            cache: None,
+            limit: Toolchain::LIMIT,
+        })
     }
 
     /// The same, with results kept in a folder, which is created if there is none. A folder that others may write is not
@@ -84,6 +102,12 @@ impl Toolchain {
     #[must_use]
     pub fn keeping(self, folder: PathBuf) -> Toolchain {
         Toolchain { cache: Some(folder), ..self }
+    }
+
+    /// The same, for another CPU than this one, by clang's name for it: `x86-64-v2`.
+    #[must_use]
+    pub fn for_cpu(self, cpu: &str) -> Toolchain {
+        Toolchain { cpu: cpu.to_owned(), ..self }
     }
 
     /// The same, with another time that a compilation may take.
@@ -103,7 +127,7 @@ impl Toolchain {
         if let Some(bytes) = kept.as_deref().and_then(read_kept) {
             return Ok(bytes);
         }
-        let bytes = self.run(text, setting)?;
+        let bytes = self.run(text, setting, SHARED_FLAGS)?;
         if let Some(path) = kept {
             // Others may keep the same at the same time: the file appears whole.
             let _ = keep(&path, &bytes);
@@ -111,10 +135,30 @@ impl Toolchain {
         Ok(bytes)
     }
 
+    /// Compiles LLVM's text to a static library `lib.a` with one member, NAME.o; its bytes.
+    ///
+    /// # Errors
+    /// As [`Toolchain::compile`]; [`Error::Os`] without `ar`.
+    pub fn archive(&self, text: &str, setting: Setting, name: &str) -> Result<Vec<u8>, Error> {
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            move |source| Error::Os { what, source }
+        };
+        let folder = tempfile::tempdir().map_err(failed("a temporary folder"))?;
+        let (member, library) = (folder.path().join(format!("{name}.o")), folder.path().join("lib.a"));
+        fs::write(&member, self.run(text, setting, OBJECT_FLAGS)?).map_err(failed("a temporary file"))?;
+        let status = Command::new("ar").arg("rcsD").arg(&library).arg(&member).status().map_err(failed("ar"))?;
+        match status.success() {
+            true => fs::read(&library).map_err(failed("the static library")),
+            false => Err(failed("ar")(io::Error::other("no static library"))),
+        }
+    }
+
     /// What a result depends on, as the name of a file.
     fn key(&self, text: &str, setting: Setting) -> String {
         let mut hash = Sha256::new();
-        let parts = [text, &setting.flags().join(" "), &FLAGS.join(" "), &self.clang, &self.version, &cpu()];
+        let flags = [setting.flags(), FLAGS, SHARED_FLAGS].concat().join(" ");
+        let parts = [text, &flags, &self.clang, &self.version, &self.cpu, &this_cpu()];
         for part in parts {
             hash.update(part.len().to_le_bytes());
             hash.update(part);
@@ -122,12 +166,14 @@ impl Toolchain {
         hex(&hash.finalize())
     }
 
-    fn run(&self, text: &str, setting: Setting) -> Result<Vec<u8>, Error> {
+    fn run(&self, text: &str, setting: Setting, flags: &[&str]) -> Result<Vec<u8>, Error> {
         let failed = |source| Error::Os { what: self.clang.clone(), source };
-        let folder = tempfile::tempdir().map_err(|source| Error::Os { what: "a temporary folder".to_owned(), source })?;
+        let folder =
+            tempfile::tempdir().map_err(|source| Error::Os { what: "a temporary folder".to_owned(), source })?;
         let (path, messages) = (folder.path().join("native.so"), folder.path().join("messages"));
         let mut command = Command::new(&self.clang);
-        command.args(FLAGS).args(setting.flags()).arg("-o").arg(&path).env("LC_ALL", "C");
+        let cpu = format!("{}={}", if cfg!(target_arch = "x86_64") { "-march" } else { "-mcpu" }, self.cpu);
+        command.args(FLAGS).args(flags).args(setting.flags()).arg(cpu).arg("-o").arg(&path).env("LC_ALL", "C");
         // Into a file, so that clang never waits for a reader.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(fs::File::create(&messages).map_err(failed)?);
         let mut child = command.spawn().map_err(failed)?;
@@ -168,7 +214,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<bool>> {
 }
 
 /// What `-march=native` depends on.
-fn cpu() -> String {
+fn this_cpu() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let wanted = ["vendor_id", "cpu family", "model\t", "model name", "flags", "CPU ", "Features"];
     let first = text.lines().take_while(|line| !line.is_empty());

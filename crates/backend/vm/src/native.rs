@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use kiln_isa::{Insn, Reg};
-use kiln_jit::llvm::{self, Aim, ENTRY, Module, Place, TABLE};
+use kiln_jit::llvm::{self, Aim, Module, Place};
 use kiln_native::{Image, Setting, Toolchain};
 use kiln_program::{FunctionId, InsnId, Node, Object};
 use kiln_verifier::{Facts, Region, Value};
@@ -21,6 +21,9 @@ use kiln_verifier::{Facts, Region, Value};
 use crate::exec;
 use crate::interface::Error;
 use crate::vm::Vm;
+
+/// What symbols of code for this process begin with.
+const SYMBOLS: &str = "kiln";
 
 /// What [`Vm::load_native`] made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,16 +41,17 @@ struct Job {
 }
 
 impl Vm {
-    /// A loaded program as LLVM's text, without the addresses of this process.
+    /// A loaded program as LLVM's text, without the addresses of this process. Its symbols begin with `symbols`
+    /// ([`llvm::entry_symbol`]).
     ///
     /// # Errors
     /// [`Error::Missing`] for a program that is not loaded, [`Error::Unsupported`] for instructions that have no
     /// translation.
-    pub fn native_module(&self, name: &str, setting: Setting) -> Result<Module, Error> {
+    pub fn native_module(&self, name: &str, setting: Setting, symbols: &str) -> Result<Module, Error> {
         let loaded = &self.programs[self.loaded(name)?];
         let options = self.jit_options(&loaded.code_options);
         let aim = if setting == Setting::Size { Aim::Size } else { Aim::Speed };
-        let settings = llvm::Settings { options: &options, places: &loaded.code_options.places, aim };
+        let settings = llvm::Settings { options: &options, places: &loaded.code_options.places, aim, name: symbols };
         llvm::translate(&self.object, loaded.entry, &self.symbols, &settings).map_err(|error| Error::Unsupported {
             program: name.to_owned(),
             insn: None,
@@ -81,7 +85,7 @@ impl Vm {
     }
 
     fn native_job(&self, name: &str, setting: Setting) -> Result<Job, Error> {
-        let module = self.native_module(name, setting)?;
+        let module = self.native_module(name, setting, SYMBOLS)?;
         let words = module.resolve(&self.symbols).map_err(|address| Error::Unsupported {
             program: name.to_owned(),
             insn: None,
@@ -96,7 +100,8 @@ impl Job {
     fn compile(&self, toolchain: &Toolchain, setting: Setting) -> Result<NativeCode, Error> {
         let failed = |source| Error::Native { program: self.program.clone(), source };
         let file = toolchain.compile(&self.module.text, setting).map_err(failed)?;
-        let image = Image::read(&file, ENTRY, TABLE, self.words.len()).map_err(failed)?;
+        let image = Image::read(&file, &llvm::entry_symbol(SYMBOLS), &llvm::table_symbol(SYMBOLS), self.words.len())
+            .map_err(failed)?;
         let bytes = image.with_table(&self.words).map_err(failed)?;
         let program = exec::Program::with_entry(&bytes, image.entry_offset)?;
         // The first result stays: somebody may be running it.

@@ -14,6 +14,7 @@ pub mod examples;
 pub mod explain;
 pub mod heap;
 pub mod learn;
+pub mod native;
 pub mod objects;
 pub mod operations;
 pub mod optimize;

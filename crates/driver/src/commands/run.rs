@@ -6,7 +6,7 @@ use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
 use kiln_sandbox::supply::Memory;
 use kiln_verifier::Prepared;
-use kiln_vm::{Engine, Vm};
+use kiln_vm::{Engine, Setting, Vm};
 use serde::Serialize;
 
 use crate::commands::check::{self, Verdict};
@@ -223,7 +223,13 @@ impl<'a> Session<'a> {
         let mut object = input.object.clone();
         feed.set_globals(&mut object)?;
         let loaded = match place {
-            Place::Vm(engine) => Loaded::Vm(Box::new(fed_vm(&object, program, insn_budget, feed)?), engine),
+            Place::Vm(engine) => {
+                let vm = fed_vm(&object, program, insn_budget, feed)?;
+                if engine == Engine::Native {
+                    vm.load_native(&program.name, &crate::clang::toolchain()?, Setting::default())?;
+                }
+                Loaded::Vm(Box::new(vm), engine)
+            }
             Place::Kernel => {
                 crate::require_kernel()?;
                 Loaded::Kernel(Box::new(fed_kernel(input, &object, program, feed)?))

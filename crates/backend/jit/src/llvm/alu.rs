@@ -98,15 +98,7 @@ impl FunctionWriter<'_, '_> {
     }
 
     /// Goes on with `result` and to `done` if the divisor is this one.
-    fn unless_divided_by(
-        &mut self,
-        special: i64,
-        width: Width,
-        dst: Reg,
-        divisor: &Value,
-        result: Value,
-        done: &str,
-    ) {
+    fn unless_divided_by(&mut self, special: i64, width: Width, dst: Reg, divisor: &Value, result: Value, done: &str) {
         let (found, other) = (self.out.fresh(), self.out.fresh());
         let is_special = self.out.value(format_args!("icmp eq i{} {divisor}, {special}", width.bits()));
         self.out.choose(&is_special, &found, &other);

@@ -6,7 +6,7 @@ use kiln_isa::{Insn, Reg};
 use kiln_program::{FunctionId, InsnId, Node, Reference};
 
 use super::builder::{Builder, Value};
-use super::shared::{Address, Place, Shared, TABLE};
+use super::shared::{Address, Place, Shared, table_symbol};
 use crate::plan::{FunctionPlan, MAX_STACK_BYTES};
 use crate::{Error, MAY_GOTO_LIMIT};
 
@@ -146,7 +146,8 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
         let Some(place) = self.shared.place(address) else {
             return self.unresolved(at, format!("{address:?}"));
         };
-        let word = self.out.value(format_args!("getelementptr i64, ptr @{TABLE}, i64 {place}"));
+        let table = table_symbol(self.shared.settings.name);
+        let word = self.out.value(format_args!("getelementptr i64, ptr @{table}, i64 {place}"));
         Ok(self.out.value(format_args!("load i64, ptr {word}, !invariant.load !0")))
     }
 

@@ -11,7 +11,7 @@
 //!
 //! Registers and the stack are local variables, which LLVM takes apart. The contract with the runtime is the one of this
 //! crate, with these differences:
-//! - Code refers to addresses of the process (maps, helpers) by their places in a table, [`TABLE`]. So the text says
+//! - Code refers to addresses of the process (maps, helpers) by their places in a table ([`table_symbol`]). So the text says
 //!   nothing about the process, the result can be kept, and whoever loads it fills the table first ([`Module::resolve`]).
 //! - Marks of native operations are not looked at: LLVM finds rotations and the like in the proof sequence.
 //! - A tail call is an ordinary call whose result is returned. There are at most 33 of them.
@@ -38,11 +38,9 @@ use kiln_program::{FunctionId, Object};
 use crate::plan::Plan;
 use crate::{Error, Symbols};
 use function::FunctionWriter;
-pub use shared::{Address, Aim, Place, Settings, TABLE};
 use shared::Shared;
+pub use shared::{Address, Aim, Place, Settings, entry_symbol, table_symbol};
 
-/// The symbol of the entry, an [`crate::Entry`].
-pub const ENTRY: &str = "kiln_entry";
 /// A program as LLVM's text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Module {
@@ -80,10 +78,11 @@ pub fn translate(
         text += &FunctionWriter::new(&mut shared, *id)?.write()?;
     }
     let words = shared.addresses.len().max(1);
-    let mut module = format!("@{TABLE} = externally_initialized global [{words} x i64] zeroinitializer, align 8\n\n");
+    let (entry_symbol, table) = (entry_symbol(settings.name), table_symbol(settings.name));
+    let mut module = format!("@{table} = externally_initialized global [{words} x i64] zeroinitializer, align 8\n\n");
     let _ = write!(
         module,
-        "define i64 @{ENTRY}(i64 %context, ptr %runtime) #0 {{\n  \
+        "define i64 @{entry_symbol}(i64 %context, ptr %runtime) #0 {{\n  \
            %value = call i64 @f{}(i64 %context, i64 0, i64 0, i64 0, i64 0, ptr %runtime)\n  \
            ret i64 %value\n}}\n\n",
         entry.0

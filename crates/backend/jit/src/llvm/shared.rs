@@ -7,8 +7,15 @@ use kiln_program::{ExternId, InsnId, MapId, Object};
 use crate::plan::Plan;
 use crate::{Options, Symbols};
 
-/// The symbol of the table of addresses: so many 64-bit words as [`Module::addresses`] has elements.
-pub const TABLE: &str = "kiln_addresses";
+/// The symbol of the entry, an [`crate::Entry`], of a program with this name.
+pub fn entry_symbol(name: &str) -> String {
+    format!("{name}_entry")
+}
+
+/// The symbol of the table of addresses: as many 64-bit words as [`super::Module::addresses`] has elements, at least one.
+pub fn table_symbol(name: &str) -> String {
+    format!("{name}_addresses")
+}
 
 /// An address of the process that code needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -77,6 +84,8 @@ pub struct Settings<'a> {
     pub places: &'a HashMap<InsnId, Place>,
     /// What to aim at.
     pub aim: Aim,
+    /// What the symbols begin with: letters, digits and underscores, no digit first.
+    pub name: &'a str,
 }
 
 /// What the functions of a program share.

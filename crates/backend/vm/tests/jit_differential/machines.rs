@@ -159,7 +159,7 @@ pub fn agree(object: &Object, entry: FunctionId) {
 pub fn native_agrees(object: &Object, entry: FunctionId, setting: Setting, metered: bool) -> bool {
     let options = Options { metered, ..Options::default() };
     let aim = if setting == Setting::Size { llvm::Aim::Size } else { llvm::Aim::Speed };
-    let settings = llvm::Settings { options: &options, places: &HashMap::new(), aim };
+    let settings = llvm::Settings { options: &options, places: &HashMap::new(), aim, name: "test" };
     let module = llvm::translate(object, entry, &TestSymbols, &settings).expect("a translation");
     let toolchain = match Toolchain::new(Toolchain::CLANG) {
         Ok(toolchain) => toolchain,
@@ -169,7 +169,7 @@ pub fn native_agrees(object: &Object, entry: FunctionId, setting: Setting, meter
         }
     };
     let file = toolchain.compile(&module.text, setting).unwrap_or_else(|error| panic!("{error}\n{}", module.text));
-    let image = Image::read(&file, llvm::ENTRY, llvm::TABLE, module.addresses.len()).expect("an image");
+    let image = Image::read(&file, "test_entry", "test_addresses", module.addresses.len()).expect("an image");
     let bytes = image.with_table(&module.resolve(&TestSymbols).expect("addresses")).expect("a table");
     let compiled = Program::with_entry(&bytes, image.entry_offset).expect("executable memory");
     Machine::new(object, entry).agrees(&compiled, || format!("{setting:?}\n{}", module.text));

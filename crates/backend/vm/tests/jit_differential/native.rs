@@ -33,7 +33,7 @@ fn every_arithmetic_form_agrees() {
                 }
             }
             let (object, entry) = program(&items, None, &registers);
-            if !native_agrees(&object, entry, Setting::Plain, false) {
+            if !native_agrees(&object, entry, Setting::Scalar, false) {
                 return;
             }
         }
