@@ -12,7 +12,7 @@
 use std::time::Duration;
 
 use kiln_driver::input::{self, running_kernel_types};
-use kiln_driver::{check, diagnostic, dump};
+use kiln_driver::{check, diagnostic, dump, flame};
 use kiln_elf::ElfObject;
 use kiln_isa::{AluOp, DecodeError, Insn, Slot, Source, Width};
 use kiln_program::btf::{Btf, BtfError};
@@ -115,8 +115,12 @@ fn show(object: &Object) -> Vec<(&'static str, String)> {
     }
     for program in &object.programs {
         shown.push(("listing", dump::program(object, program, dump::Options { source: true, ..Default::default() })));
-        let cost = check::profile(&input, program).and_then(|cost| cost.flame_graph(&program.name).ok());
-        shown.extend(cost.map(|svg| ("flame graph", String::from_utf8_lossy(&svg).into_owned())));
+        let cost = check::profile(&input, program);
+        let graph = cost.and_then(|cost| {
+            let verified = flame::Verified { object: Some(object.name.clone()), program: program.name.clone(), cost: &cost };
+            flame::graph(&program.name, &[verified]).ok()
+        });
+        shown.extend(graph.map(|svg| ("flame graph", String::from_utf8_lossy(&svg).into_owned())));
     }
     shown
 }
