@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use kiln_program::{Clean, CleanLines};
 
 /// Why a command did not do what was asked.
+#[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The program is unsafe, or a comparison failed.
@@ -126,6 +127,7 @@ impl From<kiln_linux::Error> for Error {
             kiln_linux::Error::Os { call, errno } => {
                 Error::Os { call, errno, advice: kiln_linux::advice(errno).to_owned() }
             }
+            other => Error::Unsupported(other.to_string()),
         }
     }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use kiln_platform::AttachType;
 
+pub use crate::data::XdpMode;
 use crate::error::{Error, check};
 use crate::prog::Prog;
 
@@ -20,17 +21,6 @@ use crate::prog::Prog;
 #[derive(Debug)]
 pub struct Link {
     _fd: OwnedFd,
-}
-
-/// Where XDP runs (`XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum XdpMode {
-    /// Before the driver builds an skb, where the driver can; else generic.
-    Default,
-    /// On the skb.
-    Generic,
-    /// In the driver, or fail.
-    Native,
 }
 
 impl Link {

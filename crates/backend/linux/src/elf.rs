@@ -9,76 +9,15 @@ use std::ptr::NonNull;
 
 use kiln_platform::{AttachType, ProgramType};
 
+pub use crate::data::{LoadFailure, ProgramEntry, ProgramLog};
 use crate::error::{Error, c_string, check, check_pointer};
 use crate::log;
 use crate::map::MapHandle;
 use crate::prog::Prog;
 
-/// A verifier's log.
-#[derive(Clone, Debug)]
-pub struct ProgramLog {
-    /// Which program.
-    pub program: String,
-    /// What the kernel's verifier printed, empty when it printed nothing.
-    pub log: String,
-}
-
-/// Why an object or program did not load.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{error}")]
-pub struct LoadFailure {
-    /// The failed call.
-    pub error: Error,
-    /// The verifier's logs of the programs tried.
-    pub logs: Vec<ProgramLog>,
-    /// libbpf's messages, one per line.
-    pub messages: String,
-}
-
-impl From<Error> for LoadFailure {
-    fn from(error: Error) -> LoadFailure {
-        LoadFailure { error, logs: Vec::new(), messages: String::new() }
-    }
-}
-
-impl LoadFailure {
-    /// The line of the verifier's logs that gives the reason: the last that is not statistics.
-    pub fn reason(&self) -> Option<&str> {
-        self.reason_where(|_| true)
-    }
-
-    /// The line of one program's log that gives the reason.
-    pub fn reason_of(&self, program: &str) -> Option<&str> {
-        self.reason_where(|log| log.program == program)
-    }
-
-    fn reason_where(&self, wanted: impl Fn(&ProgramLog) -> bool) -> Option<&str> {
-        let statistics = ["processed ", "verification time", "stack depth", "max_states"];
-        let logs = self.logs.iter().rev().filter(|log| wanted(log));
-        let lines = logs.flat_map(|log| log.log.lines().rev());
-        let mut lines = lines.map(str::trim).filter(|line| !line.is_empty());
-        lines.find(|line| !statistics.iter().any(|word| line.starts_with(word)))
-    }
-}
-
 /// An object opened by libbpf, not loaded yet.
 pub struct ObjectFile {
     pointer: NonNull<libbpf_sys::bpf_object>,
-}
-
-/// A program of an opened object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProgramEntry {
-    /// Its name.
-    pub name: String,
-    /// Its section.
-    pub section: String,
-    /// Its type number from libbpf, 0 if the section name does not tell it.
-    pub program_type: u32,
-    /// Whether it is loaded by default.
-    pub autoload: bool,
-    /// Slots, with the subprograms it will get.
-    pub slots: usize,
 }
 
 /// Bytes kept of each verifier log.

@@ -1,6 +1,7 @@
 //! Errors of the operating system and libbpf.
 
 /// An error of the kernel or libbpf.
+#[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
@@ -14,6 +15,9 @@ pub enum Error {
     /// A name that does not exist, or a value that does not fit.
     #[error("{0}")]
     InvalidInput(String),
+    /// This build was made without libbpf.
+    #[error("this build of Kiln cannot use the kernel: it was made without libbpf (the feature `kernel`)")]
+    NoLibbpf,
 }
 
 impl Error {
@@ -35,7 +39,7 @@ impl Error {
     pub fn errno(&self) -> Option<i32> {
         match self {
             Error::Os { errno, .. } => Some(*errno),
-            Error::InvalidInput(_) => None,
+            Error::InvalidInput(_) | Error::NoLibbpf => None,
         }
     }
 
@@ -48,6 +52,7 @@ impl Error {
 /// The `errno` values that get advice.
 pub(crate) mod libc_errno {
     pub const EPERM: i32 = 1;
+    #[cfg(feature = "libbpf")]
     pub const ENOENT: i32 = 2;
     pub const EACCES: i32 = 13;
     pub const EINVAL: i32 = 22;
@@ -64,11 +69,13 @@ pub fn advice(errno: i32) -> &'static str {
 }
 
 /// libbpf returns a negative `errno`.
+#[cfg(feature = "libbpf")]
 pub(crate) fn check(call: impl Into<String>, result: i32) -> Result<i32, Error> {
     if result < 0 { Err(Error::Os { call: call.into(), errno: -result }) } else { Ok(result) }
 }
 
 /// libbpf 1.x returns null and sets `errno`.
+#[cfg(feature = "libbpf")]
 pub(crate) fn check_pointer<T>(call: impl Into<String>, pointer: *mut T) -> Result<*mut T, Error> {
     if pointer.is_null() {
         return Err(Error::last_os(&call.into()));
@@ -77,6 +84,7 @@ pub(crate) fn check_pointer<T>(call: impl Into<String>, pointer: *mut T) -> Resu
 }
 
 /// A C string from a name; interior NULs are an input error.
+#[cfg(feature = "libbpf")]
 pub(crate) fn c_string(text: &str) -> Result<std::ffi::CString, Error> {
     std::ffi::CString::new(text).map_err(|_| Error::InvalidInput(format!("{text:?} contains a NUL byte")))
 }

@@ -11,30 +11,58 @@
 //! a drop-in object is one that libbpf and the kernel accept. Nothing is pinned, and everything is unloaded when its
 //! owner is dropped. [`available`] tells in advance whether loading is possible, and if not, why.
 //!
-//! This crate and the VM are the only ones with `unsafe`: here for the calls into libbpf.
+//! Without the feature `libbpf` the crate needs no C library: types and functions are the same, nothing can be loaded,
+//! and [`available`] says so (module `absent`).
+//!
+//! `unsafe` is here for the calls into libbpf.
 
+#[cfg(not(feature = "libbpf"))]
+mod absent;
+#[cfg(feature = "libbpf")]
 pub mod attach;
+pub mod data;
+#[cfg(feature = "libbpf")]
 pub mod elf;
 pub mod error;
+#[cfg(feature = "libbpf")]
 pub mod heap;
+#[cfg(feature = "libbpf")]
 pub mod image;
+#[cfg(feature = "libbpf")]
 pub mod log;
+#[cfg(feature = "libbpf")]
 pub mod map;
 pub mod own;
 pub mod privilege;
+#[cfg(feature = "libbpf")]
 pub mod probe;
+#[cfg(feature = "libbpf")]
 pub mod prog;
+#[cfg(feature = "libbpf")]
 pub mod ring;
 
+#[cfg(not(feature = "libbpf"))]
+pub use absent::{
+    Heap, Link, LoadedImage, LoadedImages, LoadedObject, MapHandle, ObjectFile, Prog, RingReader, Statistics, attach,
+    available, load_image, load_images, probe,
+};
+#[cfg(feature = "libbpf")]
 pub use attach::Link;
-pub use elf::{LoadFailure, LoadedObject, ObjectFile, ProgramLog};
+pub use data::{LoadFailure, ProgInfo, ProgramLog, TestInput, TestOutput};
+#[cfg(feature = "libbpf")]
+pub use elf::{LoadedObject, ObjectFile};
 pub use error::{Error, advice};
+#[cfg(feature = "libbpf")]
 pub use heap::Heap;
+#[cfg(feature = "libbpf")]
 pub use image::{LoadedImage, LoadedImages, Loader, load_image, load_images};
+#[cfg(feature = "libbpf")]
 pub use map::MapHandle;
 pub use own::{OwnCgroup, OwnNetwork};
 pub use privilege::without_privilege;
-pub use prog::{Prog, ProgInfo, Statistics, TestInput, TestOutput};
+#[cfg(feature = "libbpf")]
+pub use prog::{Prog, Statistics};
+#[cfg(feature = "libbpf")]
 pub use ring::RingReader;
 
 /// Whether this process may load programs: tries the smallest possible one (`r0 = 0; exit`, for XDP: socket filters
@@ -42,6 +70,7 @@ pub use ring::RingReader;
 ///
 /// # Errors
 /// [`Error::Os`] with the call, the reason and what to do about it.
+#[cfg(feature = "libbpf")]
 pub fn available() -> Result<(), Error> {
     let loading = image::Loading {
         name: "kiln_probe",

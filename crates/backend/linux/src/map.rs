@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+pub use crate::data::Walked;
 use crate::error::{Error, check, libc_errno};
 
 /// A map in the kernel. The kernel reads and writes keys and values by its own sizes, which cannot change:
@@ -19,17 +20,6 @@ pub struct MapHandle {
     key_bytes: u32,
     value_bytes: u32,
     max_entries: u32,
-}
-
-/// Entries for a reader: those that say something.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Walked {
-    /// Keys and values, as many as were wanted at most; of arrays those that are not zero.
-    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How many there are.
-    pub count: usize,
-    /// Elements of an array that are zero.
-    pub zeros: usize,
 }
 
 /// Per-CPU map types (`BPF_MAP_TYPE_PERCPU_HASH`, `_PERCPU_ARRAY`, `_LRU_PERCPU_HASH`, `_PERCPU_CGROUP_STORAGE`).

@@ -2,31 +2,13 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+pub use crate::data::{ProgInfo, TestInput, TestOutput};
 use crate::error::{Error, check};
 
 /// A program in the kernel, by descriptor; unloaded when the last descriptor closes.
 #[derive(Debug)]
 pub struct Prog {
     fd: OwnedFd,
-}
-
-/// The kernel's information about a loaded program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProgInfo {
-    /// Instructions the verifier processed, over all paths.
-    pub verified_insns: u32,
-    /// Bytes after the verifier's rewriting.
-    pub xlated_bytes: u32,
-    /// Bytes of machine code, 0 without a JIT.
-    pub jited_bytes: u32,
-    /// The kernel's id of the program.
-    pub id: u32,
-    /// Ids of its maps.
-    pub map_ids: Vec<u32>,
-    /// Nanoseconds of its runs while statistics were kept; see [`Statistics`].
-    pub run_time_ns: u64,
-    /// How many runs those were.
-    pub run_count: u64,
 }
 
 /// The kernel keeps run times of all programs (`BPF_ENABLE_STATS`) as long as this lives.
@@ -46,30 +28,6 @@ impl Statistics {
         // SAFETY: the kernel just gave us this descriptor.
         Ok(Statistics { _fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
-}
-
-/// The input of a test run.
-#[derive(Clone, Debug, Default)]
-pub struct TestInput {
-    /// Packet bytes; empty for program types without packets.
-    pub packet: Vec<u8>,
-    /// The context in the kernel's user-space layout, where the program type takes one.
-    pub context: Vec<u8>,
-    /// How often to run; the packet and context go from run to run. 0 and 1 both mean once.
-    pub repeat: u32,
-}
-
-/// The result of a test run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TestOutput {
-    /// R0 of the last run.
-    pub value: u32,
-    /// The packet after the last run.
-    pub packet: Vec<u8>,
-    /// The context after the last run.
-    pub context: Vec<u8>,
-    /// Nanoseconds per run, averaged by the kernel over the repetitions.
-    pub duration_ns: u32,
 }
 
 /// `BPF_F_TEST_XDP_LIVE_FRAMES`.

@@ -71,8 +71,16 @@ struct Hook {
 
 /// Hooks that are tried one by one: a kernel may have either without the other.
 const HOOKS: &[Hook] = &[
-    Hook { what: "fentry", program: "tracing section \"fentry/bpf_prog_put\" attach trace_fentry", needs: "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y" },
-    Hook { what: "LSM", program: "lsm section \"lsm/file_open\" attach lsm_mac", needs: "CONFIG_BPF_LSM=y, and bpf among the modules of lsm=" },
+    Hook {
+        what: "fentry",
+        program: "tracing section \"fentry/bpf_prog_put\" attach trace_fentry",
+        needs: "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS=y",
+    },
+    Hook {
+        what: "LSM",
+        program: "lsm section \"lsm/file_open\" attach lsm_mac",
+        needs: "CONFIG_BPF_LSM=y, and bpf among the modules of lsm=",
+    },
 ];
 
 /// Loads a program for a hook that does nothing, and unloads it.
@@ -87,7 +95,7 @@ fn hook(hook: &Hook) -> Finding {
         mend: mend.to_owned(),
     };
     if let Err(error) = kiln_linux::available() {
-        return finding(State::Unknown, format!("the kernel cannot be asked: {error}"), "run as root: sudo kiln ...");
+        return finding(State::Unknown, format!("the kernel cannot be asked: {error}"), mend(&error));
     }
     let text = format!("; license GPL\n; program {}\n  r0 = 0\n  exit\n", hook.program);
     let object = match kiln_program::text::parse(&text) {
@@ -104,6 +112,14 @@ fn hook(hook: &Hook) -> Finding {
             (_, Some(reason)) => finding(State::Missing, reason.to_owned(), &format!("a kernel with {}", hook.needs)),
             (_, None) => finding(State::Missing, failure.to_string(), &format!("a kernel with {}", hook.needs)),
         },
+    }
+}
+
+/// What lets the kernel be asked.
+fn mend(error: &kiln_linux::Error) -> &'static str {
+    match error {
+        kiln_linux::Error::NoLibbpf => "a build of Kiln with the feature `kernel`",
+        _ => "run as root: sudo kiln ...",
     }
 }
 
@@ -212,6 +228,7 @@ fn bpf_syscall() -> Finding {
         Err(error) if error.is_privilege() => {
             missing(what, error.to_string(), needed_for, "run as root: sudo kiln ...")
         }
+        Err(error @ kiln_linux::Error::NoLibbpf) => missing(what, error.to_string(), needed_for, mend(&error)),
         Err(error) => missing(what, error.to_string(), needed_for, "boot a kernel with CONFIG_BPF_SYSCALL=y"),
     }
 }

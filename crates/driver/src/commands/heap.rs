@@ -40,7 +40,7 @@ impl Memory for KernelHeap<'_> {
     fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
         self.0.populate(offset, bytes).map_err(|error| match error {
             kiln_linux::Error::Os { call, errno } => NoMemory::Os { call, errno },
-            kiln_linux::Error::InvalidInput(reason) => NoMemory::Damaged(reason),
+            other => NoMemory::Damaged(other.to_string()),
         })
     }
 }

@@ -1,7 +1,6 @@
 //! The last judge: Z3, told the logic (`QF_BV`), stopped after a number of steps.
-
-use z3::ast::BV;
-use z3::{Config, Params, SatResult, Solver};
+//!
+//! Without the feature `z3` there is no solver, and every question that comes here is unknown.
 
 use crate::term::smt;
 use crate::term::{Arena, Binary, Shape, Symbol, TermId};
@@ -39,7 +38,7 @@ pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], st
     let query = smt::query(arena, assumptions, pairs);
     let variable = |(symbol, id): (Symbol, TermId)| (symbol, arena.shape(id).1);
     let variables: Vec<(Symbol, u32)> = smt::symbols(arena, &roots).into_iter().map(variable).collect();
-    z3::with_z3_config(&Config::new(), || ask_anew(&query, &variables, steps))
+    engine::ask(&query, &variables, steps)
 }
 
 /// How Z3 goes about a question.
@@ -53,28 +52,13 @@ pub enum Strategy {
 
 /// Steps per millisecond of the clock: one twentieth of what Z3 takes on an idle machine. Not all that it does is a step,
 /// so a question also has a limit in time.
+#[cfg(feature = "z3")]
 const STEPS_PER_CLOCK_MS: u32 = 125;
 
 /// Whether nothing satisfies a query in SMT-LIB 2. `None` if Z3 does not know after `steps` of its own steps, or after a
 /// time in which an idle machine would take twenty times as many.
 pub fn is_unsatisfiable(query: &str, logic: &str, steps: u32, strategy: Strategy) -> Option<bool> {
-    z3::with_z3_config(&Config::new(), || {
-        let solver = Solver::new_for_logic(logic)?;
-        let mut params = Params::new();
-        params.set_u32("rlimit", steps);
-        params.set_u32("timeout", steps / STEPS_PER_CLOCK_MS);
-        params.set_bool("ctrl_c", false);
-        solver.set_params(&params);
-        if strategy == Strategy::Incremental {
-            solver.push();
-        }
-        solver.from_string(query);
-        match solver.check() {
-            SatResult::Unsat => Some(true),
-            SatResult::Sat => Some(false),
-            SatResult::Unknown => None,
-        }
-    })
+    engine::is_unsatisfiable(query, logic, steps, strategy)
 }
 
 /// How large a circuit of its own a term makes, if it grows with the square of its bits.
@@ -88,29 +72,76 @@ fn circuit(arena: &Arena, id: TermId) -> u64 {
     }
 }
 
-fn ask_anew(query: &str, variables: &[(Symbol, u32)], steps: u32) -> Answer {
-    let Some(solver) = Solver::new_for_logic("QF_BV") else { return Answer::Unknown };
-    let mut params = Params::new();
-    // Steps of its own end a question at the same place on every machine, busy or not.
-    params.set_u32("rlimit", steps);
-    // Z3 puts its own handler in place of the process's while it works, and threads that do so at once leave one behind
-    // that refers to a solver that is gone: Ctrl-C is the program's business.
-    params.set_bool("ctrl_c", false);
-    solver.set_params(&params);
-    // Within a scope, Z3 solves step by step, which suits small questions best.
-    solver.push();
-    solver.from_string(query);
-    match solver.check() {
-        SatResult::Unsat => Answer::Equal,
-        SatResult::Unknown => Answer::Unknown,
-        SatResult::Sat => match solver.get_model() {
-            Some(model) => {
-                let value = |(symbol, bits): &(Symbol, u32)| {
-                    Some((*symbol, model.eval(&BV::new_const(symbol.to_string(), *bits), true)?.as_u64()?))
-                };
-                Answer::Different(variables.iter().filter_map(value).collect())
+#[cfg(feature = "z3")]
+mod engine {
+    use z3::ast::BV;
+    use z3::{Config, Params, SatResult, Solver};
+
+    use super::{Answer, STEPS_PER_CLOCK_MS, Strategy};
+    use crate::term::Symbol;
+
+    pub fn is_unsatisfiable(query: &str, logic: &str, steps: u32, strategy: Strategy) -> Option<bool> {
+        z3::with_z3_config(&Config::new(), || {
+            let solver = Solver::new_for_logic(logic)?;
+            let mut params = Params::new();
+            params.set_u32("rlimit", steps);
+            params.set_u32("timeout", steps / STEPS_PER_CLOCK_MS);
+            params.set_bool("ctrl_c", false);
+            solver.set_params(&params);
+            if strategy == Strategy::Incremental {
+                solver.push();
             }
-            None => Answer::Unknown,
-        },
+            solver.from_string(query);
+            match solver.check() {
+                SatResult::Unsat => Some(true),
+                SatResult::Sat => Some(false),
+                SatResult::Unknown => None,
+            }
+        })
+    }
+
+    pub fn ask(query: &str, variables: &[(Symbol, u32)], steps: u32) -> Answer {
+        z3::with_z3_config(&Config::new(), || ask_anew(query, variables, steps))
+    }
+
+    fn ask_anew(query: &str, variables: &[(Symbol, u32)], steps: u32) -> Answer {
+        let Some(solver) = Solver::new_for_logic("QF_BV") else { return Answer::Unknown };
+        let mut params = Params::new();
+        // Steps of its own end a question at the same place on every machine, busy or not.
+        params.set_u32("rlimit", steps);
+        // Z3 puts its own handler in place of the process's while it works, and threads that do so at once leave one behind
+        // that refers to a solver that is gone: Ctrl-C is the program's business.
+        params.set_bool("ctrl_c", false);
+        solver.set_params(&params);
+        // Within a scope, Z3 solves step by step, which suits small questions best.
+        solver.push();
+        solver.from_string(query);
+        match solver.check() {
+            SatResult::Unsat => Answer::Equal,
+            SatResult::Unknown => Answer::Unknown,
+            SatResult::Sat => match solver.get_model() {
+                Some(model) => {
+                    let value = |(symbol, bits): &(Symbol, u32)| {
+                        Some((*symbol, model.eval(&BV::new_const(symbol.to_string(), *bits), true)?.as_u64()?))
+                    };
+                    Answer::Different(variables.iter().filter_map(value).collect())
+                }
+                None => Answer::Unknown,
+            },
+        }
+    }
+}
+
+#[cfg(not(feature = "z3"))]
+mod engine {
+    use super::{Answer, Strategy};
+    use crate::term::Symbol;
+
+    pub fn is_unsatisfiable(_: &str, _: &str, _: u32, _: Strategy) -> Option<bool> {
+        None
+    }
+
+    pub fn ask(_: &str, _: &[(Symbol, u32)], _: u32) -> Answer {
+        Answer::Unknown
     }
 }

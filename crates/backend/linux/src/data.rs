@@ -1,0 +1,130 @@
+//! Plain values that callers and the kernel exchange. They need no libbpf.
+
+use crate::error::Error;
+
+/// A verifier's log.
+#[derive(Clone, Debug)]
+pub struct ProgramLog {
+    /// Which program.
+    pub program: String,
+    /// What the kernel's verifier printed, empty when it printed nothing.
+    pub log: String,
+}
+
+/// Why an object or program did not load.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct LoadFailure {
+    /// The failed call.
+    pub error: Error,
+    /// The verifier's logs of the programs tried.
+    pub logs: Vec<ProgramLog>,
+    /// libbpf's messages, one per line.
+    pub messages: String,
+}
+
+impl From<Error> for LoadFailure {
+    fn from(error: Error) -> LoadFailure {
+        LoadFailure { error, logs: Vec::new(), messages: String::new() }
+    }
+}
+
+impl LoadFailure {
+    /// The line of the verifier's logs that gives the reason: the last that is not statistics.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason_where(|_| true)
+    }
+
+    /// The line of one program's log that gives the reason.
+    pub fn reason_of(&self, program: &str) -> Option<&str> {
+        self.reason_where(|log| log.program == program)
+    }
+
+    fn reason_where(&self, wanted: impl Fn(&ProgramLog) -> bool) -> Option<&str> {
+        let statistics = ["processed ", "verification time", "stack depth", "max_states"];
+        let logs = self.logs.iter().rev().filter(|log| wanted(log));
+        let lines = logs.flat_map(|log| log.log.lines().rev());
+        let mut lines = lines.map(str::trim).filter(|line| !line.is_empty());
+        lines.find(|line| !statistics.iter().any(|word| line.starts_with(word)))
+    }
+}
+
+/// A program of an opened object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramEntry {
+    /// Its name.
+    pub name: String,
+    /// Its section.
+    pub section: String,
+    /// Its type number from libbpf, 0 if the section name does not tell it.
+    pub program_type: u32,
+    /// Whether it is loaded by default.
+    pub autoload: bool,
+    /// Slots, with the subprograms it will get.
+    pub slots: usize,
+}
+
+/// The kernel's information about a loaded program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgInfo {
+    /// Instructions the verifier processed, over all paths.
+    pub verified_insns: u32,
+    /// Bytes after the verifier's rewriting.
+    pub xlated_bytes: u32,
+    /// Bytes of machine code, 0 without a JIT.
+    pub jited_bytes: u32,
+    /// The kernel's id of the program.
+    pub id: u32,
+    /// Ids of its maps.
+    pub map_ids: Vec<u32>,
+    /// Nanoseconds of its runs while statistics were kept; see [`crate::Statistics`].
+    pub run_time_ns: u64,
+    /// How many runs those were.
+    pub run_count: u64,
+}
+
+/// The input of a test run.
+#[derive(Clone, Debug, Default)]
+pub struct TestInput {
+    /// Packet bytes; empty for program types without packets.
+    pub packet: Vec<u8>,
+    /// The context in the kernel's user-space layout, where the program type takes one.
+    pub context: Vec<u8>,
+    /// How often to run; the packet and context go from run to run. 0 and 1 both mean once.
+    pub repeat: u32,
+}
+
+/// The result of a test run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TestOutput {
+    /// R0 of the last run.
+    pub value: u32,
+    /// The packet after the last run.
+    pub packet: Vec<u8>,
+    /// The context after the last run.
+    pub context: Vec<u8>,
+    /// Nanoseconds per run, averaged by the kernel over the repetitions.
+    pub duration_ns: u32,
+}
+
+/// Entries for a reader: those that say something.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Walked {
+    /// Keys and values, as many as were wanted at most; of arrays those that are not zero.
+    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
+    /// How many there are.
+    pub count: usize,
+    /// Elements of an array that are zero.
+    pub zeros: usize,
+}
+
+/// Where XDP runs (`XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum XdpMode {
+    /// Before the driver builds an skb, where the driver can; else generic.
+    Default,
+    /// On the skb.
+    Generic,
+    /// In the driver, or fail.
+    Native,
+}
