@@ -40,8 +40,8 @@ pub use context::{
     SOCK_COMMON, SOCKET, TCP_SOCKET,
 };
 pub use helper::{
-    ArgKind, Capability, DynptrUse, Effect, FilledBuffer, Fills, Follows, HELPER_COUNT, Helper, Memory, Prototype,
-    ReturnKind, Stable, Variant, id as helper_id,
+    ArgKind, Capability, DynptrUse, Effect, FIRST_OWN_HELPER, FilledBuffer, Fills, Follows, HELPER_COUNT, Helper,
+    Memory, Prototype, ReturnKind, Stable, Variant, id as helper_id,
 };
 pub use hook::{
     IteratorArgument, IteratorTarget, RawTracepoint, WritableField, hook_refuses, is_boolean_lsm_hook,

@@ -16,11 +16,12 @@
 //! analysis stay attached to their instructions, and offsets are computed once, when [`lower`] turns a program into
 //! slots.
 //!
-//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`] and
-//! [`operation`] (marks of native operations).
+//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`],
+//! [`bytecode`] (raw instructions) and [`operation`] (marks of native operations).
 #![forbid(unsafe_code)]
 
 pub mod btf;
+pub mod bytecode;
 pub mod cfg;
 pub mod interpret;
 pub mod liveness;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use kiln_platform::Profile;
+use kiln_platform::{Helper, Profile};
 use kiln_program::btf::Btf;
 
 /// What the verifier is asked to assume and to give.
@@ -29,9 +29,16 @@ pub struct Options {
     /// A number used as an address is an address in the program's heap, as if it were cast to an arena pointer. For
     /// transforms that insert those casts: the kernel refuses such a program.
     pub heap: bool,
+    /// Helpers besides the kernel's ([`Helper::own`]), for programs that run in an embedder's VM.
+    pub own_helpers: Vec<&'static Helper>,
 }
 
 impl Options {
+    /// The helper with this number, the kernel's or an embedder's.
+    pub(crate) fn helper(&self, id: u32) -> Option<&'static Helper> {
+        Helper::by_id(id).or_else(|| self.own_helpers.iter().copied().find(|helper| helper.id == id))
+    }
+
     /// Whether the deadline has passed.
     pub(crate) fn time_is_up(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)

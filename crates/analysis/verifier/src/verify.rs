@@ -37,7 +37,7 @@ pub struct Verified {
 /// [`Error::Invalid`] where the program cannot be explored at all.
 pub fn cost(object: &Object, program: &Program, options: &Options) -> Result<Cost, Error> {
     let prepared = Prepared::new(object, options);
-    let code = prepared.lay_out(program, options.kernel_types.as_deref())?;
+    let code = prepared.lay_out(program, options)?;
     let options = Options { skip_facts: true, explain: false, ..options.clone() };
     let mut profiler = Profiler::new(&code);
     // The verdict is `verify`'s to give; here a rejection only ends the exploration.
@@ -61,7 +61,7 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     if let Some(first) = entry.and_then(|entry| entry.nodes.first()).filter(|_| options.time_is_up()) {
         return Err(Error::Limit { insn: first.id, what: TIME_IS_UP.to_owned() });
     }
-    let code = prepared.lay_out(program, options.kernel_types.as_deref())?;
+    let code = prepared.lay_out(program, options)?;
     if let Some(at) = code.unreachable() {
         let message = "no path leads here".to_owned();
         let rejection = rejection(&code, at, Reason::Unreachable, message);

@@ -51,7 +51,7 @@ pub(crate) fn calls(object: &Object, entry: FunctionId, symbols: &Symbols) -> Re
     for id in object.reachable_functions(entry) {
         for node in &object.function(id).nodes {
             let lacks = match (node.insn, node.reference) {
-                (Insn::Call(CallTarget::Helper(id)), _) => helper::by_id(id).is_none().then(|| helper::name(id)),
+                (Insn::Call(CallTarget::Helper(id)), _) => (!symbols.has_helper(id)).then(|| helper::name(id)),
                 (Insn::Call(CallTarget::Kfunc { .. }), Reference::Extern(symbol)) => {
                     Some(format!("kfunc {}", symbols.extern_name(symbol)))
                 }

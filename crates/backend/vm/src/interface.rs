@@ -4,6 +4,7 @@ use kiln_program::{InsnId, Trap};
 
 use crate::errno::Errno;
 use crate::map::CreateError;
+use crate::own::OwnHelper;
 use crate::packet::InputError;
 use crate::state::{Output, Surroundings};
 
@@ -26,6 +27,8 @@ pub struct Options {
     pub operations: kiln_isa::operation::Registry,
     /// Whether the x86-64 JIT compiles runs of adjacent instructions together ([`kiln_jit::Options::fusions`]).
     pub fusions: bool,
+    /// Helpers besides the kernel's, [`crate::MAX_OWN_HELPERS`] at most.
+    pub own_helpers: Vec<OwnHelper>,
 }
 
 impl Default for Options {
@@ -38,6 +41,7 @@ impl Default for Options {
             place: None,
             operations: kiln_isa::operation::Registry::BUILTIN,
             fusions: true,
+            own_helpers: Vec::new(),
         }
     }
 }
@@ -111,6 +115,7 @@ pub struct RunResult {
 }
 
 /// An error of the VM.
+#[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A map that cannot be.
@@ -122,6 +127,9 @@ pub enum Error {
     /// What programs see of the world cannot be.
     #[error("invalid surroundings: {0}")]
     Surroundings(&'static str),
+    /// Own helpers that cannot be.
+    #[error("invalid options: {0}")]
+    OwnHelpers(&'static str),
     /// No such program, map or entry.
     #[error("there is no {what}")]
     Missing {
@@ -164,6 +172,12 @@ pub enum Error {
         program: String,
         /// Why.
         source: kiln_native::Error,
+    },
+    /// A run on a packet in place changed its length.
+    #[error("the program changed the packet's length to {bytes} bytes")]
+    Resized {
+        /// The packet's bytes now.
+        bytes: usize,
     },
     /// The operating system refused memory.
     #[error("memory: {0}")]

@@ -7,6 +7,7 @@ use kiln_program::{ExternId, FunctionId, MapId, Node};
 use crate::arena;
 use crate::helper;
 use crate::observe::Observed;
+use crate::own;
 use crate::state::{Reply, State};
 use crate::symbols::Symbols;
 use crate::trampoline::load_packet;
@@ -77,8 +78,12 @@ impl Environment for View<'_> {
     }
 
     fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
-        let function = helper::by_id(id).ok_or_else(|| Fault::Unsupported(helper::name(id)))?;
-        Ok(match function(self.state, arguments)? {
+        let reply = match (helper::by_id(id), own::place(&self.symbols.own_helpers, id)) {
+            (Some(function), _) => function(self.state, arguments),
+            (None, Some(at)) => own::call(self.state, at, arguments),
+            (None, None) => Err(Fault::Unsupported(helper::name(id))),
+        };
+        Ok(match reply? {
             Reply::Value(value) => {
                 if let Some(observed) = &mut self.observed {
                     observed.called(self.state, id, arguments, value);

@@ -14,6 +14,7 @@ use kiln_program::interpret::Fault;
 use crate::grace::Grace;
 use crate::map::{Map, Storage};
 use crate::memory::{Memory, RegionId};
+use crate::own::OwnHelper;
 use crate::packet::Packet;
 
 /// Everything that a helper may access. Compiled code uses only the first field.
@@ -48,6 +49,8 @@ pub struct State {
     pub(crate) held_lock: u64,
     /// Records of ring buffers that the program has reserved.
     pub(crate) reserved: Vec<u64>,
+    /// The embedder's helpers.
+    pub(crate) own_helpers: Arc<[OwnHelper]>,
 }
 
 /// A loaded program's entry function, for tail calls.

@@ -7,6 +7,7 @@ use kiln_program::{ExternId, ExternKind, InsnId, MapContents, MapId, Object};
 use crate::arena::{Accesses, Place};
 use crate::helper;
 use crate::map::{Map, Storage, handle};
+use crate::own::{self, OwnHelper};
 use crate::trampoline;
 
 /// Addresses of one object's maps and externs.
@@ -18,6 +19,7 @@ pub(crate) struct Symbols {
     pub(crate) arena: Option<Place>,
     /// Which instructions of the loaded programs access it.
     pub(crate) accesses: Accesses,
+    pub(crate) own_helpers: Arc<[OwnHelper]>,
 }
 
 #[derive(Clone, Debug)]
@@ -35,7 +37,7 @@ struct ExternSymbol {
 
 impl Symbols {
     /// The object's maps are the first of `maps`, in the same order.
-    pub(crate) fn new(object: &Object, maps: &[Arc<Map>]) -> Symbols {
+    pub(crate) fn new(object: &Object, maps: &[Arc<Map>], own_helpers: Arc<[OwnHelper]>) -> Symbols {
         let symbol = |map: &Arc<Map>| MapSymbol {
             value: map.direct_values().map(|(start, _)| start),
             value_bytes: map.direct_values().map_or(0, |(_, stride)| stride),
@@ -45,7 +47,7 @@ impl Symbols {
             }),
         };
         let arena = arena_of(maps.iter().map(Arc::as_ref));
-        let mut symbols = Symbols { maps: maps.iter().map(symbol).collect(), arena, ..Symbols::default() };
+        let mut symbols = Symbols { maps: maps.iter().map(symbol).collect(), arena, own_helpers, ..Symbols::default() };
         symbols.place_arena_variables(object, maps);
         let externs = object.externs.iter().map(|symbol| ExternSymbol {
             name: symbol.name.clone(),
@@ -78,6 +80,11 @@ impl Symbols {
         Some(symbol.value? + u64::from(offset))
     }
 
+    /// Whether the VM or the embedder has this helper.
+    pub(crate) fn has_helper(&self, id: u32) -> bool {
+        helper::by_id(id).is_some() || own::place(&self.own_helpers, id).is_some()
+    }
+
     pub(crate) fn extern_name(&self, symbol: ExternId) -> &str {
         self.externs.get(symbol.index()).map_or("?", |symbol| symbol.name.as_str())
     }
@@ -102,7 +109,7 @@ impl kiln_jit::Symbols for Symbols {
     }
 
     fn helper_address(&self, id: u32) -> Option<u64> {
-        trampoline::address(id)
+        trampoline::address(id).or_else(|| own::address(own::place(&self.own_helpers, id)?))
     }
 
     fn extern_address(&self, symbol: ExternId) -> Option<u64> {
@@ -123,7 +130,7 @@ impl kiln_jit::Symbols for Symbols {
 
     fn helper_may_stop(&self, id: u32) -> bool {
         // Any helper may find that memory is not the program's; then the run must not go on.
-        helper::by_id(id).is_some()
+        self.has_helper(id)
     }
 
     fn packet_load_address(&self) -> Option<u64> {

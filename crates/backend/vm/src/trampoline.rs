@@ -39,7 +39,7 @@ pub(crate) fn stack_pointer() -> u64 {
 
 /// Runs a helper for compiled code.
 #[inline(always)]
-fn enter(
+pub(crate) fn enter(
     helper: impl Fn(&mut State, [u64; 5]) -> Result<Reply, Fault>,
     arguments: [u64; 5],
     runtime: *mut Runtime,

@@ -30,6 +30,7 @@ use crate::map::{CreateError, Definition, Making, Map, Storage, UpdateFlag};
 use crate::memory::{Access, Memory, Placement, Places};
 use crate::native;
 use crate::observe::Observed;
+use crate::own::OwnHelper;
 use crate::packet::Packet;
 use crate::state::{Entry, Output, State};
 use crate::symbols::Symbols;
@@ -61,6 +62,7 @@ impl Vm {
     pub(crate) fn with(object: &Object, options: Options, lacking: Lacking) -> Result<Vm, Error> {
         kiln_program::validate(object)?;
         options.surroundings.check().map_err(Error::Surroundings)?;
+        OwnHelper::check(&options.own_helpers).map_err(Error::OwnHelpers)?;
         let cpus = options.surroundings.cpus;
         let mut places = options.place.map_or_else(Places::default, |place| Places::at(place, 0));
         let grace = Arc::new(Grace::new(cpus));
@@ -75,7 +77,7 @@ impl Vm {
             };
             maps.push(Arc::new(created));
         }
-        let symbols = Symbols::new(object, &maps);
+        let symbols = Symbols::new(object, &maps, options.own_helpers.clone().into());
         let entries = vec![Entry::default(); object.functions.len()].into();
         let mut shared = Shared { maps: Arc::new([]), windows: Arc::default(), entries, grace };
         shared.set_maps(maps);
@@ -139,6 +141,7 @@ impl Vm {
             local_storage: Box::default(),
             held_lock: 0,
             reserved: Vec::new(),
+            own_helpers: self.symbols.own_helpers.clone(),
         });
         self.shared.give(&mut state);
         Ok(state)
@@ -233,7 +236,9 @@ impl Vm {
     /// memory that the VM lacks.
     pub fn load(&mut self, name: &str) -> Result<Verified, Error> {
         let program = self.find(name)?;
-        let verified = kiln_verifier::verify(&self.object, &program, &kiln_verifier::Options::default())
+        let own_helpers = self.options.own_helpers.iter().map(|helper| helper.declaration).collect();
+        let options = kiln_verifier::Options { own_helpers, ..Default::default() };
+        let verified = kiln_verifier::verify(&self.object, &program, &options)
             .map_err(|source| Error::Rejected { program: name.to_owned(), source: Box::new(source) })?;
         let program_type = self.program_type(&program)?;
         admit::accesses(&self.object, program.entry, program_type, &verified.facts)

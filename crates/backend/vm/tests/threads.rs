@@ -529,10 +529,10 @@ fn a_handle_runs_what_the_name_does() {
     for cpu in 0..2 {
         let program = program.on(cpu).expect("a CPU");
         let mut after = Vec::new();
-        assert_eq!(program.run(&Input::packet(&packet(7))).expect("a run"), 7);
+        assert_eq!(program.run_input(&Input::packet(&packet(7))).expect("a run"), 7);
         assert_eq!(program.run_into(&Input::packet(&packet(9)), &mut after).expect("a run"), 9);
         assert_eq!(after, packet(9));
-        assert!(program.run(&Input::packet(&[])).is_err(), "an XDP frame has a header");
+        assert!(program.run_input(&Input::packet(&[])).is_err(), "an XDP frame has a header");
     }
 }
 

@@ -64,6 +64,28 @@ impl Helper {
     }
 }
 
+/// The first number of helpers that are not the kernel's. The kernel's end far below it.
+pub const FIRST_OWN_HELPER: u32 = 1 << 16;
+
+impl Helper {
+    /// A helper that an embedder adds: its number, from [`FIRST_OWN_HELPER`] on, its name, and what its arguments must be.
+    /// It returns an integer, and every program type may call it. It may write memory arguments of its prototype that are
+    /// for writing, and nothing else of the program's.
+    ///
+    /// ```
+    /// use kiln_platform::{ArgKind, Helper};
+    /// static ADD: Helper = Helper::own(65_536, "add", &[ArgKind::Anything, ArgKind::Anything]);
+    /// ```
+    ///
+    /// # Panics
+    /// If the number is the kernel's or there are more than five arguments: while compiling, for a `static`.
+    pub const fn own(id: u32, name: &'static str, args: &'static [ArgKind]) -> Helper {
+        assert!(id >= FIRST_OWN_HELPER, "numbers below 65536 are the kernel's");
+        assert!(args.len() <= 5, "a helper has five arguments at most");
+        row::helper(id, name, 3, 18).args(args).allowed(row::ALL)
+    }
+}
+
 /// One more than the highest helper number. The tables have a row for each number from 1.
 pub const HELPER_COUNT: usize = row_count() + 1;
 

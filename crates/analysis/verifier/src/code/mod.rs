@@ -20,6 +20,7 @@ use kiln_program::btf::{Btf, Kind, TypeId};
 use kiln_program::{ExternKind, FunctionId, InsnId, Linkage, Node, Object, Program, Reference};
 
 use crate::error::Error;
+use crate::options::Options;
 use components::components;
 use exceptions::callback_of;
 use prepared::Prepared;
@@ -115,7 +116,7 @@ pub(crate) struct Code<'a> {
 
 impl<'a> Prepared<'a> {
     /// Lays out a program.
-    pub(crate) fn lay_out(&'a self, program: &'a Program, kernel_types: Option<&Btf>) -> Result<Code<'a>, Error> {
+    pub(crate) fn lay_out(&'a self, program: &'a Program, options: &Options) -> Result<Code<'a>, Error> {
         self.well_formed.as_ref().map_err(|invalid| Error::Invalid(invalid.to_string()))?;
         let Some(program_type) = program.program_type else {
             return Err(Error::Invalid(format!("the section {:?} does not say a program type", program.section)));
@@ -124,7 +125,7 @@ impl<'a> Prepared<'a> {
             return Err(Error::Rejected(Box::new(rejection)));
         }
         let thrown_to = callback_of(self.object, self.btf.as_deref(), &self.exception_callbacks, program);
-        Code::new(self, program, program_type, thrown_to, kernel_types)
+        Code::new(self, program, program_type, thrown_to, options)
     }
 }
 
@@ -134,8 +135,9 @@ impl<'a> Code<'a> {
         program: &'a Program,
         program_type: ProgramType,
         thrown_to: Option<Result<FunctionId, String>>,
-        kernel_types: Option<&Btf>,
+        options: &Options,
     ) -> Result<Code<'a>, Error> {
+        let kernel_types = options.kernel_types.as_deref();
         let object = prepared.object;
         let mut ids = object.reachable_functions(program.entry);
         if let Some(Ok(callback)) = thrown_to {
@@ -165,7 +167,7 @@ impl<'a> Code<'a> {
                     callee,
                     kfunc,
                     kfunc_arguments: kfunc.and_then(|name| kfunc_arguments(kernel_types?, name)),
-                    helper: node.helper().and_then(Helper::by_id),
+                    helper: node.helper().and_then(|id| options.helper(id)),
                     prune_point: false,
                     checkpoint: false,
                     next_of_iterator: false,

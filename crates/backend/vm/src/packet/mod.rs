@@ -268,6 +268,30 @@ impl Packet {
         }
     }
 
+    /// Copies the packet, without metadata, to the slice that it was made of. Bytes before what the program's hook sees
+    /// stay as they are. Returns the packet's length if it is another one now.
+    #[inline]
+    pub(crate) fn read_packet(&self, memory: &Memory, into: &mut [u8]) -> Result<(), usize> {
+        let pulled = match self.kind {
+            Kind::None => return Ok(()),
+            Kind::SocketBuffer if !self.headers.is_l2 => ETHERNET_BYTES,
+            Kind::Xdp | Kind::SocketBuffer => 0,
+        };
+        let bytes = self.bytes(memory);
+        match into.get_mut(pulled..) {
+            Some(seen) if seen.len() == bytes.len() => seen.copy_from_slice(bytes),
+            _ => return Err(pulled + bytes.len()),
+        }
+        Ok(())
+    }
+
+    /// Copies the beginning of the context, of a hook without packets, to the slice that it was made of.
+    #[inline]
+    pub(crate) fn read_context(&self, memory: &Memory, into: &mut [u8]) {
+        let bytes = into.len().min(self.context_bytes);
+        into[..bytes].copy_from_slice(&memory.region(self.context)[..bytes]);
+    }
+
     /// What `ctx_out` of a test run is.
     pub fn context_output(&self, memory: &Memory) -> Vec<u8> {
         match self.kind {

@@ -75,7 +75,7 @@ fn in_the_vm(extension: &Extension) {
             scope.spawn(move || {
                 let program = vm.program("locks").expect("loaded").on(cpu).expect("a CPU");
                 for _ in 0..RUNS {
-                    let value = program.run(&kiln_vm::Input::packet(packet)).expect("runs");
+                    let value = program.run_input(&kiln_vm::Input::packet(packet)).expect("runs");
                     assert_eq!(value as u32, XDP_TX);
                 }
             });
