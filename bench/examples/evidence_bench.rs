@@ -97,7 +97,9 @@ fn slots(object: &kiln_driver::Object) -> i64 {
 fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std::error::Error>> {
     let input = entry.read()?;
     let budget = budget.min(optimize::default_budget(&input.object));
-    let options = optimize::Options { budget, certify: true, ..Default::default() };
+    let mut options = optimize::Options::default();
+    options.budget = budget;
+    options.certify = true;
     let begun = Instant::now();
     let outcome = optimize::optimize(&input, &options, &mut ())?;
     let optimized = begun.elapsed().as_millis() as u64;
@@ -113,13 +115,12 @@ fn try_one(entry: &CorpusObject, budget: Duration) -> Result<Tried, Box<dyn std:
     let evidence_bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
     let object = folder.path().join("optimized.o");
     std::fs::write(&object, &outcome.bytes)?;
-    let replay = recheck::Options {
-        solver: Some(SOLVER.to_owned()),
-        timeout: QUERY,
-        jobs: 1,
-        original: Some(corpus::folder().join(&entry.path)),
-        object: Some(object),
-    };
+    let mut replay = recheck::Options::default();
+    replay.solver = Some(SOLVER.to_owned());
+    replay.timeout = QUERY;
+    replay.jobs = 1;
+    replay.original = Some(corpus::folder().join(&entry.path));
+    replay.object = Some(object);
     let checked = recheck::verify(&proofs, &replay, &|_, _| true)?;
     let problem = |own: &recheck::Problem| {
         let function = own.function.as_ref().map_or("the whole", |name| name.exact());
@@ -149,7 +150,8 @@ fn write_listings(
     folder: &std::path::Path,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let input = entry.read()?;
-    let options = optimize::Options { budget, ..Default::default() };
+    let mut options = optimize::Options::default();
+    options.budget = budget;
     let outcome = optimize::optimize(&input, &options, &mut ())?;
     std::fs::create_dir_all(folder)?;
     for (kind, object) in [("before", &input.object), ("after", &outcome.object)] {

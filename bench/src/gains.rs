@@ -193,8 +193,12 @@ pub fn optimize_all(options: &Options) -> (Vec<Pair>, Vec<(String, String)>) {
 fn optimize_one(entry: &CorpusObject, options: &Options) -> Result<Pair, Error> {
     let before = entry.read()?;
     let budget = options.budget.unwrap_or_else(|| optimize::default_budget(&before.object));
-    let search = optimize::Options { budget, goal: options.goal, ask_kernel: true, ..Default::default() };
-    let search = optimize::Options { certify: options.evidence, ..search };
+    let mut search = optimize::Options::default();
+    search.budget = budget;
+    search.goal = options.goal;
+    search.ask_kernel = true;
+    let mut search = search;
+    search.certify = options.evidence;
     let begun = Instant::now();
     let outcome = optimize::optimize(&before, &search, &mut ())?;
     let took = begun.elapsed();

@@ -114,7 +114,7 @@ fn show(object: &Object) -> Vec<(&'static str, String)> {
         }
     }
     for program in &object.programs {
-        shown.push(("listing", dump::program(object, program, dump::Options { source: true, ..Default::default() })));
+        shown.push(("listing", dump::program(object, program, dump::Options::default())));
         let cost = check::profile(&input, program);
         let graph = cost.and_then(|cost| {
             let verified = flame::Verified { object: Some(object.name.clone()), program: program.name.clone(), cost: &cost };

@@ -48,8 +48,9 @@ fn ask(before: &Object, outcome: &Outcome, bytes: &mut u64) -> Result<Recheck, E
     evidence::write(folder.path(), before, &outcome.object, &outcome.proofs)?;
     let files = std::fs::read_dir(folder.path()).into_iter().flatten().flatten();
     *bytes = files.filter_map(|file| Some(file.metadata().ok()?.len())).sum();
-    let options =
-        recheck::Options { solver: Some(SOLVER.to_owned()), timeout: LIMIT, jobs: 1, original: None, object: None };
+    let mut options = recheck::Options::default();
+    options.solver = Some(SOLVER.to_owned());
+    options.timeout = LIMIT;
     let answer = recheck::verify(folder.path(), &options, &|_, _| true)?;
     if !answer.is_proved() {
         // What is not proved is looked at.

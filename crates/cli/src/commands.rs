@@ -9,14 +9,12 @@ use kiln_driver::check::Verdict;
 use kiln_driver::feed::Feed;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Input, bench, capture, check, compile, doctor, dump, explain, file, input, learn, operations, output,
-    profile, recheck, run, sandbox,
+    Engine, Error, Input, bench, capture, check, compile, doctor, dump, explain, file, input, learn, operations,
+    output, profile, recheck, run, sandbox,
 };
 
 use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
-use crate::arguments::{
-    CcArguments, EvidenceArguments, LearnArguments, OpsArguments, RunArguments, SandboxArguments,
-};
+use crate::arguments::{CcArguments, EvidenceArguments, LearnArguments, OpsArguments, RunArguments, SandboxArguments};
 use crate::progress::Spinner;
 use crate::{measured, print};
 
@@ -55,12 +53,11 @@ pub fn sandbox(arguments: &SandboxArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     output::check_writable(&arguments.output)?;
     let to_standard_output = is_standard_output(&arguments.output, format)?;
-    let options = sandbox::Options {
-        quantum: seconds(arguments.quantum)?,
-        cancelled_return: arguments.cancelled_return,
-        elide: !arguments.keep_all,
-        ask_kernel: !arguments.offline,
-    };
+    let mut options = sandbox::Options::default();
+    options.quantum = seconds(arguments.quantum)?;
+    options.cancelled_return = arguments.cancelled_return;
+    options.elide = !arguments.keep_all;
+    options.ask_kernel = !arguments.offline;
     let outcome = sandbox::sandbox(&input, &options)?;
     output::write_whole(&arguments.output, &outcome.bytes)?;
     match format {
@@ -82,10 +79,12 @@ pub fn cc(arguments: &CcArguments) -> Code {
         }
         Err(_) => seconds(default),
     };
+    let mut sandbox = sandbox::Options::default();
+    sandbox.quantum = from_environment("KILN_QUANTUM", 0.01)?;
     let options = compile::Options {
         clang: kiln_driver::clang::name(),
         arguments: arguments.arguments.clone(),
-        sandbox: sandbox::Options { quantum: from_environment("KILN_QUANTUM", 0.01)?, ..sandbox::Options::default() },
+        sandbox,
         optimize: from_environment("KILN_OPTIMIZE", 1.0)?,
     };
     Ok(compile::compile(&options)?.code)
@@ -94,13 +93,12 @@ pub fn cc(arguments: &CcArguments) -> Code {
 /// `kiln verify-evidence`.
 pub fn verify_evidence(arguments: &EvidenceArguments, format: Format) -> Code {
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
-    let options = recheck::Options {
-        solver: arguments.solver.clone(),
-        timeout: seconds(arguments.timeout)?,
-        jobs: arguments.jobs.map_or_else(processors, usize::from),
-        original: arguments.original.clone(),
-        object: arguments.object.clone(),
-    };
+    let mut options = recheck::Options::default();
+    options.solver = arguments.solver.clone();
+    options.timeout = seconds(arguments.timeout)?;
+    options.jobs = arguments.jobs.map_or_else(processors, usize::from);
+    options.original = arguments.original.clone();
+    options.object = arguments.object.clone();
     let spinner = Spinner::new("checking");
     let progress = |done: usize, all: usize| {
         spinner.say(format!("{done} of {all} functions"));
@@ -177,8 +175,10 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     let entries = if format == Format::Json { run::MAX_MAP_ENTRIES } else { print::run::MAP_ENTRIES_SHOWN };
     let maps = run::Maps { names, entries };
     let context = arguments.context_file.as_deref().map(|path| file::read(path, input::MAX_FILE_BYTES)).transpose()?;
-    let mut stimulus =
-        Stimulus { packet: Vec::new(), context, repeat: arguments.repeat, insn_budget: arguments.insn_budget };
+    let mut stimulus = Stimulus::default();
+    stimulus.context = context;
+    stimulus.repeat = arguments.repeat;
+    stimulus.insn_budget = arguments.insn_budget;
     let place = match arguments.place {
         _ if arguments.native => Place::Vm(Engine::Native),
         arguments::Place::Native => Place::Vm(Engine::Native),
@@ -239,18 +239,18 @@ pub fn bench(arguments: &BenchArguments, format: Format) -> Code {
     if arguments.profile {
         return profile(arguments, format);
     }
-    let options = bench::Options {
-        budget: seconds(arguments.budget)?,
-        repeat: arguments.repeat,
-        samples: arguments.samples,
-        ask_kernel: !arguments.offline,
-        packet: match packets(arguments.packet.as_deref(), arguments.packet_file.as_deref())? {
-            Packets::One(packet) => Some(packet).filter(|packet| !packet.is_empty()),
-            Packets::Capture(packets) => packets.into_iter().next(),
-        },
-        context: arguments.context_file.as_deref().map(|path| file::read(path, input::MAX_FILE_BYTES)).transpose()?,
-        feed: feed(&arguments.feed)?.0,
+    let mut options = bench::Options::default();
+    options.budget = seconds(arguments.budget)?;
+    options.repeat = arguments.repeat;
+    options.samples = arguments.samples;
+    options.ask_kernel = !arguments.offline;
+    options.packet = match packets(arguments.packet.as_deref(), arguments.packet_file.as_deref())? {
+        Packets::One(packet) => Some(packet).filter(|packet| !packet.is_empty()),
+        Packets::Capture(packets) => packets.into_iter().next(),
     };
+    options.context =
+        arguments.context_file.as_deref().map(|path| file::read(path, input::MAX_FILE_BYTES)).transpose()?;
+    options.feed = feed(&arguments.feed)?.0;
     if options.ask_kernel
         && let Err(error) = kiln_driver::require_kernel()
     {
@@ -285,7 +285,10 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     let input = open(&arguments.object)?;
     let programs = input.select(&arguments.object.program)?;
     let kernel_types = input.kernel_types.clone();
-    let options = dump::Options { source: !arguments.no_source, facts: arguments.facts, kernel_types };
+    let mut options = dump::Options::default();
+    options.source = !arguments.no_source;
+    options.facts = arguments.facts;
+    options.kernel_types = kernel_types;
     let listings = dump::Listings::new(&input.object, &programs, options)?;
     match format {
         Format::Json => print::json(&listings)?,

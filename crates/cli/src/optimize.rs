@@ -139,24 +139,23 @@ fn one(
         output::check_writable(report)?;
         output::check_distinct(report, output)?;
     }
-    let options = Options {
-        goal: match arguments.goal {
-            arguments::Goal::Size => Goal::Size,
-            arguments::Goal::Speed => Goal::Speed,
-            arguments::Goal::Complexity => Goal::Complexity,
-            arguments::Goal::Balanced => Goal::Balanced,
-        },
-        model: shared.model.clone(),
-        budget,
-        begun: Some(begun),
-        ask_kernel: !arguments.offline,
-        keep_queries: arguments.report.is_some(),
-        certify: arguments.evidence.is_some(),
-        budget_bounds_certificate: arguments.budget.is_some(),
-        profile: profiles::oldest(&shared.choice.kernels, &input.object)?,
-        rules: shared.rules.clone(),
-        programs: arguments.program.clone(),
+    let mut options = Options::default();
+    options.goal = match arguments.goal {
+        arguments::Goal::Size => Goal::Size,
+        arguments::Goal::Speed => Goal::Speed,
+        arguments::Goal::Complexity => Goal::Complexity,
+        arguments::Goal::Balanced => Goal::Balanced,
     };
+    options.model = shared.model.clone();
+    options.budget = budget;
+    options.begun = Some(begun);
+    options.ask_kernel = !arguments.offline;
+    options.keep_queries = arguments.report.is_some();
+    options.certify = arguments.evidence.is_some();
+    options.budget_bounds_certificate = arguments.budget.is_some();
+    options.profile = profiles::oldest(&shared.choice.kernels, &input.object)?;
+    options.rules = shared.rules.clone();
+    options.programs = arguments.program.clone();
     let outcome = run(&input, &options, spinner);
     if last {
         spinner.finish();

@@ -27,8 +27,8 @@
 //! let verdicts = kiln_driver::check::check(&input, &input.select(&[])?, false);
 //! assert!(verdicts[0].verdict.is_accepted());
 //!
-//! let budget = std::time::Duration::from_secs(1);
-//! let options = optimize::Options { budget, ..Default::default() };
+//! let mut options = optimize::Options::default();
+//! options.budget = std::time::Duration::from_secs(1);
 //! let smaller = optimize::optimize(&input, &options, &mut ())?;
 //! assert!(smaller.programs[0].slots_after < smaller.programs[0].slots_before);
 //! # let folder = tempfile::tempdir().unwrap();
@@ -36,7 +36,7 @@
 //! output::write_whole(&path, &smaller.bytes)?;
 //!
 //! let smaller = input::open(&path, &[])?;
-//! let stimulus = run::Stimulus { packet: vec![0; 64], insn_budget: 1000, ..Default::default() };
+//! let stimulus = run::Stimulus::packet([0; 64]);
 //! let ran = run::run(&smaller, smaller.single(&[])?, &stimulus, run::Place::Vm(Engine::Jit))?;
 //! assert_eq!(ran.action, Some("XDP_PASS"));
 //! # Ok(())
@@ -65,12 +65,14 @@ pub use input::Input;
 pub use inputs::{capture, feed};
 pub use kernel::running;
 pub use kernel::running::require_kernel;
-pub use kiln_platform::{KernelVersion, ProgramType};
-pub use kiln_program::{Object, Program};
+pub use kiln_platform::{ArgKind, Helper, KernelVersion, MapType, Memory, ProgramType};
+pub use kiln_program::{MapId, Object, Program, bytecode};
 pub use kiln_superopt::learn::Watch;
 pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;
 pub use kiln_native::Setting;
+/// The embedded VM.
+pub use kiln_vm as vm;
 pub use kiln_vm::Engine;
 pub use show::shown::Shown;
 pub use show::{diagnostic, flame, report, sarif, shown};

@@ -111,7 +111,9 @@ fn examine(object: &CorpusObject, kernel: bool) -> Result<(Vec<Row>, Duration), 
             return Ok((Vec::new(), Duration::ZERO));
         }
     };
-    let options = optimize::Options { budget: BUDGET, ask_kernel: kernel, ..Default::default() };
+    let mut options = optimize::Options::default();
+    options.budget = BUDGET;
+    options.ask_kernel = kernel;
     let outcome = optimize::optimize(&input, &options, &mut ()).map_err(|error| format!("{name}: {error}"))?;
     let after =
         Input { bytes: outcome.bytes, object: outcome.object, elf: None, kernel_types: None, unprivileged: false };

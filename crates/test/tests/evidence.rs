@@ -19,7 +19,12 @@ fn say(text: &str) {
 
 fn verify(folder: &Path) -> recheck::Recheck {
     let solver = Some(SOLVER.to_owned());
-    let options = recheck::Options { solver, timeout: Duration::from_secs(600), jobs: 2, original: None, object: None };
+    let mut options = recheck::Options::default();
+    options.solver = solver;
+    options.timeout = Duration::from_secs(600);
+    options.jobs = 2;
+    options.original = None;
+    options.object = None;
     recheck::verify(folder, &options, &|_, _| true).expect("it is checked")
 }
 
@@ -61,7 +66,9 @@ fn another_solver_replays_every_certificate() {
     for object in objects {
         let input = object.read().expect("a sound object");
         let budget = optimize::default_budget(&input.object);
-        let options = optimize::Options { budget, certify: true, ..Default::default() };
+        let mut options = optimize::Options::default();
+        options.budget = budget;
+        options.certify = true;
         let outcome = optimize::optimize(&input, &options, &mut ()).expect("it is optimized");
         let folder = tempfile::tempdir().expect("a temporary folder");
         evidence::write(folder.path(), &input.object, &outcome.object, &outcome.proofs).expect("it is written");
@@ -92,7 +99,8 @@ fn without_time_for_a_certificate_nothing_changes() {
         return;
     };
     let input = object.read().expect("a sound object");
-    let options = optimize::Options { budget: Duration::from_secs(10), ..Default::default() };
+    let mut options = optimize::Options::default();
+    options.budget = Duration::from_secs(10);
     let optimized = optimize::optimize(&input, &options, &mut ()).expect("it is optimized").object;
     let (proofs, refused) = evidence::certify(&input.object, &optimized, &[], Duration::ZERO, &mut || true);
     let changed = input.object.functions.iter().zip(&optimized.functions).filter(|(old, new)| old.nodes != new.nodes);

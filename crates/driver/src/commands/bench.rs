@@ -30,8 +30,9 @@ use crate::inputs::feed::Feed;
 use crate::kernel::{self, KernelProgram};
 use crate::show::shown::Shown;
 
-/// How to measure.
-#[derive(Clone, Debug, Default)]
+/// How to measure. By default as `kiln bench` does, without the kernel.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Time to optimize one object at most.
     pub budget: Duration,
@@ -47,6 +48,20 @@ pub struct Options {
     pub context: Option<Vec<u8>>,
     /// What maps and global variables hold before.
     pub feed: Feed,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            budget: Duration::from_secs(5),
+            repeat: 20_000,
+            samples: 8,
+            ask_kernel: false,
+            packet: None,
+            context: None,
+            feed: Feed::default(),
+        }
+    }
 }
 
 /// One program, measured.
@@ -292,8 +307,7 @@ impl Sides {
             if let Some((before, after)) = &mut self.vm {
                 let vms = [before, after];
                 for index in order {
-                    let input =
-                        kiln_vm::Input { packet: &self.packet, context: self.context.as_deref(), repeat: 1 };
+                    let input = kiln_vm::Input { packet: &self.packet, context: self.context.as_deref(), repeat: 1 };
                     take(index, vm_sample(vms[index], &self.name, &input, options.repeat));
                 }
             }

@@ -13,6 +13,7 @@ use crate::show::diagnostic::{self, Diagnosis};
 use crate::show::shown::Shown;
 
 /// What was decided about one program.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Checked {
     /// The program.

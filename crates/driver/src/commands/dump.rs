@@ -24,8 +24,9 @@ use crate::error::Error;
 use crate::show::core_names;
 use crate::show::shown::{Shown, count};
 
-/// What a listing shows in addition to the instructions.
-#[derive(Clone, Debug, Default)]
+/// What a listing shows in addition to the instructions: source lines, by default.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Source lines, where recorded.
     pub source: bool,
@@ -33,6 +34,12 @@ pub struct Options {
     pub facts: bool,
     /// The types of the kernel that programs are verified against.
     pub kernel_types: Option<Arc<Btf>>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { source: true, facts: false, kernel_types: None }
+    }
 }
 
 /// A program with its subprograms.

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use kiln_platform::{Feature, Profile};
 use kiln_program::{FunctionId, Object, ProgramId};
 use kiln_superopt::search::{DEFAULT_EFFORTS, EFFORTS};
-use kiln_superopt::{Evidence, Goal, Judge, Progress, Rewrite, Standing, Timings, Unverified};
 pub use kiln_superopt::{CostModel, RuleSet};
+use kiln_superopt::{Evidence, Goal, Judge, Progress, Rewrite, Standing, Timings, Unverified};
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
@@ -27,8 +27,16 @@ use crate::file;
 use crate::input::Input;
 use crate::show::shown::Shown;
 
-/// How to optimize.
-#[derive(Clone, Debug, Default)]
+/// How to optimize. The default takes up to [`DEFAULT_BUDGET`], for the goal and the rules that `kiln optimize` has, and
+/// does not ask the running kernel.
+///
+/// ```
+/// use std::time::Duration;
+/// let mut options = kiln_driver::optimize::Options::default();
+/// options.budget = Duration::from_secs(2);
+/// ```
+#[non_exhaustive]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// What to optimize for.
     pub goal: Goal,
@@ -55,6 +63,27 @@ pub struct Options {
     pub rules: Option<Arc<RuleSet>>,
     /// Programs to optimize, all when empty; what the others reach stays as it is.
     pub programs: Vec<String>,
+}
+
+/// The budget unless another one is set; [`default_budget`] has one for each object.
+pub const DEFAULT_BUDGET: Duration = Duration::from_secs(10);
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            goal: Goal::default(),
+            model: None,
+            budget: DEFAULT_BUDGET,
+            begun: None,
+            ask_kernel: false,
+            keep_queries: false,
+            certify: false,
+            budget_bounds_certificate: false,
+            profile: None,
+            rules: None,
+            programs: Vec::new(),
+        }
+    }
 }
 
 /// Slots up to which an object is small, and from which on it is as large as any.
@@ -87,6 +116,7 @@ pub fn read_model(path: &std::path::Path) -> Result<CostModel, Error> {
 }
 
 /// What became of one program.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Optimized {
     /// The program.
@@ -115,6 +145,7 @@ pub struct Optimized {
 }
 
 /// An optimized function that is as it was again.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Uncertified {
     /// The function.
@@ -126,6 +157,7 @@ pub struct Uncertified {
 }
 
 /// An optimized object and the account of it.
+#[non_exhaustive]
 pub struct Outcome {
     /// The IR.
     pub object: Object,

@@ -22,7 +22,8 @@ use crate::error::Error;
 use crate::show::shown::Shown;
 use crate::{evidence, input};
 
-/// How to check.
+/// How to check: by default one function at a time, with the first known solver that is installed, a minute a query.
+#[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Options {
     /// A solver that Kiln knows by name, or the path of any that reads SMT-LIB 2 from its input; `None`: the
@@ -37,6 +38,12 @@ pub struct Options {
     pub original: Option<PathBuf>,
     /// The object that it ends with.
     pub object: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { solver: None, timeout: Duration::from_secs(60), jobs: 1, original: None, object: None }
+    }
 }
 
 /// What is wrong.

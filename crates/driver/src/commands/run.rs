@@ -29,8 +29,9 @@ pub enum Place {
     Kernel,
 }
 
-/// What a program runs on.
-#[derive(Clone, Debug, Default)]
+/// What a program runs on. By default nothing, once, for at most [`DEFAULT_BUDGET`] instructions.
+#[non_exhaustive]
+#[derive(Clone, Debug)]
 pub struct Stimulus {
     /// Packet bytes, from the Ethernet header; empty for programs without a packet.
     pub packet: Vec<u8>,
@@ -42,7 +43,21 @@ pub struct Stimulus {
     pub insn_budget: u64,
 }
 
+impl Default for Stimulus {
+    fn default() -> Stimulus {
+        Stimulus { packet: Vec::new(), context: None, repeat: 1, insn_budget: DEFAULT_BUDGET }
+    }
+}
+
+impl Stimulus {
+    /// One run on a packet.
+    pub fn packet(packet: impl Into<Vec<u8>>) -> Stimulus {
+        Stimulus { packet: packet.into(), ..Stimulus::default() }
+    }
+}
+
 /// What a run gave.
+#[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Ran {
     /// The return value: R0's lower 32 bits.

@@ -12,6 +12,7 @@ use crate::input::Input;
 use crate::show::shown::Shown;
 
 /// How to sandbox.
+#[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The time that one invocation may spend in loops before it is cancelled.
@@ -31,6 +32,7 @@ impl Default for Options {
 }
 
 /// A sandboxed object and the account of it.
+#[non_exhaustive]
 #[derive(Serialize)]
 pub struct Outcome {
     /// The IR.

@@ -1,0 +1,75 @@
+//! What an embedder does: the examples run, and a build without default features names neither Z3 nor libbpf. That it
+//! compiles and works is shown by the C interface, which is such a build (`crates/c-api/tests`).
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).arg("--offline");
+    command
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// An example, built by `cargo test` or, when only this file is tested, here.
+fn example(name: &str) -> PathBuf {
+    let here = std::env::current_exe().expect("this test is a file");
+    let path = here.ancestors().nth(2).expect("target/debug/deps").join("examples").join(name);
+    if !path.exists() {
+        let built = cargo().args(["build", "-p", "kiln-driver", "--example", name]).output().expect("cargo runs");
+        assert!(built.status.success(), "{}", text(&built));
+    }
+    path
+}
+
+fn run(name: &str, arguments: &[&Path], code: i32) -> String {
+    let output = Command::new(example(name)).args(arguments).output().expect("the example runs");
+    assert_eq!(output.status.code(), Some(code), "{name}: {}", text(&output));
+    text(&output)
+}
+
+#[test]
+fn a_build_without_features_names_no_c_library() {
+    for package in ["kiln-driver", "kiln-cli", "kiln-vm", "kiln-c"] {
+        let tree = |features: &[&str]| {
+            let arguments = ["tree", "-p", package, "-e", "normal,build", "--prefix", "none", "--format", "{p}"];
+            let output = cargo().args(arguments).args(features).output().expect("cargo runs");
+            assert!(output.status.success(), "{}", text(&output));
+            text(&output)
+        };
+        let needs = |tree: &str| ["z3-sys ", "libbpf-sys "].map(|library| tree.contains(library));
+        assert_eq!(needs(&tree(&["--no-default-features"])), [false, false], "{package}");
+        // The names are right: with all features they are there.
+        let all = !matches!(package, "kiln-vm" | "kiln-c");
+        assert_eq!(needs(&tree(&[])), [all, all], "{package}");
+    }
+}
+
+#[test]
+fn the_examples_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let good = write("good.bpf", "; program xdp name good\n r1 = 1\n r0 = 1\n r0 += r1\n exit\n");
+    let bad = write("bad.bpf", "; program xdp name bad\n r0 = *(u8 *)(r2 + 0)\n exit\n");
+    assert!(run("check", &[&good], 0).contains("good: accepted"));
+    let story = run("check", &[&bad], 1);
+    assert!(story.contains("bad: rejected (") && story.contains("r2"), "{story}");
+    assert!(run("check", &[], 1).contains("usage"));
+
+    let smaller = folder.path().join("smaller.bpf");
+    let said = run("optimize", &[&good, &smaller], 0);
+    assert!(said.contains("good: 4 slots -> 2"), "{said}");
+    assert!(run("check", &[&smaller], 0).contains("good: accepted"));
+
+    let said = run("run_packet", &[], 0);
+    assert!(said.contains("one packet counted") && said.contains("ns a call"), "{said}");
+    let said = run("own_helper", &[], 0);
+    assert!(said.contains("the sum is 36, by 1 call") && said.contains("program sum"), "{said}");
+}
