@@ -1,0 +1,100 @@
+//! The header is that of the sources, and a C program that uses all of it works, linked either way.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const HEADER: &str = "crates/c-api/include/kiln.h";
+const SOURCES: [&str; 5] = ["failure", "object", "check", "helper", "vm"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What cbindgen makes of the sources.
+fn header() -> String {
+    let config = cbindgen::Config {
+        language: cbindgen::Language::C,
+        header: Some(
+            "/* The C interface of Kiln. Written by cbindgen from crates/c-api: BLESS=1 cargo test -p kiln-c */"
+                .to_owned(),
+        ),
+        include_guard: Some("KILN_H".to_owned()),
+        sys_includes: ["stddef.h", "stdint.h"].map(str::to_owned).to_vec(),
+        no_includes: true,
+        cpp_compat: true,
+        usize_is_size_t: true,
+        style: cbindgen::Style::Both,
+        // No function names it: kinds are numbers, so that any number can be checked.
+        export: cbindgen::ExportConfig { include: vec!["kiln_argument_kind".to_owned()], ..Default::default() },
+        documentation_style: cbindgen::DocumentationStyle::C99,
+        ..cbindgen::Config::default()
+    };
+    let mut builder = cbindgen::Builder::new().with_config(config);
+    for source in SOURCES {
+        builder = builder.with_src(root().join(format!("crates/c-api/src/{source}.rs")));
+    }
+    let mut text = Vec::new();
+    builder.generate().expect("cbindgen reads the sources").write(&mut text);
+    // Links of Rust's documentation.
+    String::from_utf8(text).expect("UTF-8").replace("[`", "`").replace("`]", "`")
+}
+
+#[test]
+fn the_header_is_that_of_the_sources() {
+    let (path, made) = (root().join(HEADER), header());
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(&path, &made).expect("the header can be written");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == made, "{HEADER} is not that of the sources: BLESS=1 cargo test -p kiln-c");
+    // Every function that the sources export.
+    let sources = SOURCES.map(|source| root().join(format!("crates/c-api/src/{source}.rs")));
+    let exported: usize = sources.iter().map(|path| count(path, "#[unsafe(no_mangle)]")).sum();
+    let declared = kept.matches(" kiln_").count();
+    assert!(exported > 20 && declared > exported, "{exported} functions");
+}
+
+fn count(path: &Path, what: &str) -> usize {
+    std::fs::read_to_string(path).expect("a source").matches(what).count()
+}
+
+/// A C compiler, clang before others.
+fn compiler() -> Option<&'static str> {
+    let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
+    ["clang-19", "clang", "cc"].into_iter().find(runs)
+}
+
+/// Builds the libraries as C users do, alone: without Z3 and libbpf, whatever other packages of the workspace ask for.
+/// Returns their folder.
+fn build() -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["build", "--offline", "--quiet", "-p", "kiln-c"];
+    let built = Command::new(cargo).current_dir(root()).args(arguments).output().expect("cargo runs");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let here = std::env::current_exe().expect("this test is a file");
+    here.ancestors().nth(2).expect("target/debug").to_owned()
+}
+
+#[test]
+fn a_c_program_works_with_both_libraries() {
+    let Some(compiler) = compiler() else {
+        eprintln!("skipped: there is no C compiler");
+        return;
+    };
+    let libraries = build();
+    let folder = tempfile::tempdir().expect("a folder");
+    for library in ["libkiln_c.a", "libkiln_c.so"] {
+        let program = folder.path().join(library.replace('.', "-"));
+        let mut compile = Command::new(compiler);
+        compile.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-I"]).arg(root().join("crates/c-api/include"));
+        compile.arg(root().join("tests/users/c/embed.c")).arg(libraries.join(library)).arg("-o").arg(&program);
+        compile.args(["-pthread", "-ldl", "-lm"]);
+        compile.arg(format!("-Wl,-rpath,{}", libraries.display()));
+        let compiled = compile.output().expect("the compiler runs");
+        assert!(compiled.status.success(), "{library}: {}", String::from_utf8_lossy(&compiled.stderr));
+        let ran = Command::new(&program).current_dir(folder.path()).output().expect("the program runs");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success(), "{library}: {said}{}", String::from_utf8_lossy(&ran.stderr));
+        assert!(said.contains("all 14 parts"), "{library}: {said}");
+    }
+}
