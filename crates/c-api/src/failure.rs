@@ -66,6 +66,7 @@ thread_local! {
 
 /// Says why the last function that failed in this thread did. The text is valid until the next call of Kiln in this
 /// thread, and empty if nothing has failed.
+// SAFETY: no other function has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn kiln_last_error() -> *const c_char {
     LAST.with_borrow(|text| text.as_ptr())

@@ -80,7 +80,7 @@ impl Environment for View<'_> {
     fn call_helper(&mut self, id: u32, arguments: [u64; 5]) -> Result<HelperResult, Fault> {
         let reply = match (helper::by_id(id), own::place(&self.symbols.own_helpers, id)) {
             (Some(function), _) => function(self.state, arguments),
-            (None, Some(at)) => own::call(self.state, at, arguments),
+            (None, Some(at)) => self.state.call_own(at, arguments),
             (None, None) => Err(Fault::Unsupported(helper::name(id))),
         };
         Ok(match reply? {

@@ -60,6 +60,6 @@ pub use kiln_native::{Setting, Toolchain};
 pub use map::{Definition, Entries, UpdateFlag, Walked};
 pub use native::NativeCode;
 pub use observe::Observed;
-pub use own::{Call, MAX_OWN_HELPERS, OwnHelper};
-pub use state::{Clock, Device, Output, PerfEvent, Redirect, Route, Surroundings, Task};
+pub use own::{Call, OwnHelper};
+pub use state::{Clock, Device, MAX_OWN_HELPERS, Output, PerfEvent, Redirect, Route, Surroundings, Task};
 pub use vm::Vm;

@@ -3,11 +3,8 @@
 //! ```text
 //!   static ADD: Helper = Helper::own(65_536, "add", ...)      what the verifier checks calls against
 //!   OwnHelper::new(&ADD, |call| ...)                          what runs
-//!         \__ Options::own_helpers[2] --> entry point 2 of ENTRIES --> State::own_helpers[2]
+//!         \__ Options::own_helpers[2] --> entry point 2 of the trampoline --> State::own_helpers[2]
 //! ```
-//!
-//! Compiled code passes no number to a helper, so each entry point knows its place in the list: there are
-//! [`MAX_OWN_HELPERS`] of them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,21 +12,16 @@ use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use kiln_jit::{HelperEntry, Runtime};
 use kiln_platform::{ArgKind, FIRST_OWN_HELPER, Helper, ReturnKind};
 use kiln_program::interpret::Fault;
 
-use crate::state::{Reply, State};
-use crate::trampoline;
-
-/// Own helpers of one VM.
-pub const MAX_OWN_HELPERS: usize = 32;
+use crate::state::{MAX_OWN_HELPERS, OwnFunction, Reply, State};
 
 /// A helper that an embedder adds to the kernel's: its declaration and its function. Threads may run it at once.
 #[derive(Clone)]
 pub struct OwnHelper {
     pub(crate) declaration: &'static Helper,
-    function: Arc<dyn Fn(&mut Call<'_>) -> u64 + Send + Sync>,
+    pub(crate) function: OwnFunction,
 }
 
 impl OwnHelper {
@@ -39,7 +31,14 @@ impl OwnHelper {
         declaration: &'static Helper,
         function: impl Fn(&mut Call<'_>) -> u64 + Send + Sync + 'static,
     ) -> OwnHelper {
-        OwnHelper { declaration, function: Arc::new(function) }
+        let call = move |state: &mut State, arguments| {
+            let mut call = Call { state, writable: writable(declaration, &arguments), arguments };
+            // Neither compiled code nor C can be unwound.
+            let value = catch_unwind(AssertUnwindSafe(|| function(&mut call)));
+            let panicked = |_| Fault::Unsupported(format!("a panic in helper {}", declaration.name));
+            value.map(Reply::Value).map_err(panicked)
+        };
+        OwnHelper { declaration, function: OwnFunction(Arc::new(call)) }
     }
 
     /// What is wrong with a list of own helpers, if anything is.
@@ -128,34 +127,7 @@ impl Call<'_> {
     }
 }
 
-/// Runs the own helper at a place of the list.
-pub(crate) fn call(state: &mut State, at: usize, arguments: [u64; 5]) -> Result<Reply, Fault> {
-    let helper = state.own_helpers.get(at).cloned();
-    let Some(helper) = helper else { return Err(Fault::Unsupported(format!("own helper {at}"))) };
-    let writable = writable(helper.declaration, &arguments);
-    let mut call = Call { state, writable, arguments };
-    // Neither compiled code nor C can be unwound.
-    let value = catch_unwind(AssertUnwindSafe(|| (helper.function)(&mut call)));
-    value.map(Reply::Value).map_err(|_| Fault::Unsupported(format!("a panic in helper {}", helper.declaration.name)))
-}
-
 /// The place of an own helper's number in the list.
 pub(crate) fn place(list: &[OwnHelper], id: u32) -> Option<usize> {
     list.iter().position(|helper| helper.declaration.id == id)
 }
-
-/// The entry point of the own helper at a place of the list.
-pub(crate) fn address(at: usize) -> Option<u64> {
-    ENTRIES.get(at).map(|entry| *entry as *const () as u64)
-}
-
-extern "C" fn entry<const AT: usize>(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64 {
-    trampoline::enter(|state, arguments| call(state, AT, arguments), [r1, r2, r3, r4, r5], runtime)
-}
-
-macro_rules! entries {
-    ($($at:literal)*) => { [$(entry::<$at>),*] };
-}
-
-const ENTRIES: [HelperEntry; MAX_OWN_HELPERS] =
-    entries!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);

@@ -14,7 +14,6 @@ use kiln_program::interpret::Fault;
 use crate::grace::Grace;
 use crate::map::{Map, Storage};
 use crate::memory::{Memory, RegionId};
-use crate::own::OwnHelper;
 use crate::packet::Packet;
 
 /// Everything that a helper may access. Compiled code uses only the first field.
@@ -50,7 +49,7 @@ pub struct State {
     /// Records of ring buffers that the program has reserved.
     pub(crate) reserved: Vec<u64>,
     /// The embedder's helpers.
-    pub(crate) own_helpers: Arc<[OwnHelper]>,
+    pub(crate) own_helpers: Arc<[OwnFunction]>,
 }
 
 /// A loaded program's entry function, for tail calls.
@@ -293,7 +292,30 @@ pub enum Reply {
 /// A helper: state and R1 to R5 in, R0 out. A fault stops the run; with a verified program it is a bug.
 pub type HelperFunction = fn(&mut State, [u64; 5]) -> Result<Reply, Fault>;
 
+/// A helper of the embedder's.
+#[derive(Clone)]
+pub struct OwnFunction(pub(crate) Arc<OwnCall>);
+
+/// What runs it.
+type OwnCall = dyn Fn(&mut State, [u64; 5]) -> Result<Reply, Fault> + Send + Sync;
+
+impl std::fmt::Debug for OwnFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OwnFunction")
+    }
+}
+
+/// Own helpers of one VM.
+pub const MAX_OWN_HELPERS: usize = 32;
+
 impl State {
+    /// Runs the embedder's helper at a place of the list.
+    pub(crate) fn call_own(&mut self, at: usize, arguments: [u64; 5]) -> Result<Reply, Fault> {
+        let helper = self.own_helpers.get(at).cloned();
+        let helper = helper.ok_or_else(|| Fault::Unsupported(format!("own helper {at}")))?;
+        (helper.0)(self, arguments)
+    }
+
     /// Bytes that a program passes.
     #[inline]
     pub fn bytes(&self, address: u64, bytes: u64) -> Result<Cow<'_, [u8]>, Fault> {

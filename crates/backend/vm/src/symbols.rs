@@ -109,7 +109,7 @@ impl kiln_jit::Symbols for Symbols {
     }
 
     fn helper_address(&self, id: u32) -> Option<u64> {
-        trampoline::address(id).or_else(|| own::address(own::place(&self.own_helpers, id)?))
+        trampoline::address(id).or_else(|| trampoline::own_address(own::place(&self.own_helpers, id)?))
     }
 
     fn extern_address(&self, symbol: ExternId) -> Option<u64> {

@@ -11,7 +11,7 @@ use kiln_jit::{HelperEntry, Runtime};
 use kiln_program::interpret::Fault;
 
 use crate::helper::{checksum, helpers, kernel, maps, print, redirect, ring, route, socket_buffer, text, tracing, xdp};
-use crate::state::{Reply, State};
+use crate::state::{MAX_OWN_HELPERS, Reply, State};
 
 /// What [`Runtime::trap`] says when a helper stopped the run.
 pub(crate) const TRAP_FAULT: u64 = 1;
@@ -39,7 +39,7 @@ pub(crate) fn stack_pointer() -> u64 {
 
 /// Runs a helper for compiled code.
 #[inline(always)]
-pub(crate) fn enter(
+fn enter(
     helper: impl Fn(&mut State, [u64; 5]) -> Result<Reply, Fault>,
     arguments: [u64; 5],
     runtime: *mut Runtime,
@@ -124,6 +124,23 @@ pub(crate) extern "C" fn packet_load_entry(
 pub(crate) fn load_packet(state: &State, offset: i64, bytes: usize) -> Option<u64> {
     let bytes = state.packet.classic_range(&state.memory, offset, bytes)?;
     Some(bytes.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
+
+extern "C" fn own_entry<const AT: usize>(r1: u64, r2: u64, r3: u64, r4: u64, r5: u64, runtime: *mut Runtime) -> u64 {
+    enter(|state, arguments| state.call_own(AT, arguments), [r1, r2, r3, r4, r5], runtime)
+}
+
+macro_rules! own_entries {
+    ($($at:literal)*) => { [$(own_entry::<$at>),*] };
+}
+
+/// Compiled code passes no number to a helper, so each entry point knows its place in the list of own helpers.
+const OWN_ENTRIES: [HelperEntry; MAX_OWN_HELPERS] =
+    own_entries!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31);
+
+/// The entry point of the own helper at a place of the list.
+pub(crate) fn own_address(at: usize) -> Option<u64> {
+    OWN_ENTRIES.get(at).map(|entry| *entry as *const () as u64)
 }
 
 macro_rules! entries {

@@ -141,7 +141,7 @@ impl Vm {
             local_storage: Box::default(),
             held_lock: 0,
             reserved: Vec::new(),
-            own_helpers: self.symbols.own_helpers.clone(),
+            own_helpers: self.symbols.own_helpers.iter().map(|helper| helper.function.clone()).collect(),
         });
         self.shared.give(&mut state);
         Ok(state)
