@@ -11,7 +11,7 @@
 //! [`kiln_last_error`]. Not checked is what no library can: that a pointer is to live memory of the size given, that a
 //! handle came from Kiln and was not freed, and that nobody else uses a handle that a function changes.
 //!
-//! Why there is `unsafe` here: docs/decisions/0010-a-c-interface.md.
+//! Why there is `unsafe` here: docs/decisions/0011-a-c-interface.md.
 #![allow(non_camel_case_types, reason = "the names that C sees")]
 
 mod check;

@@ -79,12 +79,12 @@ fn the_jit_runs_until_native_code_is_there() {
     let compiling = vm.load_native_later("p", &toolchain, Setting::Fast).expect("a thread");
     let (mut runs, begin) = (0, Instant::now());
     while !compiling.is_finished() && begin.elapsed() < Duration::from_secs(60) {
-        assert_eq!(handle.run(&Input::packet(&[0; 64])).expect("a run"), 2);
+        assert_eq!(handle.run_input(&Input::packet(&[0; 64])).expect("a run"), 2);
         runs += 1;
     }
     let made = compiling.join().expect("no panic").expect("native code");
     assert!(made.code_bytes > 0);
-    assert_eq!(handle.run(&Input::packet(&[0; 64])).expect("a run"), 2);
+    assert_eq!(handle.run_input(&Input::packet(&[0; 64])).expect("a run"), 2);
     assert_eq!(count(&vm), 1000 * (runs + 1));
 }
 
