@@ -168,11 +168,18 @@ pub fn share_tails(object: &Object, function: &mut Function) -> Vec<Change> {
     let cfg = Cfg::new(function);
     let ends: Vec<End> = cfg.blocks.iter().filter_map(|block| End::of(function, block.range.clone())).collect();
     let mut best: Option<(u32, usize, usize, usize)> = None;
+    // Only ends with the same last instruction have anything in common.
+    let last = |end: &End| {
+        let node = function.nodes[end.body.clone()].last()?;
+        Some((end.continues, node.insn, node.reference))
+    };
+    let mut alike: HashMap<_, Vec<usize>> = HashMap::new();
+    for (index, key) in ends.iter().enumerate().filter_map(|(index, end)| Some((index, last(end)?))) {
+        alike.entry(key).or_default().push(index);
+    }
     for (index, one) in ends.iter().enumerate() {
-        for other in ends.iter().enumerate().filter(|(at, _)| *at != index).map(|(_, other)| other) {
-            if one.continues != other.continues {
-                continue;
-            }
+        let others = last(one).and_then(|key| alike.get(&key)).into_iter().flatten();
+        for other in others.filter(|at| **at != index).map(|at| &ends[*at]) {
             let length = common_suffix(object, function, one, other);
             let Some(saved) = one.saved(function, length) else { continue };
             if length > 0 && best.is_none_or(|(most, ..)| saved > most) {
@@ -263,23 +270,26 @@ pub fn lay_out(function: &mut Function) -> Vec<Change> {
     }
     let mut changes = Vec::new();
     let mut doomed = HashSet::new();
+    let heads: HashMap<usize, usize> = chains.iter().enumerate().map(|(at, chain)| (chain[0], at)).collect();
     let mut at = 0;
     while at < chains.len() {
-        let last = *chains[at].last().expect("a chain has blocks");
+        // Empty: it was moved.
+        let Some(last) = chains[at].last().copied() else {
+            at += 1;
+            continue;
+        };
         let node = &function.nodes[cfg.blocks[last].range.end - 1];
         let jumps = matches!(node.insn, Insn::Jump { .. });
         let target = node.target().and_then(|id| cfg.position.get(&id)).map(|at| cfg.block_of[*at].index());
         let head = target.filter(|_| jumps).and_then(|target| {
-            chains.iter().position(|chain| chain[0] == target).filter(|other| *other != at && *other != 0)
+            let other = heads.get(&target).copied()?;
+            (other != at && other != 0 && !chains[other].is_empty()).then_some(other)
         });
         match head {
             Some(other) => {
                 changes.push(Change::new(vec![node.clone()], Vec::new()));
                 doomed.insert(node.id);
-                let moved = chains.remove(other);
-                if other < at {
-                    at -= 1;
-                }
+                let moved = std::mem::take(&mut chains[other]);
                 chains[at].extend(moved);
             }
             None => at += 1,

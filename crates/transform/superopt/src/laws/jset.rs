@@ -10,24 +10,130 @@
 //! BPF has a branch on `r & mask != 0`, but none on `r & mask == 0`. So the two sides change places. That costs a jump
 //! if layout finds no better order, so the result is compared with the original.
 
+use std::collections::HashSet;
+
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, Node, Reference};
+use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 
 use crate::edit;
+use crate::flow::calls::Calls;
 use crate::flow::demand;
 use crate::laws::context::{Change, Context};
-use crate::laws::trial::Trial;
+use crate::laws::trial::{Size, Trial, difference, tidy};
 
-/// Turns the first branch around for which that saves slots.
+/// More branches than this are turned around together.
+const FEW: usize = 16;
+
+/// A branch that may be turned around: its position, the mask, the new branch and what follows.
+struct Turn {
+    at: usize,
+    mask: InsnId,
+    test: Insn,
+    next: InsnId,
+    target: InsnId,
+}
+
+/// Turns branches around, if that saves slots: the first for which it does, or all together where there are many.
 pub fn use_jset(context: Context<'_>) -> Vec<Change> {
-    let Context { object, function: original, calls, banned, .. } = context;
-    let cfg = Cfg::new(original);
-    let ends = demand::at_block_ends(original, &cfg, calls);
-    let function: &Function = original;
-    let mut trial = None;
+    let Context { object, function, calls, banned, most, .. } = context;
+    let turns = turns(function, calls, banned);
+    if turns.is_empty() {
+        return Vec::new();
+    }
+    let original = function.clone();
+    let trial = Trial::new(object, calls, &original);
+    if turns.len() > FEW {
+        return turn_all(object, function, calls, (&original, &trial), turns, most);
+    }
+    for turn in turns {
+        let (mut candidate, at) = (original.clone(), original.nodes[turn.at].id);
+        make(object, &mut candidate, &turn);
+        edit::delete(&mut candidate, &[turn.mask].into_iter().collect());
+        if let Some((candidate, change)) = trial.gain(object, at, candidate) {
+            *function = candidate;
+            return vec![change];
+        }
+    }
+    Vec::new()
+}
+
+/// Turns all branches around, and then only those whose jump layout has saved.
+fn turn_all(
+    object: &mut Object,
+    function: &mut Function,
+    calls: &Calls,
+    (original, trial): (&Function, &Trial<'_>),
+    mut turns: Vec<Turn>,
+    most: usize,
+) -> Vec<Change> {
+    let mut turned = |turns: &[Turn]| {
+        let mut candidate = original.clone();
+        // From the last to the first, so that positions stay.
+        let jumps: Vec<InsnId> = turns.iter().rev().map(|turn| make(object, &mut candidate, turn)).collect();
+        edit::delete(&mut candidate, &turns.iter().map(|turn| turn.mask).collect());
+        tidy(object, calls, &mut candidate);
+        (candidate, jumps)
+    };
+    let (candidate, jumps) = turned(&turns);
+    let left: HashSet<InsnId> = candidate.nodes.iter().map(|node| node.id).collect();
+    let mut saved = jumps.iter().rev().map(|jump| !left.contains(jump));
+    turns.retain(|_| saved.next() == Some(true));
+    turns.truncate(most);
+    if turns.is_empty() {
+        return Vec::new();
+    }
+    let (candidate, _) = turned(&turns);
+    if Size::of(&candidate) >= trial.size() {
+        return Vec::new();
+    }
+    let changes = shared_out(difference(original, &candidate, original.nodes[turns[0].at].id), &turns, original);
+    *function = candidate;
+    changes
+}
+
+/// A change as one for each branch; the last has what is of none.
+fn shared_out(whole: Change, turns: &[Turn], original: &Function) -> Vec<Change> {
+    let (mut before, mut after) = (whole.before, whole.after);
+    let mut take = |ids: [InsnId; 2]| {
+        let own = |nodes: &mut Vec<Node>| {
+            let (own, others) = nodes.drain(..).partition(|node| ids.contains(&node.id));
+            *nodes = others;
+            own
+        };
+        (own(&mut before), own(&mut after))
+    };
+    let mut changes: Vec<Change> = Vec::new();
+    for turn in turns {
+        let at = original.nodes[turn.at].id;
+        let (old, new) = take([at, turn.mask]);
+        changes.push(Change::at(at, old, new));
+    }
+    if let Some(last) = changes.last_mut() {
+        last.before.extend(before);
+        last.after.extend(after);
+    }
+    changes
+}
+
+/// Turns one branch around, its mask aside. Returns the jump that it then needs.
+fn make(object: &mut Object, function: &mut Function, turn: &Turn) -> InsnId {
+    let line = function.nodes[turn.at].line;
+    function.nodes[turn.at].insn = turn.test;
+    function.nodes[turn.at].reference = Reference::Branch(turn.next);
+    let jump = object.new_node(Insn::Jump { offset: 0, long: false }, Reference::Branch(turn.target));
+    let id = jump.id;
+    function.nodes.insert(turn.at + 1, Node { line, ..jump });
+    id
+}
+
+/// Branches that may be turned around.
+fn turns(function: &Function, calls: &Calls, banned: &dyn Fn(InsnId) -> bool) -> Vec<Turn> {
+    let cfg = Cfg::new(function);
+    let ends = demand::at_block_ends(function, &cfg, calls);
+    let mut turns = Vec::new();
     for (block, end) in cfg.blocks.iter().zip(ends) {
         let at = block.range.end - 1;
-        let branch = function.nodes[at].clone();
+        let branch = &function.nodes[at];
         let Insn::Branch { op: JumpOp::Eq, width, dst, src: Source::Imm(0), .. } = branch.insn else { continue };
         let Some(next) = function.nodes.get(at + 1).map(|node| node.id) else { continue };
         let Some(target) = branch.target().filter(|target| *target != next) else { continue };
@@ -36,19 +142,9 @@ pub fn use_jset(context: Context<'_>) -> Vec<Change> {
         }
         let nodes = &function.nodes[block.range.clone()];
         let Some((mask, test)) = masked(nodes, dst, width) else { continue };
-        let trial = trial.get_or_insert_with(|| Trial::new(object, calls, function));
-        let mut candidate = function.clone();
-        candidate.nodes[at].insn = test;
-        candidate.nodes[at].reference = Reference::Branch(next);
-        let jump = object.new_node(Insn::Jump { offset: 0, long: false }, Reference::Branch(target));
-        candidate.nodes.insert(at + 1, Node { line: branch.line, ..jump });
-        edit::delete(&mut candidate, &[mask].into_iter().collect());
-        if let Some((candidate, change)) = trial.gain(object, branch.id, candidate) {
-            *original = candidate;
-            return vec![change];
-        }
+        turns.push(Turn { at, mask, test, next, target });
     }
-    Vec::new()
+    turns
 }
 
 /// The mask that a block's final comparison with zero reads, and the branch that masks by itself.

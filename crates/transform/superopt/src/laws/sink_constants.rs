@@ -19,9 +19,12 @@
 //! end; the writes before are then dead, and the register is often free for something else. Where the block is no more
 //! than a copy and an exit, each such way has one of its own.
 
-use kiln_isa::{AluOp, Insn, Reg, Source, Width};
+use std::collections::{HashMap, HashSet};
+
+use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
 
+use crate::flow::calls::Calls;
 use crate::flow::demand;
 use crate::laws::available_values;
 use crate::laws::context::{Change, Context};
@@ -30,9 +33,12 @@ use crate::laws::trial::{Size, Trial};
 use crate::rules::one_slot_move;
 
 /// Instructions of a function at most: trials cost its length each.
-const LONGEST: usize = 3000;
-/// The same where each trial shares registers as well.
+const LONGEST: usize = 20_000;
+/// The same where each trial shares registers as well, and where every place is tried.
 const LONGEST_SHARED: usize = 150;
+
+/// Where each register is set to each number, by the number's lower half.
+type Sets = HashMap<(Reg, u32), Vec<usize>>;
 
 /// A way into a block.
 struct Way {
@@ -54,23 +60,46 @@ struct Late<'a> {
     ways: Vec<&'a Way>,
 }
 
-/// Moves the constants of one block to where they are needed, if that saves slots; one block per call.
+/// Moves the constants of blocks to where they are needed, if that saves slots: of one block in a short function, else of
+/// one after the other.
 pub fn sink_constants(context: Context<'_>) -> Vec<Change> {
-    let Context { object, function: original, calls, banned, .. } = context;
-    let function: &Function = original;
-    if function.nodes.len() > LONGEST {
-        return Vec::new();
+    let Context { object, function, calls, banned, most, .. } = context;
+    let mut changes = Vec::new();
+    let mut begins_at = None;
+    while changes.len() < most && function.nodes.len() <= LONGEST {
+        let Some((change, block)) = sink_in_block(object, function, calls, banned, begins_at) else { break };
+        changes.push(change);
+        begins_at = Some(block);
+        if function.nodes.len() <= LONGEST_SHARED {
+            break;
+        }
     }
+    changes
+}
+
+/// The same for the first block for which it pays, from some block on. Returns also that block.
+fn sink_in_block(
+    object: &mut Object,
+    original: &mut Function,
+    calls: &Calls,
+    banned: &dyn Fn(InsnId) -> bool,
+    begins_at: Option<InsnId>,
+) -> Option<(Change, InsnId)> {
+    let function: &Function = original;
     let cfg = Cfg::new(function);
     let states = jump_threading::at_block_ends(function, &cfg);
     let ends = demand::at_block_ends(function, &cfg, calls);
     let held = available_values::before_each(object, function, &cfg);
+    let sets = sets_of(function);
+    let least = begins_at.and_then(|id| cfg.position.get(&id)).copied().unwrap_or(0);
+    let is_short = function.nodes.len() <= LONGEST_SHARED;
     let mut trial = None;
-    let mut best: Option<(Size, Function, Change)> = None;
+    let mut best: Option<(Size, Function, Change, InsnId)> = None;
     let blocks = cfg.blocks.iter().enumerate().skip(1).filter(|(_, block)| block.predecessors.len() > 1);
+    let blocks = blocks.filter(|(_, block)| block.range.start >= least);
     let blocks: Vec<_> = blocks.filter(|(_, block)| !banned(function.nodes[block.range.start].id)).collect();
     // What pays at once comes first; one block's gain is enough: the others are looked at again.
-    let sharing = if function.nodes.len() <= LONGEST_SHARED { &[false, true][..] } else { &[false] };
+    let sharing = if is_short { &[false, true][..] } else { &[false] };
     let tries = sharing.iter().copied().flat_map(|shared| blocks.iter().map(move |(index, _)| (shared, *index)));
     for (shared, index) in tries {
         if best.is_some() {
@@ -82,10 +111,15 @@ pub fn sink_constants(context: Context<'_>) -> Vec<Change> {
         let mut begin = ends[index];
         function.nodes[block.clone()].iter().rev().for_each(|node| begin.step_back(node, calls));
         for reg in Reg::all().filter(|reg| *reg != Reg::R10 && begin.of(*reg) > 0) {
-            let groups = groups(function, block.clone(), &ways, reg, begin.of(reg));
+            let groups = groups(&sets, block.clone(), &ways, reg, begin.of(reg));
             let alone = groups.iter().map(std::slice::from_ref);
             let together = (groups.len() > 1).then_some(&groups[..]);
             for chosen in together.into_iter().chain(alone) {
+                let covered: usize = chosen.iter().map(|late| late.ways.len()).sum();
+                let ends = covered == ways.len() && is_end(&function.nodes[block.clone()]);
+                if !is_short && !ends && !sets_in_vain(function, &cfg, calls, &sets, chosen) {
+                    continue;
+                }
                 let mut candidate = function.clone();
                 for late in chosen {
                     place(object, &mut candidate, late, first);
@@ -98,14 +132,55 @@ pub fn sink_constants(context: Context<'_>) -> Vec<Change> {
                 let Some((candidate, change)) = gained else { continue };
                 let own = Size::of(&candidate);
                 if best.as_ref().is_none_or(|best| own < best.0) {
-                    best = Some((own, candidate, change));
+                    best = Some((own, candidate, change, first));
                 }
             }
         }
     }
-    let Some((_, candidate, change)) = best else { return Vec::new() };
+    let (_, candidate, change, block) = best?;
     *original = candidate;
-    vec![change]
+    Some((change, block))
+}
+
+fn sets_of(function: &Function) -> Sets {
+    let mut sets = Sets::new();
+    for (at, (reg, value)) in function.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, set(node)?))) {
+        sets.entry((reg, value as u32)).or_default().push(at);
+    }
+    sets
+}
+
+/// Whether some instruction sets the register for nothing if these ways set it anew.
+fn sets_in_vain(function: &Function, cfg: &Cfg, calls: &Calls, sets: &Sets, chosen: &[Late<'_>]) -> bool {
+    let is_way = |from: InsnId| chosen.iter().any(|late| late.ways.iter().any(|way| way.from == from));
+    let Some(Late { reg, block, .. }) = chosen.first() else { return false };
+    let is_read = |from: usize| {
+        let (mut seen, mut pending) = (HashSet::new(), vec![(cfg.block_of[from].index(), from + 1)]);
+        while let Some((own, begin)) = pending.pop() {
+            let range = cfg.blocks[own].range.clone();
+            let mut is_kept = true;
+            for node in &function.nodes[begin..range.end] {
+                if demand::reads(node, *reg, calls) {
+                    return true;
+                }
+                let clobbers = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
+                if node.insn.written() == Some(*reg) || clobbers && RegSet::CALLER_SAVED.contains(*reg) {
+                    is_kept = false;
+                    break;
+                }
+            }
+            let leaves = function.nodes[range.end - 1].id;
+            for next in cfg.blocks[own].successors.iter().filter(|_| is_kept) {
+                let start = cfg.blocks[next.index()].range.start;
+                if !(start == block.start && is_way(leaves)) && seen.insert(next.index()) {
+                    pending.push((next.index(), start));
+                }
+            }
+        }
+        false
+    };
+    let own = chosen.iter().filter_map(|late| sets.get(&(*reg, late.value as u32))).flatten();
+    own.into_iter().any(|at| !is_read(*at))
 }
 
 /// The ways into a block; `None` where one cannot be led elsewhere.
@@ -146,13 +221,7 @@ fn ways(
 }
 
 /// The numbers that a register holds on the ways into a block, where some instruction says so.
-fn groups<'a>(
-    function: &Function,
-    block: std::ops::Range<usize>,
-    ways: &'a [Way],
-    reg: Reg,
-    bits: u32,
-) -> Vec<Late<'a>> {
+fn groups<'a>(sets: &Sets, block: std::ops::Range<usize>, ways: &'a [Way], reg: Reg, bits: u32) -> Vec<Late<'a>> {
     let mut groups: Vec<Late<'a>> = Vec::new();
     for way in ways {
         let Some(known) = way.known[reg.index()].filter(|known| known.width == Width::W64 || bits <= 32) else {
@@ -164,11 +233,7 @@ fn groups<'a>(
             None => groups.push(Late { reg, block: block.clone(), value, ways: vec![way] }),
         }
     }
-    let sets = |value: u64| {
-        let set = |node: &&Node| set(node).is_some_and(|(own, made)| own == reg && (made ^ value) as u32 == 0);
-        function.nodes.iter().filter(set).count()
-    };
-    groups.retain(|late| one_slot_move(reg, late.value).is_some() && sets(late.value) > 0);
+    groups.retain(|late| one_slot_move(reg, late.value).is_some() && sets.contains_key(&(reg, late.value as u32)));
     groups
 }
 

@@ -54,6 +54,11 @@ impl<'a> Trial<'a> {
         Trial { calls, function, size: Size::of(&tidied) }
     }
 
+    /// The size that a change has to be below.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
     /// Tidies a changed copy up; what changed, if that made it smaller than the original.
     pub fn gain(&self, object: &Object, at: InsnId, mut candidate: Function) -> Option<(Function, Change)> {
         tidy(object, self.calls, &mut candidate);
@@ -116,7 +121,7 @@ fn bury(function: &mut Function, calls: &Calls) -> bool {
 }
 
 /// What one function has and the other has not, by the instructions' ids.
-fn difference(old: &Function, new: &Function, at: InsnId) -> Change {
+pub(crate) fn difference(old: &Function, new: &Function, at: InsnId) -> Change {
     let only = |one: &Function, other: &Function| -> Vec<Node> {
         let nodes: HashMap<InsnId, &Node> = other.nodes.iter().map(|node| (node.id, node)).collect();
         one.nodes.iter().filter(|node| nodes.get(&node.id) != Some(node)).cloned().collect()

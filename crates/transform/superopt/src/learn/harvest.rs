@@ -171,6 +171,7 @@ fn each_run(object: &Object, id: FunctionId, facts: &Facts, see: &mut dyn FnMut(
                 object,
                 calls: &calls,
                 facts: Some(facts),
+                context: None,
                 nodes,
                 end,
                 exits: &NOWHERE,

@@ -247,6 +247,7 @@ fn shortened(sample: &Sample, rules: &RuleSet) -> Option<(Vec<Node>, String)> {
         object: &object,
         calls: &calls,
         facts: None,
+        context: None,
         nodes: sample.nodes(),
         end: sample.demand(),
         exits: &NOWHERE,

@@ -275,6 +275,7 @@ fn rewrite_window(
     let mut region = Region {
         object: place.object,
         facts: place.facts,
+        context: None,
         nodes,
         end,
         exits: &NOWHERE,

@@ -22,14 +22,15 @@ use std::time::Instant;
 
 use kiln_equiv::Limits;
 use kiln_isa::table::IsaVersion;
-use kiln_isa::{Insn, RegSet};
+use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Block, Cfg, Function, FunctionId, InsnId, Object};
-use kiln_verifier::Facts;
+use kiln_verifier::{Facts, Region as Kind, Value};
 
 use crate::cost::{CostModel, Goal};
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Afterwards, Demand, Exits};
 use crate::flow::possible;
+use crate::laws::available_values;
 use crate::rules::RULES;
 use crate::rules::data::{RuleSet, matching};
 use crate::windows::region::{Region, Staleness, Step};
@@ -100,6 +101,11 @@ pub fn rewrite(
     let mut read = Read::of(function, budget.calls);
     let numbers = possible::loads_numbers(object, id);
     let begins = possible::at_block_begins(function, &cfg, numbers);
+    let context = context(function, facts);
+    let contexts = match context {
+        Some(_) => available_values::held_since_entry(object, function, &cfg, Reg::R1),
+        None => Vec::new(),
+    };
     let mut stale = Staleness::new(&function.nodes);
     let mut steps = Vec::new();
     // From the last to the first, so that the positions of earlier runs do not change.
@@ -119,6 +125,7 @@ pub fn rewrite(
             let mut region = Region {
                 object,
                 facts,
+                context: context.zip(contexts.get(run.start).copied()),
                 nodes: before,
                 end: demand_here,
                 exits: &read.exits,
@@ -157,6 +164,12 @@ pub fn rewrite(
         }
     }
     steps
+}
+
+/// The context, if the function is given it.
+fn context<'f>(function: &Function, facts: Option<&'f Facts>) -> Option<&'f Value> {
+    let given = &facts?.at(function.nodes.first()?.id)?.registers[Reg::R1.index()];
+    matches!(given, Value::Pointer(pointer) if pointer.region == Kind::Context).then_some(given)
 }
 
 /// Whether at least as much is stale as was: registers, and whether the stack is.

@@ -27,7 +27,7 @@ use kiln_isa::forms::version_of;
 use kiln_isa::table::IsaVersion;
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Source, Width};
 use kiln_program::{InsnId, Node, Object, Reference};
-use kiln_verifier::{Facts, InsnFacts, Region as Kind, Scalar, StackSet, Tnum, Value};
+use kiln_verifier::{Facts, InsnFacts, Scalar, StackSet, Tnum, Value};
 
 use crate::cost::{CostModel, Goal, Weight};
 use crate::flow::calls::Calls;
@@ -119,6 +119,8 @@ pub struct Region<'a> {
     pub object: &'a Object,
     /// Facts, where the program was verified.
     pub facts: Option<&'a Facts>,
+    /// The context as a value, and the registers that hold it where the run begins, if that is known.
+    pub context: Option<(&'a Value, RegSet)>,
     /// The current instructions.
     pub nodes: Vec<Node>,
     /// What is read after the last instruction, and at branch targets that are not in `exits`.
@@ -192,6 +194,7 @@ impl<'a> Region<'a> {
         };
         demand(&self.end, &mut hasher);
         self.possible.hash(&mut hasher);
+        self.context.map(|(_, registers)| registers).hash(&mut hasher);
         self.stale.pinned.hash(&mut hasher);
         for node in &self.nodes {
             (node.id, node.insn, node.reference, node.core).hash(&mut hasher);
@@ -386,7 +389,7 @@ impl<'a> Region<'a> {
         let registers = std::array::from_fn(|index| {
             let reg = Reg::new(index as u8).expect("there are eleven");
             let value = known.map_or(Value::Unknown, |known| known.registers[index].clone());
-            if let Some(context) = self.context(at, reg).filter(|_| known.is_none()) {
+            if let Some(context) = self.context_in(at, reg).filter(|_| known.is_none()) {
                 return context.clone();
             }
             match demand.of(reg) {
@@ -423,12 +426,23 @@ impl<'a> Region<'a> {
         self.facts?.at(id).filter(|_| !self.stale.insns.contains(&id))
     }
 
-    /// What is known of a register that leads to the context, also where other facts are stale: the proof of the whole
-    /// function will say that accesses to it are rewritten one by one.
-    fn context(&self, at: usize, reg: Reg) -> Option<&'a Value> {
-        let known = &self.facts?.at(self.nodes.get(at)?.id)?.registers[reg.index()];
-        matches!(known, Value::Pointer(pointer) if pointer.region == Kind::Context && !pointer.nullable)
-            .then_some(known)
+    /// What is known of a register that holds the context, also where other facts are stale: accesses to it are rewritten
+    /// one by one, as the proof of the whole function knows.
+    fn context_in(&self, at: usize, reg: Reg) -> Option<&'a Value> {
+        let (value, begin) = self.context?;
+        let holds = self.nodes[..at].iter().fold(begin, |mut holds, node| {
+            if matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. }) {
+                holds = holds.difference(RegSet::CALLER_SAVED);
+            }
+            match node.insn {
+                Insn::Alu { op: AluOp::Mov, width: Width::W64, dst, src: Source::Reg(src) } if holds.contains(src) => {
+                    holds.insert(dst);
+                }
+                _ => node.insn.written().iter().for_each(|dst| holds.remove(*dst)),
+            }
+            holds
+        });
+        holds.contains(reg).then_some(value)
     }
 
     /// What a register is known to hold before the instruction at a position.
