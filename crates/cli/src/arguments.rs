@@ -29,6 +29,7 @@ Examples:
   kiln check prog.o --type handler=sched_cls       if SEC(\"...\") does not tell the type
   kiln check prog.o --profile --flame-graph p.svg  where the processed instructions went
   kiln check prog.o --format sarif > kiln.sarif    annotations for code review
+  kiln check prog.o --lint --deny unwritten-key    warnings, too; one of them counts
   kiln explain possibly-null                       more about the code of a rejection";
 
 const OPTIMIZE_EXAMPLES: &str = "\
@@ -203,7 +204,7 @@ pub enum Command {
     /// List native operations, or mark them in an object.
     #[command(after_help = OPS_EXAMPLES)]
     Ops(OpsArguments),
-    /// Explain the code of a rejection and what usually fixes it; without a code, list all codes.
+    /// Explain the code of a rejection or a rule of the lint, and what usually fixes it; without a code, list all.
     Explain {
         /// The code, such as possibly-null.
         code: Option<String>,
@@ -276,6 +277,15 @@ pub struct CheckArguments {
     /// Apply the rules for unprivileged users: no pointer leaks, no loops, 4096 instructions.
     #[arg(long, conflicts_with = "with_kernel")]
     pub unprivileged: bool,
+    /// Warn about code that is accepted and doubtful all the same. Warnings do not change the exit code.
+    #[arg(long)]
+    pub lint: bool,
+    /// Warn as with --lint, and make warnings of this rule (or `all`) errors: exit code 1.
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub deny: Vec<String>,
+    /// Leave this rule of the lint out; `// kiln: allow(RULE)` does so for one line of the source.
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub allow: Vec<String>,
 }
 
 /// `kiln optimize`.

@@ -6,7 +6,7 @@ use kiln_driver::check::Checked;
 use kiln_driver::check_objects::{self, Document, Report, SCHEMA, Summary, Wanted, worst};
 use kiln_driver::objects::{self, Found};
 use kiln_driver::target::{self, Choice, Types};
-use kiln_driver::{Error, flame, output, sarif};
+use kiln_driver::{Error, flame, lint, output, sarif};
 
 use crate::arguments::{CheckArguments, Format};
 use crate::commands::Code;
@@ -34,6 +34,7 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
         unprivileged: arguments.unprivileged,
         choice,
         kernel_types,
+        lint: lint::Selection::new(arguments.lint, &arguments.deny, &arguments.allow)?,
     };
     let text = !matches!(format, Format::Json | Format::Sarif);
     let mut all = Checking { several, quiet: arguments.quiet, text, ..Checking::default() };
@@ -66,14 +67,17 @@ struct Shown {
 /// Checks one object. The text form is made if wanted: with `quiet`, without what is accepted.
 fn one(found: &Found, wanted: &Wanted, text: Option<bool>) -> Shown {
     let outcome = check_objects::check(found, wanted);
-    let text = match (&outcome.report.result, &outcome.input, text) {
+    let mut shown = match (&outcome.report.result, &outcome.input, text) {
         (check_objects::Result::Checked { programs, .. }, Some(input), Some(quiet)) => {
             print::checked(input, programs, quiet)
         }
         (check_objects::Result::Kernels(matrix), Some(input), Some(quiet)) => print::matrix(input, matrix, quiet),
         _ => String::new(),
     };
-    Shown { report: outcome.report, text, unknown: outcome.unknown }
+    if let (Some(input), Some(findings), Some(_)) = (&outcome.input, &outcome.report.findings, text) {
+        shown.push_str(&print::warnings(input, findings));
+    }
+    Shown { report: outcome.report, text: shown, unknown: outcome.unknown }
 }
 
 /// What was checked so far.
@@ -101,7 +105,8 @@ impl Checking {
         }
         match &report.result {
             check_objects::Result::Failed { error } => {
-                let name = if error.message.exact().contains(report.object.exact()) { None } else { Some(&report.object) };
+                let name =
+                    if error.message.exact().contains(report.object.exact()) { None } else { Some(&report.object) };
                 print::failure(name, &error.message);
             }
             result => {
@@ -129,7 +134,8 @@ fn kernels_of(arguments: &CheckArguments) -> Result<Choice, Error> {
         return target::choose(&arguments.kernel, arguments.btf.as_deref());
     }
     if arguments.btf.as_deref().is_some_and(|path| path.is_dir()) {
-        let message = "--with-kernel, --profile and --flame-graph are about one kernel; --btf names a folder of several";
+        let message =
+            "--with-kernel, --profile and --flame-graph are about one kernel; --btf names a folder of several";
         return Err(Error::InvalidInput(message.to_owned()));
     }
     Ok(Choice { btf: arguments.btf.clone(), ..Choice::default() })

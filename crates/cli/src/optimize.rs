@@ -250,6 +250,7 @@ fn exit_code(found: &Found, input: &Input, outcome: &Outcome, arguments: &Optimi
         unprivileged: false,
         choice: choice.clone(),
         kernel_types,
+        lint: kiln_driver::lint::Selection::default(),
     };
     worst([unreadable, check_objects::check(found, &wanted).report.exit_code()])
 }

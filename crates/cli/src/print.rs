@@ -93,6 +93,14 @@ pub fn checked(input: &kiln_driver::Input, results: &[Checked], quiet: bool) -> 
     results.iter().filter(wanted).map(|result| verdict(input, result)).collect()
 }
 
+/// The lint's warnings.
+pub fn warnings(input: &kiln_driver::Input, findings: &[kiln_driver::lint::Finding]) -> String {
+    findings
+        .iter()
+        .map(|finding| diagnostic::render_finding(&input.object, finding, true).trim_end().to_owned() + "\n")
+        .collect()
+}
+
 /// One verdict, explained.
 fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
     let head = match &result.verdict {
@@ -273,17 +281,20 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix, quiet: bool) -> Strin
 /// What the codes of rejections mean.
 pub fn reasons(reasons: &[Explained], with_examples: bool) {
     for reason in reasons {
-        let Explained { code, meaning, fix, rejected, mended, rejected_c, mended_c } = reason;
-        say!("{}: {meaning}\n    {} {fix}", styled(BAD, code), styled(GOOD, "usually:"));
+        let Explained { code, kind, meaning, fix, rejected, mended, rejected_c, mended_c, more_c } = reason;
+        let lint = *kind == "lint";
+        let (style, first, second) = match lint {
+            true => (MILD, "doubtful, in C:", "mended, in C:"),
+            false => (BAD, "rejected, in C:", "accepted, in C:"),
+        };
+        say!("{}: {meaning}\n    {} {fix}", styled(style, code), styled(GOOD, "usually:"));
         if !with_examples {
             continue;
         }
-        for (style, head, text) in [
-            (BAD, "rejected, in C:", rejected_c),
-            (GOOD, "accepted, in C:", mended_c),
-            (BAD, "rejected:", rejected),
-            (GOOD, "accepted:", mended),
-        ] {
+        let in_c = [(style, first, rejected_c.as_ref()), (GOOD, second, mended_c.as_ref())];
+        let more = more_c.iter().flat_map(|more| [(style, first, Some(&more.rejected)), (GOOD, second, more.mended.as_ref())]);
+        let listings = [(BAD, "rejected:", rejected.as_ref()), (GOOD, "accepted:", mended.as_ref())];
+        for (style, head, text) in in_c.into_iter().chain(more).chain(listings) {
             if let Some(text) = text {
                 say!("\n{}\n\n{text}", styled(style, head));
             }

@@ -179,7 +179,7 @@ fn codes_are_explained_with_a_program_and_its_mended_form() {
     let document = document(kiln().args(["explain", "--format", "json"]));
     let rows = document.as_array().expect("rows");
     let in_c = rows.iter().filter(|row| row["rejected_c"].is_string() && row["mended_c"].is_string()).count();
-    assert!(in_c >= 11, "{in_c} reasons have an example in C");
+    assert!(in_c >= 30, "{in_c} reasons and rules have an example in C");
     let with_examples = rows.iter().filter(|row| row["rejected"].is_string()).count();
     assert!(with_examples >= 25, "{with_examples} of {} reasons have an example", rows.len());
 }
@@ -191,8 +191,11 @@ fn examples_in_c_are_rejected_and_mended() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for row in document.as_array().expect("rows") {
         let code = row["code"].as_str().expect("a code");
-        for (key, exit) in [("rejected_c", 1), ("mended_c", 0)] {
-            let Some(text) = row[key].as_str() else { continue };
+        let more = row["more_c"].as_array().expect("more examples");
+        let more = more.iter().flat_map(|one| [(&one["rejected"], 1), (&one["mended"], 0)]);
+        let lint = row["kind"] == "lint";
+        for (text, exit) in [(&row["rejected_c"], 1), (&row["mended_c"], 0)].into_iter().chain(more) {
+            let Some(text) = text.as_str().filter(|_| !lint) else { continue };
             let (source, object) = (folder.path().join("example.c"), folder.path().join("example.o"));
             std::fs::write(&source, text).expect("a file");
             let mut clang = std::process::Command::new("clang-19");
@@ -266,4 +269,44 @@ L1:
     let unrelated = AROUND_THE_CHECK.replace("  if r6 == 0 goto L1\n", "  r6 <<= 32\n  r6 s>>= 32\n  if r6 s< 0 goto L1\n");
     let (_folder, path) = file("branch.bpf", &unrelated);
     kiln().arg("check").arg(&path).assert().code(1).stdout(contains("the path where the number is negative"));
+}
+
+/// A helper that writes past a local variable, a chain of calls whose stack is too large, and a range without an end.
+#[test]
+fn sizes_and_limits_are_said_as_they_are_meant() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mistakes = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mistakes");
+    for (name, said) in [
+        ("local-too-small", "bpf_probe_read_user_str writes 64 bytes, and `fname` has 32 at most: pass sizeof(fname)"),
+        ("key-too-small", "has keys of 8 bytes, and `key` has 4"),
+        ("call-stack-too-large", "1: outer takes 300 bytes of stack"),
+        ("call-stack-too-large", "move the largest local variable (300 bytes"),
+        ("user-pointer-read", "bpf_probe_read_user"),
+        ("packet-walk", "earlier steps) "),
+        ("packet-walk", "bound the loop"),
+    ] {
+        let object = folder.path().join("mistake.o");
+        let mut clang = std::process::Command::new("clang-19");
+        clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-I/usr/include/x86_64-linux-gnu"]);
+        clang.arg("-I/usr/include/aarch64-linux-gnu").arg(mistakes.join(name).with_extension("c"));
+        match clang.arg("-o").arg(&object).status() {
+            Ok(status) => assert!(status.success(), "{name}: clang fails"),
+            Err(error) => return eprintln!("skipped: clang-19: {error}"),
+        }
+        kiln().arg("check").arg(&object).assert().code(1).stdout(contains(said));
+    }
+    let unbounded = "; program xdp
+  r6 = *(u32 *)(r1 + 12)
+  r1 = r10
+  r1 += -16
+  *(u64 *)(r10 - 16) = 0
+  *(u64 *)(r10 - 8) = 0
+  r6 <<= 32
+  r6 s>>= 32
+  r1 += r6
+  r0 = *(u8 *)(r1 + 0)
+  exit
+";
+    let (_folder, path) = file("unbounded.bpf", unbounded);
+    kiln().arg("check").arg(&path).assert().code(1).stdout(contains("18446744073709551").not());
 }

@@ -107,7 +107,7 @@ fn documents_are_as_their_schema_says() {
     let folder = folder();
     let check = schema("check.json");
     let json = |arguments: &[&str]| document(kiln(&folder, arguments).args(["--format", "json"]));
-    let all = json(&["check", "build", "bad", "newer.bpf", "--profile"]);
+    let all = json(&["check", "build", "bad", "newer.bpf", "--profile", "--lint"]);
     assert_valid(&check, &all);
     assert_eq!(all["schema"], 1);
     assert_eq!(all["objects"].as_array().map(Vec::len), Some(4));

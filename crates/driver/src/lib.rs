@@ -4,7 +4,7 @@
 //!
 //! | command | function |
 //! |---|---|
-//! | `kiln check` | [`check::check`], [`profiles::check`] with `--kernel` |
+//! | `kiln check` | [`check::check`], [`profiles::check`] with `--kernel`, [`lint::lint`] with `--lint` |
 //! | `kiln optimize` | [`optimize::optimize`], [`report::page`] with `--report` |
 //! | `kiln sandbox` | [`sandbox::sandbox`] |
 //! | `kiln cc` | [`compile::compile`] |
@@ -51,6 +51,7 @@ pub mod file;
 pub mod input;
 pub mod inputs;
 pub mod kernel;
+pub mod lint;
 pub mod output;
 pub mod show;
 pub mod target;

@@ -92,8 +92,14 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
     statistics.stack_bytes =
         explorer.path.findings.check_stack_depth(explorer.path.code, explorer.path.options).map_err(|deep| {
             let at = code.functions[deep.function].start;
-            let rejection = rejection(&code, at, Reason::CallDepth, deep.message());
-            Error::Rejected(Box::new(Rejection { kernel_message: Some(deep.kernel_message()), ..rejection }))
+            let plain = rejection(&code, at, Reason::CallDepth, deep.message());
+            let mut rejection = Rejection { kernel_message: Some(deep.kernel_message()), ..plain };
+            if options.explain && deep.is_about_bytes() {
+                let (story, help) = explain::frames::told(&code, &explorer.path.findings);
+                rejection.story = story;
+                rejection.help = help.unwrap_or(rejection.help);
+            }
+            Error::Rejected(Box::new(rejection))
         })?;
     let reads_uninitialized_stack = explorer.path.findings.noted.reads_uninitialized_stack;
     let depends_on_load = explorer.path.findings.noted.depends_on_load.get();
@@ -103,6 +109,8 @@ fn verify_one(prepared: &Prepared<'_>, program: &Program, options: &Options) -> 
         _ => Facts::default(),
     };
     facts.set_arena_accesses(path.findings.arena_accesses(path.code));
+    let unwritten = path.findings.noted.unwritten.iter();
+    facts.set_unwritten(unwritten.map(|(at, bytes)| (path.code.op(*at).node.id, *bytes)));
     Ok(Verified { facts, statistics, reads_uninitialized_stack, depends_on_load, _proof: () })
 }
 

@@ -11,6 +11,7 @@ use crate::commands::objects::Found;
 use crate::commands::profiles::{self, Matrix};
 use crate::error::Error;
 use crate::input::{self, Input};
+use crate::lint::{self, Finding};
 use crate::show::shown::{Shown, count};
 use crate::target::{Choice, Types};
 
@@ -36,6 +37,8 @@ pub struct Wanted {
     pub choice: Choice,
     /// The types of kernels.
     pub kernel_types: Types,
+    /// The rules of the lint that are wanted.
+    pub lint: lint::Selection,
 }
 
 /// One object's part of the report.
@@ -46,6 +49,9 @@ pub struct Report {
     /// What was decided.
     #[serde(flatten)]
     pub result: Result,
+    /// The lint's warnings, where they were asked for and the object could be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub findings: Option<Vec<Finding>>,
 }
 
 /// What was decided about the programs of an object.
@@ -106,10 +112,12 @@ pub fn check(found: &Found, wanted: &Wanted) -> Outcome {
     let object: Shown = found.path.display().to_string().as_str().into();
     let mut unknown = Vec::new();
     match checked(found, wanted, &mut unknown) {
-        Ok((input, result)) => Outcome { report: Report { object, result }, input: Some(input), unknown },
+        Ok((input, result, findings)) => {
+            Outcome { report: Report { object, result, findings }, input: Some(input), unknown }
+        }
         Err(error) => {
             let result = Result::Failed { error: Failure::from(&error) };
-            Outcome { report: Report { object, result }, input: None, unknown: Vec::new() }
+            Outcome { report: Report { object, result, findings: None }, input: None, unknown: Vec::new() }
         }
     }
 }
@@ -118,7 +126,7 @@ fn checked(
     found: &Found,
     wanted: &Wanted,
     unknown: &mut Vec<String>,
-) -> std::result::Result<(Input, Result), Error> {
+) -> std::result::Result<(Input, Result, Option<Vec<Finding>>), Error> {
     let mut input = open(&found.path, wanted, unknown)?;
     let several_kernels = wanted.asks_several_kernels();
     match &wanted.kernel_types {
@@ -130,8 +138,7 @@ fn checked(
     let names: Vec<String> = match wanted.several {
         false => wanted.programs.clone(),
         true => {
-            let (own, others) =
-                wanted.programs.iter().cloned().partition(|name| input.object.program(name).is_some());
+            let (own, others) = wanted.programs.iter().cloned().partition(|name| input.object.program(name).is_some());
             let others: Vec<String> = others;
             unknown.extend(others);
             own
@@ -143,6 +150,7 @@ fn checked(
     if programs.is_empty() && unreadable.is_empty() && !found.in_folder && !none_here {
         return Err(input.holds_no_programs());
     }
+    let findings = wanted.lint.on.then(|| lint::lint(&input, &programs, &wanted.lint));
     let result = if several_kernels {
         let mut matrix = profiles::check(&input, &programs, &wanted.choice, &wanted.kernel_types)?;
         matrix.add_unreadable(unreadable);
@@ -158,7 +166,7 @@ fn checked(
         let types = wanted.kernel_types.of(true, KernelVersion::DESCRIBED)?.1;
         Result::Checked { kernel: KernelVersion::DESCRIBED.to_string().as_str().into(), types, programs: results }
     };
-    Ok((input, result))
+    Ok((input, result, findings))
 }
 
 /// Opens an object. A type by program name may be about one object of several.
@@ -193,7 +201,8 @@ impl Report {
             }
             Result::Failed { error } => vec![error.exit_code],
         };
-        worst(codes)
+        let denied = self.findings.iter().flatten().any(|finding| finding.denied);
+        worst(codes.into_iter().chain([u8::from(denied)]))
     }
 
     /// One verdict for each program; for several kernels, that of the oldest kernel which rejects it.
@@ -232,6 +241,8 @@ pub struct Summary {
     pub invalid: usize,
     /// Programs on which Kiln and the kernel disagree.
     pub disagreements: usize,
+    /// Warnings of the lint.
+    pub warnings: usize,
 }
 
 impl Summary {
@@ -239,6 +250,7 @@ impl Summary {
     pub fn add(&mut self, report: &Report) {
         self.objects += 1;
         self.failed += usize::from(matches!(report.result, Result::Failed { .. }));
+        self.warnings += report.findings.as_ref().map_or(0, Vec::len);
         if let Result::Checked { programs, .. } = &report.result {
             self.disagreements += programs.iter().filter(|one| one.disagrees()).count();
         }
@@ -269,6 +281,9 @@ impl std::fmt::Display for Summary {
         }
         if self.disagreements > 0 {
             write!(f, "; {} with the kernel", count(self.disagreements, "disagreement"))?;
+        }
+        if self.warnings > 0 {
+            write!(f, "; {}", count(self.warnings, "warning"))?;
         }
         if self.failed > 0 {
             write!(f, "; {} could not be checked", count(self.failed, "object"))?;

@@ -88,7 +88,7 @@ examples! {
         => "filetests/verifier/iterator-of-numbers.bpf";
 }
 
-/// A mistake in C and the same program mended, for reasons that people meet in C: `tests/mistakes` has both.
+/// Mistakes in C and the same programs mended: `tests/mistakes` has both. The most usual one of a reason is first.
 pub const IN_C: &[Example] = &[
     in_c!("possibly-null", "missing-null-check.c"),
     in_c!("packet-out-of-bounds", "packet-never-checked.c"),
@@ -101,11 +101,34 @@ pub const IN_C: &[Example] = &[
     in_c!("bad-return-value", "return-value-out-of-range.c"),
     in_c!("lock-discipline", "lock-not-released.c"),
     in_c!("uninitialized-register", "register-across-call.c"),
+    in_c!("pointer-arithmetic", "arithmetic-on-map.c"),
+    in_c!("call-depth", "call-stack-too-large.c"),
+    in_c!("bad-context-access", "context-read-only.c"),
+    in_c!("gpl-only", "gpl-only-helper.c"),
+    in_c!("helper-not-allowed", "helper-not-allowed.c"),
+    in_c!("unbounded-offset", "index-bound-lost.c"),
+    in_c!("not-a-pointer", "kernel-pointer-read.c"),
+    in_c!("stack-out-of-bounds", "key-too-small.c"),
+    in_c!("stack-out-of-bounds", "local-too-small.c"),
+    in_c!("map-value-out-of-bounds", "map-value-too-small.c"),
+    in_c!("misaligned", "misaligned-stack.c"),
+    in_c!("possibly-null", "null-check-on-one-path.c"),
+    in_c!("not-a-pointer", "packet-after-adjust-head.c"),
+    in_c!("packet-out-of-bounds", "packet-end-off-by-one.c"),
+    in_c!("packet-out-of-bounds", "packet-walk.c"),
+    in_c!("pointer-arithmetic", "pointer-masked.c"),
+    in_c!("wrong-argument-type", "released-twice.c"),
+    in_c!("unbounded-offset", "signed-index.c"),
+    in_c!("bad-argument-size", "size-may-be-zero.c"),
+    in_c!("not-a-pointer", "spilled-bytes.c"),
+    in_c!("call-depth", "tail-call-depth.c"),
+    in_c!("too-complex", "too-complex.c"),
+    in_c!("not-a-pointer", "user-pointer-read.c"),
 ];
 
-/// The example of a reason in C, by its code.
-pub fn in_c(code: &str) -> Option<&'static Example> {
-    IN_C.iter().find(|example| example.code == code)
+/// The examples of a reason in C, by its code.
+pub fn in_c(code: &str) -> impl Iterator<Item = &'static Example> {
+    IN_C.iter().filter(move |example| example.code == code)
 }
 
 /// The example of a reason, by its code.
@@ -129,6 +152,13 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{EXAMPLES, IN_C};
+
+    #[test]
+    fn every_mended_mistake_is_an_example() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/mistakes/mended");
+        let files = std::fs::read_dir(folder).expect("tests/mistakes/mended").count();
+        assert_eq!(files, IN_C.len());
+    }
 
     #[test]
     fn examples_are_judged_as_they_are_said_to_be() {

@@ -19,11 +19,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::lint::Finding;
 use crate::show::shown::Shown;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use kiln_program::shown::is_visible;
 use kiln_program::text::{Labels, node_text};
-use kiln_program::{Clean, InsnId, Object, SourceLine};
+use kiln_program::{Clean, Function, InsnId, Object, SourceLine};
 use kiln_verifier::Rejection;
 use serde::Serialize;
 
@@ -113,6 +114,20 @@ impl Place {
         }
     }
 
+    /// The place of the instruction at a position of a function.
+    pub(crate) fn at(object: &Object, function: &Function, at: usize) -> Place {
+        let node = &function.nodes[at];
+        let line = object.line(node).filter(|line| line.line != 0);
+        Place::new(object, node.id, &(function.name.clone(), at), line)
+    }
+
+    /// The program, slot and instruction, for a note.
+    fn in_program(&self, program: &str) -> String {
+        let Place { function, slot, listing, .. } = self;
+        let within = if function == program { String::new() } else { format!(" of {function}") };
+        format!("program {}, slot {slot}{within}: {listing}", Clean(program))
+    }
+
     /// The page it is shown on and the line there.
     fn page(&self) -> (Page, usize) {
         match (&self.file, self.line, &self.source) {
@@ -156,22 +171,38 @@ pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis,
             None => pages.push((page, vec![mark])),
         }
     };
-    let listing = &diagnosis.place.listing;
     add(&diagnosis.place, AnnotationKind::Primary, "rejected here".to_owned());
     for (index, step) in diagnosis.story.iter().enumerate() {
         add(&step.place, AnnotationKind::Context, format!("{}: {}", index + 1, step.text));
     }
-    let mut group = Level::ERROR.primary_title(diagnosis.message.to_string()).id(code.to_owned());
-    let mut report: Group<'_> = group_of(&mut group, object, pages);
-    let Place { function, slot, .. } = &diagnosis.place;
-    let within = if function == program { String::new() } else { format!(" of {function}") };
-    report = report.element(
-        Level::NOTE.message(format!("program {}, slot {slot}{within}: {listing}", Clean(program))),
-    );
+    let title = Level::ERROR.primary_title(diagnosis.message.to_string()).id(code.to_owned());
+    let mut report = group_of(title, object, pages);
+    report = report.element(Level::NOTE.message(diagnosis.place.in_program(program)));
     if let Some(message) = &diagnosis.kernel_message {
         report = report.element(Level::NOTE.message(format!("the kernel prints: {message}")));
     }
-    report = report.element(Level::HELP.message(diagnosis.help.to_string()));
+    printed(report.element(Level::HELP.message(diagnosis.help.to_string())), colours)
+}
+
+/// A warning of the lint as a compiler prints it, with colours where asked for.
+pub fn render_finding(object: &Object, finding: &Finding, colours: bool) -> String {
+    let level = if finding.denied { Level::ERROR } else { Level::WARNING };
+    let title = level.primary_title(finding.message.to_string()).id(finding.rule);
+    let mut report = match &finding.place {
+        None => Group::with_title(title),
+        Some(place) => {
+            let (page, line) = place.page();
+            let mark = Mark { line, kind: AnnotationKind::Primary, label: String::new(), place: place.clone() };
+            group_of(title, object, vec![(page, vec![mark])])
+        }
+    };
+    if let (Some(place), Some(program)) = (&finding.place, &finding.program) {
+        report = report.element(Level::NOTE.message(place.in_program(program.exact())));
+    }
+    printed(report.element(Level::HELP.message(finding.help.to_string())), colours)
+}
+
+fn printed(report: Group<'_>, colours: bool) -> String {
     let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
     renderer.term_width(WIDTH).render(&[report]).to_string()
 }
@@ -182,8 +213,8 @@ const WIDTH: usize = 160;
 /// is left out, and line records may say any number.
 const FAR_APART: usize = 4096;
 
-fn group_of<'a>(title: &mut annotate_snippets::Title<'a>, object: &Object, pages: Vec<(Page, Vec<Mark>)>) -> Group<'a> {
-    let mut group = Group::with_title(title.clone());
+fn group_of<'a>(title: annotate_snippets::Title<'a>, object: &Object, pages: Vec<(Page, Vec<Mark>)>) -> Group<'a> {
+    let mut group = Group::with_title(title);
     for (page, mut marks) in pages {
         marks.sort_by_key(|mark| mark.line);
         for near in marks.chunk_by(|one, next| next.line - one.line < FAR_APART) {
@@ -209,15 +240,35 @@ fn snippet<'a>(object: &Object, page: &Page, marks: &[Mark]) -> Snippet<'a, Anno
         Page::Source(file) => file.to_string(),
         Page::Listing(function) => format!("instructions of {function}"),
     };
-    let annotations = marks.iter().map(|mark| {
+    // What is said of one place is one label, the rejection first.
+    let mut folded: Vec<(Range<usize>, AnnotationKind, Vec<&str>)> = Vec::new();
+    for mark in marks {
         let start = starts.get(&mark.line).copied().unwrap_or(0);
         let line = lines.get(&mark.line).map_or("", |text| text.as_str());
         let column = matches!(page, Page::Source(_)).then_some(mark.place.column).flatten();
         let span = span(line, column);
-        mark.kind.span(start + span.start..start + span.end).label(mark.label.clone())
-    });
+        let span = start + span.start..start + span.end;
+        match folded.iter_mut().find(|(known, kind, _)| *known == span && *kind == mark.kind) {
+            Some((_, _, labels)) => labels.push(&mark.label),
+            None => folded.push((span, mark.kind, vec![&mark.label])),
+        }
+    }
+    let annotations = folded.into_iter().map(|(span, kind, labels)| kind.span(span).label(one_label(&labels)));
     let annotations: Vec<_> = annotations.collect();
     Snippet::source(text).line_start(first).path(path).annotations(annotations)
+}
+
+/// The most labels of one place that are written out.
+const LABELS_SHOWN: usize = 3;
+
+/// Labels of one place as one: the last ones, where there are many, because they are nearest to the rejection.
+fn one_label(labels: &[&str]) -> String {
+    let left_out = labels.len().saturating_sub(LABELS_SHOWN);
+    let shown = labels[left_out..].join("; ");
+    match left_out {
+        0 => shown,
+        count => format!("({count} earlier steps) {shown}"),
+    }
 }
 
 /// The lines of a page that are known.

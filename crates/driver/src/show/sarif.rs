@@ -1,8 +1,8 @@
 //! SARIF 2.1.0, for code review: rejections as annotations on source lines, each with its story as a code flow.
 //!
 //! ```text
-//!   run.tool.driver.rules      one for each reason, with its meaning and its fix
-//!   run.results                one for each rejected program: location, code flow, fingerprint
+//!   run.tool.driver.rules      one for each reason and each rule of the lint, with its meaning and its fix
+//!   run.results                one for each rejected program: location, code flow, fingerprint; one for each warning
 //!   run.artifacts              one for each object
 //!   run.invocations            programs and objects that Kiln cannot judge, as notifications
 //! ```
@@ -20,7 +20,9 @@ use serde_json::{Value, json};
 
 use crate::commands::check::{Checked, Verdict};
 use crate::commands::check_objects::{self, Report};
+use crate::lint::{Finding, RULES, Rule};
 use crate::show::diagnostic::{Diagnosis, Place};
+use crate::show::shown::Shown;
 
 const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// Where the kernel's documentation explains what its verifier checks.
@@ -38,6 +40,7 @@ pub fn log(root: &Path, objects: &[Report]) -> Value {
         let own = files.location(report.object.exact());
         let verdicts = report.verdicts();
         found.extend(verdicts.iter().filter_map(|checked| result(&files, checked)));
+        found.extend(report.findings.iter().flatten().map(|finding| warning(&files, finding)));
         notifications.extend(verdicts.iter().filter_map(notification));
         if let check_objects::Result::Failed { error } = &report.result {
             notifications.push(failure(error.message.exact(), Some(&own)));
@@ -69,7 +72,7 @@ fn document(
             "tool": {"driver": {
                 "name": "kiln",
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "rules": Reason::ALL.iter().map(|reason| rule(*reason)).collect::<Vec<_>>(),
+                "rules": Reason::ALL.iter().map(|reason| rule(*reason)).chain(RULES.iter().map(lint_rule)).collect::<Vec<_>>(),
             }},
             "invocations": [{
                 "executionSuccessful": successful,
@@ -106,6 +109,47 @@ fn rule(reason: Reason) -> Value {
         },
         "defaultConfiguration": {"level": "error"},
         "properties": {"tags": ["bpf", "verifier"], "problem.severity": "error"},
+    })
+}
+
+fn lint_rule(rule: &Rule) -> Value {
+    json!({
+        "id": rule.name,
+        "helpUri": rule.about,
+        "shortDescription": {"text": rule.sentence},
+        "fullDescription": {"text": format!("{} {}", rule.sentence, rule.why)},
+        "help": {
+            "text": format!("{} Usually: {}.", rule.why, rule.fix),
+            "markdown": format!("{}\n\nUsually: {}.\n\n`kiln explain {}` has an example.", rule.why, rule.fix, rule.name),
+        },
+        "defaultConfiguration": {"level": "warning"},
+        "properties": {"tags": ["bpf", "lint"], "problem.severity": "warning"},
+    })
+}
+
+fn warning(files: &Files<'_>, finding: &Finding) -> Value {
+    let index = RULES.iter().position(|rule| rule.name == finding.rule).map(|at| Reason::ALL.len() + at);
+    let program = finding.program.as_ref().map_or(String::new(), |program| format!("{program}: "));
+    let location = match &finding.place {
+        Some(place) => files.place(place, None),
+        None => json!({
+            "physicalLocation": {
+                "artifactLocation": files.location(&files.object.to_string_lossy()), "region": {"startLine": 1},
+            },
+        }),
+    };
+    let (function, line) = finding.place.as_ref().map_or(("", finding.message.exact()), |place| {
+        (place.function.exact(), place.source.as_ref().unwrap_or(&place.listing).exact())
+    });
+    let whose = finding.program.as_ref().map_or("", Shown::exact);
+    json!({
+        "ruleId": finding.rule,
+        "ruleIndex": index,
+        "level": if finding.denied { "error" } else { "warning" },
+        "kind": "fail",
+        "message": message(&format!("{program}{}. Help: {}", finding.message, finding.help)),
+        "locations": [location],
+        "partialFingerprints": {"kilnRejection/v1": hash(&[finding.rule, whose, function, line])},
     })
 }
 
@@ -154,7 +198,10 @@ fn notification(checked: &Checked) -> Option<Value> {
 /// What stays the same while lines above move: the reason, the program, and the text of the lines of the story.
 fn fingerprint(code: &str, checked: &Checked, diagnosis: &Diagnosis) -> String {
     let line = diagnosis.place.source.as_ref().unwrap_or(&diagnosis.place.listing);
-    let parts: [&str; 4] = [code, checked.program.exact(), diagnosis.place.function.exact(), line.exact()];
+    hash(&[code, checked.program.exact(), diagnosis.place.function.exact(), line.exact()])
+}
+
+fn hash(parts: &[&str]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in parts.join("\0").bytes().filter(|byte| !byte.is_ascii_whitespace()) {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);

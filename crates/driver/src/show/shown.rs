@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 22] = [
+    const PLAIN: [(&str, &str); 24] = [
         ("commands/check.rs", "code"),
         ("commands/check.rs", "explanation"),
         ("commands/check_objects.rs", "programs"),
@@ -108,6 +108,8 @@ mod tests {
         ("commands/profiles.rs", "loads_on"),
         ("commands/recheck.rs", "solver"),
         ("commands/run.rs", "names"),
+        ("lint/mod.rs", "allowed"),
+        ("lint/mod.rs", "denied"),
     ];
 
     #[test]

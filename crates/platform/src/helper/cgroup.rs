@@ -48,6 +48,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(WritesArguments)
         .allowed(CGROUP_SYSCTL),
     helper(104, "sysctl_set_new_value", 5, 2)
+        .when_ignored("the value may be the old one")
         .args(&[Context, READ, SIZE])
         .effect(ChangesAllButStack)
         .allowed(CGROUP_SYSCTL),

@@ -38,10 +38,12 @@ pub(super) const HELPERS: &[Helper] = &[
     helper(42, "get_numa_node_id", 4, 10).effect(ResultOnly).stable(Stable::Always).allowed(ALL),
     helper(80, "get_current_cgroup_id", 4, 18).capability(Bpf).effect(ResultOnly).allowed(ALL),
     helper(105, "strtol", 5, 2)
+        .when_ignored("the number is not set if the text is none")
         .args(&[READ, SIZE, Anything, aligned(8, Memory::WRITE_UNINIT)])
         .effect(WritesArguments)
         .allowed(ALL),
     helper(106, "strtoul", 5, 2)
+        .when_ignored("the number is not set if the text is none")
         .args(&[READ, SIZE, Anything, aligned(8, Memory::WRITE_UNINIT)])
         .effect(WritesArguments)
         .allowed(ALL),
@@ -107,7 +109,11 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(WritesArguments)
         .follows(Follows::Memory)
         .allowed(ALL),
-    helper(181, "loop", 5, 17).args(&[Anything, Callback, StackOrNull, Anything]).capability(Bpf).allowed(ALL),
+    helper(181, "loop", 5, 17)
+        .when_ignored("too many turns mean that none was made")
+        .args(&[Anything, Callback, StackOrNull, Anything])
+        .capability(Bpf)
+        .allowed(ALL),
     helper(182, "strncmp", 5, 17).args(&[READ, SIZE, ConstString]).effect(ReadsMemory).allowed(ALL),
     helper(208, "ktime_get_tai_ns", 6, 1).effect(ResultOnly).allowed(ALL),
 ];

@@ -12,6 +12,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .stable(Stable::InLastingElements)
         .allowed(ALL),
     helper(2, "map_update_elem", 3, 19)
+        .when_ignored("a map that is full takes no new entry")
         .args(&[ConstMapPtr, MapKey, MapValue, Anything])
         .packet_memory()
         .effect(ChangesItsMap)
@@ -24,6 +25,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .needs_frame()
         .allowed(ALL),
     helper(87, "map_push_elem", 4, 20)
+        .when_ignored("a queue or stack that is full takes no element")
         .args(&[ConstMapPtr, MapValue, Anything])
         .packet_memory()
         .effect(ChangesItsMap)
@@ -43,6 +45,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(ALL),
     helper(130, "ringbuf_output", 5, 8)
+        .when_ignored("a record that does not fit is lost, and nothing counts it")
         .args(&[ConstMapPtr, READ, SIZE_OR_ZERO, Anything])
         .effect(ChangesOutside)
         .allowed(ALL),
@@ -88,6 +91,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .capability(Bpf)
         .allowed(ALL),
     helper(169, "timer_init", 5, 15)
+        .when_ignored("the timer may not be there to start")
         .args(&[Timer, ConstMapPtr, Anything])
         .gpl_only()
         .capability(Bpf)
@@ -100,6 +104,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .calls_later()
         .allowed(ALL),
     helper(171, "timer_start", 5, 15)
+        .when_ignored("the timer may not run")
         .args(&[Timer, Anything, Anything])
         .gpl_only()
         .capability(Bpf)

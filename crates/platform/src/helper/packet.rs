@@ -5,37 +5,49 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(9, "skb_store_bytes", 4, 1)
+        .when_ignored("the packet may be unchanged")
         .args(&[Context, Anything, READ, SIZE, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, LWT_XMIT, SK_SKB])),
     helper(10, "l3_csum_replace", 4, 1)
+        .when_ignored("the packet may leave with a wrong checksum")
         .args(&[Context, Anything, Anything, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, LWT_XMIT])),
     helper(11, "l4_csum_replace", 4, 1)
+        .when_ignored("the packet may leave with a wrong checksum")
         .args(&[Context, Anything, Anything, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, LWT_XMIT])),
     helper(13, "clone_redirect", 4, 2)
+        .when_ignored("the copy may not be sent")
         .args(&[Context, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, LWT_XMIT])),
     helper(18, "skb_vlan_push", 4, 3)
+        .when_ignored("the packet may have no tag")
         .args(&[Context, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(TC),
-    helper(19, "skb_vlan_pop", 4, 3).args(&[Context]).changes_packet_data().effect(ChangesAllButStack).allowed(TC),
+    helper(19, "skb_vlan_pop", 4, 3)
+        .when_ignored("the packet may keep its tag")
+        .args(&[Context])
+        .changes_packet_data()
+        .effect(ChangesAllButStack)
+        .allowed(TC),
     helper(23, "redirect", 4, 4)
+        .when_ignored("its result is the action: a redirect that fails must not be answered with success")
         .args(&[Anything, Anything])
         .effect(ChangesOutside)
         .allowed(any_of(&[TC, XDP, LWT_XMIT])),
     helper(24, "get_route_realm", 4, 4).args(&[Context]).effect(ReadsMemory).allowed(any_of(&[LWT, TC])),
     helper(26, "skb_load_bytes", 4, 5)
+        .when_ignored("the buffer holds zeros if the packet is too short")
         .args(&[Context, Anything, WRITE_UNINIT, SIZE])
         .effect(WritesArguments)
         .fills(Fills::Always)
@@ -46,6 +58,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ReadsMemory)
         .allowed(any_of(&[LWT, TC, XDP])),
     helper(31, "skb_change_proto", 4, 8)
+        .when_ignored("the packet may be unchanged")
         .args(&[Context, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
@@ -57,6 +70,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .allowed(any_of(&[LWT, TC])),
     helper(34, "get_hash_recalc", 4, 8).args(&[Context]).effect(ChangesAllButStack).allowed(any_of(&[LWT, TC])),
     helper(38, "skb_change_tail", 4, 9)
+        .when_ignored("the packet may have its old size")
         .args(&[Context, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
@@ -72,12 +86,14 @@ pub(super) const HELPERS: &[Helper] = &[
         .allowed(any_of(&[TC, LWT_XMIT])),
     helper(41, "set_hash_invalid", 4, 9).args(&[Context]).effect(ChangesAllButStack).allowed(any_of(&[TC, LWT_XMIT])),
     helper(43, "skb_change_head", 4, 10)
+        .when_ignored("the packet may have its old size")
         .args(&[Context, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(any_of(&[TC, LWT_XMIT, SK_SKB])),
     helper(48, "set_hash", 4, 13).args(&[Context, Anything]).effect(ChangesAllButStack).allowed(TC),
     helper(50, "skb_adjust_room", 4, 13)
+        .when_ignored("the packet may have its old size")
         .args(&[Context, Anything, Anything, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
@@ -87,11 +103,13 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(WritesArguments)
         .allowed(TC),
     helper(68, "skb_load_bytes_relative", 4, 18)
+        .when_ignored("the buffer holds zeros if the packet is too short")
         .args(&[Context, Anything, WRITE_UNINIT, SIZE, Anything])
         .effect(WritesArguments)
         .fills(Fills::Always)
         .allowed(any_of(&[TC, SOCKET_FILTER, CGROUP_SKB, SK_REUSEPORT])),
     helper(69, "fib_lookup", 4, 18)
+        .when_ignored("the route may not have been found, and what it would have filled in is not there")
         .args(&[Context, READ_WRITE, SIZE, Anything])
         .gpl_only()
         .effect(ChangesOutside)
@@ -108,10 +126,15 @@ pub(super) const HELPERS: &[Helper] = &[
         .allowed(any_of(&[TC, LWT_XMIT])),
     helper(151, "skb_cgroup_classid", 5, 10).args(&[Context]).effect(ReadsMemory).allowed(TC),
     helper(152, "redirect_neigh", 5, 10)
+        .when_ignored("its result is the action: a redirect that fails must not be answered with success")
         .args(&[Anything, READ_OR_NULL, SIZE_OR_ZERO, Anything])
         .effect(ChangesAllButStack)
         .allowed(TC),
-    helper(155, "redirect_peer", 5, 10).args(&[Anything, Anything]).effect(ChangesAllButStack).allowed(TC),
+    helper(155, "redirect_peer", 5, 10)
+        .when_ignored("its result is the action: a redirect that fails must not be answered with success")
+        .args(&[Anything, Anything])
+        .effect(ChangesAllButStack)
+        .allowed(TC),
     helper(163, "check_mtu", 5, 12)
         .args(&[Context, Anything, aligned(4, Memory::READ_WRITE), Anything, Anything])
         .gpl_only()

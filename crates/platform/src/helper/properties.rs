@@ -54,6 +54,10 @@ pub struct Helper {
     pub casts_argument: bool,
     /// It keeps the contract of `bpf_fastcall`: only its argument registers and `r0` change.
     pub fastcall: bool,
+    /// What may be wrong if a program does not look at the result; `None` if ignoring it does no harm.
+    pub when_ignored: Option<&'static str>,
+    /// The helpers that replace it, for one that is deprecated.
+    pub replaced_by: Option<&'static str>,
 }
 
 /// The capability that the loader of a program needs so that the program may call a helper.

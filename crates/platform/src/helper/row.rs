@@ -34,6 +34,8 @@ pub(super) const fn helper(id: u32, name: &'static str, major: u8, minor: u8) ->
         acquires: false,
         casts_argument: false,
         fastcall: false,
+        when_ignored: Option::None,
+        replaced_by: Option::None,
     }
 }
 
@@ -160,6 +162,16 @@ impl Helper {
 
     pub(super) const fn fastcall(mut self) -> Self {
         self.fastcall = true;
+        self
+    }
+
+    pub(super) const fn when_ignored(mut self, what: &'static str) -> Self {
+        self.when_ignored = Some(what);
+        self
+    }
+
+    pub(super) const fn replaced_by(mut self, names: &'static str) -> Self {
+        self.replaced_by = Some(names);
         self
     }
 }

@@ -51,6 +51,7 @@ pub(super) const HELPERS: &[Helper] = &[
         SK_SKB,
     ])),
     helper(49, "setsockopt", 4, 13)
+        .when_ignored("the option may not be set")
         .args(&[BTF_SOCK, Anything, Anything, READ, SIZE])
         .variants(&[variant(
             any_of(&[SOCK_OPS, CGROUP_SOCK_ADDR]),
@@ -60,10 +61,12 @@ pub(super) const HELPERS: &[Helper] = &[
         .allowed(OPTION_SETTERS)
         .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
     helper(52, "sk_redirect_map", 4, 14)
+        .when_ignored("its result is the action: without it, nothing is redirected")
         .args(&[Context, ConstMapPtr, Anything, Anything])
         .effect(ChangesAllButStack)
         .allowed(SK_SKB),
     helper(53, "sock_map_update", 4, 14)
+        .when_ignored("the socket may not be in the map")
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .packet_memory()
         .effect(ChangesAllButStack)
@@ -79,6 +82,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .attach_rules(&[(ProgramType::CgroupSockopt, SETSOCKOPT), (ProgramType::Lsm, LSM_CGROUP)]),
     helper(59, "sock_ops_cb_flags_set", 4, 16).args(&[Context, Anything]).effect(ChangesAllButStack).allowed(SOCK_OPS),
     helper(60, "msg_redirect_map", 4, 17)
+        .when_ignored("its result is the action: without it, nothing is redirected")
         .args(&[Context, ConstMapPtr, Anything, Anything])
         .effect(ChangesAllButStack)
         .allowed(SK_MSG),
@@ -90,24 +94,29 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ChangesAllButStack)
         .allowed(SK_MSG),
     helper(64, "bind", 4, 17)
+        .when_ignored("the socket may not be bound")
         .args(&[Context, READ, SIZE])
         .effect(ChangesAllButStack)
         .allowed(CGROUP_SOCK_ADDR)
         .attach_rules(&[(ProgramType::CgroupSockAddr, CONNECT)]),
     helper(70, "sock_hash_update", 4, 18)
+        .when_ignored("the socket may not be in the map")
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .packet_memory()
         .effect(ChangesAllButStack)
         .allowed(SOCK_OPS),
     helper(71, "msg_redirect_hash", 4, 18)
+        .when_ignored("its result is the action: without it, nothing is redirected")
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .effect(ChangesAllButStack)
         .allowed(SK_MSG),
     helper(72, "sk_redirect_hash", 4, 18)
+        .when_ignored("its result is the action: without it, nothing is redirected")
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .effect(ChangesAllButStack)
         .allowed(SK_SKB),
     helper(82, "sk_select_reuseport", 4, 19)
+        .when_ignored("the packet may go to another socket")
         .args(&[Context, ConstMapPtr, MapKey, Anything])
         .effect(ChangesAllButStack)
         .allowed(SK_REUSEPORT),
@@ -248,6 +257,7 @@ pub(super) const HELPERS: &[Helper] = &[
         CGROUP_SOCKOPT,
     ])),
     helper(124, "sk_assign", 5, 7)
+        .when_ignored("the packet may go to another socket")
         .args(&[Context, BTF_SOCK, Anything])
         .variants(&[variant(SK_LOOKUP, Prototype::new(&[Context, SocketOrNull, Anything], ReturnKind::Integer))])
         .effect(ChangesAllButStack)
@@ -294,11 +304,13 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(WritesArguments)
         .allowed(SOCK_OPS),
     helper(143, "store_hdr_opt", 5, 10)
+        .when_ignored("the header may lack the option")
         .args(&[Context, READ, SIZE, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(SOCK_OPS),
     helper(144, "reserve_hdr_opt", 5, 10)
+        .when_ignored("the header may lack room for the option")
         .args(&[Context, Anything, Anything])
         .effect(ChangesAllButStack)
         .allowed(SOCK_OPS),

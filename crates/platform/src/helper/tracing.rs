@@ -5,6 +5,7 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(4, "probe_read", 4, 1)
+        .replaced_by("bpf_probe_read_kernel or bpf_probe_read_user")
         .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Anything])
         .gpl_only()
         .effect(WritesArguments)
@@ -54,12 +55,14 @@ pub(super) const HELPERS: &[Helper] = &[
         .needs_frame()
         .allowed(TRACERS),
     helper(36, "probe_write_user", 4, 8)
+        .when_ignored("the memory may be unchanged")
         .args(&[Anything, READ, SIZE])
         .gpl_only()
         .effect(ChangesAllButStack)
         .reaches_out()
         .allowed(TRACERS),
     helper(45, "probe_read_str", 4, 11)
+        .replaced_by("bpf_probe_read_kernel_str or bpf_probe_read_user_str")
         .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Anything])
         .gpl_only()
         .effect(WritesArguments)
@@ -67,6 +70,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .returns_size()
         .allowed(TRACERS),
     helper(55, "perf_event_read_value", 4, 15)
+        .when_ignored("the counter reads as zero")
         .args(&[ConstMapPtr, Anything, WRITE_UNINIT, SIZE])
         .gpl_only()
         .capability(PerfMon)
@@ -171,6 +175,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(WritesArguments)
         .allowed(BTF_TRACERS),
     helper(148, "copy_from_user", 5, 10)
+        .when_ignored("the buffer holds zeros if the page cannot be read")
         .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Anything])
         .might_sleep()
         .capability(PerfMon)
@@ -254,6 +259,7 @@ pub(super) const HELPERS: &[Helper] = &[
         .allowed(any_of(&[TRACING, LSM]))
         .attach_rules(&[(ProgramType::Tracing, TRAMPOLINE)]),
     helper(191, "copy_from_user_task", 5, 18)
+        .when_ignored("the buffer holds zeros if the page cannot be read")
         .args(&[WRITE_UNINIT, SIZE_OR_ZERO, Anything, btf("task_struct"), Anything])
         .gpl_only()
         .might_sleep()

@@ -5,17 +5,24 @@ use super::row::*;
 /// The rows, in the order of their numbers.
 pub(super) const HELPERS: &[Helper] = &[
     helper(44, "xdp_adjust_head", 4, 10)
+        .when_ignored("the packet may have its old size")
         .args(&[Context, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(XDP),
-    helper(51, "redirect_map", 4, 14).args(&[ConstMapPtr, Anything, Anything]).effect(ChangesOutside).allowed(XDP),
+    helper(51, "redirect_map", 4, 14)
+        .when_ignored("its result is the action: a redirect that fails must not be answered with success")
+        .args(&[ConstMapPtr, Anything, Anything])
+        .effect(ChangesOutside)
+        .allowed(XDP),
     helper(54, "xdp_adjust_meta", 4, 15)
+        .when_ignored("there may be no room for metadata")
         .args(&[Context, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
         .allowed(XDP),
     helper(65, "xdp_adjust_tail", 4, 18)
+        .when_ignored("the packet may have its old size")
         .args(&[Context, Anything])
         .changes_packet_data()
         .effect(ChangesAllButStack)
@@ -26,11 +33,13 @@ pub(super) const HELPERS: &[Helper] = &[
         .effect(ReadsMemory)
         .allowed(any_of(&[BTF_TRACERS, XDP])),
     helper(189, "xdp_load_bytes", 5, 18)
+        .when_ignored("the buffer may hold nothing of the packet")
         .args(&[Context, Anything, WRITE_UNINIT, SIZE])
         .effect(WritesArguments)
         .fills(Fills::OnSuccess)
         .allowed(XDP),
     helper(190, "xdp_store_bytes", 5, 18)
+        .when_ignored("the packet may be unchanged")
         .args(&[Context, Anything, READ, SIZE])
         .effect(ChangesAllButStack)
         .allowed(XDP),

@@ -58,6 +58,11 @@ impl TooDeep {
         }
     }
 
+    /// Whether the chain takes too many bytes, rather than too many frames.
+    pub(crate) fn is_about_bytes(&self) -> bool {
+        !matches!(self.why, Deep::Frames)
+    }
+
     /// The kernel's message.
     pub(crate) fn kernel_message(&self) -> String {
         let TooDeep { bytes, calls, .. } = self;

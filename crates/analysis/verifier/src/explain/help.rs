@@ -1,9 +1,10 @@
 //! What fixes a rejection, for the very case: the check to write, with its numbers and names.
 
 use kiln_isa::{AluOp, Insn, Reg, Source};
+use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_platform::{ArgKind, Helper, ProgramType, ReturnRule};
 
-use super::names::assigned;
+use super::names::{argument, assigned, signed_plain};
 use super::story::Story;
 use crate::reason::Reason;
 use crate::rejection::{Case, Loss, StoryStep};
@@ -31,7 +32,7 @@ impl Story<'_> {
             Reason::ContextAccess => self.fields(),
             Reason::ReturnValue => self.returns(),
             Reason::UninitializedRegister => self.initialize(steps),
-            Reason::StackBounds | Reason::MemoryBounds => self.bound_local(),
+            Reason::StackBounds | Reason::MemoryBounds => self.past_local().or_else(|| self.bound_local()),
             Reason::NotAPointer => self.keep_pointer(steps),
             _ => None,
         }
@@ -61,7 +62,11 @@ impl Story<'_> {
             (Kind::MapValue, offset) => self.names.map(&value)?.value_size.checked_sub(u32::try_from(offset).ok()?)?,
             _ => return None,
         };
-        let source = self.variable().map_or_else(|| "what is passed".to_owned(), |name| format!("`{name}`"));
+        let code = self.names.code;
+        let line = code.object.line(code.op(self.last().at).node);
+        let passed = line.and_then(|line| super::names::argument(line, helper.name, usize::from(reg.number()) - 1));
+        let passed = passed.map(|name| name.trim_start_matches('&').to_owned()).or_else(|| self.variable());
+        let source = passed.map_or_else(|| "what is passed".to_owned(), |name| format!("`{name}`"));
         (there < wanted).then(|| {
             format!(
                 "map `{}` has {what} of {wanted} bytes, and {source} has {there} at most: give it the type that the map says",
@@ -289,14 +294,50 @@ impl Story<'_> {
         None
     }
 
+    /// For a helper that accesses more bytes than a local variable can have: both sizes.
+    fn past_local(&self) -> Option<String> {
+        let value = self.offending_value().filter(|value| value.kind() == Kind::Stack)?;
+        let there = -value.fixed_offset()?;
+        let code = self.names.code;
+        let op = code.op(self.last().at);
+        if let (None, Some((offset, _))) = (op.helper, self.access()) {
+            let below = there - offset - i64::from(MAX_STACK_BYTES);
+            return (below > 0).then(|| {
+                format!("a frame has {MAX_STACK_BYTES} bytes, and this is {below} below: move large variables into a per-CPU array map")
+            });
+        }
+        let Case::Access { bytes } = self.rejection.cause.case else { return None };
+        let (helper, reg) = (op.helper?, self.offending_register()?);
+        let index = usize::from(reg.number()).checked_sub(1)?;
+        let writes = helper.prototype.args.get(index).is_some_and(|kind| kind.writes_memory());
+        let line = code.object.line(op.node);
+        let name = line.and_then(|line| argument(line, helper.name, index)).filter(|name| name.len() <= 40);
+        let (what, size) = match name {
+            Some(name) => (format!("`{name}`"), format!("sizeof({})", name.trim_start_matches('&'))),
+            None => ("the variable".to_owned(), "its size".to_owned()),
+        };
+        let does = if writes { "writes" } else { "reads" };
+        (0 < there && (there as u64) < bytes).then(|| {
+            format!("bpf_{} {does} {bytes} bytes, and {what} has {there} at most: pass {size}", helper.name)
+        })
+    }
+
     fn bound_local(&self) -> Option<String> {
         let value = self.offending_value()?;
         (value.scalar.as_constant().is_none() && value.is_pointer()).then(|| {
-            format!(
-                "the pointer may be anywhere from byte {} to {}: bound the index before it is added",
-                value.scalar.smin.saturating_add(i64::from(value.offset)),
-                value.scalar.smax.saturating_add(i64::from(value.offset))
-            )
+            // Beyond what a pointer may be moved by, no limit is known.
+            const FAR: i64 = 1 << 32;
+            let place = |bound: i64| match bound.saturating_add(i64::from(value.offset)) {
+                at if at.abs() < FAR => Some(format!("byte {}", signed_plain(at))),
+                _ => None,
+            };
+            let range = match (place(value.scalar.smin), place(value.scalar.smax)) {
+                (Some(lowest), Some(highest)) => format!("from {lowest} to {highest}"),
+                (Some(lowest), None) => format!("from {lowest} on"),
+                (None, Some(highest)) => format!("up to {highest}"),
+                (None, None) => "in memory".to_owned(),
+            };
+            format!("the pointer may be anywhere {range}: bound the index before it is added")
         })
     }
 
@@ -307,6 +348,10 @@ impl Story<'_> {
         let value = self.offending_value().filter(|value| value.kind() == Kind::Scalar && !value.is_zero())?;
         if !tracing.contains(&self.names.program_type) || self.access().is_none() || value.scalar.umax <= 0xffff {
             return None;
+        }
+        if self.names.code.program.section.contains("sys_enter") {
+            let copy = "copy what it points to with bpf_probe_read_user or bpf_probe_read_user_str";
+            return Some(format!("an address of user space is a number here: {copy}"));
         }
         let task = steps.iter().any(|step| step.text.contains("bpf_get_current_task"));
         let typed = if task { ", or take the task from bpf_get_current_task_btf(), which may be read directly" } else { "" };

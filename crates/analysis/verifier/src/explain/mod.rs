@@ -12,6 +12,7 @@
 //! [`crate::Options::explain`], the story says how the path came to it (see `story`), and what fixes this very case.
 
 mod follow;
+pub(crate) mod frames;
 mod help;
 mod kernel_names;
 pub(crate) mod kernel_words;

@@ -160,6 +160,12 @@ pub(super) fn number(scalar: &Scalar) -> String {
     if unsigned == u64::MAX && signed == u64::MAX {
         return "any number".to_owned();
     }
+    // A limit that every number keeps is none.
+    match (scalar.smin, scalar.smax) {
+        (i64::MIN, most) if most != i64::MAX && scalar.umax == u64::MAX => return format!("at most {}", signed_plain(most)),
+        (least, i64::MAX) if least != i64::MIN && least < 0 => return format!("at least {}", signed_plain(least)),
+        _ => {}
+    }
     // What is negative throughout is as narrow either way, and nobody reads it as twenty digits.
     if unsigned <= signed && scalar.smax >= 0 {
         return format!("{} to {}", plain(scalar.umin), plain(scalar.umax));
@@ -171,7 +177,7 @@ fn plain(value: u64) -> String {
     if value > 0xf_ffff { format!("{value:#x}") } else { value.to_string() }
 }
 
-fn signed_plain(value: i64) -> String {
+pub(super) fn signed_plain(value: i64) -> String {
     let size = plain(value.unsigned_abs());
     if value < 0 { format!("-{size}") } else { size }
 }
@@ -193,6 +199,33 @@ pub(super) fn assigned(line: &SourceLine) -> Option<&str> {
     (plain && whole).then_some(name)
 }
 
+/// The argument at an index of a call in a line of C: `fname` in `bpf_probe_read_user_str(fname, 64, from)`, at 0.
+pub(super) fn argument<'a>(line: &'a SourceLine, helper: &str, index: usize) -> Option<&'a str> {
+    let name = format!("bpf_{helper}(");
+    let rest = &line.text[line.text.find(&name)? + name.len()..];
+    let mut depth = 0_i32;
+    let mut begin = 0;
+    let mut count = 0;
+    for (at, letter) in rest.char_indices() {
+        match letter {
+            '(' | '[' | '{' => depth += 1,
+            ',' | ')' if depth == 0 => {
+                if count == index {
+                    return Some(rest[begin..at].trim()).filter(|text| !text.is_empty());
+                }
+                if letter == ')' {
+                    return None;
+                }
+                count += 1;
+                begin = at + 1;
+            }
+            ')' | ']' | '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,7 +244,19 @@ mod tests {
     }
 
     #[test]
+    fn arguments_of_calls_are_found_in_their_line() {
+        let call = line("\tlong n = bpf_probe_read_user_str(&e->name[f(1, 2)], 64, *(void **)(ctx + 24));");
+        assert_eq!(argument(&call, "probe_read_user_str", 0), Some("&e->name[f(1, 2)]"));
+        assert_eq!(argument(&call, "probe_read_user_str", 1), Some("64"));
+        assert_eq!(argument(&call, "probe_read_user_str", 2), Some("*(void **)(ctx + 24)"));
+        assert_eq!(argument(&call, "probe_read_user_str", 3), None);
+        assert_eq!(argument(&call, "probe_read", 0), None);
+    }
+
+    #[test]
     fn numbers_are_said_briefly() {
+        assert_eq!(number(&Scalar::signed_range(i64::MIN, 64)), "at most 64");
+        assert_eq!(number(&Scalar::signed_range(-1, i64::MAX)), "at least -1");
         assert_eq!(number(&Scalar::UNKNOWN), "any number");
         assert_eq!(number(&Scalar::unsigned_range(0, 255)), "0 to 255");
         assert_eq!(number(&Scalar::signed_range(-8, 7)), "-8 to 7");

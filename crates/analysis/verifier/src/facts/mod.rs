@@ -162,6 +162,7 @@ pub struct Facts {
     insns: HashMap<InsnId, InsnFacts>,
     held: HashMap<InsnId, Held>,
     in_arena: HashSet<InsnId>,
+    unwritten: HashMap<InsnId, StackSet>,
 }
 
 /// Resources that some explored path holds just before an instruction. For people to read: a path that ended in a kept
@@ -233,6 +234,18 @@ impl Facts {
         self.in_arena.contains(&insn)
     }
 
+    /// The stack bytes that an instruction reads, itself or by the helper that it calls, although nothing on some
+    /// explored path wrote them; `None` if there are none. For people to read: of paths that ended in a kept state, those
+    /// of the kept state are known. The bytes are relative to the frame that they are in.
+    pub fn unwritten(&self, insn: InsnId) -> Option<&StackSet> {
+        self.unwritten.get(&insn)
+    }
+
+    /// Sets the stack bytes that an instruction reads unwritten.
+    pub(crate) fn set_unwritten(&mut self, unwritten: impl Iterator<Item = (InsnId, StackSet)>) {
+        self.unwritten = unwritten.collect();
+    }
+
     /// Sets the instructions that access the arena.
     pub(crate) fn set_arena_accesses(&mut self, accesses: impl Iterator<Item = InsnId>) {
         self.in_arena = accesses.collect();
@@ -251,6 +264,10 @@ impl Facts {
     /// Joins what another program that shares functions with this one found: what holds for both.
     pub fn join(&mut self, other: &Facts) {
         self.in_arena.extend(&other.in_arena);
+        for (id, bytes) in &other.unwritten {
+            let own = self.unwritten.entry(*id).or_default();
+            *own = own.union(bytes);
+        }
         for (id, held) in &other.held {
             let own = self.held.entry(*id).or_default();
             own.locks = own.locks.max(held.locks);

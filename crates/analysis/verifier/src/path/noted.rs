@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::code::{Code, Position};
+use crate::facts::StackSet;
 use crate::state::Kind;
 
 /// How one instruction masks the pointer that it moves.
@@ -29,6 +30,8 @@ pub(crate) struct Noted {
     pub stack_bytes: Vec<u32>,
     /// Whether some path may read stack bytes that it never wrote.
     pub reads_uninitialized_stack: bool,
+    /// The stack bytes that an instruction reads although no store on some path wrote them.
+    pub unwritten: HashMap<Position, StackSet>,
     /// How each instruction that moves a pointer masks it, of programs without privilege.
     pub masks: HashMap<Position, Mask>,
     /// Masks depend on numbers, so states are compared with them all.
@@ -48,6 +51,7 @@ impl Noted {
             accessed: vec![Kind::Uninit; code.ops.len()],
             stack_bytes: vec![0; code.functions.len()],
             reads_uninitialized_stack: false,
+            unwritten: HashMap::new(),
             masks: HashMap::new(),
             exact_numbers: false,
             tail_call_maps: HashMap::new(),

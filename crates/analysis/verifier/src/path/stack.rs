@@ -33,6 +33,13 @@ impl Findings {
         Ok(())
     }
 
+    /// Notes, where facts are wanted, that the instruction reads a byte which nothing on this path wrote.
+    pub(crate) fn note_unwritten(&mut self, at: Position, lowest: i32, bytes: u32) {
+        if self.accesses.is_some() {
+            self.noted.unwritten.entry(at).or_default().insert(lowest, bytes);
+        }
+    }
+
     pub(crate) fn note_read(&mut self, state: &State, at: Position, frame: usize, lowest: i32, bytes: u32) {
         let (last, _) = slot_of(lowest);
         let (first, _) = slot_of(lowest + bytes.max(1) as i32 - 1);
@@ -95,10 +102,14 @@ impl Register {
         let highest = self.scalar.smax.saturating_add(fixed);
         let size = i64::from(MAX_STACK_BYTES);
         if !(-size..0).contains(&lowest) || highest.saturating_add(bytes as i64) > 0 {
+            let place = match lowest == highest {
+                true => format!("r10{lowest:+}"),
+                false => format!("r10{lowest:+} to r10{highest:+}"),
+            };
             return refuse(
                 Reason::StackBounds,
                 Case::Access { bytes },
-                format!("r{}: {bytes} bytes at r10{lowest:+} to r10{highest:+}, outside of the frame", reg.number()),
+                format!("r{}: {bytes} bytes at {place}, outside of the frame", reg.number()),
             );
         }
         Ok((lowest as i32, highest as i32))

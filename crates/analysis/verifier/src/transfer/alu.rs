@@ -396,10 +396,11 @@ fn check_offset(pointer: &Register, number: &Register, dst: Reg) -> Step<()> {
             );
         }
     } else if !sane(scalar.smin) {
-        return reject(
-            Reason::UnboundedOffset,
-            format!("r{}: the number added may be as low as {}", dst.number(), scalar.smin),
-        );
+        let how = match scalar.smin {
+            i64::MIN => "has no lower bound".to_owned(),
+            lowest => format!("may be as low as {lowest}"),
+        };
+        return reject(Reason::UnboundedOffset, format!("r{}: the number added {how}", dst.number()));
     }
     // As in the kernel, the constant by which a copy differs counts too, although it is part of the number.
     let constants = [pointer.offset, if number.is_pointer() { 0 } else { number.offset }];

@@ -63,6 +63,11 @@ impl Path<'_> {
         if read.contains(&Byte::Invalid) {
             self.findings
                 .uninitialized_read(self.options, || format!("{bytes} bytes at r10{lowest:+} were never written"))?;
+            let unwritten =
+                (0..).zip(&slot.bytes[within..]).take(bytes as usize).filter(|(_, byte)| **byte == Byte::Invalid);
+            for (at, _) in unwritten {
+                self.findings.note_unwritten(self.at, lowest + at, 1);
+            }
         }
         if read.iter().all(|byte| *byte == Byte::Zero) {
             return Ok(Register::constant(0));
@@ -209,6 +214,7 @@ impl Path<'_> {
             if byte == Byte::Invalid {
                 self.findings
                     .uninitialized_read(self.options, || format!("the byte at r10{at:+} was never written"))?;
+                self.findings.note_unwritten(self.at, at, 1);
             }
             if clobbers {
                 let slot = self.state.frames[frame].stack.slot_mut(index);

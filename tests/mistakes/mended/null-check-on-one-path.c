@@ -1,0 +1,25 @@
+// The pointer is checked on every path.
+// check: accept
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+SEC("xdp")
+int count(struct xdp_md *ctx)
+{
+	__u32 key = ctx->ingress_ifindex;
+	__u64 *value = bpf_map_lookup_elem(&counters, &key);
+
+	if (!value)
+		return XDP_PASS;
+	*value += 1;
+	return XDP_DROP;
+}
+
+char _license[] SEC("license") = "GPL";
