@@ -4,22 +4,11 @@ use kiln_driver::bench::{Pair, Row, Timing, geomean};
 use kiln_driver::check::{KernelVerdict, Verdict};
 use kiln_driver::shown::Clean;
 
-use crate::print::{percent, table};
+use crate::print::{count, percent, table};
 use crate::say;
 
-const BENCH_COLUMNS: [&str; 11] = [
-    "program",
-    "slots",
-    "after",
-    "saved",
-    "verified us/kernel",
-    "kernel insns",
-    "after",
-    "VM ns",
-    "after",
-    "kernel ns",
-    "after",
-];
+const BENCH_COLUMNS: [&str; 7] =
+    ["program", "slots", "saved", "verified us/kernel", "kernel processed", "VM ns", "kernel ns"];
 
 /// Measurements: a row a program, then the means.
 pub fn benched(rows: &[Row]) {
@@ -41,11 +30,12 @@ pub fn benched(rows: &[Row]) {
         Some(KernelVerdict::Accepted { processed_insns }) => processed_insns.to_string(),
         _ => "-".to_owned(),
     };
-    let time = |timing: Option<Timing>| {
-        timing.map_or("-".to_owned(), |timing| {
-            let spread = (timing.high_ns - timing.low_ns) / 2.0;
-            format!("{:.1}±{spread:.1}", timing.median_ns)
-        })
+    let time = |timing: Timing| {
+        let spread = (timing.high_ns - timing.low_ns) / 2.0;
+        format!("{:.1}±{spread:.1}", timing.median_ns)
+    };
+    let times = |pair: Option<Pair>| {
+        pair.map_or("-".to_owned(), |pair| format!("{} -> {}", time(pair.before), time(pair.after)))
     };
     let table_rows: Vec<Vec<String>> = rows
         .iter()
@@ -53,16 +43,12 @@ pub fn benched(rows: &[Row]) {
             let own = &row.optimized;
             vec![
                 format!("{}:{}", Clean(row.object.exact().trim_end_matches(".o")), own.program),
-                own.slots_before.to_string(),
-                own.slots_after.to_string(),
+                format!("{} -> {}", own.slots_before, own.slots_after),
                 percent(own.slots_before.into(), own.slots_after.into()),
                 verdicts(&own.after, &own.kernel_after),
-                kernel_cost(&own.kernel_before),
-                kernel_cost(&own.kernel_after),
-                time(row.vm.map(|pair| pair.before)),
-                time(row.vm.map(|pair| pair.after)),
-                time(row.kernel.map(|pair| pair.before)),
-                time(row.kernel.map(|pair| pair.after)),
+                format!("{} -> {}", kernel_cost(&own.kernel_before), kernel_cost(&own.kernel_after)),
+                times(row.vm),
+                times(row.kernel),
             ]
         })
         .collect();
@@ -84,7 +70,7 @@ fn means(rows: &[Row]) {
         let own = &row.optimized;
         1.0 - f64::from(own.slots_after) / f64::from(own.slots_before.max(1))
     });
-    say!("{} programs, mean slot reduction {:.1}%", rows.len(), 100.0 * saved.sum::<f64>() / rows.len() as f64);
+    say!("{}, mean slot reduction {:.1}%", count(rows.len(), "program"), 100.0 * saved.sum::<f64>() / rows.len() as f64);
     let ratios = |pick: &dyn Fn(&Row) -> Option<f64>| -> Vec<f64> { rows.iter().filter_map(pick).collect() };
     let after_before = |pair: Pair| Some(pair.after.median_ns / pair.before.median_ns);
     for (what, ratios) in [
@@ -94,10 +80,10 @@ fn means(rows: &[Row]) {
     ] {
         if let Some((mean, spread)) = geomean(&ratios) {
             say!(
-                "{what}: geomean {mean:.2} (quartiles {:.2} to {:.2}, {} programs)",
+                "{what}: geomean {mean:.2} (quartiles {:.2} to {:.2}, {})",
                 spread.low_ns,
                 spread.high_ns,
-                ratios.len()
+                count(ratios.len(), "program")
             );
         }
     }

@@ -1,9 +1,9 @@
 //! How results look.
 
 pub mod run;
+mod table;
 
 use anstyle::{AnsiColor, Style};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::check::{Checked, KernelVerdict, Verdict};
 use kiln_driver::cost::Cost;
 use kiln_driver::diagnostic;
@@ -14,6 +14,8 @@ use kiln_driver::profiles::Matrix;
 pub use kiln_driver::shown::count;
 use kiln_driver::shown::{Clean, clean, escaped_json};
 use kiln_driver::{Error, Shown, operations};
+
+pub use table::table;
 
 use crate::arguments::Format;
 use crate::{output, say};
@@ -73,20 +75,6 @@ pub fn json_line(value: &serde_json::Value) {
     say!("{}", escaped_json(&value.to_string()));
 }
 
-/// A plain table: first column left, the others right.
-pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.iter().copied());
-    for row in rows {
-        table.add_row(row.iter().map(Cell::new));
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
-}
-
 /// Verdicts, explained; with `quiet`, without what is accepted.
 pub fn checked(input: &kiln_driver::Input, results: &[Checked], quiet: bool) -> String {
     let wanted = |result: &&Checked| !quiet || !result.verdict.is_accepted() || result.disagrees();
@@ -105,11 +93,11 @@ pub fn warnings(input: &kiln_driver::Input, findings: &[kiln_driver::lint::Findi
 fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
     let head = match &result.verdict {
         Verdict::Accepted { processed_insns, stack_bytes } => format!(
-            "{} {} ({}): {} slots, {processed_insns} processed, {stack_bytes} B of stack, {:.1} ms",
+            "{} {} ({}): {}, {processed_insns} processed, {stack_bytes} B of stack, {:.1} ms",
             styled(GOOD, "accepted"),
             result.program,
             result.program_type.unwrap_or("no type"),
-            result.slots,
+            count(result.slots as usize, "slot"),
             result.micros as f64 / 1000.0,
         ),
         Verdict::Rejected { code, diagnosis, .. } => {
@@ -213,7 +201,7 @@ fn cost(profile: &Cost) -> String {
         .collect();
     text.push_str(&table(&["line", "share", "processed", "visits", "both ways", "states"], &rows));
     if profile.lines.len() > LINES_SHOWN {
-        text.push_str(&format!("\n ... and {} lines more", profile.lines.len() - LINES_SHOWN));
+        text.push_str(&format!("\n ... and {} more", count(profile.lines.len() - LINES_SHOWN, "line")));
     }
     for function in profile.functions.iter().filter(|_| profile.functions.len() > 1) {
         let share = 100.0 * function.processed_insns as f64 / all;
@@ -315,6 +303,7 @@ pub fn listings(maps: &str, listings: &kiln_driver::dump::Listings<'_>) {
 /// What optimization did.
 pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
     let mut rows = Vec::new();
+    let asked = outcome.programs.iter().any(|own| own.kernel_before.is_some() || own.kernel_after.is_some());
     for program in &outcome.programs {
         let processed = |verdict: &Verdict| match verdict {
             Verdict::Accepted { processed_insns, .. } => processed_insns.to_string(),
@@ -327,22 +316,21 @@ pub fn optimized(outcome: &Outcome, verbose: bool, timings: bool) {
             Some(KernelVerdict::NotAsked { .. }) => "not asked".to_owned(),
             None => "-".to_owned(),
         };
-        rows.push(vec![
+        let mut row = vec![
             program.program.to_string(),
-            program.slots_before.to_string(),
-            program.slots_after.to_string(),
+            format!("{} -> {}", program.slots_before, program.slots_after),
             percent(program.slots_before.into(), program.slots_after.into()),
-            format!("{:.1}", program.estimated_ns_before),
-            format!("{:.1}", program.estimated_ns_after),
-            processed(&program.before),
-            processed(&program.after),
-            kernel(&program.kernel_before),
-            kernel(&program.kernel_after),
-        ]);
+            format!("{:.1} -> {:.1}", program.estimated_ns_before, program.estimated_ns_after),
+            format!("{} -> {}", processed(&program.before), processed(&program.after)),
+        ];
+        if asked {
+            row.push(format!("{} -> {}", kernel(&program.kernel_before), kernel(&program.kernel_after)));
+        }
+        rows.push(row);
     }
-    let header =
-        ["program", "slots", "after", "saved", "est. ns", "after", "processed", "after", "kernel processed", "after"];
-    say!("{}", table(&header, &rows));
+    let header = ["program", "slots", "saved", "est. ns", "processed", "kernel processed"];
+    let header = &header[..header.len() - usize::from(!asked)];
+    say!("{}", table(header, &rows));
     for program in &outcome.programs {
         if let Some(reason) = &program.skipped {
             say!("left as it is: {}: {}", program.program, Clean(reason.exact().lines().next().unwrap_or_default()));
@@ -407,8 +395,8 @@ pub fn learned(outcome: &kiln_driver::learn::Outcome) {
         (count(new, "new rule"), count(outcome.windows, "window"), count(outcome.objects, "object"));
     say!("{new}, {known} in all, of {windows} in {objects}");
     say!(
-        "{} windows searched, {} shortened; dropped: {} that others do too, {} that one program needs",
-        outcome.searched,
+        "{} searched, {} shortened; dropped: {} that others do too, {} that one program needs",
+        count(outcome.searched, "window"),
         outcome.shortened,
         outcome.subsumed,
         outcome.rare

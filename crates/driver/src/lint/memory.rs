@@ -88,7 +88,8 @@ pub(super) fn unwritten_locals(linted: &Linted<'_>) -> Vec<Found> {
     let found = |(at, node): ((usize, usize), &Node)| {
         let Insn::Load { .. } = node.insn else { return None };
         let bytes = linted.facts.unwritten(node.id)?.iter().count();
-        let message = format!("{bytes} bytes of the stack are read that no store on some path wrote");
+        let (count, are) = if bytes == 1 { ("1 byte".to_owned(), "is") } else { (format!("{bytes} bytes"), "are") };
+        let message = format!("{count} of the stack {are} read that no store on some path wrote");
         Some(Found { at: Some(at), message, help: None })
     };
     linted.nodes().filter_map(found).collect()
