@@ -110,7 +110,7 @@ fn show(object: &Object) -> Vec<(&'static str, String)> {
     for checked in check::check(&input, &input.select(&none).unwrap_or_default(), false) {
         shown.push(("name", format!("accepted {} ({})", checked.program, checked.section)));
         if let check::Verdict::Rejected { code, diagnosis, .. } = &checked.verdict {
-            shown.push(("rejection", diagnostic::render(object, checked.program.exact(), code, diagnosis, false)));
+            shown.push(("rejection", diagnostic::render(object, checked.program.exact(), code, diagnosis, diagnostic::Look::default())));
         }
     }
     for program in &object.programs {

@@ -24,6 +24,11 @@ const GOOD: Style = AnsiColor::Green.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const MILD: Style = AnsiColor::Yellow.on_default();
 
+/// With colours, which disappear if the stream is not a terminal, and at the terminal's width.
+fn look() -> diagnostic::Look {
+    diagnostic::Look { colours: true, width: table::terminal_width() }
+}
+
 /// Text in a style; colours disappear if the stream is not a terminal.
 fn styled(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
@@ -85,7 +90,7 @@ pub fn checked(input: &kiln_driver::Input, results: &[Checked], quiet: bool) -> 
 pub fn warnings(input: &kiln_driver::Input, findings: &[kiln_driver::lint::Finding]) -> String {
     findings
         .iter()
-        .map(|finding| diagnostic::render_finding(&input.object, finding, true).trim_end().to_owned() + "\n")
+        .map(|finding| diagnostic::render_finding(&input.object, finding, look()).trim_end().to_owned() + "\n")
         .collect()
 }
 
@@ -101,7 +106,7 @@ fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
             result.micros as f64 / 1000.0,
         ),
         Verdict::Rejected { code, diagnosis, .. } => {
-            diagnostic::render(&input.object, result.program.exact(), code, diagnosis, true)
+            diagnostic::render(&input.object, result.program.exact(), code, diagnosis, look())
         }
         Verdict::Unsupported { reason } => format!("{} {}: {reason}", styled(MILD, "unsupported"), result.program),
         Verdict::Invalid { reason } => format!("{} {}: {reason}", styled(BAD, "invalid"), result.program),
@@ -253,7 +258,7 @@ pub fn matrix(input: &kiln_driver::Input, matrix: &Matrix, quiet: bool) -> Strin
             said.push(text);
             match verdict {
                 Verdict::Rejected { code, diagnosis, .. } => {
-                    let text = diagnostic::render(&input.object, row.program.exact(), code, diagnosis, true);
+                    let text = diagnostic::render(&input.object, row.program.exact(), code, diagnosis, look());
                     out.push_str(&format!("on {kernel}: {}\n\n", text.trim_end()));
                 }
                 _ => {

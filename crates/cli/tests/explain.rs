@@ -310,3 +310,14 @@ fn sizes_and_limits_are_said_as_they_are_meant() {
     let (_folder, path) = file("unbounded.bpf", unbounded);
     kiln().arg("check").arg(&path).assert().code(1).stdout(contains("18446744073709551").not());
 }
+
+/// The story and the help for the very case stay where releases are named.
+#[test]
+fn a_check_for_releases_tells_the_story_too() {
+    let (_folder, path) = file("around.bpf", AROUND_THE_CHECK);
+    kiln().arg("check").arg(&path).args(["--kernel", "5.15,6.1"]).assert().code(1).stdout(
+        contains("on 5.15: error[possibly-null]")
+            .and(contains("1: bpf_map_lookup_elem returns"))
+            .and(contains("= help: check it before this line")),
+    );
+}

@@ -211,6 +211,14 @@ impl MapHandle {
         self.update(key, &program.fd().as_raw_fd().to_ne_bytes(), 0)
     }
 
+    /// Puts a map into a map of maps.
+    ///
+    /// # Errors
+    /// As [`MapHandle::update`].
+    pub fn set_inner_map(&self, key: &[u8], inner: &MapHandle) -> Result<(), Error> {
+        self.update(key, &inner.fd().as_raw_fd().to_ne_bytes(), 0)
+    }
+
     /// Forbids further writes from user space (`BPF_MAP_FREEZE`).
     ///
     /// # Errors

@@ -18,10 +18,15 @@ pub fn table(header: &[&str], rows: &[Vec<String>]) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let text = table.trim_fmt();
-    match table.width().map(usize::from) {
+    match terminal_width() {
         Some(width) if text.lines().any(|line| line.chars().count() > width) => records(header, rows, width),
         _ => text,
     }
+}
+
+/// The columns of the terminal that standard output is, if it is one.
+pub fn terminal_width() -> Option<usize> {
+    Table::new().width().map(usize::from)
 }
 
 /// Rows as records, each line at most as wide as `width` where its parts are.

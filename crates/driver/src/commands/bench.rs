@@ -203,6 +203,7 @@ struct Sides {
     vm: Option<(Vm, Vm)>,
     kernel: Option<(KernelProgram, KernelProgram)>,
     name: String,
+    program_type: ProgramType,
     packet: Vec<u8>,
     /// For programs without packets.
     context: Option<Vec<u8>>,
@@ -235,7 +236,7 @@ fn measure(
         });
     }
     let kernel = if ask_kernel { both_kernels(before, after, program, &options.feed, notes) } else { None };
-    let mut sides = Sides { vm, kernel, name: program.name.clone(), packet, context };
+    let mut sides = Sides { vm, kernel, name: program.name.clone(), program_type, packet, context };
     sides.time(options, notes)
 }
 
@@ -324,14 +325,35 @@ impl Sides {
 }
 
 impl Sides {
-    /// Nanoseconds of a test run. The kernel repeats and times only those with packets.
+    /// Nanoseconds of a test run. The kernel repeats and times only those with packets. For raw tracepoints its run
+    /// statistics say how long, and their clock is part of the time.
     fn kernel_sample(&self, loaded: &KernelProgram, repeat: u32) -> Result<f64, String> {
-        if self.context.is_some() {
-            return Err("not timed in the kernel: its test runs of such programs have no time".to_owned());
+        if let Some(context) = &self.context {
+            return match self.program_type {
+                ProgramType::RawTracepoint | ProgramType::RawTracepointWritable => {
+                    statistics_sample(loaded, context, repeat).map_err(|error| error.to_string())
+                }
+                other => Err(format!("not timed in the kernel: it has no test run that runs a {} program", other.name())),
+            };
         }
         let ran = loaded.run_packet(&self.packet, repeat).map_err(|error| error.to_string())?;
         Ok(ran.duration_ns.into())
     }
+}
+
+/// Runs of a program that the kernel cannot repeat itself, for one sample at most: each is a system call.
+const MOST_CALLS: u32 = 2000;
+
+/// Nanoseconds a run of a raw tracepoint program, by the kernel's run statistics.
+fn statistics_sample(loaded: &KernelProgram, context: &[u8], repeat: u32) -> Result<f64, kiln_linux::Error> {
+    let _kept = kiln_linux::Statistics::keep()?;
+    let before = loaded.prog.info()?;
+    for _ in 0..repeat.clamp(1, MOST_CALLS) {
+        loaded.prog.test_run_arguments(context)?;
+    }
+    let after = loaded.prog.info()?;
+    let runs = after.run_count.saturating_sub(before.run_count).max(1);
+    Ok(after.run_time_ns.saturating_sub(before.run_time_ns) as f64 / runs as f64)
 }
 
 /// Nanoseconds a run, over about `repeat` runs.

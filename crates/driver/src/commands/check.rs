@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::commands::cost::Cost;
 use crate::input::Input;
 use crate::kernel;
-use crate::show::diagnostic::{self, Diagnosis};
+use crate::show::diagnostic::{self, Diagnosis, Look};
 use crate::show::shown::Shown;
 
 /// What was decided about one program.
@@ -141,7 +141,7 @@ pub(crate) fn verdict_of(
         Err(Error::Rejected(rejection)) => {
             let code = rejection.reason.code().to_owned();
             let diagnosis = Box::new(Diagnosis::new(object, &rejection));
-            let explanation = diagnostic::render(object, &program.name, &code, &diagnosis, false);
+            let explanation = diagnostic::render(object, &program.name, &code, &diagnosis, Look::default());
             Verdict::Rejected { code, explanation, diagnosis }
         }
         Err(error) => Verdict::Unsupported { reason: error.to_string().into() },

@@ -233,12 +233,13 @@ pub fn maps(object: &Object) -> String {
     for map in &object.maps {
         let _ = writeln!(
             text,
-            "map {}: {} key {} B, value {} B, {} entries{}{}",
+            "map {}: {} key {} B, value {} B, {} {}{}{}",
             Clean(&map.name),
             map.map_type.name(),
             map.key_size,
             map.value_size,
             map.max_entries,
+            if map.max_entries == 1 { "entry" } else { "entries" },
             if map.flags == 0 { String::new() } else { format!(", flags {:#x}", map.flags) },
             if map.pinned_by_name { ", pinned by name" } else { "" },
         );

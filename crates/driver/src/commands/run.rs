@@ -367,8 +367,8 @@ pub(crate) fn fed_kernel(
     program: &Program,
     feed: &Feed,
 ) -> Result<kernel::KernelProgram, Error> {
-    let programs = feed.programs(object)?;
-    let loaded = kernel::load_fed(input, object, program, (!feed.is_empty()).then_some(&programs[..]))?;
+    let names = feed.names(object)?;
+    let loaded = kernel::load_fed(input, object, program, (!feed.is_empty()).then_some(&names[..]))?;
     feed.fill_kernel(object, &loaded.object)?;
     Ok(loaded)
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   --map config:0='{"mode": "STRICT", "limit": 5}'     an entry, by the map's BTF types
 //!   --map jumps:1=second_program                        a program in a prog array
+//!   --map outer:1=inner                                 a map of the object in a map of maps
 //!   --maps-file maps.json                               {"config": [...], "stats": [...]}, lists as bpftool prints them
 //!   --maps-file stats=dump.json                         one list: bpftool map dump name stats -j > dump.json
 //!   --set debug=true                                    a global variable
@@ -55,6 +56,8 @@ enum Content {
     Values { values: Vec<Vec<u8>>, per_cpu: bool },
     /// A program, in a prog array.
     Program(String),
+    /// A map of the object, in a map of maps.
+    Map(String),
 }
 
 fn invalid(text: impl Into<String>) -> Error {
@@ -199,8 +202,15 @@ impl Feed {
             let content = match (map.map_type, entry.values.first()) {
                 (MapType::ProgArray, Some(Value::String(name))) => Content::Program(name.clone()),
                 (MapType::ProgArray, _) => return Err(wrong("the value is the name of a program".to_owned())),
+                (MapType::ArrayOfMaps | MapType::HashOfMaps, Some(Value::String(name))) => {
+                    let known = object.maps.iter().map(|map| map.name.as_str());
+                    if !known.clone().any(|known| known == name) {
+                        return Err(wrong(format!("there is no map {name}{}", meant(name, known))));
+                    }
+                    Content::Map(name.clone())
+                }
                 (MapType::ArrayOfMaps | MapType::HashOfMaps, _) => {
-                    return Err(Error::Unsupported(format!("map {}: entries of maps of maps cannot be set", entry.map)));
+                    return Err(wrong("the value is the name of a map of the object".to_owned()));
                 }
                 _ => {
                     let values = entry.values.iter().map(|json| value(types.as_ref(), map, json).map_err(wrong));
@@ -227,6 +237,10 @@ impl Feed {
                     let at = key.first_chunk().map_or(0, |key| u32::from_ne_bytes(*key));
                     vm.set_program(id, at, &program)
                 }
+                Content::Map(inner) => {
+                    let inner = vm.map(&inner)?;
+                    vm.set_inner_map(id, &key, inner)
+                }
                 Content::Values { values, per_cpu } => {
                     vm.update(id, &key, &joined(values, per_cpu, cpus as usize), UpdateFlag::Any)
                 }
@@ -236,13 +250,17 @@ impl Feed {
         Ok(())
     }
 
-    /// Programs that prog arrays get.
-    pub fn programs(&self, object: &Object) -> Result<Vec<String>, Error> {
-        let programs = self.bytes(object)?.into_iter().filter_map(|entry| match entry.content {
-            Content::Program(name) => Some(name),
-            Content::Values { .. } => None,
+    /// The programs and maps that must be loaded for the entries: maps that have entries, and what prog arrays and maps
+    /// of maps get.
+    ///
+    /// # Errors
+    /// Returns [`Error::InvalidInput`] for entries that do not fit.
+    pub fn names(&self, object: &Object) -> Result<Vec<String>, Error> {
+        let names = self.bytes(object)?.into_iter().flat_map(|entry| match entry.content {
+            Content::Program(name) | Content::Map(name) => [Some(entry.map), Some(name)],
+            Content::Values { .. } => [Some(entry.map), None],
         });
-        Ok(programs.collect())
+        Ok(names.flatten().collect())
     }
 
     /// Fills the maps of an object in the kernel.
@@ -254,6 +272,7 @@ impl Feed {
             let handle = loaded.map(&map)?;
             match content {
                 Content::Program(program) => handle.set_program(&key, &loaded.program(&program)?)?,
+                Content::Map(inner) => handle.set_inner_map(&key, &loaded.map(&inner)?)?,
                 Content::Values { values, per_cpu } => {
                     let size = values.first().map_or(0, Vec::len).next_multiple_of(8).max(1);
                     let cpus = handle.value_bytes() as usize / size;

@@ -83,8 +83,11 @@ fn load_logged(
     if let (false, Some(program_type)) = (known, program.program_type) {
         file.set_type(&program.name, program_type, program.attach_type)?;
     }
+    let fed = |map: &str| feed.is_some_and(|names| names.iter().any(|name| same_map(name, map)));
     file.without_maps(|name| {
-        object.maps.iter().any(|map| same_map(&map.name, name)) && !used.maps.iter().any(|own| same_map(own, name))
+        !fed(name)
+            && object.maps.iter().any(|map| same_map(&map.name, name))
+            && !used.maps.iter().any(|own| same_map(own, name))
     });
     if program.program_type == Some(ProgramType::StructOps) {
         file.only_in_slots(&program.name)?;
@@ -112,8 +115,8 @@ pub fn load_input(input: &Input, program: &Program) -> Result<KernelProgram, Err
     load_fed(input, &input.object, program, None)
 }
 
-/// Loads one program of an input. With `feed`, the contents of data sections are those of `object`, and these programs
-/// are loaded, too.
+/// Loads one program of an input. With `feed`, the contents of data sections are those of `object`, and programs and
+/// maps of these names are loaded, too.
 ///
 /// # Errors
 /// As [`load_input`].

@@ -160,8 +160,42 @@ struct Mark {
     place: Place,
 }
 
-/// The rejection as a compiler prints it, with colours where asked for.
-pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis, colours: bool) -> String {
+/// How text looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Look {
+    /// With colours.
+    pub colours: bool,
+    /// Columns of the terminal, if it is one: notes are broken there.
+    pub width: Option<usize>,
+}
+
+impl Look {
+    /// A note, broken at the terminal's width; `used` columns are taken by what stands before each of its lines.
+    fn fitted(self, text: &str, used: usize) -> String {
+        let Some(width) = self.width.map(|width| width.saturating_sub(used).max(LEAST_WIDTH)) else {
+            return text.to_owned();
+        };
+        let mut lines: Vec<String> = Vec::new();
+        for word in text.split(' ') {
+            match lines.last_mut() {
+                Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                    line.push(' ');
+                    line.push_str(word);
+                }
+                _ => lines.push(word.to_owned()),
+            }
+        }
+        lines.join("\n")
+    }
+}
+
+/// Columns that a broken note has at least.
+const LEAST_WIDTH: usize = 20;
+/// Columns before a note: the numbers of lines, `   = note: `.
+const BEFORE_NOTE: usize = 14;
+
+/// The rejection as a compiler prints it.
+pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis, look: Look) -> String {
     let mut pages: Vec<(Page, Vec<Mark>)> = Vec::new();
     let mut add = |place: &Place, kind: AnnotationKind, label: String| {
         let (page, line) = place.page();
@@ -177,15 +211,16 @@ pub fn render(object: &Object, program: &str, code: &str, diagnosis: &Diagnosis,
     }
     let title = Level::ERROR.primary_title(diagnosis.message.to_string()).id(code.to_owned());
     let mut report = group_of(title, object, pages);
-    report = report.element(Level::NOTE.message(diagnosis.place.in_program(program)));
+    let note = |text: &str| look.fitted(text, BEFORE_NOTE);
+    report = report.element(Level::NOTE.message(note(&diagnosis.place.in_program(program))));
     if let Some(message) = &diagnosis.kernel_message {
-        report = report.element(Level::NOTE.message(format!("the kernel prints: {message}")));
+        report = report.element(Level::NOTE.message(note(&format!("the kernel prints: {message}"))));
     }
-    printed(report.element(Level::HELP.message(diagnosis.help.to_string())), colours)
+    printed(report.element(Level::HELP.message(note(&diagnosis.help.to_string()))), look)
 }
 
-/// A warning of the lint as a compiler prints it, with colours where asked for.
-pub fn render_finding(object: &Object, finding: &Finding, colours: bool) -> String {
+/// A warning of the lint as a compiler prints it.
+pub fn render_finding(object: &Object, finding: &Finding, look: Look) -> String {
     let level = if finding.denied { Level::ERROR } else { Level::WARNING };
     let title = level.primary_title(finding.message.to_string()).id(finding.rule);
     let mut report = match &finding.place {
@@ -196,15 +231,16 @@ pub fn render_finding(object: &Object, finding: &Finding, colours: bool) -> Stri
             group_of(title, object, vec![(page, vec![mark])])
         }
     };
+    let note = |text: &str| look.fitted(text, BEFORE_NOTE);
     if let (Some(place), Some(program)) = (&finding.place, &finding.program) {
-        report = report.element(Level::NOTE.message(place.in_program(program.exact())));
+        report = report.element(Level::NOTE.message(note(&place.in_program(program.exact()))));
     }
-    printed(report.element(Level::HELP.message(finding.help.to_string())), colours)
+    printed(report.element(Level::HELP.message(note(&finding.help.to_string()))), look)
 }
 
-fn printed(report: Group<'_>, colours: bool) -> String {
-    let renderer = if colours { Renderer::styled() } else { Renderer::plain() };
-    renderer.term_width(WIDTH).render(&[report]).to_string()
+fn printed(report: Group<'_>, look: Look) -> String {
+    let renderer = if look.colours { Renderer::styled() } else { Renderer::plain() };
+    renderer.term_width(look.width.unwrap_or(WIDTH).min(WIDTH)).render(&[report]).to_string()
 }
 
 /// Source lines longer than this are cut around what is marked.
@@ -351,7 +387,15 @@ fn span(line: &str, column: Option<u32>) -> Range<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::span;
+    use super::{Look, span};
+
+    #[test]
+    fn notes_are_broken_at_the_width_of_a_terminal() {
+        let look = |width| Look { colours: false, width };
+        assert_eq!(look(None).fitted("one two three", 0), "one two three");
+        assert_eq!(look(Some(30)).fitted("a note that is longer than one line", 4), "a note that is longer than\none line");
+        assert_eq!(look(Some(5)).fitted("a word of its own and more words", 0), "a word of its own\nand more words");
+    }
 
     #[test]
     fn the_expression_at_the_column_is_underlined() {

@@ -40,7 +40,7 @@ pub enum CreateError {
         what: String,
     },
     /// More memory than allowed.
-    #[error("map {name} needs {bytes} bytes; the limit is {limit}")]
+    #[error("map {name} needs {bytes} bytes; the VM gives a map {limit} at most, the kernel (`--in kernel`) as many as there are")]
     Limit {
         /// The map.
         name: String,
@@ -122,10 +122,13 @@ fn check(definition: &Definition, cpus: u32, limit: u64) -> Result<(), CreateErr
         end = lock + 4;
     }
     let copies = if rules.per_cpu { u64::from(cpus) } else { 1 };
-    let entry = u64::from(*key_size) + u64::from(*value_size).next_multiple_of(8) * copies + NODE_BYTES;
+    let value = u64::from(*value_size).next_multiple_of(8) * copies;
+    let entry = u64::from(*key_size) + value + NODE_BYTES;
     let bytes = match map_type {
         Type::Ringbuf => 2 * u64::from(*max_entries),
         Type::BloomFilter => u64::from(*max_entries) * 4,
+        // Values alone, which take memory only where they are written.
+        Type::Array | Type::PercpuArray => u64::from(*max_entries).saturating_mul(value),
         Type::Arena => u64::from(*max_entries) * arena::PAGE_BYTES,
         _ => (u64::from(*max_entries) + 1).saturating_mul(entry),
     };
