@@ -10,7 +10,7 @@ use kiln_superopt::{Options, Stopwatch, optimize};
 
 const SIZES: [usize; 3] = [256, 512, 1024];
 /// Families whose programs are soon done, also without compiler optimizations.
-const CHEAP: [&str; 4] = ["straight", "calls", "functions", "maps"];
+const CHEAP: [&str; 2] = ["calls", "functions"];
 /// A pass that looks at everything once more for each find has 2. Timings on a busy machine are off by a tenth or two.
 const STEEPEST: f64 = 1.6;
 
