@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must hold, in one run with one sum.
 //!
 //! ```text
-//!   scripts/setup, scripts/corpus core --> cargo test --workspace (tidy is one of its tests) --> short fuzzing
+//!   scripts/setup, scripts/corpus core --> cargo test --workspace (tidy is one of its tests) --> cargo doc --> short fuzzing
 //!
 //!   kiln-isa tests/llvm.rs                            5 passed                     1.2 s
 //!   skipped: kernel: bpf(2) is not allowed here
@@ -46,12 +46,29 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let started = Instant::now();
     let mut sum = cargo_test()?;
+    match documents() {
+        Ok(()) => sum.passed += 1,
+        Err(failure) => {
+            println!("cargo doc: {failure}");
+            sum.failed += 1;
+        }
+    }
     let fuzzing = fuzz::short_run(if quick { QUICK_FUZZ_SECONDS } else { FUZZ_SECONDS })?;
     sum.passed += fuzzing.passed;
     sum.failed += fuzzing.failed;
     println!("test run: {:.0} s", started.elapsed().as_secs_f64());
     println!("{} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.skipped);
     if sum.failed == 0 { Ok(()) } else { Err(Failure::failed("not all tests passed")) }
+}
+
+/// The documentation of every package, without warnings such as links that lead nowhere.
+fn documents() -> Result<(), Failure> {
+    let begun = Instant::now();
+    let mut command = cargo();
+    command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-Dwarnings");
+    run_command(&mut command, "cargo doc")?;
+    println!("{:50} without warnings  {:>6.2}s", "cargo doc", begun.elapsed().as_secs_f64());
+    Ok(())
 }
 
 fn cargo_test() -> Result<Sum, Failure> {

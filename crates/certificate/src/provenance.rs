@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A pass over the listing finds it; nothing of it comes from the certificate. It relies on one assumption, which the
-//! verdict names ([`crate::Assumption::MemorySafe`]): the function is memory safe. So an access through an address that
+//! verdict names (`Assumption::MemorySafe`): the function is memory safe. So an access through an address that
 //! was made from a pointer by moves and sums stays in the memory of that pointer.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -16,7 +16,7 @@
 //! analysis stay attached to their instructions, and offsets are computed once, when [`lower`] turns a program into
 //! slots.
 //!
-//! Reading order: [`object`], [`cfg`], [`lower`], [`validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`],
+//! Reading order: [`object`], [`mod@cfg`], [`lower`], [`mod@validate`], [`interpret`], [`text`], [`shown`]; then [`liveness`],
 //! [`bytecode`] (raw instructions) and [`operation`] (marks of native operations).
 #![forbid(unsafe_code)]
 

@@ -25,7 +25,7 @@ pub struct Verified {
     /// Some path may read stack bytes that it never wrote, which is allowed with privilege: an engine that runs the program
     /// must clear its frames, or show it what was there.
     pub reads_uninitialized_stack: bool,
-    /// Whether the other [`Assumptions`] may lead to another answer; where not, they need not be tried.
+    /// Whether the other [`crate::Assumptions`] may lead to another answer; where not, they need not be tried.
     pub depends_on_load: bool,
     /// Only this module can build the value, so having one proves acceptance.
     _proof: (),

@@ -31,7 +31,7 @@ impl Verdict {
 pub struct Proof {
     /// Who settled it.
     pub method: Method,
-    /// The question, from which the query for other solvers is made; only with [`Limits::keep_query`].
+    /// The question, from which the query for other solvers is made; only with [`crate::Limits::keep_query`].
     pub record: Option<Box<WindowRecord>>,
     /// Microseconds for the whole question.
     pub micros: u64,

@@ -1,6 +1,6 @@
 //! Helpers: the VM's implementations of the kernel's helpers.
 //!
-//! Each is a plain function over [`State`]; the table below gives its number. The interpreter calls it directly,
+//! Each is a plain function over [`crate::state::State`]; the table below gives its number. The interpreter calls it directly,
 //! compiled code through an entry point ([`crate::trampoline`]), so both do the same:
 //!
 //! ```text

@@ -24,7 +24,7 @@
 //! The interpreter runs them and checks every access itself, so they need not be verified for safety. They are verified
 //! if possible, for another reason: an input on which a load or a call gives a value outside the verifier's facts (a
 //! null where the kernel guarantees an object, a number out of range) could not occur in a kernel, and a program need
-//! not handle it. For such a run, [`World::run`] returns [`Stray::Excluded`].
+//! not handle it. For such a run, [`Runs::run`] returns [`Stray::Excluded`].
 
 mod call;
 mod context;
