@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help demo test test-sanitized proofs fuzz bench setup setup-tests corpus corpus-all
+.PHONY: help demo test test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -26,6 +26,15 @@ fuzz: setup corpus ## Fuzz longer than the tests do (FUZZ_SECONDS in all, ten mi
 
 bench: setup corpus ## Measure against the kernel and the peers
 	@cargo xtask bench
+
+dist: ## Build the static binary and pack it into target/dist: tarball, .deb, SBOM, checksums (needs cmake, g++)
+	@scripts/setup --dist
+	@cargo xtask dist
+	@rm -rf target/dist-play && mkdir target/dist-play
+	@tests/users/install target/dist target/dist-play
+
+publish-check: setup ## Pack every crate as for the registry, each built from its package
+	@cargo xtask publish-check
 
 setup: ## Install what is missing from Debian, after saying what and why
 	@scripts/setup

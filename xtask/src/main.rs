@@ -11,9 +11,11 @@
 mod bench;
 mod command;
 mod demo;
+mod dist;
 mod fuzz;
 mod manual;
 mod mistakes;
+mod publish;
 mod structure;
 mod test;
 mod tidy;
@@ -73,6 +75,18 @@ const TASKS: &[Task] = &[
         arguments: "[--format json]",
         what: "measure circles of imports, imports that run back up, long files and long functions",
         run: structure::run,
+    },
+    Task {
+        name: "dist",
+        arguments: "[--without-solver] [--output FOLDER]",
+        what: "build the static binary and pack it: tarball, .deb, manual pages, completions, SBOM, checksums",
+        run: dist::run,
+    },
+    Task {
+        name: "publish-check",
+        arguments: "[--quick]",
+        what: "pack every package that is published, and build each from what was packed (--quick: pack only)",
+        run: publish::run,
     },
     Task { name: "manual", arguments: "", what: "print docs/isa.md from the instruction table", run: manual::run },
 ];

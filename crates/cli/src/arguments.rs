@@ -222,6 +222,11 @@ pub enum Command {
         /// The shell.
         shell: Shell,
     },
+    /// Write the manual pages of all commands.
+    Manual {
+        /// The folder, which exists.
+        folder: PathBuf,
+    },
 }
 
 /// Which object, and what its programs are.

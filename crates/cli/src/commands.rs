@@ -354,6 +354,12 @@ pub fn completions(shell: Shell) -> Code {
     Ok(0)
 }
 
+/// `kiln manual`.
+pub fn manual(folder: &Path) -> Code {
+    clap_mangen::generate_to(Cli::command(), folder).map_err(|error| Error::file(folder, &error))?;
+    Ok(0)
+}
+
 pub(crate) fn seconds(value: f64) -> Result<Duration, Error> {
     Duration::try_from_secs_f64(value).map_err(|_| Error::InvalidInput(format!("{value} is no number of seconds")))
 }

@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         Command::Tables { table } => query::tables(table.as_deref(), format),
         Command::Doctor { dev } => commands::doctor(dev, format),
         Command::Completions { shell } => commands::completions(shell),
+        Command::Manual { folder } => commands::manual(&folder),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -12,18 +12,18 @@ use crate::{Input, input, optimize, output, sandbox};
 
 /// The headers for extension authors, which `kiln cc` brings along.
 const HEADERS: [(&str, &str); 12] = [
-    ("kiln/heap.h", include_str!("../../../../bpf/include/kiln/heap.h")),
-    ("kiln/malloc.h", include_str!("../../../../bpf/include/kiln/malloc.h")),
-    ("kiln/hash.h", include_str!("../../../../bpf/include/kiln/hash.h")),
-    ("kiln/list.h", include_str!("../../../../bpf/include/kiln/list.h")),
-    ("kiln/rbtree.h", include_str!("../../../../bpf/include/kiln/rbtree.h")),
-    ("kiln/skiplist.h", include_str!("../../../../bpf/include/kiln/skiplist.h")),
-    ("kiln/sketch.h", include_str!("../../../../bpf/include/kiln/sketch.h")),
-    ("kiln/pool.h", include_str!("../../../../bpf/include/kiln/pool.h")),
-    ("kiln/pool/copy.h", include_str!("../../../../bpf/include/kiln/pool/copy.h")),
-    ("kiln/pool/maps.h", include_str!("../../../../bpf/include/kiln/pool/maps.h")),
-    ("kiln/pool/hash.h", include_str!("../../../../bpf/include/kiln/pool/hash.h")),
-    ("kiln/pool/array.h", include_str!("../../../../bpf/include/kiln/pool/array.h")),
+    ("kiln/heap.h", include_str!("../../include/kiln/heap.h")),
+    ("kiln/malloc.h", include_str!("../../include/kiln/malloc.h")),
+    ("kiln/hash.h", include_str!("../../include/kiln/hash.h")),
+    ("kiln/list.h", include_str!("../../include/kiln/list.h")),
+    ("kiln/rbtree.h", include_str!("../../include/kiln/rbtree.h")),
+    ("kiln/skiplist.h", include_str!("../../include/kiln/skiplist.h")),
+    ("kiln/sketch.h", include_str!("../../include/kiln/sketch.h")),
+    ("kiln/pool.h", include_str!("../../include/kiln/pool.h")),
+    ("kiln/pool/copy.h", include_str!("../../include/kiln/pool/copy.h")),
+    ("kiln/pool/maps.h", include_str!("../../include/kiln/pool/maps.h")),
+    ("kiln/pool/hash.h", include_str!("../../include/kiln/pool/hash.h")),
+    ("kiln/pool/array.h", include_str!("../../include/kiln/pool/array.h")),
 ];
 
 /// How to compile.
