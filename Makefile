@@ -3,7 +3,7 @@
 # Rust as rustup installs it, also where the shell has not been told, and the folder of bpftool and ip.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
-.PHONY: help demo test test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
+.PHONY: help site demo test test-sanitized proofs fuzz bench dist publish-check setup setup-tests corpus corpus-all
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -17,6 +17,9 @@ test: setup-tests corpus ## Run every test
 
 test-sanitized: setup corpus ## Run VM, JIT and CLI under AddressSanitizer, the interpreter under Miri (needs nightly Rust)
 	@scripts/test-sanitized
+
+site: setup-tests ## Write the playground and the documents as pages into target/site
+	@cargo xtask site
 
 proofs: setup-tests ## Check the machine-checked proofs of native operations
 	@proofs/check

@@ -16,6 +16,7 @@ mod fuzz;
 mod manual;
 mod mistakes;
 mod publish;
+mod site;
 mod structure;
 mod test;
 mod tidy;
@@ -87,6 +88,12 @@ const TASKS: &[Task] = &[
         arguments: "[--quick]",
         what: "pack every package that is published, and build each from what was packed (--quick: pack only)",
         run: publish::run,
+    },
+    Task {
+        name: "site",
+        arguments: "",
+        what: "write playground and documents as pages into target/site (needs the Rust target wasm32-wasip1)",
+        run: site::run,
     },
     Task { name: "manual", arguments: "", what: "print docs/isa.md from the instruction table", run: manual::run },
 ];

@@ -120,6 +120,7 @@ fn errno_of(error: &std::io::Error) -> Option<i32> {
     error.raw_os_error().or_else(wrapped)
 }
 
+#[cfg(not(target_family = "wasm"))]
 impl From<kiln_linux::Error> for Error {
     fn from(error: kiln_linux::Error) -> Error {
         match error {
@@ -132,6 +133,7 @@ impl From<kiln_linux::Error> for Error {
     }
 }
 
+#[cfg(not(target_family = "wasm"))]
 impl From<kiln_native::Error> for Error {
     fn from(error: kiln_native::Error) -> Error {
         match &error {
@@ -144,6 +146,7 @@ impl From<kiln_native::Error> for Error {
     }
 }
 
+#[cfg(not(target_family = "wasm"))]
 impl From<kiln_vm::Error> for Error {
     fn from(error: kiln_vm::Error) -> Error {
         use kiln_program::Trap;

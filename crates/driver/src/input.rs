@@ -80,6 +80,7 @@ pub(crate) const RUNNING_KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 ///
 /// # Errors
 /// Returns [`Error::InvalidInput`] if the file cannot be read or has no BTF.
+#[cfg(not(target_family = "wasm"))]
 pub(crate) fn read_types(path: &Path) -> Result<Arc<Btf>, Error> {
     parse_types(path, &file::read(path, MAX_FILE_BYTES)?)
 }
@@ -88,6 +89,7 @@ pub(crate) fn read_types(path: &Path) -> Result<Arc<Btf>, Error> {
 ///
 /// # Errors
 /// Returns [`Error::InvalidInput`] if it is no BTF.
+#[cfg(not(target_family = "wasm"))]
 pub(crate) fn parse_types(path: &Path, bytes: &[u8]) -> Result<Arc<Btf>, Error> {
     let invalid = |error: kiln_program::btf::BtfError| Error::InvalidInput(format!("{}: {error}", path.display()));
     Btf::parse(bytes).map(Arc::new).map_err(invalid)
@@ -122,6 +124,7 @@ fn read_kernel_config() -> Option<KernelConfig> {
 }
 
 /// A configuration of which only the values that loaders add are known: those of a release.
+#[cfg(not(target_family = "wasm"))]
 pub(crate) fn release_config(version: kiln_platform::KernelVersion) -> KernelConfig {
     with_loaders_values(KernelConfig::unknown(), [version.major.into(), version.minor.into(), 0])
 }

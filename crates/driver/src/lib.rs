@@ -44,36 +44,48 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod clang;
+/// Items that need an operating system or a solver. A browser has neither: there the crate reads, checks, explains and
+/// lists.
+macro_rules! system {
+    ($($item:item)*) => { $(#[cfg(not(target_family = "wasm"))] $item)* };
+}
+
 pub mod commands;
 pub mod error;
 pub mod file;
 pub mod input;
-pub mod inputs;
-pub mod kernel;
 pub mod lint;
-pub mod output;
 pub mod show;
-pub mod target;
 
-pub use commands::run::DEFAULT_BUDGET;
-pub use commands::{
-    bench, check, check_objects, compare, compile, cost, doctor, dump, evidence, examples, explain, heap, learn,
-    native, objects, operations, optimize, packets, profile, profiles, query, recheck, run, sandbox,
-};
+system! {
+    pub mod clang;
+    pub mod inputs;
+    pub mod kernel;
+    pub mod output;
+    pub mod target;
+
+    pub use commands::run::DEFAULT_BUDGET;
+    pub use commands::{
+        bench, check_objects, compare, compile, doctor, evidence, examples, explain, heap, learn, native, objects,
+        optimize, packets, profile, profiles, query, recheck, run, sandbox,
+    };
+    pub use inputs::{capture, feed};
+    pub use kernel::running;
+    pub use kernel::running::require_kernel;
+    pub use kiln_native::Setting;
+    pub use kiln_superopt::learn::Watch;
+    pub use kiln_superopt::{Because, Evidence, Goal, Progress};
+    /// The embedded VM.
+    pub use kiln_vm as vm;
+    pub use kiln_vm::Engine;
+    pub use show::{report, sarif};
+}
+
+pub use commands::{check, cost, dump, operations};
 pub use error::Error;
 pub use input::Input;
-pub use inputs::{capture, feed};
-pub use kernel::running;
-pub use kernel::running::require_kernel;
 pub use kiln_platform::{ArgKind, Helper, KernelVersion, MapType, Memory, ProgramType};
 pub use kiln_program::{MapId, Object, Program, bytecode};
-pub use kiln_superopt::learn::Watch;
-pub use kiln_superopt::{Because, Evidence, Goal, Progress};
 pub use kiln_verifier::Reason;
-pub use kiln_native::Setting;
-/// The embedded VM.
-pub use kiln_vm as vm;
-pub use kiln_vm::Engine;
 pub use show::shown::Shown;
-pub use show::{diagnostic, flame, report, sarif, shown};
+pub use show::{diagnostic, flame, shown};

@@ -170,7 +170,6 @@ impl Browser {
     }
 
     /// Puts a file into an `<input type=file>`.
-    #[allow(dead_code)]
     pub fn choose_file(&mut self, selector: &str, path: &Path) {
         let root = self.call("DOM.getDocument", json!({}));
         let node = self.call("DOM.querySelector", json!({"nodeId": root["root"]["nodeId"], "selector": selector}));

@@ -1,7 +1,8 @@
-//! The pages that Kiln writes, looked at in a real browser: report and flame graph, two widths, both themes.
+//! The pages that Kiln writes, looked at in a real browser: report, flame graph, playground; two widths, both themes.
 //! Screenshots are kept in `target/screenshots`.
 
 mod browser;
+mod playground;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

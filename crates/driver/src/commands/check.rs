@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use crate::commands::cost::Cost;
 use crate::input::Input;
-use crate::kernel;
 use crate::show::diagnostic::{self, Diagnosis, Look};
 use crate::show::shown::Shown;
 
@@ -207,9 +206,10 @@ pub fn profile(input: &Input, program: &Program) -> Option<Cost> {
 }
 
 /// Asks the running kernel, by loading the program and unloading it again.
+#[cfg(not(target_family = "wasm"))]
 pub fn kernel_verdict(bytes: &[u8], object: &Object, program: &Program) -> KernelVerdict {
     let loaded = if bytes.starts_with(b"\x7fELF") {
-        kernel::load(bytes, object, program).map(|loaded| loaded.prog.info())
+        crate::kernel::load(bytes, object, program).map(|loaded| loaded.prog.info())
     } else {
         kiln_linux::load_image(object, program).map(|loaded| loaded.prog.info())
     };
@@ -219,7 +219,14 @@ pub fn kernel_verdict(bytes: &[u8], object: &Object, program: &Program) -> Kerne
     }
 }
 
+/// A browser has no kernel that could be asked.
+#[cfg(target_family = "wasm")]
+pub fn kernel_verdict(_: &[u8], _: &Object, _: &Program) -> KernelVerdict {
+    KernelVerdict::NotAsked { reason: "there is no kernel here".into(), errno: None }
+}
+
 /// What a failed load says of the program: what the verifier refuses has a log, or is too large for it to begin.
+#[cfg(not(target_family = "wasm"))]
 fn refused(failure: &kiln_linux::LoadFailure) -> KernelVerdict {
     const E2BIG: i32 = 7;
     let errno = failure.error.errno();

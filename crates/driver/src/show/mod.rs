@@ -4,6 +4,9 @@
 pub(crate) mod core_names;
 pub mod diagnostic;
 pub mod flame;
-pub mod report;
-pub mod sarif;
 pub mod shown;
+
+system! {
+    pub mod report;
+    pub mod sarif;
+}

@@ -1,0 +1,133 @@
+//! What the playground answers: verdicts, stories, listings with facts and complexity profiles, as JSON.
+//!
+//! ```text
+//!   request    {"name": "prog.o", "types": [["main", "xdp"]]}\n<the file's bytes>
+//!   answer     {"kernel": "...", "programs": [{..as `kiln check --format json`.., "listing": {..}}]}
+//!              {"error": {"kind": "invalid-input", "message": "..."}}
+//! ```
+//!
+//! A page has no kernel: verdicts follow the tables of the newest release that Kiln describes, without its types.
+#![forbid(unsafe_code)]
+
+use kiln_driver::check::Checked;
+use kiln_driver::dump::{self, Listing};
+use kiln_driver::{Error, Input, KernelVersion, ProgramType, Shown, check, input};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Bytes of a request's first line at most.
+const MAX_HEAD: usize = 1 << 16;
+/// Instructions that all listings of an answer may have: what a page can show.
+const MAX_LISTED: usize = 60_000;
+
+/// The first line of a request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    /// The file's name: text ends in `.bpf`.
+    name: String,
+    /// Program types by program name; an empty name stands for all programs whose section does not say one.
+    #[serde(default)]
+    types: Vec<(String, String)>,
+}
+
+/// One program's part of an answer.
+#[derive(Serialize)]
+struct Answered {
+    #[serde(flatten)]
+    checked: Checked,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    listing: Option<Listing>,
+}
+
+/// Answers one request. Malformed requests and files are answered with an error.
+pub fn answer(request: &[u8]) -> Value {
+    answer_to(request).unwrap_or_else(|error| {
+        json!({"error": {"kind": error.kind(), "message": Shown::from(error.to_string())}})
+    })
+}
+
+fn answer_to(request: &[u8]) -> Result<Value, Error> {
+    let invalid = |what: &str| Error::InvalidInput(format!("the request {what}"));
+    let end = request.iter().take(MAX_HEAD).position(|byte| *byte == b'\n').ok_or_else(|| invalid("has no first line"))?;
+    let (head, bytes) = (&request[..end], &request[end + 1..]);
+    let head: Head = serde_json::from_slice(head).map_err(|error| invalid(&format!("is malformed: {error}")))?;
+    let types = types(&head.types)?;
+    let input = input::parse(&head.name, bytes.to_vec(), &types)?;
+    if input.object.programs.is_empty() && input.unreadable().next().is_none() {
+        return Err(input.holds_no_programs());
+    }
+    let programs = programs(&input);
+    let kernel = format!("Linux {}, without a kernel's types", KernelVersion::DESCRIBED);
+    Ok(json!({"object": Shown::from(input.object.name.as_str()), "kernel": kernel, "programs": programs}))
+}
+
+fn types(named: &[(String, String)]) -> Result<Vec<(String, ProgramType)>, Error> {
+    let one = |(program, name): &(String, String)| {
+        let known = ProgramType::ALL.iter().find(|known| known.name() == name);
+        let known = known.ok_or_else(|| Error::InvalidInput(format!("{name} is not a program type")))?;
+        Ok((program.clone(), *known))
+    };
+    named.iter().map(one).collect()
+}
+
+fn programs(input: &Input) -> Vec<Answered> {
+    let all: Vec<_> = input.object.programs.iter().collect();
+    let mut listed = 0;
+    let read = check::check(input, &all, false).into_iter().zip(&all).map(|(mut checked, program)| {
+        checked.profile = check::profile(input, program);
+        let functions = input.object.reachable_functions(program.entry);
+        listed += functions.into_iter().map(|id| input.object.function(id).nodes.len()).sum::<usize>();
+        let mut options = dump::Options::default();
+        (options.source, options.facts) = (true, true);
+        options.kernel_types = input.kernel_types.clone();
+        let listing = (listed <= MAX_LISTED).then(|| dump::listing(&input.object, program, options));
+        Answered { checked, listing }
+    });
+    let unreadable = check::unreadable(input).into_iter().map(|checked| Answered { checked, listing: None });
+    read.chain(unreadable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(head: &str, file: &[u8]) -> Value {
+        answer(&[head.as_bytes(), b"\n", file].concat())
+    }
+
+    #[test]
+    fn a_program_is_checked_and_listed() {
+        let answer = ask(r#"{"name": "a.bpf"}"#, b"; program xdp\n r0 = 2\n exit\n");
+        let program = &answer["programs"][0];
+        assert_eq!(program["verdict"]["verdict"], "accepted", "{answer}");
+        assert_eq!(program["listing"]["functions"][0]["instructions"][0]["text"], "r0 = 0x2", "{answer}");
+        assert_eq!(program["profile"]["processed_insns"], 2, "{answer}");
+    }
+
+    #[test]
+    fn a_rejection_has_its_story() {
+        let text = b"; program xdp\n r2 = *(u32 *)(r1 + 0)\n r0 = *(u8 *)(r2 + 0)\n exit\n";
+        let answer = ask(r#"{"name": "a.bpf"}"#, text);
+        let verdict = &answer["programs"][0]["verdict"];
+        assert_eq!(verdict["verdict"], "rejected", "{answer}");
+        assert!(verdict["explanation"].as_str().is_some_and(|story| story.contains("packet")), "{answer}");
+    }
+
+    #[test]
+    fn garbage_is_an_error() {
+        for (head, file) in [
+            ("", &b""[..]),
+            ("[", b""),
+            (r#"{"name": "a.o", "other": 1}"#, b""),
+            (r#"{"name": "a.o"}"#, b"\x7fELF garbage"),
+            (r#"{"name": "a.bpf"}"#, b"\xff\xfe"),
+            (r#"{"name": "a.bpf"}"#, b"; nothing\n"),
+            (r#"{"name": "a.bpf", "types": [["", "no-such-type"]]}"#, b"; program xdp\n r0 = 2\n exit\n"),
+        ] {
+            let answer = ask(head, file);
+            assert_eq!(answer["error"]["kind"], "invalid-input", "{head}: {answer}");
+        }
+        assert_eq!(answer(b"no line")["error"]["kind"], "invalid-input");
+    }
+}
