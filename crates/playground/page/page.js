@@ -126,20 +126,57 @@
         parts.push(details);
       });
     }
+    if (answer.programs?.some((program) => program.verdict.verdict === "accepted")) {
+      const button = make("button", "", "Optimize");
+      button.type = "button";
+      button.id = "optimize";
+      button.addEventListener("click", () => optimize(button));
+      parts.splice(1, 0, button);
+    }
     $("answer").replaceChildren(...parts);
+  };
+
+  // What optimizing did, in place of its button.
+  const optimize = async (button) => {
+    button.disabled = true;
+    button.textContent = "optimizing ...";
+    const {head, bytes} = last;
+    const answer = await ask({...head, optimize: true}, bytes);
+    window.optimized = answer;
+    if (answer.error) {
+      button.replaceWith(make("div", "verdict error", make("strong", "", answer.error.kind), make("pre", "", answer.error.message)));
+      return;
+    }
+    const sum = (side) => answer.programs.reduce((sum, program) => sum + program.slots[side], 0);
+    const saved = (100 * (1 - sum(1) / Math.max(1, sum(0)))).toFixed(1);
+    const section = make("section", "optimized");
+    section.append(make("p", "", make("strong", "", `${sum(0)} → ${sum(1)} slots (${saved} % fewer)`),
+      make("span", "quiet", `, ${answer.rewrites.length} rewrites, each proved without a solver` + (answer.cut_short ? "; stopped early" : ""))));
+    for (const program of answer.programs) {
+      if (program.slots[0] === program.slots[1] || !program.listing) continue;
+      section.append(fold(`${program.program}, optimized: ${program.slots[0]} → ${program.slots[1]} slots`, answer.programs.length === 1,
+        (inner) => listing(inner, program.listing)));
+    }
+    section.append(fold(`What changed (${answer.rewrites.length})`, answer.rewrites.length < 30, (inner) => {
+      for (const one of answer.rewrites.slice(0, 500)) {
+        inner.append(make("p", "", make("code", "", one.rule), make("span", "quiet", ` in ${one.function}, ${one.slots_saved} slots saved: ${one.why}`)),
+          make("div", "pair", make("pre", "", one.before.join("\n") || "(nothing)"), make("pre", "", one.after.join("\n") || "(nothing)")));
+      }
+    }));
+    button.replaceWith(section);
   };
 
   let last = null;
   const check = async (name, bytes) => {
-    last = {name, bytes};
+    const type = $("type").value;
+    last = {name, bytes, head: {name, types: type ? [["", type]] : []}};
     if (bytes.length > MAX_BYTES) {
       show({error: {kind: "limit", message: `${name} has ${bytes.length} bytes; this page takes ${MAX_BYTES}`}});
       return;
     }
     $("state").textContent = `checking ${name} ...`;
-    const type = $("type").value;
     const begun = performance.now();
-    const answer = await ask({name, types: type ? [["", type]] : []}, bytes);
+    const answer = await ask(last.head, bytes);
     if (answer.error?.kind === "stopped") return;
     $("state").textContent = `${name}: ${Math.round(performance.now() - begun)} ms`;
     document.body.dataset.answered = name;

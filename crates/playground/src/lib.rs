@@ -1,17 +1,23 @@
-//! What the playground answers: verdicts, stories, listings with facts and complexity profiles, as JSON.
+//! What the playground answers: verdicts, stories, listings with facts, complexity profiles and optimized programs, as
+//! JSON.
 //!
 //! ```text
 //!   request    {"name": "prog.o", "types": [["main", "xdp"]]}\n<the file's bytes>
+//!              with "optimize": true, the answer is about the optimized object
 //!   answer     {"kernel": "...", "programs": [{..as `kiln check --format json`.., "listing": {..}}]}
+//!              {"programs": [{"program", "slots": [9, 7], "listing": {..}}], "rewrites": [{"rule", "before", ..}]}
 //!              {"error": {"kind": "invalid-input", "message": "..."}}
 //! ```
 //!
 //! A page has no kernel: verdicts follow the tables of the newest release that Kiln describes, without its types.
 #![forbid(unsafe_code)]
 
+use std::time::Duration;
+
 use kiln_driver::check::Checked;
 use kiln_driver::dump::{self, Listing};
 use kiln_driver::{Error, Input, KernelVersion, ProgramType, Shown, check, input};
+use kiln_superopt::{Because, Evidence};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -19,6 +25,8 @@ use serde_json::{Value, json};
 const MAX_HEAD: usize = 1 << 16;
 /// Instructions that all listings of an answer may have: what a page can show.
 const MAX_LISTED: usize = 60_000;
+/// Time that optimizing may take: half of what the page waits.
+const BUDGET: Duration = Duration::from_secs(10);
 
 /// The first line of a request.
 #[derive(Deserialize)]
@@ -29,6 +37,9 @@ struct Head {
     /// Program types by program name; an empty name stands for all programs whose section does not say one.
     #[serde(default)]
     types: Vec<(String, String)>,
+    /// Whether the answer is the optimized object.
+    #[serde(default)]
+    optimize: bool,
 }
 
 /// One program's part of an answer.
@@ -56,6 +67,9 @@ fn answer_to(request: &[u8]) -> Result<Value, Error> {
     let input = input::parse(&head.name, bytes.to_vec(), &types)?;
     if input.object.programs.is_empty() && input.unreadable().next().is_none() {
         return Err(input.holds_no_programs());
+    }
+    if head.optimize {
+        return Ok(optimized(&input));
     }
     let programs = programs(&input);
     let kernel = format!("Linux {}, without a kernel's types", KernelVersion::DESCRIBED);
@@ -88,6 +102,45 @@ fn programs(input: &Input) -> Vec<Answered> {
     read.chain(unreadable).collect()
 }
 
+/// Optimizes by rules and laws that normal forms and simulation prove: there is no solver.
+fn optimized(input: &Input) -> Value {
+    let options = kiln_superopt::Options {
+        budget: BUDGET,
+        kernel_types: input.kernel_types.clone(),
+        threads: 1,
+        search: 0,
+        ..Default::default()
+    };
+    let rewrite = kiln_superopt::optimize(&input.object, &options, &mut ());
+    let mut listed = 0;
+    let pairs = input.object.programs.iter().zip(&rewrite.object.programs);
+    let programs = pairs.map(|(old, new)| {
+        let slots = [input.object.program_slots(old), rewrite.object.program_slots(new)];
+        listed += slots[1] as usize;
+        let listing = || dump::listing(&rewrite.object, new, dump::Options::default());
+        json!({"program": Shown::from(new.name.as_str()), "slots": slots, "listing": (listed <= MAX_LISTED).then(listing)})
+    });
+    let programs: Vec<Value> = programs.collect();
+    let rewrites: Vec<Value> = rewrite.evidence.iter().map(account).collect();
+    json!({"programs": programs, "rewrites": rewrites, "cut_short": rewrite.cut_short})
+}
+
+/// What was changed, and why it may be.
+fn account(one: &Evidence) -> Value {
+    let why = match &one.because {
+        Because::Law(law) => law.statement().trim().to_owned(),
+        Because::Window { proved_by, .. } => match *proved_by {
+            "normal-form" => "both have one normal form".to_owned(),
+            "rule" => "the rule is proved for all operands".to_owned(),
+            other => other.to_owned(),
+        },
+    };
+    json!({
+        "rule": Shown::from(one.because.name()), "function": Shown::from(one.function_name.as_str()), "why": why,
+        "slots_saved": one.slots_saved, "before": one.before, "after": one.after,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +165,15 @@ mod tests {
         let verdict = &answer["programs"][0]["verdict"];
         assert_eq!(verdict["verdict"], "rejected", "{answer}");
         assert!(verdict["explanation"].as_str().is_some_and(|story| story.contains("packet")), "{answer}");
+    }
+
+    #[test]
+    fn a_program_is_optimized_without_a_solver() {
+        let text = b"; program xdp\n r1 = 1\n r0 = 1\n r0 += r1\n exit\n";
+        let answer = ask(r#"{"name": "a.bpf", "optimize": true}"#, text);
+        assert_eq!(answer["programs"][0]["slots"], json!([4, 2]), "{answer}");
+        assert_eq!(answer["programs"][0]["listing"]["functions"][0]["instructions"][0]["text"], "r0 = 0x2", "{answer}");
+        assert!(answer["rewrites"].as_array().is_some_and(|rewrites| !rewrites.is_empty()), "{answer}");
     }
 
     #[test]

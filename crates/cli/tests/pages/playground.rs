@@ -134,6 +134,14 @@ fn the_playground_is_readable_and_never_dies() {
         browser.value("document.querySelectorAll('#answer details').forEach((details) => { details.open = true; })");
         browser.until("document.querySelectorAll('#answer .cost').length > 0");
         browser.picture("playground", look);
+        // An accepted program is optimized.
+        browser.value("document.querySelector('button.example[value=example-packet]').click()");
+        browser.until("document.querySelector('#optimize') !== null");
+        browser.value("document.querySelector('#optimize').click()");
+        browser.until("document.querySelector('#answer .optimized') !== null");
+        let slots = browser.value("window.optimized.programs[0].slots");
+        assert!(slots[0].as_u64() > slots[1].as_u64(), "{slots}");
+        browser.picture("playground-optimized", look);
         browser.check_readable("the playground with an answer");
         browser.open(&site.join("README.html"));
         browser.picture("document", look);

@@ -5,7 +5,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+/// Processor time of the calling thread.
+#[cfg(not(target_family = "wasm"))]
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Time of the clock: a browser does not say a thread's processor time.
+#[cfg(target_family = "wasm")]
+fn thread_time() -> Duration {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
 
 /// Measures processor time of the calling thread.
 #[derive(Clone, Copy, Debug)]
@@ -14,8 +25,7 @@ pub struct Stopwatch(Duration);
 impl Stopwatch {
     /// Begins now.
     pub fn start() -> Stopwatch {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        Stopwatch(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+        Stopwatch(thread_time())
     }
 
     /// Processor time of this thread since then.
