@@ -282,6 +282,9 @@ fn sizes_and_limits_are_said_as_they_are_meant() {
         ("call-stack-too-large", "1: outer takes 300 bytes of stack"),
         ("call-stack-too-large", "move the largest local variable (300 bytes"),
         ("user-pointer-read", "bpf_probe_read_user"),
+        ("field-as-key", "copy `ctx->ingress_ifindex` into a local variable, and pass its address"),
+        ("map-of-wrong-type", "bpf_redirect_map is for maps of type devmap, cpumap, xskmap, devmap_hash"),
+        ("packet-offset-unbounded", "bound the number before adding it: `if (offset > 1500) return XDP_PASS;`"),
         ("packet-walk", "earlier steps) "),
         ("packet-walk", "bound the loop"),
     ] {

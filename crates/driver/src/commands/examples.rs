@@ -124,6 +124,9 @@ pub const IN_C: &[Example] = &[
     in_c!("call-depth", "tail-call-depth.c"),
     in_c!("too-complex", "too-complex.c"),
     in_c!("not-a-pointer", "user-pointer-read.c"),
+    in_c!("wrong-argument-type", "field-as-key.c"),
+    in_c!("map-helper-mismatch", "map-of-wrong-type.c"),
+    in_c!("packet-out-of-bounds", "packet-offset-unbounded.c"),
 ];
 
 /// The examples of a reason in C, by its code.

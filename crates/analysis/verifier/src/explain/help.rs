@@ -2,7 +2,7 @@
 
 use kiln_isa::{AluOp, Insn, Reg, Source};
 use kiln_platform::limits::MAX_STACK_BYTES;
-use kiln_platform::{ArgKind, Helper, ProgramType, ReturnRule};
+use kiln_platform::{ArgKind, Helper, MapType, ProgramType, ReturnRule};
 
 use super::names::{argument, assigned, signed_plain};
 use super::story::Story;
@@ -27,7 +27,8 @@ impl Story<'_> {
             Reason::ArgumentSize => self.bound_size(),
             Reason::UnreleasedReference => self.release(),
             Reason::LockDiscipline => self.unlock(),
-            Reason::ArgumentType => self.released(steps),
+            Reason::ArgumentType => self.released(steps).or_else(|| self.copy_field()),
+            Reason::MapHelperMismatch => self.map_types(),
             Reason::HelperNotAllowed => self.other_types(),
             Reason::ContextAccess => self.fields(),
             Reason::ReturnValue => self.returns(),
@@ -123,6 +124,13 @@ impl Story<'_> {
         if value.scalar.smin < 0 {
             return Some(format!(
                 "make the number that is added unsigned and bound it, then compare: `if (pointer + {bytes} > data_end) {}`",
+                self.leave()
+            ));
+        }
+        if value.scalar.umax > MOST_PACKET_BYTES as u64 && value.scalar.as_constant().is_none() {
+            return Some(format!(
+                "bound the number before adding it: `if (offset > 1500) {}`; the kernel follows a packet for {MOST_PACKET_BYTES} \
+                 bytes, so a comparison with data_end tells it nothing of a pointer that may be farther",
                 self.leave()
             ));
         }
@@ -249,10 +257,34 @@ impl Story<'_> {
         Some(format!("bpf_{} is for programs of type {shown}{more}", helper.name))
     }
 
+    /// For a field of the context that is passed where a helper takes memory.
+    fn copy_field(&self) -> Option<String> {
+        let value = self.offending_value().filter(|value| value.kind() == Kind::Context)?;
+        let helper: &Helper = self.names.code.op(self.last().at).helper?;
+        let index = usize::from(self.offending_register()?.number()).checked_sub(1)?;
+        let takes_memory = helper.prototype.args.get(index).is_some_and(|kind| {
+            matches!(kind, ArgKind::MapKey | ArgKind::MapValue | ArgKind::Memory(_) | ArgKind::FixedMemory { .. })
+        });
+        let field = self.names.memory(&value, 0);
+        takes_memory.then(|| format!("helpers do not read the context: copy {field} into a local variable, and pass its address"))
+    }
+
+    /// The types of maps that the helper is for.
+    fn map_types(&self) -> Option<String> {
+        let helper: &Helper = self.names.code.op(self.last().at).helper?;
+        let types: Vec<_> = MapType::ALL.iter().filter(|known| known.allows_helper(helper)).map(|known| known.name()).collect();
+        const SHOWN: usize = 8;
+        let shown = (1..=SHOWN).contains(&types.len());
+        shown.then(|| format!("bpf_{} is for maps of type {}", helper.name, types.join(", ")))
+    }
+
     fn fields(&self) -> Option<String> {
         let value = self.offending_value()?;
         if value.kind() != Kind::Context {
             return None;
+        }
+        if value.scalar.as_constant().is_none() {
+            return Some("name each field: the kernel rewrites every access of the context, so none may have a variable index".to_owned());
         }
         let layout = self.names.program_type.context();
         let writes = matches!(self.insn(), Insn::Store { .. } | Insn::StoreRelease { .. });
