@@ -147,7 +147,8 @@ fn folded(chain: &[Spot]) -> String {
     let frames = chain.iter().flat_map(|spot| {
         let line = match &spot.line {
             Some(line) => format!("{} {}", place_text(spot), line.text.trim()),
-            None => format!("instruction {}", spot.position),
+            // In brackets: a frame that ends in a number would be read as a second count.
+            None => format!("(instruction {})", spot.position),
         };
         [frame(&spot.function), frame(&line)]
     });
