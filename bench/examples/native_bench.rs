@@ -10,7 +10,8 @@
 //!            vectors
 //! ```
 //!
-//! Before a program is timed, all engines and the interpreter run it on every candidate packet, and must agree on R0
+//! Each program runs itself [`TURNS`] times a run (`kiln_bench::repeated`): what surrounds a run, which is more in the
+//! kernel, then matters little. Before it is timed, all engines and the interpreter run it on every candidate packet, and must agree on R0
 //! and on the packet. The packet that takes most instructions is timed. A sample is one chunk of runs; engines take
 //! turns, in an order that changes every round. Times are medians, net of an empty program on the same engine; the
 //! spread is the distance between the quartiles. Ratios are speedups: above 1 the engine named first is faster. They are
@@ -22,10 +23,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use kiln_isa::operation::Registry;
-use kiln_linux::{LoadedObject, ObjectFile, Prog, TestInput};
+use kiln_bench::repeated::repeat;
+use kiln_linux::{LoadedImage, TestInput};
+use kiln_program::Object;
 use kiln_vm::{Engine, Input, Options, Setting, Toolchain, Vm};
 use serde_json::{Value, json};
 
+/// How often a program runs itself in a run.
+const TURNS: i32 = 8;
 /// Rounds of samples, after one that warms caches. In the first half of them, the native tier chooses.
 const ROUNDS: usize = 121;
 /// Nanoseconds of a sample: short, so that the median sees no interrupt.
@@ -34,7 +39,7 @@ const CHUNK_NS: f64 = 150_000.0;
 const CANDIDATES: u64 = 12;
 /// Bytes of a packet.
 const PACKET_BYTES: usize = 256;
-/// Programs whose net kernel time is shorter are not part of the means: the test run's own time drowns them.
+/// Programs whose net kernel time for one turn is shorter are not part of the means.
 const LEAST_NS: f64 = 50.0;
 /// Calls of an empty program in a sample of the call's own time.
 const CALLS: u32 = 100_000;
@@ -102,7 +107,8 @@ struct CodeBytes {
 impl Row {
     /// Whether its times are long enough to compare.
     fn counts(&self) -> bool {
-        self.times[KERNEL].or(self.times[PLAIN]).is_some_and(|time| time.median_ns >= LEAST_NS)
+        let turns = f64::from(TURNS);
+        self.times[KERNEL].or(self.times[PLAIN]).is_some_and(|time| time.median_ns >= turns * LEAST_NS)
     }
 
     fn ratio(&self, what: &str) -> Option<f64> {
@@ -161,7 +167,7 @@ fn stem(path: &Path) -> String {
 /// The time of a call of an empty program through its handle, packet of 64 bytes included.
 fn call_time(path: &Path) -> Option<f64> {
     let (name, bytes) = (stem(path), std::fs::read(path).ok()?);
-    let own = Own::new(&name, &bytes, FULL).ok()?;
+    let own = Own::new(&name, object(&name, &bytes, 1).ok()?, FULL).ok()?;
     let handle = own.vm.program(&name).ok()?;
     let packet = [0; 64];
     let mut samples = Vec::new();
@@ -185,10 +191,9 @@ struct Own {
 }
 
 impl Own {
-    fn new(name: &str, bytes: &[u8], engine: usize) -> Result<Own, String> {
+    fn new(name: &str, mut object: Object, engine: usize) -> Result<Own, String> {
         let text = |error: kiln_vm::Error| error.to_string();
         let (fusions, operations, native) = setting(engine);
-        let mut object = kiln_elf::read(name, bytes).map_err(|error| error.to_string())?.object;
         kiln_idiom::annotate(&mut object, &operations);
         let options = Options { operations, fusions, ..Options::default() };
         let mut vm = Vm::new(&object, options).map_err(text)?;
@@ -203,6 +208,17 @@ impl Own {
     }
 }
 
+/// A program that runs itself so often. One that has no room on its stack for the count, or is too much for the verifier
+/// then, is an error.
+fn object(name: &str, bytes: &[u8], turns: i32) -> Result<Object, String> {
+    let mut object = kiln_elf::read(name, bytes).map_err(|error| error.to_string())?.object;
+    let entry = object.program(name).ok_or("it is not there")?.entry;
+    if turns > 1 && !repeat(&mut object, entry, turns) {
+        return Err("it uses all of its stack".to_owned());
+    }
+    Ok(object)
+}
+
 fn toolchain() -> Result<Toolchain, String> {
     Toolchain::new(Toolchain::CLANG).map_err(|error| error.to_string())
 }
@@ -210,7 +226,7 @@ fn toolchain() -> Result<Toolchain, String> {
 /// The engines of one program.
 struct Engines {
     name: String,
-    kernel: Option<(LoadedObject, Prog)>,
+    kernel: Option<LoadedImage>,
     /// Those after the kernel, in the order of columns.
     own: Vec<Own>,
     bytes: CodeBytes,
@@ -219,21 +235,21 @@ struct Engines {
 impl Engines {
     fn new(path: &Path) -> Result<Engines, String> {
         let (name, bytes) = (stem(path), std::fs::read(path).map_err(|error| error.to_string())?);
-        let load = || -> Result<(LoadedObject, Prog), String> {
+        let object = object(&name, &bytes, TURNS)?;
+        let load = || -> Result<LoadedImage, String> {
             kiln_linux::available().map_err(|error| error.to_string())?;
-            let file = ObjectFile::open(&name, &bytes).map_err(|error| error.to_string())?;
-            let loaded = file.load().map_err(|error| error.reason().map_or(error.to_string(), str::to_owned))?;
-            let prog = loaded.program(&name).map_err(|error| error.to_string())?;
-            Ok((loaded, prog))
+            let program = object.program(&name).ok_or("it is not there")?;
+            kiln_linux::load_image(&object, program)
+                .map_err(|error| error.reason().map_or(error.to_string(), str::to_owned))
         };
         let kernel = load().map_err(|why| eprintln!("{name}: without the kernel: {why}")).ok();
         let own: Vec<Own> =
-            (PLAIN..ENGINES.len()).map(|engine| Own::new(&name, &bytes, engine)).collect::<Result<_, _>>()?;
+            (PLAIN..ENGINES.len()).map(|engine| Own::new(&name, object.clone(), engine)).collect::<Result<_, _>>()?;
         let text = own[0].vm.native_module(&name, Setting::Size, "kiln").map_err(|error| error.to_string())?.text;
         let small = toolchain()?.compile(&text, Setting::Size).map_err(|error| error.to_string())?;
         let small = kiln_native::Image::read(&small, "kiln_entry", "kiln_addresses", 0);
         let code_bytes = CodeBytes {
-            kernel: kernel.as_ref().and_then(|(_, prog)| Some(prog.info().ok()?.jited_bytes)),
+            kernel: kernel.as_ref().and_then(|loaded| Some(loaded.prog.info().ok()?.jited_bytes)),
             fast: own[3].code_bytes,
             scalar: own[4].code_bytes,
             size: small.map_err(|error| error.to_string())?.code_bytes,
@@ -251,9 +267,9 @@ impl Engines {
                 return Err(format!("{name} gives {:#x}, the interpreter {:#x}", ran.value, expected.value));
             }
         }
-        if let Some((_, prog)) = &self.kernel {
+        if let Some(loaded) = &self.kernel {
             let input = TestInput { packet: packet.to_vec(), context: Vec::new(), repeat: 1 };
-            let ran = prog.test_run(&input).map_err(|error| error.to_string())?;
+            let ran = loaded.prog.test_run(&input).map_err(|error| error.to_string())?;
             if (ran.value, &ran.packet) != (expected.value as u32, &expected.packet) {
                 return Err(format!("the kernel gives {:#x}, the interpreter {:#x}", ran.value, expected.value));
             }
@@ -264,8 +280,8 @@ impl Engines {
     /// Nanoseconds of a run, averaged over `repeat` runs; `None` without the engine.
     fn sample(&self, engine: usize, packet: &[u8], repeat: u32) -> Result<Option<f64>, String> {
         if engine == KERNEL {
-            let Some((_, prog)) = &self.kernel else { return Ok(None) };
-            let ran = prog.test_run(&TestInput { packet: packet.to_vec(), context: Vec::new(), repeat });
+            let Some(loaded) = &self.kernel else { return Ok(None) };
+            let ran = loaded.prog.test_run(&TestInput { packet: packet.to_vec(), context: Vec::new(), repeat });
             // The kernel cuts off the fraction.
             return ran.map(|ran| Some(f64::from(ran.duration_ns) + 0.5)).map_err(|error| error.to_string());
         }
@@ -284,7 +300,7 @@ fn measure(path: &Path, base: Option<&Row>) -> Result<Row, String> {
     }
     let (_, packet) = packets.into_iter().max_by_key(|(instructions, _)| *instructions).unwrap_or_default();
     let trial = engines.sample(PLAIN, &packet, 100)?.unwrap_or(1.0);
-    let repeat = (CHUNK_NS / trial.max(1.0)).clamp(50.0, 20_000.0) as u32;
+    let repeat = (CHUNK_NS / trial.max(1.0)).clamp(20.0, 20_000.0) as u32;
     let mut samples: [Vec<f64>; ENGINES.len()] = Default::default();
     for round in 0..=ROUNDS {
         for turn in 0..ENGINES.len() {

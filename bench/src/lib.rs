@@ -6,6 +6,7 @@
 //! | how equivalence queries are settled, with one technique switched off at a time | `examples/equiv_bench.rs` |
 //! | certificates of the corpora, replayed | `examples/evidence_bench.rs` |
 //! | our verifier and the kernel's | `examples/verifier_bench.rs`, `examples/processed_counts.rs` |
+//! | native operations and the native tier, beside the kernel's JIT | [`repeated`], `examples/native_bench.rs` |
 //! | heaps and native C | `examples/heap_bench.rs` |
 //!
 //! `programs/` and `heaps/` have the measured programs. The features `ablation` of `kiln-equiv` and `kiln-superopt` are
@@ -13,3 +14,4 @@
 #![forbid(unsafe_code)]
 
 pub mod gains;
+pub mod repeated;
