@@ -5,7 +5,8 @@ let compiled;
 onmessage = async ({data}) => {
   if (data.code) {
     const stream = new Blob([data.code]).stream().pipeThrough(new DecompressionStream("gzip"));
-    compiled = WebAssembly.compile(await new Response(stream).arrayBuffer());
+    // At once, so that a request that comes meanwhile waits for it.
+    compiled = new Response(stream).arrayBuffer().then((bytes) => WebAssembly.compile(bytes));
     compiled.then(() => postMessage({ready: true}), (error) => postMessage({failed: String(error)}));
     return;
   }

@@ -117,6 +117,8 @@ absent! {
         fn walk(&self, limit: usize) -> Result<Walked, Error>;
         /// Puts a program into a map of programs.
         fn set_program(&self, key: &[u8], program: &Prog) -> Result<(), Error>;
+        /// Puts a map into a map of maps.
+        fn set_inner_map(&self, key: &[u8], inner: &MapHandle) -> Result<(), Error>;
     }
     /// An attachment.
     Link {}
