@@ -1,5 +1,5 @@
-//! What an embedder does: the examples run, and a build without default features names neither Z3 nor libbpf. That it
-//! compiles and works is shown by the C interface, which is such a build (`crates/c-api/tests`).
+//! What an embedder does: the examples run, and a build without default features names neither Z3 nor libbpf, and
+//! compiles.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -46,6 +46,12 @@ fn a_build_without_features_names_no_c_library() {
         let all = !matches!(package, "kiln-vm" | "kiln-c");
         assert_eq!(needs(&tree(&[])), [all, all], "{package}");
     }
+}
+
+#[test]
+fn a_build_without_features_compiles() {
+    let output = cargo().args(["check", "--quiet", "-p", "kiln-c"]).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", text(&output));
 }
 
 #[test]

@@ -204,11 +204,15 @@ const NEEDS: &[Need] = &[
     row("xz-utils", Tool("xz", "--version"), "unpacking the kernel's sources"),
     row("python3", Tool("python3", "--version"), "scripts/corpus"),
     row("iproute2", Tool("ip", "-V"), "make test: attaching to interfaces of its own"),
+    row("chromium", Tool("chromium", "--version"), "make test: pages in a browser"),
     row("coq", Tool("coqc", "--version"), "make test, make proofs: the proofs of native operations"),
     row("libsqlite3-dev", AnyOf(&["/usr/include/sqlite3.h"]), "make test: answers of queries beside SQLite's"),
     row("qemu-user-static", Tool("qemu-aarch64-static", "--version"), "make test: arm64 code of the JIT"),
     row("gcc-aarch64-linux-gnu", Tool("aarch64-linux-gnu-gcc", "--version"), "make test: linking arm64 tests"),
     row("libc6-dev-arm64-cross", AnyOf(&["/usr/aarch64-linux-gnu/include/stdio.h"]), "make test: linking arm64 tests"),
+    row("g++", Tool("g++", "--version"), "make dist: Z3"),
+    row("cmake", Tool("cmake", "--version"), "make dist: Z3"),
+    row("dpkg-dev", Tool("dpkg-source", "--version"), "make dist: the sources of Z3"),
 ];
 
 fn ok(what: &str, detail: String, needed_for: &str) -> Finding {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Each [`Rule`] is a row of [`RULES`]: a name, a sentence, why it matters, and the mistake in C with its mended form.
-//! Rules read an accepted program and the verifier's [`Facts`] about it. A source line that has `kiln: allow(NAME)` in a
+//! Rules read an accepted program and the verifier's facts about it. A source line that has `kiln: allow(NAME)` in a
 //! comment is left alone.
 
 mod calls;

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 24] = [
+    const PLAIN: [(&str, &str); 26] = [
         ("commands/check.rs", "code"),
         ("commands/check.rs", "explanation"),
         ("commands/check_objects.rs", "programs"),
@@ -102,6 +102,7 @@ mod tests {
         ("error.rs", "call"),
         ("error.rs", "reason"),
         ("commands/learn.rs", "text"),
+        ("commands/native.rs", "cpu"),
         ("commands/operations.rs", "instructions"),
         ("commands/optimize.rs", "programs"),
         ("commands/profile.rs", "*"),
@@ -110,6 +111,7 @@ mod tests {
         ("commands/run.rs", "names"),
         ("lint/mod.rs", "allowed"),
         ("lint/mod.rs", "denied"),
+        ("show/flame.rs", "*"),
     ];
 
     #[test]
