@@ -22,8 +22,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use kiln_isa::operation::Registry;
 use kiln_bench::repeated::repeat;
+use kiln_isa::operation::Registry;
 use kiln_linux::{LoadedImage, TestInput};
 use kiln_program::Object;
 use kiln_vm::{Engine, Input, Options, Setting, Toolchain, Vm};
@@ -310,7 +310,8 @@ fn measure(path: &Path, base: Option<&Row>) -> Result<Row, String> {
             samples[engine].extend(time.filter(|_| round > 0));
         }
     }
-    let bases = std::array::from_fn(|engine| base.and_then(|base| base.times[engine]).map_or(0.0, |time| time.median_ns));
+    let bases =
+        std::array::from_fn(|engine| base.and_then(|base| base.times[engine]).map_or(0.0, |time| time.median_ns));
     Ok(row(engines, samples, bases))
 }
 

@@ -72,7 +72,9 @@ fn leaving(node: Node, to: InsnId) -> Node {
 /// the stack that reach there are found by comparing results.
 fn leaves_room(insn: &Insn) -> bool {
     match *insn {
-        Insn::Alu { op: AluOp::Add, src: Source::Imm(imm), .. } => !(i32::from(CONTEXT)..i32::from(FREE)).contains(&imm),
+        Insn::Alu { op: AluOp::Add, src: Source::Imm(imm), .. } => {
+            !(i32::from(CONTEXT)..i32::from(FREE)).contains(&imm)
+        }
         insn => insn.address().is_none_or(|address| address.base != Reg::R10 || address.offset >= FREE),
     }
 }

@@ -110,14 +110,18 @@ fn show(object: &Object) -> Vec<(&'static str, String)> {
     for checked in check::check(&input, &input.select(&none).unwrap_or_default(), false) {
         shown.push(("name", format!("accepted {} ({})", checked.program, checked.section)));
         if let check::Verdict::Rejected { code, diagnosis, .. } = &checked.verdict {
-            shown.push(("rejection", diagnostic::render(object, checked.program.exact(), code, diagnosis, diagnostic::Look::default())));
+            shown.push((
+                "rejection",
+                diagnostic::render(object, checked.program.exact(), code, diagnosis, diagnostic::Look::default()),
+            ));
         }
     }
     for program in &object.programs {
         shown.push(("listing", dump::program(object, program, dump::Options::default())));
         let cost = check::profile(&input, program);
         let graph = cost.and_then(|cost| {
-            let verified = flame::Verified { object: Some(object.name.clone()), program: program.name.clone(), cost: &cost };
+            let verified =
+                flame::Verified { object: Some(object.name.clone()), program: program.name.clone(), cost: &cost };
             flame::graph(&program.name, &[verified]).ok()
         });
         shown.extend(graph.map(|svg| ("flame graph", String::from_utf8_lossy(&svg).into_owned())));

@@ -156,7 +156,9 @@ enum Packets {
 }
 
 fn packets(hex: Option<&str>, path: Option<&Path>) -> Result<Packets, Error> {
-    let Some(path) = path else { return Ok(Packets::One(hex.map_or(Ok(Vec::new()), kiln_driver::inputs::hex::from_hex)?)) };
+    let Some(path) = path else {
+        return Ok(Packets::One(hex.map_or(Ok(Vec::new()), kiln_driver::inputs::hex::from_hex)?));
+    };
     let bytes = file::read(path, input::MAX_FILE_BYTES)?;
     Ok(match capture::packets(&path.display().to_string(), &bytes)? {
         Some(packets) => Packets::Capture(packets),

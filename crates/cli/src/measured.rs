@@ -70,7 +70,11 @@ fn means(rows: &[Row]) {
         let own = &row.optimized;
         1.0 - f64::from(own.slots_after) / f64::from(own.slots_before.max(1))
     });
-    say!("{}, mean slot reduction {:.1}%", count(rows.len(), "program"), 100.0 * saved.sum::<f64>() / rows.len() as f64);
+    say!(
+        "{}, mean slot reduction {:.1}%",
+        count(rows.len(), "program"),
+        100.0 * saved.sum::<f64>() / rows.len() as f64
+    );
     let ratios = |pick: &dyn Fn(&Row) -> Option<f64>| -> Vec<f64> { rows.iter().filter_map(pick).collect() };
     let after_before = |pair: Pair| Some(pair.after.median_ns / pair.before.median_ns);
     for (what, ratios) in [

@@ -285,7 +285,8 @@ pub fn reasons(reasons: &[Explained], with_examples: bool) {
             continue;
         }
         let in_c = [(style, first, rejected_c.as_ref()), (GOOD, second, mended_c.as_ref())];
-        let more = more_c.iter().flat_map(|more| [(style, first, Some(&more.rejected)), (GOOD, second, more.mended.as_ref())]);
+        let more =
+            more_c.iter().flat_map(|more| [(style, first, Some(&more.rejected)), (GOOD, second, more.mended.as_ref())]);
         let listings = [(BAD, "rejected:", rejected.as_ref()), (GOOD, "accepted:", mended.as_ref())];
         for (style, head, text) in in_c.into_iter().chain(more).chain(listings) {
             if let Some(text) = text {

@@ -235,7 +235,12 @@ fn explanations_say_what_is_meant() {
   exit
 ";
     let (_folder, path) = file("key.bpf", small_key);
-    kiln().arg("check").arg(&path).assert().code(1).stdout(contains("map `counters` has keys of 8 bytes, and what is passed has 4"));
+    kiln()
+        .arg("check")
+        .arg(&path)
+        .assert()
+        .code(1)
+        .stdout(contains("map `counters` has keys of 8 bytes, and what is passed has 4"));
     let kernel_address = "; license GPL
 ; program kprobe
   r1 = *(u64 *)(r1 + 112)
@@ -266,7 +271,8 @@ L1:
 ";
     let (_folder, path) = file("signed.bpf", signed);
     kiln().arg("check").arg(&path).assert().code(1).stdout(contains("it is -0x80000000 to -1"));
-    let unrelated = AROUND_THE_CHECK.replace("  if r6 == 0 goto L1\n", "  r6 <<= 32\n  r6 s>>= 32\n  if r6 s< 0 goto L1\n");
+    let unrelated =
+        AROUND_THE_CHECK.replace("  if r6 == 0 goto L1\n", "  r6 <<= 32\n  r6 s>>= 32\n  if r6 s< 0 goto L1\n");
     let (_folder, path) = file("branch.bpf", &unrelated);
     kiln().arg("check").arg(&path).assert().code(1).stdout(contains("the path where the number is negative"));
 }

@@ -60,7 +60,8 @@ fn folders_and_files_are_checked_in_their_order_with_one_summary() {
     for jobs in ["1", "4"] {
         let run = kiln(&folder, &["check", "build", "newer.bpf", "--jobs", jobs]).assert().code(1);
         let text = String::from_utf8_lossy(&run.get_output().stdout).into_owned();
-        let places = ["build/a/pass.bpf:\n", "build/b/unsafe.bpf:\n", "newer.bpf:\n", count].map(|part| text.find(part));
+        let places =
+            ["build/a/pass.bpf:\n", "build/b/unsafe.bpf:\n", "newer.bpf:\n", count].map(|part| text.find(part));
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {text}");
         assert!(text.starts_with("as Linux 6.18, "), "{text}");
     }
@@ -75,7 +76,10 @@ fn folders_and_files_are_checked_in_their_order_with_one_summary() {
         .stdout(contains("2 objects, 1 program: 1 accepted; 1 object could not be checked"));
     // A program's name need not be in every object, but in one.
     kiln(&folder, &["check", "build", "--program", "good"]).assert().code(0).stdout(contains("1 program: 1 accepted"));
-    kiln(&folder, &["check", "build", "--program", "none"]).assert().code(2).stderr(contains("no object has a program none"));
+    kiln(&folder, &["check", "build", "--program", "none"])
+        .assert()
+        .code(2)
+        .stderr(contains("no object has a program none"));
     std::fs::create_dir(folder.path().join("empty")).expect("a folder");
     kiln(&folder, &["check", "empty"]).assert().code(2).stderr(contains("no BPF objects"));
 }
@@ -147,12 +151,15 @@ fn one_sarif_log_is_written_whatever_happens() {
     assert_eq!(run["invocations"][0]["executionSuccessful"], true);
     assert_eq!(run["invocations"][0]["exitCode"], 1);
     assert_eq!(run["results"].as_array().map(Vec::len), Some(1));
-    let uris: Vec<_> = run["artifacts"].as_array().expect("artifacts").iter().map(|one| &one["location"]["uri"]).collect();
+    let uris: Vec<_> =
+        run["artifacts"].as_array().expect("artifacts").iter().map(|one| &one["location"]["uri"]).collect();
     assert_eq!(uris, ["build/a/pass.bpf", "build/b/unsafe.bpf", "newer.bpf"]);
     for rule in run["tool"]["driver"]["rules"].as_array().expect("rules") {
         assert!(rule["helpUri"].as_str().is_some_and(|uri| uri.starts_with("https://")), "{rule}");
     }
-    for arguments in [&["check", "build", "bad"][..], &["check", "none.o"], &["check", "--kernel", "old", "build"], &["check"]] {
+    for arguments in
+        [&["check", "build", "bad"][..], &["check", "none.o"], &["check", "--kernel", "old", "build"], &["check"]]
+    {
         let failed = log(arguments);
         let invocation = &failed["runs"][0]["invocations"][0];
         assert_eq!(invocation["executionSuccessful"], false, "{arguments:?}: {invocation}");
@@ -171,13 +178,17 @@ fn a_folder_is_optimized_into_another() {
         kiln(&folder, &[&arguments, more].concat())
     };
     // The rejected program decides the exit code; its object is written, too.
-    optimize(&["build", "-o", "out"])
-        .assert()
-        .code(1)
-        .stdout(contains("left as it is: bad").and(contains("2 objects written: ")).and(contains("1 file not for BPF left out")));
+    optimize(&["build", "-o", "out"]).assert().code(1).stdout(
+        contains("left as it is: bad")
+            .and(contains("2 objects written: "))
+            .and(contains("1 file not for BPF left out")),
+    );
     assert!(out("a/pass.bpf").is_file() && out("b/unsafe.bpf").is_file() && !out("host.o").exists());
     kiln(&folder, &["check", "out/a"]).assert().code(0);
-    optimize(&["build/a/pass.bpf", "-o", "one.bpf"]).assert().code(0).stdout(contains("1 rewrite").or(contains("rewrites")));
+    optimize(&["build/a/pass.bpf", "-o", "one.bpf"])
+        .assert()
+        .code(0)
+        .stdout(contains("1 rewrite").or(contains("rewrites")));
     optimize(&["build", "newer.bpf", "-o", "newer.bpf"]).assert().code(2).stderr(contains("newer.bpf is a file"));
     optimize(&["build/a", "build/a", "-o", "out"]).assert().code(2).stderr(contains("would both be written to"));
     optimize(&["build", "-o", "out", "--report", "r.html"]).assert().code(2).stderr(contains("are for one object"));

@@ -331,18 +331,22 @@ old: r0 = 2
 /// Opcode 0x11 stands for nothing.
 #[test]
 fn an_object_none_of_whose_programs_can_be_read() {
-    let source = "\t.section xdp,\"ax\",@progbits\n\t.globl p\n\t.type p,@function\np:\n\t.quad 0x11\n\texit\n\t.size p, .-p\n";
+    let source =
+        "\t.section xdp,\"ax\",@progbits\n\t.globl p\n\t.type p,@function\np:\n\t.quad 0x11\n\texit\n\t.size p, .-p\n";
     let Some(made) = Made::by_clang("assembler", source) else { return };
     let run = |arguments: &[&str]| {
         let mut command = kiln();
         command.arg(arguments[0]).arg(made.path()).args(&arguments[1..]).current_dir(made.folder.path());
         command.assert()
     };
-    for more in [&["check"][..], &["check", "--profile"], &["check", "--kernel", "6.1"], &["check", "--format", "json"]] {
+    for more in [&["check"][..], &["check", "--profile"], &["check", "--kernel", "6.1"], &["check", "--format", "json"]]
+    {
         run(more).code(2).stdout(contains("unknown opcode 0x11"));
     }
     run(&["check", "--flame-graph", "graph.svg"]).code(2).stderr(contains("no program could be verified"));
-    run(&["sandbox", "-o", "out.o"]).code(2).stderr(contains("p cannot be sandboxed").and(contains("unknown opcode 0x11")));
+    run(&["sandbox", "-o", "out.o"])
+        .code(2)
+        .stderr(contains("p cannot be sandboxed").and(contains("unknown opcode 0x11")));
     run(&["optimize", "-o", "out.o", "--offline"]).code(2).stderr(contains("left out: p"));
     run(&["run", "--packet", "00"]).code(2).stderr(contains("choose one program"));
 }
@@ -414,7 +418,11 @@ fn a_folder_has_types_for_each_release() {
     let Some(older) = types_of_a_kernel(&folder, "5.15.0-1-amd64.btf", older) else { return };
     let Some(newer) = types_of_a_kernel(&folder, "6.1.0-2-amd64.btf", newer) else { return };
     let mut pack = Process::new("tar");
-    pack.arg("-C").arg(&folder).arg("-cJf").arg(older.with_extension("btf.tar.xz")).arg(older.file_name().expect("a name"));
+    pack.arg("-C")
+        .arg(&folder)
+        .arg("-cJf")
+        .arg(older.with_extension("btf.tar.xz"))
+        .arg(older.file_name().expect("a name"));
     assert!(pack.status().expect("tar runs").success());
     std::fs::remove_file(&older).expect("a file");
     let check = |more: &[&str]| {
@@ -429,7 +437,10 @@ fn a_folder_has_types_for_each_release() {
         .stdout(contains("as Linux 5.15, BTF of hub/debian/12/").and(contains("5.15.0-1-amd64.btf.tar.xz")))
         .stdout(contains("all programs load on: 5.15\n"));
     check(&["--btf", "hub", "--kernel", "5.15"]).assert().code(0);
-    check(&["--btf", "hub", "--kernel", "6.6"]).assert().code(2).stderr(contains("no types of Linux 6.6; it has 5.15, 6.1"));
+    check(&["--btf", "hub", "--kernel", "6.6"])
+        .assert()
+        .code(2)
+        .stderr(contains("no types of Linux 6.6; it has 5.15, 6.1"));
     check(&["--btf", "hub", "--with-kernel"]).assert().code(2).stderr(contains("a folder of several"));
     check(&["--btf", &newer.display().to_string()]).assert().code(1).stdout(contains("as Linux 6.18, BTF of "));
 

@@ -35,9 +35,12 @@ fn both_stores_come_through_kiln_cc_and_load_on_5_15() {
     }
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("store.bpf.c"), SOURCE).expect("a file");
-    for (store, largest) in [("KILN_POOL_HASH", 1024), ("KILN_POOL_ARRAY", 1024), ("KILN_POOL_HASH", 128), ("KILN_POOL_ARRAY", 256)] {
+    for (store, largest) in
+        [("KILN_POOL_HASH", 1024), ("KILN_POOL_ARRAY", 1024), ("KILN_POOL_HASH", 128), ("KILN_POOL_ARRAY", 256)]
+    {
         let defines = [format!("-DKILN_POOL_STORE={store}"), format!("-DKILN_POOL_MAX={largest}")];
-        let built = kiln(folder.path(), &["cc", "-mcpu=v3", &defines[0], &defines[1], "-c", "store.bpf.c", "-o", "store.o"]);
+        let built =
+            kiln(folder.path(), &["cc", "-mcpu=v3", &defines[0], &defines[1], "-c", "store.bpf.c", "-o", "store.o"]);
         assert!(built.status.success(), "{store}: {}", String::from_utf8_lossy(&built.stderr));
         let checked = kiln(folder.path(), &["check", "--kernel", "5.15", "store.o"]);
         let text = String::from_utf8_lossy(&checked.stdout);

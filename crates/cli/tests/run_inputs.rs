@@ -74,7 +74,11 @@ impl Made {
         std::fs::write(made.path("filter.bpf.c"), SOURCE).expect("a file");
         let mut clang = Process::new("clang-19");
         clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-I/usr/include/x86_64-linux-gnu"]);
-        clang.args(["-I/usr/include/aarch64-linux-gnu"]).arg(made.path("filter.bpf.c")).arg("-o").arg(made.path("filter.o"));
+        clang
+            .args(["-I/usr/include/aarch64-linux-gnu"])
+            .arg(made.path("filter.bpf.c"))
+            .arg("-o")
+            .arg(made.path("filter.o"));
         match clang.status() {
             Ok(status) => assert!(status.success(), "clang fails"),
             Err(error) => {
@@ -110,7 +114,8 @@ fn places() -> Vec<&'static str> {
 fn document(command: &mut Command) -> Value {
     let output = command.args(["--format", "json"]).output().expect("kiln runs");
     let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error} in {text}{}", String::from_utf8_lossy(&output.stderr)))
+    serde_json::from_str(&text)
+        .unwrap_or_else(|error| panic!("{error} in {text}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
 /// An Ethernet frame of this protocol and length.
@@ -131,13 +136,17 @@ fn every_packet_of_a_capture_is_run() {
     let sent = [frame(0x800, 60), frame(0x86dd, 60), frame(0x800, 200), frame(0x800, 64), vec![1; 5]];
     std::fs::write(made.path("in.pcap"), kiln_driver::capture::pcap(&sent)).expect("a file");
     for place in places() {
-        let run = |more: &[&str]| {
-            made.run(place, &[&["--packet-file", "in.pcap", "--map", "ports:0x86dd=1"], more].concat())
-        };
+        let run =
+            |more: &[&str]| made.run(place, &[&["--packet-file", "in.pcap", "--map", "ports:0x86dd=1"], more].concat());
         run(&["--pcap-out", "out.pcap", "--maps"])
             .assert()
             .code(0)
-            .stdout(contains("2 (XDP_PASS)").and(contains("50.0%")).and(contains("3 (XDP_TX)")).and(contains("1 (XDP_DROP)")))
+            .stdout(
+                contains("2 (XDP_PASS)")
+                    .and(contains("50.0%"))
+                    .and(contains("3 (XDP_TX)"))
+                    .and(contains("1 (XDP_DROP)")),
+            )
             .stdout(contains("4 packets run, 1 changed, 1 without an Ethernet header not run"))
             .stdout(contains("map large: 1 entry, 1048575 zero\n  70000: 4\n"))
             .stdout(contains("map ports: 1 entry\n  34525: 1\n"))
@@ -151,7 +160,10 @@ fn every_packet_of_a_capture_is_run() {
         run(&["--map", "port"]).assert().code(2).stderr(contains("no map port (did you mean ports?)"));
     }
     std::fs::write(made.path("cut.pcap"), &kiln_driver::capture::pcap(&sent)[..30]).expect("a file");
-    made.run("jit", &["--packet-file", "cut.pcap"]).assert().code(2).stderr(contains("cut.pcap").or(contains("no packet")));
+    made.run("jit", &["--packet-file", "cut.pcap"])
+        .assert()
+        .code(2)
+        .stderr(contains("cut.pcap").or(contains("no packet")));
 }
 
 #[test]
@@ -159,7 +171,8 @@ fn maps_and_globals_are_set_by_their_types() {
     let Some(made) = Made::new() else { return };
     let packet = hex(&frame(0x800, 60));
     for place in places() {
-        let value = |more: &[&str]| document(&mut made.run(place, &[&["--packet", &packet], more].concat()))["value"].clone();
+        let value =
+            |more: &[&str]| document(&mut made.run(place, &[&["--packet", &packet], more].concat()))["value"].clone();
         assert_eq!(value(&[]), 2);
         assert_eq!(value(&["--set", "drop_all=true"]), 1, "{place}: a variable of .bss");
         assert_eq!(value(&["--set", "limit=59"]), 1, "{place}: a constant");
@@ -182,10 +195,14 @@ fn maps_and_globals_are_set_by_their_types() {
         let counts = json!([{"key": 1, "values": [{"cpu": 0, "value": 5}, {"cpu": 1, "value": 7}]}]);
         std::fs::write(made.path("counts.json"), counts.to_string()).expect("a file");
         let ran = document(&mut made.run(place, &["--packet", &packet, "--maps-file", "counts=counts.json"]));
-        let map = ran["maps"].as_array().expect("maps").iter().find(|map| map["name"] == "counts").expect("the map").clone();
+        let map =
+            ran["maps"].as_array().expect("maps").iter().find(|map| map["name"] == "counts").expect("the map").clone();
         assert_eq!((&map["count"], &map["zeros"]), (&json!(1), &json!(1)), "{place}: {map}");
         let value = map["entries"][0][1].as_str().expect("bytes");
-        assert!(value.starts_with("0600000000000000") || value[16..].starts_with("0800000000000000"), "{place}: {value}");
+        assert!(
+            value.starts_with("0600000000000000") || value[16..].starts_with("0800000000000000"),
+            "{place}: {value}"
+        );
     }
     for (more, said) in [
         (["--map", "nothing:0=1"], "there is no map nothing"),
@@ -217,7 +234,10 @@ fn large_tables_are_counted() {
     std::fs::write(Path::new(folder.path()).join("beyond.bpf"), beyond).expect("a file");
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
     command.current_dir(folder.path()).args(["run", "beyond.bpf", "--packet", &hex(&frame(0x800, 60))]);
-    command.assert().code(1).stderr(contains("map table needs 2147483648 bytes; the VM gives a map 1073741824 at most"));
+    command
+        .assert()
+        .code(1)
+        .stderr(contains("map table needs 2147483648 bytes; the VM gives a map 1073741824 at most"));
     let text = "; map table array key 4 value 4 entries 33554432\n; program xdp\n  *(u32 *)(r10 - 4) = 5\n  r1 = map[table]\n  \
                 r2 = r10\n  r2 += -4\n  call map_lookup_elem\n  if r0 == 0 goto L1\n  *(u32 *)(r0 + 0) = 7\nL1:\n  r0 = 2\n  exit\n";
     std::fs::write(Path::new(folder.path()).join("table.bpf"), text).expect("a file");
@@ -236,7 +256,9 @@ fn bench_takes_the_same_inputs_and_times_tracing_programs() {
         document(&mut made.kiln(&[&arguments, more].concat()))
     };
     let rows = bench(&["--packet-file", "in.pcap", "--map", "ports:0x86dd=1", "--set", "limit=1000"]);
-    for (program, note) in [("filter", None), ("traced", Some("timed on a context of zeros (--context-file gives another)"))] {
+    for (program, note) in
+        [("filter", None), ("traced", Some("timed on a context of zeros (--context-file gives another)"))]
+    {
         let row = rows.as_array().expect("rows").iter().find(|row| row["program"] == program).expect("a row").clone();
         assert!(row["vm"]["before"]["median_ns"].as_f64() > Some(0.0), "{row}");
         assert_eq!(row["note"].as_str(), note, "{row}");

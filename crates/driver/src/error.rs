@@ -164,7 +164,9 @@ impl From<kiln_vm::Error> for Error {
             | kiln_vm::Error::Surroundings(_)
             | kiln_vm::Error::Map(CreateError::Invalid { .. }) => Error::InvalidInput(error.to_string()),
             kiln_vm::Error::Map(CreateError::Limit { .. }) => Error::Limit(error.to_string()),
-            kiln_vm::Error::Map(CreateError::Os { name, source }) => Error::io(&format!("memory for map {name}"), &source),
+            kiln_vm::Error::Map(CreateError::Os { name, source }) => {
+                Error::io(&format!("memory for map {name}"), &source)
+            }
             kiln_vm::Error::Native { source, .. } => source.into(),
             kiln_vm::Error::Os(source) => Error::io("memory for the VM", &source),
             other => Error::Unsupported(other.to_string()),

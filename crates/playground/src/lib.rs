@@ -53,14 +53,14 @@ struct Answered {
 
 /// Answers one request. Malformed requests and files are answered with an error.
 pub fn answer(request: &[u8]) -> Value {
-    answer_to(request).unwrap_or_else(|error| {
-        json!({"error": {"kind": error.kind(), "message": Shown::from(error.to_string())}})
-    })
+    answer_to(request)
+        .unwrap_or_else(|error| json!({"error": {"kind": error.kind(), "message": Shown::from(error.to_string())}}))
 }
 
 fn answer_to(request: &[u8]) -> Result<Value, Error> {
     let invalid = |what: &str| Error::InvalidInput(format!("the request {what}"));
-    let end = request.iter().take(MAX_HEAD).position(|byte| *byte == b'\n').ok_or_else(|| invalid("has no first line"))?;
+    let end =
+        request.iter().take(MAX_HEAD).position(|byte| *byte == b'\n').ok_or_else(|| invalid("has no first line"))?;
     let (head, bytes) = (&request[..end], &request[end + 1..]);
     let head: Head = serde_json::from_slice(head).map_err(|error| invalid(&format!("is malformed: {error}")))?;
     let types = types(&head.types)?;

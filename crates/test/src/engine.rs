@@ -23,8 +23,7 @@ pub enum Engine {
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Engine; 5] =
-        [Engine::Reference, Engine::Interpreter, Engine::Jit, Engine::Native, Engine::Kernel];
+    pub const ALL: [Engine; 5] = [Engine::Reference, Engine::Interpreter, Engine::Jit, Engine::Native, Engine::Kernel];
 
     /// Its name in `; except:` directives and messages.
     pub const fn name(self) -> &'static str {

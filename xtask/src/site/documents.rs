@@ -22,7 +22,8 @@ pub struct Written {
 }
 
 /// Documents named at the top of the front page.
-const FIRST: [&str; 5] = ["README.md", "docs/running.md", "docs/check-output.md", "docs/superoptimizer.md", "docs/architecture.md"];
+const FIRST: [&str; 5] =
+    ["README.md", "docs/running.md", "docs/check-output.md", "docs/superoptimizer.md", "docs/architecture.md"];
 
 /// Makes a page around a document: from its title, the way up to the front page, and its content.
 type Wrap<'a> = &'a dyn Fn(&str, &str, &str) -> String;
@@ -71,7 +72,8 @@ fn page_of(source: &Path) -> String {
 
 /// The title and the content of a document.
 fn render(text: &str, source: &Path, pages: &BTreeMap<PathBuf, String>) -> (String, String) {
-    let mut events: Vec<Event<'_>> = Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH).collect();
+    let mut events: Vec<Event<'_>> =
+        Parser::new_ext(text, Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH).collect();
     let mut title = String::new();
     let mut anchors = BTreeMap::new();
     let mut plain = Vec::new();
@@ -230,7 +232,8 @@ mod tests {
 
     #[test]
     fn headings_have_anchors_and_markup_is_text() {
-        let (title, content) = render("# The `title`\n\n<b>x</b> [code](../x.rs)\n\n## A, b\n## A, b\n", Path::new("docs/a.md"), &pages());
+        let (title, content) =
+            render("# The `title`\n\n<b>x</b> [code](../x.rs)\n\n## A, b\n## A, b\n", Path::new("docs/a.md"), &pages());
         assert_eq!(title, "The title");
         assert!(content.contains("id=\"a-b\"") && content.contains("id=\"a-b-1\""), "{content}");
         assert!(content.contains("&lt;b&gt;") && !content.contains("<a"), "{content}");

@@ -82,7 +82,8 @@ fn front_page(code: &[u8], documents: &[documents::Written]) -> String {
          base-uri 'none'; form-action 'none'",
         hash(&script)
     );
-    let types = ["xdp", "sched_cls", "socket_filter", "kprobe", "tracepoint", "raw_tracepoint", "cgroup_skb", "tracing"];
+    let types =
+        ["xdp", "sched_cls", "socket_filter", "kprobe", "tracepoint", "raw_tracepoint", "cgroup_skb", "tracing"];
     let types: String = types.iter().map(|name| format!("<option>{name}</option>")).collect();
     let list = |all: bool| {
         let chosen = documents.iter().filter(|one| all || one.first);

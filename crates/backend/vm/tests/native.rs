@@ -93,7 +93,8 @@ fn a_compiler_that_hangs_or_fails_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = |name: &str, text: &str| {
         let path = folder.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n[ \"$1\" = --version ] && exit 0\ncat >/dev/null\n{text}\n")).expect("a script");
+        fs::write(&path, format!("#!/bin/sh\n[ \"$1\" = --version ] && exit 0\ncat >/dev/null\n{text}\n"))
+            .expect("a script");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
         Toolchain::new(path.to_str().expect("UTF-8")).expect("it runs")
     };

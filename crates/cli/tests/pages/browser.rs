@@ -53,7 +53,8 @@ impl Browser {
     /// Starts the browser, if one is installed.
     pub fn start() -> Option<Browser> {
         let names = ["chromium", "chromium-headless-shell", "google-chrome"];
-        let runs = |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
+        let runs =
+            |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
         let Some(name) = names.iter().find(runs) else {
             eprintln!("skipped: no chromium is installed (scripts/setup --tests)");
             return None;
@@ -62,7 +63,12 @@ impl Browser {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null", name]);
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe", "--hide-scrollbars"]);
-        command.args(["--no-first-run", "--disable-dev-shm-usage", "--disable-extensions", "--disable-background-networking"]);
+        command.args([
+            "--no-first-run",
+            "--disable-dev-shm-usage",
+            "--disable-extensions",
+            "--disable-background-networking",
+        ]);
         command.arg(format!("--user-data-dir={}", profile.path().display())).arg("about:blank");
         // A group of its own: it starts processes, which end with it.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -114,7 +120,9 @@ impl Browser {
                 Err(RecvTimeoutError::Disconnected) => panic!("{method}: the browser ended"),
             };
             match answer["method"].as_str() {
-                Some("Runtime.exceptionThrown") => self.complaints.push(answer["params"]["exceptionDetails"].to_string()),
+                Some("Runtime.exceptionThrown") => {
+                    self.complaints.push(answer["params"]["exceptionDetails"].to_string())
+                }
                 Some("Log.entryAdded") if answer["params"]["entry"]["level"] == "error" => {
                     self.complaints.push(answer["params"]["entry"]["text"].to_string());
                 }

@@ -86,13 +86,17 @@ fn filters_links_and_the_switch_work() {
     let shown = "[...document.querySelectorAll('details.program')].map((program) => !program.hidden)";
     assert_eq!(browser.value(shown), serde_json::json!([true, true, true]));
     let filter = |text: &str| {
-        format!("(() => {{ const box = document.getElementById('filter'); box.value = '{text}'; box.dispatchEvent(new Event('input')); }})()")
+        format!(
+            "(() => {{ const box = document.getElementById('filter'); box.value = '{text}'; box.dispatchEvent(new Event('input')); }})()"
+        )
     };
     browser.value(&filter("first.c return"));
     browser.until("document.getElementById('found').textContent !== ''");
     assert_eq!(browser.value(shown), serde_json::json!([true, false, false]));
     browser.until("document.querySelectorAll('#p0 .rewrite').length > 0");
-    let counts = browser.value("[document.querySelectorAll('.rewrite').length, parseInt(document.getElementById('found').textContent)]");
+    let counts = browser.value(
+        "[document.querySelectorAll('.rewrite').length, parseInt(document.getElementById('found').textContent)]",
+    );
     assert_eq!(counts[0], counts[1], "as many rewrites are listed as are counted");
     browser.picture("report-filtered", LOOKS[0]);
     browser.value(&filter("</script><script>nothing has this"));
@@ -145,7 +149,15 @@ fn the_flame_graph_has_one_root_and_readable_frames() {
         browser.check_readable("the flame graph");
         let names = "[...document.querySelectorAll('#frames title')].map((title) => title.textContent.replace(/ \\(\\d.*/, ''))";
         let names = browser.value(names);
-        for name in ["all", "a.bpf", "b.bpf", "first (xdp)", "second (xdp)", "third (xdp)", "first.c:3 int sum(void) { return 1 + 2, } // </script><b>bold</b>"] {
+        for name in [
+            "all",
+            "a.bpf",
+            "b.bpf",
+            "first (xdp)",
+            "second (xdp)",
+            "third (xdp)",
+            "first.c:3 int sum(void) { return 1 + 2, } // </script><b>bold</b>",
+        ] {
             assert!(names.as_array().is_some_and(|names| names.iter().any(|own| own == name)), "{name} in {names}");
         }
         let wide = "[...document.querySelectorAll('#frames > g')].filter((g) => g.querySelector('text').getBoundingClientRect().right > g.querySelector('rect').getBoundingClientRect().right + 1).length";

@@ -47,7 +47,8 @@ fn verdicts(programs: &[Value]) -> Value {
 /// What the page says of a file: that of its answer, which is what it shows.
 fn answered(browser: &mut Browser, name: &str) -> Value {
     browser.until(&format!("document.body.dataset.answered === '{name}'"));
-    let shown = browser.value("[...document.querySelectorAll('#answer details.program')].map((program) => program.dataset.verdict)");
+    let shown = browser
+        .value("[...document.querySelectorAll('#answer details.program')].map((program) => program.dataset.verdict)");
     let answer = browser.value("window.answer");
     match answer["programs"].as_array() {
         Some(programs) => {
@@ -62,8 +63,10 @@ fn answered(browser: &mut Browser, name: &str) -> Value {
     }
 }
 
-const ACCEPTED: &str = "; program xdp name first\n  r0 = 2\n  exit\n; program socket_filter name second\n  r0 = 0\n  exit\n";
-const REJECTED: &str = "; program xdp name bad section \"</script><b>\"\n  r2 = *(u32 *)(r1 + 0)\n  r0 = *(u8 *)(r2 + 0)\n  exit\n";
+const ACCEPTED: &str =
+    "; program xdp name first\n  r0 = 2\n  exit\n; program socket_filter name second\n  r0 = 0\n  exit\n";
+const REJECTED: &str =
+    "; program xdp name bad section \"</script><b>\"\n  r2 = *(u32 *)(r1 + 0)\n  r0 = *(u8 *)(r2 + 0)\n  exit\n";
 
 #[test]
 fn the_playground_gives_the_verdicts_of_the_command() {
@@ -88,7 +91,8 @@ fn the_playground_gives_the_verdicts_of_the_command() {
     }
     assert_eq!(browser.value("document.querySelectorAll('#answer b').length"), 0, "names are text");
     // Objects are dropped. Hostile ones give an error, and the page goes on.
-    let garbage: Vec<u8> = b"\x7fELF\x02\x01\x01".iter().copied().chain((0..50_000u32).map(|at| (at * 7919 >> 5) as u8)).collect();
+    let garbage: Vec<u8> =
+        b"\x7fELF\x02\x01\x01".iter().copied().chain((0..50_000u32).map(|at| (at * 7919 >> 5) as u8)).collect();
     let mut files = vec![path("garbage.o", &garbage), path("empty.o", b""), path("text.bpf", b"\xff\xfe")];
     files.push(path("huge.o", &vec![0x7f; 33 << 20]));
     files.push(path("good.bpf", ACCEPTED.as_bytes()));
@@ -151,13 +155,15 @@ fn the_playground_is_readable_and_never_dies() {
     browser.open(&site.join("index.html"));
     // Work for hours is stopped; the page answers the next question.
     let endless = "; program xdp\n  r6 = 0\n  r7 = 0\nL1:\n  call get_prandom_u32\n  r7 += r0\n  r6 += 1\n  if r0 > 5 goto L2\n  r7 *= 3\nL2:\n  if r6 < 900000 goto L1\n  r0 = 2\n  exit\n";
-    let large: String = std::iter::once("; program xdp\n".to_owned()).chain((0..400_000).map(|at| format!(" r1 = {at}\n"))).collect();
+    let large: String =
+        std::iter::once("; program xdp\n".to_owned()).chain((0..400_000).map(|at| format!(" r1 = {at}\n"))).collect();
     for text in [endless.to_owned(), large, "; program xdp\n  r0 = 2\n  exit\n".to_owned()] {
         let set = json!(text).to_string();
         browser.value(&format!("delete document.body.dataset.answered, document.getElementById('text').value = {set}"));
         browser.value("document.getElementById('check').click()");
         browser.until("document.body.dataset.answered === 'pasted.bpf'");
-        let answer = browser.value("[window.answer.error?.kind ?? null, window.answer.programs?.[0]?.verdict?.verdict ?? null]");
+        let answer =
+            browser.value("[window.answer.error?.kind ?? null, window.answer.programs?.[0]?.verdict?.verdict ?? null]");
         assert!(answer != json!([null, null]), "an answer or an error");
     }
     assert_eq!(browser.value("window.answer.programs[0].verdict.verdict"), "accepted");

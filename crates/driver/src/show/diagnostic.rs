@@ -393,7 +393,10 @@ mod tests {
     fn notes_are_broken_at_the_width_of_a_terminal() {
         let look = |width| Look { colours: false, width };
         assert_eq!(look(None).fitted("one two three", 0), "one two three");
-        assert_eq!(look(Some(30)).fitted("a note that is longer than one line", 4), "a note that is longer than\none line");
+        assert_eq!(
+            look(Some(30)).fitted("a note that is longer than one line", 4),
+            "a note that is longer than\none line"
+        );
         assert_eq!(look(Some(5)).fitted("a word of its own and more words", 0), "a word of its own\nand more words");
     }
 

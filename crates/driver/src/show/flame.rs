@@ -44,7 +44,8 @@ pub fn graph(title: &str, programs: &[Verified<'_>]) -> Result<Vec<u8>, Error> {
         let object = verified.object.as_ref().map_or_else(String::new, |name| frame(name) + ";");
         let head = format!("{object}{};", frame(&verified.program));
         // The outermost function is the program itself.
-        let stacks = verified.cost.folded.iter().map(|(stack, count)| (stack.split_once(';').map_or("", |both| both.1), count));
+        let stacks =
+            verified.cost.folded.iter().map(|(stack, count)| (stack.split_once(';').map_or("", |both| both.1), count));
         lines.extend(stacks.map(|(stack, count)| (*count, format!("{head}{stack} {count}"))));
     }
     lines.sort_by_key(|(count, _)| std::cmp::Reverse(*count));

@@ -127,7 +127,8 @@ pub(crate) fn pinned(file: &ElfFile, place: &Place) -> Result<bool> {
     let relocations = file.relocations_of(place.section)?;
     let relocated = relocations.values().any(|relocation| {
         let home = file.symbols[relocation.symbol as usize].section_index();
-        (place.start..place.end).contains(&relocation.offset) && home.is_some_and(|home| file.sections[home].is_code() || is_for_debuggers(file, home))
+        (place.start..place.end).contains(&relocation.offset)
+            && home.is_some_and(|home| file.sections[home].is_code() || is_for_debuggers(file, home))
     });
     let bytes = &file.data(place.section)[place.start as usize..place.end as usize];
     let Some(slots) = Slot::parse_all(bytes) else { return Ok(true) };

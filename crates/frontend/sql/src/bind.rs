@@ -10,8 +10,8 @@ use sqlparser::ast::{
     self, Distinct, GroupByExpr, LimitClause, OrderByKind, OrderBySort, SelectItem, SetExpr, Spanned, TableFactor,
 };
 
-use crate::expression::{Binder, has_aggregate, similar, walk};
 use crate::error::Error;
+use crate::expression::{Binder, has_aggregate, similar, walk};
 use crate::places::Places;
 use crate::subquery;
 

@@ -151,7 +151,10 @@ macro_rules! rotate {
                     }],
                 },
             ],
-            notes: Notes { pays: "hash and cipher code: 3 or 4 instructions saved per rotation, 1.2 to 1.55 times the speed", proved_by: $proved },
+            notes: Notes {
+                pays: "hash and cipher code: 3 or 4 instructions saved per rotation, 1.2 to 1.55 times the speed",
+                proved_by: $proved,
+            },
         }
     };
 }

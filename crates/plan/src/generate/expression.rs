@@ -6,8 +6,8 @@
 
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source, Width};
 
-use super::failure::Failure;
 use super::code::{Code, Label};
+use super::failure::Failure;
 use super::frame::Frame;
 use super::layout::SlotKind;
 use crate::expr::{BinaryOp, Expr};

@@ -7,9 +7,9 @@ use kiln_program::{MapId, Node, Object};
 
 use super::code::{Code, Label};
 use super::expression::Writer;
+use super::failure::Failure;
 use super::frame::Frame;
 use super::layout::{Origin, Record, Slot, SlotKind, TAG_BYTES, resolve, size};
-use super::failure::Failure;
 use super::{GroupMap, Plan, Settings, pair_key};
 use crate::query::{Query, Shape};
 use crate::split::{KernelKey, Sign, State};

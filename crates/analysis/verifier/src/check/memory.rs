@@ -194,7 +194,11 @@ impl Register {
                         self.kind().name()
                     ),
                     false => {
-                        format!("r{} ({}): the access may end at byte {end} of {size}", reg.number(), self.kind().name())
+                        format!(
+                            "r{} ({}): the access may end at byte {end} of {size}",
+                            reg.number(),
+                            self.kind().name()
+                        )
                     }
                 },
             );

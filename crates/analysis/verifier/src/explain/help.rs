@@ -266,13 +266,16 @@ impl Story<'_> {
             matches!(kind, ArgKind::MapKey | ArgKind::MapValue | ArgKind::Memory(_) | ArgKind::FixedMemory { .. })
         });
         let field = self.names.memory(&value, 0);
-        takes_memory.then(|| format!("helpers do not read the context: copy {field} into a local variable, and pass its address"))
+        takes_memory.then(|| {
+            format!("helpers do not read the context: copy {field} into a local variable, and pass its address")
+        })
     }
 
     /// The types of maps that the helper is for.
     fn map_types(&self) -> Option<String> {
         let helper: &Helper = self.names.code.op(self.last().at).helper?;
-        let types: Vec<_> = MapType::ALL.iter().filter(|known| known.allows_helper(helper)).map(|known| known.name()).collect();
+        let types: Vec<_> =
+            MapType::ALL.iter().filter(|known| known.allows_helper(helper)).map(|known| known.name()).collect();
         const SHOWN: usize = 8;
         let shown = (1..=SHOWN).contains(&types.len());
         shown.then(|| format!("bpf_{} is for maps of type {}", helper.name, types.join(", ")))
@@ -284,7 +287,10 @@ impl Story<'_> {
             return None;
         }
         if value.scalar.as_constant().is_none() {
-            return Some("name each field: the kernel rewrites every access of the context, so none may have a variable index".to_owned());
+            return Some(
+                "name each field: the kernel rewrites every access of the context, so none may have a variable index"
+                    .to_owned(),
+            );
         }
         let layout = self.names.program_type.context();
         let writes = matches!(self.insn(), Insn::Store { .. } | Insn::StoreRelease { .. });
@@ -349,9 +355,8 @@ impl Story<'_> {
             None => ("the variable".to_owned(), "its size".to_owned()),
         };
         let does = if writes { "writes" } else { "reads" };
-        (0 < there && (there as u64) < bytes).then(|| {
-            format!("bpf_{} {does} {bytes} bytes, and {what} has {there} at most: pass {size}", helper.name)
-        })
+        (0 < there && (there as u64) < bytes)
+            .then(|| format!("bpf_{} {does} {bytes} bytes, and {what} has {there} at most: pass {size}", helper.name))
     }
 
     fn bound_local(&self) -> Option<String> {
@@ -386,7 +391,8 @@ impl Story<'_> {
             return Some(format!("an address of user space is a number here: {copy}"));
         }
         let task = steps.iter().any(|step| step.text.contains("bpf_get_current_task"));
-        let typed = if task { ", or take the task from bpf_get_current_task_btf(), which may be read directly" } else { "" };
+        let typed =
+            if task { ", or take the task from bpf_get_current_task_btf(), which may be read directly" } else { "" };
         Some(format!("a kernel address is a number here: read the field with BPF_CORE_READ(pointer, field){typed}"))
     }
 

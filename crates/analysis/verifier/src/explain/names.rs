@@ -162,7 +162,9 @@ pub(super) fn number(scalar: &Scalar) -> String {
     }
     // A limit that every number keeps is none.
     match (scalar.smin, scalar.smax) {
-        (i64::MIN, most) if most != i64::MAX && scalar.umax == u64::MAX => return format!("at most {}", signed_plain(most)),
+        (i64::MIN, most) if most != i64::MAX && scalar.umax == u64::MAX => {
+            return format!("at most {}", signed_plain(most));
+        }
         (least, i64::MAX) if least != i64::MIN && least < 0 => return format!("at least {}", signed_plain(least)),
         _ => {}
     }

@@ -37,7 +37,6 @@ use crate::rejection::Case;
 use crate::state::{Kind, Register, State};
 use crate::types::Types;
 
-
 /// Where a path goes after an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {

@@ -40,7 +40,9 @@ pub enum CreateError {
         what: String,
     },
     /// More memory than allowed.
-    #[error("map {name} needs {bytes} bytes; the VM gives a map {limit} at most, the kernel (`--in kernel`) as many as there are")]
+    #[error(
+        "map {name} needs {bytes} bytes; the VM gives a map {limit} at most, the kernel (`--in kernel`) as many as there are"
+    )]
     Limit {
         /// The map.
         name: String,

@@ -43,12 +43,10 @@ fn every_arithmetic_form_agrees() {
 #[test]
 fn random_programs_agree() {
     let cases = std::env::var("KILN_NATIVE_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(40);
-    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 60, ..Config::default() });
-    let programs = (
-        proptest::collection::vec(any_item(), 1..60),
-        proptest::collection::vec(any_item(), 1..20),
-        registers(),
-    );
+    let mut runner =
+        TestRunner::new(Config { cases, failure_persistence: None, max_shrink_iters: 60, ..Config::default() });
+    let programs =
+        (proptest::collection::vec(any_item(), 1..60), proptest::collection::vec(any_item(), 1..20), registers());
     let turn = Cell::new(0);
     let result = runner.run(&programs, |(items, callee, registers)| {
         turn.set(turn.get() + 1);
