@@ -45,6 +45,7 @@ pub mod llvm;
 mod native;
 mod plan;
 mod shared;
+mod targets;
 pub mod x86_64;
 
 use kiln_isa::operation::Registry;

@@ -106,7 +106,7 @@ impl FunctionCompiler<'_, '_> {
         let (Insn::LoadImm64 { dst: Reg::R1, .. }, Reference::Map(map)) = (first.insn, first.reference) else {
             return false;
         };
-        if second.helper() != Some(MAP_LOOKUP_ELEM) || self.is_target[at + 1] {
+        if second.helper() != Some(MAP_LOOKUP_ELEM) || self.targets.is_target(at + 1) {
             return false;
         }
         let Some(array) = self.shared.symbols.array(map) else { return false };

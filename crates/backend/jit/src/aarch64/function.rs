@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{Insn, Reg, Size, Width};
+use kiln_isa::{Reg, Size, Width};
 use kiln_program::operation::Region;
-use kiln_program::{FunctionId, InsnId, Node, Reference};
+use kiln_program::{FunctionId, Node};
 
 use super::assembler::{Assembler, Condition, Gpr, Label, Op};
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, gpr};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
+use crate::targets::Targets;
 use crate::{Error, MAY_GOTO_LIMIT, Runtime};
 
 /// Where loops begin.
@@ -23,12 +24,8 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     pub plan: FunctionPlan,
     pub id: FunctionId,
     is_entry: bool,
-    pub positions: HashMap<InsnId, usize>,
+    pub targets: Targets,
     pub labels: Vec<Label>,
-    /// Whether control can come here other than from the instruction before.
-    pub is_target: Vec<bool>,
-    /// The last position that jumps back here, for loop headers.
-    loop_end: Vec<Option<usize>>,
     /// The epilogue, for stopped runs and for exits that are not at the end of the function.
     leave: Label,
 }
@@ -38,37 +35,12 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let schedules = shared.schedules;
         let schedule = schedules.get(&id).ok_or(Error::Malformed("a function that does not exist"))?;
         let nodes = &schedule.nodes[..];
-        if !nodes.last().is_some_and(|last| matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
-            return Err(Error::Malformed("a function runs past its end"));
-        }
-        let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
-        let mut is_target = vec![false; nodes.len()];
-        let mut loop_end = vec![None; nodes.len()];
-        for (at, node) in nodes.iter().enumerate() {
-            let Some(target) = node.target() else { continue };
-            let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
-            is_target[target] = true;
-            if target <= at {
-                loop_end[target] = Some(at);
-            }
-        }
+        let targets = Targets::of(nodes)?;
         let labels = nodes.iter().map(|_| shared.assembler.label()).collect();
         let leave = shared.assembler.label();
         let plan = shared.plan.function(id).clone();
         let regions = &schedule.regions;
-        Ok(FunctionCompiler {
-            shared,
-            nodes,
-            regions,
-            plan,
-            id,
-            is_entry,
-            positions,
-            labels,
-            is_target,
-            loop_end,
-            leave,
-        })
+        Ok(FunctionCompiler { shared, nodes, regions, plan, id, is_entry, targets, labels, leave })
     }
 
     pub fn code(&mut self) -> &mut Assembler {
@@ -89,19 +61,17 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     /// Aligns innermost loops.
     pub fn loop_header(&mut self, at: usize) {
-        if let Some(end) = self.loop_end[at]
-            && !self.loop_end[at + 1..=end].iter().any(Option::is_some)
-        {
+        if self.targets.innermost_loop(at) {
             self.code().align(LOOP_ALIGNMENT);
         }
     }
 
     /// Subtracts a loop's length from the budget, at its header.
     pub fn loop_cost(&mut self, at: usize) {
-        if let Some(end) = self.loop_end[at]
+        if let Some(length) = self.targets.loop_length(at)
             && self.shared.options.metered
         {
-            self.spend((end - at + 1) as u64);
+            self.spend(length as u64);
         }
     }
 
@@ -130,17 +100,12 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     /// The label of a branch's target.
     pub fn target(&self, at: usize) -> Result<Label, Error> {
-        let Reference::Branch(id) = self.nodes[at].reference else {
-            return Err(Error::Malformed("a branch without target"));
-        };
-        let position = self.positions.get(&id).ok_or(Error::Malformed("a branch leads nowhere"))?;
-        Ok(self.labels[*position])
+        Ok(self.labels[self.targets.target(at)?])
     }
 
     /// Whether a branch's target is the next instruction anyway.
     pub fn falls_through(&self, at: usize) -> bool {
-        let target = self.nodes[at].target().and_then(|id| self.positions.get(&id));
-        target.is_some_and(|target| *target == at + 1)
+        self.targets.leads_to(at, at + 1)
     }
 
     /// The registers that the function must restore, in pairs.

@@ -1,13 +1,12 @@
 //! One function: its variables, blocks, budget and exits.
 
-use std::collections::HashMap;
-
-use kiln_isa::{Insn, Reg};
-use kiln_program::{FunctionId, InsnId, Node, Reference};
+use kiln_isa::Reg;
+use kiln_program::{FunctionId, Node};
 
 use super::builder::{Builder, Value};
 use super::shared::{Address, Place, Shared, table_symbol};
 use crate::plan::{FunctionPlan, MAX_STACK_BYTES};
+use crate::targets::Targets;
 use crate::{Error, MAY_GOTO_LIMIT};
 
 /// A function that is being translated.
@@ -17,33 +16,16 @@ pub(super) struct FunctionWriter<'s, 'a> {
     pub nodes: &'a [Node],
     plan: &'a FunctionPlan,
     id: FunctionId,
-    positions: HashMap<InsnId, usize>,
-    /// Whether control can come here other than from the instruction before.
-    is_target: Vec<bool>,
-    /// The last position that jumps back here, for loop headers.
-    loop_end: Vec<Option<usize>>,
+    targets: Targets,
 }
 
 impl<'s, 'a> FunctionWriter<'s, 'a> {
     pub fn new(shared: &'s mut Shared<'a>, id: FunctionId) -> Result<Self, Error> {
         let function = shared.object.functions.get(id.index());
         let nodes = &function.ok_or(Error::Malformed("a function that does not exist"))?.nodes[..];
-        if !nodes.last().is_some_and(|last| matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
-            return Err(Error::Malformed("a function runs past its end"));
-        }
-        let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
-        let mut is_target = vec![false; nodes.len()];
-        let mut loop_end = vec![None; nodes.len()];
-        for (at, node) in nodes.iter().enumerate() {
-            let Some(target) = node.target() else { continue };
-            let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
-            is_target[target] = true;
-            if target <= at {
-                loop_end[target] = Some(at);
-            }
-        }
+        let targets = Targets::of(nodes)?;
         let plan = shared.plan.function(id);
-        Ok(FunctionWriter { shared, out: Builder::default(), nodes, plan, id, positions, is_target, loop_end })
+        Ok(FunctionWriter { shared, out: Builder::default(), nodes, plan, id, targets })
     }
 
     /// Declares the function and its variables.
@@ -97,10 +79,10 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
 
     /// Subtracts a loop's length from the budget, at its header.
     pub fn loop_cost(&mut self, at: usize) {
-        if let Some(end) = self.loop_end[at]
+        if let Some(length) = self.targets.loop_length(at)
             && self.counts()
         {
-            self.spend((end - at + 1) as u64);
+            self.spend(length as u64);
         }
     }
 
@@ -153,11 +135,7 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
 
     /// The block of a branch's target.
     pub fn target(&self, at: usize) -> Result<String, Error> {
-        let Reference::Branch(id) = self.nodes[at].reference else {
-            return Err(Error::Malformed("a branch without target"));
-        };
-        let position = self.positions.get(&id).ok_or(Error::Malformed("a branch leads nowhere"))?;
-        Ok(block(*position))
+        self.targets.target(at).map(block)
     }
 
     /// The block of the next instruction, which begins one because this instruction ends its own.
@@ -167,7 +145,7 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
 
     /// Whether control comes to an instruction only from the one before.
     pub fn follows_directly(&self, at: usize) -> bool {
-        !self.is_target[at]
+        !self.targets.is_target(at)
     }
 
     /// What is known of the address that an instruction accesses.

@@ -28,8 +28,7 @@ pub(super) fn condition(op: JumpOp) -> Condition {
 impl FunctionCompiler<'_, '_> {
     /// Whether a branch's target is the next instruction anyway.
     pub(super) fn falls_through(&self, at: usize) -> bool {
-        let target = self.nodes[at].target().and_then(|id| self.positions.get(&id));
-        target.is_some_and(|target| *target == at + 1)
+        self.targets.leads_to(at, at + 1)
     }
 
     pub(super) fn jump(&mut self, at: usize) -> Result<(), Error> {
@@ -53,9 +52,9 @@ impl FunctionCompiler<'_, '_> {
     /// A branch over a jump: the opposite branch to where the jump goes. `at` is the branch.
     pub(super) fn inverted_branch(&mut self, at: usize) -> Result<bool, Error> {
         let Insn::Branch { op, width, dst, src, .. } = self.nodes[at].insn else { return Ok(false) };
-        let over = self.nodes[at].target().and_then(|id| self.positions.get(&id)) == Some(&(at + 2));
+        let over = self.targets.leads_to(at, at + 2);
         let jump = self.nodes.get(at + 1).is_some_and(|node| matches!(node.insn, Insn::Jump { .. }));
-        if !over || !jump || self.is_target[at + 1] || self.falls_through(at + 1) {
+        if !over || !jump || self.targets.is_target(at + 1) || self.falls_through(at + 1) {
             return Ok(false);
         }
         let target = self.target(at + 1)?;

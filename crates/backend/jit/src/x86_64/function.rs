@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::{Insn, Reg, RegSet, Size, Width};
+use kiln_isa::{Reg, RegSet, Size, Width};
 use kiln_program::liveness::live_after;
 use kiln_program::operation::{Region, Schedule};
-use kiln_program::{FunctionId, InsnId, Node, Reference};
+use kiln_program::{FunctionId, Node};
 
 use super::assembler::{Assembler, Label};
 use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
 use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
+use crate::targets::Targets;
 use crate::{Error, MAY_GOTO_LIMIT, Runtime};
 
 /// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
@@ -46,16 +47,12 @@ pub(super) struct FunctionCompiler<'s, 'a> {
     pub plan: FunctionPlan,
     pub id: FunctionId,
     is_entry: bool,
-    pub positions: HashMap<InsnId, usize>,
+    pub targets: Targets,
     pub labels: Vec<Label>,
-    /// Whether control can come here other than from the instruction before.
-    pub is_target: Vec<bool>,
     /// Registers that are live after each instruction.
     live_after: Vec<RegSet>,
     /// The position being compiled.
     pub current: usize,
-    /// The last position that jumps back here, for loop headers.
-    loop_end: Vec<Option<usize>>,
     pub cold: Vec<Cold>,
     /// The shared epilogue, for stopped runs and for exits without their own.
     leave: Label,
@@ -67,24 +64,11 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         let schedule: &'a Schedule =
             shared.schedules.get(&id).ok_or(Error::Malformed("a function that does not exist"))?;
         let nodes = &schedule.nodes[..];
-        if !nodes.last().is_some_and(|last| matches!(last.insn, Insn::Exit | Insn::Jump { .. })) {
-            return Err(Error::Malformed("a function runs past its end"));
-        }
-        let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
-        let mut is_target = vec![false; nodes.len()];
-        let mut loop_end = vec![None; nodes.len()];
-        for (at, node) in nodes.iter().enumerate() {
-            let Some(target) = node.target() else { continue };
-            let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
-            is_target[target] = true;
-            if target <= at {
-                loop_end[target] = Some(at);
-            }
-        }
+        let targets = Targets::of(nodes)?;
         let labels = nodes.iter().map(|_| shared.assembler.label()).collect();
         let leave = shared.assembler.label();
         let plan = shared.plan.function(id).clone();
-        let live_after = live_after(nodes, &positions);
+        let live_after = live_after(nodes, &targets.positions);
         let cold = Vec::new();
         Ok(FunctionCompiler {
             shared,
@@ -93,12 +77,10 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
             plan,
             id,
             is_entry,
-            positions,
+            targets,
             labels,
-            is_target,
             live_after,
             current: 0,
-            loop_end,
             cold,
             leave,
             leave_used: false,
@@ -135,19 +117,17 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     /// Aligns innermost loops.
     pub fn loop_header(&mut self, at: usize) {
-        if let Some(end) = self.loop_end[at]
-            && !self.loop_end[at + 1..=end].iter().any(Option::is_some)
-        {
+        if self.targets.innermost_loop(at) {
             self.code().align(LOOP_ALIGNMENT);
         }
     }
 
     /// Subtracts a loop's length from the budget, at its header.
     pub fn loop_cost(&mut self, at: usize) {
-        if let Some(end) = self.loop_end[at]
+        if let Some(length) = self.targets.loop_length(at)
             && self.shared.options.metered
         {
-            let cost = i32::try_from(end - at + 1).unwrap_or(i32::MAX);
+            let cost = i32::try_from(length).unwrap_or(i32::MAX);
             self.code().arithmetic_imm(Arithmetic::Sub, Width::W64, BUDGET, cost);
             self.leave_if(Condition::SIGN);
         }
@@ -162,11 +142,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     /// The label of a branch's target.
     pub fn target(&self, at: usize) -> Result<Label, Error> {
-        let Reference::Branch(id) = self.nodes[at].reference else {
-            return Err(Error::Malformed("a branch without target"));
-        };
-        let position = self.positions.get(&id).ok_or(Error::Malformed("a branch leads nowhere"))?;
-        Ok(self.labels[*position])
+        Ok(self.labels[self.targets.target(at)?])
     }
 
     fn saved(&self) -> impl DoubleEndedIterator<Item = Gpr> + use<> {

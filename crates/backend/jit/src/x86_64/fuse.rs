@@ -103,7 +103,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
 
     /// Whether a branch leads here or a region with native code begins here.
     pub(super) fn is_border(&self, at: usize) -> bool {
-        self.is_target[at] || self.regions.get(&at).is_some_and(|region| self.native_of(region).is_some())
+        self.targets.is_target(at) || self.regions.get(&at).is_some_and(|region| self.native_of(region).is_some())
     }
 
     /// The instructions from `at` up to the next branch target, region or access to the arena.
