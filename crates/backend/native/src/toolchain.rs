@@ -163,7 +163,7 @@ impl Toolchain {
             hash.update(part.len().to_le_bytes());
             hash.update(part);
         }
-        hex(&hash.finalize())
+        format!("{:x}", hash.finalize())
     }
 
     fn run(&self, text: &str, setting: Setting, flags: &[&str]) -> Result<Vec<u8>, Error> {
@@ -244,8 +244,4 @@ fn keep(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.write_all(bytes)?;
     file.persist(path)?;
     Ok(())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,7 +6,7 @@
 //! twice first: where it disagrees with itself, a comparison says nothing, and is reported as such.
 
 use kiln_program::{Object, Program};
-use kiln_vm::Engine;
+use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
 use crate::commands::run;
@@ -99,18 +99,30 @@ pub fn in_vm(
     let trace = |object: &Object, engine: Engine| -> Result<Trace, String> {
         let own = object.program(&program.name).ok_or("the program is gone")?;
         let vm = run::new_vm(object, own, kiln_vm::Options::default()).map_err(|error| error.to_string())?;
-        let mut runs = Vec::with_capacity(packets.len());
-        for packet in packets {
-            let input = kiln_vm::Input::packet(packet);
-            runs.push(match vm.run(&program.name, &input, engine) {
-                Ok(ran) => Some((ran.value & 0xffff_ffff, ran.packet)),
-                Err(kiln_vm::Error::Input(_)) => None,
-                Err(error) => return Err(error.to_string()),
-            });
-        }
-        Ok(Trace { runs, maps: vm.snapshot().into_iter().collect() })
+        vm_trace(&vm, own, packets.iter().map(|packet| kiln_vm::Input::packet(packet)), engine)
     };
     judge(|| trace(before, engines.0), || trace(after, engines.1), packets)
+}
+
+/// What a program of a new VM does with inputs, one after the other.
+///
+/// # Errors
+/// Fails if a run does, but not for an input that the program does not take.
+pub fn vm_trace<'a>(
+    vm: &Vm,
+    program: &Program,
+    inputs: impl Iterator<Item = kiln_vm::Input<'a>>,
+    engine: Engine,
+) -> Result<Trace, String> {
+    let mut runs = Vec::with_capacity(inputs.size_hint().0);
+    for input in inputs {
+        runs.push(match vm.run(&program.name, &input, engine) {
+            Ok(ran) => Some((ran.value & 0xffff_ffff, ran.packet)),
+            Err(kiln_vm::Error::Input(_)) => None,
+            Err(error) => return Err(error.to_string()),
+        });
+    }
+    Ok(Trace { runs, maps: vm.snapshot().into_iter().collect() })
 }
 
 /// Runs of the original that must agree before a difference is the rewrite's.

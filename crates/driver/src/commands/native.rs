@@ -17,7 +17,7 @@ use kiln_vm::{Engine, Vm};
 use serde::Serialize;
 
 use crate::commands::bench::Timing;
-use crate::commands::compare::{Comparison, Trace, judge};
+use crate::commands::compare::{Comparison, Trace, judge, vm_trace};
 use crate::commands::{packets, run};
 use crate::clang::toolchain;
 use crate::error::Error;
@@ -146,20 +146,12 @@ fn inputs(program: &Program) -> Inputs {
 }
 
 fn compare(object: &Object, program: &Program, toolchain: &Toolchain, setting: Setting, inputs: &Inputs) -> Comparison {
-    let trace = |engine: Engine| -> Result<Trace, Error> {
-        let vm = prepared(object, program, (engine == Engine::Native).then_some((toolchain, setting)))?;
-        let mut runs = Vec::with_capacity(inputs.bytes.len());
-        for input in inputs.iter() {
-            runs.push(match vm.run(&program.name, &input, engine) {
-                Ok(ran) => Some((ran.value & 0xffff_ffff, ran.packet)),
-                Err(kiln_vm::Error::Input(_)) => None,
-                Err(error) => return Err(error.into()),
-            });
-        }
-        Ok(Trace { runs, maps: vm.snapshot().into_iter().collect() })
+    let trace = |engine: Engine| -> Result<Trace, String> {
+        // A new one each time, because runs change maps.
+        let vm = prepared(object, program, (engine == Engine::Native).then_some((toolchain, setting)));
+        vm_trace(&vm.map_err(|error| error.to_string())?, program, inputs.iter(), engine)
     };
-    let text = |error: Error| error.to_string();
-    judge(|| trace(Engine::Interpreter).map_err(text), || trace(Engine::Native).map_err(text), &inputs.bytes)
+    judge(|| trace(Engine::Interpreter), || trace(Engine::Native), &inputs.bytes)
 }
 
 /// A VM with the program, as native code where a setting says how.

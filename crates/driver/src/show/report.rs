@@ -356,7 +356,7 @@ fn group_gain(group: &Group) -> Markup {
 /// Which command made which object of which, for which kernel.
 fn origin(input: &Input, outcome: &Outcome, about: &About) -> Markup {
     let object = |bytes: &[u8]| {
-        let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let digest = format!("{:x}", Sha256::digest(bytes));
         html! { (bytes.len()) " bytes, SHA-256 " code.hash { (digest) } }
     };
     html! {
