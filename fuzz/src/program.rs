@@ -44,17 +44,7 @@ fn frame(program_type: ProgramType) -> Object {
     Object {
         name: "fuzz".to_owned(),
         license: "GPL".to_owned(),
-        programs: vec![Program {
-            name: "entry".to_owned(),
-            section: program_type.name().to_owned(),
-            program_type: Some(program_type),
-            attach_type: None,
-            entry: FunctionId(0),
-            autoload: true,
-            sleepable: false,
-            frags: false,
-            target: None,
-        }],
+        programs: vec![Program::new("entry", program_type.name(), Some(program_type), FunctionId(0))],
         ..Object::default()
     }
 }

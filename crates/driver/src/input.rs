@@ -256,17 +256,7 @@ impl Input {
             let lone = lone && function.linkage != Linkage::Static && !referred.contains(&entry);
             let known = || object.programs.iter().any(|program| program.name == function.name);
             if function.section == ".text" && (named || lone) && !known() {
-                added.push(Program {
-                    name: function.name.clone(),
-                    section: function.section.clone(),
-                    program_type: None,
-                    attach_type: None,
-                    entry,
-                    autoload: true,
-                    sleepable: false,
-                    frags: false,
-                    target: None,
-                });
+                added.push(Program::new(&function.name, &function.section, None, entry));
             }
         }
         self.object.programs.extend(added);

@@ -80,17 +80,7 @@ pub fn object(name: &str, program_type: ProgramType, bytes: &[u8], maps: Vec<Map
             function.nodes.push(node);
         }
     }
-    let program = Program {
-        name: name.to_owned(),
-        section: program_type.to_string(),
-        program_type: Some(program_type),
-        attach_type: None,
-        entry: FunctionId(0),
-        autoload: true,
-        sleepable: false,
-        frags: false,
-        target: None,
-    };
+    let program = Program::new(name, program_type.to_string(), Some(program_type), FunctionId(0));
     let object = Object {
         name: name.to_owned(),
         license: "GPL".to_owned(),

@@ -167,6 +167,28 @@ pub struct Program {
     pub target: Option<String>,
 }
 
+impl Program {
+    /// A program that is loaded and has nothing else to say: no attach type, no flags, no target.
+    pub fn new(
+        name: impl Into<String>,
+        section: impl Into<String>,
+        program_type: Option<ProgramType>,
+        entry: FunctionId,
+    ) -> Program {
+        Program {
+            name: name.into(),
+            section: section.into(),
+            program_type,
+            attach_type: None,
+            entry,
+            autoload: true,
+            sleepable: false,
+            frags: false,
+            target: None,
+        }
+    }
+}
+
 /// A map definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {

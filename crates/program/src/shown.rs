@@ -109,7 +109,8 @@ mod tests {
     fn what_has_no_shape_is_escaped() {
         assert_eq!(clean("p\naccepted q"), r"p\naccepted q");
         assert_eq!(clean("p\u{1b}[2K\u{9b}31m\r\0"), r"p\u{1b}[2K\u{9b}31m\r\0");
-        let hidden = "\u{202e}\u{2066}\u{200b}\u{200d}\u{feff}\u{2028}\u{ad}\u{e0041}\u{3164}\u{7f}\u{301}\u{a0}\u{fffe}";
+        let hidden =
+            "\u{202e}\u{2066}\u{200b}\u{200d}\u{feff}\u{2028}\u{ad}\u{e0041}\u{3164}\u{7f}\u{301}\u{a0}\u{fffe}";
         assert!(hidden.chars().all(|letter| !is_visible(letter)), "{}", clean(hidden));
         assert!(clean(hidden).is_ascii(), "{}", clean(hidden));
         assert_eq!(clean("größe 名前 \"a\\b\"\t|"), "größe 名前 \"a\\b\" |");

@@ -98,17 +98,7 @@ fn with_program(mut object: Object, nodes: Vec<Node>, program_type: ProgramType)
         btf_id: 0,
         nodes,
     });
-    object.programs.push(Program {
-        name: "generated".to_owned(),
-        section: program_type.name().to_owned(),
-        program_type: Some(program_type),
-        attach_type: None,
-        entry: FunctionId(0),
-        autoload: true,
-        sleepable: false,
-        frags: false,
-        target: None,
-    });
+    object.programs.push(Program::new("generated", program_type.name(), Some(program_type), FunctionId(0)));
     object
 }
 

@@ -25,17 +25,7 @@ fn object() -> Object {
         inner: None,
         contents: MapContents::Empty,
     };
-    let program = Program {
-        name: "xdp".to_owned(),
-        section: "xdp".to_owned(),
-        program_type: Some(ProgramType::Xdp),
-        attach_type: None,
-        entry: FunctionId(0),
-        autoload: true,
-        sleepable: false,
-        frags: false,
-        target: None,
-    };
+    let program = Program::new("xdp", "xdp", Some(ProgramType::Xdp), FunctionId(0));
     let maps = vec![map("hash", MapType::Hash), map("array", MapType::Array), map("other", MapType::Hash)];
     Object { maps, programs: vec![program], ..Object::default() }
 }

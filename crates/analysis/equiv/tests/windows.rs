@@ -137,17 +137,7 @@ fn packet_pointers_are_not_cut() {
     use kiln_program::{FunctionId, Program};
     let mut facts = scalars();
     facts.registers[1] = pointer(Region::Context, 0);
-    let program = Program {
-        name: "xdp".to_owned(),
-        section: "xdp".to_owned(),
-        program_type: Some(ProgramType::Xdp),
-        attach_type: None,
-        entry: FunctionId(0),
-        autoload: true,
-        sleepable: false,
-        frags: false,
-        target: None,
-    };
+    let program = Program::new("xdp", "xdp", Some(ProgramType::Xdp), FunctionId(0));
     let object = Object { programs: vec![program], ..Object::default() };
     let prove = |before: &str, after: &str| {
         common::ask_in(&object, &facts, "2 3", StackSet::ALL, &nodes(before), &nodes(after))

@@ -27,17 +27,7 @@ fn xdp(insns: &[Insn]) -> Object {
             btf_id: 0,
             nodes: insns.iter().enumerate().map(node).collect(),
         }],
-        programs: vec![Program {
-            name: "entry".to_owned(),
-            section: "xdp".to_owned(),
-            program_type: Some(ProgramType::Xdp),
-            attach_type: None,
-            entry: kiln_program::FunctionId(0),
-            autoload: true,
-            sleepable: false,
-            frags: false,
-            target: None,
-        }],
+        programs: vec![Program::new("entry", "xdp", Some(ProgramType::Xdp), kiln_program::FunctionId(0))],
         next_insn: insns.len() as u32,
         ..Object::default()
     }

@@ -139,17 +139,7 @@ fn endless() -> Object {
     ];
     let function =
         Function { name: "endless".to_owned(), section: "xdp".to_owned(), linkage: Linkage::Global, btf_id: 0, nodes };
-    let program = Program {
-        name: "endless".to_owned(),
-        section: "xdp".to_owned(),
-        program_type: Some(ProgramType::Xdp),
-        attach_type: None,
-        entry: FunctionId(0),
-        autoload: true,
-        sleepable: false,
-        frags: false,
-        target: None,
-    };
+    let program = Program::new("endless", "xdp", Some(ProgramType::Xdp), FunctionId(0));
     Object { functions: vec![function], programs: vec![program], next_insn: 2, ..Object::default() }
 }
 

@@ -285,16 +285,10 @@ fn add_program(object: &mut Object, hook: &Hook, origin: Origin<'_>, nodes: Vec<
         nodes,
     });
     object.programs.push(Program {
-        name,
-        section,
-        program_type: Some(program_type),
         attach_type,
-        entry,
-        autoload: true,
         // The kernel takes programs of this type only so.
         sleepable: program_type == ProgramType::Syscall,
-        frags: false,
-        target: None,
+        ..Program::new(name, section, Some(program_type), entry)
     });
 }
 

@@ -175,17 +175,7 @@ impl Parser<'_> {
             "none" => Some(None),
             name => ProgramType::from_name(name).map(Some),
         })?;
-        let mut program = Program {
-            name: String::new(),
-            section: String::new(),
-            program_type,
-            attach_type: None,
-            entry: FunctionId(0),
-            autoload: true,
-            sleepable: false,
-            frags: false,
-            target: None,
-        };
+        let mut program = Program::new("", "", program_type, FunctionId(0));
         let (mut entry, mut section) = (None, None);
         while let Some(word) = words.peek() {
             words.next_raw();
