@@ -24,7 +24,8 @@ use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Demand, NOWHERE};
 use crate::flow::possible;
 use crate::rules::data::gather::may_gather;
-use crate::windows::region::{Region, Staleness, is_barrier};
+use crate::windows::region::{Region, is_barrier};
+use crate::windows::staleness::Staleness;
 use crate::windows::trace::Trace;
 
 /// Instructions in a slice at most.

@@ -34,7 +34,8 @@ use crate::flow::calls::Calls;
 use crate::flow::demand::NOWHERE;
 use crate::rules::data::{RuleSet, matching};
 use crate::search::{Bound, Enumerate, Question, Search};
-use crate::windows::region::{Region, Staleness};
+use crate::windows::region::Region;
+use crate::windows::staleness::Staleness;
 use crate::windows::trace::Trace;
 
 /// How to learn.

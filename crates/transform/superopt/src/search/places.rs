@@ -28,7 +28,8 @@ use crate::cost::{CostModel, Goal, Weight};
 use crate::flow::demand::{self, Demand, NOWHERE};
 use crate::flow::possible::{self, Possible};
 use crate::windows::Budget;
-use crate::windows::region::{Region, Staleness, Step, is_barrier};
+use crate::windows::region::{Region, Step, is_barrier};
+use crate::windows::staleness::Staleness;
 
 /// The name under which finds are reported.
 pub const NAME: &str = "search";

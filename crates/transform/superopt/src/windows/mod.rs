@@ -13,7 +13,9 @@
 //! each of its exits.
 
 pub mod diamonds;
+mod pieces;
 pub mod region;
+pub mod staleness;
 pub mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -33,7 +35,8 @@ use crate::flow::possible;
 use crate::laws::available_values;
 use crate::rules::RULES;
 use crate::rules::data::{RuleSet, matching};
-use crate::windows::region::{Region, Staleness, Step};
+use crate::windows::region::{Region, Step};
+use crate::windows::staleness::Staleness;
 use crate::windows::trace::Trace;
 
 /// Maximum number of instructions in a run: the cost of a proposal grows with its run.

@@ -33,6 +33,8 @@ use crate::cost::{CostModel, Goal, Weight};
 use crate::flow::calls::Calls;
 use crate::flow::demand::{Afterwards, Demand, Exits};
 use crate::flow::possible::{self, Possible};
+use crate::windows::pieces::{Piece, pieces, split};
+use crate::windows::staleness::Staleness;
 
 /// A proved change of a run.
 #[derive(Clone, Debug)]
@@ -47,70 +49,6 @@ pub struct Step {
     pub after: Vec<Node>,
     /// The proof.
     pub proof: Proof,
-}
-
-/// What a pass remembers about a function while facts grow stale.
-#[derive(Clone, Debug, Default)]
-pub struct Staleness {
-    /// Instructions before which facts no longer describe the state.
-    insns: HashSet<InsnId>,
-    /// Instructions after which more stack bytes may be read than the facts say.
-    after: HashSet<InsnId>,
-    /// Registers that may differ from the facts, in bits that nothing reads.
-    registers: RegSet,
-    /// What the function's instructions make of registers: what each reads, and what it writes.
-    flow: Vec<(RegSet, Reg)>,
-    /// Whether stack bytes may differ from the facts.
-    stack: bool,
-    /// Registers that a rewrite reads where they were not read before. From then on they count as read everywhere.
-    pinned: RegSet,
-}
-
-impl Staleness {
-    /// For a function with these instructions, in which nothing is stale.
-    pub fn new(nodes: &[Node]) -> Staleness {
-        Staleness { flow: nodes.iter().filter_map(flow).collect(), ..Staleness::default() }
-    }
-
-    /// Marks a register, and the registers computed from it, as holding other values.
-    fn spread(&mut self, reg: Reg) {
-        self.registers.insert(reg);
-        loop {
-            let stale = self.registers;
-            let reached = self.flow.iter().filter(|(read, _)| read.intersection(stale) != RegSet::EMPTY);
-            let more = reached.fold(stale, |set, (_, written)| set.union(RegSet::of(&[*written])));
-            if more == stale {
-                return;
-            }
-            self.registers = more;
-        }
-    }
-
-    /// Registers that may differ from the facts, and whether stack bytes may.
-    pub(super) fn extent(&self) -> (RegSet, bool) {
-        (self.registers, self.stack)
-    }
-
-    /// Registers that count as read everywhere.
-    pub fn pinned(&self) -> RegSet {
-        self.pinned
-    }
-
-    /// The demand, including registers that rewrites read.
-    pub fn with_pinned(&self, mut demand: Demand) -> Demand {
-        for reg in self.pinned.iter() {
-            demand.read(reg, 64);
-        }
-        demand
-    }
-}
-
-/// What an instruction reads and writes, if it only computes. Operands of stores and calls are read whole, so memory
-/// holds nothing stale.
-fn flow(node: &Node) -> Option<(RegSet, Reg)> {
-    let computes =
-        matches!(node.insn, Insn::Alu { .. } | Insn::Neg { .. } | Insn::MoveSignExtend { .. } | Insn::Endian { .. });
-    Some((node.insn.read(), node.insn.written()?)).filter(|_| computes)
 }
 
 /// A run of a block, or of blocks that are entered only from the one before, including their branches.
@@ -386,10 +324,12 @@ impl<'a> Region<'a> {
     pub fn precondition(&self, at: usize) -> InsnFacts {
         let demand = self.afterwards().before(&self.nodes[at..]);
         let known = self.known(at);
+        let context = self.context.filter(|_| known.is_none());
+        let context = context.map(|(value, begin)| (value, self.context_holders(at, begin)));
         let registers = std::array::from_fn(|index| {
             let reg = Reg::new(index as u8).expect("there are eleven");
             let value = known.map_or(Value::Unknown, |known| known.registers[index].clone());
-            if let Some(context) = self.context_in(at, reg).filter(|_| known.is_none()) {
+            if let Some((context, _)) = context.filter(|(_, holders)| holders.contains(reg)) {
                 return context.clone();
             }
             match demand.of(reg) {
@@ -426,11 +366,11 @@ impl<'a> Region<'a> {
         self.facts?.at(id).filter(|_| !self.stale.insns.contains(&id))
     }
 
-    /// What is known of a register that holds the context, also where other facts are stale: accesses to it are rewritten
-    /// one by one, as the proof of the whole function knows.
-    fn context_in(&self, at: usize, reg: Reg) -> Option<&'a Value> {
-        let (value, begin) = self.context?;
-        let holds = self.nodes[..at].iter().fold(begin, |mut holds, node| {
+    /// The registers that hold the context before the instruction at a position, if these hold it where the run begins.
+    /// They are known also where other facts are stale: accesses to the context are rewritten one by one, as the proof of
+    /// the whole function knows.
+    fn context_holders(&self, at: usize, begin: RegSet) -> RegSet {
+        self.nodes[..at].iter().fold(begin, |mut holds, node| {
             if matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. }) {
                 holds = holds.difference(RegSet::CALLER_SAVED);
             }
@@ -441,8 +381,7 @@ impl<'a> Region<'a> {
                 _ => node.insn.written().iter().for_each(|dst| holds.remove(*dst)),
             }
             holds
-        });
-        holds.contains(reg).then_some(value)
+        })
     }
 
     /// What a register is known to hold before the instruction at a position.
@@ -482,34 +421,11 @@ impl<'a> Region<'a> {
     fn forget(&mut self, after: &[Node], demand: &[Demand], piece: &Piece) {
         let old = &self.nodes[piece.before.clone()];
         let new = &after[piece.after.clone()];
-        self.stale.insns.extend(old.iter().chain(new).skip_first_of(old, new).map(|node| node.id));
-        let ends = |nodes: &[Node]| nodes.last().map(|node| node.id);
-        let last = ends(old).filter(|last| ends(new) == Some(*last));
-        self.stale.after.extend(old.iter().chain(new).map(|node| node.id).filter(|id| Some(*id) != last));
         let end = piece.after.end.checked_sub(1).map_or(Demand::NONE, |last| demand[last]);
         let exits: Vec<Demand> = old.iter().filter_map(|node| self.afterwards().at_exit(node)).collect();
-        self.stale.flow.extend(new.iter().filter_map(flow));
-        for reg in old.iter().chain(new).filter_map(|node| node.insn.written()) {
-            if exits.iter().chain([&end]).any(|demand| demand.of(reg) < 64) {
-                self.stale.spread(reg);
-            }
-        }
-        self.stale.stack |= old.iter().chain(new).any(|node| matches!(node.insn, Insn::Store { .. }));
+        self.stale.rewritten(old, new, |reg| exits.iter().chain([&end]).any(|demand| demand.of(reg) < 64));
     }
 }
-
-trait SkipFirst<'n>: Iterator<Item = &'n Node> + Sized {
-    /// Leaves out the window's first instruction if it stays in place: the state before it does not change.
-    fn skip_first_of(self, old: &[Node], new: &[Node]) -> impl Iterator<Item = &'n Node> {
-        let kept = match (old.first(), new.first()) {
-            (Some(one), Some(other)) if one.id == other.id => Some(one.id),
-            _ => None,
-        };
-        self.filter(move |node| Some(node.id) != kept)
-    }
-}
-
-impl<'n, I: Iterator<Item = &'n Node>> SkipFirst<'n> for I {}
 
 /// Facts of what the current program reads. Rewrites may have changed everything else.
 pub(crate) fn demanded_facts(known: Option<&InsnFacts>, demand: &Demand) -> InsnFacts {
@@ -556,62 +472,4 @@ fn question(old: &[Node], new: &[Node], end: &Demand, exits: &[Exit]) -> u64 {
     (old.len(), Reg::all().map(|reg| end.of(reg)).collect::<Vec<_>>()).hash(&mut hasher);
     exits.iter().for_each(|exit| exit.bits.hash(&mut hasher));
     hasher.finish()
-}
-
-/// A piece of both runs, by positions.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Piece {
-    before: std::ops::Range<usize>,
-    after: std::ops::Range<usize>,
-}
-
-/// The changed pieces between cuts, trimmed; `None` if a cut changed.
-fn pieces(before: &[Node], after: &[Node], cut: fn(&Node) -> bool) -> Option<Vec<Piece>> {
-    let barriers = |nodes: &[Node]| -> Vec<usize> {
-        nodes.iter().enumerate().filter(|(_, node)| cut(node)).map(|(at, _)| at).collect()
-    };
-    let (old, new) = (barriers(before), barriers(after));
-    if old.len() != new.len() || old.iter().zip(&new).any(|(a, b)| before[*a] != after[*b]) {
-        return None;
-    }
-    let mut result = Vec::new();
-    let (mut from, mut since) = (0, 0);
-    let ends = old.into_iter().zip(new).chain([(before.len(), after.len())]);
-    for (to, until) in ends {
-        let (mut left, mut right) = (from..to, since..until);
-        while !left.is_empty() && !right.is_empty() && before[left.start] == after[right.start] {
-            left.start += 1;
-            right.start += 1;
-        }
-        while !left.is_empty() && !right.is_empty() && before[left.end - 1] == after[right.end - 1] {
-            left.end -= 1;
-            right.end -= 1;
-        }
-        if !left.is_empty() || !right.is_empty() {
-            result.push(Piece { before: left, after: right });
-        }
-        (from, since) = (to + 1, until + 1);
-    }
-    Some(result)
-}
-
-/// A piece cut at the instructions that both runs have unchanged and in the same order.
-fn split(before: &[Node], after: &[Node], whole: &Piece) -> Vec<Piece> {
-    let mut result = Vec::new();
-    let (mut from, mut since) = (whole.before.start, whole.after.start);
-    let mut push = |before: std::ops::Range<usize>, after: std::ops::Range<usize>| {
-        if !before.is_empty() || !after.is_empty() {
-            result.push(Piece { before, after });
-        }
-    };
-    for at in whole.before.clone() {
-        let found = after[since..whole.after.end].iter().position(|node| *node == before[at]);
-        if let Some(found) = found {
-            push(from..at, since..since + found);
-            since += found + 1;
-            from = at + 1;
-        }
-    }
-    push(from..whole.before.end, since..whole.after.end);
-    result
 }
