@@ -14,7 +14,13 @@ Inductive insn :=
 | Addlsl (w : width) (d n m : reg) (k : Z)
 | Sxtb (w : width) (d n : reg)
 | Sxth (w : width) (d n : reg)
-| Sxtw (w : width) (d n : reg).
+| Sxtw (w : width) (d n : reg)
+| Ldr (w : width) (d b : reg) (o : Z)
+| Ldrh (w : width) (d b : reg) (o : Z)
+| Str (w : width) (b : reg) (o : Z) (r : reg)
+| Strh (w : width) (b : reg) (o : Z) (r : reg)
+| Rev (w : width) (d n : reg)
+| Reverse16 (w : width) (d n : reg).
 
 (** EXTR: [w] bits of the concatenation of two registers, from bit [lsb] on. *)
 Definition extr (w n m lsb : Z) : Z := wrap w (Z.shiftr (wrap w n * 2 ^ w + wrap w m) lsb).
@@ -39,6 +45,15 @@ Definition step (i : insn) (s : regs) : regs :=
   | Sxtb w d n => update s d (wrap (bits w) (signed 8 (s n)))
   | Sxth w d n => update s d (wrap (bits w) (signed 16 (s n)))
   | Sxtw w d n => update s d (wrap (bits w) (signed 32 (s n)))
+  (* LDR, LDRH, STR, STRH. An offset that they cannot encode is in the first scratch register, which nobody reads
+     afterwards. *)
+  | Ldr w d b o => update s d (load (bytes w) (s b + o) s)
+  | Ldrh _ d b o => update s d (load 2 (s b + o) s)
+  | Str w b o r => store (bytes w) (s b + o) (s r) s
+  | Strh _ b o r => store 2 (s b + o) (s r) s
+  (* REV: the bytes of the width in reverse order. REV16: the bytes of each half of 32 bits. *)
+  | Rev w d n => update s d (swap (bytes w) (s n))
+  | Reverse16 _ d n => update s d (swap 2 (s n) + 2 ^ 16 * swap 2 (s n / 2 ^ 16))
   end.
 
 Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => step i s) code s.

@@ -1,30 +1,58 @@
-(** What the theorems rest on. `proofs/check` compares what this prints with `assumptions.txt`. *)
+(** The theorems about native code, and what they rest on. `proofs/check` compares what this prints with `assumptions.txt`. *)
 
-From Kiln Require Import Rotate RotateRegister Arithmetic.
+From Kiln Require Import Rotate RotateRegister Arithmetic Memory.
 
-Print Assumptions rotate_left_32_x86_agrees.
-Print Assumptions rotate_left_32_a64_agrees.
-Print Assumptions rotate_left_64_x86_agrees.
-Print Assumptions rotate_left_64_a64_agrees.
-Print Assumptions rotate_register_32_x86_agrees.
-Print Assumptions rotate_register_32_a64_agrees.
-Print Assumptions rotate_register_64_x86_agrees.
-Print Assumptions rotate_register_64_a64_agrees.
-Print Assumptions address_scaled_x86_agrees.
-Print Assumptions address_scaled_a64_agrees.
-Print Assumptions and_not_32_x86_agrees.
-Print Assumptions and_not_32_a64_agrees.
-Print Assumptions and_not_64_x86_agrees.
-Print Assumptions and_not_64_a64_agrees.
-Print Assumptions sign_extend_8_x86_agrees.
-Print Assumptions sign_extend_8_a64_agrees.
-Print Assumptions sign_extend_16_x86_agrees.
-Print Assumptions sign_extend_16_a64_agrees.
-Print Assumptions sign_extend_32_x86_agrees.
-Print Assumptions sign_extend_32_a64_agrees.
-Print Assumptions sign_extend_8_to_32_x86_agrees.
-Print Assumptions sign_extend_8_to_32_a64_agrees.
-Print Assumptions sign_extend_16_to_32_x86_agrees.
-Print Assumptions sign_extend_16_to_32_a64_agrees.
-Print Assumptions zero_extend_32_x86_agrees.
-Print Assumptions zero_extend_32_a64_agrees.
+Definition theorems := (
+  rotate_left_32_x86_agrees,
+  rotate_left_32_a64_agrees,
+  rotate_left_64_x86_agrees,
+  rotate_left_64_a64_agrees,
+  rotate_register_32_x86_agrees,
+  rotate_register_32_a64_agrees,
+  rotate_register_64_x86_agrees,
+  rotate_register_64_a64_agrees,
+  address_scaled_x86_agrees,
+  address_scaled_a64_agrees,
+  and_not_32_x86_agrees,
+  and_not_32_a64_agrees,
+  and_not_64_x86_agrees,
+  and_not_64_a64_agrees,
+  sign_extend_8_x86_agrees,
+  sign_extend_8_a64_agrees,
+  sign_extend_16_x86_agrees,
+  sign_extend_16_a64_agrees,
+  sign_extend_32_x86_agrees,
+  sign_extend_32_a64_agrees,
+  sign_extend_8_to_32_x86_agrees,
+  sign_extend_8_to_32_a64_agrees,
+  sign_extend_16_to_32_x86_agrees,
+  sign_extend_16_to_32_a64_agrees,
+  zero_extend_32_x86_agrees,
+  zero_extend_32_a64_agrees,
+  load_swapped_16_x86_agrees,
+  load_swapped_16_a64_agrees,
+  load_swapped_32_x86_agrees,
+  load_swapped_32_a64_agrees,
+  load_swapped_64_x86_agrees,
+  load_swapped_64_a64_agrees,
+  store_swapped_16_x86_agrees,
+  store_swapped_16_a64_agrees,
+  store_swapped_32_x86_agrees,
+  store_swapped_32_a64_agrees,
+  store_swapped_64_x86_agrees,
+  store_swapped_64_a64_agrees,
+  add_memory_32_x86_agrees,
+  add_memory_64_x86_agrees,
+  sub_memory_32_x86_agrees,
+  sub_memory_64_x86_agrees,
+  mul_memory_32_x86_agrees,
+  mul_memory_64_x86_agrees,
+  and_memory_32_x86_agrees,
+  and_memory_64_x86_agrees,
+  or_memory_32_x86_agrees,
+  or_memory_64_x86_agrees,
+  xor_memory_32_x86_agrees,
+  xor_memory_64_x86_agrees
+).
+
+Print Assumptions theorems.

@@ -5,9 +5,12 @@ From Kiln Require Import Bits.
 Import ListNotations.
 Open Scope Z_scope.
 
-(** A place that holds 64 bits: a BPF register, which on a machine is the register that the JIT keeps it in, or a
-    register that the JIT keeps free within an instruction. *)
-Inductive reg := Bpf (n : Z) | Scratch (n : Z).
+(** A place that holds a number: a BPF register, which on a machine is the register that the JIT keeps it in; a
+    register that the JIT keeps free within an instruction; a byte of memory, by its address. *)
+Inductive reg := Bpf (n : Z) | Scratch (n : Z) | Byte (address : Z).
+
+(** Operands are registers of BPF. *)
+Definition is_register (r : reg) : Prop := match r with Bpf _ => True | _ => False end.
 
 Definition reg_eq (a b : reg) : {a = b} + {a <> b}.
 Proof. decide equality; apply Z.eq_dec. Defined.
@@ -22,6 +25,18 @@ Proof. unfold update. destruct (reg_eq r r); congruence. Qed.
 Lemma update_other s r v x : x <> r -> update s r v x = s x.
 Proof. unfold update. destruct (reg_eq x r); congruence. Qed.
 
+(** The number that [n] bytes of memory are, the lowest first. Addresses are numbers of 64 bits. *)
+Fixpoint load (n : nat) (a : Z) (s : regs) : Z :=
+  match n with O => 0 | S n => wrap 8 (s (Byte (wrap 64 a))) + 2 ^ 8 * load n (a + 1) s end.
+
+(** The lowest [n] bytes of a number into memory. *)
+Fixpoint store (n : nat) (a v : Z) (s : regs) : regs :=
+  match n with O => s | S n => store n (a + 1) (v / 2 ^ 8) (update s (Byte (wrap 64 a)) (wrap 8 v)) end.
+
+(** The lowest [n] bytes in reverse order. *)
+Fixpoint swap (n : nat) (x : Z) : Z :=
+  match n with O => 0 | S m => wrap 8 x * 2 ^ (8 * Z.of_nat m) + swap m (x / 2 ^ 8) end.
+
 (** What registers hold are numbers of 64 bits. *)
 Definition well_formed (s : regs) : Prop := forall r, 0 <= s r < 2 ^ 64.
 
@@ -31,12 +46,18 @@ Definition bits (w : width) : Z := match w with W32 => 32 | W64 => 64 end.
 Lemma bits_positive w : 0 < bits w.
 Proof. destruct w; simpl; lia. Qed.
 
-Inductive alu := Mov | Add | Sub | And | Or | Xor | Lsh | Rsh | Arsh.
+(** How many bytes an access of a width has. *)
+Definition bytes (w : width) : nat := match w with W32 => 4 | W64 => 8 end.
+
+Inductive alu := Mov | Add | Sub | Mul | And | Or | Xor | Lsh | Rsh | Arsh.
 Inductive operand := Reg (r : reg) | Imm (z : Z).
 
 Inductive insn :=
 | Alu (op : alu) (w : width) (d : reg) (s : operand)
-| Neg (w : width) (d : reg).
+| Neg (w : width) (d : reg)
+| Load (n : nat) (d b : reg) (o : Z)
+| Store (n : nat) (b : reg) (o : Z) (r : reg)
+| Swap (n : nat) (d : reg).
 
 Definition value (s : regs) (o : operand) : Z := match o with Reg r => s r | Imm z => wrap 64 z end.
 
@@ -47,6 +68,7 @@ Definition apply (op : alu) (w a b : Z) : Z :=
   | Mov => wrap w b
   | Add => wrap w (wrap w a + wrap w b)
   | Sub => wrap w (wrap w a - wrap w b)
+  | Mul => wrap w (wrap w a * wrap w b)
   | And => Z.land (wrap w a) (wrap w b)
   | Or => Z.lor (wrap w a) (wrap w b)
   | Xor => Z.lxor (wrap w a) (wrap w b)
@@ -59,6 +81,9 @@ Definition step (i : insn) (s : regs) : regs :=
   match i with
   | Alu op w d o => update s d (apply op (bits w) (s d) (value s o))
   | Neg w d => update s d (wrap (bits w) (- wrap (bits w) (s d)))
+  | Load n d b o => update s d (load n (s b + o) s)
+  | Store n b o r => store n (s b + o) (s r) s
+  | Swap n d => update s d (swap n (s d))
   end.
 
 Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => step i s) code s.
@@ -66,8 +91,14 @@ Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => ste
 (** A template lists the operations and widths that may stand at its place. *)
 Inductive template :=
 | TAlu (ops : list alu) (ws : list width) (d : reg) (s : operand)
-| TNeg (ws : list width) (d : reg).
+| TNeg (ws : list width) (d : reg)
+| TLoad (n : nat) (d b : reg) (o : Z)
+| TStore (n : nat) (b : reg) (o : Z) (r : reg)
+| TSwap (n : nat) (d : reg).
 
 Inductive instance : template -> insn -> Prop :=
 | instance_alu ops ws d s op w : In op ops -> In w ws -> instance (TAlu ops ws d s) (Alu op w d s)
-| instance_neg ws d w : In w ws -> instance (TNeg ws d) (Neg w d).
+| instance_neg ws d w : In w ws -> instance (TNeg ws d) (Neg w d)
+| instance_load n d b o : instance (TLoad n d b o) (Load n d b o)
+| instance_store n b o r : instance (TStore n b o r) (Store n b o r)
+| instance_swap n d : instance (TSwap n d) (Swap n d).

@@ -307,3 +307,213 @@ Definition address_scaled_x86 (d : reg) (b : reg) (i : reg) (t : reg) (n : Z) : 
   [ (True, [X86.Lea W64 d b i n]) ].
 Definition address_scaled_a64 (d : reg) (b : reg) (i : reg) (t : reg) (n : Z) : list (Prop * list A64.insn) :=
   [ (True, [A64.Addlsl W64 d b i n]) ].
+
+(** Loads 2 bytes in reverse order. *)
+Definition load_swapped_16_allowed (d : reg) (b : reg) (o : Z) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767.
+Definition load_swapped_16_forms (d : reg) (b : reg) (o : Z) : list (Prop * list template) :=
+  [ (True,
+     [TLoad 2%nat d b o;
+      TSwap 2%nat d]) ].
+Definition load_swapped_16_x86 (d : reg) (b : reg) (o : Z) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movzxw W32 d b o; X86.Rolw W32 d (8)]) ].
+Definition load_swapped_16_a64 (d : reg) (b : reg) (o : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Ldrh W32 d b o; A64.Reverse16 W32 d d]) ].
+
+(** Loads 4 bytes in reverse order. *)
+Definition load_swapped_32_allowed (d : reg) (b : reg) (o : Z) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767.
+Definition load_swapped_32_forms (d : reg) (b : reg) (o : Z) : list (Prop * list template) :=
+  [ (True,
+     [TLoad 4%nat d b o;
+      TSwap 4%nat d]) ].
+Definition load_swapped_32_x86 (d : reg) (b : reg) (o : Z) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movbe W32 d b o]) ].
+Definition load_swapped_32_a64 (d : reg) (b : reg) (o : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Ldr W32 d b o; A64.Rev W32 d d]) ].
+
+(** Loads 8 bytes in reverse order. *)
+Definition load_swapped_64_allowed (d : reg) (b : reg) (o : Z) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767.
+Definition load_swapped_64_forms (d : reg) (b : reg) (o : Z) : list (Prop * list template) :=
+  [ (True,
+     [TLoad 8%nat d b o;
+      TSwap 8%nat d]) ].
+Definition load_swapped_64_x86 (d : reg) (b : reg) (o : Z) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movbe W64 d b o]) ].
+Definition load_swapped_64_a64 (d : reg) (b : reg) (o : Z) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Ldr W64 d b o; A64.Rev W64 d d]) ].
+
+(** Stores the lowest 2 bytes of s in reverse order. *)
+Definition store_swapped_16_allowed (b : reg) (o : Z) (s : reg) (t : reg) : Prop := is_register b /\ -32768 <= o <= 32767 /\ is_register s /\ is_register t.
+Definition store_swapped_16_forms (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list template) :=
+  [ (s <> t /\ b <> t,
+     [TAlu [Mov] [W64; W32] t (Reg s);
+      TSwap 2%nat t;
+      TStore 2%nat b o t]);
+    (s = t /\ b <> t,
+     [TSwap 2%nat t;
+      TStore 2%nat b o t]) ].
+Definition store_swapped_16_x86 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movbestorew W32 b o s]) ].
+Definition store_swapped_16_a64 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Reverse16 W32 (Scratch 1) s; A64.Strh W32 b o (Scratch 1)]) ].
+
+(** Stores the lowest 4 bytes of s in reverse order. *)
+Definition store_swapped_32_allowed (b : reg) (o : Z) (s : reg) (t : reg) : Prop := is_register b /\ -32768 <= o <= 32767 /\ is_register s /\ is_register t.
+Definition store_swapped_32_forms (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list template) :=
+  [ (s <> t /\ b <> t,
+     [TAlu [Mov] [W64; W32] t (Reg s);
+      TSwap 4%nat t;
+      TStore 4%nat b o t]);
+    (s = t /\ b <> t,
+     [TSwap 4%nat t;
+      TStore 4%nat b o t]) ].
+Definition store_swapped_32_x86 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movbestore W32 b o s]) ].
+Definition store_swapped_32_a64 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Rev W32 (Scratch 1) s; A64.Str W32 b o (Scratch 1)]) ].
+
+(** Stores the bytes of s in reverse order. *)
+Definition store_swapped_64_allowed (b : reg) (o : Z) (s : reg) (t : reg) : Prop := is_register b /\ -32768 <= o <= 32767 /\ is_register s /\ is_register t.
+Definition store_swapped_64_forms (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list template) :=
+  [ (s <> t /\ b <> t,
+     [TAlu [Mov] [W64] t (Reg s);
+      TSwap 8%nat t;
+      TStore 8%nat b o t]);
+    (s = t /\ b <> t,
+     [TSwap 8%nat t;
+      TStore 8%nat b o t]) ].
+Definition store_swapped_64_x86 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Movbestore W64 b o s]) ].
+Definition store_swapped_64_a64 (b : reg) (o : Z) (s : reg) (t : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Rev W64 (Scratch 1) s; A64.Str W64 b o (Scratch 1)]) ].
+
+(** Adds what memory holds to d. *)
+Definition add_memory_32_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition add_memory_32_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 4%nat t b o;
+      TAlu [Add] [W32] d (Reg t)]) ].
+Definition add_memory_32_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Addm W32 d b o]) ].
+Definition add_memory_32_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Adds what memory holds to d. *)
+Definition add_memory_64_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition add_memory_64_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 8%nat t b o;
+      TAlu [Add] [W64] d (Reg t)]) ].
+Definition add_memory_64_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Addm W64 d b o]) ].
+Definition add_memory_64_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Subtracts what memory holds from d. *)
+Definition sub_memory_32_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition sub_memory_32_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 4%nat t b o;
+      TAlu [Sub] [W32] d (Reg t)]) ].
+Definition sub_memory_32_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Subm W32 d b o]) ].
+Definition sub_memory_32_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Subtracts what memory holds from d. *)
+Definition sub_memory_64_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition sub_memory_64_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 8%nat t b o;
+      TAlu [Sub] [W64] d (Reg t)]) ].
+Definition sub_memory_64_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Subm W64 d b o]) ].
+Definition sub_memory_64_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Multiplies d by what memory holds. *)
+Definition mul_memory_32_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition mul_memory_32_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 4%nat t b o;
+      TAlu [Mul] [W32] d (Reg t)]) ].
+Definition mul_memory_32_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Imulm W32 d b o]) ].
+Definition mul_memory_32_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Multiplies d by what memory holds. *)
+Definition mul_memory_64_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition mul_memory_64_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 8%nat t b o;
+      TAlu [Mul] [W64] d (Reg t)]) ].
+Definition mul_memory_64_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Imulm W64 d b o]) ].
+Definition mul_memory_64_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Keeps the bits of d that memory holds, too. *)
+Definition and_memory_32_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition and_memory_32_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 4%nat t b o;
+      TAlu [And] [W32] d (Reg t)]) ].
+Definition and_memory_32_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Andm W32 d b o]) ].
+Definition and_memory_32_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Keeps the bits of d that memory holds, too. *)
+Definition and_memory_64_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition and_memory_64_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 8%nat t b o;
+      TAlu [And] [W64] d (Reg t)]) ].
+Definition and_memory_64_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Andm W64 d b o]) ].
+Definition and_memory_64_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Sets the bits of d that memory holds. *)
+Definition or_memory_32_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition or_memory_32_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 4%nat t b o;
+      TAlu [Or] [W32] d (Reg t)]) ].
+Definition or_memory_32_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Orm W32 d b o]) ].
+Definition or_memory_32_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Sets the bits of d that memory holds. *)
+Definition or_memory_64_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition or_memory_64_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 8%nat t b o;
+      TAlu [Or] [W64] d (Reg t)]) ].
+Definition or_memory_64_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Orm W64 d b o]) ].
+Definition or_memory_64_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Inverts the bits of d that memory holds. *)
+Definition xor_memory_32_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition xor_memory_32_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 4%nat t b o;
+      TAlu [Xor] [W32] d (Reg t)]) ].
+Definition xor_memory_32_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Xorm W32 d b o]) ].
+Definition xor_memory_32_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].
+
+(** Inverts the bits of d that memory holds. *)
+Definition xor_memory_64_allowed (d : reg) (b : reg) (o : Z) (t : reg) : Prop := is_register d /\ is_register b /\ -32768 <= o <= 32767 /\ is_register t.
+Definition xor_memory_64_forms (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list template) :=
+  [ (d <> t,
+     [TLoad 8%nat t b o;
+      TAlu [Xor] [W64] d (Reg t)]) ].
+Definition xor_memory_64_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Xorm W64 d b o]) ].
+Definition xor_memory_64_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
+  [  ].

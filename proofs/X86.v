@@ -20,7 +20,18 @@ Inductive insn :=
 | Lea (w : width) (d b i : reg) (n : Z)
 | Movsxb (w : width) (d s : reg)
 | Movsxw (w : width) (d s : reg)
-| Movsxd (w : width) (d s : reg).
+| Movsxd (w : width) (d s : reg)
+| Movzxw (w : width) (d b : reg) (o : Z)
+| Rolw (w : width) (d : reg) (k : Z)
+| Movbe (w : width) (d b : reg) (o : Z)
+| Movbestore (w : width) (b : reg) (o : Z) (r : reg)
+| Movbestorew (w : width) (b : reg) (o : Z) (r : reg)
+| Addm (w : width) (d b : reg) (o : Z)
+| Subm (w : width) (d b : reg) (o : Z)
+| Imulm (w : width) (d b : reg) (o : Z)
+| Andm (w : width) (d b : reg) (o : Z)
+| Orm (w : width) (d b : reg) (o : Z)
+| Xorm (w : width) (d b : reg) (o : Z).
 
 (** One turn of ROL, as the manual's loop has it: the number doubled, with the bit that leaves at the top put in below. *)
 Definition turn_left (w x : Z) : Z := wrap w (2 * x) + Z.b2z (Z.testbit x (w - 1)).
@@ -33,6 +44,9 @@ Fixpoint turns (turn : Z -> Z) (n : nat) (x : Z) : Z :=
 (** The count is masked to five bits, six for 64-bit operands. A 32-bit destination is zero-extended. *)
 Definition rol (w x k : Z) : Z := turns (turn_left w) (Z.to_nat (k mod w)) (wrap w x).
 Definition ror (w x k : Z) : Z := turns (turn_right w) (Z.to_nat (k mod w)) (wrap w x).
+
+Definition with_memory (s : state) (w : width) (d b : reg) (o : Z) (f : Z -> Z -> Z) : state :=
+  {| gprs := update (gprs s) d (f (gprs s d) (load (bytes w) (gprs s b + o) (gprs s))); carry := None |}.
 
 Definition step (i : insn) (s : state) : state :=
   match i with
@@ -51,6 +65,24 @@ Definition step (i : insn) (s : state) : state :=
   | Movsxb w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 8 (gprs s r))); carry := carry s |}
   | Movsxw w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 16 (gprs s r))); carry := carry s |}
   | Movsxd w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 32 (gprs s r))); carry := carry s |}
+  (* MOVZX: two bytes of memory, the bits above zero. *)
+  | Movzxw _ d b o => {| gprs := update (gprs s) d (load 2 (gprs s b + o) (gprs s)); carry := carry s |}
+  (* ROL of 16 bits: the bits above are kept. *)
+  | Rolw _ d k =>
+      let x := gprs s d in {| gprs := update (gprs s) d (x - wrap 16 x + rol 16 x k); carry := None |}
+  (* MOVBE: a load or store with the bytes in reverse order. *)
+  | Movbe w d b o =>
+      {| gprs := update (gprs s) d (swap (bytes w) (load (bytes w) (gprs s b + o) (gprs s))); carry := carry s |}
+  | Movbestore w b o r =>
+      {| gprs := store (bytes w) (gprs s b + o) (swap (bytes w) (gprs s r)) (gprs s); carry := carry s |}
+  | Movbestorew _ b o r => {| gprs := store 2 (gprs s b + o) (swap 2 (gprs s r)) (gprs s); carry := carry s |}
+  (* The second operand is in memory. IMUL's lower half is the same signed and unsigned. *)
+  | Addm w d b o => with_memory s w d b o (fun x m => wrap (bits w) (x + m))
+  | Subm w d b o => with_memory s w d b o (fun x m => wrap (bits w) (x - m))
+  | Imulm w d b o => with_memory s w d b o (fun x m => wrap (bits w) (x * m))
+  | Andm w d b o => with_memory s w d b o (fun x m => Z.land (wrap (bits w) x) m)
+  | Orm w d b o => with_memory s w d b o (fun x m => Z.lor (wrap (bits w) x) m)
+  | Xorm w d b o => with_memory s w d b o (fun x m => Z.lxor (wrap (bits w) x) m)
   | Rorx w d r k => {| gprs := update (gprs s) d (ror (bits w) (gprs s r) k); carry := carry s |}
   end.
 

@@ -20,7 +20,8 @@ fn rows_name_theorems_that_are_proved() {
     let listed = std::fs::read_to_string(format!("{folder}/Assumptions.v")).expect("the list of theorems");
     for operation in Registry::BUILTIN.operations() {
         for theorem in operation.notes.proved_by {
-            assert!(listed.contains(&format!("Print Assumptions {theorem}.\n")), "{theorem} is not in Assumptions.v");
+            let is_listed = listed.lines().any(|line| line.trim().trim_end_matches(',') == *theorem);
+            assert!(is_listed, "{theorem} is not in Assumptions.v");
         }
     }
     if std::process::Command::new("coqc").arg("--version").output().is_err() {

@@ -15,7 +15,7 @@
 //!
 //! A mark is an untrusted claim by the author of the object. [`schedule`] checks all of it: the operands are allowed,
 //! the instructions are the sequence with these operands, no jump leads between them, moving them does not affect the
-//! other instructions, and the temporaries, which native code does not write, are dead afterwards. An operation that is
+//! other instructions, no access to memory moves past another one, and the temporaries, which native code does not write, are dead afterwards. An operation that is
 //! not in the registry is not an error: its proof sequence runs.
 
 use std::collections::HashMap;
@@ -63,7 +63,8 @@ pub enum Refusal {
     /// Control enters or leaves the region between its instructions.
     #[error("control enters or leaves the region between its instructions")]
     Control,
-    /// An instruction between them reads or writes a register that they write, or writes one that they read.
+    /// An instruction between them reads or writes a register that they write, or writes one that they read, or both
+    /// access memory.
     #[error("an instruction between its instructions depends on them")]
     Dependence,
     /// A register that native code does not write is read afterwards.
@@ -283,7 +284,7 @@ impl<'a> Checker<'a> {
 
     /// Whether the members can go to the end of the window `begin..=end` of the order.
     fn is_movable(&self, members: &[usize], begin: usize, end: usize) -> Result<(), Refusal> {
-        let (mut reads, mut writes) = (RegSet::EMPTY, RegSet::EMPTY);
+        let (mut reads, mut writes, mut accesses) = (RegSet::EMPTY, RegSet::EMPTY, false);
         let moves = end - begin + 1 != members.len();
         for (index, at) in self.order[begin..=end].iter().enumerate() {
             let insn = &self.nodes[*at].insn;
@@ -293,10 +294,12 @@ impl<'a> Checker<'a> {
             }
             if members.binary_search(at).is_ok() {
                 (reads, writes) = (reads.union(read(insn)), writes.union(written(insn)));
+                accesses |= accesses_memory(insn);
             } else {
                 let disturbs = !written(insn).intersection(reads.union(writes)).is_empty()
                     || !read(insn).intersection(writes).is_empty();
-                if disturbs {
+                // Others see the order of accesses, and which one faults.
+                if disturbs || accesses && accesses_memory(insn) {
                     return Err(Refusal::Dependence);
                 }
             }
@@ -318,5 +321,10 @@ impl<'a> Checker<'a> {
 /// Whether two instructions must keep their order.
 fn depends(left: &Insn, right: &Insn) -> bool {
     let conflict = |a: &Insn, b: &Insn| !written(a).intersection(read(b).union(written(b))).is_empty();
-    conflict(left, right) || conflict(right, left)
+    conflict(left, right) || conflict(right, left) || accesses_memory(left) && accesses_memory(right)
+}
+
+/// Whether an instruction may access memory.
+fn accesses_memory(insn: &Insn) -> bool {
+    insn.address().is_some() || matches!(insn, Insn::Call(_) | Insn::LoadPacket { .. })
 }

@@ -60,6 +60,7 @@ pub const ELEMENT_OF_8: Operation = Operation {
         &Expr::Reg(B),
         &Expr::Shl(&Expr::SignExtend(&Expr::Truncate(32, &Expr::Reg(I))), &Expr::Imm(Imm::Constant(3))),
     ),
+    stores: None,
     native: &[
         Native {
             arch: Arch::X86_64,

@@ -1,8 +1,8 @@
 //! The rows of the operation table: each proof sequence has its operation's meaning, and a wrong row is found.
 
 use kiln_equiv::operation::prove;
-use kiln_isa::AluOp;
-use kiln_isa::operation::{Form, Operation, Registry, Template};
+use kiln_isa::operation::{Expr, Form, Imm, Operation, Place, Registry, Template};
+use kiln_isa::{AluOp, Size};
 
 #[test]
 fn every_proof_sequence_has_its_meaning() {
@@ -29,4 +29,28 @@ fn a_wrong_row_is_disproved() {
     let wrong: &'static Operation = Box::leak(Box::new(Operation { forms, ..*right }));
     let disproof = prove(wrong).expect_err("it is wrong");
     assert!(disproof.counterexample.is_some(), "{disproof}");
+}
+
+/// Rows that read another size, read elsewhere or store something else than they say are found.
+#[test]
+fn wrong_rows_with_memory_are_disproved() {
+    let row = |name| *Registry::BUILTIN.by_name(name).expect("a row");
+    let load = row("load_swapped_32");
+    let store = row("store_swapped_32");
+    let place = store.stores.expect("it stores");
+    for wrong in [
+        Operation { meaning: row("load_swapped_64").meaning, ..load },
+        Operation { meaning: row("load_swapped_16").meaning, ..load },
+        Operation { meaning: row("add_memory_32").meaning, ..row("add_memory_64") },
+        Operation { meaning: Expr::Load(Size::B4, 1, Imm::Operand(2)), ..load },
+        Operation { meaning: Expr::Load(Size::B4, 1, Imm::Constant(0)), ..load },
+        Operation { meaning: Expr::Reg(2), ..store },
+        Operation { stores: None, ..store },
+        Operation { stores: Some(Place { size: Size::B2, ..place }), ..store },
+        Operation { stores: Some(Place { offset: Imm::Constant(0), ..place }), ..store },
+        Operation { stores: Some(Place { base: 2, ..place }), ..store },
+    ] {
+        let wrong: &'static Operation = Box::leak(Box::new(wrong));
+        assert!(prove(wrong).is_err(), "{}: {:?} {:?}", wrong.name, wrong.meaning, wrong.stores);
+    }
 }

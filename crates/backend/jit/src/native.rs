@@ -6,6 +6,7 @@
 
 use kiln_isa::Reg;
 use kiln_isa::operation::{Native, NativeOperand, OperandKind};
+use kiln_program::Node;
 use kiln_program::operation::Region;
 
 /// What an instruction does with an operand.
@@ -19,75 +20,115 @@ pub(crate) enum Access {
     Both,
     /// A number from 0 to this one.
     Imm(u8),
+    /// Memory that it reads or writes.
+    Memory,
+}
+
+/// How an instruction is emitted. Registers are in the order of the operands.
+pub(crate) enum Emit<A, R, M> {
+    /// With registers and a number, if it has one.
+    Registers(fn(code: &mut A, regs: &[R], imm: u8)),
+    /// With registers and memory.
+    Memory(fn(code: &mut A, regs: &[R], place: M)),
 }
 
 /// An instruction that rows may use.
-pub(crate) struct MachineInsn<A, R> {
+pub(crate) struct MachineInsn<A, R, M> {
     /// Its name in rows.
     pub name: &'static str,
     /// Its operands.
     pub operands: &'static [Access],
-    /// Emits it. Operands that are numbers are in `imm`, in their order; registers in `regs`.
-    pub emit: fn(code: &mut A, regs: &[R], imm: u8),
+    /// Emits it.
+    pub emit: Emit<A, R, M>,
 }
 
-/// Where registers of operands live on a machine.
-pub(crate) struct Registers<R> {
+/// Where the operands of a region live on a machine.
+pub(crate) struct Places<R, M> {
     pub bpf: fn(Reg) -> R,
     pub scratch: [R; 2],
+    /// The memory at a register plus a number.
+    pub memory: fn(R, i16) -> M,
+    /// The memory that the region accesses, if its address is computed on the way.
+    pub computed: Option<M>,
 }
 
 /// An instruction with its operands, ready to be emitted.
-pub(crate) struct Ready<A: 'static, R: 'static> {
-    insn: &'static MachineInsn<A, R>,
+pub(crate) struct Ready<A: 'static, R: 'static, M: 'static> {
+    insn: &'static MachineInsn<A, R, M>,
     regs: Vec<R>,
     imm: u8,
+    place: Option<M>,
 }
 
-impl<A, R> Ready<A, R> {
+impl<A, R, M: Copy> Ready<A, R, M> {
+    /// Whether it accesses memory.
+    pub fn accesses_memory(&self) -> bool {
+        self.place.is_some()
+    }
+
     /// Emits it.
     pub fn emit(&self, code: &mut A) {
-        (self.insn.emit)(code, &self.regs, self.imm);
+        match (&self.insn.emit, self.place) {
+            (Emit::Memory(emit), Some(place)) => emit(code, &self.regs, place),
+            (Emit::Registers(emit), _) => emit(code, &self.regs, self.imm),
+            (Emit::Memory(_), None) => unreachable!("an instruction with memory is prepared with it"),
+        }
     }
 }
 
 /// The instructions of a row for a region; `None` where the machine's table does not have them, or they do not keep
 /// what they must.
-pub(crate) fn prepare<A, R: Copy>(
+pub(crate) fn prepare<A, R: Copy, M: Copy>(
     native: &Native,
     region: &Region,
-    table: &'static [MachineInsn<A, R>],
-    registers: &Registers<R>,
-) -> Option<Vec<Ready<A, R>>> {
+    table: &'static [MachineInsn<A, R, M>],
+    places: &Places<R, M>,
+) -> Option<Vec<Ready<A, R, M>>> {
     let mut ready = Vec::with_capacity(native.code.len());
     for (at, insn) in native.code.iter().enumerate() {
         let known = table.iter().find(|known| known.name == insn.name)?;
         if known.operands.len() != insn.operands.len() {
             return None;
         }
-        let (mut regs, mut imm) = (Vec::new(), 0);
+        let mut prepared = Ready { insn: known, regs: Vec::new(), imm: 0, place: None };
         for (access, operand) in known.operands.iter().zip(insn.operands) {
             match (access, operand) {
                 (Access::Imm(max), NativeOperand::Imm(value)) => {
-                    imm = u8::try_from(region.operands.imm(*value)).ok().filter(|value| value <= max)?;
+                    let value = u8::try_from(region.operands.imm(*value)).ok();
+                    prepared.imm = value.filter(|value| value <= max)?;
                 }
-                (Access::Imm(_), _) | (_, NativeOperand::Imm(_)) => return None,
+                (Access::Memory, NativeOperand::Memory(base, offset)) => {
+                    let offset = i16::try_from(region.operands.imm(*offset)).ok()?;
+                    let own = (places.memory)((places.bpf)(region.operands.reg(*base)), offset);
+                    prepared.place = Some(places.computed.unwrap_or(own));
+                }
+                (Access::Imm(_) | Access::Memory, _) | (_, NativeOperand::Imm(_) | NativeOperand::Memory(..)) => {
+                    return None;
+                }
                 (access, operand) => {
                     if *access != Access::Read && !may_write(native, region, at, *operand) {
                         return None;
                     }
-                    regs.push(match *operand {
-                        NativeOperand::Reg(index) => (registers.bpf)(region.operands.reg(index)),
-                        NativeOperand::Bpf(number) => (registers.bpf)(Reg::new(number)?),
-                        NativeOperand::Scratch(number) => *registers.scratch.get(usize::from(number))?,
-                        NativeOperand::Imm(_) => return None,
+                    prepared.regs.push(match *operand {
+                        NativeOperand::Reg(index) => (places.bpf)(region.operands.reg(index)),
+                        NativeOperand::Bpf(number) => (places.bpf)(Reg::new(number)?),
+                        NativeOperand::Scratch(number) => *places.scratch.get(usize::from(number))?,
+                        NativeOperand::Imm(_) | NativeOperand::Memory(..) => return None,
                     });
                 }
             }
         }
-        ready.push(Ready { insn: known, regs, imm });
+        ready.push(prepared);
     }
-    Some(ready)
+    // A fault of one is a fault of the other.
+    let accesses = ready.iter().filter(|insn| insn.accesses_memory()).count();
+    let expected = region.form.code.iter().filter(|template| template.accesses_memory()).count();
+    (accesses == expected).then_some(ready)
+}
+
+/// The instruction of a region that accesses memory, if the region's code does not begin with it.
+pub(crate) fn later_access(nodes: &[Node], mut members: std::ops::Range<usize>) -> Option<usize> {
+    members.find(|at| nodes[*at].insn.address().is_some())
 }
 
 /// Whether the instruction at `at` may write an operand: results, temporaries and scratch registers it may, another
@@ -106,6 +147,6 @@ fn may_write(native: &Native, region: &Region, at: usize, operand: NativeOperand
             let kept = NativeOperand::Scratch(0);
             at > 0 && moves(native.code.first(), kept, operand) && moves(native.code.last(), operand, kept)
         }
-        NativeOperand::Imm(_) => false,
+        NativeOperand::Imm(_) | NativeOperand::Memory(..) => false,
     }
 }

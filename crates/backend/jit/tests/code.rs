@@ -36,12 +36,6 @@ fn examples_compile_to_what_the_documentation_says() {
         ("r3 = r1; r3 += r2; r0 = *(u8 *)(r3 + 4)", "0f b6 44 37 04 c3"),
         // movsxd rax, esi; ret
         ("r0 = r2; r0 <<= 32; r0 s>>= 32", "48 63 c6 c3"),
-        // xor rax, qword ptr [rdi]; ret
-        ("r3 = *(u64 *)(r1 + 0); r0 ^= r3", "48 33 07 c3"),
-        // movbe eax, dword ptr [rdi]; ret
-        ("r0 = *(u32 *)(r1 + 0); r0 = be32 r0", "0f 38 f0 07 c3"),
-        // movzx eax, word ptr [rdi + 12]; rol ax, 8; ret
-        ("r0 = *(u16 *)(r1 + 12); r0 = be16 r0", "0f b7 47 0c 66 c1 c0 08 c3"),
         // lea rax, [rdi - 8]; ret
         ("r0 = r1; r0 += -8", "48 8d 47 f8 c3"),
         // shlx rax, rdi, rsi; ret
@@ -104,6 +98,24 @@ fn operations_compile_to_one_instruction() {
         ("r0 = r2; r0 <<= 32; r0 s>>= 32", "sign_extend_32", 0, &[0, 2], "48 63 c6 c3"),
         // mov eax, esi; ret
         ("r0 = r2; r0 <<= 32; r0 >>= 32", "zero_extend_32", 0, &[0, 2], "89 f0 c3"),
+        // xor rax, qword ptr [rdi]; ret
+        ("r3 = *(u64 *)(r1 + 0); r0 ^= r3", "xor_memory_64", 0, &[0, 1, 0, 3], "48 33 07 c3"),
+        // imul eax, dword ptr [rdi - 4]; ret
+        ("r3 = *(u32 *)(r1 - 4); w0 *= w3", "mul_memory_32", 0, &[0, 1, -4, 3], "0f af 47 fc c3"),
+        // sub rax, qword ptr [rdi + 300]; ret
+        ("r3 = *(u64 *)(r1 + 300); r0 -= r3", "sub_memory_64", 0, &[0, 1, 300, 3], "48 2b 87 2c 01 00 00 c3"),
+        // movbe eax, dword ptr [rdi]; ret
+        ("r0 = *(u32 *)(r1 + 0); r0 = be32 r0", "load_swapped_32", 0, &[0, 1, 0], "0f 38 f0 07 c3"),
+        // movbe rax, qword ptr [rdi]; ret
+        ("r0 = *(u64 *)(r1 + 0); r0 = be64 r0", "load_swapped_64", 0, &[0, 1, 0], "48 0f 38 f0 07 c3"),
+        // movzx eax, word ptr [rdi + 12]; rol ax, 8; ret
+        ("r0 = *(u16 *)(r1 + 12); r0 = be16 r0", "load_swapped_16", 0, &[0, 1, 12], "0f b7 47 0c 66 c1 c0 08 c3"),
+        // movbe word ptr [rdi + 2], si; ret
+        ("r2 = be16 r2; *(u16 *)(r1 + 2) = r2", "store_swapped_16", 1, &[1, 2, 2, 2], "66 0f 38 f1 77 02 c3"),
+        // movbe dword ptr [rdi + 2], r8d; ret
+        ("r5 = be32 r5; *(u32 *)(r1 + 2) = r5", "store_swapped_32", 1, &[1, 2, 5, 5], "44 0f 38 f1 47 02 c3"),
+        // movbe qword ptr [rdi + 2], rsi; ret
+        ("r3 = r2; r3 = be64 r3; *(u64 *)(r1 + 2) = r3", "store_swapped_64", 0, &[1, 2, 2, 3], "48 0f 38 f1 77 02 c3"),
     ] {
         assert_eq!(marked(bpf, operation, form, operands, all), expected, "{bpf}");
     }
@@ -112,4 +124,42 @@ fn operations_compile_to_one_instruction() {
     let sequence = "w0 = w4; w0 ^= -1; w0 &= w3";
     let plain = code_with(sequence, None, masked);
     assert_eq!(marked(sequence, "and_not_32", 0, &[0, 4, 3, 0], masked), plain);
+}
+
+/// Each native access is the code of the BPF access that it stands for: a fault there is that instruction's.
+#[test]
+fn accesses_of_regions_have_places_of_their_own() {
+    let all = Options { bmi1: true, bmi2: true, movbe: true, ..Options::default() };
+    // The address, then what is done there, which instruction that is, and at which byte.
+    for (bpf, mark, expected) in [
+        ("r3 = r2; r3 = be64 r3; *(u64 *)(r1 + 2) = r3", Some(("store_swapped_64", 0, &[1, 2, 2, 3][..])), (2, 0)),
+        ("r3 = r1; r3 += r2; r0 = *(u8 *)(r3 + 4)", None, (2, 0)),
+        ("r0 = *(u16 *)(r1 + 12); r0 = be16 r0", Some(("load_swapped_16", 0, &[0, 1, 12])), (0, 0)),
+    ] {
+        let object = object(bpf, mark);
+        let code = compile(&object, ENTRY, &Nothing, &all).expect("it compiles");
+        let access = object.functions[0].nodes[expected.0].id;
+        assert_eq!(code.insns.iter().find(|(id, _)| *id == access), Some(&(access, expected.1)), "{bpf}");
+    }
+}
+
+/// An address computed by earlier instructions becomes part of the native access.
+#[test]
+fn regions_access_memory_at_computed_addresses() {
+    let all = Options { bmi1: true, bmi2: true, movbe: true, ..Options::default() };
+    let code = |bpf: &str, operation: &str, operands: &[i32], first: usize| {
+        let mut object = object(bpf, Some((operation, 0, operands)));
+        object.operations[0].members.drain(..first);
+        let code = compile(&object, ENTRY, &Nothing, &all).expect("it compiles");
+        code.bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
+    };
+    // xor rax, qword ptr [rdi + rsi + 8]; ret
+    let sum = "r3 = r1; r3 += r2; r3 = *(u64 *)(r3 + 8); r0 ^= r3";
+    assert_eq!(code(sum, "xor_memory_64", &[0, 3, 8, 3], 2), "48 33 44 37 08 c3");
+    // movbe edx, dword ptr [rdi + rsi + 8]; ret
+    let swapped = "r3 = r1; r3 += r2; r3 = *(u32 *)(r3 + 8); r3 = be32 r3";
+    assert_eq!(code(swapped, "load_swapped_32", &[3, 3, 8], 2), "0f 38 f0 54 37 08 c3");
+    // The address is an operand, too: lea rax, [rdi + rsi]; xor rax, qword ptr [rax + 8]; ret
+    let both = "r0 = r1; r0 += r2; r3 = *(u64 *)(r0 + 8); r0 ^= r3";
+    assert_eq!(code(both, "xor_memory_64", &[0, 0, 8, 3], 2), "48 8d 04 37 48 33 40 08 c3");
 }

@@ -1,5 +1,6 @@
 //! `kiln ops`: native operations, and where programs have them.
 
+use kiln_isa::Size;
 use kiln_isa::operation::{Arch, Imm, Native, NativeOperand, Operation, Registry, Template};
 use kiln_program::{Mark, Object};
 use serde::Serialize;
@@ -104,7 +105,18 @@ fn template_text(operation: &Operation, template: &Template) -> String {
             format!("{} {} {src}", name(operation, dst), symbols.join(" or "))
         }
         Template::Neg { dst, .. } => format!("{0} = -{0}", name(operation, dst)),
+        Template::Load { size, dst, base, offset } => {
+            format!("{} = {}", name(operation, dst), place_text(operation, size, base, offset))
+        }
+        Template::Store { size, base, offset, src } => {
+            format!("{} = {}", place_text(operation, size, base, offset), name(operation, src))
+        }
+        Template::Swap { size, dst } => format!("{0} = be{1} {0}", name(operation, dst), size.bits()),
     }
+}
+
+fn place_text(operation: &Operation, size: Size, base: u8, offset: Imm) -> String {
+    format!("*(u{} *)({} + {})", size.bits(), name(operation, base), imm_text(operation, offset))
 }
 
 fn native_text(operation: &Operation, native: &Native) -> Vec<String> {
@@ -113,6 +125,7 @@ fn native_text(operation: &Operation, native: &Native) -> Vec<String> {
         NativeOperand::Scratch(number) => format!("scratch{number}"),
         NativeOperand::Bpf(number) => format!("r{number}"),
         NativeOperand::Imm(imm) => imm_text(operation, imm),
+        NativeOperand::Memory(base, offset) => format!("[{} + {}]", name(operation, base), imm_text(operation, offset)),
     };
     let text = |insn: &kiln_isa::operation::NativeInsn| {
         format!("{} {}", insn.name, insn.operands.iter().map(operand).collect::<Vec<_>>().join(", "))

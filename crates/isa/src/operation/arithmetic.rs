@@ -49,6 +49,7 @@ pub const ADDRESS_SCALED: Operation = Operation {
         },
     ],
     meaning: Expr::Add(&Expr::Reg(1), &Expr::Shl(&Expr::Reg(2), &Expr::Imm(SCALE))),
+    stores: None,
     native: &[
         Native { arch: Arch::X86_64, needs: &[], when: &[], code: &[NativeInsn { name: "lea64", operands: ADDRESS }] },
         Native {
@@ -103,6 +104,7 @@ macro_rules! and_not {
                 },
             ],
             meaning: $meaning,
+            stores: None,
             native: &[
                 Native {
                     arch: Arch::X86_64,
@@ -185,6 +187,7 @@ macro_rules! extension {
                 },
             ],
             meaning: $meaning,
+            stores: None,
             native: &[
                 Native {
                     arch: Arch::X86_64,

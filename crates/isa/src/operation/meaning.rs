@@ -2,6 +2,7 @@
 
 use super::pattern::Operands;
 use super::row::{Imm, Index};
+use crate::insn::Size;
 use crate::semantics::BitVec;
 
 /// An expression over the operands. Registers are 64 bits; both sides of a binary expression have one width.
@@ -27,6 +28,12 @@ pub enum Expr {
     Add(&'static Expr, &'static Expr),
     /// Wrapping subtraction.
     Sub(&'static Expr, &'static Expr),
+    /// Wrapping multiplication.
+    Mul(&'static Expr, &'static Expr),
+    /// The bytes in reverse order.
+    SwapBytes(&'static Expr),
+    /// The bytes of memory at a register operand plus a number, zero-extended to 64 bits.
+    Load(Size, Index, Imm),
     /// Left shift by the amount modulo the width, a power of two.
     Shl(&'static Expr, &'static Expr),
     /// Logical right shift by the amount modulo the width, a power of two.
@@ -34,14 +41,16 @@ pub enum Expr {
 }
 
 impl Expr {
-    /// The value, given what each register operand holds and a way to make 64-bit constants.
+    /// The value, given what each register operand holds, a way to make 64-bit constants, and what memory holds: the
+    /// bytes at an address, zero-extended to 64 bits.
     pub fn evaluate<B: BitVec>(
         &self,
         operands: &Operands,
         register: &impl Fn(Index) -> B,
         constant: &impl Fn(u64) -> B,
+        memory: &impl Fn(Size, B) -> B,
     ) -> B {
-        let value = |expr: &Expr| expr.evaluate(operands, register, constant);
+        let value = |expr: &Expr| expr.evaluate(operands, register, constant, memory);
         match self {
             Expr::Reg(index) => register(*index),
             Expr::Imm(imm) => constant(operands.imm(*imm) as u64),
@@ -53,6 +62,11 @@ impl Expr {
             Expr::Xor(left, right) => value(left).xor(&value(right)),
             Expr::Add(left, right) => value(left).add(&value(right)),
             Expr::Sub(left, right) => value(left).sub(&value(right)),
+            Expr::Mul(left, right) => value(left).mul(&value(right)),
+            Expr::SwapBytes(of) => value(of).swap_bytes(),
+            Expr::Load(size, base, offset) => {
+                memory(*size, register(*base).add(&constant(operands.imm(*offset) as u64)))
+            }
             Expr::Shl(left, right) => value(left).shl(&value(right).shift_amount()),
             Expr::Lshr(left, right) => value(left).lshr(&value(right).shift_amount()),
         }

@@ -14,7 +14,8 @@
 //! recognizer, the check of a mark, both JITs, the listing of `kiln ops` and the proofs. Another crate can declare an
 //! [`Operation`] as a constant and add it to a [`Registry`].
 //!
-//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic` has some of them, `parts` what they are made of);
+//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic` and `memory` have some of them, `parts`
+//!   what they are made of);
 //! - [`rocq`]: the rows as definitions in Rocq, for the proofs;
 //! - [`pattern`]: matching instructions with a proof sequence; [`meaning`]: evaluating [`Expr`] over a [`BitVec`].
 //!
@@ -22,6 +23,7 @@
 
 mod arithmetic;
 pub mod meaning;
+mod memory;
 mod parts;
 pub mod pattern;
 pub mod rocq;
@@ -32,7 +34,7 @@ pub use meaning::Expr;
 pub use pattern::{Binding, Operands};
 pub use row::{
     Arch, Condition, Feature, Form, From, Imm, Index, MAX_OPERANDS, Native, NativeInsn, NativeOperand, Notes, Operand,
-    OperandKind, Operation, Template,
+    OperandKind, Operation, Place, Template,
 };
 
 /// The operations that marks can name.

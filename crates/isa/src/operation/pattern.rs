@@ -8,7 +8,7 @@
 //! ```
 
 use super::row::{Condition, Form, From, Imm, Index, MAX_OPERANDS, Operand, OperandKind, Operation, Template};
-use crate::insn::{Insn, Reg, RegSet, Source, Width};
+use crate::insn::{Address, ByteOrder, Insn, Reg, RegSet, Size, Source, Width};
 
 /// The operands bound so far, each to a register's number or an immediate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,6 +48,10 @@ impl Binding {
         self.bind(index, i32::from(reg.number()))
     }
 
+    fn bind_address(&mut self, base: Index, offset: Imm, address: Address) -> bool {
+        self.bind_reg(base, address.base) && self.bind_imm(offset, address.offset.into())
+    }
+
     /// Whether an instruction is an instance of a template. It binds the operands that are still open. After `false`
     /// the binding is undefined.
     pub fn matches(&mut self, template: &Template, insn: &Insn) -> bool {
@@ -64,6 +68,17 @@ impl Binding {
             }
             (Template::Neg { widths, dst: to }, Insn::Neg { width, dst }) => {
                 widths.contains(&width) && self.bind_reg(to, dst)
+            }
+            (
+                Template::Load { size: bytes, dst: to, base, offset },
+                Insn::Load { size, signed: false, dst, address },
+            ) => bytes == size && self.bind_reg(to, dst) && self.bind_address(base, offset, address),
+            (
+                Template::Store { size: bytes, base, offset, src: from },
+                Insn::Store { size, address, src: Source::Reg(src) },
+            ) => bytes == size && self.bind_reg(from, src) && self.bind_address(base, offset, address),
+            (Template::Swap { size: bytes, dst: to }, Insn::Endian { order, size, dst }) => {
+                order != ByteOrder::Little && bytes == size && self.bind_reg(to, dst)
             }
             _ => false,
         }
@@ -136,7 +151,9 @@ impl Operands {
     pub fn temporaries(&self, operation: &Operation, form: &Form) -> RegSet {
         let mut written = RegSet::EMPTY;
         for template in form.code {
-            written.insert(self.reg(template.dst()));
+            if let Some(dst) = template.dst() {
+                written.insert(self.reg(dst));
+            }
         }
         if let Some(result) = operation.result() {
             written.remove(self.reg(result));
@@ -147,6 +164,10 @@ impl Operands {
     /// The instructions of a form, with the first choice of every template.
     pub fn instantiate(&self, form: &Form) -> Option<Vec<Insn>> {
         form.code.iter().map(|template| self.instance(template)).collect()
+    }
+
+    fn address(&self, base: Index, offset: Imm) -> Option<Address> {
+        Some(Address { base: self.reg(base), offset: i16::try_from(self.imm(offset)).ok()? })
     }
 
     /// The instruction of a template, with its first choices.
@@ -162,15 +183,39 @@ impl Operands {
                 },
             },
             Template::Neg { widths, dst } => Insn::Neg { width: *widths.first()?, dst: self.reg(dst) },
+            Template::Load { size, dst, base, offset } => {
+                Insn::Load { size, signed: false, dst: self.reg(dst), address: self.address(base, offset)? }
+            }
+            Template::Store { size, base, offset, src } => {
+                Insn::Store { size, address: self.address(base, offset)?, src: Source::Reg(self.reg(src)) }
+            }
+            Template::Swap { size, dst } => Insn::Endian { order: ByteOrder::Big, size, dst: self.reg(dst) },
         })
     }
 }
 
 impl Template {
-    /// The operand that it writes.
-    pub const fn dst(&self) -> Index {
+    /// The operand that it writes, unless it stores.
+    pub const fn dst(&self) -> Option<Index> {
         match *self {
-            Template::Alu { dst, .. } | Template::Neg { dst, .. } => dst,
+            Template::Alu { dst, .. }
+            | Template::Neg { dst, .. }
+            | Template::Load { dst, .. }
+            | Template::Swap { dst, .. } => Some(dst),
+            Template::Store { .. } => None,
+        }
+    }
+
+    /// Whether it loads or stores.
+    pub const fn accesses_memory(&self) -> bool {
+        matches!(self, Template::Load { .. } | Template::Store { .. })
+    }
+
+    /// How many machine instructions a JIT makes of it alone.
+    pub const fn cost(&self) -> usize {
+        match self {
+            Template::Swap { size: Size::B2, .. } => 2,
+            _ => 1,
         }
     }
 
@@ -179,6 +224,7 @@ impl Template {
         match self {
             Template::Alu { ops, widths, .. } => ops.len() * widths.len(),
             Template::Neg { widths, .. } => widths.len(),
+            Template::Load { .. } | Template::Store { .. } | Template::Swap { .. } => 1,
         }
     }
 
@@ -192,6 +238,7 @@ impl Template {
                 Template::Alu { ops: ops.get(at..=at).unwrap_or(&[]), widths: widths_of, dst, src }
             }
             Template::Neg { widths, dst } => Template::Neg { widths: one(widths, number), dst },
+            other => other,
         }
     }
 }

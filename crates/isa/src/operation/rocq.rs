@@ -38,7 +38,8 @@ fn row(text: &mut String, operation: &Operation) {
     let _ = writeln!(text, "\n(** {} *)", operation.doc);
     let ranges = operation.operands.iter().filter_map(|operand| match operand.kind {
         OperandKind::Immediate { min, max } => Some(format!("{min} <= {} <= {max}", operand.name)),
-        _ => None,
+        // A register and a byte of memory are different places.
+        _ => accesses_memory(operation).then(|| format!("is_register {}", operand.name)),
     });
     let _ = writeln!(text, "Definition {name}_allowed {parameters} : Prop := {}.", conjunction(ranges.collect()));
     let forms: Vec<String> = operation.forms.iter().map(|form| form_text(operation, form)).collect();
@@ -49,6 +50,10 @@ fn row(text: &mut String, operation: &Operation) {
         let (suffix, module) = if arch == Arch::X86_64 { ("x86", "X86") } else { ("a64", "A64") };
         list(text, &format!("{name}_{suffix} {parameters} : list (Prop * list {module}.insn)"), &ways);
     }
+}
+
+fn accesses_memory(operation: &Operation) -> bool {
+    operation.forms.iter().any(|form| form.code.iter().any(Template::accesses_memory))
 }
 
 fn list(text: &mut String, head: &str, items: &[String]) {
@@ -101,6 +106,25 @@ fn template_text(operation: &Operation, template: &Template) -> String {
             format!("TAlu [{}] [{}] {} {src}", ops.join("; "), widths(own), name(operation, dst))
         }
         Template::Neg { widths: own, dst } => format!("TNeg [{}] {}", widths(own), name(operation, dst)),
+        Template::Load { size, dst, base, offset } => {
+            format!(
+                "TLoad {}%nat {} {} {}",
+                size.bytes(),
+                name(operation, dst),
+                name(operation, base),
+                imm(operation, offset)
+            )
+        }
+        Template::Store { size, base, offset, src } => {
+            format!(
+                "TStore {}%nat {} {} {}",
+                size.bytes(),
+                name(operation, base),
+                imm(operation, offset),
+                name(operation, src)
+            )
+        }
+        Template::Swap { size, dst } => format!("TSwap {}%nat {}", size.bytes(), name(operation, dst)),
     }
 }
 
@@ -122,6 +146,7 @@ fn insn_text(operation: &Operation, arch: Arch, insn: &NativeInsn) -> String {
         NativeOperand::Scratch(number) => format!("(Scratch {number})"),
         NativeOperand::Bpf(number) => format!("(Bpf {number})"),
         NativeOperand::Imm(value) => imm(operation, value),
+        NativeOperand::Memory(base, offset) => format!("{} {}", name(operation, base), imm(operation, offset)),
     });
     format!("{module}.{constructor} {width} {}", operands.collect::<Vec<_>>().join(" "))
 }

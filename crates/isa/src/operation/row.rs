@@ -2,7 +2,7 @@
 
 use super::meaning::Expr;
 use super::pattern::Operands;
-use crate::insn::Width;
+use crate::insn::{Size, Width};
 use crate::table::AluOp;
 
 /// The position of an operand in [`Operation::operands`].
@@ -77,6 +77,35 @@ pub enum Template {
     Neg {
         /// The widths.
         widths: &'static [Width],
+        /// The register.
+        dst: Index,
+    },
+    /// `dst = *(size *)(base + offset)`, zero-extended.
+    Load {
+        /// How many bytes.
+        size: Size,
+        /// The register.
+        dst: Index,
+        /// The register that holds the address.
+        base: Index,
+        /// What is added to it.
+        offset: Imm,
+    },
+    /// `*(size *)(base + offset) = src`.
+    Store {
+        /// How many bytes.
+        size: Size,
+        /// The register that holds the address.
+        base: Index,
+        /// What is added to it.
+        offset: Imm,
+        /// The register.
+        src: Index,
+    },
+    /// The lowest bytes of a register in reverse order, zero-extended: `be` on a little-endian machine, or `bswap`.
+    Swap {
+        /// How many bytes.
+        size: Size,
         /// The register.
         dst: Index,
     },
@@ -162,6 +191,8 @@ pub enum NativeOperand {
     Bpf(u8),
     /// A number.
     Imm(Imm),
+    /// The memory at a register operand plus a number.
+    Memory(Index, Imm),
 }
 
 /// A machine instruction: a name from the JIT's table for the machine, and its operands.
@@ -193,16 +224,30 @@ pub struct Operation {
     pub name: &'static str,
     /// One sentence.
     pub doc: &'static str,
-    /// Its operands. Exactly one is the result.
+    /// Its operands. Exactly one is the result, or none if the operation stores.
     pub operands: &'static [Operand],
     /// Its proof sequences. Marks refer to them by position, so new ones go to the end.
     pub forms: &'static [Form],
-    /// The 64 bits that the result register holds afterwards, from what the operands held before.
+    /// The 64 bits that the result register holds afterwards, from what the operands held before; the value stored, of
+    /// which the lowest bytes count, if the operation stores.
     pub meaning: Expr,
+    /// Where the operation stores its value, instead of in a result register.
+    pub stores: Option<Place>,
     /// The native implementations, best first. If none applies, the proof sequence is compiled.
     pub native: &'static [Native],
     /// Its use and its proof, for `kiln ops`.
     pub notes: Notes,
+}
+
+/// Bytes of memory that an operation writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// How many.
+    pub size: Size,
+    /// The register operand that holds the address.
+    pub base: Index,
+    /// What is added to it.
+    pub offset: Imm,
 }
 
 /// Information about an operation for people.

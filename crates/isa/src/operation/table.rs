@@ -5,6 +5,11 @@ use super::arithmetic::{
     SIGN_EXTEND_32, ZERO_EXTEND_32,
 };
 use super::meaning::Expr;
+use super::memory::{
+    ADD_MEMORY_32, ADD_MEMORY_64, AND_MEMORY_32, AND_MEMORY_64, LOAD_SWAPPED_16, LOAD_SWAPPED_32, LOAD_SWAPPED_64,
+    MUL_MEMORY_32, MUL_MEMORY_64, OR_MEMORY_32, OR_MEMORY_64, STORE_SWAPPED_16, STORE_SWAPPED_32, STORE_SWAPPED_64,
+    SUB_MEMORY_32, SUB_MEMORY_64, XOR_MEMORY_32, XOR_MEMORY_64,
+};
 use super::parts::{AND, ANY, JOIN, LEFT, MOVE, OR, RIGHT, W32, W64, alu, immediate, result, source, temporary};
 use super::row::{
     Arch, Condition, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template,
@@ -26,6 +31,24 @@ pub const OPERATIONS: &[&Operation] = &[
     &SIGN_EXTEND_16_TO_32,
     &ZERO_EXTEND_32,
     &ADDRESS_SCALED,
+    &LOAD_SWAPPED_16,
+    &LOAD_SWAPPED_32,
+    &LOAD_SWAPPED_64,
+    &STORE_SWAPPED_16,
+    &STORE_SWAPPED_32,
+    &STORE_SWAPPED_64,
+    &ADD_MEMORY_32,
+    &ADD_MEMORY_64,
+    &SUB_MEMORY_32,
+    &SUB_MEMORY_64,
+    &MUL_MEMORY_32,
+    &MUL_MEMORY_64,
+    &AND_MEMORY_32,
+    &AND_MEMORY_64,
+    &OR_MEMORY_32,
+    &OR_MEMORY_64,
+    &XOR_MEMORY_32,
+    &XOR_MEMORY_64,
 ];
 
 /// Rotations by a constant: d = 0, s = 1, t = 2, k = 3.
@@ -101,6 +124,7 @@ macro_rules! rotate {
                 },
             ],
             meaning: $meaning,
+            stores: None,
             native: &[
                 Native {
                     arch: Arch::X86_64,
@@ -221,6 +245,7 @@ macro_rules! rotate_register {
                 ]),
             ],
             meaning: $meaning,
+            stores: None,
             native: &[
                 Native {
                     arch: Arch::X86_64,

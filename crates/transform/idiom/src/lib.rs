@@ -13,7 +13,7 @@
 //! jump among them) is decided by the same check that every mark has to pass, so that there is one rule only.
 #![forbid(unsafe_code)]
 
-use kiln_isa::operation::{Arch, Binding, Form, Operation, Registry};
+use kiln_isa::operation::{Arch, Binding, Form, Operation, Registry, Template};
 use kiln_program::operation::{Checker, MAX_SPAN, Mark};
 use kiln_program::{Node, Object};
 
@@ -113,7 +113,8 @@ impl Search<'_> {
         let operands = binding.complete(self.operation, self.form)?;
         let pays = |arch| {
             let native = self.operation.native(arch, |_| true, &operands);
-            native.is_some_and(|native| native.code.len() < self.form.code.len())
+            let cost: usize = self.form.code.iter().map(Template::cost).sum();
+            native.is_some_and(|native| native.code.len() < cost)
         };
         if !Arch::ALL.into_iter().any(pays) {
             return None;

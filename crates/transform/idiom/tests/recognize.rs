@@ -51,7 +51,11 @@ fn rotations_are_found_however_they_are_written() {
 #[test]
 fn other_operations_are_found_apart() {
     for (text, operation, operands) in [
-        ("r4 <<= 3; r5 = *(u64 *)(r1 + 0); r3 += r4; r0 = r3; r0 += r5", "address_scaled", vec![3, 3, 4, 4, 3]),
+        (
+            "r4 <<= 3; r5 = *(u64 *)(r1 + 0); r3 += r4; r0 = r3; r0 -= r5; r0 += r5",
+            "address_scaled",
+            vec![3, 3, 4, 4, 3],
+        ),
         ("r0 = r4; r5 += r2; r0 <<= 2; r0 += r3; r0 += r5", "address_scaled", vec![0, 3, 4, 0, 2]),
         ("w0 = w4; w0 ^= -1; r5 += r2; w0 &= w3; r0 += r5", "and_not_32", vec![0, 4, 3, 0]),
         ("r4 ^= -1; r2 = 5; r0 &= r4; r0 += r2", "and_not_64", vec![0, 4, 0, 4]),
@@ -69,6 +73,43 @@ fn other_operations_are_found_apart() {
         // Distances differ; a copy of 32 bits loses the upper half.
         "r0 <<= 32; r0 s>>= 31",
         "r4 ^= -1; w0 &= w4",
+    ] {
+        assert_eq!(found(text), [], "{text}");
+    }
+}
+
+#[test]
+fn accesses_to_memory_are_found_where_no_other_access_is_passed() {
+    for (text, operation, operands) in [
+        ("r0 = *(u16 *)(r1 + 12); r0 = be16 r0", "load_swapped_16", vec![0, 1, 12]),
+        ("r1 = *(u32 *)(r1 - 4); r2 = 5; r1 = bswap32 r1; r0 = r1; r0 += r2", "load_swapped_32", vec![1, 1, -4]),
+        ("r3 = *(u64 *)(r1 + 0); r3 = be64 r3; r0 = r3", "load_swapped_64", vec![3, 1, 0]),
+        ("r2 = be16 r2; r0 = 1; *(u16 *)(r1 + 2) = r2", "store_swapped_16", vec![1, 2, 2, 2]),
+        ("w3 = w2; r3 = be32 r3; *(u32 *)(r1 + 4) = r3; r0 = r2", "store_swapped_32", vec![1, 4, 2, 3]),
+        ("r3 = r2; r3 = bswap64 r3; *(u64 *)(r10 - 8) = r3; r0 = r2", "store_swapped_64", vec![10, -8, 2, 3]),
+        ("r3 = *(u64 *)(r1 + 8); r2 += 1; r0 ^= r3; r0 += r2", "xor_memory_64", vec![0, 1, 8, 3]),
+        ("w3 = *(u32 *)(r1 + 8); w0 *= w3", "mul_memory_32", vec![0, 1, 8, 3]),
+        ("r1 = *(u64 *)(r1 + 0); r0 &= r1", "and_memory_64", vec![0, 1, 0, 1]),
+        // The address and the other operand in one register.
+        ("r3 = *(u64 *)(r0 + 0); r0 -= r3", "sub_memory_64", vec![0, 0, 0, 3]),
+    ] {
+        assert_eq!((one(text).0.as_str(), one(text).1), (operation, operands), "{text}");
+    }
+    for text in [
+        // Another access in between: a load, a store, what a helper may do.
+        "r0 = *(u32 *)(r1 + 0); r2 = *(u32 *)(r1 + 4); r0 = be32 r0; r0 += r2",
+        "r3 = *(u64 *)(r1 + 8); *(u64 *)(r1 + 8) = r2; r0 ^= r3",
+        "r6 = *(u64 *)(r7 + 8); call 5; r0 ^= r6",
+        // Another width, a sign, the lower half of a store only.
+        "r0 = *(u16 *)(r1 + 0); r0 = be32 r0",
+        "r3 = *(u32 *)(r1 + 8); r0 ^= r3",
+        "r3 = *(s32 *)(r1 + 8); w0 ^= w3",
+        "r2 = be32 r2; *(u16 *)(r1 + 0) = r2",
+        // What is loaded or stored is needed afterwards; it stays as it is; it is the address, too.
+        "r3 = *(u64 *)(r1 + 8); r2 ^= r3; r0 = r2; r0 += r3",
+        "r2 = be32 r2; *(u32 *)(r1 + 0) = r2; r0 = r2",
+        "r0 = *(u32 *)(r1 + 0); r0 = le32 r0",
+        "r1 = be64 r1; *(u64 *)(r1 + 0) = r1",
     ] {
         assert_eq!(found(text), [], "{text}");
     }

@@ -4,10 +4,11 @@
 //! Every choice of a template, every immediate and every way to share registers between operands is a question of its
 //! own. The normal form settles most questions, and the solver the others.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 
 use kiln_isa::operation::{Binding, Form, OperandKind, Operands, Operation, Template};
-use kiln_isa::semantics::{Machine, MemoryOrder, execute};
+use kiln_isa::semantics::{BitVec, Machine, MemoryOrder, execute};
 use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
 
 use crate::term::solver::{Answer, ask};
@@ -69,17 +70,27 @@ fn prove_instance(
     let arena = Arena::new();
     let before = |reg: Reg| arena.symbol(Symbol::Register(reg), 64);
     let register = |index| before(operands.reg(index));
-    let meaning = operation.meaning.evaluate(operands, &register, &|value| arena.constant(64, value));
-    let mut state = State { arena: &arena, registers: Reg::all().map(before).collect() };
+    let constant = |value| arena.constant(64, value);
+    let read = RefCell::new(Vec::new());
+    let memory = |size: Size, address| {
+        read.borrow_mut().push((size, address));
+        loaded(&arena, size).zero_extend(64)
+    };
+    let meaning = operation.meaning.evaluate(operands, &register, &constant, &memory);
+    let registers = Reg::all().map(before).collect();
+    let mut state = State { arena: &arena, registers, accesses: Vec::new() };
     for insn in &insns {
         let Ok(_) = execute(insn, &mut state);
     }
-    let result = operation.result().map_or(Reg::R0, |index| operands.reg(index));
-    let left = state.registers[result.index()];
-    if left == meaning {
+    let Some(questions) = questions(operation, operands, &state, (meaning, &read.into_inner())) else {
+        return Err(Disproof { form: form.name, insns, counterexample: None });
+    };
+    let open: Vec<_> = questions.into_iter().filter(|(left, right)| left != right).collect();
+    if open.is_empty() {
         return Ok(());
     }
-    let counterexample = match ask(&arena, &[], &[(left.id(), meaning.id())], QUESTION_STEPS) {
+    let open: Vec<_> = open.iter().map(|(left, right)| (left.id(), right.id())).collect();
+    let counterexample = match ask(&arena, &[], &open, QUESTION_STEPS) {
         Answer::Equal => return Ok(()),
         Answer::Different(values) => {
             Some(values.into_iter().map(|(symbol, value)| (symbol.to_string(), value)).collect())
@@ -87,6 +98,34 @@ fn prove_instance(
         Answer::Unknown => None,
     };
     Err(Disproof { form: form.name, insns, counterexample })
+}
+
+/// What must be equal: the result or the stored value, and the address of the one access that the operation has. `None`
+/// if the sequence accesses memory otherwise than the meaning, which `read` there.
+fn questions<'a>(
+    operation: &Operation,
+    operands: &Operands,
+    state: &State<'a>,
+    (meaning, read): (Term<'a>, &[(Size, Term<'a>)]),
+) -> Option<Vec<(Term<'a>, Term<'a>)>> {
+    let result = operation.result().map(|index| state.registers[operands.reg(index).index()]);
+    match (operation.stores, read, &state.accesses[..]) {
+        (None, [], []) => Some(vec![(result?, meaning)]),
+        (None, [(size, address)], [access]) if access.size == *size && access.stored.is_none() => {
+            Some(vec![(access.address, *address), (result?, meaning)])
+        }
+        (Some(place), [], [access]) if access.size == place.size => {
+            let base = state.arena.symbol(Symbol::Register(operands.reg(place.base)), 64);
+            let address = base.add(&state.arena.constant(64, operands.imm(place.offset) as u64));
+            Some(vec![(access.address, address), (access.stored?, meaning.truncate(place.size.bits()))])
+        }
+        _ => None,
+    }
+}
+
+/// What the one load of a proof sequence and of its operation's meaning reads.
+fn loaded(arena: &Arena, size: Size) -> Term<'_> {
+    arena.symbol(Symbol::Word { root: 0, offset: 0, log: 0 }, 64).truncate(size.bits())
 }
 
 /// All operands that a form allows, up to renaming of registers: each way in which registers may be shared.
@@ -134,10 +173,27 @@ fn instance(template: &Template, number: usize, operands: &Operands) -> Option<I
     operands.instance(&template.choice(number))
 }
 
-/// Registers as terms. Proof sequences of the table touch nothing else.
+/// Registers as terms, and the accesses to memory. No operation has two, so that nothing needs to be known of memory.
 struct State<'a> {
     arena: &'a Arena,
     registers: Vec<Term<'a>>,
+    accesses: Vec<Access<'a>>,
+}
+
+/// An access to memory.
+struct Access<'a> {
+    size: Size,
+    address: Term<'a>,
+    /// What it stores; `None` if it loads.
+    stored: Option<Term<'a>>,
+}
+
+impl<'a> State<'a> {
+    fn access(&mut self, address: Address, size: Size, stored: Option<Term<'a>>) {
+        let base = self.registers[address.base.index()];
+        let address = base.add(&self.arena.constant(64, i64::from(address.offset) as u64));
+        self.accesses.push(Access { size, address, stored });
+    }
 }
 
 impl<'a> Machine for State<'a> {
@@ -157,11 +213,13 @@ impl<'a> Machine for State<'a> {
     fn load_imm64(&mut self, _: Imm64) -> Result<Term<'a>, Infallible> {
         unreachable!("no template loads a 64-bit immediate")
     }
-    fn load(&mut self, _: Address, _: Size, _: MemoryOrder) -> Result<Term<'a>, Infallible> {
-        unreachable!("no template loads")
+    fn load(&mut self, address: Address, size: Size, _: MemoryOrder) -> Result<Term<'a>, Infallible> {
+        self.access(address, size, None);
+        Ok(loaded(self.arena, size))
     }
-    fn store(&mut self, _: Address, _: Size, _: Term<'a>, _: MemoryOrder) -> Result<(), Infallible> {
-        unreachable!("no template stores")
+    fn store(&mut self, address: Address, size: Size, value: Term<'a>, _: MemoryOrder) -> Result<(), Infallible> {
+        self.access(address, size, Some(value));
+        Ok(())
     }
     fn atomic(
         &mut self,

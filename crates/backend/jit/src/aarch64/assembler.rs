@@ -318,10 +318,15 @@ impl Assembler {
             Size::B8 => self.word(0xdac0_0c00 | src.at(5) | dst.at(0)),
             Size::B4 => self.word(0x5ac0_0800 | src.at(5) | dst.at(0)),
             Size::B1 | Size::B2 => {
-                self.word(0x5ac0_0400 | src.at(5) | dst.at(0));
+                self.reverse_halves(dst, src);
                 self.zero_extend(Size::B2, dst, dst);
             }
         }
+    }
+
+    /// `rev16 dst, src` of 32 bits: exchanges the bytes of each half.
+    pub fn reverse_halves(&mut self, dst: Gpr, src: Gpr) {
+        self.word(0x5ac0_0400 | src.at(5) | dst.at(0));
     }
 
     /// A load (`kind` 1), a sign-extending load (2) or a store (0), with a register for addresses that need one.

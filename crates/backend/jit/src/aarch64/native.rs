@@ -7,14 +7,25 @@ use kiln_program::operation::Region;
 use super::assembler::{Assembler, Gpr, Op};
 use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
-use crate::native::{Access, MachineInsn, Registers, prepare};
+use crate::native::{Access, Emit, MachineInsn, Places, later_access, prepare};
 
 /// An instruction, its operands, its encoding.
-type Row = MachineInsn<Assembler, Gpr>;
+type Row = MachineInsn<Assembler, Gpr, Place>;
+
+/// A register and what is added to it.
+type Place = (Gpr, i32);
 
 const fn row(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], u8)) -> Row {
-    MachineInsn { name, operands, emit }
+    MachineInsn { name, operands, emit: Emit::Registers(emit) }
 }
+
+/// With an operand in memory. The first scratch register may hold its address.
+const fn access(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], Place)) -> Row {
+    MachineInsn { name, operands, emit: Emit::Memory(emit) }
+}
+
+const LOAD: &[Access] = &[Access::Write, Access::Memory];
+const STORE: &[Access] = &[Access::Memory, Access::Read];
 
 const ONE: &[Access] = &[Access::Write, Access::Read];
 const TWO: &[Access] = &[Access::Write, Access::Read, Access::Read];
@@ -32,6 +43,15 @@ const TABLE: &[Row] = &[
     row("sxtb64", ONE, |code, regs, _| code.sign_extend(Size::B1, Width::W64, regs[0], regs[1])),
     row("sxth64", ONE, |code, regs, _| code.sign_extend(Size::B2, Width::W64, regs[0], regs[1])),
     row("sxtw64", ONE, |code, regs, _| code.sign_extend(Size::B4, Width::W64, regs[0], regs[1])),
+    access("ldrh32", LOAD, |code, regs, (base, offset)| code.load(Size::B2, regs[0], base, offset, SCRATCH[0])),
+    access("ldr32", LOAD, |code, regs, (base, offset)| code.load(Size::B4, regs[0], base, offset, SCRATCH[0])),
+    access("ldr64", LOAD, |code, regs, (base, offset)| code.load(Size::B8, regs[0], base, offset, SCRATCH[0])),
+    access("strh32", STORE, |code, regs, (base, offset)| code.store(Size::B2, regs[0], base, offset, SCRATCH[0])),
+    access("str32", STORE, |code, regs, (base, offset)| code.store(Size::B4, regs[0], base, offset, SCRATCH[0])),
+    access("str64", STORE, |code, regs, (base, offset)| code.store(Size::B8, regs[0], base, offset, SCRATCH[0])),
+    row("reverse16", ONE, |code, regs, _| code.reverse_halves(regs[0], regs[1])),
+    row("rev32", ONE, |code, regs, _| code.swap_bytes(Size::B4, regs[0], regs[1])),
+    row("rev64", ONE, |code, regs, _| code.swap_bytes(Size::B8, regs[0], regs[1])),
     // dst, base, index, by how many bits the index is shifted.
     row("addlsl64", &[Access::Write, Access::Read, Access::Read, Access::Imm(3)], |code, regs, imm| {
         code.add_shifted(Width::W64, regs[0], regs[1], regs[2], imm.into());
@@ -47,12 +67,21 @@ const TABLE: &[Row] = &[
 ];
 
 impl FunctionCompiler<'_, '_> {
-    /// Compiles the region that begins here by the operation's native code; false where it has none.
-    pub(super) fn native(&mut self, region: &Region) -> bool {
+    /// Compiles the region at `at` by the operation's native code; false where it has none.
+    pub(super) fn native(&mut self, at: usize, region: &Region) -> bool {
         let Some(native) = region.operation.native(Arch::Aarch64, |_| false, &region.operands) else { return false };
-        let registers = Registers { bpf: gpr, scratch: [SCRATCH[0], SCRATCH[1]] };
-        let Some(insns) = prepare(native, region, TABLE, &registers) else { return false };
-        insns.iter().for_each(|insn| insn.emit(self.code()));
+        let memory = |base, offset: i16| (base, offset.into());
+        let places = Places { bpf: gpr, scratch: [SCRATCH[0], SCRATCH[1]], memory, computed: None };
+        let Some(insns) = prepare(native, region, TABLE, &places) else { return false };
+        for insn in insns {
+            // A fault is the fault of the region's access.
+            if insn.accesses_memory()
+                && let Some(own) = later_access(self.nodes, at + 1..at + region.length)
+            {
+                self.shared.begin_insn(self.nodes[own].id, self.labels[own]);
+            }
+            insn.emit(self.code());
+        }
         true
     }
 }

@@ -22,7 +22,7 @@ impl FunctionCompiler<'_, '_> {
             self.loop_cost(at);
             let regions = self.regions;
             if let Some(region) = regions.get(&at)
-                && self.native(region)
+                && self.native(at, region)
             {
                 at += region.length;
                 continue;

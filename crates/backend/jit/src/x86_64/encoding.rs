@@ -233,6 +233,13 @@ impl Assembler {
         self.emit(Self::at_width(width), &[0x0f, 0x38, 0xf0], dst.0, memory.into());
     }
 
+    /// A byte-swapping store (`movbe`) of 2, 4 or 8 bytes.
+    pub fn store_swapped(&mut self, size: Size, memory: Memory, src: Gpr) {
+        let prefix = (size == Size::B2).then_some(0x66);
+        let form = Form { prefix, wide: size == Size::B8, ..Form::default() };
+        self.emit(form, &[0x0f, 0x38, 0xf1], src.0, memory.into());
+    }
+
     /// Stores the lowest bytes of a register.
     pub fn store(&mut self, size: Size, memory: Memory, src: Gpr) {
         match size {
@@ -261,10 +268,10 @@ impl Assembler {
         }
     }
 
-    /// `rol dst, 8` of the lowest two bytes: swaps them.
-    pub fn swap_low_bytes(&mut self, dst: Gpr) {
+    /// `rol dst, amount` of the lowest two bytes.
+    pub fn rotate_low_bytes(&mut self, dst: Gpr, amount: u8) {
         self.emit(Form { prefix: Some(0x66), ..Form::default() }, &[0xc1], Shift::RotateLeft as u8, dst.into());
-        self.bytes.push(8);
+        self.bytes.push(amount);
     }
 
     /// `shift dst, amount`, the amount below the width.

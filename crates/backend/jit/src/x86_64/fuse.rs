@@ -9,14 +9,12 @@
 //!   r2 <<= 32 ; r2 s>>= 32                               movsxd rsi, esi
 //!   r3 = r2 ; r3 &= 8 ; if r3 == 0 goto out              test  sil, 8 ; je out              (r3 dead)
 //!   r9 += -1 ; if r9 != 0 goto back                      add   r15, -1 ; jne back
-//!   r3 = *(u64 *)(r1 + 0) ; r2 ^= r3                     xor   rsi, [rdi]                   (r3 dead)
-//!   r3 = *(u32 *)(r1 + 0) ; r3 = be32 r3                 movbe edx, [rdi]
 //!   r1 = array ll ; call bpf_map_lookup_elem             a check and an addition, as the kernel inlines it
 //! ```
 //!
 //! No run crosses a branch target, and a temporary that a run omits is dead after it.
 
-use kiln_isa::{AluOp, ByteOrder, Insn, JumpOp, Reg, Size, Source, Width};
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, Size, Source, Width};
 use kiln_program::Node;
 
 use super::control::condition;
@@ -192,6 +190,11 @@ impl<'a> FunctionCompiler<'_, 'a> {
     /// A memory access after the instructions that compute its address, if there are any.
     pub(super) fn access_at(&mut self, at: usize, run: &[Node], chain: Option<Chain>) -> Option<usize> {
         let length = chain.as_ref().map_or(0, |chain| chain.length);
+        if let Some(chain) = &chain
+            && run.len() == length
+        {
+            return Some(length + self.accessed(at + length, chain)?);
+        }
         let insn = run.get(length)?.insn;
         let address = insn.address()?;
         let mut place = memory(address);
@@ -214,10 +217,8 @@ impl<'a> FunctionCompiler<'_, 'a> {
                 {
                     return None;
                 }
-                if !signed && let Some(more) = self.load_and(at + length, run.get(length + 1), size, dst, place) {
-                    return Some(length + 1 + more);
-                }
                 chain.as_ref()?;
+                self.begin_access(at, length);
                 if signed {
                     self.code().sign_extend(size, Width::W64, gpr(dst), place);
                 } else {
@@ -229,6 +230,7 @@ impl<'a> FunctionCompiler<'_, 'a> {
                 if src.reg() == Some(chain.register) || !gone(self, chain.register) {
                     return None;
                 }
+                self.begin_access(at, length);
                 match src {
                     Source::Reg(src) => self.code().store(size, place, gpr(src)),
                     Source::Imm(imm) => self.code().store_imm(size, place, imm),
@@ -237,6 +239,14 @@ impl<'a> FunctionCompiler<'_, 'a> {
             _ => return None,
         }
         Some(length + 1)
+    }
+
+    /// An access begins, with the address that the `length` instructions before it compute: its fault is its own.
+    fn begin_access(&mut self, at: usize, length: usize) {
+        if at + length > self.current {
+            let own = at + length;
+            self.shared.begin_insn(self.nodes[own].id, self.labels[own]);
+        }
     }
 
     /// A byte loaded only to be compared with a constant. `at` is the load, which `run` begins with.
@@ -250,48 +260,10 @@ impl<'a> FunctionCompiler<'_, 'a> {
             return None;
         }
         let target = self.target(at + 1).ok()?;
+        self.begin_access(at, 0);
         self.code().compare_byte(place, imm);
         self.code().jump_if(condition(op), target);
         Some(2)
-    }
-
-    /// A load together with the instruction after it: a byte swap, or an operation that is the only use of the value.
-    /// `at` is the load. Returns how many more instructions it covers.
-    fn load_and(&mut self, at: usize, next: Option<&Node>, size: Size, loaded: Reg, place: Memory) -> Option<usize> {
-        let width = match size {
-            Size::B8 => Width::W64,
-            _ => Width::W32,
-        };
-        match next?.insn {
-            Insn::Endian { order: ByteOrder::Big | ByteOrder::Swap, size: swapped, dst }
-                if dst == loaded && swapped == size =>
-            {
-                match size {
-                    Size::B2 => {
-                        self.code().load(size, gpr(loaded), place);
-                        self.code().swap_low_bytes(gpr(loaded));
-                    }
-                    _ if self.shared.options.movbe => self.code().load_swapped(width, gpr(loaded), place),
-                    _ => return None,
-                }
-                Some(1)
-            }
-            Insn::Alu { op, width: used, dst, src: Source::Reg(src) }
-                if src == loaded
-                    && dst != loaded
-                    && used == width
-                    && matches!(size, Size::B4 | Size::B8)
-                    && !self.lives_after(at + 1, loaded) =>
-            {
-                match (op, arithmetic(op)) {
-                    (AluOp::Mul, _) => self.code().multiply(width, gpr(dst), place),
-                    (_, Some(op)) => self.code().arithmetic_load(op, width, gpr(dst), place),
-                    _ => return None,
-                }
-                Some(1)
-            }
-            _ => None,
-        }
     }
 
     /// A copy and an operation on it, for operations that have a form with three operands.

@@ -7,16 +7,25 @@ use kiln_program::operation::Region;
 use super::assembler::Assembler;
 use super::function::FunctionCompiler;
 use super::fuse::Chain;
-use super::operand::{Gpr, Memory, Shift, Unary};
+use super::operand::{Arithmetic, Gpr, Memory, Shift, Unary};
 use super::registers::{SCRATCH, SCRATCH2, gpr};
-use crate::native::{Access, MachineInsn, Registers, prepare};
+use crate::native::{Access, Emit, MachineInsn, Places, later_access, prepare};
 
 /// An instruction, its operands, its encoding.
-type Row = MachineInsn<Assembler, Gpr>;
+type Row = MachineInsn<Assembler, Gpr, Memory>;
 
 const fn row(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], u8)) -> Row {
-    MachineInsn { name, operands, emit }
+    MachineInsn { name, operands, emit: Emit::Registers(emit) }
 }
+
+/// With an operand in memory.
+const fn access(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], Memory)) -> Row {
+    MachineInsn { name, operands, emit: Emit::Memory(emit) }
+}
+
+const LOAD: &[Access] = &[Access::Write, Access::Memory];
+const STORE: &[Access] = &[Access::Memory, Access::Read];
+const CHANGE_BY: &[Access] = &[Access::Both, Access::Memory];
 
 const MOVE: &[Access] = &[Access::Write, Access::Read];
 const CHANGE: &[Access] = &[Access::Both];
@@ -55,6 +64,46 @@ const TABLE: &[Row] = &[
     row(LEA, &[Access::Write, Access::Read, Access::Read, Access::Imm(3)], |code, regs, imm| {
         code.lea(Width::W64, regs[0], Memory { base: regs[1], index: Some((regs[2], 1 << imm)), displacement: 0 });
     }),
+    access("movzxw32", LOAD, |code, regs, place| code.load(Size::B2, regs[0], place)),
+    access("movbe32", LOAD, |code, regs, place| code.load_swapped(Width::W32, regs[0], place)),
+    access("movbe64", LOAD, |code, regs, place| code.load_swapped(Width::W64, regs[0], place)),
+    access("movbestorew32", STORE, |code, regs, place| code.store_swapped(Size::B2, place, regs[0])),
+    access("movbestore32", STORE, |code, regs, place| code.store_swapped(Size::B4, place, regs[0])),
+    access("movbestore64", STORE, |code, regs, place| code.store_swapped(Size::B8, place, regs[0])),
+    access("imulm32", CHANGE_BY, |code, regs, place| code.multiply(Width::W32, regs[0], place)),
+    access("imulm64", CHANGE_BY, |code, regs, place| code.multiply(Width::W64, regs[0], place)),
+    access("addm32", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::Add, Width::W32, regs[0], place);
+    }),
+    access("addm64", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::Add, Width::W64, regs[0], place);
+    }),
+    access("subm32", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::Sub, Width::W32, regs[0], place);
+    }),
+    access("subm64", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::Sub, Width::W64, regs[0], place);
+    }),
+    access("andm32", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::And, Width::W32, regs[0], place);
+    }),
+    access("andm64", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::And, Width::W64, regs[0], place);
+    }),
+    access("orm32", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::Or, Width::W32, regs[0], place);
+    }),
+    access("orm64", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::Or, Width::W64, regs[0], place);
+    }),
+    access("xorm32", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::Xor, Width::W32, regs[0], place);
+    }),
+    access("xorm64", CHANGE_BY, |code, regs, place| {
+        code.arithmetic_load(Arithmetic::Xor, Width::W64, regs[0], place);
+    }),
+    // Of the lowest two bytes; the others are kept.
+    row("rolw32", &[Access::Both, Access::Imm(15)], |code, regs, imm| code.rotate_low_bytes(regs[0], imm)),
     // The second operand is cl.
     row("rol32cl", ROTATE_BY, |code, regs, _| code.shift_cl(Shift::RotateLeft, Width::W32, regs[0])),
     row("rol64cl", ROTATE_BY, |code, regs, _| code.shift_cl(Shift::RotateLeft, Width::W64, regs[0])),
@@ -82,22 +131,69 @@ impl FunctionCompiler<'_, '_> {
             return None;
         };
         let next = at + region.length;
-        if insn.name != LEA || !self.shared.options.fusions || next >= self.nodes.len() || self.is_border(next) {
+        if insn.name != LEA || !self.shared.options.fusions || next >= self.nodes.len() || self.is_target[next] {
             return None;
         }
         let reg = |operand: u8| region.operands.reg(operand);
         let scale = 1 << u8::try_from(region.operands.imm(*scale)).ok().filter(|scale| *scale <= 3)?;
         let place = Memory { base: gpr(reg(*base)), index: Some((gpr(reg(*index)), scale)), displacement: 0 };
         let chain = Chain { place, register: reg(*dst), length: 0 };
-        Some(region.length + self.access_at(next, self.run(next), Some(chain))?)
+        let covered = if self.is_border(next) {
+            self.accessed(next, &chain)?
+        } else {
+            self.access_at(next, self.run(next), Some(chain))?
+        };
+        Some(region.length + covered)
     }
 
-    /// Compiles the region that begins here by the operation's native code; false where it has none on this CPU.
-    pub(super) fn native(&mut self, region: &Region) -> bool {
+    /// Compiles the region at `at` by the operation's native code; false where it has none on this CPU. `computed` is the
+    /// memory that it accesses, if its address is computed on the way.
+    pub(super) fn native(&mut self, at: usize, region: &Region, computed: Option<Memory>) -> bool {
         let Some(native) = self.native_of(region) else { return false };
-        let registers = Registers { bpf: gpr, scratch: [SCRATCH, SCRATCH2] };
-        let Some(insns) = prepare(native, region, TABLE, &registers) else { return false };
-        insns.iter().for_each(|insn| insn.emit(self.code()));
+        let memory = |base, offset: i16| Memory::at(base, offset.into());
+        let places = Places { bpf: gpr, scratch: [SCRATCH, SCRATCH2], memory, computed };
+        let Some(insns) = prepare(native, region, TABLE, &places) else { return false };
+        for insn in insns {
+            // A fault is the fault of the region's access.
+            if insn.accesses_memory()
+                && let Some(own) = later_access(self.nodes, at + usize::from(computed.is_none())..at + region.length)
+            {
+                self.shared.begin_insn(self.nodes[own].id, self.labels[own]);
+            }
+            insn.emit(self.code());
+        }
         true
+    }
+
+    /// A region that accesses memory, at the address that the instructions before it computed: the access alone, if
+    /// nothing else reads the address. Returns how many instructions the region has.
+    pub(super) fn accessed(&mut self, at: usize, chain: &Chain) -> Option<usize> {
+        let region = self.regions.get(&at)?;
+        let native = self.native_of(region)?;
+        let members = at..at + region.length;
+        if self.is_target[at] || members.clone().any(|at| self.in_arena(at)) {
+            return None;
+        }
+        let holds_address = |operand: &NativeOperand| matches!(operand, NativeOperand::Reg(index) if region.operands.reg(*index) == chain.register);
+        let [first, ..] = native.code else { return None };
+        let (base, offset) = first.operands.iter().find_map(|operand| match operand {
+            NativeOperand::Memory(base, offset) => Some((region.operands.reg(*base), *offset)),
+            _ => None,
+        })?;
+        let is_overwritten = match first.operands {
+            [dst, NativeOperand::Memory(..)] => {
+                let known = TABLE.iter().find(|known| known.name == first.name)?;
+                holds_address(dst) && known.operands.first() == Some(&Access::Write)
+            }
+            _ => false,
+        };
+        let is_read = native.code.iter().flat_map(|insn| insn.operands).any(holds_address);
+        let is_gone = is_overwritten || !is_read && !self.lives_after(members.end - 1, chain.register);
+        if base != chain.register || !is_gone {
+            return None;
+        }
+        let displacement = i32::try_from(region.operands.imm(offset)).ok()?;
+        let displacement = chain.place.displacement.checked_add(displacement)?;
+        self.native(at, region, Some(Memory { displacement, ..chain.place })).then_some(region.length)
     }
 }

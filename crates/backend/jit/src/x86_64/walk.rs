@@ -25,7 +25,8 @@ impl FunctionCompiler<'_, '_> {
             if let Some(region) = regions.get(&at)
                 && !(at..at + region.length).any(|at| self.in_arena(at))
             {
-                let covered = self.addressed(at, region).or_else(|| self.native(region).then_some(region.length));
+                let covered =
+                    self.addressed(at, region).or_else(|| self.native(at, region, None).then_some(region.length));
                 if let Some(covered) = covered {
                     at += covered;
                     continue;
