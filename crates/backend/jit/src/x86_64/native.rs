@@ -131,7 +131,7 @@ impl FunctionCompiler<'_, '_> {
             return None;
         };
         let next = at + region.length;
-        if insn.name != LEA || !self.shared.options.fusions || next >= self.nodes.len() || self.is_target[next] {
+        if insn.name != LEA || !self.shared.options.fusions || next >= self.nodes.len() || self.targets.is_target(next) {
             return None;
         }
         let reg = |operand: u8| region.operands.reg(operand);
@@ -171,7 +171,7 @@ impl FunctionCompiler<'_, '_> {
         let region = self.regions.get(&at)?;
         let native = self.native_of(region)?;
         let members = at..at + region.length;
-        if self.is_target[at] || members.clone().any(|at| self.in_arena(at)) {
+        if self.targets.is_target(at) || members.clone().any(|at| self.in_arena(at)) {
             return None;
         }
         let holds_address = |operand: &NativeOperand| matches!(operand, NativeOperand::Reg(index) if region.operands.reg(*index) == chain.register);
