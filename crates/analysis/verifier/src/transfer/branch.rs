@@ -320,10 +320,11 @@ fn mark_end(state: &mut State, reg: Option<Reg>, pointer: &Register, range: i32)
     }
 }
 
-/// Bytes from the pointer's variable part on that lie before the limit.
+/// Bytes from the pointer's variable part on that lie before the limit. `data < data_end` proves one byte, but the kernel
+/// takes nothing from a comparison of a pointer without a constant offset (`find_good_pkt_pointers`).
 fn proved_range(pointer: &Register, strictly: bool) -> Option<u32> {
     let offset = i64::from(pointer.offset);
-    if offset < 0 || offset == 0 && !strictly {
+    if offset <= 0 {
         return None;
     }
     let most = u64::from(MAX_PACKET_OFFSET);
