@@ -145,7 +145,7 @@ fn a_profile_says_which_lines_cost_what_and_draws_it() {
             .and(contains("the loop at main@1 to main@2 turns 64 times")),
     );
     let svg = std::fs::read_to_string(&graph).expect("a flame graph");
-    assert!(svg.starts_with("<?xml") && svg.contains("</svg>") && svg.contains("instruction 2"));
+    assert!(svg.starts_with("<?xml") && svg.contains("</svg>") && svg.contains("slot 2"));
     let document = document(kiln().arg("check").arg(&path).args(["--profile", "--format", "json"]));
     let profile = &document["objects"][0]["programs"][0]["profile"];
     assert_eq!(profile["processed_insns"], 131);
@@ -182,6 +182,23 @@ fn codes_are_explained_with_a_program_and_its_mended_form() {
     assert!(in_c >= 30, "{in_c} reasons and rules have an example in C");
     let with_examples = rows.iter().filter(|row| row["rejected"].is_string()).count();
     assert!(with_examples >= 25, "{with_examples} of {} reasons have an example", rows.len());
+}
+
+/// What a kept state covers was processed, too: the profile has the verdict's figure.
+#[test]
+fn a_profile_counts_what_the_verdict_counts() {
+    const FORKS: &str = "; program xdp\n  r7 = 0\nL1:\n  call get_prandom_u32\n  if r0 == 0 goto L2\n  r0 = 1\nL2:\n  \
+                         r7 += 1\n  if r7 < 16 goto L1\n  r0 = 2\n  exit\n";
+    let (_folder, path) = file("forks.bpf", FORKS);
+    let document = document(kiln().arg("check").arg(&path).args(["--profile", "--format", "json"]));
+    let program = &document["objects"][0]["programs"][0];
+    let (verdict, profile) = (&program["verdict"], &program["profile"]);
+    let sum: u64 =
+        profile["lines"].as_array().expect("lines").iter().filter_map(|line| line["processed_insns"].as_u64()).sum();
+    assert_eq!(
+        (profile["processed_insns"].as_u64(), profile["processed_insns"].as_u64()),
+        (verdict["processed_insns"].as_u64(), Some(sum))
+    );
 }
 
 /// What `kiln explain` shows in C is judged as it says.

@@ -72,7 +72,7 @@ reasons! {
         fix "bound the size with an unsigned comparison just before the call";
     /// The helper may not be called by this type of program.
     HelperNotAllowed: "helper-not-allowed",
-        fix "use a helper that this program type has; `kiln doctor` and bpf-helpers(7) list them";
+        fix "use a helper that this program type has; bpf-helpers(7) lists helpers";
     /// The helper is only for programs with a GPL-compatible license.
     GplOnly: "gpl-only",
         fix "declare `char _license[] SEC(\"license\") = \"GPL\";`";
@@ -96,7 +96,7 @@ reasons! {
         fix "take one bpf_spin_lock at a time, call nothing while it is held, and unlock on every path";
     /// The program never ends on this path.
     InfiniteLoop: "infinite-loop",
-        fix "make the loop counter move towards its bound on every turn";
+        fix "count the turns and bound them: `for (int i = 0; i < 64 && more; i++)`";
     /// Too many instructions had to be explored.
     TooComplex: "too-complex",
         fix "bound loops lower, move their bodies into static functions or bpf_loop, avoid branches inside them";

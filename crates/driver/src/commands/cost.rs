@@ -44,7 +44,7 @@ pub struct LineCost {
     /// The file, where known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Shown>,
-    /// The line in the file; the instruction's position in the function, where there is no file.
+    /// The line in the file; the instruction's slot in the function, where there is no file.
     pub line: usize,
     /// What it says.
     #[serde(skip_serializing_if = "Shown::is_empty")]
@@ -127,7 +127,7 @@ impl LineCost {
 fn place(spot: &Spot) -> (Option<String>, usize) {
     match &spot.line {
         Some(line) => (Some(line.file.clone()), line.line as usize),
-        None => (None, spot.position),
+        None => (None, spot.slot as usize),
     }
 }
 
@@ -148,7 +148,7 @@ fn folded(chain: &[Spot]) -> String {
         let line = match &spot.line {
             Some(line) => format!("{} {}", place_text(spot), line.text.trim()),
             // In brackets: a frame that ends in a number would be read as a second count.
-            None => format!("(instruction {})", spot.position),
+            None => format!("(slot {})", spot.slot),
         };
         [frame(&spot.function), frame(&line)]
     });
@@ -160,9 +160,15 @@ fn hints(counts: &Counts, lines: &[LineCost]) -> Vec<String> {
     let all = counts.processed_insns.max(1);
     let percent = |part: u64| 100.0 * part as f64 / all as f64;
     let mut hints = Vec::new();
+    let mut said: Vec<String> = Vec::new();
     for cost in counts.loops.iter().filter(|cost| cost.processed_insns * 10 >= all && cost.turns > 2) {
         let (from, to) = (place_text(&cost.head), place_text(&cost.back));
         let span = if from == to { from } else { format!("{from} to {to}") };
+        // A loop may jump back in several places of one line. The first takes the most.
+        if said.contains(&span) {
+            continue;
+        }
+        said.push(span.clone());
         hints.push(format!(
             "the loop at {span} turns {} times and takes {:.1} % of all; a lower bound, or bpf_loop (its body is then \
              verified once), makes it cheaper",

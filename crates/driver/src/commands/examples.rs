@@ -127,6 +127,12 @@ pub const IN_C: &[Example] = &[
     in_c!("wrong-argument-type", "field-as-key.c"),
     in_c!("map-helper-mismatch", "map-of-wrong-type.c"),
     in_c!("packet-out-of-bounds", "packet-offset-unbounded.c"),
+    in_c!("packet-out-of-bounds", "packet-start-compared.c"),
+    in_c!("bad-argument-size", "record-size-varies.c"),
+    in_c!("bad-argument-size", "size-without-bounds.c"),
+    in_c!("wrong-argument-type", "timer-as-value.c"),
+    in_c!("bad-return-value", "callback-returns-two.c"),
+    in_c!("lock-discipline", "helper-under-lock.c"),
 ];
 
 /// The examples of a reason in C, by its code.

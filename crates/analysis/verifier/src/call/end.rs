@@ -20,7 +20,7 @@ impl State {
             let site = op.helper.map_or_else(|| op.node.insn.to_string(), |helper| format!("bpf_{}", helper.name));
             return reject(
                 Reason::UnreleasedReference,
-                format!("{when} while the reference acquired by `{site}` (instruction {}) is held", held.at),
+                format!("{when} while the reference acquired by `{site}` (slot {}) is held", code.slot_of(held.at)),
             );
         }
         if !self.locks.is_empty() {
@@ -67,7 +67,12 @@ impl Findings {
             return refuse(
                 Reason::ReturnValue,
                 Case::Returned { lowest: minimum.into(), highest: maximum.into() },
-                format!("the program may return {s32_min} to {s32_max}, allowed are {minimum} to {maximum}"),
+                match s32_min == s32_max {
+                    true => format!("the program may return {s32_min}, allowed are {minimum} to {maximum}"),
+                    false => {
+                        format!("the program may return {s32_min} to {s32_max}, allowed are {minimum} to {maximum}")
+                    }
+                },
             );
         }
         Ok(())

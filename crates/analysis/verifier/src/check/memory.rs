@@ -120,14 +120,14 @@ impl<'a> Code<'a> {
             );
         }
         if fixed < 0 || fixed as u64 + bytes > base.range.max(0) as u64 {
+            let last = fixed + bytes as i64 - 1;
+            let accessed = match fixed == last {
+                true => format!("byte {fixed} is accessed"),
+                false => format!("bytes {fixed} to {last} are accessed"),
+            };
             return reject(
                 Reason::PacketBounds,
-                format!(
-                    "r{number} ({}): bytes {fixed} to {} are accessed, {} are known to be there",
-                    base.kind().name(),
-                    fixed + bytes as i64 - 1,
-                    base.range.max(0)
-                ),
+                format!("r{number} ({}): {accessed}, {} are known to be there", base.kind().name(), base.range.max(0)),
             );
         }
         Ok(())

@@ -206,6 +206,13 @@ impl<'a> Code<'a> {
         reached.iter().position(|seen| !seen).map(|at| at as Position)
     }
 
+    /// The slot of an instruction in its function, as listings count.
+    pub(crate) fn slot_of(&self, at: Position) -> u32 {
+        let function = self.op(at).function;
+        let before = self.ops[..at as usize].iter().filter(|op| op.function == function);
+        before.map(|op| op.node.insn.slots()).sum()
+    }
+
     pub(crate) fn op(&self, at: Position) -> &Op<'a> {
         &self.ops[at as usize]
     }

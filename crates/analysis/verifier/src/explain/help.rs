@@ -27,7 +27,7 @@ impl Story<'_> {
             Reason::ArgumentSize => self.bound_size(),
             Reason::UnreleasedReference => self.release(),
             Reason::LockDiscipline => self.unlock(),
-            Reason::ArgumentType => self.released(steps).or_else(|| self.copy_field()),
+            Reason::ArgumentType => self.released(steps).or_else(|| self.copy_field()).or_else(|| self.special_field()),
             Reason::MapHelperMismatch => self.map_types(),
             Reason::HelperNotAllowed => self.other_types(),
             Reason::ContextAccess => self.fields(),
@@ -137,7 +137,7 @@ impl Story<'_> {
         if value.id != 0 && value.scalar.as_constant().is_none() {
             return Some(format!(
                 "compare the moved pointer itself, after moving it: `if (pointer + {} > data_end) {}`",
-                i64::from(value.offset) + offset + bytes,
+                offset + bytes,
                 self.leave()
             ));
         }
@@ -214,16 +214,52 @@ impl Story<'_> {
         if value.kind() != Kind::Scalar {
             return None;
         }
+        let helper = self.names.code.op(self.last().at).helper.map(|helper| helper.name);
+        if self.rejection.cause.case == Case::NotConstant {
+            let other = match helper {
+                Some("ringbuf_reserve") => ", or copy a record of any size with bpf_ringbuf_output",
+                _ => "",
+            };
+            return Some(format!("pass a constant, such as the size of the largest record{other}"));
+        }
+        let has_bound = self.room_of_size().is_some_and(|room| scalar.umax <= room);
         Some(if scalar.smin < 0 {
             format!(
                 "make the size unsigned and bound it: `if (size > sizeof(buffer)) {}`, or `size &= sizeof(buffer) - 1;` for a power of two",
                 self.leave()
             )
         } else if scalar.umin == 0 && self.rejection.cause.case == Case::Zero {
-            format!("leave when there is nothing to do: `if (size == 0) {}`", self.leave())
+            let (why, too_large) = match has_bound {
+                true => ("leave when there is nothing to do", ""),
+                false => ("bound the size from both sides, as an unsigned number", " || size > sizeof(buffer)"),
+            };
+            format!("{why}: `if (size == 0{too_large}) {}`", self.leave())
         } else {
             format!("bound it by the memory that is passed: `if (size > sizeof(buffer)) {}`", self.leave())
         })
+    }
+
+    /// Bytes behind the pointer that the argument before the size is, if it points to the stack at a constant place.
+    fn room_of_size(&self) -> Option<u64> {
+        let before = Reg::new(self.offending_register()?.number().checked_sub(1)?)?;
+        let pointer = self.last().state.register(before);
+        (pointer.kind() == Kind::Stack).then(|| u64::try_from(-pointer.fixed_offset()?).ok()).flatten()
+    }
+
+    /// For a timer or a lock that is not where the argument points.
+    fn special_field(&self) -> Option<String> {
+        let value = self.offending_value().filter(|value| value.kind() == Kind::MapValue && !value.nullable)?;
+        let helper: &Helper = self.names.code.op(self.last().at).helper?;
+        let index = usize::from(self.offending_register()?.number()).checked_sub(1)?;
+        let field = match helper.prototype.args.get(index)? {
+            ArgKind::Timer => "bpf_timer",
+            ArgKind::SpinLock => "bpf_spin_lock",
+            _ => return None,
+        };
+        let map = &self.names.map(&value)?.name;
+        Some(format!(
+            "give map `{map}` values of a structure with a member of type `struct {field}`, and pass that member's address"
+        ))
     }
 
     fn release(&self) -> Option<String> {
@@ -311,6 +347,13 @@ impl Story<'_> {
     }
 
     fn returns(&self) -> Option<String> {
+        if let Case::CallbackReturned { lowest, highest } = self.rejection.cause.case {
+            return Some(match (lowest, highest) {
+                (0, 0) => "return 0 from the callback".to_owned(),
+                (0, 1) => "return 0 from the callback to go on, or 1 to end the loop".to_owned(),
+                _ => format!("return a number from {lowest} to {highest} from the callback"),
+            });
+        }
         let attach = self.names.code.program.attach_type;
         match self.names.program_type.return_rule(attach) {
             ReturnRule::Range { minimum, maximum } if matches!(self.insn(), Insn::Exit) => {
@@ -417,6 +460,13 @@ impl Story<'_> {
     }
 
     fn unlock(&self) -> Option<String> {
+        if self.rejection.cause.case == Case::CallUnderLock {
+            let helper = self.names.code.op(self.last().at).helper?;
+            return Some(format!(
+                "call bpf_{} before the lock is taken, and keep its result in a variable",
+                helper.name
+            ));
+        }
         matches!(self.insn(), Insn::Exit).then(|| "call bpf_spin_unlock on this path too, before it ends".to_owned())
     }
 }

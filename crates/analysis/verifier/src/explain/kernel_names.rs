@@ -13,10 +13,11 @@ pub(crate) fn slot(code: &Code<'_>, at: Position) -> u32 {
 /// The kernel's name of a register's type.
 pub(crate) fn type_name(register: &Register) -> String {
     let name = register.kind().name();
-    let trusted = register.kind() == Kind::BtfId && register.trust.has(Trust::TRUSTED) && !register.nullable;
+    let trusted = register.kind() == Kind::BtfId && register.trust.has(Trust::TRUSTED);
+    let trust = if trusted { "trusted_" } else { "" };
     match (register.nullable, register.kind()) {
-        _ if trusted => format!("trusted_{name}"),
-        (true, Kind::BtfId) => format!("{name}or_null_"),
+        (true, Kind::BtfId) => format!("{trust}{name}or_null_"),
+        _ if trusted => format!("{trust}{name}"),
         (true, _) => format!("{name}_or_null"),
         (false, Kind::Memory) if register.read_only => format!("rdonly_{name}"),
         (false, Kind::Uninit) => "?".to_owned(),

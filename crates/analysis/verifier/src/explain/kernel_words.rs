@@ -408,6 +408,10 @@ impl Words<'_> {
         if self.cause.case == Case::NoPacketMemory {
             return Some("helper access to the packet is not allowed".to_owned());
         }
+        if kind == ArgKind::Timer && register.kind() == Kind::MapValue && !register.nullable {
+            let map = self.path.code.map_of(&register)?;
+            return register.fixed_offset().map(|_| format!("map '{}' has no valid bpf_timer", map.name));
+        }
         let expected = expected(kind)?;
         Some(format!("R{number} type={} expected={expected}", type_name(&register)))
     }

@@ -39,8 +39,8 @@ pub struct Spot {
     pub insn: InsnId,
     /// The function.
     pub function: String,
-    /// Position in the function.
-    pub position: usize,
+    /// Its slot in the function, from 0.
+    pub slot: u32,
     /// The source line, where known.
     pub line: Option<SourceLine>,
 }
@@ -100,7 +100,8 @@ impl Profiler {
     }
 
     pub(crate) fn finish(self, code: &Code<'_>) -> Cost {
-        let spot = |at: Position| spot(code, at);
+        let slots = slots(code);
+        let spot = |at: Position| spot(code, &slots, at);
         let visited = (0..code.ops.len()).filter(|at| self.visits[*at] > 0);
         let instructions: Vec<InsnCost> = visited
             .map(|at| InsnCost {
@@ -142,12 +143,28 @@ impl Profiler {
 
 impl Observer for Profiler {
     fn before(&mut self, moment: &Moment<'_, '_>) {
-        let at = moment.path.at as usize;
-        self.visits[at] += 1;
         let kept = moment.kept;
-        self.states[at] += kept.saturating_sub(self.kept);
+        self.states[moment.path.at as usize] += kept.saturating_sub(self.kept);
         self.kept = kept;
         self.pending = moment.pending;
+        self.count(moment);
+    }
+
+    fn covered(&mut self, moment: &Moment<'_, '_>) {
+        self.count(moment);
+    }
+
+    fn after(&mut self, moment: &Moment<'_, '_>) {
+        if moment.pending > self.pending {
+            self.forks[self.at as usize] += 1;
+        }
+    }
+}
+
+impl Profiler {
+    /// Counts a visit, by call chain, too.
+    fn count(&mut self, moment: &Moment<'_, '_>) {
+        self.visits[moment.path.at as usize] += 1;
         let frames = &moment.path.state.frames;
         let same = self.chain.len() + 1 == frames.len()
             && self.chain.iter().zip(frames.iter().skip(1)).all(|(site, frame)| *site == frame.call_site);
@@ -162,21 +179,29 @@ impl Observer for Profiler {
         }
         self.at = moment.path.at;
     }
-
-    fn after(&mut self, moment: &Moment<'_, '_>) {
-        if moment.pending > self.pending {
-            self.forks[self.at as usize] += 1;
-        }
-    }
 }
 
-fn spot(code: &Code<'_>, at: Position) -> Spot {
+/// The slot of each instruction in its function.
+fn slots(code: &Code<'_>) -> Vec<u32> {
+    let mut slots = Vec::with_capacity(code.ops.len());
+    let (mut function, mut slot) = (None, 0);
+    for op in &code.ops {
+        if function != Some(op.function) {
+            (function, slot) = (Some(op.function), 0);
+        }
+        slots.push(slot);
+        slot += op.node.insn.slots();
+    }
+    slots
+}
+
+fn spot(code: &Code<'_>, slots: &[u32], at: Position) -> Spot {
     let op = code.op(at);
     let routine = &code.functions[op.function];
     Spot {
         insn: op.node.id,
         function: routine.name.to_owned(),
-        position: (at - routine.start) as usize,
+        slot: slots[at as usize],
         line: code.object.line(op.node).filter(|line| line.line != 0).cloned(),
     }
 }

@@ -26,6 +26,8 @@ pub(crate) trait Observer {
     fn started(&mut self) {}
     /// The instruction at the path's position is carried out next.
     fn before(&mut self, _moment: &Moment<'_, '_>) {}
+    /// The instruction at the path's position was processed, but not carried out: a kept state covers what follows.
+    fn covered(&mut self, _moment: &Moment<'_, '_>) {}
     /// It was carried out, and perhaps put states aside.
     fn after(&mut self, _moment: &Moment<'_, '_>) {}
     /// A path ended, and the state that was put aside last is continued.

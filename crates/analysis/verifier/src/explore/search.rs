@@ -137,6 +137,7 @@ impl<'a> Explorer<'a> {
                 self.check_limits()?;
             }
             if self.path.code.op(self.path.at).prune_point && self.is_covered()? {
+                observer.covered(&self.moment());
                 return Ok(());
             }
             if self.path.code.op(self.path.at).history_point {

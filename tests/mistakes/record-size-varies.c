@@ -1,0 +1,22 @@
+// A record of a size that is not constant is reserved in a ring buffer.
+// check: reject bad-argument-size
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+} events SEC(".maps");
+
+SEC("tracepoint/raw_syscalls/sys_enter")
+int send(long *args)
+{
+	unsigned int size = bpf_get_prandom_u32() & 63;
+	char *event = bpf_ringbuf_reserve(&events, size, 0);
+
+	if (event)
+		bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";
