@@ -97,6 +97,30 @@ fn rules_find_their_mistakes() {
     }
 }
 
+/// The programs of `tests/lint/more`, each with the rules that warn about it in its second line.
+#[test]
+fn more_programs_have_the_warnings_that_they_say() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lint/more");
+    let mut sources: Vec<_> =
+        programs.read_dir().expect("programs").map(|entry| entry.expect("a file").path()).collect();
+    sources.sort();
+    assert!(sources.len() >= 5);
+    for source in sources {
+        let text = std::fs::read_to_string(&source).expect("a program");
+        let said = text.lines().find_map(|line| line.strip_prefix("// lint:")).expect("what warns");
+        let expected: Vec<String> = said.split_whitespace().map(str::to_owned).collect();
+        let object = folder.path().join("program.o");
+        let mut clang = std::process::Command::new("clang-19");
+        clang.args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-c", "-I/usr/include/x86_64-linux-gnu"]);
+        match clang.arg("-I/usr/include/aarch64-linux-gnu").arg(&source).arg("-o").arg(&object).status() {
+            Ok(status) => assert!(status.success(), "{}: clang fails", source.display()),
+            Err(error) => return eprintln!("skipped: clang-19: {error}"),
+        }
+        assert_eq!(rules_of(&document(&object, &["--lint", "--format", "json"])), expected, "{}", source.display());
+    }
+}
+
 #[test]
 fn a_comment_allows_a_rule_on_its_line() {
     let folder = tempfile::tempdir().expect("a temporary folder");

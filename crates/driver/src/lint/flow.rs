@@ -13,8 +13,13 @@ pub(super) fn repeated_null_checks(linted: &Linted<'_>) -> Vec<Found> {
             return None;
         };
         let Value::Pointer(pointer) = &linted.facts.at(node.id)?.registers[dst.index()] else { return None };
-        // A context, the stack or a map may be compared in a function that other programs call with null.
-        let looked_up = matches!(pointer.region, Region::MapValue(_) | Region::Other(_));
+        // A context, the stack or a map may be compared in a function that other programs call with null. A pointer that
+        // was read from a structure of the kernel may be null although the verifier lets it be followed.
+        let looked_up = match &pointer.region {
+            Region::MapValue(_) => true,
+            region @ Region::Other(_) => !region.may_be_any_other(),
+            _ => false,
+        };
         (looked_up && !pointer.nullable).then(|| Found {
             at: Some((function, at)),
             message: format!("{dst} is compared with null and cannot be null here"),

@@ -21,6 +21,19 @@ pub struct Rule {
     /// The same program, mended.
     pub mended: &'static str,
     pub(super) check: Check,
+    pub(super) only: Only,
+}
+
+/// Which of its findings a rule keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Only {
+    /// All.
+    All,
+    /// Those that are true in every program that reaches the instruction: functions may be shared.
+    InEveryProgram,
+    /// Those that are reached with the constants that the object has: what `const volatile bool debug` excludes is not
+    /// meant to stay.
+    AsCompiled,
 }
 
 /// What a rule reads.

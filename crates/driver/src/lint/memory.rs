@@ -88,8 +88,10 @@ pub(super) fn unwritten_locals(linted: &Linted<'_>) -> Vec<Found> {
     let found = |(at, node): ((usize, usize), &Node)| {
         let Insn::Load { .. } = node.insn else { return None };
         let bytes = linted.facts.unwritten(node.id)?.iter().count();
-        let (count, are) = if bytes == 1 { ("1 byte".to_owned(), "is") } else { (format!("{bytes} bytes"), "are") };
-        let message = format!("{count} of the stack {are} read that no store on some path wrote");
+        let message = match bytes {
+            1 => "1 byte of the stack may be read before it is written".to_owned(),
+            _ => format!("{bytes} bytes of the stack may be read before they are written"),
+        };
         Some(Found { at: Some(at), message, help: None })
     };
     linted.nodes().filter_map(found).collect()
@@ -148,10 +150,14 @@ fn step(held: &mut [Held; Reg::COUNT], node: &Node) {
     let value = match node.insn {
         Insn::Load { address, .. } => Held::Loaded(address),
         Insn::Alu { op: AluOp::Mov, src: Source::Reg(src), .. } => held[src.index()],
-        Insn::Alu { op: AluOp::Add | AluOp::Sub, dst, .. } => match held[dst.index()] {
-            Held::Loaded(address) | Held::Changed(address) => Held::Changed(address),
-            Held::Anything => Held::Anything,
-        },
+        Insn::Alu { dst, src, .. } => {
+            let operands = [Some(dst), src.reg()].into_iter().flatten();
+            let address = operands.map(|reg| held[reg.index()]).find_map(|held| match held {
+                Held::Loaded(address) | Held::Changed(address) => Some(address),
+                Held::Anything => None,
+            });
+            address.map_or(Held::Anything, Held::Changed)
+        }
         Insn::Call(_) => {
             held[..=5].fill(Held::Anything);
             Reg::all().filter(|reg| reg.is_caller_saved()).for_each(|reg| forget(held, reg));

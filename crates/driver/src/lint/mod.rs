@@ -30,7 +30,7 @@ use crate::show::diagnostic::Place;
 use crate::show::shown::Shown;
 
 pub use linted::Rule;
-use linted::{Check, Found, Linted};
+use linted::{Check, Found, Linted, Only};
 pub use rules::RULES;
 
 /// A warning, as data.
@@ -102,9 +102,9 @@ pub fn lint(input: &Input, programs: &[&Program], selection: &Selection) -> Vec<
     let object = &input.object;
     let options = kiln_verifier::Options { assumptions: Assumptions::AnyLoad, ..input.verifier_options() };
     let prepared = Prepared::new(object, &options);
-    let mut said = BTreeSet::new();
-    let mut instructions: BTreeSet<(&'static str, InsnId)> = BTreeSet::new();
-    let mut findings = Vec::new();
+    let mut found_in: Vec<(&Program, &Rule, Found)> = Vec::new();
+    // Instructions where a rule that must hold in every program does not.
+    let mut refuted: BTreeSet<(&'static str, InsnId)> = BTreeSet::new();
     let wanted = || RULES.iter().filter(|rule| selection.wants(rule));
     for program in programs.iter().filter(|program| program.program_type.is_some()) {
         let plain = || prepared.verify(program, &input.verifier_options());
@@ -112,28 +112,62 @@ pub fn lint(input: &Input, programs: &[&Program], selection: &Selection) -> Vec<
         let linted = Linted::new(object, program, &verified.facts);
         let mut own: Vec<(&Rule, Found)> = Vec::new();
         for rule in wanted() {
-            if let Check::Program(check) = rule.check {
-                own.extend(check(&linted).into_iter().map(|found| (rule, found)));
+            let Check::Program(check) = rule.check else { continue };
+            let mut found = check(&linted);
+            match rule.only {
+                Only::All => {}
+                Only::InEveryProgram => {
+                    let here: BTreeSet<_> = found.iter().filter_map(|found| found.at).collect();
+                    let others = linted.nodes().filter(|(at, _)| !here.contains(at));
+                    refuted.extend(others.map(|(_, node)| (rule.name, node.id)));
+                }
+                Only::AsCompiled if found.is_empty() => {}
+                Only::AsCompiled => {
+                    if let Ok(plain) = plain() {
+                        let reached = |(function, at): (usize, usize)| {
+                            plain.facts.reached(object.functions[function].nodes[at].id)
+                        };
+                        found.retain(|found| found.at.is_none_or(reached));
+                    }
+                }
             }
+            own.extend(found.into_iter().map(|found| (rule, found)));
         }
         own.sort_by_key(|(_, found)| found.at);
-        for (rule, found) in own {
-            let Some((function, at)) = found.at else { continue };
-            let function = &object.functions[function];
-            if !instructions.insert((rule.name, function.nodes[at].id)) {
-                continue;
-            }
-            let place = Place::at(object, function, at);
-            // Inlined and unrolled code has the same line several times.
-            let line = place.line.map(|line| (place.file.clone().map(|file| file.exact().to_owned()), line));
-            if line.is_none() || said.insert((rule.name, line, found.message.clone())) {
-                findings.extend(finding(selection, rule, found, Some(program), Some(place)));
-            }
-        }
+        found_in.extend(own.into_iter().map(|(rule, found)| (*program, rule, found)));
     }
+    let mut findings = placed(input, selection, found_in, &refuted);
     for rule in wanted() {
         if let Check::Object(check) = rule.check {
             findings.extend(check(object).into_iter().filter_map(|found| finding(selection, rule, found, None, None)));
+        }
+    }
+    findings
+}
+
+/// What was found, with its places: each instruction once, each line once, and nothing that another program refutes.
+fn placed(
+    input: &Input,
+    selection: &Selection,
+    found_in: Vec<(&Program, &Rule, Found)>,
+    refuted: &BTreeSet<(&'static str, InsnId)>,
+) -> Vec<Finding> {
+    let object = &input.object;
+    let mut said = BTreeSet::new();
+    let mut instructions: BTreeSet<(&'static str, InsnId)> = BTreeSet::new();
+    let mut findings = Vec::new();
+    for (program, rule, found) in found_in {
+        let Some((function, at)) = found.at else { continue };
+        let function = &object.functions[function];
+        let key = (rule.name, function.nodes[at].id);
+        if refuted.contains(&key) || !instructions.insert(key) {
+            continue;
+        }
+        let place = Place::at(object, function, at);
+        // Inlined and unrolled code has the same line several times.
+        let line = place.line.map(|line| (place.file.clone().map(|file| file.exact().to_owned()), line));
+        if line.is_none() || said.insert((rule.name, line, found.message.clone())) {
+            findings.extend(finding(selection, rule, found, Some(program), Some(place)));
         }
     }
     findings
