@@ -1,0 +1,12 @@
+// An index is compared with the number of elements, one too late.
+#include "tools.h"
+struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 16); __type(key, __u32); __type(value, __u64[4]); } m SEC(".maps");
+SEC("tc") int f(struct __sk_buff *skb)
+{
+	__u32 k = 0, i = skb->mark;
+	__u64 *v = bpf_map_lookup_elem(&m, &k);
+	if (!v) return 0;
+	if (i > 4) return 0;
+	v[i] = 1;
+	return 0;
+}
