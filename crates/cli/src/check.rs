@@ -24,7 +24,10 @@ pub fn check(arguments: &CheckArguments, format: Format) -> Code {
         kiln_driver::require_kernel()?;
     }
     let several = gathered.objects.len() > 1;
-    arguments.flame_graph.as_deref().map_or(Ok(()), output::check_writable)?;
+    if let Some(path) = arguments.flame_graph.as_deref() {
+        output::check_writable(path)?;
+        gathered.objects.iter().try_for_each(|found| output::check_distinct(path, &found.path))?;
+    }
     let wanted = Wanted {
         types: arguments.types.clone(),
         programs: arguments.program.clone(),
@@ -105,8 +108,8 @@ impl Checking {
         }
         match &report.result {
             check_objects::Result::Failed { error } => {
-                let name =
-                    if error.message.exact().contains(report.object.exact()) { None } else { Some(&report.object) };
+                let named = error.message.to_string().contains(&report.object.to_string());
+                let name = (!named).then_some(&report.object);
                 print::failure(name, &error.message);
             }
             result => {

@@ -138,6 +138,7 @@ fn one(
     if let Some(report) = arguments.report.as_deref() {
         output::check_writable(report)?;
         output::check_distinct(report, output)?;
+        output::check_distinct(report, path)?;
     }
     let mut options = Options::default();
     options.goal = match arguments.goal {

@@ -165,11 +165,19 @@ fn listed(names: &[String]) -> String {
     }
 }
 
+/// A kernel's release; that of the running one, too.
+fn release(kernel: &Shown) -> String {
+    match (kernel.exact(), kiln_driver::running::release()) {
+        ("running", Ok(release)) => format!("{release} (running)"),
+        _ => kernel.to_string(),
+    }
+}
+
 /// Which kernels the columns of a table are about: a line for each group of neighbours with the same types.
 fn columns(matrix: &Matrix) -> String {
     let columns: Vec<_> = matrix.kernels.iter().zip(&matrix.types).collect();
     let line = |group: &[(&Shown, &Shown)]| {
-        let names: Vec<_> = group.iter().map(|(kernel, _)| kernel.to_string()).collect();
+        let names: Vec<_> = group.iter().map(|(kernel, _)| release(kernel)).collect();
         format!("as Linux {}{}, {}", listed(&names), named_by(&matrix.named_by), group[0].1)
     };
     columns.chunk_by(|(_, one), (_, other)| one.exact() == other.exact()).map(line).collect::<Vec<_>>().join("\n")

@@ -142,6 +142,20 @@ fn documents_are_as_their_schema_says() {
 }
 
 #[test]
+fn what_is_written_beside_a_verdict_is_no_input() {
+    let folder = folder();
+    kiln(&folder, &["check", "build", "newer.bpf", "--flame-graph", "./newer.bpf"])
+        .assert()
+        .code(2)
+        .stderr(contains("./newer.bpf and newer.bpf are one file"));
+    kiln(&folder, &["optimize", "newer.bpf", "-o", "out.bpf", "--report", "newer.bpf", "--offline"]).assert().code(2);
+    assert_eq!(std::fs::read_to_string(folder.path().join("newer.bpf")).expect("the file"), NEWER);
+    // A name with a control character is said once.
+    std::fs::write(folder.path().join("bad/e\u{1b}vil.o"), "x").expect("a file");
+    kiln(&folder, &["check", "bad"]).assert().code(2).stderr(contains("vil.o: bad").not());
+}
+
+#[test]
 fn one_sarif_log_is_written_whatever_happens() {
     let folder = folder();
     let log = |arguments: &[&str]| document(kiln(&folder, arguments).args(["--format", "sarif"]));
@@ -151,6 +165,14 @@ fn one_sarif_log_is_written_whatever_happens() {
     assert_eq!(run["invocations"][0]["executionSuccessful"], true);
     assert_eq!(run["invocations"][0]["exitCode"], 1);
     assert_eq!(run["results"].as_array().map(Vec::len), Some(1));
+    let json = document(kiln(&folder, &["check", "build", "newer.bpf"]).args(["--format", "json"]));
+    for (artifact, object) in
+        run["artifacts"].as_array().expect("artifacts").iter().zip(json["objects"].as_array().expect("objects"))
+    {
+        let (ours, theirs) = (&artifact["properties"]["programs"][0], &object["programs"][0]);
+        assert_eq!((&ours["program"], &ours["slots"]), (&theirs["program"], &theirs["slots"]));
+        assert_eq!(ours.get("processedInsns"), theirs["verdict"].get("processed_insns"), "one figure everywhere");
+    }
     let uris: Vec<_> =
         run["artifacts"].as_array().expect("artifacts").iter().map(|one| &one["location"]["uri"]).collect();
     assert_eq!(uris, ["build/a/pass.bpf", "build/b/unsafe.bpf", "newer.bpf"]);

@@ -208,7 +208,8 @@ pub fn closest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&
 
 /// A hint after a name that is not known, ` (did you mean NAME?)`; nothing if no known name is near.
 pub fn meant<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
-    closest(name, known).map_or(String::new(), |near| format!(" (did you mean {near}?)"))
+    let near = closest(name, known).filter(|near| *near != name);
+    near.map_or(String::new(), |near| format!(" (did you mean {near}?)"))
 }
 
 impl Input {

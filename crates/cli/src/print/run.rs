@@ -55,11 +55,13 @@ pub fn replayed(replayed: &Replayed, maps: bool) {
         })
         .collect();
     say!("{}", table(&["returned", "packets", "share"], &rows));
-    let too_short = match replayed.too_short {
+    let not_run = |packets: usize, what: &str| match packets {
         0 => String::new(),
-        some => format!(", {some} without an Ethernet header not run"),
+        some => format!(", {some} {what} not run"),
     };
-    say!("{} run, {} changed{too_short}", count(replayed.packets, "packet"), replayed.changed);
+    let too_short = not_run(replayed.too_short, "without an Ethernet header");
+    let too_long = not_run(replayed.too_long, "larger than a test run's buffer");
+    say!("{} run, {} changed{too_short}{too_long}", count(replayed.packets, "packet"), replayed.changed);
     let counted = replayed.instructions.map_or(String::new(), |count| format!(", {count} instructions in all"));
     say!("{:.1} ns a run{counted}", replayed.duration_ns);
     for line in replayed.printed.iter().take(PRINTED_SHOWN) {

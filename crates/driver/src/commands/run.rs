@@ -321,10 +321,19 @@ impl<'a> Session<'a> {
             let map = self.object.maps.iter().find(|map| kernel::same_map(&map.name, name));
             let typed = |map: &kiln_program::Map| -> Vec<(Shown, Shown)> {
                 let text = |id: u32, bytes: &[u8]| Shown::from(typed::print(types.as_ref(), id, bytes).as_str());
-                entries.iter().map(|(key, value)| (text(map.key_btf, key), text(map.value_btf, value))).collect()
+                // The values of a per-CPU map follow one another, each from a multiple of eight bytes.
+                let copies = |value: &[u8]| {
+                    let values = value.chunks((map.value_size as usize).next_multiple_of(8).max(1));
+                    let texts: Vec<_> = values.map(|value| text(map.value_btf, value).to_string()).collect();
+                    Shown::from(format!("[{}]", texts.join(", ")).as_str())
+                };
+                let value_text = |value: &[u8]| match map.map_type.rules().per_cpu {
+                    true => copies(value),
+                    false => text(map.value_btf, value),
+                };
+                entries.iter().map(|(key, value)| (text(map.key_btf, key), value_text(value))).collect()
             };
-            let known =
-                |map: &&kiln_program::Map| types.is_some() && map.value_btf != 0 && !map.map_type.rules().per_cpu;
+            let known = |map: &&kiln_program::Map| types.is_some() && map.value_btf != 0;
             Some(MapState {
                 name: name.as_str().into(),
                 count,
@@ -380,6 +389,8 @@ pub struct Replayed {
     pub packets: usize,
     /// Packets that are shorter than an Ethernet header, and were not run.
     pub too_short: usize,
+    /// Packets that do not fit the buffer of a test run, such as those that a network card joined, and were not run.
+    pub too_long: usize,
     /// How often each value was returned, most often first.
     pub actions: Vec<ActionCount>,
     /// Packets that the program changed.
@@ -410,6 +421,11 @@ pub struct ActionCount {
     pub packets: usize,
 }
 
+/// Bytes of a packet that every test run takes. Whether a longer one fits depends on the program type.
+const ALWAYS_FIT: usize = 3520;
+/// What the kernel's test run answers for a packet that does not fit.
+const EINVAL: i32 = 22;
+
 /// Lines that a replay keeps of what programs print.
 const PRINTED_LINES: usize = 10_000;
 
@@ -434,16 +450,20 @@ pub fn replay(
     let session = Session::open(input, program, stimulus.insn_budget, place, feed)?;
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     let (mut changed, mut duration_ns, mut instructions) = (0, 0.0, None);
-    let (mut printed, mut kept) = (Vec::new(), Vec::new());
-    for (at, packet) in long.iter().enumerate() {
-        let one = session.run(&Stimulus { packet: (*packet).clone(), ..stimulus.clone() });
-        let one = one.map_err(|error| match error {
-            Error::Limit(text) => Error::Limit(format!("packet {}: {text}", at + 1)),
-            Error::InvalidInput(text) => Error::InvalidInput(format!("packet {}: {text}", at + 1)),
-            other => other,
-        })?;
+    let (mut printed, mut kept, mut too_long) = (Vec::new(), Vec::new(), 0);
+    for (at, packet) in packets.iter().enumerate().filter(|(_, packet)| packet.len() >= MIN_PACKET_BYTES) {
+        let one = match session.run(&Stimulus { packet: packet.clone(), ..stimulus.clone() }) {
+            Ok(one) => one,
+            Err(Error::InvalidInput(_) | Error::Os { errno: EINVAL, .. }) if packet.len() > ALWAYS_FIT => {
+                too_long += 1;
+                continue;
+            }
+            Err(Error::Limit(text)) => return Err(Error::Limit(format!("packet {}: {text}", at + 1))),
+            Err(Error::InvalidInput(text)) => return Err(Error::InvalidInput(format!("packet {}: {text}", at + 1))),
+            Err(other) => return Err(other),
+        };
         *counts.entry(one.value).or_default() += 1;
-        changed += usize::from(one.packet != **packet);
+        changed += usize::from(one.packet != *packet);
         duration_ns += one.duration_ns;
         instructions = one.instructions.map_or(instructions, |count| Some(instructions.unwrap_or(0) + count));
         printed.extend(one.printed.into_iter().take(PRINTED_LINES - printed.len().min(PRINTED_LINES)));
@@ -458,11 +478,12 @@ pub fn replay(
         .collect();
     actions.sort_by_key(|count| std::cmp::Reverse(count.packets));
     Ok(Replayed {
-        packets: long.len(),
+        packets: long.len() - too_long,
         too_short: packets.len() - long.len(),
+        too_long,
         actions,
         changed,
-        duration_ns: duration_ns / long.len() as f64,
+        duration_ns: duration_ns / (long.len() - too_long).max(1) as f64,
         instructions,
         printed,
         maps: session.maps(maps)?,

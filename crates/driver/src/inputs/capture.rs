@@ -2,10 +2,10 @@
 //!
 //! A file whose first bytes are those of neither is one packet, as it is.
 
-use std::fmt::Debug;
-
 use pcap_parser::traits::PcapNGPacketBlock as _;
-use pcap_parser::{Block, LegacyPcapSlice, Linktype, PcapBlockOwned, PcapNGSlice};
+use pcap_parser::{
+    Block, Linktype, PcapBlockOwned, PcapNGSlice, nom, parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header,
+};
 
 use crate::error::Error;
 
@@ -17,45 +17,21 @@ const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 const PCAP: [[u8; 4]; 4] =
     [[0xd4, 0xc3, 0xb2, 0xa1], [0xa1, 0xb2, 0xc3, 0xd4], [0x4d, 0x3c, 0xb2, 0xa1], [0xa1, 0xb2, 0x3c, 0x4d]];
 
+/// The first bytes of pcaps that tcpdump reads and Kiln does not: Kuznetzov's records, with fields of their own.
+const OTHER_PCAP: [[u8; 4]; 2] = [[0x34, 0xcd, 0xb2, 0xa1], [0xa1, 0xb2, 0xcd, 0x34]];
+
 /// The packets of a capture; `None` for bytes that are no capture.
 ///
 /// # Errors
-/// Returns [`Error::InvalidInput`] if the capture is malformed, or its packets do not begin with an Ethernet header, and
-/// [`Error::Limit`] if it has more than [`MAX_PACKETS`].
+/// Returns [`Error::InvalidInput`] if the capture is malformed or cut, or its packets do not begin with an Ethernet
+/// header, and [`Error::Limit`] if it has more than [`MAX_PACKETS`].
 pub fn packets(name: &str, bytes: &[u8]) -> Result<Option<Vec<Vec<u8>>>, Error> {
-    let malformed = |format: &str, error: &dyn Debug| {
-        Error::InvalidInput(format!("{name}: malformed {format}: {error:?}"))
-    };
     let mut packets = Packets { name, found: Vec::new() };
     match bytes.first_chunk() {
-        Some(&PCAPNG) => {
-            let mut interfaces = Vec::new();
-            let slice = PcapNGSlice::from_slice(bytes).map_err(|error| malformed("pcapng", &error))?;
-            for block in slice {
-                match block.map_err(|error| malformed("pcapng", &error))? {
-                    PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
-                    PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => interfaces.push(interface.linktype),
-                    PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
-                        let link = interfaces.get(packet.if_id as usize).copied();
-                        packets.take(link, packet.packet_data())?;
-                    }
-                    PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
-                        packets.take(interfaces.first().copied(), packet.packet_data())?;
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Some(first) if PCAP.contains(first) => {
-            let slice = LegacyPcapSlice::from_slice(bytes).map_err(|error| malformed("pcap", &error))?;
-            let link = Some(slice.header.network);
-            for block in slice {
-                if let PcapBlockOwned::Legacy(packet) =
-                    block.map_err(|error| malformed("pcap", &error))?
-                {
-                    packets.take(link, packet.data)?;
-                }
-            }
+        Some(&PCAPNG) => packets.read_pcapng(bytes)?,
+        Some(first) if PCAP.contains(first) => packets.read_pcap(bytes)?,
+        Some(first) if OTHER_PCAP.contains(first) => {
+            return Err(Error::InvalidInput(format!("{name}: a pcap of the modified kind; tcpdump -r {name} -w NEW writes it anew")));
         }
         _ => return Ok(None),
     }
@@ -68,6 +44,47 @@ struct Packets<'n> {
 }
 
 impl Packets<'_> {
+    fn read_pcapng(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut interfaces = Vec::new();
+        let slice = PcapNGSlice::from_slice(bytes).map_err(|error| self.malformed(&error))?;
+        for block in slice {
+            match block.map_err(|error| self.malformed(&error))? {
+                PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
+                PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => interfaces.push(interface.linktype),
+                PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
+                    let link = interfaces.get(packet.if_id as usize).copied();
+                    self.take(link, packet.packet_data())?;
+                }
+                PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
+                    self.take(interfaces.first().copied(), packet.packet_data())?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Records are in the byte order of the header. (The reader that the library has takes them for little-endian.)
+    fn read_pcap(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let (mut rest, header) = parse_pcap_header(bytes).map_err(|error| self.malformed(&error))?;
+        let parse = if header.is_bigendian() { parse_pcap_frame_be } else { parse_pcap_frame };
+        while !rest.is_empty() {
+            let (after, packet) = parse(rest).map_err(|error| self.malformed(&error))?;
+            self.take(Some(header.network), packet.data)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// What is wrong, after the packets that were read.
+    fn malformed<E>(&self, error: &nom::Err<E>) -> Error {
+        let what = match error {
+            nom::Err::Incomplete(_) => "the file ends within",
+            _ => "not readable:",
+        };
+        Error::InvalidInput(format!("{}: malformed capture: {what} packet {}", self.name, self.found.len() + 1))
+    }
+
     fn take(&mut self, link: Option<Linktype>, data: &[u8]) -> Result<(), Error> {
         let name = self.name;
         match link {
@@ -130,6 +147,19 @@ mod tests {
         assert_eq!(packets("a", &pcapng(1, &[7; 61])).expect("pcapng"), Some(vec![vec![7; 61]]));
         assert_eq!(packets("a", &[0; 64]).expect("bytes"), None);
         assert_eq!(packets("a", &[]).expect("bytes"), None);
+    }
+
+    #[test]
+    fn records_are_in_the_byte_order_of_the_header() {
+        let words = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+        let header = words(&[0xa1b2_c3d4, 0x0002_0004, 0, 0, 65535, 1]);
+        let record = [words(&[0, 0, 61, 61]), vec![7; 61]].concat();
+        let capture = [header, record.clone(), record].concat();
+        assert_eq!(packets("a", &capture).expect("pcap"), Some(vec![vec![7; 61]; 2]));
+        let cut = packets("a", &capture[..capture.len() - 1]).expect_err("cut").to_string();
+        assert_eq!(cut, "a: malformed capture: the file ends within packet 2");
+        let other = [&0xa1b2_cd34u32.to_le_bytes()[..], &[0; 20]].concat();
+        assert!(packets("a", &other).is_err(), "not run as a packet");
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! ```text
 //!   --map config:0='{"mode": "STRICT", "limit": 5}'     an entry, by the map's BTF types
 //!   --map jumps:1=second_program                        a program in a prog array
+//!   --map routes:10.0.0.0/8=1                           a prefix in a longest-prefix map
 //!   --map outer:1=inner                                 a map of the object in a map of maps
 //!   --maps-file maps.json                               {"config": [...], "stats": [...]}, lists as bpftool prints them
 //!   --maps-file stats=dump.json                         one list: bpftool map dump name stats -j > dump.json
 //!   --set debug=true                                    a global variable
 //! ```
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use kiln_linux::LoadedObject;
@@ -198,7 +200,15 @@ impl Feed {
             })?;
             let wrong = |what: String| invalid(format!("map {}: {what}", entry.map));
             let mut key = vec![0; map.key_size as usize];
-            typed::read(types.as_ref(), map.key_btf, &entry.key, &mut key).map_err(|what| wrong(format!("key: {what}")))?;
+            match prefix(map, &entry.key) {
+                Some(found) => key = found,
+                None => typed::read(types.as_ref(), map.key_btf, &entry.key, &mut key)
+                    .map_err(|what| wrong(format!("key: {what}")))?,
+            }
+            let index = key.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+            if map.map_type.rules().indexed && map.max_entries > 0 && index >= map.max_entries {
+                return Err(wrong(format!("key: {index} is not below {}, its number of entries", map.max_entries)));
+            }
             let content = match (map.map_type, entry.values.first()) {
                 (MapType::ProgArray, Some(Value::String(name))) => Content::Program(name.clone()),
                 (MapType::ProgArray, _) => return Err(wrong("the value is the name of a program".to_owned())),
@@ -282,6 +292,19 @@ impl Feed {
         }
         Ok(())
     }
+}
+
+/// The key of a prefix, such as `10.0.0.0/8`, in a longest-prefix map; `None` for any other key. The kernel's key has the
+/// prefix's bits, then the address.
+fn prefix(map: &Map, key: &Value) -> Option<Vec<u8>> {
+    let (address, bits) = key.as_str().filter(|_| map.map_type == MapType::LpmTrie)?.split_once('/')?;
+    let address = match address.parse().ok()? {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    let bits: u32 = bits.parse().ok().filter(|bits| *bits as usize <= 8 * address.len())?;
+    let key = [&bits.to_ne_bytes()[..], &address].concat();
+    (key.len() == map.key_size as usize).then_some(key)
 }
 
 /// A value's bytes.

@@ -101,7 +101,14 @@ fn field(types: &Btf, member: &Member, bytes: &[u8], depth: usize, out: &mut Str
     match member.bitfield_bits {
         Some(bits) => {
             let mask = u64::MAX >> (64 - u32::from(bits).clamp(1, 64));
-            out.push_str(&(word(rest) >> bit & mask).to_string());
+            let number = word(rest) >> bit & mask;
+            let signed = types
+                .resolve(member.type_id)
+                .is_some_and(|id| matches!(types.kind(id), Kind::Int { signed: true, .. }));
+            out.push_str(&match signed {
+                true => sign_extended(number, bits.into()).to_string(),
+                false => number.to_string(),
+            });
         }
         None => value(types, member.type_id, rest, depth + 1, out),
     }

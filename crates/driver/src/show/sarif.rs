@@ -3,7 +3,7 @@
 //! ```text
 //!   run.tool.driver.rules      one for each reason and each rule of the lint, with its meaning and its fix
 //!   run.results                one for each rejected program: location, code flow, fingerprint; one for each warning
-//!   run.artifacts              one for each object
+//!   run.artifacts              one for each object: its programs, with their slots and processed instructions
 //!   run.invocations            programs and objects that Kiln cannot judge, as notifications
 //! ```
 //!
@@ -45,7 +45,8 @@ pub fn log(root: &Path, objects: &[Report]) -> Value {
         if let check_objects::Result::Failed { error } = &report.result {
             notifications.push(failure(error.message.exact(), Some(&own)));
         }
-        artifacts.push(json!({"location": own, "roles": ["analysisTarget"]}));
+        let programs: Vec<Value> = verdicts.iter().map(counts).collect();
+        artifacts.push(json!({"location": own, "roles": ["analysisTarget"], "properties": {"programs": programs}}));
     }
     let successful = !objects.iter().any(|report| matches!(report.result, check_objects::Result::Failed { .. }));
     let exit_code = check_objects::worst(objects.iter().map(Report::exit_code));
@@ -190,7 +191,21 @@ fn result(files: &Files<'_>, checked: &Checked) -> Option<Value> {
     Some(result)
 }
 
+/// A program's counts, which are those of the text and of JSON.
+fn counts(checked: &Checked) -> Value {
+    let mut counts = json!({"program": checked.program, "slots": checked.slots});
+    if let Verdict::Accepted { processed_insns, stack_bytes } = checked.verdict {
+        counts["processedInsns"] = json!(processed_insns);
+        counts["stackBytes"] = json!(stack_bytes);
+    }
+    counts
+}
+
 fn notification(checked: &Checked) -> Option<Value> {
+    if checked.disagrees() {
+        let text = format!("{}: Kiln and the kernel do not agree; please report this program", checked.program);
+        return Some(json!({"level": "error", "message": message(&text)}));
+    }
     let (Verdict::Unsupported { reason } | Verdict::Invalid { reason }) = &checked.verdict else { return None };
     Some(json!({"level": "warning", "message": message(&format!("{}: {reason}", checked.program))}))
 }

@@ -91,8 +91,31 @@ pub struct Choice {
 #[serde(deny_unknown_fields)]
 struct Project {
     #[serde(default)]
-    kernel: Vec<String>,
+    kernel: Names,
     btf: Option<PathBuf>,
+}
+
+/// One name, or a list of them.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "kernels are text: \"6.1\", or [\"5.15\", \"running\"]")]
+enum Names {
+    One(String),
+    List(Vec<String>),
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names::List(Vec::new())
+    }
+}
+
+impl Names {
+    fn all(&self) -> &[String] {
+        match self {
+            Names::One(name) => std::slice::from_ref(name),
+            Names::List(names) => names,
+        }
+    }
 }
 
 /// The kernels and types of a command: those of the command line, or else those of the environment and the project.
@@ -107,7 +130,8 @@ pub fn choose(kernels: &[Kernel], btf: Option<&Path>) -> Result<Choice, Error> {
 
 fn choose_from(kernels: &[Kernel], btf: Option<&Path>, variable: Option<&str>, folder: &Path) -> Result<Choice, Error> {
     let parse = |place: &str, text: &str| {
-        text.trim().parse().map_err(|error: String| Error::InvalidInput(format!("{place}: {text}: {error}")))
+        let said = |error: String| Error::InvalidInput(format!("{place}: {text:?}: {error}"));
+        text.trim().parse().map_err(said)
     };
     let file = folder.ancestors().map(|folder| folder.join(FILE)).find(|path| path.is_file());
     let project = file.as_deref().map(read).transpose()?.unwrap_or_default();
@@ -119,8 +143,8 @@ fn choose_from(kernels: &[Kernel], btf: Option<&Path>, variable: Option<&str>, f
     if let (false, Some(text)) = (asked, variable) {
         choice.kernels = text.split(',').map(|text| parse(VARIABLE, text)).collect::<Result<_, _>>()?;
         choice.by = Some(VARIABLE.into());
-    } else if !asked && !project.kernel.is_empty() {
-        choice.kernels = project.kernel.iter().map(|text| parse(&place, text)).collect::<Result<_, _>>()?;
+    } else if !asked && !project.kernel.all().is_empty() {
+        choice.kernels = project.kernel.all().iter().map(|text| parse(&place, text)).collect::<Result<_, _>>()?;
         choice.by = Some(place.as_str().into());
     }
     choice.btf = choice.btf.or(own_btf);
@@ -130,8 +154,8 @@ fn choose_from(kernels: &[Kernel], btf: Option<&Path>, variable: Option<&str>, f
 fn read(path: &Path) -> Result<Project, Error> {
     let text = file::text(path, MAX_FILE_BYTES)?;
     toml::from_str(&text).map_err(|error| {
-        let message = error.to_string().trim_end().replace('\n', "; ");
-        Error::InvalidInput(format!("{}: {message}", path.display()))
+        let line = error.span().map_or(1, |span| text.get(..span.start).unwrap_or_default().split('\n').count());
+        Error::InvalidInput(format!("{}:{line}: {}", path.display(), error.message().replace('\n', "; ")))
     })
 }
 
@@ -236,7 +260,7 @@ mod tests {
     fn what_is_malformed_is_named_with_its_place() {
         let folder = tempfile::tempdir().expect("a folder");
         let error = choose_from(&[], None, Some("6.1,old"), folder.path()).expect_err("no kernel").to_string();
-        assert!(error.starts_with("KILN_KERNEL: old: "), "{error}");
+        assert!(error.starts_with("KILN_KERNEL: \"old\": "), "{error}");
         for (text, said) in [("kernel = [\"4.9\"]", "4.9"), ("kernels = []", "unknown field"), ("kernel = 5", "kernel")]
         {
             std::fs::write(folder.path().join(FILE), text).expect("a file");
