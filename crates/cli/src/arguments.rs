@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use kiln_driver::ProgramType;
+use kiln_driver::machine;
 use kiln_driver::profiles::Kernel;
 
 pub use query::QueryArguments;
@@ -99,6 +100,7 @@ const DUMP_EXAMPLES: &str = "\
 Examples:
   kiln dump prog.o
   kiln dump prog.o -p ingress --facts      what the verifier knows before each instruction
+  kiln dump prog.o --native                the machine instructions that each instruction becomes
   kiln dump prog.o --format json           an object per instruction: slot, text, line, reference";
 
 const QUERY_EXAMPLES: &str = "\
@@ -565,6 +567,33 @@ pub struct DumpArguments {
     /// Do not print source lines.
     #[arg(long)]
     pub no_source: bool,
+    /// Print the machine instructions that the VM's JIT makes of each instruction.
+    #[arg(long)]
+    pub native: bool,
+    /// The machine to compile for; by default this one.
+    #[arg(long, value_enum, requires = "native")]
+    pub machine: Option<Machine>,
+}
+
+/// A machine that the JIT has.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Machine {
+    /// x86-64.
+    #[value(name = "x86-64", alias = "x86_64")]
+    X86,
+    /// 64-bit Arm.
+    #[value(name = "arm64", alias = "aarch64")]
+    Arm,
+}
+
+impl Machine {
+    /// As the driver calls it.
+    pub fn arch(self) -> machine::Arch {
+        match self {
+            Machine::X86 => machine::Arch::X86_64,
+            Machine::Arm => machine::Arch::Aarch64,
+        }
+    }
 }
 
 fn program_type(text: &str) -> Result<(String, ProgramType), String> {

@@ -9,8 +9,8 @@ use kiln_driver::check::Verdict;
 use kiln_driver::feed::Feed;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
-    Engine, Error, Input, bench, capture, check, compile, doctor, dump, explain, file, input, learn, operations,
-    output, profile, recheck, run, sandbox,
+    Engine, Error, Input, bench, capture, check, compile, doctor, dump, explain, file, input, learn, machine,
+    operations, output, profile, recheck, run, sandbox,
 };
 
 use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
@@ -291,10 +291,20 @@ pub fn dump(arguments: &DumpArguments, format: Format) -> Code {
     options.source = !arguments.no_source;
     options.facts = arguments.facts;
     options.kernel_types = kernel_types;
+    let maps = dump::maps(&input.object);
+    if arguments.native {
+        let arch = arguments.machine.map(arguments::Machine::arch);
+        let listings = machine::Listings::new(&input.object, &programs, options, arch)?;
+        match format {
+            Format::Json => print::json(&listings)?,
+            _ => print::listings(&maps, listings.iter()),
+        }
+        return Ok(0);
+    }
     let listings = dump::Listings::new(&input.object, &programs, options)?;
     match format {
         Format::Json => print::json(&listings)?,
-        _ => print::listings(&dump::maps(&input.object), &listings),
+        _ => print::listings(&maps, listings.iter()),
     }
     Ok(0)
 }

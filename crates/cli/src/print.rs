@@ -305,10 +305,10 @@ pub fn reasons(reasons: &[Explained], with_examples: bool) {
 }
 
 /// Maps and listings.
-pub fn listings(maps: &str, listings: &kiln_driver::dump::Listings<'_>) {
+pub fn listings(maps: &str, listings: impl Iterator<Item = impl std::fmt::Display>) {
     output::write(maps);
     let mut between = if maps.is_empty() { "" } else { "\n" };
-    for listing in listings.iter() {
+    for listing in listings {
         output::write(&format!("{between}{listing}"));
         between = "\n";
     }

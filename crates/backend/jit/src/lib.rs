@@ -48,6 +48,8 @@ mod shared;
 mod targets;
 pub mod x86_64;
 
+use std::ops::Range;
+
 use kiln_isa::operation::Registry;
 use kiln_program::operation::Refused;
 use kiln_program::{ExternId, FunctionId, InsnId, MapId};
@@ -208,8 +210,34 @@ pub struct Code {
     pub entry_offset: usize,
     /// Where each function begins.
     pub functions: Vec<(FunctionId, usize)>,
-    /// Where each instruction's code begins, in layout order; an instruction fused with an earlier one has none.
-    pub insns: Vec<(InsnId, usize)>,
+    /// What each part of the bytes is for, in order and without gaps: together they cover all of [`Code::bytes`].
+    pub spans: Vec<Span>,
+}
+
+/// A run of machine code with one purpose.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// What it is for.
+    pub part: Part,
+    /// Its bytes in [`Code::bytes`]; empty for an instruction that needs no code, such as a jump to the next one.
+    pub bytes: Range<usize>,
+}
+
+/// What a [`Span`] is for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// No-operations in front of a function or a loop, so that it begins at a multiple of some number of bytes.
+    Padding,
+    /// The beginning of a function: its frame, the registers that it saves.
+    Prologue(FunctionId),
+    /// These BPF instructions, which were compiled together: usually one.
+    Insns(Vec<InsnId>),
+    /// The rare case of a BPF instruction, after the function.
+    Rare(InsnId),
+    /// The end of a function, for all exits that share it.
+    Epilogue(FunctionId),
+    /// The entry by which helpers call a function.
+    Callback(FunctionId),
 }
 
 /// Why there is no code.

@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 
 use kiln_program::operation::Schedule;
-use kiln_program::{FunctionId, InsnId, Object};
+use kiln_program::{FunctionId, Node, Object};
 
 use crate::plan::Plan;
-use crate::{Error, Options, Symbols};
+use crate::{Error, Options, Part, Span, Symbols};
 
 /// The assembler of a machine, as far as both machines use it alike.
 pub(crate) trait Assembly {
     /// A place in the code.
     type Label: Copy;
+    /// A new label, not yet bound.
+    fn label(&mut self) -> Self::Label;
     /// Fills up to a multiple of `alignment` bytes.
     fn align(&mut self, alignment: usize);
     /// Puts a label here.
@@ -28,7 +30,8 @@ pub(crate) struct Shared<'a, A: Assembly> {
     pub assembler: A,
     pub functions: HashMap<FunctionId, A::Label>,
     pub callbacks: HashMap<FunctionId, A::Label>,
-    pub insns: Vec<(InsnId, A::Label)>,
+    /// Where each part of the code begins.
+    pub parts: Vec<(Part, A::Label)>,
 }
 
 impl<A: Assembly> Shared<'_, A> {
@@ -39,14 +42,45 @@ impl<A: Assembly> Shared<'_, A> {
     /// Begins the code of a function.
     pub fn begin_function(&mut self, id: FunctionId) -> Result<(), Error> {
         let label = self.function_label(id)?;
-        self.assembler.align(16);
-        self.assembler.bind(label);
+        self.align(16);
+        self.begin_at(Part::Prologue(id), label);
         Ok(())
     }
 
-    /// Begins the code of an instruction.
-    pub fn begin_insn(&mut self, id: InsnId, label: A::Label) {
-        self.assembler.bind(label);
-        self.insns.push((id, label));
+    /// Fills up to a multiple of `alignment` bytes.
+    pub fn align(&mut self, alignment: usize) {
+        self.begin(Part::Padding);
+        self.assembler.align(alignment);
     }
+
+    /// Begins a part of the code here.
+    pub fn begin(&mut self, part: Part) {
+        let label = self.assembler.label();
+        self.begin_at(part, label);
+    }
+
+    /// Begins a part of the code here, and puts the label here.
+    pub fn begin_at(&mut self, part: Part, label: A::Label) {
+        self.assembler.bind(label);
+        self.parts.push((part, label));
+    }
+
+    /// Begins the code of instructions of which the first is at `label`; [`Shared::end_insns`] says which they are.
+    pub fn begin_insns(&mut self, label: A::Label) {
+        self.begin_at(Part::Insns(Vec::new()), label);
+    }
+
+    /// Says which instructions the code since [`Shared::begin_insns`] does.
+    pub fn end_insns(&mut self, nodes: &[Node]) {
+        if let Some((Part::Insns(insns), _)) = self.parts.last_mut() {
+            insns.extend(nodes.iter().map(|node| node.id));
+        }
+    }
+}
+
+/// The spans of finished code, given where its parts begin. Only instructions may have no bytes.
+pub(crate) fn spans(parts: Vec<(Part, usize)>, end: usize) -> Vec<Span> {
+    let ends: Vec<usize> = parts.iter().skip(1).map(|(_, at)| *at).chain([end]).collect();
+    let spans = parts.into_iter().zip(ends).map(|((part, begin), end)| Span { part, bytes: begin..end });
+    spans.filter(|span| !span.bytes.is_empty() || matches!(span.part, Part::Insns(_))).collect()
 }

@@ -90,7 +90,7 @@ fn forms_have_code(compile: Compile, lacking: &[&str]) {
     ] {
         for insn in &forms {
             match compile(&object_of(*insn), FunctionId(0), &Everything, &options) {
-                Ok(code) => assert!(!code.bytes.is_empty() && code.insns.len() >= 2, "{insn}"),
+                Ok(code) => assert!(!code.bytes.is_empty() && code.spans.len() >= 2, "{insn}"),
                 Err(Error::Unsupported { what, .. }) => {
                     unsupported.insert(what);
                 }

@@ -360,10 +360,8 @@ impl std::fmt::Display for Listing {
                 writeln!(out, "; no facts: {}", Clean(line.trim()))?;
             }
         }
-        for (index, function) in self.functions.iter().enumerate() {
-            let role = if index == 0 { format!("program {}", self.program) } else { "subprogram".to_owned() };
-            let FunctionListing { name, section, slots, .. } = function;
-            writeln!(out, "{role} <{name}> in section {section}: {slots} slots")?;
+        for function in &self.functions {
+            write_head(out, self, function)?;
             let mut place = String::new();
             for line in &function.instructions {
                 write_line(out, line, &mut place)?;
@@ -373,8 +371,20 @@ impl std::fmt::Display for Listing {
     }
 }
 
-/// `place` is the source line that was written last.
-fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String) -> std::fmt::Result {
+/// Writes the line above a function of a listing.
+pub(crate) fn write_head(
+    out: &mut std::fmt::Formatter<'_>,
+    listing: &Listing,
+    function: &FunctionListing,
+) -> std::fmt::Result {
+    let is_entry = listing.functions.first().is_some_and(|first| std::ptr::eq(first, function));
+    let role = if is_entry { format!("program {}", listing.program) } else { "subprogram".to_owned() };
+    let FunctionListing { name, section, slots, .. } = function;
+    writeln!(out, "{role} <{name}> in section {section}: {slots} slots")
+}
+
+/// Writes an instruction; `place` is the source line that was written last.
+pub(crate) fn write_line(out: &mut std::fmt::Formatter<'_>, line: &Line, place: &mut String) -> std::fmt::Result {
     if let (Some(file), Some(number)) = (&line.file, line.line) {
         let file = Clean(file.exact().rsplit('/').next().unwrap_or_default());
         let source = line.source.as_ref().map_or(String::new(), |text| format!(" {text}"));

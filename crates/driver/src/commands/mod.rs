@@ -17,6 +17,7 @@ system! {
     pub mod explain;
     pub mod heap;
     pub mod learn;
+    pub mod machine;
     pub mod native;
     pub mod objects;
     pub mod optimize;

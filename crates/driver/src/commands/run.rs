@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kiln_isa::operation::Registry;
 use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
 use kiln_sandbox::supply::Memory;
@@ -552,10 +553,7 @@ pub fn with_sized_maps(object: &Object) -> Object {
 /// # Errors
 /// As [`run`], also for a program that a prog array holds; [`Error::Rejected`] where it is of another type.
 pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
-    let mut object = with_sized_maps(object);
-    if object.operations.is_empty() {
-        kiln_idiom::annotate(&mut object, &options.operations);
-    }
+    let object = marked(&with_sized_maps(object), &options.operations);
     let mut vm = Vm::new(&object, options)?;
     for needed in kernel::needed_programs(&object, program) {
         if needed.program_type != program.program_type {
@@ -568,6 +566,15 @@ pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> 
         vm.load(&needed.name).map_err(|error| explained(&object, needed, error.into()))?;
     }
     Ok(vm)
+}
+
+/// The object with marks for the operations that are recognized in it, unless it has marks already.
+pub(crate) fn marked(object: &Object, operations: &Registry) -> Object {
+    let mut object = object.clone();
+    if object.operations.is_empty() {
+        kiln_idiom::annotate(&mut object, operations);
+    }
+    object
 }
 
 /// A rejection as `kiln check` explains it; any other error as it is.

@@ -1,5 +1,5 @@
 //! Results as people and tools read them: clean text ([`shown`]), rejections ([`diagnostic`], [`sarif`]), a report of what
-//! was rewritten ([`report`]), a flame graph ([`flame`]).
+//! was rewritten ([`report`]), a flame graph ([`flame`]), machine code ([`disassembly`]).
 
 pub(crate) mod core_names;
 pub mod diagnostic;
@@ -7,6 +7,7 @@ pub mod flame;
 pub mod shown;
 
 system! {
+    pub mod disassembly;
     pub mod report;
     pub mod sarif;
 }

@@ -11,7 +11,7 @@ use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, gpr};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::targets::Targets;
-use crate::{Error, MAY_GOTO_LIMIT, Runtime};
+use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime};
 
 /// Where loops begin.
 const LOOP_ALIGNMENT: usize = 16;
@@ -62,7 +62,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
     /// Aligns innermost loops.
     pub fn loop_header(&mut self, at: usize) {
         if self.targets.innermost_loop(at) {
-            self.code().align(LOOP_ALIGNMENT);
+            self.shared.align(LOOP_ALIGNMENT);
         }
     }
 
@@ -165,8 +165,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     /// The epilogue, after the last instruction.
     pub fn finish(&mut self) {
-        let leave = self.leave;
-        self.code().bind(leave);
+        self.shared.begin_at(Part::Epilogue(self.id), self.leave);
         self.tear_down();
         self.code().mov(Width::W64, RESULT, gpr(Reg::R0));
         self.code().ret();

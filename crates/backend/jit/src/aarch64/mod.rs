@@ -35,6 +35,7 @@ use kiln_program::operation::{Schedule, schedule};
 use kiln_program::{FunctionId, Object};
 
 use crate::plan::Plan;
+use crate::shared::spans;
 use crate::{Code, Error, Options, Symbols};
 use assembler::Assembler;
 use function::FunctionCompiler;
@@ -73,8 +74,8 @@ fn attempt(
     let mut assembler = Assembler::new(far);
     let functions = plan.order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
-    let insns = Vec::new();
-    let mut shared = Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, insns };
+    let parts = Vec::new();
+    let mut shared = Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts };
     for id in &plan.order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {
@@ -84,12 +85,13 @@ fn attempt(
     for id in &plan.callbacks {
         shared.callback(*id)?;
     }
-    let Shared { assembler, functions, insns, .. } = shared;
+    let Shared { assembler, functions, parts, .. } = shared;
     let Some(done) = assembler.finish() else { return Ok(None) };
+    let parts = parts.into_iter().map(|(part, label)| (part, done.offset(label))).collect();
     Ok(Some(Code {
         entry_offset: done.offset(functions[&entry]),
         functions: plan.order.iter().map(|id| (*id, done.offset(functions[id]))).collect(),
-        insns: insns.iter().map(|(id, label)| (*id, done.offset(*label))).collect(),
+        spans: spans(parts, done.bytes.len()),
         bytes: done.bytes,
     }))
 }

@@ -18,24 +18,28 @@ impl FunctionCompiler<'_, '_> {
         let mut at = 0;
         while at < self.nodes.len() {
             self.loop_header(at);
-            self.shared.begin_insn(self.nodes[at].id, self.labels[at]);
+            self.shared.begin_insns(self.labels[at]);
             self.loop_cost(at);
-            let regions = self.regions;
-            if let Some(region) = regions.get(&at)
-                && self.native(at, region)
-            {
-                at += region.length;
-                continue;
-            }
-            if self.array_look_up(at) {
-                at += 2;
-                continue;
-            }
-            self.instruction(at)?;
-            at += 1;
+            let covered = self.covered(at)?;
+            self.shared.end_insns(&self.nodes[at..at + covered]);
+            at += covered;
         }
         self.finish();
         Ok(())
+    }
+
+    /// Compiles what begins at `at`: a region, a lookup, or one instruction. Returns how many instructions it covers.
+    fn covered(&mut self, at: usize) -> Result<usize, Error> {
+        let regions = self.regions;
+        if let Some(region) = regions.get(&at)
+            && self.native(at, region)
+        {
+            return Ok(region.length);
+        }
+        if self.array_look_up(at) {
+            return Ok(2);
+        }
+        self.instruction(at).map(|()| 1)
     }
 
     fn instruction(&mut self, at: usize) -> Result<(), Error> {

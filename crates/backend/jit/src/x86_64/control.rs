@@ -4,7 +4,7 @@ use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::{Node, Reference};
 
-use super::function::{Cold, ColdKind, FunctionCompiler};
+use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
 use crate::{Error, Runtime};
@@ -141,7 +141,7 @@ impl FunctionCompiler<'_, '_> {
             self.code().arithmetic(Arithmetic::Add, Width::W64, index, base);
         }
         self.code().bind(done);
-        self.cold.push(Cold { from: absent, back: Some(done), kind: ColdKind::Zero(index) });
+        self.rare(absent, Some(done), ColdKind::Zero(index));
         Some(2)
     }
 
@@ -225,7 +225,7 @@ impl FunctionCompiler<'_, '_> {
         let outside = self.code().label();
         self.code().test(Width::W64, Gpr::RAX, Gpr::RAX);
         self.code().jump_if(Condition::SIGN, outside);
-        self.cold.push(Cold { from: outside, back: None, kind: ColdKind::Zero(Gpr::RAX) });
+        self.rare(outside, None, ColdKind::Zero(Gpr::RAX));
         Ok(())
     }
 }

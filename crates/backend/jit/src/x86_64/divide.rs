@@ -11,7 +11,7 @@
 
 use kiln_isa::{AluOp, Reg, Source, Width};
 
-use super::function::{Cold, ColdKind, FunctionCompiler};
+use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Shift, Unary};
 use super::registers::{SCRATCH, SCRATCH2, gpr};
 use crate::immediate::extended;
@@ -186,14 +186,14 @@ impl FunctionCompiler<'_, '_> {
         };
         let unchanged = kind.is_none();
         if let Some(kind) = kind {
-            self.cold.push(Cold { from: zero, back: Some(done), kind });
+            self.rare(zero, Some(done), kind);
         }
         if matches!(op, AluOp::Sdiv | AluOp::Smod) {
             let minus_one = self.code().label();
             self.code().arithmetic_imm(Arithmetic::Cmp, width, src, -1);
             self.code().jump_if(Condition::EQUAL, minus_one);
             let kind = if op == AluOp::Sdiv { ColdKind::Negate(width, dst) } else { ColdKind::Zero(dst) };
-            self.cold.push(Cold { from: minus_one, back: Some(done), kind });
+            self.rare(minus_one, Some(done), kind);
         }
         self.divide_machine(op, width, dst, Divisor::Register(src));
         if unchanged {

@@ -13,7 +13,7 @@ use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
 use super::shared::Shared;
 use crate::plan::FunctionPlan;
 use crate::targets::Targets;
-use crate::{Error, MAY_GOTO_LIMIT, Runtime};
+use crate::{Error, MAY_GOTO_LIMIT, Part, Runtime};
 
 /// Bytes below rsp that a leaf may use without asking (System V ABI, "red zone").
 const RED_ZONE_BYTES: i32 = 128;
@@ -24,6 +24,8 @@ const LOOP_ALIGNMENT: usize = 64;
 
 /// Code that rarely runs, placed after the function.
 pub(super) struct Cold {
+    /// Whose rare case it is.
+    pub insn: InsnId,
     pub from: Label,
     pub back: Option<Label>,
     pub kind: ColdKind,
@@ -118,7 +120,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
     /// Aligns innermost loops.
     pub fn loop_header(&mut self, at: usize) {
         if self.targets.innermost_loop(at) {
-            self.code().align(LOOP_ALIGNMENT);
+            self.shared.align(LOOP_ALIGNMENT);
         }
     }
 
@@ -230,15 +232,20 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         }
     }
 
+    /// Leaves the rare case of the current instruction for the end of the function.
+    pub fn rare(&mut self, from: Label, back: Option<Label>, kind: ColdKind) {
+        let insn = self.nodes[self.current].id;
+        self.cold.push(Cold { insn, from, back, kind });
+    }
+
     pub fn finish(&mut self) {
         if self.leave_used || self.cold.iter().any(|cold| cold.back.is_none()) {
-            let leave = self.leave;
-            self.code().bind(leave);
+            self.shared.begin_at(Part::Epilogue(self.id), self.leave);
             self.tear_down();
             self.code().ret();
         }
         for cold in std::mem::take(&mut self.cold) {
-            self.code().bind(cold.from);
+            self.shared.begin_at(Part::Rare(cold.insn), cold.from);
             match cold.kind {
                 ColdKind::Skip => {}
                 ColdKind::Zero(gpr) => self.code().constant(gpr, 0),

@@ -4,7 +4,7 @@ use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size, Source, Width};
 use kiln_program::Reference;
 
 use super::assembler::Label;
-use super::function::{Cold, ColdKind, FunctionCompiler};
+use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{SCRATCH, SCRATCH2, gpr};
 use crate::Error;
@@ -172,7 +172,7 @@ impl FunctionCompiler<'_, '_> {
         };
         let done = self.code().label();
         self.code().bind(done);
-        self.cold.push(Cold { from: outside, back: Some(done), kind });
+        self.rare(outside, Some(done), kind);
         Ok(())
     }
 

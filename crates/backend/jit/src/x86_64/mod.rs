@@ -42,6 +42,7 @@ use kiln_program::operation::schedule;
 use kiln_program::{FunctionId, Object};
 
 use crate::plan::Plan;
+use crate::shared::spans;
 use crate::{Code, Error, Options, Symbols};
 use assembler::Assembler;
 use function::FunctionCompiler;
@@ -64,8 +65,8 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
     let mut assembler = Assembler::default();
     let functions = order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks: HashMap<_, _> = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
-    let insns = Vec::new();
-    let mut shared = Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, insns };
+    let parts = Vec::new();
+    let mut shared = Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts };
     for id in order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {
@@ -75,12 +76,13 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
     for id in &plan.callbacks {
         shared.callback(*id)?;
     }
-    let Shared { assembler, functions, insns, .. } = shared;
+    let Shared { assembler, functions, parts, .. } = shared;
     let done = assembler.finish();
+    let parts = parts.into_iter().map(|(part, label)| (part, done.offset(label))).collect();
     Ok(Code {
         entry_offset: done.offset(functions[&entry]),
         functions: order.iter().map(|id| (*id, done.offset(functions[id]))).collect(),
-        insns: insns.iter().map(|(id, label)| (*id, done.offset(*label))).collect(),
+        spans: spans(parts, done.bytes.len()),
         bytes: done.bytes,
     })
 }

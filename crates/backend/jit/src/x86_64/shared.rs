@@ -7,13 +7,17 @@ use super::assembler::{Assembler, Label};
 use super::operand::{Arithmetic, Gpr};
 use super::registers::{BUDGET, RUNTIME, runtime_field};
 use crate::shared::Assembly;
-use crate::{Error, Runtime};
+use crate::{Error, Part, Runtime};
 
 /// What the code of all functions shares.
 pub(super) type Shared<'a> = crate::shared::Shared<'a, Assembler>;
 
 impl Assembly for Assembler {
     type Label = Label;
+
+    fn label(&mut self) -> Label {
+        Assembler::label(self)
+    }
 
     fn align(&mut self, alignment: usize) {
         Assembler::align(self, alignment);
@@ -31,9 +35,9 @@ impl Shared<'_> {
         let label = self.callbacks[&id];
         let cost = self.plan.function(id).cost;
         let (budget, metered) = (self.plan.budget, self.options.metered);
+        self.align(16);
+        self.begin_at(Part::Callback(id), label);
         let code = &mut self.assembler;
-        code.align(16);
-        code.bind(label);
         code.push(RUNTIME);
         code.mov(Width::W64, RUNTIME, Gpr::R9);
         if budget {

@@ -18,30 +18,32 @@ impl FunctionCompiler<'_, '_> {
         let mut at = 0;
         while at < self.nodes.len() {
             self.loop_header(at);
-            self.shared.begin_insn(self.nodes[at].id, self.labels[at]);
+            self.shared.begin_insns(self.labels[at]);
             self.loop_cost(at);
             self.current = at;
-            let regions = self.regions;
-            if let Some(region) = regions.get(&at)
-                && !(at..at + region.length).any(|at| self.in_arena(at))
-            {
-                let covered =
-                    self.addressed(at, region).or_else(|| self.native(at, region, None).then_some(region.length));
-                if let Some(covered) = covered {
-                    at += covered;
-                    continue;
-                }
-            }
-            at += match self.fused(at)? {
-                0 => {
-                    self.instruction(at)?;
-                    1
-                }
-                consumed => consumed,
-            };
+            let covered = self.covered(at)?;
+            self.shared.end_insns(&self.nodes[at..at + covered]);
+            at += covered;
         }
         self.finish();
         Ok(())
+    }
+
+    /// Compiles what begins at `at`: a region, a run, or one instruction. Returns how many instructions it covers.
+    fn covered(&mut self, at: usize) -> Result<usize, Error> {
+        let regions = self.regions;
+        if let Some(region) = regions.get(&at)
+            && !(at..at + region.length).any(|at| self.in_arena(at))
+        {
+            let covered = self.addressed(at, region).or_else(|| self.native(at, region, None).then_some(region.length));
+            if let Some(covered) = covered {
+                return Ok(covered);
+            }
+        }
+        match self.fused(at)? {
+            0 => self.instruction(at).map(|()| 1),
+            covered => Ok(covered),
+        }
     }
 
     fn instruction(&mut self, at: usize) -> Result<(), Error> {
