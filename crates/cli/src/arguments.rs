@@ -480,6 +480,15 @@ pub struct RunArguments {
     /// How often to run it; the time is the average.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub repeat: u32,
+    /// Hide the program's constants in its machine code (constant blinding), against those who would jump into them.
+    #[arg(long)]
+    pub blind: bool,
+    /// Name the program's code for perf, in /tmp/perf-PID.map.
+    #[arg(long)]
+    pub perf_map: bool,
+    /// Write the program's code for `perf inject --jit`, to jit-PID.dump in this folder.
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    pub jitdump: Option<PathBuf>,
     /// Print the maps afterwards.
     #[arg(long)]
     pub maps: bool,

@@ -181,6 +181,8 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     stimulus.context = context;
     stimulus.repeat = arguments.repeat;
     stimulus.insn_budget = arguments.insn_budget;
+    stimulus.blind = arguments.blind;
+    stimulus.perf = kiln_driver::vm::PerfFiles { map: arguments.perf_map, dump: arguments.jitdump.clone() };
     let place = match arguments.place {
         _ if arguments.native => Place::Vm(Engine::Native),
         arguments::Place::Native => Place::Vm(Engine::Native),
@@ -188,6 +190,11 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
         arguments::Place::Interpreter => Place::Vm(Engine::Interpreter),
         arguments::Place::Kernel => Place::Kernel,
     };
+    let compiled = matches!(place, Place::Vm(Engine::Jit | Engine::Native));
+    if !compiled && (arguments.blind || arguments.perf_map || arguments.jitdump.is_some()) {
+        let message = "--blind, --perf-map and --jitdump are for compiled code in the VM".to_owned();
+        return Err(Error::InvalidInput(message));
+    }
     match packets {
         Packets::Capture(packets) => {
             let replayed = run::replay(&input, program, &packets, &stimulus, place, &feed, &maps)?;

@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aarch64;
+mod blind;
 mod immediate;
 pub mod llvm;
 mod native;
@@ -185,6 +186,10 @@ pub struct Options {
     /// x86-64: compile runs of adjacent instructions to fewer machine instructions. Without it, each BPF instruction is
     /// compiled alone, as in the kernel's JIT; benchmarks measure the difference.
     pub fusions: bool,
+    /// Hides the program's constants ([constant blinding](https://docs.kernel.org/admin-guide/sysctl/net.html#bpf-jit-harden)),
+    /// by random numbers from this seed: it must be unpredictable. Nothing is fused, and no lookup is done in place. LLVM's
+    /// text ([`llvm`]) is not blinded.
+    pub blind: Option<u64>,
 }
 
 impl Default for Options {
@@ -197,6 +202,7 @@ impl Default for Options {
             cleared_bytes: 0,
             operations: Registry::BUILTIN,
             fusions: true,
+            blind: None,
         }
     }
 }
@@ -219,7 +225,8 @@ pub struct Code {
 pub struct Span {
     /// What it is for.
     pub part: Part,
-    /// Its bytes in [`Code::bytes`]; empty for an instruction that needs no code, such as a jump to the next one.
+    /// Its bytes in [`Code::bytes`]; empty for an instruction that needs no code, such as a jump to the next one, and for the
+    /// prologue of a function without frame.
     pub bytes: Range<usize>,
 }
 

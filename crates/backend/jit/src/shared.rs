@@ -78,9 +78,10 @@ impl<A: Assembly> Shared<'_, A> {
     }
 }
 
-/// The spans of finished code, given where its parts begin. Only instructions may have no bytes.
+/// The spans of finished code, given where its parts begin. Instructions may have no bytes, and a function that
+/// needs no frame begins without any.
 pub(crate) fn spans(parts: Vec<(Part, usize)>, end: usize) -> Vec<Span> {
     let ends: Vec<usize> = parts.iter().skip(1).map(|(_, at)| *at).chain([end]).collect();
     let spans = parts.into_iter().zip(ends).map(|((part, begin), end)| Span { part, bytes: begin..end });
-    spans.filter(|span| !span.bytes.is_empty() || matches!(span.part, Part::Insns(_))).collect()
+    spans.filter(|span| !span.bytes.is_empty() || matches!(span.part, Part::Insns(_) | Part::Prologue(_))).collect()
 }

@@ -14,6 +14,10 @@ pub(crate) struct Targets {
     /// Where each instruction branches to.
     targets: Vec<Option<usize>>,
     is_target: Vec<bool>,
+    /// The first instruction that branches here.
+    first_source: Vec<Option<usize>>,
+    /// Whether control can come here from the instruction before.
+    falls_into: Vec<bool>,
     loop_end: Vec<Option<usize>>,
 }
 
@@ -27,17 +31,21 @@ impl Targets {
         let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
         let mut targets = vec![None; nodes.len()];
         let mut is_target = vec![false; nodes.len()];
+        let mut first_source = vec![None; nodes.len()];
+        let falls = |node: &Node| !matches!(node.insn, Insn::Exit | Insn::Jump { .. });
+        let falls_into = std::iter::once(true).chain(nodes.iter().map(falls)).take(nodes.len()).collect();
         let mut loop_end = vec![None; nodes.len()];
         for (at, node) in nodes.iter().enumerate() {
             let Some(target) = node.target() else { continue };
             let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
             targets[at] = Some(target);
             is_target[target] = true;
+            first_source[target].get_or_insert(at);
             if target <= at {
                 loop_end[target] = Some(at);
             }
         }
-        Ok(Targets { positions, targets, is_target, loop_end })
+        Ok(Targets { positions, targets, is_target, first_source, falls_into, loop_end })
     }
 
     /// Where a branch leads.
@@ -63,8 +71,45 @@ impl Targets {
         self.loop_end[header].map(|end| end - header + 1)
     }
 
-    /// Whether a loop begins here that has no other loop in it.
-    pub fn innermost_loop(&self, header: usize) -> bool {
-        self.loop_end[header].is_some_and(|end| self.loop_end[header + 1..=end].iter().all(Option::is_none))
+    /// Whether an innermost loop begins here that is worth aligning: no-operations in front of it run once a loop, or
+    /// never. Branches that lead back are not all loops. Here both `a` and `b` are in the same one, which begins at `c`:
+    ///
+    /// ```text
+    ///      goto c
+    ///   a: r0 += r1
+    ///   b: r2 += 1              no-operations before `b` would run in every turn that comes from `a`
+    ///      if r2 == 96 goto out
+    ///   c: ...
+    ///      if r3 == 0 goto b
+    ///      goto a
+    /// ```
+    pub fn aligned_loop(&self, header: usize) -> bool {
+        let Some(end) = self.loop_end[header] else { return false };
+        let inside = header + 1..=end;
+        let innermost = || self.loop_end[inside.clone()].iter().all(Option::is_none);
+        let entered_inside = || self.first_source[inside.clone()].iter().flatten().any(|source| *source < header);
+        innermost() && (!self.falls_into[header] || !entered_inside())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn aligned(text: &str) -> Vec<usize> {
+        let object = kiln_program::text::parse(&format!("; program xdp\n{text}")).expect("it parses");
+        let targets = Targets::of(&object.functions[0].nodes).expect("valid");
+        (0..object.functions[0].nodes.len()).filter(|at| targets.aligned_loop(*at)).collect()
+    }
+
+    #[test]
+    fn loops_are_aligned_where_no_operations_run_once() {
+        // An inner loop in an outer one; a test at the bottom, which is jumped to.
+        assert_eq!(aligned(" r1 = 1\na:\n r2 = 1\nb:\n r2 += 1\n if r2 != 9 goto b\n if r1 != 9 goto a\n exit"), [2]);
+        assert_eq!(aligned(" r1 = 1\n goto t\na:\n r1 += 1\nt:\n if r1 != 9 goto a\n exit"), [2]);
+        // Two branches back into the middle of one loop.
+        let tree =
+            " goto c\na:\n r0 += r1\nb:\n r2 += 1\n if r2 == 96 goto o\nc:\n if r3 == 0 goto b\n goto a\no:\n exit";
+        assert_eq!(aligned(tree), []);
     }
 }

@@ -93,6 +93,11 @@ impl Program {
         self.start.as_ptr() as u64 + self.entry_offset as u64
     }
 
+    /// The address of the first byte.
+    pub fn start(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
     /// Bytes of code.
     pub fn len(&self) -> usize {
         self.mapped_bytes

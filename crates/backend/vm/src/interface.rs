@@ -6,6 +6,7 @@ use crate::errno::Errno;
 use crate::map::CreateError;
 use crate::own::OwnHelper;
 use crate::packet::InputError;
+use crate::perf::PerfFiles;
 use crate::state::{Output, Surroundings};
 
 /// Options of a VM.
@@ -29,6 +30,11 @@ pub struct Options {
     pub fusions: bool,
     /// Helpers besides the kernel's, [`crate::MAX_OWN_HELPERS`] at most.
     pub own_helpers: Vec<OwnHelper>,
+    /// Hide the constants of programs in compiled code ([`kiln_jit::Options::blind`]), by numbers that differ each time a
+    /// program is loaded. Costs run time: nothing is fused. Clang's code is refused then.
+    pub blind: bool,
+    /// What is written for `perf` when programs are loaded.
+    pub perf: PerfFiles,
 }
 
 impl Default for Options {
@@ -42,6 +48,8 @@ impl Default for Options {
             operations: kiln_isa::operation::Registry::BUILTIN,
             fusions: true,
             own_helpers: Vec::new(),
+            blind: false,
+            perf: PerfFiles::default(),
         }
     }
 }
@@ -182,6 +190,9 @@ pub enum Error {
     /// The operating system refused memory.
     #[error("memory: {0}")]
     Os(#[from] std::io::Error),
+    /// A file for `perf` cannot be written.
+    #[error("writing a file for perf: {0}")]
+    Perf(std::io::Error),
     /// A map operation that failed, as in the kernel.
     #[error("map {map}: {errno}")]
     Operation {

@@ -19,7 +19,8 @@
 //! Reading order: [`memory`] (addresses and their owners), [`packet`] (contexts), [`map`], [`state`], [`helper`],
 //! [`vm`], [`observe`]; `admit` refuses some verified programs; [`stand_in`]. `unsafe` is in a few small modules:
 //! [`exec`] (running code), `places` (mapping memory), [`memory`] (owning it), `block` (sharing it between threads),
-//! `arena`, `trampoline` (from compiled code into helpers) and `clock`; `vm` calls compiled code.
+//! `arena`, `trampoline` (from compiled code into helpers), `perf` (files for profilers) and `clock`; `vm` calls compiled
+//! code.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod admit;
@@ -45,6 +46,7 @@ mod native;
 pub mod observe;
 mod own;
 pub mod packet;
+mod perf;
 mod places;
 pub mod stand_in;
 pub mod state;
@@ -63,5 +65,6 @@ pub use map::{Definition, Entries, UpdateFlag, Walked};
 pub use native::NativeCode;
 pub use observe::Observed;
 pub use own::{Call, OwnHelper};
+pub use perf::PerfFiles;
 pub use state::{Clock, Device, MAX_OWN_HELPERS, Output, PerfEvent, Redirect, Route, Surroundings, Task};
 pub use vm::Vm;

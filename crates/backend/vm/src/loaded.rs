@@ -32,6 +32,8 @@ pub(crate) struct CodeOptions {
     pub(crate) cleared_bytes: u32,
     /// [`kiln_jit::Options::metered`].
     pub(crate) metered: bool,
+    /// [`kiln_jit::Options::blind`].
+    pub(crate) blind: Option<u64>,
     /// What is known of the addresses that instructions access.
     pub(crate) places: HashMap<InsnId, Place>,
 }

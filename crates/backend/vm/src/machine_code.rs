@@ -3,6 +3,7 @@
 use kiln_isa::operation::Arch;
 use kiln_jit::Code;
 
+use crate::exec;
 use crate::interface::Error;
 use crate::vm::Vm;
 
@@ -33,7 +34,7 @@ impl Vm {
             .map_err(|error| Error::Unsupported { program: name.to_owned(), insn: None, what: error.to_string() })?;
         let runs_here = HERE == Some(arch);
         let address = loaded.compiled.as_ref().ok().filter(|_| runs_here);
-        Ok(MachineCode { address: address.map(|program| program.address() - code.entry_offset as u64), code })
+        Ok(MachineCode { address: address.map(exec::Program::start), code })
     }
 }
 

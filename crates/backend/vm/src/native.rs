@@ -20,6 +20,7 @@ use kiln_verifier::{Facts, Region, Value};
 
 use crate::exec;
 use crate::interface::Error;
+use crate::perf::PerfFiles;
 use crate::vm::Vm;
 
 /// What symbols of code for this process begin with.
@@ -38,6 +39,7 @@ struct Job {
     module: Module,
     words: Vec<u64>,
     slot: Arc<OnceLock<exec::Program>>,
+    perf: PerfFiles,
 }
 
 impl Vm {
@@ -49,6 +51,10 @@ impl Vm {
     /// translation.
     pub fn native_module(&self, name: &str, setting: Setting, symbols: &str) -> Result<Module, Error> {
         let loaded = &self.programs[self.loaded(name)?];
+        if self.options.blind {
+            let what = "hidden constants in clang's code".to_owned();
+            return Err(Error::Unsupported { program: name.to_owned(), insn: None, what });
+        }
         let options = self.jit_options(&loaded.code_options);
         let aim = if setting == Setting::Size { Aim::Size } else { Aim::Speed };
         let settings = llvm::Settings { options: &options, places: &loaded.code_options.places, aim, name: symbols };
@@ -92,7 +98,8 @@ impl Vm {
             what: format!("{address:?}"),
         })?;
         let slot = Arc::clone(&self.programs[self.loaded(name)?].native);
-        Ok(Job { program: name.to_owned(), module, words, slot })
+        let perf = self.options.perf.clone();
+        Ok(Job { program: name.to_owned(), module, words, slot, perf })
     }
 }
 
@@ -104,6 +111,9 @@ impl Job {
             .map_err(failed)?;
         let bytes = image.with_table(&self.words).map_err(failed)?;
         let program = exec::Program::with_entry(&bytes, image.entry_offset)?;
+        if self.perf.wanted() {
+            self.perf.write_native(&self.program, program.start(), bytes).map_err(Error::Perf)?;
+        }
         // The first result stays: somebody may be running it.
         let _ = self.slot.set(program);
         Ok(NativeCode { code_bytes: image.code_bytes })

@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::hash::BuildHasher as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use kiln_platform::ProgramType;
@@ -26,6 +27,7 @@ use crate::interface::{Engine, Error, Input, Lacking, Options, RunResult};
 use crate::interpreter::{STACK_BYTES, View};
 use crate::loaded::{CodeOptions, Loaded};
 use crate::locks;
+use crate::machine_code::{HERE, MachineCode};
 use crate::map::{CreateError, Definition, Making, Map, Storage, UpdateFlag};
 use crate::memory::{Access, Memory, Placement, Places};
 use crate::native;
@@ -257,7 +259,7 @@ impl Vm {
             self.options.budget,
         );
         let places = native::places(&self.object, program.entry, &verified.facts);
-        self.prepare(&program, CodeOptions { cleared_bytes, metered, places })?;
+        self.prepare(&program, CodeOptions { cleared_bytes, metered, blind: self.new_seed(), places })?;
         Ok(verified)
     }
 
@@ -277,7 +279,15 @@ impl Vm {
             return Err(unsupported(name, (None, "arenas without verification".to_owned())));
         }
         let cleared_bytes = kiln_verifier::facts::STACK_BYTES as u32;
-        self.prepare(&program, CodeOptions { cleared_bytes, metered: true, places: HashMap::new() })
+        self.prepare(
+            &program,
+            CodeOptions { cleared_bytes, metered: true, blind: self.new_seed(), places: HashMap::new() },
+        )
+    }
+
+    /// A number that nobody can predict, if constants are to be hidden: the standard library seeds its hash maps so.
+    fn new_seed(&self) -> Option<u64> {
+        self.options.blind.then(|| std::hash::RandomState::new().hash_one(0))
     }
 
     fn find(&self, name: &str) -> Result<Program, Error> {
@@ -313,6 +323,12 @@ impl Vm {
             native: Arc::default(),
         });
         self.publish();
+        if self.options.perf.wanted()
+            && let Some(Ok(MachineCode { code, address: Some(start) })) =
+                HERE.map(|here| self.machine_code(&program.name, here))
+        {
+            self.options.perf.write(&self.object, &program.name, &code, start).map_err(Error::Perf)?;
+        }
         Ok(())
     }
 
@@ -336,6 +352,7 @@ impl Vm {
             metered: code_options.metered,
             operations: self.options.operations,
             fusions: self.options.fusions,
+            blind: code_options.blind,
             ..kiln_jit::Options::default()
         }
     }

@@ -258,7 +258,7 @@ fn both_vms(before: &Input, after: &Input, program: &Program, feed: &Feed) -> Re
 fn fed_vm(input: &Input, program: &Program, budget: u64, feed: &Feed) -> Result<Vm, Error> {
     let mut object = input.object.clone();
     feed.set_globals(&mut object)?;
-    run::fed_vm(&object, program, budget, feed)
+    run::fed_vm(&object, program, kiln_vm::Options { budget, ..Default::default() }, feed)
 }
 
 fn both_kernels(

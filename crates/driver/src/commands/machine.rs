@@ -65,7 +65,7 @@ pub struct NativeSpan {
     pub slots: Vec<u32>,
     /// Where it begins.
     pub offset: usize,
-    /// Its length in bytes; 0 for an instruction that needs no code.
+    /// Its length in bytes; 0 for an instruction that needs no code, and for the beginning of a function without frame.
     pub bytes: usize,
     /// The instructions.
     pub code: Vec<MachineInsn>,
@@ -92,7 +92,8 @@ impl<'a> Listings<'a> {
         arch: Option<Arch>,
     ) -> Result<Listings<'a>, Error> {
         dump::check_size(object, programs)?;
-        let unsupported = || Error::Unsupported("the JIT does not have this machine; name one with --machine".to_owned());
+        let unsupported =
+            || Error::Unsupported("the JIT does not have this machine; name one with --machine".to_owned());
         let arch = arch.or(kiln_vm::HERE).ok_or_else(unsupported)?;
         Ok(Listings { object: run::marked(object, &Registry::BUILTIN), programs, options, arch })
     }
@@ -195,7 +196,7 @@ impl Display for Listing {
                     None => {}
                 }
             }
-            if span.part != "insns" && span.part != "rare" {
+            if !matches!(span.part, "insns" | "rare") && !span.code.is_empty() {
                 writeln!(out, "; {}", span.part)?;
             }
             for insn in &span.code {

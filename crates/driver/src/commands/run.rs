@@ -7,7 +7,7 @@ use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
 use kiln_sandbox::supply::Memory;
 use kiln_verifier::Prepared;
-use kiln_vm::{Engine, Setting, Vm};
+use kiln_vm::{Engine, PerfFiles, Setting, Vm};
 use serde::Serialize;
 
 use crate::commands::check::{self, Verdict};
@@ -42,11 +42,29 @@ pub struct Stimulus {
     pub repeat: u32,
     /// Instructions one run may take in the VM.
     pub insn_budget: u64,
+    /// Whether the VM hides the constants of programs in their code.
+    pub blind: bool,
+    /// What the VM writes for `perf`.
+    pub perf: PerfFiles,
+}
+
+impl Stimulus {
+    fn vm_options(&self) -> kiln_vm::Options {
+        let perf = self.perf.clone();
+        kiln_vm::Options { budget: self.insn_budget, blind: self.blind, perf, ..Default::default() }
+    }
 }
 
 impl Default for Stimulus {
     fn default() -> Stimulus {
-        Stimulus { packet: Vec::new(), context: None, repeat: 1, insn_budget: DEFAULT_BUDGET }
+        Stimulus {
+            packet: Vec::new(),
+            context: None,
+            repeat: 1,
+            insn_budget: DEFAULT_BUDGET,
+            blind: false,
+            perf: PerfFiles::default(),
+        }
     }
 }
 
@@ -185,7 +203,7 @@ pub fn run_fed(
     maps: &Maps,
 ) -> Result<Ran, Error> {
     check_input(program, stimulus)?;
-    let session = Session::open(input, program, stimulus.insn_budget, place, feed)?;
+    let session = Session::open(input, program, stimulus, place, feed)?;
     let one = session.run(stimulus)?;
     let context = &one.context;
     Ok(Ran {
@@ -232,7 +250,7 @@ impl<'a> Session<'a> {
     fn open(
         input: &Input,
         program: &'a Program,
-        insn_budget: u64,
+        stimulus: &Stimulus,
         place: Place,
         feed: &Feed,
     ) -> Result<Session<'a>, Error> {
@@ -240,7 +258,7 @@ impl<'a> Session<'a> {
         feed.set_globals(&mut object)?;
         let loaded = match place {
             Place::Vm(engine) => {
-                let vm = fed_vm(&object, program, insn_budget, feed)?;
+                let vm = fed_vm(&object, program, stimulus.vm_options(), feed)?;
                 if engine == Engine::Native {
                     vm.load_native(&program.name, &crate::clang::toolchain()?, Setting::default())?;
                 }
@@ -361,9 +379,13 @@ impl<'a> Session<'a> {
 }
 
 /// A VM with one program loaded, its maps filled.
-pub(crate) fn fed_vm(object: &Object, program: &Program, insn_budget: u64, feed: &Feed) -> Result<Vm, Error> {
+pub(crate) fn fed_vm(
+    object: &Object,
+    program: &Program,
+    mut options: kiln_vm::Options,
+    feed: &Feed,
+) -> Result<Vm, Error> {
     let cpus = feed.cpus()?;
-    let mut options = kiln_vm::Options { budget: insn_budget, ..Default::default() };
     options.surroundings.cpus = cpus;
     let mut vm = new_vm(object, program, options)?;
     feed.fill_vm(object, &mut vm, cpus)?;
@@ -448,7 +470,7 @@ pub fn replay(
         return Err(Error::InvalidInput("the capture has no packet with an Ethernet header".to_owned()));
     };
     check_input(program, &Stimulus { packet: (*first).clone(), ..stimulus.clone() })?;
-    let session = Session::open(input, program, stimulus.insn_budget, place, feed)?;
+    let session = Session::open(input, program, stimulus, place, feed)?;
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
     let (mut changed, mut duration_ns, mut instructions) = (0, 0.0, None);
     let (mut printed, mut kept, mut too_long) = (Vec::new(), Vec::new(), 0);

@@ -94,6 +94,6 @@ mod tests {
     #[test]
     fn what_is_no_instruction_is_shown_as_bad() {
         assert_eq!(texts(Arch::X86_64, &[0x06]), ["(bad)"]);
-        assert_eq!(texts(Arch::Aarch64, &[0, 0, 0, 0, 1, 2]), ["(bad)"; 2]);
+        assert_eq!(texts(Arch::Aarch64, &[0x1f, 0x20, 0x03, 0xd5, 1, 2]), ["nop", "(bad)"]);
     }
 }

@@ -14,8 +14,12 @@ impl FunctionCompiler<'_, '_> {
     pub(super) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
         let to = gpr(dst);
         match (op, src) {
-            (AluOp::Mov, Source::Reg(src)) => self.code().mov(width, to, gpr(src)),
             (AluOp::Mov, Source::Imm(imm)) => self.code().constant(to, extended(width, imm)),
+            (op, Source::Imm(imm)) if self.hides(imm) && !matches!(op, AluOp::Lsh | AluOp::Rsh | AluOp::Arsh) => {
+                self.code().constant(SCRATCH[0], extended(width, imm));
+                self.operate(op, width, to, SCRATCH[0]);
+            }
+            (AluOp::Mov, Source::Reg(src)) => self.code().mov(width, to, gpr(src)),
             (AluOp::Add, Source::Imm(imm)) => self.add_constant(width, to, imm.into()),
             (AluOp::Sub, Source::Imm(imm)) => self.add_constant(width, to, -i64::from(imm)),
             (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Source::Imm(imm)) => {

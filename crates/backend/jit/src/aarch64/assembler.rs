@@ -6,6 +6,8 @@
 
 use kiln_isa::{Size, Width};
 
+use crate::blind::Keys;
+
 /// A general-purpose register by its number; 31 is the zero register or the stack pointer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Gpr(pub u8);
@@ -89,6 +91,8 @@ pub struct Assembler {
     labels: Vec<Option<usize>>,
     fixups: Vec<(usize, Label, Reach)>,
     far: bool,
+    /// What hides constants, if they are to be hidden.
+    keys: Option<Keys>,
 }
 
 /// Finished code.
@@ -114,6 +118,9 @@ const fn wide(width: Width) -> u32 {
 const fn log2(size: Size) -> u32 {
     size.bytes().trailing_zeros()
 }
+
+/// What a hidden constant is combined with; no other code uses it.
+const HIDING: Gpr = Gpr(13);
 
 /// A constant as the `N:immr:imms` of a logical instruction: a run of ones, rotated, repeated over the register.
 fn bitmask(value: u64, width: Width) -> Option<u32> {
@@ -144,9 +151,10 @@ impl Assembler {
         Label(self.labels.len() as u32 - 1)
     }
 
-    /// An empty one; where `far`, conditional branches go anywhere, at the price of a jump each.
-    pub fn new(far: bool) -> Assembler {
-        Assembler { far, ..Assembler::default() }
+    /// An empty one; where `far`, conditional branches go anywhere, at the price of a jump each. With a seed, it hides
+    /// constants.
+    pub fn new(far: bool, blind: Option<u64>) -> Assembler {
+        Assembler { far, keys: blind.map(Keys::new), ..Assembler::default() }
     }
 
     /// Bytes so far.
@@ -246,8 +254,17 @@ impl Assembler {
         true
     }
 
-    /// Sets a register to a constant.
+    /// Sets a register to a constant, hidden if constants are.
     pub fn constant(&mut self, dst: Gpr, value: u64) {
+        let Some(keys) = self.keys.as_mut().filter(|_| value != 0) else { return self.plain_constant(dst, value) };
+        let upper = if u32::try_from(value).is_ok() { 0 } else { u64::from(keys.next()) << 32 };
+        let key = upper | u64::from(keys.next());
+        self.plain_constant(dst, value ^ key);
+        self.plain_constant(HIDING, key);
+        self.op(Op::Xor, Width::W64, dst, dst, HIDING);
+    }
+
+    fn plain_constant(&mut self, dst: Gpr, value: u64) {
         let halves = [value as u16, (value >> 16) as u16, (value >> 32) as u16, (value >> 48) as u16];
         let inverted =
             halves.iter().filter(|half| **half == 0xffff).count() > halves.iter().filter(|half| **half == 0).count();

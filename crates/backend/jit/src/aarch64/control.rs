@@ -38,6 +38,11 @@ impl FunctionCompiler<'_, '_> {
                 self.code().jump_if_zero(width, first, op == JumpOp::Eq, target);
                 return Ok(());
             }
+            (_, Source::Imm(imm)) if self.hides(imm) => {
+                self.code().constant(SCRATCH[0], extended(width, imm));
+                let machine = if op == JumpOp::Set { Op::Ands } else { Op::Subs };
+                self.code().op(machine, width, Gpr::ZERO, first, SCRATCH[0]);
+            }
             (JumpOp::Set, Source::Imm(imm)) => {
                 let mask = extended(width, imm);
                 if !self.code().logical_imm(Op::Ands, width, Gpr::ZERO, first, mask) {

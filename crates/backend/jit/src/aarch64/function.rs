@@ -47,6 +47,11 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
         &mut self.shared.assembler
     }
 
+    /// Whether an immediate must not appear in the code. Zero may: there is no other.
+    pub fn hides(&self, imm: i32) -> bool {
+        imm != 0 && self.shared.options.blind.is_some()
+    }
+
     pub fn budget(&self) -> bool {
         self.shared.plan.budget
     }
@@ -61,7 +66,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     /// Aligns innermost loops.
     pub fn loop_header(&mut self, at: usize) {
-        if self.targets.innermost_loop(at) {
+        if self.targets.aligned_loop(at) {
             self.shared.align(LOOP_ALIGNMENT);
         }
     }

@@ -90,7 +90,7 @@ impl FunctionCompiler<'_, '_> {
             Size::B1 | Size::B2 => return self.unsupported(at, "atomics of one or two bytes"),
         };
         let place = self.address(address);
-        let [_, old, new, status, _] = SCRATCH;
+        let [_, old, new, status] = SCRATCH;
         let operand = gpr(src);
         let (again, done) = (self.code().label(), self.code().label());
         self.code().bind(again);

@@ -71,7 +71,7 @@ fn attempt(
     schedules: &HashMap<FunctionId, Schedule>,
     far: bool,
 ) -> Result<Option<Code>, Error> {
-    let mut assembler = Assembler::new(far);
+    let mut assembler = Assembler::new(far, options.blind);
     let functions = plan.order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
     let parts = Vec::new();

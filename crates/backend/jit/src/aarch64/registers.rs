@@ -20,4 +20,4 @@ pub const BUDGET: Gpr = Gpr(6);
 /// The [`crate::Runtime`].
 pub const RUNTIME: Gpr = Gpr(24);
 /// Free within one instruction.
-pub const SCRATCH: [Gpr; 5] = [Gpr(9), Gpr(10), Gpr(11), Gpr(12), Gpr(13)];
+pub const SCRATCH: [Gpr; 4] = [Gpr(9), Gpr(10), Gpr(11), Gpr(12)];

@@ -11,6 +11,7 @@ impl FunctionCompiler<'_, '_> {
     pub(super) fn alu(&mut self, op: AluOp, width: Width, dst: Reg, src: Source) {
         let to = gpr(dst);
         match (op, src) {
+            (op, Source::Imm(imm)) if self.hides(imm) && self.hidden_alu(op, width, to, imm) => {}
             (AluOp::Add, src) => self.arithmetic(Arithmetic::Add, width, to, src),
             (AluOp::Sub, src) => self.arithmetic(Arithmetic::Sub, width, to, src),
             (AluOp::Or, src) => self.arithmetic(Arithmetic::Or, width, to, src),

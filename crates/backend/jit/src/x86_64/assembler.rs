@@ -12,6 +12,7 @@
 //! writes everything out in one walk.
 
 use super::operand::{Condition, Gpr};
+use crate::blind::Keys;
 
 /// A place in the code, bound once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +41,8 @@ pub struct Assembler {
     pub(super) bytes: Vec<u8>,
     items: Vec<Item>,
     labels: u32,
+    /// What hides constants, if they are to be hidden.
+    pub(super) keys: Option<Keys>,
 }
 
 /// Finished code.
@@ -59,6 +62,11 @@ impl Assembled {
 const ROUNDS: usize = 24;
 
 impl Assembler {
+    /// An empty one, which hides constants if there is a seed.
+    pub fn new(blind: Option<u64>) -> Assembler {
+        Assembler { keys: blind.map(Keys::new), ..Assembler::default() }
+    }
+
     /// A new label, not yet bound.
     pub fn label(&mut self) -> Label {
         self.labels += 1;

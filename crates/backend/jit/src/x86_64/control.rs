@@ -65,6 +65,13 @@ impl FunctionCompiler<'_, '_> {
 
     fn compare(&mut self, op: JumpOp, width: Width, dst: Gpr, src: Source) {
         match (op, src) {
+            (op, Source::Imm(imm)) if self.hides(imm) => {
+                let hidden = self.hide(width, imm);
+                match op {
+                    JumpOp::Set => self.code().test(width, dst, hidden),
+                    _ => self.code().arithmetic(Arithmetic::Cmp, width, dst, hidden),
+                }
+            }
             (JumpOp::Set, Source::Reg(src)) => self.code().test(width, dst, gpr(src)),
             (JumpOp::Set, Source::Imm(imm)) => self.code().test_imm(width, dst, imm),
             (_, Source::Reg(src)) => self.code().arithmetic(Arithmetic::Cmp, width, dst, gpr(src)),
@@ -215,7 +222,11 @@ impl FunctionCompiler<'_, '_> {
         match mode {
             PacketMode::Absolute => self.code().constant(index, i64::from(offset) as u64),
             PacketMode::Indirect(reg) => {
-                self.code().lea(Width::W32, index, Memory::at(gpr(reg), offset));
+                let place = match self.hides(offset) {
+                    true => Memory { index: Some((self.hide(Width::W32, offset), 1)), ..Memory::at(gpr(reg), 0) },
+                    false => Memory::at(gpr(reg), offset),
+                };
+                self.code().lea(Width::W32, index, place);
                 self.code().sign_extend(Size::B4, Width::W64, index, index);
             }
         }

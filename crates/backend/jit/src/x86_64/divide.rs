@@ -18,7 +18,7 @@ use crate::immediate::extended;
 
 /// What the machine divides by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Divisor {
+pub(super) enum Divisor {
     Register(Gpr),
     Constant(u64),
 }
@@ -203,7 +203,7 @@ impl FunctionCompiler<'_, '_> {
     }
 
     /// The machine's division; the divisor is neither 0 nor, signed, -1.
-    fn divide_machine(&mut self, op: AluOp, width: Width, dst: Gpr, divisor: Divisor) {
+    pub(super) fn divide_machine(&mut self, op: AluOp, width: Width, dst: Gpr, divisor: Divisor) {
         let is = |gpr| divisor == Divisor::Register(gpr);
         let keep_rax = dst != Gpr::RAX && self.needed(Reg::R0);
         let keep_rdx = dst != Gpr::RDX && self.needed(Reg::R3);

@@ -4,6 +4,8 @@ use kiln_isa::{Size, Width};
 
 use super::assembler::Assembler;
 use super::operand::{Arithmetic, Gpr, Memory, Operand, Shift, Unary};
+use crate::blind::Keys;
+use crate::immediate::extended;
 
 /// How an instruction's operands are encoded.
 #[derive(Clone, Copy, Default)]
@@ -172,10 +174,12 @@ impl Assembler {
         self.emit(Self::at_width(width), &[0x89], src.0, dst.into());
     }
 
-    /// Sets a register to a constant. Destroys the flags when the constant is zero.
+    /// Sets a register to a constant. Destroys the flags when the constant is zero, or hidden.
     pub fn constant(&mut self, dst: Gpr, value: u64) {
         if value == 0 {
             self.arithmetic(Arithmetic::Xor, Width::W32, dst, dst);
+        } else if self.keys.is_some() {
+            self.hidden_constant(dst, value);
         } else {
             self.constant_keeping_flags(dst, value);
         }
@@ -398,5 +402,37 @@ impl Assembler {
     /// `jmp register`.
     pub fn jump_register(&mut self, gpr: Gpr) {
         self.emit(Form::default(), &[0xff], 4, gpr.into());
+    }
+}
+
+// Constants as the difference of two random numbers ([`crate::blind`]).
+impl Assembler {
+    /// Sets a register to a constant as the difference of two random numbers. Destroys the flags.
+    fn hidden_constant(&mut self, dst: Gpr, value: u64) {
+        if let Ok(value) = u32::try_from(value) {
+            self.hidden_half(Width::W32, dst, value);
+        } else if let Ok(value) = i32::try_from(value as i64) {
+            self.hidden_half(Width::W64, dst, value as u32);
+        } else {
+            // Immediates are sign-extended, so a negative lower half inverts the upper one.
+            let (low, high) = (value as u32, (value >> 32) as u32);
+            self.hidden_half(Width::W32, dst, if (low as i32) < 0 { !high } else { high });
+            self.shift_imm(Shift::Left, Width::W64, dst, 32);
+            let key = self.key();
+            self.arithmetic_imm(Arithmetic::Xor, Width::W64, dst, (low ^ key) as i32);
+            self.arithmetic_imm(Arithmetic::Xor, Width::W64, dst, key as i32);
+        }
+    }
+
+    /// Sets a register to 32 bits, sign-extended to `width`.
+    fn hidden_half(&mut self, width: Width, dst: Gpr, value: u32) {
+        let key = self.key();
+        let hidden = value ^ key;
+        self.constant_keeping_flags(dst, extended(width, hidden as i32));
+        self.arithmetic_imm(Arithmetic::Xor, width, dst, key as i32);
+    }
+
+    fn key(&mut self) -> u32 {
+        self.keys.as_mut().map_or(0, Keys::next)
     }
 }

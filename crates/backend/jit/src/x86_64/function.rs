@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use kiln_isa::{Reg, RegSet, Size, Width};
 use kiln_program::liveness::live_after;
 use kiln_program::operation::{Region, Schedule};
-use kiln_program::{FunctionId, Node};
+use kiln_program::{FunctionId, InsnId, Node};
 
 use super::assembler::{Assembler, Label};
 use super::operand::{Arithmetic, Condition, Gpr, Memory, Unary};
@@ -119,7 +119,7 @@ impl<'s, 'a> FunctionCompiler<'s, 'a> {
 
     /// Aligns innermost loops.
     pub fn loop_header(&mut self, at: usize) {
-        if self.targets.innermost_loop(at) {
+        if self.targets.aligned_loop(at) {
             self.shared.align(LOOP_ALIGNMENT);
         }
     }

@@ -79,8 +79,9 @@ impl<'a> FunctionCompiler<'_, 'a> {
     pub(super) fn fused(&mut self, at: usize) -> Result<usize, Error> {
         let run = self.run(at);
         if !self.shared.options.fusions {
-            // The kernel inlines this, too.
-            return Ok(self.array_look_up(run).unwrap_or(0));
+            // The kernel inlines this, too. The length of an array is its author's choice.
+            let in_place = self.shared.options.blind.is_none();
+            return Ok(in_place.then(|| self.array_look_up(run)).flatten().unwrap_or(0));
         }
         for attempt in [Self::extension, Self::access, Self::three_operands] {
             if let Some(length) = attempt(self, at, run) {

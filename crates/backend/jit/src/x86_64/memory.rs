@@ -26,6 +26,16 @@ impl FunctionCompiler<'_, '_> {
     pub(super) fn store(&mut self, size: Size, place: Memory, src: Source) {
         match src {
             Source::Reg(src) => self.code().store(size, place, gpr(src)),
+            Source::Imm(imm) if self.hides(imm) => {
+                let mut place = place;
+                // The address of an access to the arena is in both scratch registers.
+                if place.index == Some((SCRATCH, 1)) {
+                    self.code().arithmetic(Arithmetic::Add, Width::W64, place.base, SCRATCH);
+                    place.index = None;
+                }
+                let hidden = self.hide(Width::W64, imm);
+                self.code().store(size, place, hidden);
+            }
             Source::Imm(imm) => self.code().store_imm(size, place, imm),
         }
     }

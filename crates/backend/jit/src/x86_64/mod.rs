@@ -19,11 +19,13 @@
 //! - `shared`: what the functions of a program share; `function`: one of them, its frame and its labels;
 //! - `alu`, `divide`, `memory`, `control`: the code of instructions;
 //! - `native`: marked regions;
+//! - `blind`: constants that do not appear in the code;
 //! - `fuse`: runs of instructions that one machine instruction does;
 //! - `walk`: the walk over a function's instructions.
 
 mod alu;
 mod assembler;
+mod blind;
 mod control;
 mod divide;
 mod encoding;
@@ -62,7 +64,9 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
     let scheduled = |id: &FunctionId| Ok((*id, schedule(object, *id, &options.operations)?));
     let schedules = order.iter().map(scheduled).collect::<Result<HashMap<_, _>, Error>>()?;
     let schedules = &schedules;
-    let mut assembler = Assembler::default();
+    // What is compiled together has sums of constants in it.
+    let options = &Options { fusions: options.fusions && options.blind.is_none(), ..*options };
+    let mut assembler = Assembler::new(options.blind);
     let functions = order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks: HashMap<_, _> = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
     let parts = Vec::new();

@@ -121,8 +121,9 @@ impl Symbols for TestSymbols {
     }
 }
 
-/// Every combination of options that this CPU can run, and the proof sequences in place of native operations.
-pub fn all_options() -> Vec<Options> {
+/// Every combination of options that this CPU can run, the proof sequences in place of native operations, and hidden
+/// constants.
+pub fn all_options(seed: u64) -> Vec<Options> {
     #[cfg(target_arch = "x86_64")]
     let (bmi1, bmi2, movbe) =
         (is_x86_feature_detected!("bmi1"), is_x86_feature_detected!("bmi2"), is_x86_feature_detected!("movbe"));
@@ -138,6 +139,8 @@ pub fn all_options() -> Vec<Options> {
     }
     all.push(Options { operations: Registry::EMPTY, ..Options::default() });
     all.push(Options { bmi1, bmi2, movbe, fusions: false, ..Options::default() });
+    all.push(Options { bmi1, bmi2, movbe, blind: Some(seed), ..Options::default() });
+    all.push(Options { metered: false, blind: Some(!seed), ..Options::default() });
     all
 }
 
@@ -147,7 +150,7 @@ pub fn agree(object: &Object, entry: FunctionId) {
     kiln_idiom::annotate(&mut object, &Registry::BUILTIN);
     let object = &object;
     let mut machine = Machine::new(object, entry);
-    for options in all_options() {
+    for options in all_options(machine.expected) {
         let code = kiln_jit::compile_here(object, entry, &TestSymbols, &options).expect("it compiles");
         assert_eq!(code.entry_offset, 0);
         let compiled = Program::new(&code.bytes).expect("executable memory");
