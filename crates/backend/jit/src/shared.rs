@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use kiln_program::operation::Schedule;
-use kiln_program::{FunctionId, Node, Object};
+use kiln_program::{FunctionId, InsnId, Node, Object};
 
 use crate::plan::Plan;
 use crate::{Error, Options, Part, Span, Symbols};
@@ -32,6 +32,8 @@ pub(crate) struct Shared<'a, A: Assembly> {
     pub callbacks: HashMap<FunctionId, A::Label>,
     /// Where each part of the code begins.
     pub parts: Vec<(Part, A::Label)>,
+    /// The part with which the current instructions began.
+    pub begun: usize,
 }
 
 impl<A: Assembly> Shared<'_, A> {
@@ -65,15 +67,33 @@ impl<A: Assembly> Shared<'_, A> {
         self.parts.push((part, label));
     }
 
-    /// Begins the code of instructions of which the first is at `label`; [`Shared::end_insns`] says which they are.
+    /// Begins the code of instructions that are compiled together, of which the first is at `label`; [`Shared::end_insns`]
+    /// says which they are.
     pub fn begin_insns(&mut self, label: A::Label) {
+        self.begun = self.parts.len();
         self.begin_at(Part::Insns(Vec::new()), label);
     }
 
-    /// Says which instructions the code since [`Shared::begin_insns`] does.
+    /// Begins the code of one of them: an access, whose fault is its own.
+    pub fn begin_insn(&mut self, id: InsnId, label: A::Label) {
+        self.begin_at(Part::Insns(vec![id]), label);
+    }
+
+    /// Says which instructions the code since [`Shared::begin_insns`] does. Those before one that has begun by itself are
+    /// in front of it, the others behind it.
     pub fn end_insns(&mut self, nodes: &[Node]) {
-        if let Some((Part::Insns(insns), _)) = self.parts.last_mut() {
-            insns.extend(nodes.iter().map(|node| node.id));
+        let parts = &mut self.parts[self.begun..];
+        let mut current = 0;
+        for node in nodes {
+            let own = |part: &Part| matches!(part, Part::Insns(insns) if insns.first() == Some(&node.id));
+            match parts.iter().skip(current + 1).position(|(part, _)| own(part)) {
+                Some(after) => current += 1 + after,
+                None => {
+                    if let Some((Part::Insns(insns), _)) = parts.get_mut(current) {
+                        insns.push(node.id);
+                    }
+                }
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{ENTRY, Nothing, object};
 use kiln_isa::operation::Registry;
-use kiln_jit::Options;
+use kiln_jit::{Options, Part, Span};
 use kiln_jit::x86_64::compile;
 
 /// The code of a function of these instructions and an `exit`, in hexadecimal.
@@ -139,7 +139,8 @@ fn accesses_of_regions_have_places_of_their_own() {
         let object = object(bpf, mark);
         let code = compile(&object, ENTRY, &Nothing, &all).expect("it compiles");
         let access = object.functions[0].nodes[expected.0].id;
-        assert_eq!(code.insns.iter().find(|(id, _)| *id == access), Some(&(access, expected.1)), "{bpf}");
+        let does = |span: &&Span| matches!(&span.part, Part::Insns(insns) if insns.contains(&access));
+        assert_eq!(code.spans.iter().find(does).map(|span| span.bytes.start), Some(expected.1), "{bpf}");
     }
 }
 
