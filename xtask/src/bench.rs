@@ -19,6 +19,7 @@
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
 //! `cargo xtask bench native [NAME...] [--format json]` compares the kernel's JIT and the VM's, without and with native
 //! operations, on the pure programs (`bench/examples/native_bench.rs`).
+//! `cargo xtask bench peers [NAME...]` compares other runtimes on the same programs (`bench-compare`).
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -65,6 +66,11 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     {
         return native(rest);
     }
+    if let [first, rest @ ..] = arguments
+        && first == "peers"
+    {
+        return peers(rest);
+    }
     if let Some(flag) = arguments.iter().find(|argument| argument.starts_with('-')) {
         return Err(Failure::usage(format!("unknown argument '{flag}' (known: names of programs)")));
     }
@@ -104,6 +110,21 @@ fn native(arguments: &[String]) -> Result<(), Failure> {
     run_command(command.args(objects).args(format), "measuring native operations")
 }
 
+/// `cargo xtask bench peers`, on all pure programs or those whose names begin with one of the arguments.
+fn peers(names: &[String]) -> Result<(), Failure> {
+    let list = std::fs::read_to_string(root().join("bench/programs/programs.toml"));
+    let mut programs = programs(&list.map_err(|error| Failure::usage(format!("bench/programs: {error}")))?)?;
+    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.starts_with(wanted.as_str()));
+    programs.retain(|program| program.kind == "pure" && wanted(&program.name));
+    // Version 2 is the last one that all peers run.
+    let objects = programs.iter().map(|program| compile_for(&program.name, "v2", "peers"));
+    let objects = objects.collect::<Result<Vec<_>, _>>()?;
+    let mut command = crate::command::cargo();
+    command.args(["run", "--quiet", "--release", "--manifest-path"]).arg(root().join("bench-compare/Cargo.toml"));
+    command.arg("--target-dir").arg(target_dir()).arg("--");
+    run_command(command.args(objects), "measuring peers")
+}
+
 fn programs(text: &str) -> Result<Vec<Program>, Failure> {
     let table: toml::Table = text.parse().map_err(|error| Failure::usage(format!("programs.toml: {error}")))?;
     let rows = table.get("program").and_then(toml::Value::as_array).cloned().unwrap_or_default();
@@ -112,11 +133,16 @@ fn programs(text: &str) -> Result<Vec<Program>, Failure> {
 }
 
 fn compile(name: &str) -> Result<PathBuf, Failure> {
-    let out = target_dir().join("bench");
+    compile_for(name, "v3", "bench")
+}
+
+/// Compiles a program for a version of the instruction set, into a folder of `target`.
+fn compile_for(name: &str, version: &str, folder: &str) -> Result<PathBuf, Failure> {
+    let out = target_dir().join(folder);
     std::fs::create_dir_all(&out).map_err(|error| Failure::usage(format!("{}: {error}", out.display())))?;
     let object = out.join(format!("{name}.o"));
     let mut clang = Command::new("clang-19");
-    clang.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c"]);
+    clang.args(["-O2", "-g", "-target", "bpf", "-Wall", "-c"]).arg(format!("-mcpu={version}"));
     // The headers of this architecture (asm/types.h), which clang does not look for when the target is bpf.
     clang.arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH));
     clang.arg(root().join(format!("bench/programs/{name}.bpf.c"))).arg("-o").arg(&object);

@@ -5,7 +5,7 @@ use super::lexer::code_only;
 use crate::workspace::Workspace;
 
 /// The only folders whose sources may say `unsafe`.
-const UNSAFE_FOLDERS: [&str; 3] = ["crates/backend/vm/", "crates/backend/linux/", "crates/c-api/"];
+const UNSAFE_FOLDERS: [&str; 4] = ["crates/backend/vm/", "crates/backend/linux/", "crates/c-api/", "bench-compare/"];
 /// Lines that a source may have.
 const MAX_LINES: usize = 1000;
 /// Sources that are one flat table and may be longer.
