@@ -157,6 +157,8 @@ impl Expectations {
                 self.on.push((release.parse()?, parse_check(check.trim())?));
             }
             ("kernel", _) => self.kernel_says = Some(value),
+            // crates/transform/sandbox/tests/filetests.rs reads it.
+            ("sandboxed", _) => {}
             ("run", _) => self.runs.push(parse_run(&value, line)?),
             ("optimized", _) => {
                 self.wants_listing = true;
@@ -189,7 +191,8 @@ impl Expectations {
     }
 }
 
-const KEYS: &str = "check, on, kernel, error, run, optimized, not-rewritten, keeps, saves, processed, goal, except";
+const KEYS: &str =
+    "check, on, kernel, error, run, optimized, not-rewritten, keeps, saves, processed, goal, except, sandboxed";
 
 fn parse_check(value: &str) -> Result<Check, String> {
     match value.split_once(' ') {

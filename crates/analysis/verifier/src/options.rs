@@ -1,9 +1,11 @@
 //! What the verifier is asked to assume and to give, and what exploring took.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_platform::{Helper, Profile};
+use kiln_program::InsnId;
 use kiln_program::btf::Btf;
 
 /// What the verifier is asked to assume and to give.
@@ -24,11 +26,18 @@ pub struct Options {
     pub explain: bool,
     /// When to give up with [`crate::Error::Limit`]; `None` for never.
     pub deadline: Option<Instant>,
+    /// Give up with [`crate::Error::Limit`] after as many processed instructions; `None` for the kernel's limit, which rejects
+    /// the program.
+    pub most_insns: Option<u64>,
     /// The kernel that the program is for: what it does not have yet is rejected. By default the newest one described.
     pub profile: Profile,
     /// A number used as an address is an address in the program's heap, as if it were cast to an arena pointer. For
     /// transforms that insert those casts: the kernel refuses such a program.
     pub heap: bool,
+    /// With `heap`: `may_goto` instructions that stand for loops in which no number is known exactly, because the transform
+    /// will hide the numbers that the loop begins with. Otherwise a number that a decision depends on stays known, and a
+    /// loop that counts with it is explored once for each count.
+    pub forgetful: BTreeSet<InsnId>,
     /// Helpers besides the kernel's ([`Helper::own`]), for programs that run in an embedder's VM.
     pub own_helpers: Vec<&'static Helper>,
 }

@@ -14,14 +14,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_isa::{AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_isa::{Address, AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
 use kiln_platform::ProgramType;
 use kiln_program::{FunctionId, InsnId, LineId, Linkage, Node, Object, Reference};
-use kiln_verifier::Held;
+use kiln_verifier::{Held, Value};
 
 use crate::error::Error;
 use crate::evidence::Point;
-use crate::frame::{free_register, load, needed_after, store};
+use crate::frame::{free_register, load, numbers_before, store};
 use crate::options::Options;
 use crate::probe::Probe;
 use crate::rebuild::Edit;
@@ -226,15 +226,82 @@ impl Canceller<'_, '_> {
                 "a loop under a kernel lock (bpf_spin_lock, bpf_res_spin_lock) cannot be cancelled yet; bound it, or use kiln_spin_lock",
             ));
         }
-        let live = needed_after(&probe.facts, stand_in);
+        let live = self.edit.needed_after(stand_in, header.id);
         let pad = self.pad(header, &held)?;
         let may_goto = self.edit.node(Insn::MayGoto { offset: 0 }, Reference::Branch(pad), header.line);
         let mut nodes = vec![may_goto];
         nodes.extend(self.tick(header, live, pad, options)?);
         self.edit.check(header.id, nodes);
+        if probe.forgetful.get(&self.edit.id).is_some_and(|own| own.contains(&header.id)) {
+            self.hide_numbers(header, stand_in, live)?;
+        }
         let line = self.edit.object.line(header).map(|line| format!("{}:{}", line.file, line.line));
         let releases = held.references.iter().rev().filter_map(|at| self.release(*at)).map(|found| found.2.to_owned());
         Ok(Point { insn: header.id.0, line, releases: releases.collect(), has_deadline: true })
+    }
+
+    /// Makes the numbers unknown to the verifier that change in a loop, where it is entered: `r ^= x; r ^= x` with an
+    /// unknown `x`, the iteration count. With a known start, the verifier would explore every iteration.
+    fn hide_numbers(&mut self, header: &Node, stand_in: InsnId, live: RegSet) -> Result<(), Error> {
+        let (registers, slots) = self.changing_numbers(header, stand_in, live);
+        if registers.is_empty() && slots.is_empty() {
+            return Ok(());
+        }
+        self.edit.frame.begin_place();
+        let mut busy = live.union(RegSet::of(&[Reg::R10]));
+        let mut borrowed = Vec::new();
+        let mut scratch = |this: &mut Self| -> Result<Reg, Error> {
+            let taken = borrowed.iter().map(|(reg, _)| *reg).chain(registers.iter()).chain([Reg::R10]).collect();
+            let none = || this.edit.unsupported(Some(header.id), "no register is free at a loop");
+            let free = free_register(busy);
+            let reg = free.or_else(|| free_register(taken)).ok_or_else(none)?;
+            if free.is_none() {
+                borrowed.push((reg, this.edit.shared_slot(header.id)?));
+            }
+            busy.insert(reg);
+            Ok(reg)
+        };
+        let unknown = scratch(self)?;
+        let value = if slots.is_empty() { unknown } else { scratch(self)? };
+        let mut insns: Vec<Insn> = borrowed.iter().map(|(reg, slot)| store(Reg::R10, *slot, *reg)).collect();
+        insns.push(load(unknown, Reg::R10, self.at));
+        if let Block::From(_) = self.block {
+            insns.push(load(unknown, unknown, 0));
+        }
+        let hide = |reg: Reg| {
+            let xor = Insn::Alu { op: AluOp::Xor, width: Width::W64, dst: reg, src: Source::Reg(unknown) };
+            [xor, xor]
+        };
+        insns.extend(registers.iter().flat_map(hide));
+        for slot in slots {
+            insns.push(load(value, Reg::R10, slot));
+            insns.extend(hide(value));
+            insns.push(store(Reg::R10, slot, value));
+        }
+        insns.extend(borrowed.iter().map(|(reg, slot)| load(*reg, Reg::R10, *slot)));
+        let nodes = self.edit.nodes(insns, header.line);
+        self.edit.enter_loop_with(header.id, nodes);
+        Ok(())
+    }
+
+    /// The live registers and the stack slots with numbers that a loop changes.
+    fn changing_numbers(&self, header: &Node, stand_in: InsnId, live: RegSet) -> (RegSet, Vec<i16>) {
+        let function = self.edit.function;
+        let Some(known) = self.edit.facts.at(stand_in) else { return (RegSet::EMPTY, Vec::new()) };
+        let body = crate::loops::body(function, header.id);
+        let inside = || body.iter().map(|at| function.nodes[*at].insn);
+        let numbers = numbers_before(function, self.edit.facts).remove(&header.id).unwrap_or(RegSet::EMPTY);
+        let is_number = |reg: &Reg| match &known.registers[reg.index()] {
+            Value::Unknown => numbers.contains(*reg),
+            value => changes(value),
+        };
+        let registers = live.iter().filter(is_number).filter(|reg| inside().any(|insn| writes(&insn, *reg)));
+        let is_stored = |slot: i16| {
+            let place = Address { base: Reg::R10, offset: slot };
+            inside().any(|insn| matches!(insn, Insn::Store { address, .. } if address == place))
+        };
+        let slots = known.stack.iter().filter(|(slot, value)| changes(value) && is_stored(**slot));
+        (registers.collect(), slots.map(|(slot, _)| *slot).collect())
     }
 
     /// Counts an iteration, and at every 1024th jumps to the landing pad if the deadline has passed.
@@ -408,4 +475,13 @@ impl Canceller<'_, '_> {
 /// Whether the current frame keeps a reference: a caller's is released by the caller.
 fn is_kept(places: &kiln_verifier::Places) -> bool {
     places.slots != 0 || !places.registers.is_empty()
+}
+
+/// Whether a value is a number that is not the same in every iteration.
+fn changes(value: &Value) -> bool {
+    matches!(value, Value::Scalar(scalar) if scalar.umin != scalar.umax)
+}
+
+fn writes(insn: &Insn, reg: Reg) -> bool {
+    matches!(insn, Insn::Call(_)) && RegSet::CALLER_SAVED.contains(reg) || insn.written() == Some(reg)
 }

@@ -1,9 +1,11 @@
 //! Free stack slots of a function's frame, and free registers at an instruction.
 
-use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Size, Source};
+use std::collections::BTreeMap;
+
+use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_platform::limits::MAX_STACK_BYTES;
 use kiln_program::{Function, InsnId, Node};
-use kiln_verifier::{Facts, Region, Value};
+use kiln_verifier::{Facts, InsnFacts, Region, Value};
 
 /// A function's stack frame: what it uses itself is above, what the transform uses below.
 pub(crate) struct Frame {
@@ -76,10 +78,80 @@ fn holds_frame(node: &Node, facts: &Facts) -> bool {
 }
 
 /// Registers that are live after an instruction. A register that is uninitialized on some path is not live, although
-/// `exit` may read it (R0 of a function that returns nothing).
-pub(crate) fn needed_after(facts: &Facts, at: InsnId) -> RegSet {
+/// `exit` may read it (R0 of a function that returns nothing). `written` are those that every path has written: the Facts may
+/// call these uninitialized too, because that is how they say that they know nothing of a pointer.
+pub(crate) fn needed_after(facts: &Facts, at: InsnId, written: RegSet) -> RegSet {
     let Some(known) = facts.at(at) else { return RegSet::ALL };
-    known.live_after.iter().filter(|reg| known.registers[reg.index()] != Value::Uninit).collect()
+    let holds = |reg: &Reg| written.contains(*reg) || known.registers[reg.index()] != Value::Uninit;
+    known.live_after.iter().filter(holds).collect()
+}
+
+/// The registers R1 to R10 that every path has written before each instruction.
+pub(crate) fn written_before(function: &Function) -> BTreeMap<InsnId, RegSet> {
+    let start = RegSet::arguments(5).union(RegSet::of(&[Reg::R10]));
+    on_every_path(function, start, |node, before| {
+        let destroyed = matches!(node.insn, Insn::Call(_) | Insn::LoadPacket { .. });
+        let kept = if destroyed { before.difference(RegSet::CALLER_SAVED) } else { before };
+        kept.union(node.insn.written().into_iter().filter(|reg| *reg != Reg::R0).collect())
+    })
+}
+
+/// The registers that hold a number on every path before each instruction. The Facts say that of fewer: a number of which
+/// they know nothing else may be anything to them.
+pub(crate) fn numbers_before(function: &Function, facts: &Facts) -> BTreeMap<InsnId, RegSet> {
+    let known = |id: InsnId| -> RegSet {
+        let scalars = |known: &InsnFacts| {
+            Reg::all().filter(|reg| matches!(known.registers[reg.index()], Value::Scalar(_))).collect()
+        };
+        facts.at(id).map_or(RegSet::EMPTY, scalars)
+    };
+    on_every_path(function, RegSet::EMPTY, |node, before| {
+        let before = before.union(known(node.id));
+        let of = |src: Source| !matches!(src, Source::Reg(reg) if !before.contains(reg));
+        let number = match node.insn {
+            Insn::Call(_) | Insn::LoadPacket { .. } => return before.difference(RegSet::CALLER_SAVED),
+            Insn::Alu { width: Width::W32, .. } => true,
+            Insn::Alu { op: AluOp::Mov, src, .. } => of(src),
+            Insn::Alu { op: AluOp::Add | AluOp::Sub, dst, src, .. } => before.contains(dst) && of(src),
+            Insn::Alu { .. } => true,
+            Insn::Load { size, .. } => size != Size::B8 || facts.in_arena(node.id),
+            _ => false,
+        };
+        let written: RegSet = node.insn.written().into_iter().collect();
+        if number { before.union(written) } else { before.difference(written) }
+    })
+}
+
+/// A set before each instruction that holds on every path to it.
+fn on_every_path(
+    function: &Function,
+    start: RegSet,
+    after: impl Fn(&Node, RegSet) -> RegSet,
+) -> BTreeMap<InsnId, RegSet> {
+    let positions: BTreeMap<InsnId, usize> =
+        function.nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+    let mut before: Vec<Option<RegSet>> = vec![None; function.nodes.len()];
+    let mut pending = Vec::new();
+    if let Some(first) = before.first_mut() {
+        *first = Some(start);
+        pending.push(0);
+    }
+    while let Some(at) = pending.pop() {
+        let node = &function.nodes[at];
+        let after = after(node, before[at].unwrap_or(RegSet::EMPTY));
+        let falls = !matches!(node.insn, Insn::Jump { .. } | Insn::Exit);
+        let target = node.target().and_then(|id| positions.get(&id).copied());
+        for next in falls.then_some(at + 1).into_iter().chain(target) {
+            let Some(known) = before.get_mut(next) else { continue };
+            let joined = known.map_or(after, |known| known.intersection(after));
+            if *known != Some(joined) {
+                *known = Some(joined);
+                pending.push(next);
+            }
+        }
+    }
+    let known = |(node, set): (&Node, &Option<RegSet>)| (node.id, set.unwrap_or(RegSet::EMPTY));
+    function.nodes.iter().zip(&before).map(known).collect()
 }
 
 /// Registers that programs may use: R0 to R9, those that calls destroy first.

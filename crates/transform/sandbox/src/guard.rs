@@ -23,7 +23,7 @@ use kiln_program::{InsnId, Node};
 use kiln_verifier::Value;
 
 use crate::error::Error;
-use crate::frame::{free_register, load, needed_after, store};
+use crate::frame::{free_register, load, store};
 use crate::options::Options;
 use crate::rebuild::Edit;
 
@@ -246,7 +246,7 @@ impl Flow<'_, '_> {
         }
         let mut busy = node.insn.read().union(node.insn.written().into_iter().collect());
         busy.insert(Reg::R10);
-        let live = needed_after(self.edit.facts, node.id);
+        let live = self.edit.needed_after(node.id, node.id);
         if let Some(free) = free_register(busy.union(live)) {
             return Some(Action::Into(free));
         }

@@ -83,19 +83,7 @@ pub fn heap(object: &Object) -> Result<Option<MapId>, Error> {
 /// # Errors
 /// See [`Error`].
 pub fn sandbox(object: &Object, options: &Options) -> Result<Rewrite, Error> {
-    let probe = Probe::new(object, options)?;
-    let rewrite = apply(object, &probe, options)?;
-    match probe::verify_result(&rewrite.object, options) {
-        Ok(()) => Ok(rewrite),
-        // The cancellation points of inner loops may make a bounded loop too much for the verifier: then it gets one too.
-        Err(_) if probe.bounded.values().any(|bounded| !bounded.is_empty()) => {
-            let probe = Probe::of_all_loops(object, options)?;
-            let rewrite = apply(object, &probe, options)?;
-            probe::verify_result(&rewrite.object, options)?;
-            Ok(rewrite)
-        }
-        Err(refused) => Err(refused),
-    }
+    probe::until_it_verifies(object, options, |probe| apply(object, probe, options))
 }
 
 /// Rewrites an object with the result of exploring it.

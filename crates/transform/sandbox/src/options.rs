@@ -13,6 +13,14 @@ pub struct Options {
     pub verifier: kiln_verifier::Options,
 }
 
+impl Options {
+    /// The same, but the verifier gives up after so many instructions of a program.
+    pub(crate) fn within(&self, insns: u64) -> Options {
+        let verifier = kiln_verifier::Options { most_insns: Some(insns), ..self.verifier.clone() };
+        Options { verifier, ..self.clone() }
+    }
+}
+
 impl Default for Options {
     fn default() -> Options {
         Options {

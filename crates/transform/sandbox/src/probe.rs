@@ -18,11 +18,16 @@ use crate::options::Options;
 /// Where each function's loops are, by the first instruction.
 pub(crate) type Headers = BTreeMap<FunctionId, BTreeSet<InsnId>>;
 
-/// How many more instructions the verifier may process in total because loops have no cancellation point. A loop whose
-/// iterations all fit into this ends in about 100 us.
+/// How many more instructions the verifier may process because one loop has no cancellation point. A loop whose iterations
+/// all fit into this ends in about 100 us.
 const UNROLLED_INSNS: u64 = 50_000;
-/// Loops that are tried without a cancellation point.
-const TRIES: usize = 64;
+/// The same for all loops of the object; tried in this order until the result verifies. The kernel's limit for a program is
+/// 1,000,000.
+const UNROLLED_IN_ALL: [u64; 3] = [500_000, UNROLLED_INSNS, 0];
+/// How many instructions the tries of all loops without a cancellation point may process.
+const TRIED_INSNS: u64 = 20_000_000;
+/// How often the result may be rewritten because a loop in it does not converge.
+const REWRITES: usize = 16;
 
 /// The result of exploring an object.
 pub struct Probe {
@@ -32,6 +37,8 @@ pub struct Probe {
     pub points: Headers,
     /// Loops that are not, because they are bounded.
     pub bounded: Headers,
+    /// Loops among `points` whose numbers are hidden from the verifier where the loop is entered.
+    pub forgetful: Headers,
     /// For each loop that is to be cancellable, the instruction that stands for its cancellation point in `facts`.
     pub stand_ins: BTreeMap<InsnId, InsnId>,
     /// Instructions that the verifier processed for these facts.
@@ -44,36 +51,26 @@ struct Explored {
     stand_ins: BTreeMap<InsnId, InsnId>,
 }
 
+/// Why exploring failed, and at which of the original instructions.
+struct Failed {
+    error: Error,
+    place: Option<(FunctionId, InsnId)>,
+    too_complex: bool,
+}
+
 impl Probe {
-    /// Explores every program of an object.
+    /// Explores every program of an object, and finds the loops that need no cancellation point.
     ///
     /// # Errors
     /// [`Error::Rejected`] for what is wrong besides heap accesses and loops.
     pub fn new(object: &Object, options: &Options) -> Result<Probe, Error> {
-        let all = Probe::of_all_loops(object, options)?;
-        let Probe { mut points, mut bounded, .. } = all;
-        let mut explored = Explored { facts: all.facts, processed: all.processed, stand_ins: all.stand_ins };
-        let limit = explored.processed.saturating_add(UNROLLED_INSNS);
-        if options.elide {
-            let all: Vec<_> = points.iter().flat_map(|(id, own)| own.iter().rev().map(move |at| (*id, *at))).collect();
-            for (function, header) in all.into_iter().take(TRIES) {
-                if has_point_inside(object, &points, function, header) {
-                    continue;
-                }
-                let mut fewer = points.clone();
-                fewer.entry(function).or_default().remove(&header);
-                let Ok(without) = explore(object, &fewer, options) else { continue };
-                if without.processed <= limit {
-                    (points, explored) = (fewer, without);
-                    bounded.entry(function).or_default().insert(header);
-                }
-            }
-        }
-        let Explored { facts, processed, stand_ins } = explored;
-        Ok(Probe { facts, points, bounded, stand_ins, processed })
+        let mut probe = Probe::of_all_loops(object, options)?;
+        probe.leave_bounded_loops(object, options, UNROLLED_IN_ALL[0]);
+        Ok(probe)
     }
 
-    /// Explores every program of an object, with a cancellation point in each loop.
+    /// Explores every program of an object, with a cancellation point in each loop. If that is too much for the verifier, the
+    /// numbers that a loop begins with are hidden, loop by loop. A loop that needs them has no point then.
     ///
     /// # Errors
     /// [`Error::Rejected`] for what is wrong besides heap accesses and loops.
@@ -85,8 +82,171 @@ impl Probe {
             }
         }
         points.retain(|_, headers| !headers.is_empty());
-        let Explored { facts, processed, stand_ins } = explore(object, &points, options)?;
-        Ok(Probe { facts, points, bounded: Headers::new(), stand_ins, processed })
+        let (mut bounded, mut forgetful) = (Headers::new(), Headers::new());
+        let mut last: Option<(FunctionId, InsnId)> = None;
+        // Why a loop needs its numbers: the useful error if it cannot be explored with them either.
+        let mut needed: Option<Error> = None;
+        loop {
+            let failed = match explore(object, &points, &forgetful, options) {
+                Ok(Explored { facts, processed, stand_ins }) => {
+                    return Ok(Probe { facts, points, bounded, forgetful, stand_ins, processed });
+                }
+                Err(failed) => failed,
+            };
+            let next = failed.place.filter(|_| failed.too_complex);
+            match (next.and_then(|place| counting_loop(object, &points, &forgetful, place)), last) {
+                (Some((function, header)), _) => {
+                    forgetful.entry(function).or_default().insert(header);
+                    last = Some((function, header));
+                }
+                (None, Some((function, header))) if !failed.too_complex => {
+                    forgetful.entry(function).or_default().remove(&header);
+                    points.entry(function).or_default().remove(&header);
+                    bounded.entry(function).or_default().insert(header);
+                    needed = Some(failed.error);
+                    last = None;
+                }
+                _ => return Err(needed.unwrap_or(failed.error)),
+            }
+        }
+    }
+
+    /// Takes the cancellation points away from loops that the verifier can explore to their end.
+    fn leave_bounded_loops(&mut self, object: &Object, options: &Options, in_all: u64) {
+        if !options.elide {
+            return;
+        }
+        let limit = self.processed.saturating_add(in_all);
+        let mut tried = 0;
+        let all: Vec<_> = self.points.iter().flat_map(|(id, own)| own.iter().rev().map(move |at| (*id, *at))).collect();
+        for (function, header) in all {
+            if tried >= TRIED_INSNS || has_point_inside(object, &self.points, function, header) {
+                continue;
+            }
+            let (mut points, mut forgetful) = (self.points.clone(), self.forgetful.clone());
+            points.entry(function).or_default().remove(&header);
+            forgetful.entry(function).or_default().remove(&header);
+            let most = limit.min(self.processed.saturating_add(UNROLLED_INSNS));
+            let Ok(without) = explore(object, &points, &forgetful, &options.within(most)) else {
+                tried += most;
+                continue;
+            };
+            tried += without.processed;
+            if without.processed <= most {
+                let Explored { facts, processed, stand_ins } = without;
+                *self = Probe {
+                    facts,
+                    processed,
+                    stand_ins,
+                    points,
+                    forgetful,
+                    bounded: std::mem::take(&mut self.bounded),
+                };
+                self.bounded.entry(function).or_default().insert(header);
+            }
+        }
+    }
+}
+
+/// Rewrites an object with the result of exploring it, until the result verifies: counters that are exact only in the result are
+/// hidden too, and fewer loops are left without a cancellation point.
+pub(crate) fn until_it_verifies(
+    object: &Object,
+    options: &Options,
+    apply: impl Fn(&Probe) -> Result<crate::Rewrite, Error>,
+) -> Result<crate::Rewrite, Error> {
+    let mut refused = None;
+    for in_all in UNROLLED_IN_ALL {
+        let mut probe = Probe::of_all_loops(object, options)?;
+        probe.leave_bounded_loops(object, options, in_all);
+        for _ in 0..REWRITES {
+            let rewrite = apply(&probe)?;
+            let failed = match verify_result(object, &rewrite.object, options) {
+                Ok(()) => return Ok(rewrite),
+                Err(failed) => failed,
+            };
+            let next = failed.place.filter(|_| failed.too_complex);
+            let next = next.and_then(|place| counting_loop(object, &probe.points, &probe.forgetful, place));
+            refused = Some(failed.error);
+            let Some((function, header)) = next else { break };
+            probe.forgetful.entry(function).or_default().insert(header);
+            let Ok(again) = explore(object, &probe.points, &probe.forgetful, options) else { break };
+            probe = Probe { facts: again.facts, processed: again.processed, stand_ins: again.stand_ins, ..probe };
+        }
+        if probe.bounded.values().all(BTreeSet::is_empty) {
+            break;
+        }
+    }
+    Err(refused.unwrap_or_else(|| Error::Unsupported {
+        function: object.name.clone(),
+        insn: None,
+        what: "the sandboxed object does not verify".to_owned(),
+    }))
+}
+
+/// A loop with a cancellation point whose numbers are not hidden yet: the innermost one around an instruction where the
+/// verifier gave up, in its function or around a call that leads to it. Else the last one before it, or any: the verifier may
+/// have been on the way out of the loop.
+fn counting_loop(
+    object: &Object,
+    points: &Headers,
+    forgetful: &Headers,
+    place: (FunctionId, InsnId),
+) -> Option<(FunctionId, InsnId)> {
+    let mut pending = vec![place];
+    let mut seen = BTreeSet::new();
+    while let Some((id, insn)) = pending.pop() {
+        if !seen.insert((id, insn)) {
+            continue;
+        }
+        let function = object.function(id);
+        let Some(at) = function.nodes.iter().position(|node| node.id == insn) else { continue };
+        let own = points.get(&id).into_iter().flatten();
+        let known = |header: &&InsnId| forgetful.get(&id).is_some_and(|known| known.contains(*header));
+        let around = own.filter(|header| !known(header)).map(|header| (loops::body(function, *header), *header));
+        let innermost = around.filter(|(body, _)| body.contains(&at)).min_by_key(|(body, _)| body.len());
+        if let Some((_, header)) = innermost {
+            return Some((id, header));
+        }
+        for caller in (0..object.functions.len()).map(|at| FunctionId(at as u32)) {
+            let calls = object.function(caller).nodes.iter().filter(|node| node.callee() == Some(id));
+            pending.extend(calls.map(|node| (caller, node.id)));
+        }
+    }
+    let hidden = |id: &FunctionId, header: &InsnId| forgetful.get(id).is_some_and(|known| known.contains(header));
+    let left = points.iter().flat_map(|(id, own)| own.iter().map(|header| (*id, *header)));
+    let left: Vec<_> = left.filter(|(id, header)| !hidden(id, header)).collect();
+    left.iter().rev().find(|(id, header)| *id == place.0 && *header < place.1).or(left.first()).copied()
+}
+
+/// The original instruction that an instruction of a rewritten object belongs to: itself or the next original one.
+fn original(object: &Object, rewritten: &Object, insn: InsnId) -> Option<(FunctionId, InsnId)> {
+    for (at, function) in rewritten.functions.iter().enumerate() {
+        let Some(position) = function.nodes.iter().position(|node| node.id == insn) else { continue };
+        let known: BTreeSet<InsnId> = object.functions.get(at)?.nodes.iter().map(|node| node.id).collect();
+        let after = function.nodes[position..].iter().find(|node| known.contains(&node.id))?;
+        return Some((FunctionId(at as u32), after.id));
+    }
+    None
+}
+
+impl Failed {
+    fn new(
+        object: &Object,
+        rewritten: &Object,
+        source: kiln_verifier::Error,
+        is_result: bool,
+        program: &str,
+    ) -> Failed {
+        let (place, too_complex) = match &source {
+            kiln_verifier::Error::Rejected(rejection) => {
+                (original(object, rewritten, rejection.insn), rejection.reason == kiln_verifier::Reason::TooComplex)
+            }
+            _ => (None, false),
+        };
+        let (program, source) = (program.to_owned(), Box::new(source));
+        let error = if is_result { Error::Result { program, source } } else { Error::Rejected { program, source } };
+        Failed { error, place, too_complex }
     }
 }
 
@@ -102,7 +262,7 @@ fn has_point_inside(object: &Object, points: &Headers, id: FunctionId, header: I
     })
 }
 
-fn explore(object: &Object, points: &Headers, options: &Options) -> Result<Explored, Error> {
+fn explore(object: &Object, points: &Headers, forgetful: &Headers, options: &Options) -> Result<Explored, Box<Failed>> {
     let mut probed = object.clone();
     let mut stand_ins = BTreeMap::new();
     for (id, headers) in points {
@@ -126,7 +286,13 @@ fn explore(object: &Object, points: &Headers, options: &Options) -> Result<Explo
         }
         probed.functions[id.index()].nodes = nodes;
     }
-    let verifier = kiln_verifier::Options { heap: true, skip_facts: false, ..options.verifier.clone() };
+    let hidden = forgetful.values().flatten().filter_map(|header| stand_ins.get(header).copied());
+    let verifier = kiln_verifier::Options {
+        heap: true,
+        skip_facts: false,
+        forgetful: hidden.collect(),
+        ..options.verifier.clone()
+    };
     let prepared = Prepared::new(&probed, &verifier);
     // Joined one by one: programs that share large functions would each keep an account of those.
     let mut facts = Facts::default();
@@ -134,7 +300,7 @@ fn explore(object: &Object, points: &Headers, options: &Options) -> Result<Explo
     for program in &probed.programs {
         let verified = prepared
             .verify(program, &verifier)
-            .map_err(|source| Error::Rejected { program: program.name.clone(), source: Box::new(source) })?;
+            .map_err(|source| Box::new(Failed::new(object, &probed, source, false, &program.name)))?;
         processed += verified.statistics.processed_insns;
         facts.join(&verified.facts);
     }
@@ -142,16 +308,13 @@ fn explore(object: &Object, points: &Headers, options: &Options) -> Result<Explo
 }
 
 /// Verifies a sandboxed object by the normal rules.
-///
-/// # Errors
-/// [`Error::Result`].
-pub(crate) fn verify_result(object: &Object, options: &Options) -> Result<(), Error> {
+fn verify_result(object: &Object, result: &Object, options: &Options) -> Result<(), Box<Failed>> {
     let verifier = kiln_verifier::Options { skip_facts: true, explain: true, ..options.verifier.clone() };
-    let prepared = Prepared::new(object, &verifier);
-    for program in &object.programs {
+    let prepared = Prepared::new(result, &verifier);
+    for program in &result.programs {
         prepared
             .verify(program, &verifier)
-            .map_err(|source| Error::Result { program: program.name.clone(), source: Box::new(source) })?;
+            .map_err(|source| Box::new(Failed::new(object, result, source, true, &program.name)))?;
     }
     Ok(())
 }

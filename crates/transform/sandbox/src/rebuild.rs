@@ -2,19 +2,21 @@
 //!
 //! ```text
 //!   entry                      once
-//!   checks(i), guards(i), i    every branch to `i` leads to the first of these
+//!   entry(i)                   if `i` begins a loop: on the way into the loop, not in it
+//!   checks(i), guards(i), i    every other branch to `i` leads to the first of these
 //!   after(i)                   on the way from `i` to the next instruction
 //!   tail                       landing pads
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kiln_isa::{Insn, Reg};
+use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Function, FunctionId, InsnId, LineId, MapId, Node, Object, Reference};
 use kiln_verifier::Facts;
 
 use crate::error::Error;
-use crate::frame::Frame;
+use crate::frame::{Frame, needed_after, written_before};
+use crate::loops;
 
 pub(crate) struct Edit<'a> {
     pub object: &'a Object,
@@ -22,13 +24,23 @@ pub(crate) struct Edit<'a> {
     pub function: &'a Function,
     pub facts: &'a Facts,
     pub frame: Frame,
+    /// Registers that every path has written before each instruction ([`written_before`]).
+    written: BTreeMap<InsnId, RegSet>,
     next_insn: &'a mut u32,
     entry: Vec<Node>,
+    loop_entries: BTreeMap<InsnId, LoopEntry>,
     checks: BTreeMap<InsnId, Vec<Node>>,
     guards: BTreeMap<InsnId, Vec<Node>>,
     replaced: BTreeMap<InsnId, Insn>,
     after: BTreeMap<InsnId, Vec<Node>>,
     tail: Vec<Node>,
+}
+
+/// The code on the way into a loop.
+struct LoopEntry {
+    nodes: Vec<Node>,
+    /// The positions of the loop's instructions: what leads to the first from there is not on the way in.
+    body: BTreeSet<usize>,
 }
 
 impl<'a> Edit<'a> {
@@ -40,8 +52,10 @@ impl<'a> Edit<'a> {
             function,
             facts,
             frame: Frame::of(function, facts),
+            written: written_before(function),
             next_insn,
             entry: Vec::new(),
+            loop_entries: BTreeMap::new(),
             checks: BTreeMap::new(),
             guards: BTreeMap::new(),
             replaced: BTreeMap::new(),
@@ -52,6 +66,11 @@ impl<'a> Edit<'a> {
 
     pub(crate) fn unsupported(&self, insn: Option<InsnId>, what: impl Into<String>) -> Error {
         Error::Unsupported { function: self.function.name.clone(), insn, what: what.into() }
+    }
+
+    /// Registers that are live after the instruction `at`, which is `of` or stands before it.
+    pub(crate) fn needed_after(&self, at: InsnId, of: InsnId) -> RegSet {
+        needed_after(self.facts, at, self.written.get(&of).copied().unwrap_or(RegSet::EMPTY))
     }
 
     /// A new instruction of the same source line as another.
@@ -82,6 +101,14 @@ impl<'a> Edit<'a> {
 
     pub(crate) fn enter_with(&mut self, nodes: Vec<Node>) {
         self.entry.extend(nodes);
+    }
+
+    /// Before a loop is entered at its first instruction, `header`.
+    pub(crate) fn enter_loop_with(&mut self, header: InsnId, nodes: Vec<Node>) {
+        let body = loops::body(self.function, header);
+        if !nodes.is_empty() {
+            self.loop_entries.insert(header, LoopEntry { nodes, body });
+        }
     }
 
     pub(crate) fn check(&mut self, at: InsnId, nodes: Vec<Node>) {
@@ -127,7 +154,21 @@ impl<'a> Edit<'a> {
         let starts: BTreeMap<InsnId, InsnId> =
             self.function.nodes.iter().map(|node| (node.id, first(&node.id))).collect();
         let mut nodes = std::mem::take(&mut self.entry);
-        for original in &self.function.nodes {
+        let mut entries = std::mem::take(&mut self.loop_entries);
+        let into: BTreeMap<InsnId, (InsnId, BTreeSet<usize>)> =
+            entries.iter().map(|(at, entry)| (*at, (entry.nodes[0].id, entry.body.clone()))).collect();
+        for (position, original) in self.function.nodes.iter().enumerate() {
+            if let Some(LoopEntry { nodes: mut entry, body }) = entries.remove(&original.id) {
+                let before = position.checked_sub(1).map(|before| &self.function.nodes[before]);
+                let falls = before.is_some_and(|before| !matches!(before.insn, Insn::Jump { .. } | Insn::Exit));
+                if falls && body.contains(&(position - 1)) {
+                    let jump = Insn::Jump { offset: 0, long: false };
+                    entry.push(self.node(jump, Reference::Branch(starts[&original.id]), original.line));
+                    self.tail.extend(entry);
+                } else {
+                    nodes.extend(entry);
+                }
+            }
             nodes.extend(self.checks.remove(&original.id).unwrap_or_default());
             nodes.extend(self.guards.remove(&original.id).unwrap_or_default());
             let mut node = original.clone();
@@ -137,7 +178,8 @@ impl<'a> Edit<'a> {
             if let Reference::Branch(target) = node.reference
                 && let Some(start) = starts.get(&target)
             {
-                node.reference = Reference::Branch(*start);
+                let entry = into.get(&target).filter(|(_, body)| !body.contains(&position));
+                node.reference = Reference::Branch(entry.map_or(*start, |(first, _)| *first));
             }
             let id = node.id;
             nodes.push(node);

@@ -122,7 +122,7 @@ impl Path<'_> {
                 self.findings.check_callback_result(&result, lowest, highest)?;
                 let site = self.state.frame().call_site;
                 self.state.frames.pop();
-                Ok(Next::Widened(site, Since { site, skip_last: false }))
+                Ok(Next::Widened(site, Since { site, skip_last: false, all: false }))
             }
             Caller::Later { lowest, highest } => {
                 self.findings.check_callback_result(&result, lowest, highest)?;

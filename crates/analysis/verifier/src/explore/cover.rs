@@ -15,11 +15,11 @@ pub(crate) enum Exactness {
     Same,
 }
 
-pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register) {
+/// Makes a number unknown that changed and, unless `all`, that nothing depended on.
+pub(crate) fn widen(origins: &Origins, old: &Register, current: &mut Register, all: bool) {
     if old.kind() == Kind::Scalar
         && current.kind() == Kind::Scalar
-        && !origins.is_precise(old.origin)
-        && !origins.is_precise(current.origin)
+        && (all || !origins.is_precise(old.origin) && !origins.is_precise(current.origin))
         && old.scalar != current.scalar
     {
         *current = Register { origin: current.origin, ..Register::UNKNOWN };

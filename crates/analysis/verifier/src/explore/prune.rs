@@ -527,7 +527,7 @@ impl Explorer<'_> {
     }
 
     /// Makes numbers unknown that changed since the last time a position was kept on this path and that nothing depended on.
-    pub(super) fn widen(&self, state: &mut State, Since { site, skip_last }: Since) {
+    pub(super) fn widen(&self, state: &mut State, Since { site, skip_last, all }: Since) {
         let mut ancestor = state.parent;
         while ancestor != 0 {
             let kept = &self.kept.states[ancestor as usize];
@@ -539,15 +539,20 @@ impl Explorer<'_> {
             ancestor = old.parent;
         }
         let Some(old) = self.kept.states[ancestor as usize].state.as_deref() else { return };
-        for (left, right) in old.frames.iter().zip(&mut state.frames) {
+        let top = state.frames.len().saturating_sub(1);
+        for (depth, (left, right)) in old.frames.iter().zip(&mut state.frames).enumerate() {
+            let all = all && depth == top;
+            let widen = |old: &Register, current: &mut Register| {
+                widen(&self.path.findings.origins, old, current, all);
+            };
             for (a, b) in left.registers.iter().zip(&mut right.registers) {
-                widen(&self.path.findings.origins, a, b);
+                widen(a, b);
             }
             for (slot, a) in left.stack.slots().iter().enumerate() {
                 let current = *right.stack.slot(slot);
                 if a.bytes[0] == Byte::Spill && a.bytes == current.bytes {
                     let mut widened = current.register;
-                    widen(&self.path.findings.origins, &a.register, &mut widened);
+                    widen(&a.register, &mut widened);
                     if widened != current.register {
                         right.stack.slot_mut(slot).register = widened;
                     }

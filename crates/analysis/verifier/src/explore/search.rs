@@ -130,6 +130,9 @@ impl<'a> Explorer<'a> {
         loop {
             self.processed += 1;
             self.path.begin_instruction();
+            if self.path.options.most_insns.is_some_and(|most| self.processed > most) {
+                return limit("the program takes more instructions than asked for (most_insns)".to_owned());
+            }
             if self.processed > MAX_PROCESSED_INSTRUCTIONS {
                 return too_complex();
             }

@@ -116,7 +116,7 @@ impl Path<'_> {
             let mut again = self.state.clone();
             change_iterator(&mut again, iterator, |state| state.depth += 1);
             again.set(Reg::R0, item);
-            self.push_widened(again, self.at + 1, Since { site: self.at, skip_last: true });
+            self.push_widened(again, self.at + 1, Since { site: self.at, skip_last: true, all: false });
         }
         change_iterator(&mut self.state, iterator, |state| state.drained = true);
         self.state.set(Reg::R0, Register::constant(0));

@@ -56,6 +56,8 @@ pub(crate) struct Since {
     pub site: Position,
     /// The state kept last is skipped: it belongs to the current iteration.
     pub skip_last: bool,
+    /// Numbers of the current frame that something depended on become unknown too ([`crate::Options::forgetful`]).
+    pub all: bool,
 }
 
 /// Another way that a path could go.

@@ -138,10 +138,12 @@ impl Path<'_> {
     }
 
     pub(crate) fn may_goto(&mut self) -> Step<Next> {
-        let target = self.code.op(self.at).target;
+        let op = self.code.op(self.at);
+        let target = op.target;
         let mut again = self.state.clone();
         again.may_goto_depth += 1;
-        let since = Since { site: self.at, skip_last: true };
+        let all = self.options.forgetful.contains(&op.node.id);
+        let since = Since { site: self.at, skip_last: true, all };
         if self.options.heap && target == self.at + 1 {
             // This will become a cancellation point. The path that it leads to ends.
             self.state = again;
