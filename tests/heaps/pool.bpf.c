@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Operations on a pool, each asked for in a packet, and two racers; -DKILN_POOL_STORE=1 or 2 chooses the store. For
+ * Operations on a pool, each asked for in a packet, and two racers; -DKILN_POOL_STORE=1, 2 or 3 chooses the store. For
  * crates/transform/sandbox/tests/heaps/pool.rs.
  */
 struct key {

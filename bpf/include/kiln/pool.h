@@ -32,15 +32,19 @@
  *	KILN_POOL_HASH   Linux 5.12. As Kerby was published (eBPF '25): blocks of 128 bytes in a hash map, each under a number
  *	                 that is used once, and a hash map from ids to those numbers. Unlike there, reads are checked.
  *	KILN_POOL_ARRAY  Linux 5.6. The same blocks in an array, and free ones kept per CPU.
+ *	KILN_POOL_ARENA  Linux 6.12, compiled with `kiln cc`. Items by size class in the heap. It declares the heap, unless
+ *	                 KILN_POOL_SHARES_HEAP is defined: then the program does, by kiln_heap(KILN_POOL_SUPPLY + ...). User space
+ *	                 supplies KILN_POOL_SUPPLY bytes. Memory that one size class has taken is not given to another.
  */
 #ifndef KILN_POOL_H
 #define KILN_POOL_H
 
 #define KILN_POOL_HASH 1
 #define KILN_POOL_ARRAY 2
+#define KILN_POOL_ARENA 3
 
-#if !defined(KILN_POOL_STORE) || KILN_POOL_STORE < KILN_POOL_HASH || KILN_POOL_STORE > KILN_POOL_ARRAY
-#error "define KILN_POOL_STORE as KILN_POOL_HASH or KILN_POOL_ARRAY before including kiln/pool.h"
+#if !defined(KILN_POOL_STORE) || KILN_POOL_STORE < KILN_POOL_HASH || KILN_POOL_STORE > KILN_POOL_ARENA
+#error "define KILN_POOL_STORE as KILN_POOL_HASH, KILN_POOL_ARRAY or KILN_POOL_ARENA before including kiln/pool.h"
 #endif
 #ifndef KILN_POOL_ID
 #define KILN_POOL_ID __u64
@@ -74,6 +78,9 @@
 #include <linux/types.h>
 #include <linux/errno.h>
 #include <bpf/bpf_helpers.h>
+#if KILN_POOL_STORE == KILN_POOL_ARENA
+#include <kiln/heap.h>
+#endif
 
 #ifndef KILN_FUNCTION
 #define KILN_FUNCTION static __attribute__((noinline, unused))
@@ -86,6 +93,10 @@ _Static_assert((KILN_POOL_CPUS & (KILN_POOL_CPUS - 1)) == 0 && KILN_POOL_CPUS <=
 	       "KILN_POOL_CPUS is a power of two, at most 1024");
 
 #include <kiln/pool/copy.h>
+#if KILN_POOL_STORE == KILN_POOL_ARENA
+#include <kiln/pool/arena.h>
+#else
 #include <kiln/pool/maps.h>
+#endif
 
 #endif

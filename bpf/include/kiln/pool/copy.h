@@ -5,6 +5,10 @@
 
 /* Bytes that are copied at once: one check of the buffer's end for all of them. */
 #define KILN_POOL_CHUNK 128u
+/* Chunks of the largest object. */
+#define KILN_POOL_LIST ((KILN_POOL_MAX + KILN_POOL_CHUNK - 1) / KILN_POOL_CHUNK)
+/* The bits of an object's size in bytes, the largest of which is a power of two. */
+#define KILN_POOL_SIZES (2 * KILN_POOL_MAX - 1)
 
 #define KILN_POOL_ONCE(place) (*(volatile typeof(place) *)&(place))
 

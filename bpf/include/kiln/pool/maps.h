@@ -16,10 +16,7 @@
 #ifndef KILN_POOL_MAPS_H
 #define KILN_POOL_MAPS_H
 
-/* Blocks of the largest object. */
-#define KILN_POOL_LIST ((KILN_POOL_MAX + KILN_POOL_CHUNK - 1) / KILN_POOL_CHUNK)
-/* The bits of an object's size in bytes, and of its number of blocks. The largest of each is a power of two. */
-#define KILN_POOL_SIZES (2 * KILN_POOL_MAX - 1)
+/* The bits of an object's number of blocks, the largest of which is a power of two. */
 #define KILN_POOL_LENGTHS (2 * KILN_POOL_LIST - 1)
 /* Blocks in all. */
 #define KILN_POOL_COUNT (KILN_POOL_BYTES / KILN_POOL_CHUNK)

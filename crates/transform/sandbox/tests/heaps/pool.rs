@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 
 use kiln_linux::TestInput;
 
-use crate::world::{Extension, Place, World, compile_plain, word};
+use crate::world::{Extension, Place, World, compile_plain, compile_with, stay_on_one_cpu, word};
 
 const SOURCE: &str = "tests/heaps/pool.bpf.c";
-const STORES: [(&str, &str); 2] = [("hash", "-DKILN_POOL_STORE=1"), ("array", "-DKILN_POOL_STORE=2")];
+const ARENA: &str = "-DKILN_POOL_STORE=3";
+const STORES: [(&str, &str); 3] = [("hash", "-DKILN_POOL_STORE=1"), ("array", "-DKILN_POOL_STORE=2"), ("arena", ARENA)];
+/// At least `KILN_POOL_SUPPLY`.
+const SUPPLY_BYTES: usize = 128 << 10;
 const XDP_DROP: u32 = 1;
 
 /// As in the source.
@@ -19,7 +22,8 @@ const RESIZE: u32 = 2;
 const READ: u32 = 3;
 const WRITE: u32 = 4;
 const OBJECTS: usize = 64;
-const BLOCKS: usize = 24_576 / BLOCK_BYTES;
+const POOL_BYTES: usize = 24_576;
+const BLOCKS: usize = POOL_BYTES / BLOCK_BYTES;
 const BLOCK_BYTES: usize = 128;
 const MOST_BYTES: usize = 1024;
 const ORDER_BYTES: usize = 32;
@@ -36,9 +40,17 @@ const EEXIST: i64 = -17;
 const ENOSPC: i64 = -28;
 
 fn compile(store: &str, more: &[&str]) -> Option<Extension> {
-    let mut arguments = vec!["-mcpu=v3", "-D__TARGET_ARCH_x86", store];
-    arguments.extend(more);
-    compile_plain(SOURCE, &arguments)
+    if store == ARENA {
+        return compile_with(SOURCE, Duration::from_millis(100), &[&["-D__TARGET_ARCH_x86", store], more].concat());
+    }
+    compile_plain(SOURCE, &[&["-mcpu=v3", "-D__TARGET_ARCH_x86", store], more].concat())
+}
+
+/// Gives the arena store its memory.
+fn supply(store: &str, world: &World) {
+    if store == "arena" {
+        assert!(world.supply(SUPPLY_BYTES), "it has a heap");
+    }
 }
 
 /// What is asked for.
@@ -90,29 +102,97 @@ fn orders(seed: u64, count: usize) -> Vec<Order> {
         .collect()
 }
 
+/// Memory for contents.
+#[derive(Debug)]
+enum Room {
+    /// Blocks that every object may use.
+    Blocks,
+    /// Items of a size, each of which remains of that size: how many are free, and the bytes of all.
+    Items { free: HashMap<usize, usize>, bytes: usize },
+}
+
 /// The pool as `kiln/pool.h` describes it.
-#[derive(Default)]
+#[derive(Debug)]
 struct Model {
     objects: HashMap<u64, Vec<u8>>,
+    room: Room,
+}
+
+/// The contents that an item for so many bytes has room for.
+fn item_bytes(bytes: usize) -> usize {
+    let step = [(128, 16), (256, 32), (512, 64)].iter().find(|(most, _)| bytes <= *most).map_or(128, |found| found.1);
+    bytes.next_multiple_of(step)
 }
 
 impl Model {
-    fn has_blocks(&self, more: usize) -> bool {
-        self.objects.values().map(|object| object.len().div_ceil(BLOCK_BYTES)).sum::<usize>() + more <= BLOCKS
+    fn new(store: &str) -> Model {
+        let items = Room::Items { free: HashMap::new(), bytes: 0 };
+        Model { objects: HashMap::new(), room: if store == "arena" { items } else { Room::Blocks } }
+    }
+
+    fn blocks(&self) -> usize {
+        self.objects.values().map(|object| object.len().div_ceil(BLOCK_BYTES)).sum()
+    }
+
+    /// Takes room for an object, of which `kept` bytes may stay where they are; whether there is any.
+    fn take(&mut self, bytes: usize, kept: usize) -> bool {
+        let blocks = self.blocks();
+        match &mut self.room {
+            Room::Blocks => {
+                let more = bytes.div_ceil(BLOCK_BYTES).saturating_sub(kept.div_ceil(BLOCK_BYTES));
+                blocks + more <= BLOCKS
+            }
+            Room::Items { free, bytes: all } => {
+                let item = item_bytes(bytes);
+                let free = free.entry(item).or_default();
+                let fresh = *free == 0;
+                if fresh && *all + item > POOL_BYTES {
+                    return false;
+                }
+                *all += if fresh { item } else { 0 };
+                *free -= usize::from(!fresh);
+                true
+            }
+        }
+    }
+
+    fn give(&mut self, bytes: usize) {
+        if let Room::Items { free, .. } = &mut self.room {
+            *free.entry(item_bytes(bytes)).or_default() += 1;
+        }
     }
 
     fn put(&mut self, order: &Order, contents: Vec<u8>, flags: u64) -> i64 {
         // The new contents are stored before the old ones are given back.
-        if !self.has_blocks(contents.len().div_ceil(BLOCK_BYTES)) {
+        if !self.take(contents.len(), 0) {
             return ENOMEM;
         }
-        match self.objects.contains_key(&order.id) {
-            true if flags == NOEXIST => return EEXIST,
-            false if flags == EXIST => return ENOENT,
-            false if self.objects.len() == OBJECTS => return ENOMEM,
-            _ => {}
+        let refused = match self.objects.contains_key(&order.id) {
+            true if flags == NOEXIST => EEXIST,
+            false if flags == EXIST => ENOENT,
+            false if self.objects.len() == OBJECTS => ENOMEM,
+            _ => 0,
+        };
+        let unused = if refused == 0 { self.objects.insert(order.id, contents) } else { Some(contents) };
+        if let Some(unused) = unused {
+            self.give(unused.len());
         }
-        self.objects.insert(order.id, contents);
+        refused
+    }
+
+    fn resize(&mut self, order: &Order) -> i64 {
+        let Some(had) = self.objects.get(&order.id).map(Vec::len) else { return ENOENT };
+        if !self.take(order.bytes, had) {
+            return ENOMEM;
+        }
+        self.give(had);
+        self.objects.get_mut(&order.id).expect("is there").resize(order.bytes, 0);
+        0
+    }
+
+    fn free(&mut self, id: u64) -> i64 {
+        let Some(object) = self.objects.remove(&id) else { return ENOENT };
+        self.give(object.len());
         0
     }
 
@@ -122,18 +202,8 @@ impl Model {
         let result = match order.operation {
             ALLOC | RESIZE | WRITE if too_large => E2BIG,
             ALLOC => self.put(order, vec![0; order.bytes], NOEXIST),
-            FREE => self.objects.remove(&order.id).map_or(ENOENT, |_| 0),
-            RESIZE => match self.objects.get(&order.id).map(Vec::len) {
-                None => ENOENT,
-                Some(had) => {
-                    let more = order.bytes.div_ceil(BLOCK_BYTES).saturating_sub(had.div_ceil(BLOCK_BYTES));
-                    if !self.has_blocks(more) {
-                        return (ENOMEM, None);
-                    }
-                    self.objects.get_mut(&order.id).expect("is there").resize(order.bytes, 0);
-                    0
-                }
-            },
+            FREE => self.free(order.id),
+            RESIZE => self.resize(order),
             READ => match self.objects.get(&order.id) {
                 None => ENOENT,
                 Some(object) if object.len() > order.room => ENOSPC,
@@ -152,10 +222,12 @@ impl Model {
 
 #[test]
 fn a_pool_does_what_its_header_says() {
+    stay_on_one_cpu();
     for (store, define) in STORES {
         let Some(extension) = compile(define, &[]) else { return };
         for (name, world) in World::all(&extension, &["pool"]) {
-            let mut model = Model::default();
+            supply(store, &world);
+            let mut model = Model::new(store);
             let mut full = 0;
             for (step, order) in orders(0x9e37_79b9_7f4a_7c15, 4000).iter().enumerate() {
                 let (returned, packet) = world.run("pool", &order.packet());
@@ -205,8 +277,9 @@ fn race_on(program: &kiln_linux::Prog, cpu: usize, seed: u64, stop: &AtomicBool)
 }
 
 /// Lets one CPU write and another read the same few objects.
-fn race(extension: &Extension, time: Duration) -> Option<(Counted, Counted)> {
+fn race(store: &str, extension: &Extension, time: Duration) -> Option<(Counted, Counted)> {
     let world = World::kernel(extension)?;
+    supply(store, &world);
     let Place::Kernel(loaded) = &world.place else { unreachable!("asked for") };
     let stop = AtomicBool::new(false);
     Some(std::thread::scope(|scope| {
@@ -244,7 +317,7 @@ fn a_read_is_never_a_mixture() {
     }
     for (store, define) in STORES {
         let Some(extension) = compile(define, &[PAUSE]) else { return };
-        let Some((writer, reader)) = race(&extension, race_time()) else { return };
+        let Some((writer, reader)) = race(store, &extension, race_time()) else { return };
         println!("{store}: {} writes, {} reads, {} without a quiet moment", writer.writes, reader.reads, reader.failed);
         assert!(writer.writes > 0 && reader.reads > 0, "{store}: both ran");
         assert_eq!((writer.failed, reader.torn), (0, 0), "{store}: {writer:?} {reader:?}");
@@ -263,7 +336,7 @@ fn without_the_check_mixtures_are_found() {
         let (mut torn, mut reads) = (0, 0);
         let end = Instant::now() + Duration::from_secs(60);
         while torn == 0 && Instant::now() < end {
-            let Some((_, reader)) = race(&extension, Duration::from_secs(1)) else { return };
+            let Some((_, reader)) = race(store, &extension, Duration::from_secs(1)) else { return };
             torn += reader.torn;
             reads += reader.reads;
         }

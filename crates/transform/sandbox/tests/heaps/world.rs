@@ -27,7 +27,12 @@ pub fn root() -> PathBuf {
 
 /// Compiles a source and sandboxes it. Prints a skip and returns `None` if there is no clang 19.
 pub fn compile(source: &str, quantum: Duration) -> Option<Extension> {
-    let bytes = clang(source, &["-mcpu=v4"])?;
+    compile_with(source, quantum, &[])
+}
+
+/// The same, with more arguments for clang.
+pub fn compile_with(source: &str, quantum: Duration, arguments: &[&str]) -> Option<Extension> {
+    let bytes = clang(source, &[&["-mcpu=v4"], arguments].concat())?;
     let elf = kiln_elf::read("extension", &bytes).expect("an object");
     let options = Options { quantum_ns: quantum.as_nanos() as u64, ..Options::default() };
     let rewrite = sandbox(&elf.object, &options).unwrap_or_else(|error| panic!("{source}: {error}"));
