@@ -149,3 +149,64 @@ fn kept_results_are_checked() {
     load(&toolchain.keeping(open.clone()));
     assert_eq!(fs::read_dir(&open).expect("a folder").count(), 0);
 }
+
+/// Of a switch over maps, LLVM made a table of pointers, which only a dynamic linker could fill.
+const SWITCH: &str = "\
+; map a array key 4 value 8 entries 1
+; map b array key 4 value 8 entries 2
+; map c hash key 4 value 8 entries 3
+; map d hash key 4 value 8 entries 4
+; map e hash key 4 value 8 entries 5
+; program xdp name p
+ r2 = *(u32 *)(r1 + 0)
+ r3 = *(u32 *)(r1 + 4)
+ r4 = r2
+ r4 += 1
+ if r4 > r3 goto none
+ w6 = *(u8 *)(r2 + 0)
+ *(u32 *)(r10 - 4) = 0
+ *(u64 *)(r10 - 16) = 7
+ if w6 == 0 goto first
+ if w6 == 1 goto second
+ if w6 == 2 goto third
+ if w6 == 3 goto fourth
+ if w6 != 4 goto none
+ r1 = map[e]
+ goto store
+first:
+ r1 = map[a]
+ goto store
+second:
+ r1 = map[b]
+ goto store
+third:
+ r1 = map[c]
+ goto store
+fourth:
+ r1 = map[d]
+store:
+ r2 = r10
+ r2 += -4
+ r3 = r10
+ r3 += -16
+ r4 = 0
+ call map_update_elem
+none:
+ r0 = 2
+ exit
+";
+
+#[test]
+fn a_switch_over_maps_needs_no_relocations() {
+    let Some(toolchain) = toolchain() else { return };
+    for setting in [Setting::Fast, Setting::Scalar, Setting::Size] {
+        let vm = vm(SWITCH, 1 << 20);
+        vm.load_native("p", &toolchain, setting).expect("it compiles");
+        for (choice, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+            vm.run("p", &Input::packet(&[choice as u8; 64]), Engine::Native).expect("it runs");
+            let map = vm.map(name).expect("the map");
+            let value = vm.look_up(map, &[0; 4]).expect("a lookup");
+            assert_eq!(value, Some(7u64.to_ne_bytes().to_vec()), "{setting:?}, map {name}");
+        }
+    }
+}

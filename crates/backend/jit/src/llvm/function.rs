@@ -129,7 +129,10 @@ impl<'s, 'a> FunctionWriter<'s, 'a> {
             return self.unresolved(at, format!("{address:?}"));
         };
         let table = table_symbol(self.shared.settings.name);
-        let word = self.out.value(format_args!("getelementptr i64, ptr @{table}, i64 {place}"));
+        // LLVM must not know where the table is: of a switch over addresses it would make a table of pointers into this
+        // one, which a dynamic linker would have to fill.
+        let start = self.out.value(format_args!("call ptr asm \"\", \"=r,0\"(ptr @{table})"));
+        let word = self.out.value(format_args!("getelementptr i64, ptr {start}, i64 {place}"));
         Ok(self.out.value(format_args!("load i64, ptr {word}, !invariant.load !0")))
     }
 
