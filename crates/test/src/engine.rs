@@ -123,7 +123,8 @@ pub fn kernel_available() -> Result<(), String> {
     ANSWER.get_or_init(|| kiln_linux::available().map_err(|error| error.to_string())).clone()
 }
 
-fn takes_packet(program_type: ProgramType) -> bool {
+/// Whether the kernel test-runs programs of a type on packets.
+pub fn takes_packet(program_type: ProgramType) -> bool {
     program_type == ProgramType::Xdp || program_type.has_socket_buffer()
 }
 

@@ -74,12 +74,19 @@ pub fn in_kernel(before: (&[u8], &Object), after: &[u8], program: &Program, pack
         return Comparison::NotRun(format!("no packets for {} programs", program_type.name()));
     }
     // The original says which maps are loaded: a rewrite may need fewer, and what it leaves of them counts too.
-    let trace = |bytes: &[u8]| -> Result<Trace, String> {
-        let loaded = kernel::load(bytes, before.1, program)
-            .map_err(|failure| failure.reason().map_or(failure.to_string(), str::to_owned))?;
-        run_all(&loaded, packets).map_err(|error| error.to_string())
-    };
+    let trace = |bytes: &[u8]| kernel_trace(bytes, before.1, program, packets);
     judge(|| trace(before.0), || trace(after), packets)
+}
+
+/// What a program of an object file does with packets in the running kernel, one after the other. `object` says which maps
+/// are loaded.
+///
+/// # Errors
+/// Fails if the kernel does not load the program, or if a run fails, but not for a packet that it does not take.
+pub fn kernel_trace(bytes: &[u8], object: &Object, program: &Program, packets: &[Vec<u8>]) -> Result<Trace, String> {
+    let loaded = kernel::load(bytes, object, program)
+        .map_err(|failure| failure.reason().map_or(failure.to_string(), str::to_owned))?;
+    run_all(&loaded, packets).map_err(|error| error.to_string())
 }
 
 /// Compares a program of two objects in the VM.
