@@ -67,6 +67,8 @@ pub(crate) enum Case {
     StorageFlags,
     /// A constant string has no end.
     NotTerminated,
+    /// A format that the kernel cannot carry out.
+    Format,
     /// A map is passed with a value of another one.
     OtherMap,
     /// The helper takes no packet memory.

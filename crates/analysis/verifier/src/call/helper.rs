@@ -31,6 +31,9 @@ impl Path<'_> {
         let mut call = Call::default();
         Check::all(self, helper, prototype, &mut call)?;
         self.code.check_map_fits(helper, &call)?;
+        if helper.name == "snprintf" {
+            self.check_format()?;
+        }
         for (frame, lowest, length) in std::mem::take(&mut call.fills) {
             self.fill_stack_bytes(frame, lowest, length, helper.fills == Fills::Always)?;
         }

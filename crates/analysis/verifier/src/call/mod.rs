@@ -5,6 +5,7 @@ pub(crate) mod callback;
 mod checked;
 mod end;
 pub(crate) mod exception;
+mod format;
 pub(crate) mod function;
 pub(crate) mod global;
 pub(crate) mod helper;

@@ -19,6 +19,11 @@ impl Story<'_> {
         if let Some(help) = self.size_of_argument() {
             return Some(help);
         }
+        if self.rejection.cause.case == Case::Format {
+            let known =
+                "%d, %i, %u, %x and %X (with l or ll), %c, %s, %p, %pK, %px, %ps, %pS, %pB, %pks, %pus, %pi4, %pI6, %%";
+            return Some(format!("pass 8 bytes for each conversion; the kernel has {known}"));
+        }
         match self.rejection.reason {
             Reason::PossiblyNull => self.null_check(),
             Reason::PacketBounds => self.packet_check(),

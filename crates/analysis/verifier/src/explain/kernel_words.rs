@@ -379,6 +379,9 @@ impl Words<'_> {
     }
 
     fn argument(&self) -> Option<String> {
+        if self.cause.case == Case::Format {
+            return Some("Invalid format string".to_owned());
+        }
         if self.cause.case == Case::StorageFlags {
             return Some("get_local_storage() doesn't support non-zero flags".to_owned());
         }
@@ -417,6 +420,9 @@ impl Words<'_> {
     }
 
     fn size(&self) -> Option<String> {
+        if self.cause.case == Case::Format {
+            return None;
+        }
         let (reg, register) = (self.reg()?.number(), self.register()?);
         if register.kind() != Kind::Scalar {
             return Some(format!("R{reg} type={} expected=scalar", type_name(&register)));
