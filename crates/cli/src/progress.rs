@@ -28,7 +28,8 @@ impl Spinner {
     pub fn new(what: &str) -> Spinner {
         let bar = ProgressBar::new_spinner();
         if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}: {msg} [{elapsed}]") {
-            bar.set_style(style);
+            // ASCII: not every terminal has another character set.
+            bar.set_style(style.tick_chars("|/-\\ "));
         }
         bar.set_prefix(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(120));

@@ -184,6 +184,13 @@ fn codes_are_explained_with_a_program_and_its_mended_form() {
     assert!(with_examples >= 25, "{with_examples} of {} reasons have an example", rows.len());
 }
 
+/// Places are slots wherever they are said: the constant takes two.
+#[test]
+fn what_is_not_supported_has_its_slot() {
+    let (_folder, path) = file("replaced.bpf", "; program ext\n  r1 = 5 ll\n  r0 = 2\n  exit\n");
+    kiln().arg("check").arg(&path).assert().code(3).stdout(contains("(slot 3 of main)"));
+}
+
 /// What a kept state covers was processed, too: the profile has the verdict's figure.
 #[test]
 fn a_profile_counts_what_the_verdict_counts() {

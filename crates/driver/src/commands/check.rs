@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::commands::cost::Cost;
 use crate::input::Input;
-use crate::show::diagnostic::{self, Diagnosis, Look};
+use crate::show::diagnostic::{self, Diagnosis, Look, Place};
 use crate::show::shown::Shown;
 
 /// What was decided about one program.
@@ -143,8 +143,23 @@ pub(crate) fn verdict_of(
             let explanation = diagnostic::render(object, &program.name, &code, &diagnosis, Look::default());
             Verdict::Rejected { code, explanation, diagnosis }
         }
+        Err(Error::Unsupported { insn, what }) => {
+            Verdict::Unsupported { reason: format!("not supported: {what}{}", site(object, insn)).into() }
+        }
+        Err(Error::Limit { insn, what }) => {
+            Verdict::Unsupported { reason: format!("limit reached: {what}{}", site(object, insn)).into() }
+        }
         Err(error) => Verdict::Unsupported { reason: error.to_string().into() },
     }
+}
+
+/// Where an instruction is, in brackets: its slot, as listings count.
+fn site(object: &Object, insn: kiln_program::InsnId) -> String {
+    let found = object.functions.iter().find_map(|function| {
+        let at = function.nodes.iter().position(|node| node.id == insn)?;
+        Some(Place::at(object, function, at))
+    });
+    found.map_or_else(String::new, |place| format!(" (slot {} of {})", place.slot, place.function.exact()))
 }
 
 /// Verifies programs of an input, asking the running kernel too if wanted.
