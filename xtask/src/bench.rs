@@ -17,6 +17,7 @@
 //! `cargo xtask bench scale` measures how the optimizer's time and memory grow with size
 //! (`crates/transform/superopt/examples/scale`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
+//! `cargo xtask bench pool` measures the pool's stores (`crates/transform/sandbox/examples/pool_bench.rs`).
 //! `cargo xtask bench native [NAME...] [--format json]` compares the kernel's JIT and the VM's, without and with native
 //! operations, on the pure programs (`bench/examples/native_bench.rs`).
 //! `cargo xtask bench peers [NAME...]` compares other runtimes on the same programs (`bench-compare`).
@@ -40,8 +41,9 @@ struct Program {
 const EMPTY: &str = "xdp_pass";
 
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
-const EXAMPLES: [(&str, &str, &str, &str); 6] = [
+const EXAMPLES: [(&str, &str, &str, &str); 7] = [
     ("heap", "kiln-bench", "heap_bench", "measuring heaps"),
+    ("pool", "kiln-sandbox", "pool_bench", "measuring pools"),
     ("verifier", "kiln-bench", "verifier_bench", "comparing the verifiers"),
     ("optimizer", "kiln-bench", "optimizer_bench", "measuring the optimizer"),
     ("equiv", "kiln-bench", "equiv_bench", "measuring the equivalence checker"),
