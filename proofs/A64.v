@@ -1,6 +1,7 @@
-(** 64-bit Arm: the instructions that native code uses (Arm ARM, A64 base instructions). None of them touches flags. *)
+(** 64-bit Arm: the instructions that native code uses (Arm ARM, A64 base instructions). Comparisons alone touch the
+    flags: N, Z, C and V are [Flag 0] to [Flag 3], 0 or 1. *)
 
-From Coq Require Import ZArith List Lia.
+From Coq Require Import ZArith List Lia Bool.
 From Kiln Require Import Bits Bpf.
 Import ListNotations.
 Open Scope Z_scope.
@@ -20,7 +21,35 @@ Inductive insn :=
 | Str (w : width) (b : reg) (o : Z) (r : reg)
 | Strh (w : width) (b : reg) (o : Z) (r : reg)
 | Rev (w : width) (d n : reg)
-| Reverse16 (w : width) (d n : reg).
+| Reverse16 (w : width) (d n : reg)
+| Cmp (w : width) (a b : reg)
+| Cmpi (w : width) (a : reg) (k : Z)
+| Cset (w : width) (d : reg) (c : condition).
+
+(** SUBS with the zero register as destination. C: no borrow. V: the difference of the signed numbers does not fit. *)
+Definition subtracted (w a b : Z) (s : regs) : regs :=
+  let r := wrap w (wrap w a - wrap w b) in
+  let d := signed w a - signed w b in
+  let s := update s (Flag 0) (Z.b2z (Z.testbit r (w - 1))) in
+  let s := update s (Flag 1) (Z.b2z (r =? 0)) in
+  let s := update s (Flag 2) (Z.b2z (wrap w b <=? wrap w a)) in
+  update s (Flag 3) (Z.b2z (negb ((- 2 ^ (w - 1) <=? d) && (d <? 2 ^ (w - 1))))).
+
+(** The condition codes EQ, NE, HI, HS, LO, LS, GT, GE, LT, LE. *)
+Definition is_met (c : condition) (s : regs) : bool :=
+  let is k := s (Flag k) =? 1 in
+  match c with
+  | IsEq => is 1
+  | IsNe => negb (is 1)
+  | IsGt => is 2 && negb (is 1)
+  | IsGe => is 2
+  | IsLt => negb (is 2)
+  | IsLe => negb (is 2 && negb (is 1))
+  | IsSgt => negb (is 1) && Bool.eqb (is 0) (is 3)
+  | IsSge => Bool.eqb (is 0) (is 3)
+  | IsSlt => negb (Bool.eqb (is 0) (is 3))
+  | IsSle => negb (negb (is 1) && Bool.eqb (is 0) (is 3))
+  end.
 
 (** EXTR: [w] bits of the concatenation of two registers, from bit [lsb] on. *)
 Definition extr (w n m lsb : Z) : Z := wrap w (Z.shiftr (wrap w n * 2 ^ w + wrap w m) lsb).
@@ -53,6 +82,11 @@ Definition step (i : insn) (s : regs) : regs :=
   | Strh _ b o r => store 2 (s b + o) (s r) s
   (* REV: the bytes of the width in reverse order. REV16: the bytes of each half of 32 bits. *)
   | Rev w d n => update s d (swap (bytes w) (s n))
+  (* CMP with an immediate that it cannot encode has it in the first scratch register. *)
+  | Cmp w a b => subtracted (bits w) (s a) (s b) s
+  | Cmpi w a k => subtracted (bits w) (s a) (wrap 64 k) s
+  (* CSET: one if the condition holds, zero if not. *)
+  | Cset _ d c => update s d (Z.b2z (is_met c s))
   | Reverse16 _ d n => update s d (swap 2 (s n) + 2 ^ 16 * swap 2 (s n / 2 ^ 16))
   end.
 

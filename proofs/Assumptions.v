@@ -1,6 +1,6 @@
 (** The theorems about native code, and what they rest on. `proofs/check` compares what this prints with `assumptions.txt`. *)
 
-From Kiln Require Import Rotate RotateRegister Arithmetic Memory.
+From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag.
 
 Definition theorems := (
   rotate_left_32_x86_agrees,
@@ -52,7 +52,15 @@ Definition theorems := (
   or_memory_32_x86_agrees,
   or_memory_64_x86_agrees,
   xor_memory_32_x86_agrees,
-  xor_memory_64_x86_agrees
+  xor_memory_64_x86_agrees,
+  flag_32_x86_agrees,
+  flag_32_a64_agrees,
+  flag_64_x86_agrees,
+  flag_64_a64_agrees,
+  flag_constant_32_x86_agrees,
+  flag_constant_32_a64_agrees,
+  flag_constant_64_x86_agrees,
+  flag_constant_64_a64_agrees
 ).
 
 Print Assumptions theorems.

@@ -6,8 +6,8 @@ Import ListNotations.
 Open Scope Z_scope.
 
 (** A place that holds a number: a BPF register, which on a machine is the register that the JIT keeps it in; a
-    register that the JIT keeps free within an instruction; a byte of memory, by its address. *)
-Inductive reg := Bpf (n : Z) | Scratch (n : Z) | Byte (address : Z).
+    register that the JIT keeps free within an instruction; a byte of memory, by its address; a flag of a processor. *)
+Inductive reg := Bpf (n : Z) | Scratch (n : Z) | Byte (address : Z) | Flag (n : Z).
 
 (** Operands are registers of BPF. *)
 Definition is_register (r : reg) : Prop := match r with Bpf _ => True | _ => False end.
@@ -52,12 +52,37 @@ Definition bytes (w : width) : nat := match w with W32 => 4 | W64 => 8 end.
 Inductive alu := Mov | Add | Sub | Mul | And | Or | Xor | Lsh | Rsh | Arsh.
 Inductive operand := Reg (r : reg) | Imm (z : Z).
 
+(** Comparisons, of numbers without and with a sign. *)
+Inductive condition := IsEq | IsNe | IsGt | IsGe | IsLt | IsLe | IsSgt | IsSge | IsSlt | IsSle.
+
+Definition opposite (c : condition) : condition :=
+  match c with
+  | IsEq => IsNe | IsNe => IsEq | IsGt => IsLe | IsLe => IsGt | IsGe => IsLt | IsLt => IsGe
+  | IsSgt => IsSle | IsSle => IsSgt | IsSge => IsSlt | IsSlt => IsSge
+  end.
+
+Definition holds (c : condition) (w a b : Z) : bool :=
+  match c with
+  | IsEq => wrap w a =? wrap w b
+  | IsNe => negb (wrap w a =? wrap w b)
+  | IsGt => wrap w b <? wrap w a
+  | IsGe => wrap w b <=? wrap w a
+  | IsLt => wrap w a <? wrap w b
+  | IsLe => wrap w a <=? wrap w b
+  | IsSgt => signed w b <? signed w a
+  | IsSge => signed w b <=? signed w a
+  | IsSlt => signed w a <? signed w b
+  | IsSle => signed w a <=? signed w b
+  end.
+
+(** [Unless] is a branch over one instruction, and that instruction. *)
 Inductive insn :=
 | Alu (op : alu) (w : width) (d : reg) (s : operand)
 | Neg (w : width) (d : reg)
 | Load (n : nat) (d b : reg) (o : Z)
 | Store (n : nat) (b : reg) (o : Z) (r : reg)
-| Swap (n : nat) (d : reg).
+| Swap (n : nat) (d : reg)
+| Unless (c : condition) (w : width) (a : reg) (o : operand) (i : insn).
 
 Definition value (s : regs) (o : operand) : Z := match o with Reg r => s r | Imm z => wrap 64 z end.
 
@@ -77,13 +102,14 @@ Definition apply (op : alu) (w a b : Z) : Z :=
   | Arsh => ashr w (wrap w a) (wrap w b mod w)
   end.
 
-Definition step (i : insn) (s : regs) : regs :=
+Fixpoint step (i : insn) (s : regs) : regs :=
   match i with
   | Alu op w d o => update s d (apply op (bits w) (s d) (value s o))
   | Neg w d => update s d (wrap (bits w) (- wrap (bits w) (s d)))
   | Load n d b o => update s d (load n (s b + o) s)
   | Store n b o r => store n (s b + o) (s r) s
   | Swap n d => update s d (swap n (s d))
+  | Unless c w a o i => if holds c (bits w) (s a) (value s o) then s else step i s
   end.
 
 Definition run (code : list insn) (s : regs) : regs := fold_left (fun s i => step i s) code s.
@@ -94,11 +120,13 @@ Inductive template :=
 | TNeg (ws : list width) (d : reg)
 | TLoad (n : nat) (d b : reg) (o : Z)
 | TStore (n : nat) (b : reg) (o : Z) (r : reg)
-| TSwap (n : nat) (d : reg).
+| TSwap (n : nat) (d : reg)
+| TUnless (c : condition) (w : width) (a : reg) (o : operand) (t : template).
 
 Inductive instance : template -> insn -> Prop :=
 | instance_alu ops ws d s op w : In op ops -> In w ws -> instance (TAlu ops ws d s) (Alu op w d s)
 | instance_neg ws d w : In w ws -> instance (TNeg ws d) (Neg w d)
 | instance_load n d b o : instance (TLoad n d b o) (Load n d b o)
 | instance_store n b o r : instance (TStore n b o r) (Store n b o r)
-| instance_swap n d : instance (TSwap n d) (Swap n d).
+| instance_swap n d : instance (TSwap n d) (Swap n d)
+| instance_unless c w a o t i : instance t i -> instance (TUnless c w a o t) (Unless c w a o i).

@@ -517,3 +517,59 @@ Definition xor_memory_64_x86 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop 
   [ (True, [X86.Xorm W64 d b o]) ].
 Definition xor_memory_64_a64 (d : reg) (b : reg) (o : Z) (t : reg) : list (Prop * list A64.insn) :=
   [  ].
+
+(** One if the comparison c of the lower halves of a and b holds, zero if not. *)
+Definition flag_32_allowed (d : reg) (a : reg) (b : reg) (c : condition) : Prop := is_register d /\ is_register a /\ is_register b.
+Definition flag_32_forms (d : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list template) :=
+  [ (d <> a /\ d <> b,
+     [TAlu [Mov] [W64; W32] d (Imm (1));
+      TUnless c W32 a (Reg b) (TAlu [Mov] [W64; W32] d (Imm (0)))]);
+    (d <> a /\ d <> b,
+     [TAlu [Mov] [W64; W32] d (Imm (0));
+      TUnless (opposite c) W32 a (Reg b) (TAlu [Mov] [W64; W32] d (Imm (1)))]) ].
+Definition flag_32_x86 (d : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Zero W32 d; X86.Cmp W32 a b; X86.Setcc W32 d c]) ].
+Definition flag_32_a64 (d : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Cmp W32 a b; A64.Cset W32 d c]) ].
+
+(** One if the comparison c of a and b holds, zero if not. *)
+Definition flag_64_allowed (d : reg) (a : reg) (b : reg) (c : condition) : Prop := is_register d /\ is_register a /\ is_register b.
+Definition flag_64_forms (d : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list template) :=
+  [ (d <> a /\ d <> b,
+     [TAlu [Mov] [W64; W32] d (Imm (1));
+      TUnless c W64 a (Reg b) (TAlu [Mov] [W64; W32] d (Imm (0)))]);
+    (d <> a /\ d <> b,
+     [TAlu [Mov] [W64; W32] d (Imm (0));
+      TUnless (opposite c) W64 a (Reg b) (TAlu [Mov] [W64; W32] d (Imm (1)))]) ].
+Definition flag_64_x86 (d : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Zero W32 d; X86.Cmp W64 a b; X86.Setcc W32 d c]) ].
+Definition flag_64_a64 (d : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Cmp W64 a b; A64.Cset W32 d c]) ].
+
+(** One if the comparison c of the lower half of a with a number holds, zero if not. *)
+Definition flag_constant_32_allowed (d : reg) (a : reg) (k : Z) (c : condition) : Prop := is_register d /\ is_register a /\ -2147483648 <= k <= 2147483647.
+Definition flag_constant_32_forms (d : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list template) :=
+  [ (d <> a,
+     [TAlu [Mov] [W64; W32] d (Imm (1));
+      TUnless c W32 a (Imm k) (TAlu [Mov] [W64; W32] d (Imm (0)))]);
+    (d <> a,
+     [TAlu [Mov] [W64; W32] d (Imm (0));
+      TUnless (opposite c) W32 a (Imm k) (TAlu [Mov] [W64; W32] d (Imm (1)))]) ].
+Definition flag_constant_32_x86 (d : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Zero W32 d; X86.Cmpi W32 a k; X86.Setcc W32 d c]) ].
+Definition flag_constant_32_a64 (d : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Cmpi W32 a k; A64.Cset W32 d c]) ].
+
+(** One if the comparison c of a with a number holds, zero if not. *)
+Definition flag_constant_64_allowed (d : reg) (a : reg) (k : Z) (c : condition) : Prop := is_register d /\ is_register a /\ -2147483648 <= k <= 2147483647.
+Definition flag_constant_64_forms (d : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list template) :=
+  [ (d <> a,
+     [TAlu [Mov] [W64; W32] d (Imm (1));
+      TUnless c W64 a (Imm k) (TAlu [Mov] [W64; W32] d (Imm (0)))]);
+    (d <> a,
+     [TAlu [Mov] [W64; W32] d (Imm (0));
+      TUnless (opposite c) W64 a (Imm k) (TAlu [Mov] [W64; W32] d (Imm (1)))]) ].
+Definition flag_constant_64_x86 (d : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Zero W32 d; X86.Cmpi W64 a k; X86.Setcc W32 d c]) ].
+Definition flag_constant_64_a64 (d : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Cmpi W64 a k; A64.Cset W32 d c]) ].

@@ -9,8 +9,8 @@ From Kiln Require X86 A64.
 Import ListNotations.
 Open Scope Z_scope.
 
-(** The two agree on every place but the temporary and what JITs keep free within an instruction. *)
-Definition is_scratch (r : reg) : Prop := match r with Scratch _ => True | _ => False end.
+(** The two agree on every place but the temporary and what JITs keep free within an instruction, flags among it. *)
+Definition is_scratch (r : reg) : Prop := match r with Scratch _ | Flag _ => True | _ => False end.
 Definition agree_live (s s' : regs) (t : reg) : Prop := forall r, ~ is_scratch r -> r <> t -> s r = s' r.
 
 Lemma agree_live_with a b s t : agree_live a s t -> agree_live b s t -> agree_live a b t.

@@ -1,14 +1,16 @@
 (** x86-64: the instructions that native code uses (Intel SDM volume 2).
 
-    The carry flag is [None] where the manual leaves it undefined. Single-pass JITs keep nothing in the flags between
-    instructions, so no theorem promises anything of them, and instructions here do not read them. *)
+    The flags are [None] unless a comparison set them last: what others leave there is not modelled. Single-pass JITs keep
+    nothing in the flags between instructions, so no theorem promises anything of them. *)
 
-From Coq Require Import ZArith List Lia.
+From Coq Require Import ZArith List Lia Bool.
 From Kiln Require Import Bits Bpf.
 Import ListNotations.
 Open Scope Z_scope.
 
-Record state := { gprs : regs; carry : option bool }.
+(** CF, ZF, SF, OF. *)
+Record flags := { cf : bool; zf : bool; sf : bool; overflow : bool }.
+Record state := { gprs : regs; compared : option flags }.
 
 Inductive insn :=
 | Mov (w : width) (d s : reg)
@@ -31,7 +33,33 @@ Inductive insn :=
 | Imulm (w : width) (d b : reg) (o : Z)
 | Andm (w : width) (d b : reg) (o : Z)
 | Orm (w : width) (d b : reg) (o : Z)
-| Xorm (w : width) (d b : reg) (o : Z).
+| Xorm (w : width) (d b : reg) (o : Z)
+| Zero (w : width) (d : reg)
+| Cmp (w : width) (a b : reg)
+| Cmpi (w : width) (a : reg) (k : Z)
+| Setcc (w : width) (d : reg) (c : condition).
+
+(** CMP: a subtraction that keeps the flags alone. OF: the difference of the signed numbers does not fit. *)
+Definition subtracted (w a b : Z) : flags :=
+  let r := wrap w (wrap w a - wrap w b) in
+  let d := signed w a - signed w b in
+  {| cf := wrap w a <? wrap w b; zf := r =? 0; sf := Z.testbit r (w - 1);
+     overflow := negb ((- 2 ^ (w - 1) <=? d) && (d <? 2 ^ (w - 1))) |}.
+
+(** The condition codes E, NE, A, AE, B, BE, G, GE, L, LE. *)
+Definition is_met (c : condition) (f : flags) : bool :=
+  match c with
+  | IsEq => zf f
+  | IsNe => negb (zf f)
+  | IsGt => negb (cf f) && negb (zf f)
+  | IsGe => negb (cf f)
+  | IsLt => cf f
+  | IsLe => cf f || zf f
+  | IsSgt => negb (zf f) && Bool.eqb (sf f) (overflow f)
+  | IsSge => Bool.eqb (sf f) (overflow f)
+  | IsSlt => xorb (sf f) (overflow f)
+  | IsSle => zf f || xorb (sf f) (overflow f)
+  end.
 
 (** One turn of ROL, as the manual's loop has it: the number doubled, with the bit that leaves at the top put in below. *)
 Definition turn_left (w x : Z) : Z := wrap w (2 * x) + Z.b2z (Z.testbit x (w - 1)).
@@ -46,36 +74,36 @@ Definition rol (w x k : Z) : Z := turns (turn_left w) (Z.to_nat (k mod w)) (wrap
 Definition ror (w x k : Z) : Z := turns (turn_right w) (Z.to_nat (k mod w)) (wrap w x).
 
 Definition with_memory (s : state) (w : width) (d b : reg) (o : Z) (f : Z -> Z -> Z) : state :=
-  {| gprs := update (gprs s) d (f (gprs s d) (load (bytes w) (gprs s b + o) (gprs s))); carry := None |}.
+  {| gprs := update (gprs s) d (f (gprs s d) (load (bytes w) (gprs s b + o) (gprs s))); compared := None |}.
 
 Definition step (i : insn) (s : state) : state :=
   match i with
-  | Mov w d r => {| gprs := update (gprs s) d (wrap (bits w) (gprs s r)); carry := carry s |}
+  | Mov w d r => {| gprs := update (gprs s) d (wrap (bits w) (gprs s r)); compared := compared s |}
   | Neg w d =>
       let x := wrap (bits w) (gprs s d) in
-      {| gprs := update (gprs s) d (wrap (bits w) (- x)); carry := Some (negb (x =? 0)) |}
-  | Rol w d k => {| gprs := update (gprs s) d (rol (bits w) (gprs s d) k); carry := None |}
-  | Rolcl w d c => {| gprs := update (gprs s) d (rol (bits w) (gprs s d) (wrap 8 (gprs s c))); carry := None |}
-  (* ANDN: the first source inverted, and the second one. CF is cleared. *)
+      {| gprs := update (gprs s) d (wrap (bits w) (- x)); compared := None |}
+  | Rol w d k => {| gprs := update (gprs s) d (rol (bits w) (gprs s d) k); compared := None |}
+  | Rolcl w d c => {| gprs := update (gprs s) d (rol (bits w) (gprs s d) (wrap 8 (gprs s c))); compared := None |}
+  (* ANDN: the first source inverted, and the second one. *)
   | Andn w d r m =>
-      {| gprs := update (gprs s) d (Z.ldiff (wrap (bits w) (gprs s m)) (wrap (bits w) (gprs s r))); carry := Some false |}
+      {| gprs := update (gprs s) d (Z.ldiff (wrap (bits w) (gprs s m)) (wrap (bits w) (gprs s r))); compared := None |}
   (* LEA: base + index * scale, cut to the width. *)
-  | Lea w d b i n => {| gprs := update (gprs s) d (wrap (bits w) (gprs s b + gprs s i * 2 ^ n)); carry := carry s |}
+  | Lea w d b i n => {| gprs := update (gprs s) d (wrap (bits w) (gprs s b + gprs s i * 2 ^ n)); compared := compared s |}
   (* MOVSX, MOVSXD: the lowest bits with their sign. *)
-  | Movsxb w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 8 (gprs s r))); carry := carry s |}
-  | Movsxw w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 16 (gprs s r))); carry := carry s |}
-  | Movsxd w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 32 (gprs s r))); carry := carry s |}
+  | Movsxb w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 8 (gprs s r))); compared := compared s |}
+  | Movsxw w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 16 (gprs s r))); compared := compared s |}
+  | Movsxd w d r => {| gprs := update (gprs s) d (wrap (bits w) (signed 32 (gprs s r))); compared := compared s |}
   (* MOVZX: two bytes of memory, the bits above zero. *)
-  | Movzxw _ d b o => {| gprs := update (gprs s) d (load 2 (gprs s b + o) (gprs s)); carry := carry s |}
+  | Movzxw _ d b o => {| gprs := update (gprs s) d (load 2 (gprs s b + o) (gprs s)); compared := compared s |}
   (* ROL of 16 bits: the bits above are kept. *)
   | Rolw _ d k =>
-      let x := gprs s d in {| gprs := update (gprs s) d (x - wrap 16 x + rol 16 x k); carry := None |}
+      let x := gprs s d in {| gprs := update (gprs s) d (x - wrap 16 x + rol 16 x k); compared := None |}
   (* MOVBE: a load or store with the bytes in reverse order. *)
   | Movbe w d b o =>
-      {| gprs := update (gprs s) d (swap (bytes w) (load (bytes w) (gprs s b + o) (gprs s))); carry := carry s |}
+      {| gprs := update (gprs s) d (swap (bytes w) (load (bytes w) (gprs s b + o) (gprs s))); compared := compared s |}
   | Movbestore w b o r =>
-      {| gprs := store (bytes w) (gprs s b + o) (swap (bytes w) (gprs s r)) (gprs s); carry := carry s |}
-  | Movbestorew _ b o r => {| gprs := store 2 (gprs s b + o) (swap 2 (gprs s r)) (gprs s); carry := carry s |}
+      {| gprs := store (bytes w) (gprs s b + o) (swap (bytes w) (gprs s r)) (gprs s); compared := compared s |}
+  | Movbestorew _ b o r => {| gprs := store 2 (gprs s b + o) (swap 2 (gprs s r)) (gprs s); compared := compared s |}
   (* The second operand is in memory. IMUL's lower half is the same signed and unsigned. *)
   | Addm w d b o => with_memory s w d b o (fun x m => wrap (bits w) (x + m))
   | Subm w d b o => with_memory s w d b o (fun x m => wrap (bits w) (x - m))
@@ -83,7 +111,16 @@ Definition step (i : insn) (s : state) : state :=
   | Andm w d b o => with_memory s w d b o (fun x m => Z.land (wrap (bits w) x) m)
   | Orm w d b o => with_memory s w d b o (fun x m => Z.lor (wrap (bits w) x) m)
   | Xorm w d b o => with_memory s w d b o (fun x m => Z.lxor (wrap (bits w) x) m)
-  | Rorx w d r k => {| gprs := update (gprs s) d (ror (bits w) (gprs s r) k); carry := carry s |}
+  (* XOR of a register with itself. *)
+  | Zero _ d => {| gprs := update (gprs s) d 0; compared := None |}
+  | Cmp w a b => {| gprs := gprs s; compared := Some (subtracted (bits w) (gprs s a) (gprs s b)) |}
+  (* The immediate is sign-extended. With 0 the code is TEST, which sets the same flags. *)
+  | Cmpi w a k => {| gprs := gprs s; compared := Some (subtracted (bits w) (gprs s a) (wrap 64 k)) |}
+  (* SETcc writes the lowest byte. Of unknown flags it makes no number. *)
+  | Setcc _ d c =>
+      let flag := match compared s with Some f => Z.b2z (is_met c f) | None => 2 ^ 64 end in
+      {| gprs := update (gprs s) d (gprs s d - wrap 8 (gprs s d) + flag); compared := compared s |}
+  | Rorx w d r k => {| gprs := update (gprs s) d (ror (bits w) (gprs s r) k); compared := compared s |}
   end.
 
 Definition run (code : list insn) (s : state) : state := fold_left (fun s i => step i s) code s.

@@ -13,6 +13,9 @@
 //!   r3 |= r4                  *
 //! ```
 //!
+//! A sequence may have one branch, over its last instruction. Both are then side by side, and the region ends where the
+//! branch leads.
+//!
 //! A mark is an untrusted claim by the author of the object. [`schedule`] checks all of it: the operands are allowed,
 //! the instructions are the sequence with these operands, no jump leads between them, moving them does not affect the
 //! other instructions, no access to memory moves past another one, and the temporaries, which native code does not write, are dead afterwards. An operation that is
@@ -258,7 +261,10 @@ impl<'a> Checker<'a> {
         if members.len() != form.code.len() {
             return Err(Refusal::Sequence);
         }
-        let plain = |at: &usize| self.nodes[*at].reference == Reference::None && self.nodes[*at].core.is_none();
+        let plain = |at: &usize| {
+            let is_plain = self.nodes[*at].reference == Reference::None || self.is_own_branch(*at, members);
+            is_plain && self.nodes[*at].core.is_none()
+        };
         if !members.iter().all(plain) {
             return Err(Refusal::Sequence);
         }
@@ -282,6 +288,13 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
+    /// Whether the instruction is a branch over the last member alone, which follows it: to where the region ends.
+    fn is_own_branch(&self, at: usize, members: &[usize]) -> bool {
+        let last = members.last().copied();
+        let target = self.nodes[at].target().and_then(|id| self.positions.get(&id)).copied();
+        matches!(self.nodes[at].insn, Insn::Branch { .. }) && last == Some(at + 1) && target == Some(at + 2)
+    }
+
     /// Whether the members can go to the end of the window `begin..=end` of the order.
     fn is_movable(&self, members: &[usize], begin: usize, end: usize) -> Result<(), Refusal> {
         let (mut reads, mut writes, mut accesses) = (RegSet::EMPTY, RegSet::EMPTY, false);
@@ -289,10 +302,12 @@ impl<'a> Checker<'a> {
         for (index, at) in self.order[begin..=end].iter().enumerate() {
             let insn = &self.nodes[*at].insn;
             let entered = self.is_target[*at] && (index > 0 || moves);
-            if entered || insn.is_control() {
+            let is_member = members.binary_search(at).is_ok();
+            // A member that is control is a branch to where the region ends, with one member after it.
+            if entered || insn.is_control() && !is_member {
                 return Err(Refusal::Control);
             }
-            if members.binary_search(at).is_ok() {
+            if is_member {
                 (reads, writes) = (reads.union(read(insn)), writes.union(written(insn)));
                 accesses |= accesses_memory(insn);
             } else {
@@ -321,7 +336,8 @@ impl<'a> Checker<'a> {
 /// Whether two instructions must keep their order.
 fn depends(left: &Insn, right: &Insn) -> bool {
     let conflict = |a: &Insn, b: &Insn| !written(a).intersection(read(b).union(written(b))).is_empty();
-    conflict(left, right) || conflict(right, left) || accesses_memory(left) && accesses_memory(right)
+    let control = left.is_control() || right.is_control();
+    control || conflict(left, right) || conflict(right, left) || accesses_memory(left) && accesses_memory(right)
 }
 
 /// Whether an instruction may access memory.

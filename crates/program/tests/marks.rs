@@ -191,6 +191,52 @@ fn lies_about_memory_are_refused() {
     }
 }
 
+/// A branch of a sequence leads over its last instruction alone, to where the region ends, and no other branch does.
+#[test]
+fn lies_about_branches_are_refused() {
+    let refusal = |text: &str, operands: &[i32]| {
+        check(&object(text, "flag_64", 0, operands), &Registry::BUILTIN).err().map(|refused| refused.refusal)
+    };
+    let flag = "* r0 = 1; r3 = 7; * if r1 > r2 goto +0 -> 4; * r0 = 0; r0 += r3; exit";
+    assert_eq!(refusal(flag, &[0, 1, 2, 2]), None);
+    for (why, text, operands) in [
+        // Another comparison, the test for common bits, no comparison.
+        (Refusal::Sequence, flag, [0, 1, 2, 3]),
+        (Refusal::Operands, flag, [0, 1, 2, 4]),
+        (Refusal::Operands, flag, [0, 1, 2, 99]),
+        (Refusal::Operands, flag, [0, 1, 2, -1]),
+        (Refusal::Operands, flag, [1, 1, 2, 2]),
+        // The branch leads further, back, or to the last member.
+        (Refusal::Sequence, "* r0 = 1; * if r1 > r2 goto +0 -> 4; * r0 = 0; r0 += 1; exit", [0, 1, 2, 2]),
+        (Refusal::Sequence, "* r0 = 1; * if r1 > r2 goto +0 -> 0; * r0 = 0; exit", [0, 1, 2, 2]),
+        (Refusal::Sequence, "* r0 = 1; * if r1 > r2 goto +0 -> 2; * r0 = 0; exit", [0, 1, 2, 2]),
+        // Something between the branch and the last member.
+        (Refusal::Sequence, "* r0 = 1; * if r1 > r2 goto +0 -> 4; r3 = 7; * r0 = 0; exit", [0, 1, 2, 2]),
+        // The first member after the branch.
+        (Refusal::Sequence, "* if r1 > r2 goto +0 -> 2; * r0 = 1; * r0 = 0; exit", [0, 1, 2, 2]),
+        // Another branch to the last member, to the branch, or between.
+        (
+            Refusal::Control,
+            "if r1 == 0 goto +0 -> 3; * r0 = 1; * if r1 > r2 goto +0 -> 4; * r0 = 0; exit",
+            [0, 1, 2, 2],
+        ),
+        (
+            Refusal::Control,
+            "if r1 == 0 goto +0 -> 2; * r0 = 1; * if r1 > r2 goto +0 -> 4; * r0 = 0; exit",
+            [0, 1, 2, 2],
+        ),
+        (
+            Refusal::Control,
+            "* r0 = 1; if r1 == 0 goto +0 -> 4; * if r1 > r2 goto +0 -> 4; * r0 = 0; exit",
+            [0, 1, 2, 2],
+        ),
+        // What is compared changes in between.
+        (Refusal::Dependence, "* r0 = 1; r0 += 1; * if r1 > r2 goto +0 -> 4; * r0 = 0; exit", [0, 1, 2, 2]),
+    ] {
+        assert_eq!(refusal(text, &operands), Some(why), "{text} {operands:?}");
+    }
+}
+
 #[test]
 fn marks_that_share_an_instruction_or_have_none_are_refused() {
     let text = "* r4 = r2; * r4 >>= 51; * r2 <<= 13; * r2 |= r4; r0 = r2; exit";
@@ -220,6 +266,9 @@ fn some_operands(operation: &Operation, form: &Form) -> Operands {
         if let OperandKind::Immediate { min, .. } = operand.kind {
             *value = min;
         }
+        if operand.kind == OperandKind::Comparison {
+            *value = 1;
+        }
     }
     for condition in form.when {
         if let Condition::Same(left, right) = *condition {
@@ -234,7 +283,13 @@ fn marked(operation: &Operation, number: usize, operands: &Operands, result: Reg
     let mut object = Object::default();
     let code = operands.instantiate(&operation.forms[number]).expect("a proof sequence");
     let ends = [Insn::mov(Reg::R0, result), Insn::Exit];
-    let nodes: Vec<_> = code.iter().copied().chain(ends).map(|insn| object.new_node(insn, Reference::None)).collect();
+    let mut nodes: Vec<_> =
+        code.iter().copied().chain(ends).map(|insn| object.new_node(insn, Reference::None)).collect();
+    for at in 0..code.len() {
+        if let Insn::Branch { .. } = code[at] {
+            nodes[at].reference = Reference::Branch(nodes[at + 2].id);
+        }
+    }
     object.operations.push(Mark {
         operation: operation.name.into(),
         form: number as u8,

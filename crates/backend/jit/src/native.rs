@@ -4,8 +4,8 @@
 //! how it is encoded. A row that names another instruction, or writes what it may not, has no native code on that
 //! machine, and its proof sequence is compiled.
 
-use kiln_isa::Reg;
 use kiln_isa::operation::{Native, NativeOperand, OperandKind};
+use kiln_isa::{JumpOp, Reg};
 use kiln_program::Node;
 use kiln_program::operation::Region;
 
@@ -20,6 +20,10 @@ pub(crate) enum Access {
     Both,
     /// A number from 0 to this one.
     Imm(u8),
+    /// Any number.
+    Number,
+    /// A comparison.
+    Comparison,
     /// Memory that it reads or writes.
     Memory,
 }
@@ -28,6 +32,10 @@ pub(crate) enum Access {
 pub(crate) enum Emit<A, R, M> {
     /// With registers and a number, if it has one.
     Registers(fn(code: &mut A, regs: &[R], imm: u8)),
+    /// With registers and any number.
+    Number(fn(code: &mut A, regs: &[R], imm: i32)),
+    /// With registers and a comparison.
+    Comparison(fn(code: &mut A, regs: &[R], comparison: JumpOp)),
     /// With registers and memory.
     Memory(fn(code: &mut A, regs: &[R], place: M)),
 }
@@ -57,6 +65,8 @@ pub(crate) struct Ready<A: 'static, R: 'static, M: 'static> {
     insn: &'static MachineInsn<A, R, M>,
     regs: Vec<R>,
     imm: u8,
+    number: i32,
+    comparison: JumpOp,
     place: Option<M>,
 }
 
@@ -71,6 +81,8 @@ impl<A, R, M: Copy> Ready<A, R, M> {
         match (&self.insn.emit, self.place) {
             (Emit::Memory(emit), Some(place)) => emit(code, &self.regs, place),
             (Emit::Registers(emit), _) => emit(code, &self.regs, self.imm),
+            (Emit::Number(emit), _) => emit(code, &self.regs, self.number),
+            (Emit::Comparison(emit), _) => emit(code, &self.regs, self.comparison),
             (Emit::Memory(_), None) => unreachable!("an instruction with memory is prepared with it"),
         }
     }
@@ -90,21 +102,26 @@ pub(crate) fn prepare<A, R: Copy, M: Copy>(
         if known.operands.len() != insn.operands.len() {
             return None;
         }
-        let mut prepared = Ready { insn: known, regs: Vec::new(), imm: 0, place: None };
+        let mut prepared =
+            Ready { insn: known, regs: Vec::new(), imm: 0, number: 0, comparison: JumpOp::Eq, place: None };
         for (access, operand) in known.operands.iter().zip(insn.operands) {
             match (access, operand) {
                 (Access::Imm(max), NativeOperand::Imm(value)) => {
                     let value = u8::try_from(region.operands.imm(*value)).ok();
                     prepared.imm = value.filter(|value| value <= max)?;
                 }
+                (Access::Number, NativeOperand::Imm(value)) => {
+                    prepared.number = i32::try_from(region.operands.imm(*value)).ok()?;
+                }
+                (Access::Comparison, NativeOperand::Comparison(index)) => {
+                    prepared.comparison = region.operands.comparison(*index)?;
+                }
                 (Access::Memory, NativeOperand::Memory(base, offset)) => {
                     let offset = i16::try_from(region.operands.imm(*offset)).ok()?;
                     let own = (places.memory)((places.bpf)(region.operands.reg(*base)), offset);
                     prepared.place = Some(places.computed.unwrap_or(own));
                 }
-                (Access::Imm(_) | Access::Memory, _) | (_, NativeOperand::Imm(_) | NativeOperand::Memory(..)) => {
-                    return None;
-                }
+                (Access::Imm(_) | Access::Number | Access::Comparison | Access::Memory, _) => return None,
                 (access, operand) => {
                     if *access != Access::Read && !may_write(native, region, at, *operand) {
                         return None;
@@ -113,7 +130,9 @@ pub(crate) fn prepare<A, R: Copy, M: Copy>(
                         NativeOperand::Reg(index) => (places.bpf)(region.operands.reg(index)),
                         NativeOperand::Bpf(number) => (places.bpf)(Reg::new(number)?),
                         NativeOperand::Scratch(number) => *places.scratch.get(usize::from(number))?,
-                        NativeOperand::Imm(_) | NativeOperand::Memory(..) => return None,
+                        NativeOperand::Imm(_) | NativeOperand::Memory(..) | NativeOperand::Comparison(_) => {
+                            return None;
+                        }
                     });
                 }
             }
@@ -147,6 +166,6 @@ fn may_write(native: &Native, region: &Region, at: usize, operand: NativeOperand
             let kept = NativeOperand::Scratch(0);
             at > 0 && moves(native.code.first(), kept, operand) && moves(native.code.last(), operand, kept)
         }
-        NativeOperand::Imm(_) | NativeOperand::Memory(..) => false,
+        NativeOperand::Imm(_) | NativeOperand::Memory(..) | NativeOperand::Comparison(_) => false,
     }
 }

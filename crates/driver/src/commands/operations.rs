@@ -98,10 +98,7 @@ fn template_text(operation: &Operation, template: &Template) -> String {
     match *template {
         Template::Alu { ops, dst, src, .. } => {
             let symbols: Vec<_> = ops.iter().map(|op| op.row().symbol).collect();
-            let src = match src {
-                kiln_isa::operation::From::Reg(index) => name(operation, index).to_owned(),
-                kiln_isa::operation::From::Imm(imm) => imm_text(operation, imm),
-            };
+            let src = source_text(operation, src);
             format!("{} {} {src}", name(operation, dst), symbols.join(" or "))
         }
         Template::Neg { dst, .. } => format!("{0} = -{0}", name(operation, dst)),
@@ -111,7 +108,19 @@ fn template_text(operation: &Operation, template: &Template) -> String {
         Template::Store { size, base, offset, src } => {
             format!("{} = {}", place_text(operation, size, base, offset), name(operation, src))
         }
+        Template::Branch { comparison, negated, dst, src, .. } => {
+            let not = if negated { "not " } else { "" };
+            let (dst, comparison) = (name(operation, dst), name(operation, comparison));
+            format!("if {not}{dst} {comparison} {} goto +1", source_text(operation, src))
+        }
         Template::Swap { size, dst } => format!("{0} = be{1} {0}", name(operation, dst), size.bits()),
+    }
+}
+
+fn source_text(operation: &Operation, src: kiln_isa::operation::From) -> String {
+    match src {
+        kiln_isa::operation::From::Reg(index) => name(operation, index).to_owned(),
+        kiln_isa::operation::From::Imm(imm) => imm_text(operation, imm),
     }
 }
 
@@ -125,6 +134,7 @@ fn native_text(operation: &Operation, native: &Native) -> Vec<String> {
         NativeOperand::Scratch(number) => format!("scratch{number}"),
         NativeOperand::Bpf(number) => format!("r{number}"),
         NativeOperand::Imm(imm) => imm_text(operation, imm),
+        NativeOperand::Comparison(index) => name(operation, index).to_owned(),
         NativeOperand::Memory(base, offset) => format!("[{} + {}]", name(operation, base), imm_text(operation, offset)),
     };
     let text = |insn: &kiln_isa::operation::NativeInsn| {
@@ -145,6 +155,10 @@ pub fn mark_text(mark: &Mark) -> String {
     let value = |(at, value): (usize, &i32)| match operation.and_then(|it| it.operands.get(at)) {
         Some(operand) if matches!(operand.kind, kiln_isa::operation::OperandKind::Immediate { .. }) => {
             format!(" {}={value}", operand.name)
+        }
+        Some(operand) if operand.kind == kiln_isa::operation::OperandKind::Comparison => {
+            let row = kiln_isa::JumpOp::ALL.iter().map(|op| op.row()).find(|row| i32::from(row.code) == *value);
+            format!(" {}={}", operand.name, row.map_or("?", |row| row.symbol))
         }
         Some(operand) => format!(" {}=r{value}", operand.name),
         None => format!(" {value}"),

@@ -4,6 +4,7 @@ use super::pattern::Operands;
 use super::row::{Imm, Index};
 use crate::insn::Size;
 use crate::semantics::BitVec;
+use crate::table::JumpOp;
 
 /// An expression over the operands. Registers are 64 bits; both sides of a binary expression have one width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +35,8 @@ pub enum Expr {
     SwapBytes(&'static Expr),
     /// The bytes of memory at a register operand plus a number, zero-extended to 64 bits.
     Load(Size, Index, Imm),
+    /// One if a comparison holds of two values, zero if not; 64 bits.
+    Flag(Index, &'static Expr, &'static Expr),
     /// Left shift by the amount modulo the width, a power of two.
     Shl(&'static Expr, &'static Expr),
     /// Logical right shift by the amount modulo the width, a power of two.
@@ -66,6 +69,10 @@ impl Expr {
             Expr::SwapBytes(of) => value(of).swap_bytes(),
             Expr::Load(size, base, offset) => {
                 memory(*size, register(*base).add(&constant(operands.imm(*offset) as u64)))
+            }
+            Expr::Flag(comparison, left, right) => {
+                let holds = operands.comparison(*comparison).unwrap_or(JumpOp::Eq).holds(&value(left), &value(right));
+                B::ite(&holds, &constant(1), &constant(0))
             }
             Expr::Shl(left, right) => value(left).shl(&value(right).shift_amount()),
             Expr::Lshr(left, right) => value(left).lshr(&value(right).shift_amount()),

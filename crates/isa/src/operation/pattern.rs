@@ -9,6 +9,7 @@
 
 use super::row::{Condition, Form, From, Imm, Index, MAX_OPERANDS, Operand, OperandKind, Operation, Template};
 use crate::insn::{Address, ByteOrder, Insn, Reg, RegSet, Size, Source, Width};
+use crate::table::JumpOp;
 
 /// The operands bound so far, each to a register's number or an immediate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,6 +49,14 @@ impl Binding {
         self.bind(index, i32::from(reg.number()))
     }
 
+    fn bind_source(&mut self, from: From, src: Source) -> bool {
+        match (from, src) {
+            (From::Reg(index), Source::Reg(reg)) => self.bind_reg(index, reg),
+            (From::Imm(imm), Source::Imm(value)) => self.bind_imm(imm, value),
+            _ => false,
+        }
+    }
+
     fn bind_address(&mut self, base: Index, offset: Imm, address: Address) -> bool {
         self.bind_reg(base, address.base) && self.bind_imm(offset, address.offset.into())
     }
@@ -57,14 +66,7 @@ impl Binding {
     pub fn matches(&mut self, template: &Template, insn: &Insn) -> bool {
         match (*template, *insn) {
             (Template::Alu { ops, widths, dst: to, src: from }, Insn::Alu { op, width, dst, src }) => {
-                ops.contains(&op)
-                    && widths.contains(&width)
-                    && self.bind_reg(to, dst)
-                    && match (from, src) {
-                        (From::Reg(index), Source::Reg(reg)) => self.bind_reg(index, reg),
-                        (From::Imm(imm), Source::Imm(value)) => self.bind_imm(imm, value),
-                        _ => false,
-                    }
+                ops.contains(&op) && widths.contains(&width) && self.bind_reg(to, dst) && self.bind_source(from, src)
             }
             (Template::Neg { widths, dst: to }, Insn::Neg { width, dst }) => {
                 widths.contains(&width) && self.bind_reg(to, dst)
@@ -79,6 +81,15 @@ impl Binding {
             ) => bytes == size && self.bind_reg(from, src) && self.bind_address(base, offset, address),
             (Template::Swap { size: bytes, dst: to }, Insn::Endian { order, size, dst }) => {
                 order != ByteOrder::Little && bytes == size && self.bind_reg(to, dst)
+            }
+            (
+                Template::Branch { comparison, negated, width: at, dst: to, src: from },
+                Insn::Branch { op, width, dst, src, .. },
+            ) => {
+                at == width
+                    && compared(op, negated).is_some_and(|op| self.bind(comparison, op.row().code.into()))
+                    && self.bind_reg(to, dst)
+                    && self.bind_source(from, src)
             }
             _ => false,
         }
@@ -114,6 +125,18 @@ impl Operands {
         u8::try_from(self.value(index)).ok().and_then(Reg::new).unwrap_or(Reg::R0)
     }
 
+    /// A comparison; `None` if the operand is none.
+    pub fn comparison(&self, index: Index) -> Option<JumpOp> {
+        comparison(self.value(index))
+    }
+
+    fn source(&self, from: From) -> Option<Source> {
+        Some(match from {
+            From::Reg(index) => Source::Reg(self.reg(index)),
+            From::Imm(imm) => Source::Imm(i32::try_from(self.imm(imm)).ok()?),
+        })
+    }
+
     /// An immediate, sign-extended.
     pub fn imm(&self, imm: Imm) -> i64 {
         match imm {
@@ -138,6 +161,7 @@ impl Operands {
     fn allowed(&self, operation: &Operation, form: &Form) -> bool {
         let fits = |(index, operand): (usize, &Operand)| match operand.kind {
             OperandKind::Immediate { min, max } => (min..=max).contains(&self.0[index]),
+            OperandKind::Comparison => comparison(self.0[index]).is_some(),
             OperandKind::Source => (0..=10).contains(&self.0[index]),
             OperandKind::Result | OperandKind::Temporary => (0..=9).contains(&self.0[index]),
         };
@@ -173,15 +197,9 @@ impl Operands {
     /// The instruction of a template, with its first choices.
     pub fn instance(&self, template: &Template) -> Option<Insn> {
         Some(match *template {
-            Template::Alu { ops, widths, dst, src } => Insn::Alu {
-                op: *ops.first()?,
-                width: *widths.first()?,
-                dst: self.reg(dst),
-                src: match src {
-                    From::Reg(index) => Source::Reg(self.reg(index)),
-                    From::Imm(imm) => Source::Imm(i32::try_from(self.imm(imm)).ok()?),
-                },
-            },
+            Template::Alu { ops, widths, dst, src } => {
+                Insn::Alu { op: *ops.first()?, width: *widths.first()?, dst: self.reg(dst), src: self.source(src)? }
+            }
             Template::Neg { widths, dst } => Insn::Neg { width: *widths.first()?, dst: self.reg(dst) },
             Template::Load { size, dst, base, offset } => {
                 Insn::Load { size, signed: false, dst: self.reg(dst), address: self.address(base, offset)? }
@@ -189,6 +207,13 @@ impl Operands {
             Template::Store { size, base, offset, src } => {
                 Insn::Store { size, address: self.address(base, offset)?, src: Source::Reg(self.reg(src)) }
             }
+            Template::Branch { comparison, negated, width, dst, src } => Insn::Branch {
+                op: compared(self.comparison(comparison)?, negated)?,
+                width,
+                dst: self.reg(dst),
+                src: self.source(src)?,
+                offset: 1,
+            },
             Template::Swap { size, dst } => Insn::Endian { order: ByteOrder::Big, size, dst: self.reg(dst) },
         })
     }
@@ -202,7 +227,7 @@ impl Template {
             | Template::Neg { dst, .. }
             | Template::Load { dst, .. }
             | Template::Swap { dst, .. } => Some(dst),
-            Template::Store { .. } => None,
+            Template::Store { .. } | Template::Branch { .. } => None,
         }
     }
 
@@ -214,7 +239,7 @@ impl Template {
     /// How many machine instructions a JIT makes of it alone.
     pub const fn cost(&self) -> usize {
         match self {
-            Template::Swap { size: Size::B2, .. } => 2,
+            Template::Swap { size: Size::B2, .. } | Template::Branch { .. } => 2,
             _ => 1,
         }
     }
@@ -224,7 +249,7 @@ impl Template {
         match self {
             Template::Alu { ops, widths, .. } => ops.len() * widths.len(),
             Template::Neg { widths, .. } => widths.len(),
-            Template::Load { .. } | Template::Store { .. } | Template::Swap { .. } => 1,
+            Template::Load { .. } | Template::Store { .. } | Template::Swap { .. } | Template::Branch { .. } => 1,
         }
     }
 
@@ -241,4 +266,15 @@ impl Template {
             other => other,
         }
     }
+}
+
+/// The comparison of a code, if rows may name it: one that has an opposite.
+fn comparison(code: i32) -> Option<JumpOp> {
+    JumpOp::ALL.iter().copied().find(|op| i32::from(op.row().code) == code && op.row().negated.is_some())
+}
+
+/// A comparison or its opposite; `None` for the test for common bits, which has none.
+fn compared(op: JumpOp, negated: bool) -> Option<JumpOp> {
+    let opposite = op.row().negated?;
+    Some(if negated { opposite } else { op })
 }

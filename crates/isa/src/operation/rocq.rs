@@ -31,6 +31,7 @@ fn row(text: &mut String, operation: &Operation) {
         .iter()
         .map(|operand| match operand.kind {
             OperandKind::Immediate { .. } => format!("({} : Z)", operand.name),
+            OperandKind::Comparison => format!("({} : condition)", operand.name),
             _ => format!("({} : reg)", operand.name),
         })
         .collect();
@@ -38,8 +39,9 @@ fn row(text: &mut String, operation: &Operation) {
     let _ = writeln!(text, "\n(** {} *)", operation.doc);
     let ranges = operation.operands.iter().filter_map(|operand| match operand.kind {
         OperandKind::Immediate { min, max } => Some(format!("{min} <= {} <= {max}", operand.name)),
-        // A register and a byte of memory are different places.
-        _ => accesses_memory(operation).then(|| format!("is_register {}", operand.name)),
+        OperandKind::Comparison => None,
+        // A register, a byte of memory and a flag are different places.
+        _ => has_other_places(operation).then(|| format!("is_register {}", operand.name)),
     });
     let _ = writeln!(text, "Definition {name}_allowed {parameters} : Prop := {}.", conjunction(ranges.collect()));
     let forms: Vec<String> = operation.forms.iter().map(|form| form_text(operation, form)).collect();
@@ -52,8 +54,9 @@ fn row(text: &mut String, operation: &Operation) {
     }
 }
 
-fn accesses_memory(operation: &Operation) -> bool {
-    operation.forms.iter().any(|form| form.code.iter().any(Template::accesses_memory))
+fn has_other_places(operation: &Operation) -> bool {
+    let other = |template: &Template| template.accesses_memory() || matches!(template, Template::Branch { .. });
+    operation.forms.iter().any(|form| form.code.iter().any(other))
 }
 
 fn list(text: &mut String, head: &str, items: &[String]) {
@@ -87,7 +90,14 @@ fn conditions(operation: &Operation, when: &[Condition]) -> String {
 }
 
 fn form_text(operation: &Operation, form: &Form) -> String {
-    let code: Vec<String> = form.code.iter().map(|template| template_text(operation, template)).collect();
+    let mut code: Vec<String> = form.code.iter().map(|template| template_text(operation, template)).collect();
+    // A branch over the last one is an instruction that runs unless the comparison holds.
+    if let [.., Template::Branch { .. }, _] = form.code
+        && let Some(last) = code.pop()
+        && let Some(branch) = code.last_mut()
+    {
+        *branch = format!("{branch} ({last})");
+    }
     format!("({},\n     [{}])", conditions(operation, form.when), code.join(";\n      "))
 }
 
@@ -99,10 +109,7 @@ fn template_text(operation: &Operation, template: &Template) -> String {
     match *template {
         Template::Alu { ops, widths: own, dst, src } => {
             let ops: Vec<String> = ops.iter().map(|op| format!("{op:?}")).collect();
-            let src = match src {
-                From::Reg(index) => format!("(Reg {})", name(operation, index)),
-                From::Imm(value) => format!("(Imm {})", imm(operation, value)),
-            };
+            let src = source_text(operation, src);
             format!("TAlu [{}] [{}] {} {src}", ops.join("; "), widths(own), name(operation, dst))
         }
         Template::Neg { widths: own, dst } => format!("TNeg [{}] {}", widths(own), name(operation, dst)),
@@ -124,7 +131,20 @@ fn template_text(operation: &Operation, template: &Template) -> String {
                 name(operation, src)
             )
         }
+        Template::Branch { comparison, negated, width, dst, src } => {
+            let comparison = name(operation, comparison);
+            let comparison = if negated { format!("(opposite {comparison})") } else { comparison.to_owned() };
+            let (dst, src) = (name(operation, dst), source_text(operation, src));
+            format!("TUnless {comparison} W{} {dst} {src}", width.bits())
+        }
         Template::Swap { size, dst } => format!("TSwap {}%nat {}", size.bytes(), name(operation, dst)),
+    }
+}
+
+fn source_text(operation: &Operation, src: From) -> String {
+    match src {
+        From::Reg(index) => format!("(Reg {})", name(operation, index)),
+        From::Imm(value) => format!("(Imm {})", imm(operation, value)),
     }
 }
 
@@ -146,6 +166,7 @@ fn insn_text(operation: &Operation, arch: Arch, insn: &NativeInsn) -> String {
         NativeOperand::Scratch(number) => format!("(Scratch {number})"),
         NativeOperand::Bpf(number) => format!("(Bpf {number})"),
         NativeOperand::Imm(value) => imm(operation, value),
+        NativeOperand::Comparison(index) => name(operation, index).to_owned(),
         NativeOperand::Memory(base, offset) => format!("{} {}", name(operation, base), imm(operation, offset)),
     });
     format!("{module}.{constructor} {width} {}", operands.collect::<Vec<_>>().join(" "))

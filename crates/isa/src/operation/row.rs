@@ -27,6 +27,8 @@ pub enum OperandKind {
         /// The largest that is allowed.
         max: i32,
     },
+    /// A comparison, by the code of its row in the instruction table; not the test for common bits.
+    Comparison,
 }
 
 /// An operand: its name in listings, and what it is.
@@ -108,6 +110,19 @@ pub enum Template {
         size: Size,
         /// The register.
         dst: Index,
+    },
+    /// `if dst op src goto +1`, over the last template, which follows.
+    Branch {
+        /// The comparison.
+        comparison: Index,
+        /// Whether the branch has the opposite comparison.
+        negated: bool,
+        /// The width.
+        width: Width,
+        /// The register that is compared.
+        dst: Index,
+        /// What it is compared with.
+        src: From,
     },
 }
 
@@ -193,6 +208,8 @@ pub enum NativeOperand {
     Imm(Imm),
     /// The memory at a register operand plus a number.
     Memory(Index, Imm),
+    /// A comparison.
+    Comparison(Index),
 }
 
 /// A machine instruction: a name from the JIT's table for the machine, and its operands.

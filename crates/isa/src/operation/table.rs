@@ -4,6 +4,7 @@ use super::arithmetic::{
     ADDRESS_SCALED, AND_NOT_32, AND_NOT_64, SIGN_EXTEND_8, SIGN_EXTEND_8_TO_32, SIGN_EXTEND_16, SIGN_EXTEND_16_TO_32,
     SIGN_EXTEND_32, ZERO_EXTEND_32,
 };
+use super::flag::{FLAG_32, FLAG_64, FLAG_CONSTANT_32, FLAG_CONSTANT_64};
 use super::meaning::Expr;
 use super::memory::{
     ADD_MEMORY_32, ADD_MEMORY_64, AND_MEMORY_32, AND_MEMORY_64, LOAD_SWAPPED_16, LOAD_SWAPPED_32, LOAD_SWAPPED_64,
@@ -49,6 +50,10 @@ pub const OPERATIONS: &[&Operation] = &[
     &OR_MEMORY_64,
     &XOR_MEMORY_32,
     &XOR_MEMORY_64,
+    &FLAG_32,
+    &FLAG_64,
+    &FLAG_CONSTANT_32,
+    &FLAG_CONSTANT_64,
 ];
 
 /// Rotations by a constant: d = 0, s = 1, t = 2, k = 3.

@@ -58,7 +58,16 @@ fn find(
     if checker.is_taken(root) || !binding.matches(last, &nodes[root].insn) {
         return None;
     }
-    let first = block_begin(nodes, checker, root);
+    let branches = form.code.iter().any(|template| matches!(template, Template::Branch { .. }));
+    let first = if branches {
+        // Over the root alone.
+        if root == 0 || checker.is_target(root) {
+            return None;
+        }
+        block_begin(nodes, checker, root - 1)
+    } else {
+        block_begin(nodes, checker, root)
+    };
     let mut search = Search { nodes, operation, form, number, first, members: vec![root], candidates: 0 };
     search.extend(checker, form.code.len() - 1, binding)
 }

@@ -9,7 +9,7 @@ use std::convert::Infallible;
 
 use kiln_isa::operation::{Binding, Form, OperandKind, Operands, Operation, Template};
 use kiln_isa::semantics::{BitVec, Machine, MemoryOrder, execute};
-use kiln_isa::{Address, AtomicOp, Imm64, Insn, Reg, Size};
+use kiln_isa::{Address, AtomicOp, Imm64, Insn, JumpOp, Reg, Size, Source};
 
 use crate::term::solver::{Answer, ask};
 use crate::term::{Arena, Symbol, Term};
@@ -79,9 +79,7 @@ fn prove_instance(
     let meaning = operation.meaning.evaluate(operands, &register, &constant, &memory);
     let registers = Reg::all().map(before).collect();
     let mut state = State { arena: &arena, registers, accesses: Vec::new() };
-    for insn in &insns {
-        let Ok(_) = execute(insn, &mut state);
-    }
+    state.run(&insns);
     let Some(questions) = questions(operation, operands, &state, (meaning, &read.into_inner())) else {
         return Err(Disproof { form: form.name, insns, counterexample: None });
     };
@@ -146,9 +144,15 @@ fn extended(operation: &Operation, values: &[i32], kind: OperandKind) -> Vec<Vec
             let last = (!few).then_some(max);
             (min..=end).chain(last).map(with).collect()
         }
+        OperandKind::Comparison => {
+            let codes = JumpOp::ALL.iter().map(|op| op.row()).filter(|row| row.negated.is_some());
+            codes.map(|row| with(row.code.into())).collect()
+        }
         _ => {
             let registers = operation.operands.iter().zip(values);
-            let used = registers.filter(|(operand, _)| !matches!(operand.kind, OperandKind::Immediate { .. }));
+            let used = registers.filter(|(operand, _)| {
+                !matches!(operand.kind, OperandKind::Immediate { .. } | OperandKind::Comparison)
+            });
             let next = used.map(|(_, value)| value + 1).max().unwrap_or(0);
             (0..=next.min(9)).map(with).collect()
         }
@@ -189,6 +193,29 @@ struct Access<'a> {
 }
 
 impl<'a> State<'a> {
+    /// Runs a proof sequence. A branch leads over one instruction.
+    fn run(&mut self, insns: &[Insn]) {
+        let Some((insn, rest)) = insns.split_first() else { return };
+        let Insn::Branch { op, width, dst, src, .. } = *insn else {
+            let Ok(_) = execute(insn, self);
+            return self.run(rest);
+        };
+        let over = rest.len().min(1);
+        let side = |term: Term<'a>| term.truncate(width.bits());
+        let left = side(self.registers[dst.index()]);
+        let right = side(match src {
+            Source::Reg(reg) => self.registers[reg.index()],
+            Source::Imm(imm) => self.arena.constant(64, i64::from(imm) as u64),
+        });
+        let holds = op.holds(&left, &right);
+        let taken = self.registers.clone();
+        self.run(&rest[..over]);
+        for (after, taken) in self.registers.iter_mut().zip(taken) {
+            *after = Term::ite(&holds, &taken, after);
+        }
+        self.run(&rest[over..]);
+    }
+
     fn access(&mut self, address: Address, size: Size, stored: Option<Term<'a>>) {
         let base = self.registers[address.base.index()];
         let address = base.add(&self.arena.constant(64, i64::from(address.offset) as u64));

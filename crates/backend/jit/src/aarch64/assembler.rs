@@ -341,6 +341,11 @@ impl Assembler {
         }
     }
 
+    /// `cset`: one if a condition holds, zero if not.
+    pub fn set_if(&mut self, condition: Condition, dst: Gpr) {
+        self.word(0x1a9f_07e0 | condition.opposite().0 << 12 | dst.at(0));
+    }
+
     /// `rev16 dst, src` of 32 bits: exchanges the bytes of each half.
     pub fn reverse_halves(&mut self, dst: Gpr, src: Gpr) {
         self.word(0x5ac0_0400 | src.at(5) | dst.at(0));

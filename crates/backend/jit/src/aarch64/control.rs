@@ -4,14 +4,14 @@ use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::Reference;
 
-use super::assembler::{Condition, Gpr, Op};
+use super::assembler::{Assembler, Condition, Gpr, Op};
 use super::function::FunctionCompiler;
 use super::registers::{BUDGET, RESULT, RUNTIME, SCRATCH, SIXTH, gpr};
 use crate::immediate::extended;
 use crate::{Error, Runtime};
 
 /// The condition under which a compared pair branches.
-fn condition(op: JumpOp) -> Condition {
+pub(super) fn condition(op: JumpOp) -> Condition {
     match op {
         JumpOp::Eq => Condition::EQUAL,
         JumpOp::Ne | JumpOp::Set => Condition::NOT_EQUAL,
@@ -23,6 +23,18 @@ fn condition(op: JumpOp) -> Condition {
         JumpOp::Sge => Condition::GREATER_EQUAL,
         JumpOp::Slt => Condition::LESS,
         JumpOp::Sle => Condition::LESS_EQUAL,
+    }
+}
+
+/// Sets the flags by a comparison with a number.
+pub(super) fn compare_imm(code: &mut Assembler, width: Width, first: Gpr, imm: i32) {
+    match imm {
+        0..4096 => code.subs_imm(width, Gpr::ZERO, first, imm as u32),
+        -4095..0 => code.compare_negative(width, first, -imm as u32),
+        imm => {
+            code.constant(SCRATCH[0], extended(width, imm));
+            code.op(Op::Subs, width, Gpr::ZERO, first, SCRATCH[0]);
+        }
     }
 }
 
@@ -52,12 +64,7 @@ impl FunctionCompiler<'_, '_> {
             }
             (JumpOp::Set, Source::Reg(src)) => self.code().op(Op::Ands, width, Gpr::ZERO, first, gpr(src)),
             (_, Source::Reg(src)) => self.code().op(Op::Subs, width, Gpr::ZERO, first, gpr(src)),
-            (_, Source::Imm(imm @ 0..4096)) => self.code().subs_imm(width, Gpr::ZERO, first, imm as u32),
-            (_, Source::Imm(imm @ -4095..0)) => self.code().compare_negative(width, first, -imm as u32),
-            (_, Source::Imm(imm)) => {
-                self.code().constant(SCRATCH[0], extended(width, imm));
-                self.code().op(Op::Subs, width, Gpr::ZERO, first, SCRATCH[0]);
-            }
+            (_, Source::Imm(imm)) => compare_imm(self.code(), width, first, imm),
         }
         self.code().jump_if(condition(op), target);
         Ok(())

@@ -1,10 +1,11 @@
 //! The machine instructions that rows of the operation table may use, and regions compiled by them.
 
 use kiln_isa::operation::Arch;
-use kiln_isa::{Size, Width};
+use kiln_isa::{JumpOp, Size, Width};
 use kiln_program::operation::Region;
 
 use super::assembler::{Assembler, Gpr, Op};
+use super::control::{compare_imm, condition};
 use super::function::FunctionCompiler;
 use super::registers::{SCRATCH, gpr};
 use crate::native::{Access, Emit, MachineInsn, Places, later_access, prepare};
@@ -24,6 +25,18 @@ const fn access(name: &'static str, operands: &'static [Access], emit: fn(&mut A
     MachineInsn { name, operands, emit: Emit::Memory(emit) }
 }
 
+/// With any number.
+const fn number(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], i32)) -> Row {
+    MachineInsn { name, operands, emit: Emit::Number(emit) }
+}
+
+/// With a comparison, of what was compared last.
+const fn flag(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], JumpOp)) -> Row {
+    MachineInsn { name, operands, emit: Emit::Comparison(emit) }
+}
+
+const COMPARE: &[Access] = &[Access::Read, Access::Read];
+const COMPARE_NUMBER: &[Access] = &[Access::Read, Access::Number];
 const LOAD: &[Access] = &[Access::Write, Access::Memory];
 const STORE: &[Access] = &[Access::Memory, Access::Read];
 
@@ -49,6 +62,11 @@ const TABLE: &[Row] = &[
     access("strh32", STORE, |code, regs, (base, offset)| code.store(Size::B2, regs[0], base, offset, SCRATCH[0])),
     access("str32", STORE, |code, regs, (base, offset)| code.store(Size::B4, regs[0], base, offset, SCRATCH[0])),
     access("str64", STORE, |code, regs, (base, offset)| code.store(Size::B8, regs[0], base, offset, SCRATCH[0])),
+    row("cmp32", COMPARE, |code, regs, _| code.op(Op::Subs, Width::W32, Gpr::ZERO, regs[0], regs[1])),
+    row("cmp64", COMPARE, |code, regs, _| code.op(Op::Subs, Width::W64, Gpr::ZERO, regs[0], regs[1])),
+    number("cmpi32", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W32, regs[0], imm)),
+    number("cmpi64", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W64, regs[0], imm)),
+    flag("cset32", &[Access::Write, Access::Comparison], |code, regs, op| code.set_if(condition(op), regs[0])),
     row("reverse16", ONE, |code, regs, _| code.reverse_halves(regs[0], regs[1])),
     row("rev32", ONE, |code, regs, _| code.swap_bytes(Size::B4, regs[0], regs[1])),
     row("rev64", ONE, |code, regs, _| code.swap_bytes(Size::B8, regs[0], regs[1])),

@@ -4,6 +4,7 @@ use kiln_isa::{CallTarget, Insn, JumpOp, PacketMode, Reg, Size, Source, Width};
 use kiln_platform::helper_id::{MAP_LOOKUP_ELEM, TAIL_CALL};
 use kiln_program::{Node, Reference};
 
+use super::assembler::Assembler;
 use super::function::{ColdKind, FunctionCompiler};
 use super::operand::{Arithmetic, Condition, Gpr, Memory};
 use super::registers::{BUDGET, RUNTIME, gpr, runtime_field};
@@ -22,6 +23,14 @@ pub(super) fn condition(op: JumpOp) -> Condition {
         JumpOp::Sge => Condition::GREATER_EQUAL,
         JumpOp::Slt => Condition::LESS,
         JumpOp::Sle => Condition::LESS_EQUAL,
+    }
+}
+
+/// Sets the flags by a comparison with a number; those of `test` with itself are those of a comparison with zero.
+pub(super) fn compare_imm(code: &mut Assembler, width: Width, dst: Gpr, imm: i32) {
+    match imm {
+        0 => code.test(width, dst, dst),
+        imm => code.arithmetic_imm(Arithmetic::Cmp, width, dst, imm),
     }
 }
 
@@ -75,8 +84,7 @@ impl FunctionCompiler<'_, '_> {
             (JumpOp::Set, Source::Reg(src)) => self.code().test(width, dst, gpr(src)),
             (JumpOp::Set, Source::Imm(imm)) => self.code().test_imm(width, dst, imm),
             (_, Source::Reg(src)) => self.code().arithmetic(Arithmetic::Cmp, width, dst, gpr(src)),
-            (_, Source::Imm(0)) => self.code().test(width, dst, dst),
-            (_, Source::Imm(imm)) => self.code().arithmetic_imm(Arithmetic::Cmp, width, dst, imm),
+            (_, Source::Imm(imm)) => compare_imm(self.code(), width, dst, imm),
         }
     }
 

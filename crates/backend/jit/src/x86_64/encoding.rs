@@ -3,7 +3,7 @@
 use kiln_isa::{Size, Width};
 
 use super::assembler::Assembler;
-use super::operand::{Arithmetic, Gpr, Memory, Operand, Shift, Unary};
+use super::operand::{Arithmetic, Condition, Gpr, Memory, Operand, Shift, Unary};
 use crate::blind::Keys;
 use crate::immediate::extended;
 
@@ -138,6 +138,11 @@ impl Assembler {
     /// `xchg [memory], src`, which locks by itself.
     pub fn exchange(&mut self, width: Width, memory: Memory, src: Gpr) {
         self.emit(Self::at_width(width), &[0x87], src.0, memory.into());
+    }
+
+    /// `setcc`: one or zero into the lowest byte; the others are kept.
+    pub fn set_if(&mut self, condition: Condition, dst: Gpr) {
+        self.emit(Form { byte_rm: true, ..Form::default() }, &[0x0f, 0x90 | condition.0], 0, dst.into());
     }
 
     /// `test first, second`.

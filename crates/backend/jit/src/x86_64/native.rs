@@ -1,10 +1,11 @@
 //! The machine instructions that rows of the operation table may use, and regions compiled by them.
 
 use kiln_isa::operation::{Arch, Feature, Native, NativeOperand};
-use kiln_isa::{Size, Width};
+use kiln_isa::{JumpOp, Size, Width};
 use kiln_program::operation::Region;
 
 use super::assembler::Assembler;
+use super::control::{compare_imm, condition};
 use super::function::FunctionCompiler;
 use super::fuse::Chain;
 use super::operand::{Arithmetic, Gpr, Memory, Shift, Unary};
@@ -23,6 +24,18 @@ const fn access(name: &'static str, operands: &'static [Access], emit: fn(&mut A
     MachineInsn { name, operands, emit: Emit::Memory(emit) }
 }
 
+/// With any number.
+const fn number(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], i32)) -> Row {
+    MachineInsn { name, operands, emit: Emit::Number(emit) }
+}
+
+/// With a comparison, of what was compared last.
+const fn flag(name: &'static str, operands: &'static [Access], emit: fn(&mut Assembler, &[Gpr], JumpOp)) -> Row {
+    MachineInsn { name, operands, emit: Emit::Comparison(emit) }
+}
+
+const COMPARE: &[Access] = &[Access::Read, Access::Read];
+const COMPARE_NUMBER: &[Access] = &[Access::Read, Access::Number];
 const LOAD: &[Access] = &[Access::Write, Access::Memory];
 const STORE: &[Access] = &[Access::Memory, Access::Read];
 const CHANGE_BY: &[Access] = &[Access::Both, Access::Memory];
@@ -104,6 +117,12 @@ const TABLE: &[Row] = &[
     }),
     // Of the lowest two bytes; the others are kept.
     row("rolw32", &[Access::Both, Access::Imm(15)], |code, regs, imm| code.rotate_low_bytes(regs[0], imm)),
+    row("zero32", &[Access::Write], |code, regs, _| code.constant(regs[0], 0)),
+    row("cmp32", COMPARE, |code, regs, _| code.arithmetic(Arithmetic::Cmp, Width::W32, regs[0], regs[1])),
+    row("cmp64", COMPARE, |code, regs, _| code.arithmetic(Arithmetic::Cmp, Width::W64, regs[0], regs[1])),
+    number("cmpi32", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W32, regs[0], imm)),
+    number("cmpi64", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W64, regs[0], imm)),
+    flag("setcc32", &[Access::Both, Access::Comparison], |code, regs, op| code.set_if(condition(op), regs[0])),
     // The second operand is cl.
     row("rol32cl", ROTATE_BY, |code, regs, _| code.shift_cl(Shift::RotateLeft, Width::W32, regs[0])),
     row("rol64cl", ROTATE_BY, |code, regs, _| code.shift_cl(Shift::RotateLeft, Width::W64, regs[0])),
@@ -131,7 +150,8 @@ impl FunctionCompiler<'_, '_> {
             return None;
         };
         let next = at + region.length;
-        if insn.name != LEA || !self.shared.options.fusions || next >= self.nodes.len() || self.targets.is_target(next) {
+        if insn.name != LEA || !self.shared.options.fusions || next >= self.nodes.len() || self.targets.is_target(next)
+        {
             return None;
         }
         let reg = |operand: u8| region.operands.reg(operand);

@@ -93,6 +93,12 @@ impl Builder {
             let first = nodes.len();
             nodes.extend(insns.into_iter().map(|(insn, reference)| self.object.new_node(insn, reference)));
             nodes[first].id = starts[at];
+            // Branches of native operations lead over one instruction, with another one after it.
+            for branch in first..nodes.len().saturating_sub(2) {
+                if let (Item::Run(_), Insn::Branch { .. }) = (item, nodes[branch].insn) {
+                    nodes[branch].reference = Reference::Branch(nodes[branch + 2].id);
+                }
+            }
         }
     }
 }

@@ -220,7 +220,15 @@ pub fn any_operation() -> impl Strategy<Value = Vec<Insn>> {
             .map(|(operand, (reg, number))| match operand.kind {
                 // Offsets of accesses stay inside the memory.
                 OperandKind::Immediate { min, .. } if min == i16::MIN.into() => number.rem_euclid(100),
+                OperandKind::Immediate { min: i32::MIN, .. } => number,
                 OperandKind::Immediate { min, max } => min + number.rem_euclid(max - min + 1),
+                OperandKind::Comparison => {
+                    let ops = JumpOp::ALL.iter().filter(|op| op.row().negated.is_some());
+                    ops.map(|op| i32::from(op.row().code))
+                        .cycle()
+                        .nth(number.rem_euclid(10) as usize)
+                        .expect("a comparison")
+                }
                 _ => reg,
             })
             .collect();
@@ -241,6 +249,9 @@ pub fn any_operation() -> impl Strategy<Value = Vec<Insn>> {
         let address = code.iter().find_map(Insn::address);
         let mut run: Vec<Insn> = address.map(|address| load(Size::B8, address.base, CONTEXT)).into_iter().collect();
         run.extend(code);
+        if run.iter().any(Insn::is_control) {
+            run.push(alu(AluOp::Add, Width::W64, Reg::R0, Source::Imm(1)));
+        }
         let dead = operands.temporaries(operation, form);
         run.extend(dead.iter().map(|register| constant(register, 0)));
         run
