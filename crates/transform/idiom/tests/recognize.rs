@@ -1,6 +1,7 @@
 //! What is found in compiler output, and what is left alone.
 
 use kiln_idiom::annotate;
+use kiln_isa::Insn;
 use kiln_isa::operation::Registry;
 use kiln_program::{Function, Linkage, Object, Reference};
 
@@ -9,7 +10,12 @@ fn found(text: &str) -> Vec<(String, Vec<i32>, usize)> {
     let mut object = Object::default();
     let lines = text.split(';').map(str::trim).chain(["exit"]);
     let insns: Vec<_> = lines.map(|line| kiln_isa::text::parse(line).expect("an instruction")).collect();
-    let nodes = insns.into_iter().map(|insn| object.new_node(insn, Reference::None)).collect();
+    let mut nodes: Vec<_> = insns.into_iter().map(|insn| object.new_node(insn, Reference::None)).collect();
+    for at in 0..nodes.len() {
+        if let Insn::Branch { offset, .. } = nodes[at].insn {
+            nodes[at].reference = Reference::Branch(nodes[at + 1 + offset as usize].id);
+        }
+    }
     let (name, section) = ("example".to_owned(), "xdp".to_owned());
     object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes });
     annotate(&mut object, &Registry::BUILTIN);
@@ -110,6 +116,26 @@ fn accesses_to_memory_are_found_where_no_other_access_is_passed() {
         "r2 = be32 r2; *(u32 *)(r1 + 0) = r2; r0 = r2",
         "r0 = *(u32 *)(r1 + 0); r0 = le32 r0",
         "r1 = be64 r1; *(u64 *)(r1 + 0) = r1",
+    ] {
+        assert_eq!(found(text), [], "{text}");
+    }
+}
+
+#[test]
+fn flags_are_found() {
+    for (text, operation, operands) in [
+        ("r0 = 1; if r1 > r2 goto +1; r0 = 0", "flag_64", vec![0, 1, 2, 2]),
+        ("w0 = 1; r3 += 7; if w1 s< -5 goto +1; w0 = 0; r0 += r3", "flag_constant_32", vec![0, 1, -5, 12]),
+        // The branch over the one has the opposite comparison.
+        ("r0 = 0; if r1 == 7 goto +1; r0 = 1", "flag_constant_64", vec![0, 1, 7, 5]),
+    ] {
+        assert_eq!((one(text).0.as_str(), one(text).1), (operation, operands), "{text}");
+    }
+    for text in [
+        "r0 = 1; if r1 & 4 goto +1; r0 = 0",
+        "r0 = 1; if r0 > r2 goto +1; r0 = 0",
+        "r0 = 1; if r1 > r2 goto +1; r0 = 2",
+        "r0 = 1; if r1 > r2 goto +2; r0 = 0; r0 += 1",
     ] {
         assert_eq!(found(text), [], "{text}");
     }
