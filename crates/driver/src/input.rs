@@ -89,8 +89,7 @@ pub(crate) fn read_types(path: &Path) -> Result<Arc<Btf>, Error> {
 ///
 /// # Errors
 /// Returns [`Error::InvalidInput`] if it is no BTF.
-#[cfg(not(target_family = "wasm"))]
-pub(crate) fn parse_types(path: &Path, bytes: &[u8]) -> Result<Arc<Btf>, Error> {
+pub fn parse_types(path: &Path, bytes: &[u8]) -> Result<Arc<Btf>, Error> {
     let invalid = |error: kiln_program::btf::BtfError| Error::InvalidInput(format!("{}: {error}", path.display()));
     Btf::parse(bytes).map(Arc::new).map_err(invalid)
 }

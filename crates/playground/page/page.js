@@ -12,6 +12,8 @@
   const code = Uint8Array.from(atob($("code").textContent), (letter) => letter.charCodeAt(0));
   const script = URL.createObjectURL(new Blob([$("worker").textContent], {type: "text/javascript"}));
 
+  // The file of kernel types that was chosen last.
+  let kernel = null;
   // One worker; it is replaced when it takes too long or dies.
   let worker, busy = null;
   const start = () => {
@@ -28,10 +30,12 @@
   const settle = (answer) => { const done = busy; busy = null; if (done) { clearTimeout(done.timer); done.resolve(answer); } };
   const ask = (head, bytes) => new Promise((resolve) => {
     if (busy) { settle({error: {kind: "stopped", message: "stopped for the next one"}}); restart(); }
-    const first = new TextEncoder().encode(JSON.stringify(head) + "\n");
-    const request = new Uint8Array(first.length + bytes.length);
+    const whole = kernel ? {...head, kernel_types: [kernel.name, kernel.bytes.length]} : head;
+    const first = new TextEncoder().encode(JSON.stringify(whole) + "\n");
+    const request = new Uint8Array(first.length + bytes.length + (kernel?.bytes.length ?? 0));
     request.set(first);
     request.set(bytes, first.length);
+    if (kernel) request.set(kernel.bytes, first.length + bytes.length);
     const timer = setTimeout(() => {
       settle({error: {kind: "limit", message: `stopped after ${SECONDS} seconds; kiln check has no such limit`}});
       restart();
@@ -194,6 +198,12 @@
   $("type").addEventListener("change", () => { if (last) check(last.name, last.bytes); });
   $("text").addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) checkText(); });
   $("file").addEventListener("change", () => { if ($("file").files[0]) checkFile($("file").files[0]); });
+  $("btf").addEventListener("change", async () => {
+    const file = $("btf").files[0];
+    if (file && file.size > MAX_BYTES) { show({error: {kind: "limit", message: `${file.name} has ${file.size} bytes; this page takes ${MAX_BYTES}`}}); return; }
+    kernel = file ? {name: file.name, bytes: new Uint8Array(await file.arrayBuffer())} : null;
+    if (last) check(last.name, last.bytes);
+  });
   addEventListener("dragover", (event) => { event.preventDefault(); document.body.classList.add("over"); });
   addEventListener("dragleave", () => document.body.classList.remove("over"));
   addEventListener("drop", (event) => {

@@ -4,14 +4,17 @@
 //! ```text
 //!   request    {"name": "prog.o", "types": [["main", "xdp"]]}\n<the file's bytes>
 //!              with "optimize": true, the answer is about the optimized object
+//!              with "kernel_types": ["vmlinux.btf", 5000000], the last bytes are that kernel's BTF
 //!   answer     {"kernel": "...", "programs": [{..as `kiln check --format json`.., "listing": {..}}]}
 //!              {"programs": [{"program", "slots": [9, 7], "listing": {..}}], "rewrites": [{"rule", "before", ..}]}
 //!              {"error": {"kind": "invalid-input", "message": "..."}}
 //! ```
 //!
-//! A page has no kernel: verdicts follow the tables of the newest release that Kiln describes, without its types.
+//! A page has no kernel: verdicts follow the tables of the newest release that Kiln describes, and a kernel's types if a
+//! file of them comes along. CO-RE relocations are then resolved as loading into that kernel would.
 #![forbid(unsafe_code)]
 
+use std::path::Path;
 use std::time::Duration;
 
 use kiln_driver::check::Checked;
@@ -40,6 +43,9 @@ struct Head {
     /// Whether the answer is the optimized object.
     #[serde(default)]
     optimize: bool,
+    /// A file of kernel types: its name, and its bytes at the end of the request.
+    #[serde(default)]
+    kernel_types: Option<(String, usize)>,
 }
 
 /// One program's part of an answer.
@@ -64,15 +70,27 @@ fn answer_to(request: &[u8]) -> Result<Value, Error> {
     let (head, bytes) = (&request[..end], &request[end + 1..]);
     let head: Head = serde_json::from_slice(head).map_err(|error| invalid(&format!("is malformed: {error}")))?;
     let types = types(&head.types)?;
-    let input = input::parse(&head.name, bytes.to_vec(), &types)?;
+    let length = head.kernel_types.as_ref().map_or(0, |(_, length)| *length);
+    let (bytes, btf) = bytes
+        .len()
+        .checked_sub(length)
+        .and_then(|at| bytes.split_at_checked(at))
+        .ok_or_else(|| invalid("is shorter than its kernel's types"))?;
+    let mut input = input::parse(&head.name, bytes.to_vec(), &types)?;
     if input.object.programs.is_empty() && input.unreadable().next().is_none() {
         return Err(input.holds_no_programs());
+    }
+    let mut whose = "without a kernel's types".to_owned();
+    if let Some((name, _)) = &head.kernel_types {
+        let path = Path::new(name);
+        input.resolve_for(path, &input::parse_types(path, btf)?)?;
+        whose = format!("BTF of {name}");
     }
     if head.optimize {
         return Ok(optimized(&input));
     }
     let programs = programs(&input);
-    let kernel = format!("Linux {}, without a kernel's types", KernelVersion::DESCRIBED);
+    let kernel = Shown::from(format!("Linux {}, {whose}", KernelVersion::DESCRIBED));
     Ok(json!({"object": Shown::from(input.object.name.as_str()), "kernel": kernel, "programs": programs}))
 }
 
@@ -185,6 +203,8 @@ mod tests {
             (r#"{"name": "a.o"}"#, b"\x7fELF garbage"),
             (r#"{"name": "a.bpf"}"#, b"\xff\xfe"),
             (r#"{"name": "a.bpf"}"#, b"; nothing\n"),
+            (r#"{"name": "a.bpf", "kernel_types": ["a.btf", 30]}"#, b"; program xdp\n r0 = 2\n"),
+            (r#"{"name": "a.bpf", "kernel_types": ["a.btf", 4]}"#, b"; program xdp\n r0 = 2\n exit\nnone"),
             (r#"{"name": "a.bpf", "types": [["", "no-such-type"]]}"#, b"; program xdp\n r0 = 2\n exit\n"),
         ] {
             let answer = ask(head, file);

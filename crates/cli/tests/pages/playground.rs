@@ -107,7 +107,80 @@ fn the_playground_gives_the_verdicts_of_the_command() {
         }
         assert_eq!(answered(&mut browser, &name), checked(&file), "{name}");
     }
+    // A file is dropped, not chosen.
+    browser.value("delete document.body.dataset.answered");
+    let text = json!(ACCEPTED).to_string();
+    browser.value(&format!(
+        "(() => {{ const dataTransfer = new DataTransfer(); dataTransfer.items.add(new File([{text}], 'dropped.bpf')); \
+         dispatchEvent(new DragEvent('drop', {{dataTransfer, cancelable: true}})); }})()"
+    ));
+    let dropped = answered(&mut browser, "dropped.bpf");
+    assert_eq!(dropped, checked(&path("dropped.bpf", ACCEPTED.as_bytes())));
+    // A kernel's types decide what a relocation finds.
+    if let Some((object, with, without)) = relocated(folder.path()) {
+        let mut verdicts = Vec::new();
+        browser.choose_file("#file", &object);
+        answered(&mut browser, "relocated.o");
+        for types in [with, without] {
+            // What was checked before is checked again.
+            browser.value("delete document.body.dataset.answered");
+            browser.choose_file("#btf", &types);
+            let answer = answered(&mut browser, "relocated.o");
+            assert_eq!(answer, checked_for(&object, &types));
+            verdicts.push(answer[0][2]["verdict"].clone());
+        }
+        assert_eq!(verdicts, ["rejected", "accepted"]);
+    }
     assert_eq!(browser.complaints, Vec::<String>::new());
+}
+
+/// An object whose program is unsafe for kernels that have a field, types with that field, and types without it.
+fn relocated(folder: &Path) -> Option<(PathBuf, PathBuf, PathBuf)> {
+    let compile = |name: &str, source: &str| {
+        std::fs::write(folder.join(format!("{name}.c")), source).expect("a file");
+        let mut clang = Command::new("clang-19");
+        clang.current_dir(folder).args([
+            "-g",
+            "-O2",
+            "-target",
+            "bpf",
+            "-c",
+            &format!("{name}.c"),
+            "-o",
+            &format!("{name}.o"),
+        ]);
+        clang.output().is_ok_and(|output| output.status.success()).then(|| folder.join(format!("{name}.o")))
+    };
+    let types = |name: &str, members: &str| {
+        let object =
+            compile(name, &format!("struct thing {{ {members} }}; struct thing *use(void) {{ return 0; }}\n"))?;
+        let path = folder.join(format!("{name}.btf"));
+        let dump = format!(".BTF={}", path.display());
+        let status = Command::new("llvm-objcopy-19").args(["--dump-section", &dump]).arg(object).status();
+        status.is_ok_and(|status| status.success()).then_some(path)
+    };
+    let object = compile(
+        "relocated",
+        "struct thing { int here; int there; } __attribute__((preserve_access_index));\n\
+         __attribute__((section(\"xdp\"), used)) int reads(void *context) {\n\
+         \tif (__builtin_preserve_field_info(((struct thing *)0)->there, 2)) return **(int **)context;\n\treturn 2;\n}\n",
+    );
+    let found = Some((object?, types("with", "int here; int there;")?, types("without", "int here;")?));
+    if found.is_none() {
+        eprintln!("skipped: clang-19 and llvm-objcopy-19 are not installed");
+    }
+    found
+}
+
+/// What `kiln check --btf` says of a file.
+fn checked_for(file: &Path, types: &Path) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_kiln"))
+        .args(["check", "--format", "json", "--btf"])
+        .arg(types)
+        .arg(file)
+        .output();
+    let document: Value = serde_json::from_slice(&output.expect("kiln").stdout).expect("JSON");
+    verdicts(document["objects"][0]["programs"].as_array().expect("programs"))
 }
 
 /// An object of clang's, if it is installed.
