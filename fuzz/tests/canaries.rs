@@ -2,6 +2,7 @@
 //! shows it passes.
 
 use std::io::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kiln_fuzz::engine;
@@ -41,9 +42,16 @@ fn find(canary: &Canary) {
 
 #[test]
 fn every_canary_is_found() {
-    for canary in CANARIES.iter().filter(|canary| !skipped(canary)) {
-        find(canary);
-    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(canary) = CANARIES.get(next.fetch_add(1, Ordering::SeqCst)) {
+            if !skipped(canary) {
+                find(canary);
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+    std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
 }
 
 #[test]

@@ -22,6 +22,11 @@ use clap::Parser;
 
 use arguments::{Cli, Color, Command, Format};
 
+/// Terms, states and sets of facts are many small pieces, and the solver's are, too: it takes its memory from here as well.
+#[cfg(feature = "mimalloc")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -6,16 +6,6 @@
 //!   objects, on one thread and two  --+                         slots saved against seconds   --> curves
 //! ```
 //!
-//! | flag | meaning |
-//! |---|---|
-//! | `--from=8`, `--to=15` | sizes of the families, as powers of two |
-//! | `--family=NAME` | only this one; may be repeated; `none`: no family |
-//! | `--budget=60` | seconds of wall time a point. A family ends with the first point that needs more |
-//! | `--threads=1,2` | threads with which objects are optimized |
-//! | `--type=NAME` | the type of programs whose section does not tell it, such as `sched_cls` |
-//! | `--format json` | all points, slopes and curves |
-//! | `--svg=FILE` | the plot |
-//!
 //! A slope is the exponent of the power of the size that fits best: 1 is linear. Times are processor time, without the
 //! kernel's verdict.
 
@@ -27,22 +17,54 @@ mod plot;
 use std::process::Command;
 use std::time::Duration;
 
+use clap::Parser;
 use kiln_platform::ProgramType;
 use kiln_superopt::{Options, optimize};
 use serde_json::{Value, json};
 
 use families::FAMILIES;
 
-/// What is asked for.
+/// What users run has this allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// How the optimizer's time and memory grow with size.
+///
+/// A slope is the exponent of the power of the size that fits best: 1 is linear.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench scale")]
 struct Request {
-    sizes: std::ops::RangeInclusive<u32>,
-    families: Vec<String>,
+    /// The smallest size of the families, as a power of two
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(6..=20))]
+    from: u32,
+    /// The largest size
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(6..=20))]
+    to: u32,
+    /// Only this family; may be repeated; `none`: no family
+    #[arg(long, value_name = "NAME", value_parser = family_names())]
+    family: Vec<String>,
+    /// Seconds of wall time a point. A family ends with the first point that needs more
+    #[arg(long, default_value_t = 60)]
     budget: u64,
+    /// Threads with which objects are optimized
+    #[arg(long, value_delimiter = ',', default_value = "1,2")]
     threads: Vec<usize>,
+    /// The type of programs whose section does not tell it, such as `sched_cls`
+    #[arg(long = "type", value_name = "NAME", default_value = "-")]
     program_type: String,
-    is_json: bool,
+    /// `text`, or `json` for all points, slopes and curves
+    #[arg(long, default_value = "text", value_parser = ["text", "json"])]
+    format: String,
+    /// Where to write the plot
+    #[arg(long, value_name = "FILE")]
     svg: Option<String>,
+    /// Objects to optimize: slots saved against seconds
     objects: Vec<String>,
+}
+
+/// What `--family` takes.
+fn family_names() -> Vec<&'static str> {
+    FAMILIES.iter().map(|family| family.name).chain(["none"]).collect()
 }
 
 fn main() {
@@ -53,11 +75,11 @@ fn main() {
         println!("{}", point(rest));
         return;
     }
-    let request = request(&arguments);
-    let wanted = |name: &str| request.families.is_empty() || request.families.iter().any(|family| family == name);
+    let request = Request::parse();
+    let wanted = |name: &str| request.family.is_empty() || request.family.iter().any(|family| family == name);
     let mut points = Vec::new();
     for family in FAMILIES.iter().filter(|family| wanted(family.name)) {
-        for size in request.sizes.clone() {
+        for size in request.from..=request.to {
             let point = measured(&request, family.name, 1 << size, 1);
             let is_over = point["cut_short"] != json!(false);
             progress(&point);
@@ -78,31 +100,10 @@ fn main() {
     if let Some(path) = &request.svg {
         std::fs::write(path, plot::svg(&points, &slopes, &curves)).expect("the plot can be written");
     }
-    if request.is_json {
+    if request.format == "json" {
         println!("{:#}", json!({"points": points, "slopes": slopes, "curves": curves}));
     } else {
         print!("{}{}", fit::table(&slopes), curve::table(&curves));
-    }
-}
-
-fn request(arguments: &[String]) -> Request {
-    let value = |name: &str| arguments.iter().find_map(|flag| flag.strip_prefix(name));
-    let number = |name: &str, otherwise: u64| {
-        value(name).map_or(otherwise, |text| text.parse().unwrap_or_else(|_| panic!("{name} takes a number")))
-    };
-    let threads = value("--threads=").unwrap_or("1,2").split(',');
-    let is_json = arguments.windows(2).any(|pair| pair[0] == "--format" && pair[1] == "json");
-    let families = arguments.iter().filter_map(|flag| flag.strip_prefix("--family=")).map(str::to_owned);
-    let files = arguments.iter().filter(|argument| !argument.starts_with('-') && *argument != "json");
-    Request {
-        sizes: number("--from=", 8) as u32..=number("--to=", 15) as u32,
-        families: families.collect(),
-        budget: number("--budget=", 60),
-        threads: threads.map(|text| text.parse().expect("--threads takes numbers")).collect(),
-        program_type: value("--type=").unwrap_or("-").to_owned(),
-        is_json,
-        svg: value("--svg=").map(str::to_owned),
-        objects: files.cloned().collect(),
     }
 }
 
