@@ -449,7 +449,7 @@ fn a_folder_has_types_for_each_release() {
     check(&[]).assert().code(1).stdout(contains("as Linux 6.1 (").and(contains("kiln.toml), BTF of ")));
     check(&[]).env("KILN_KERNEL", "5.15").assert().code(0).stdout(contains("as Linux 5.15 (KILN_KERNEL), BTF of "));
     check(&["--kernel", "6.1"]).env("KILN_KERNEL", "5.15").assert().code(1).stdout(contains("as Linux 6.1, BTF of "));
-    check(&[]).env("KILN_KERNEL", "old").assert().code(2).stderr(contains("KILN_KERNEL: old: "));
+    check(&[]).env("KILN_KERNEL", "old").assert().code(2).stderr(contains("KILN_KERNEL: \"old\": a release "));
     let found = document(&mut check(&[]));
     assert!(found["objects"][0]["named_by"].as_str().is_some_and(|by| by.ends_with("kiln.toml")), "{found}");
     let mut optimize = kiln();

@@ -1,8 +1,8 @@
 //! The rows of the operation table: each proof sequence has its operation's meaning, and a wrong row is found.
 
 use kiln_equiv::operation::prove;
-use kiln_isa::operation::{Expr, Form, Imm, Operation, Place, Registry, Template};
-use kiln_isa::{AluOp, Size};
+use kiln_isa::operation::{Expr, Form, From, Imm, Operation, Place, Registry, Template};
+use kiln_isa::{AluOp, Size, Width};
 
 #[test]
 fn every_proof_sequence_has_its_meaning() {
@@ -29,6 +29,23 @@ fn a_wrong_row_is_disproved() {
     let wrong: &'static Operation = Box::leak(Box::new(Operation { forms, ..*right }));
     let disproof = prove(wrong).expect_err("it is wrong");
     assert!(disproof.counterexample.is_some(), "{disproof}");
+}
+
+/// A store that a branch may skip is not the store of the meaning, whatever would be stored.
+#[test]
+fn an_access_behind_a_branch_is_disproved() {
+    const COMPARISON: u8 = 4;
+    let store = Registry::BUILTIN.by_name("store_swapped_32").expect("a row");
+    let comparison = Registry::BUILTIN.by_name("flag_64").expect("a row").operands[3];
+    let operands = [store.operands, &[comparison]].concat();
+    let mut code = store.forms[0].code.to_vec();
+    let src = From::Imm(Imm::Constant(0));
+    let branch = Template::Branch { comparison: COMPARISON, negated: false, width: Width::W64, dst: 0, src };
+    code.insert(code.len() - 1, branch);
+    let form = Form { code: Box::leak(code.into_boxed_slice()), ..store.forms[0] };
+    let wrong =
+        Operation { operands: Box::leak(operands.into_boxed_slice()), forms: Box::leak(Box::new([form])), ..*store };
+    assert!(prove(Box::leak(Box::new(wrong))).is_err());
 }
 
 /// Rows that read another size, read elsewhere or store something else than they say are found.

@@ -4,8 +4,8 @@ mod common;
 
 use common::{ENTRY, Nothing, object};
 use kiln_isa::operation::Registry;
-use kiln_jit::{Options, Part, Span};
 use kiln_jit::x86_64::compile;
+use kiln_jit::{Options, Part, Span};
 
 /// The code of a function of these instructions and an `exit`, in hexadecimal.
 fn code(bpf: &str) -> String {

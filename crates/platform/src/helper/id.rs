@@ -32,6 +32,7 @@ ids! {
     PROBE_READ_USER_STR = 114 "probe_read_user_str",
     PROBE_READ_KERNEL_STR = 115 "probe_read_kernel_str",
     FOR_EACH_MAP_ELEM = 164 "for_each_map_elem",
+    SNPRINTF = 165 "snprintf",
     TIMER_SET_CALLBACK = 170 "timer_set_callback",
     FIND_VMA = 180 "find_vma",
     LOOP = 181 "loop",

@@ -78,7 +78,7 @@ fn prove_instance(
     };
     let meaning = operation.meaning.evaluate(operands, &register, &constant, &memory);
     let registers = Reg::all().map(before).collect();
-    let mut state = State { arena: &arena, registers, accesses: Vec::new() };
+    let mut state = State { arena: &arena, registers, accesses: Vec::new(), may_skip_access: false };
     state.run(&insns);
     let Some(questions) = questions(operation, operands, &state, (meaning, &read.into_inner())) else {
         return Err(Disproof { form: form.name, insns, counterexample: None });
@@ -108,6 +108,7 @@ fn questions<'a>(
 ) -> Option<Vec<(Term<'a>, Term<'a>)>> {
     let result = operation.result().map(|index| state.registers[operands.reg(index).index()]);
     match (operation.stores, read, &state.accesses[..]) {
+        _ if state.may_skip_access => None,
         (None, [], []) => Some(vec![(result?, meaning)]),
         (None, [(size, address)], [access]) if access.size == *size && access.stored.is_none() => {
             Some(vec![(access.address, *address), (result?, meaning)])
@@ -182,6 +183,8 @@ struct State<'a> {
     arena: &'a Arena,
     registers: Vec<Term<'a>>,
     accesses: Vec<Access<'a>>,
+    /// Whether a branch may skip an access, which no meaning does.
+    may_skip_access: bool,
 }
 
 /// An access to memory.
@@ -208,8 +211,9 @@ impl<'a> State<'a> {
             Source::Imm(imm) => self.arena.constant(64, i64::from(imm) as u64),
         });
         let holds = op.holds(&left, &right);
-        let taken = self.registers.clone();
+        let (taken, accesses) = (self.registers.clone(), self.accesses.len());
         self.run(&rest[..over]);
+        self.may_skip_access |= self.accesses.len() != accesses;
         for (after, taken) in self.registers.iter_mut().zip(taken) {
             *after = Term::ite(&holds, &taken, after);
         }

@@ -31,7 +31,7 @@ impl Path<'_> {
         let mut call = Call::default();
         Check::all(self, helper, prototype, &mut call)?;
         self.code.check_map_fits(helper, &call)?;
-        if helper.name == "snprintf" {
+        if helper.id == helper_id::SNPRINTF {
             self.check_format()?;
         }
         for (frame, lowest, length) in std::mem::take(&mut call.fills) {

@@ -75,7 +75,8 @@ fn attempt(
     let functions = plan.order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
     let parts = Vec::new();
-    let mut shared = Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun: 0 };
+    let mut shared =
+        Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun: 0 };
     for id in &plan.order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {

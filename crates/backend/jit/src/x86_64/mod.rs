@@ -70,7 +70,8 @@ pub fn compile(object: &Object, entry: FunctionId, symbols: &dyn Symbols, option
     let functions = order.iter().map(|id| (*id, assembler.label())).collect();
     let callbacks: HashMap<_, _> = plan.callbacks.iter().map(|id| (*id, assembler.label())).collect();
     let parts = Vec::new();
-    let mut shared = Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun: 0 };
+    let mut shared =
+        Shared { object, symbols, options, plan, schedules, assembler, functions, callbacks, parts, begun: 0 };
     for id in order {
         FunctionCompiler::new(&mut shared, *id, *id == entry)?.compile()?;
         if shared.assembler.len() > MAX_CODE_BYTES {
