@@ -97,7 +97,8 @@ struct Places {
 
 fn places(arguments: &OptimizeArguments, format: Format) -> Result<Places, Error> {
     let gathered = objects::gather(&arguments.objects)?;
-    let folder = arguments.objects.len() > 1 || arguments.objects.iter().any(|path| path.is_dir());
+    let names_folder = arguments.output.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let folder = arguments.objects.len() > 1 || names_folder || arguments.objects.iter().any(|path| path.is_dir());
     let to_standard_output = commands::is_standard_output(&arguments.output, format)?;
     if folder && (to_standard_output || arguments.evidence.is_some() || arguments.report.is_some()) {
         let message = "-o -, --evidence and --report are for one object; several are written into a folder, -o FOLDER";

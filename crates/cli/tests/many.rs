@@ -211,6 +211,8 @@ fn a_folder_is_optimized_into_another() {
         .assert()
         .code(0)
         .stdout(contains("1 rewrite").or(contains("rewrites")));
+    optimize(&["build/a/pass.bpf", "-o", "new/"]).assert().code(0).stdout(contains("1 object written: "));
+    assert!(folder.path().join("new/pass.bpf").is_file());
     optimize(&["build", "newer.bpf", "-o", "newer.bpf"]).assert().code(2).stderr(contains("newer.bpf is a file"));
     optimize(&["build/a", "build/a", "-o", "out"]).assert().code(2).stderr(contains("would both be written to"));
     optimize(&["build", "-o", "out", "--report", "r.html"]).assert().code(2).stderr(contains("are for one object"));

@@ -57,7 +57,7 @@ fn what_a_program_must_choose_is_said() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("store.bpf.c"), SOURCE).expect("a file");
     let wrong: [(&[&str], &str); 3] = [
-        (&[], "define KILN_POOL_STORE as KILN_POOL_HASH or KILN_POOL_ARRAY"),
+        (&[], "define KILN_POOL_STORE as KILN_POOL_HASH, KILN_POOL_ARRAY or KILN_POOL_ARENA"),
         // Parts of sizes are found by their bits.
         (&["-DKILN_POOL_STORE=1", "-DKILN_POOL_MAX=600"], "KILN_POOL_MAX is a power of two from 128 to 1024"),
         (&["-DKILN_POOL_STORE=2", "-DKILN_POOL_MAX=2048"], "KILN_POOL_MAX is a power of two from 128 to 1024"),
