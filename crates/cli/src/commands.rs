@@ -10,7 +10,7 @@ use kiln_driver::feed::Feed;
 use kiln_driver::run::{Place, Stimulus};
 use kiln_driver::{
     Engine, Error, Input, bench, capture, check, compile, doctor, dump, explain, file, input, learn, machine,
-    operations, output, profile, recheck, run, sandbox,
+    operations, output, profile, recheck, replay, run, sandbox,
 };
 
 use crate::arguments::{self, BenchArguments, Cli, DumpArguments, Format, ObjectArguments};
@@ -197,7 +197,7 @@ pub fn run(arguments: &RunArguments, format: Format) -> Code {
     }
     match packets {
         Packets::Capture(packets) => {
-            let replayed = run::replay(&input, program, &packets, &stimulus, place, &feed, &maps)?;
+            let replayed = replay::replay(&input, program, &packets, &stimulus, place, &feed, &maps)?;
             if let Some(path) = &arguments.pcap_out {
                 output::write_whole(path, &capture::pcap(&replayed.kept))?;
             }

@@ -67,7 +67,7 @@ system! {
     pub use commands::run::DEFAULT_BUDGET;
     pub use commands::{
         bench, check_objects, compare, compile, doctor, evidence, examples, explain, heap, learn, machine, native, objects,
-        optimize, packets, profile, profiles, query, recheck, run, sandbox,
+        optimize, packets, profile, profiles, query, recheck, replay, run, sandbox,
     };
     pub use inputs::{capture, feed};
     pub use kernel::running;

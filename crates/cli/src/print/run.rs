@@ -2,7 +2,8 @@
 
 use kiln_driver::heap::HeapState;
 use kiln_driver::inputs::hex::hex;
-use kiln_driver::run::{MapState, Ran, Replayed};
+use kiln_driver::replay::Replayed;
+use kiln_driver::run::{MapState, Ran};
 use kiln_driver::shown::Clean;
 
 use super::{count, table};

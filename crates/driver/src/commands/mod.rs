@@ -26,6 +26,7 @@ system! {
     pub mod profiles;
     pub mod query;
     pub mod recheck;
+    pub mod replay;
     pub mod run;
     pub mod sandbox;
 }

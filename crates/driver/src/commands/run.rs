@@ -1,7 +1,5 @@
 //! `kiln run`: one program on one input.
 
-use std::collections::BTreeMap;
-
 use kiln_isa::operation::Registry;
 use kiln_platform::ProgramType;
 use kiln_program::{Object, Program};
@@ -220,12 +218,12 @@ pub fn run_fed(
 }
 
 /// The name of a return value, where the program type gives it one.
-fn action(program: &Program, value: u32) -> Option<&'static str> {
+pub(super) fn action(program: &Program, value: u32) -> Option<&'static str> {
     kiln_platform::action_name(program.program_type?, value as i32)
 }
 
 /// A program, loaded with its maps.
-struct Session<'a> {
+pub(super) struct Session<'a> {
     program: &'a Program,
     object: Object,
     loaded: Loaded,
@@ -237,17 +235,17 @@ enum Loaded {
 }
 
 /// What one run gave.
-struct One {
-    value: u32,
-    packet: Vec<u8>,
-    context: Vec<u8>,
-    duration_ns: f64,
-    instructions: Option<u64>,
-    printed: Vec<Shown>,
+pub(super) struct One {
+    pub value: u32,
+    pub packet: Vec<u8>,
+    pub context: Vec<u8>,
+    pub duration_ns: f64,
+    pub instructions: Option<u64>,
+    pub printed: Vec<Shown>,
 }
 
 impl<'a> Session<'a> {
-    fn open(
+    pub(super) fn open(
         input: &Input,
         program: &'a Program,
         stimulus: &Stimulus,
@@ -282,11 +280,11 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn heaps(&self) -> Vec<HeapState> {
+    pub(super) fn heaps(&self) -> Vec<HeapState> {
         heap::states(&self.object, &|name: &str| self.memory(name))
     }
 
-    fn run(&self, stimulus: &Stimulus) -> Result<One, Error> {
+    pub(super) fn run(&self, stimulus: &Stimulus) -> Result<One, Error> {
         let context = context_of(self.program, stimulus);
         match &self.loaded {
             Loaded::Vm(vm, engine) => {
@@ -323,7 +321,7 @@ impl<'a> Session<'a> {
     }
 
     /// What its maps hold. Maps of the kernel that cannot be walked are left out.
-    fn maps(&self, wanted: &Maps) -> Result<Vec<MapState>, Error> {
+    pub(super) fn maps(&self, wanted: &Maps) -> Result<Vec<MapState>, Error> {
         let types = feed::types_of(&self.object);
         let mut names = match &self.loaded {
             Loaded::Vm(vm, _) => vm.map_names(),
@@ -405,118 +403,8 @@ pub(crate) fn fed_kernel(
     Ok(loaded)
 }
 
-/// What a program did with the packets of a capture, one after the other, on the same maps.
-#[derive(Clone, Debug, Serialize)]
-pub struct Replayed {
-    /// Packets that were run.
-    pub packets: usize,
-    /// Packets that are shorter than an Ethernet header, and were not run.
-    pub too_short: usize,
-    /// Packets that do not fit the buffer of a test run, such as those that a network card joined, and were not run.
-    pub too_long: usize,
-    /// How often each value was returned, most often first.
-    pub actions: Vec<ActionCount>,
-    /// Packets that the program changed.
-    pub changed: usize,
-    /// Nanoseconds a run, averaged.
-    pub duration_ns: f64,
-    /// Instructions of all runs, where the place counts them.
-    pub instructions: Option<u64>,
-    /// What the program printed.
-    pub printed: Vec<Shown>,
-    /// What its maps hold afterwards.
-    pub maps: Vec<MapState>,
-    /// What the allocators of the object's heaps have given out.
-    pub heaps: Vec<HeapState>,
-    /// The packets as the program left them, without those that it dropped.
-    #[serde(skip)]
-    pub kept: Vec<Vec<u8>>,
-}
-
-/// How often a value was returned.
-#[derive(Clone, Debug, Serialize)]
-pub struct ActionCount {
-    /// The value.
-    pub value: u32,
-    /// Its name, where the program type gives it one.
-    pub action: Option<&'static str>,
-    /// How many packets.
-    pub packets: usize,
-}
-
-/// Bytes of a packet that every test run takes. Whether a longer one fits depends on the program type.
-const ALWAYS_FIT: usize = 3520;
-/// What the kernel's test run answers for a packet that does not fit.
-const EINVAL: i32 = 22;
-
-/// Lines that a replay keeps of what programs print.
-const PRINTED_LINES: usize = 10_000;
-
-/// Runs one program on every packet of a capture.
-///
-/// # Errors
-/// As [`run_fed`]; the first packet whose run fails ends it.
-pub fn replay(
-    input: &Input,
-    program: &Program,
-    packets: &[Vec<u8>],
-    stimulus: &Stimulus,
-    place: Place,
-    feed: &Feed,
-    maps: &Maps,
-) -> Result<Replayed, Error> {
-    let long: Vec<&Vec<u8>> = packets.iter().filter(|packet| packet.len() >= MIN_PACKET_BYTES).collect();
-    let Some(first) = long.first() else {
-        return Err(Error::InvalidInput("the capture has no packet with an Ethernet header".to_owned()));
-    };
-    check_input(program, &Stimulus { packet: (*first).clone(), ..stimulus.clone() })?;
-    let session = Session::open(input, program, stimulus, place, feed)?;
-    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-    let (mut changed, mut duration_ns, mut instructions) = (0, 0.0, None);
-    let (mut printed, mut kept, mut too_long) = (Vec::new(), Vec::new(), 0);
-    for (at, packet) in packets.iter().enumerate().filter(|(_, packet)| packet.len() >= MIN_PACKET_BYTES) {
-        let one = match session.run(&Stimulus { packet: packet.clone(), ..stimulus.clone() }) {
-            Ok(one) => one,
-            Err(Error::InvalidInput(_) | Error::Os { errno: EINVAL, .. }) if packet.len() > ALWAYS_FIT => {
-                too_long += 1;
-                continue;
-            }
-            Err(Error::Limit(text)) => return Err(Error::Limit(format!("packet {}: {text}", at + 1))),
-            Err(Error::InvalidInput(text)) => return Err(Error::InvalidInput(format!("packet {}: {text}", at + 1))),
-            Err(other) => return Err(other),
-        };
-        *counts.entry(one.value).or_default() += 1;
-        changed += usize::from(one.packet != *packet);
-        duration_ns += one.duration_ns;
-        instructions = one.instructions.map_or(instructions, |count| Some(instructions.unwrap_or(0) + count));
-        printed.extend(one.printed.into_iter().take(PRINTED_LINES - printed.len().min(PRINTED_LINES)));
-        let dropped = matches!(action(program, one.value), Some("XDP_DROP" | "XDP_ABORTED" | "TC_ACT_SHOT"));
-        if !dropped {
-            kept.push(one.packet);
-        }
-    }
-    let mut actions: Vec<ActionCount> = counts
-        .into_iter()
-        .map(|(value, packets)| ActionCount { value, action: action(program, value), packets })
-        .collect();
-    actions.sort_by_key(|count| std::cmp::Reverse(count.packets));
-    Ok(Replayed {
-        packets: long.len() - too_long,
-        too_short: packets.len() - long.len(),
-        too_long,
-        actions,
-        changed,
-        duration_ns: duration_ns / (long.len() - too_long).max(1) as f64,
-        instructions,
-        printed,
-        maps: session.maps(maps)?,
-        heaps: session.heaps(),
-        kept,
-    })
-}
-
 /// What a VM or a kernel would answer with less: `EINVAL`, or nothing.
-fn check_input(program: &Program, stimulus: &Stimulus) -> Result<(), Error> {
+pub(super) fn check_input(program: &Program, stimulus: &Stimulus) -> Result<(), Error> {
     let Some(program_type) = program.program_type else {
         return Err(Error::Unsupported(crate::commands::check::no_type(program)));
     };
@@ -575,7 +463,7 @@ pub fn with_sized_maps(object: &Object) -> Object {
 /// # Errors
 /// As [`run`], also for a program that a prog array holds; [`Error::Rejected`] where it is of another type.
 pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> Result<Vm, Error> {
-    let object = marked(&with_sized_maps(object), &options.operations);
+    let object = marked(with_sized_maps(object), &options.operations);
     let mut vm = Vm::new(&object, options)?;
     for needed in kernel::needed_programs(&object, program) {
         if needed.program_type != program.program_type {
@@ -591,8 +479,7 @@ pub fn new_vm(object: &Object, program: &Program, options: kiln_vm::Options) -> 
 }
 
 /// The object with marks for the operations that are recognized in it, unless it has marks already.
-pub(crate) fn marked(object: &Object, operations: &Registry) -> Object {
-    let mut object = object.clone();
+pub(crate) fn marked(mut object: Object, operations: &Registry) -> Object {
     if object.operations.is_empty() {
         kiln_idiom::annotate(&mut object, operations);
     }
