@@ -13,6 +13,7 @@
 //! `/tmp` is everybody's folder, so a file is created new, never opened: somebody else's file or link under that name is an
 //! error. A file that an earlier process of the same user and number left is replaced.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use kiln_jit::{Code, Part};
-use kiln_program::{InsnId, Object};
+use kiln_program::{InsnId, Node, Object};
 
 use crate::clock::now_ns;
 
@@ -126,10 +127,9 @@ fn symbols(object: &Object, program: &str, code: &Code, start: u64) -> Vec<Symbo
         names.push(format!("kiln:{program}.{}{end}", clean(function)));
         begins.push(span.bytes.start);
     }
-    let line = |id: &InsnId| {
-        let mut nodes = object.functions.iter().flat_map(|function| &function.nodes);
-        object.line(nodes.find(|node| node.id == *id)?).filter(|line| line.line != 0)
-    };
+    let nodes = object.functions.iter().flat_map(|function| &function.nodes);
+    let nodes: HashMap<InsnId, &Node> = nodes.map(|node| (node.id, node)).collect();
+    let line = |id: &InsnId| object.line(nodes.get(id)?).filter(|line| line.line != 0);
     let ends = begins.iter().skip(1).copied().chain([code.bytes.len()]);
     let symbol = |((name, begin), end): ((String, &usize), usize)| {
         let spans = code.spans.iter().filter(|span| (*begin..end).contains(&span.bytes.start));

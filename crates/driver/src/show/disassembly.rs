@@ -3,6 +3,7 @@
 use kiln_isa::operation::Arch;
 use serde::Serialize;
 
+use crate::inputs::hex::hex;
 use crate::show::shown::Shown;
 
 /// A machine instruction.
@@ -25,8 +26,7 @@ pub fn disassemble(arch: Arch, bytes: &[u8], offset: usize) -> Vec<MachineInsn> 
 }
 
 fn machine_insn(offset: usize, bytes: &[u8], text: String) -> MachineInsn {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    MachineInsn { offset, bytes: hex.into(), text: text.into() }
+    MachineInsn { offset, bytes: hex(bytes).into(), text: text.into() }
 }
 
 fn x86_64(bytes: &[u8], offset: usize) -> Vec<MachineInsn> {
