@@ -26,16 +26,16 @@ pub struct Options {
     pub explain: bool,
     /// When to give up with [`crate::Error::Limit`]; `None` for never.
     pub deadline: Option<Instant>,
-    /// Give up with [`crate::Error::Limit`] after as many processed instructions; `None` for the kernel's limit, which rejects
-    /// the program.
+    /// Give up with [`crate::Error::Limit`] after so many processed instructions. `None`: only the kernel's limit holds, which
+    /// rejects the program.
     pub most_insns: Option<u64>,
     /// The kernel that the program is for: what it does not have yet is rejected. By default the newest one described.
     pub profile: Profile,
     /// A number used as an address is an address in the program's heap, as if it were cast to an arena pointer. For
     /// transforms that insert those casts: the kernel refuses such a program.
     pub heap: bool,
-    /// With `heap`: `may_goto` instructions that stand for loops in which no number is known exactly, because the transform
-    /// will hide the numbers that the loop begins with. Otherwise a number that a decision depends on stays known, and a
+    /// With `heap`: `may_goto` instructions of loops whose numbers the transform will hide where the loop begins. Here these
+    /// numbers are unknown from the first turn on. In other loops a number that a decision depends on stays known, so a
     /// loop that counts with it is explored once for each count.
     pub forgetful: BTreeSet<InsnId>,
     /// Helpers besides the kernel's ([`Helper::own`]), for programs that run in an embedder's VM.

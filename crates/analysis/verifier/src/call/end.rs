@@ -20,7 +20,10 @@ impl State {
             let site = op.helper.map_or_else(|| op.node.insn.to_string(), |helper| format!("bpf_{}", helper.name));
             return reject(
                 Reason::UnreleasedReference,
-                format!("{when} while the reference acquired by `{site}` (slot {}) is held", code.slot_of(held.at)),
+                format!(
+                    "{when} while the reference acquired by `{site}` (slot {}) is held",
+                    code.slots()[held.at as usize]
+                ),
             );
         }
         if !self.locks.is_empty() {

@@ -206,11 +206,18 @@ impl<'a> Code<'a> {
         reached.iter().position(|seen| !seen).map(|at| at as Position)
     }
 
-    /// The slot of an instruction in its function, as listings count.
-    pub(crate) fn slot_of(&self, at: Position) -> u32 {
-        let function = self.op(at).function;
-        let before = self.ops[..at as usize].iter().filter(|op| op.function == function);
-        before.map(|op| op.node.insn.slots()).sum()
+    /// The slot of each instruction in its function, as listings count.
+    pub(crate) fn slots(&self) -> Vec<u32> {
+        let mut slots = Vec::with_capacity(self.ops.len());
+        let (mut function, mut slot) = (None, 0);
+        for op in &self.ops {
+            if function != Some(op.function) {
+                (function, slot) = (Some(op.function), 0);
+            }
+            slots.push(slot);
+            slot += op.node.insn.slots();
+        }
+        slots
     }
 
     pub(crate) fn op(&self, at: Position) -> &Op<'a> {

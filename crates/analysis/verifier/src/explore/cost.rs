@@ -100,7 +100,7 @@ impl Profiler {
     }
 
     pub(crate) fn finish(self, code: &Code<'_>) -> Cost {
-        let slots = slots(code);
+        let slots = code.slots();
         let spot = |at: Position| spot(code, &slots, at);
         let visited = (0..code.ops.len()).filter(|at| self.visits[*at] > 0);
         let instructions: Vec<InsnCost> = visited
@@ -179,20 +179,6 @@ impl Profiler {
         }
         self.at = moment.path.at;
     }
-}
-
-/// The slot of each instruction in its function.
-fn slots(code: &Code<'_>) -> Vec<u32> {
-    let mut slots = Vec::with_capacity(code.ops.len());
-    let (mut function, mut slot) = (None, 0);
-    for op in &code.ops {
-        if function != Some(op.function) {
-            (function, slot) = (Some(op.function), 0);
-        }
-        slots.push(slot);
-        slot += op.node.insn.slots();
-    }
-    slots
 }
 
 fn spot(code: &Code<'_>, slots: &[u32], at: Position) -> Spot {
