@@ -13,7 +13,6 @@ pub(crate) struct Targets {
     pub positions: HashMap<InsnId, usize>,
     /// Where each instruction branches to.
     targets: Vec<Option<usize>>,
-    is_target: Vec<bool>,
     /// The first instruction that branches here.
     first_source: Vec<Option<usize>>,
     /// Whether control can come here from the instruction before.
@@ -30,7 +29,6 @@ impl Targets {
         }
         let positions: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
         let mut targets = vec![None; nodes.len()];
-        let mut is_target = vec![false; nodes.len()];
         let mut first_source = vec![None; nodes.len()];
         let falls = |node: &Node| !matches!(node.insn, Insn::Exit | Insn::Jump { .. });
         let falls_into = std::iter::once(true).chain(nodes.iter().map(falls)).take(nodes.len()).collect();
@@ -39,13 +37,12 @@ impl Targets {
             let Some(target) = node.target() else { continue };
             let target = *positions.get(&target).ok_or(Error::Malformed("a branch leads nowhere"))?;
             targets[at] = Some(target);
-            is_target[target] = true;
             first_source[target].get_or_insert(at);
             if target <= at {
                 loop_end[target] = Some(at);
             }
         }
-        Ok(Targets { positions, targets, is_target, first_source, falls_into, loop_end })
+        Ok(Targets { positions, targets, first_source, falls_into, loop_end })
     }
 
     /// Where a branch leads.
@@ -63,7 +60,7 @@ impl Targets {
 
     /// Whether control can come here other than from the instruction before.
     pub fn is_target(&self, at: usize) -> bool {
-        self.is_target[at]
+        self.first_source[at].is_some()
     }
 
     /// The instructions from a loop's header to the last one that jumps back there; `None` where no loop begins.

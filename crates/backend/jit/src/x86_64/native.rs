@@ -34,6 +34,15 @@ const fn flag(name: &'static str, operands: &'static [Access], emit: fn(&mut Ass
     MachineInsn { name, operands, emit: Emit::Comparison(emit) }
 }
 
+/// Arithmetic with an operand in memory.
+macro_rules! with_memory {
+    ($name:literal, $operation:ident, $width:ident) => {
+        access($name, CHANGE_BY, |code, regs, place| {
+            code.arithmetic_load(Arithmetic::$operation, Width::$width, regs[0], place);
+        })
+    };
+}
+
 const COMPARE: &[Access] = &[Access::Read, Access::Read];
 const COMPARE_NUMBER: &[Access] = &[Access::Read, Access::Number];
 const LOAD: &[Access] = &[Access::Write, Access::Memory];
@@ -85,36 +94,16 @@ const TABLE: &[Row] = &[
     access("movbestore64", STORE, |code, regs, place| code.store_swapped(Size::B8, place, regs[0])),
     access("imulm32", CHANGE_BY, |code, regs, place| code.multiply(Width::W32, regs[0], place)),
     access("imulm64", CHANGE_BY, |code, regs, place| code.multiply(Width::W64, regs[0], place)),
-    access("addm32", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::Add, Width::W32, regs[0], place);
-    }),
-    access("addm64", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::Add, Width::W64, regs[0], place);
-    }),
-    access("subm32", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::Sub, Width::W32, regs[0], place);
-    }),
-    access("subm64", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::Sub, Width::W64, regs[0], place);
-    }),
-    access("andm32", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::And, Width::W32, regs[0], place);
-    }),
-    access("andm64", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::And, Width::W64, regs[0], place);
-    }),
-    access("orm32", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::Or, Width::W32, regs[0], place);
-    }),
-    access("orm64", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::Or, Width::W64, regs[0], place);
-    }),
-    access("xorm32", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::Xor, Width::W32, regs[0], place);
-    }),
-    access("xorm64", CHANGE_BY, |code, regs, place| {
-        code.arithmetic_load(Arithmetic::Xor, Width::W64, regs[0], place);
-    }),
+    with_memory!("addm32", Add, W32),
+    with_memory!("addm64", Add, W64),
+    with_memory!("subm32", Sub, W32),
+    with_memory!("subm64", Sub, W64),
+    with_memory!("andm32", And, W32),
+    with_memory!("andm64", And, W64),
+    with_memory!("orm32", Or, W32),
+    with_memory!("orm64", Or, W64),
+    with_memory!("xorm32", Xor, W32),
+    with_memory!("xorm64", Xor, W64),
     // Of the lowest two bytes; the others are kept.
     row("rolw32", &[Access::Both, Access::Imm(15)], |code, regs, imm| code.rotate_low_bytes(regs[0], imm)),
     row("zero32", &[Access::Write], |code, regs, _| code.constant(regs[0], 0)),
