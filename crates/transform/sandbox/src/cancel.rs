@@ -21,7 +21,7 @@ use kiln_verifier::{Held, Value};
 
 use crate::error::Error;
 use crate::evidence::Point;
-use crate::frame::{free_register, load, numbers_before, store};
+use crate::frame::{free_register, load, store};
 use crate::options::Options;
 use crate::probe::Probe;
 use crate::rebuild::Edit;
@@ -290,7 +290,7 @@ impl Canceller<'_, '_> {
         let Some(known) = self.edit.facts.at(stand_in) else { return (RegSet::EMPTY, Vec::new()) };
         let body = crate::loops::body(function, header.id);
         let inside = || body.iter().map(|at| function.nodes[*at].insn);
-        let numbers = numbers_before(function, self.edit.facts).remove(&header.id).unwrap_or(RegSet::EMPTY);
+        let numbers = self.edit.numbers_before(header.id);
         let is_number = |reg: &Reg| match &known.registers[reg.index()] {
             Value::Unknown => numbers.contains(*reg),
             value => changes(value),

@@ -8,6 +8,7 @@
 //!   tail                       landing pads
 //! ```
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::{Insn, Reg, RegSet};
@@ -15,7 +16,7 @@ use kiln_program::{Function, FunctionId, InsnId, LineId, MapId, Node, Object, Re
 use kiln_verifier::Facts;
 
 use crate::error::Error;
-use crate::frame::{Frame, needed_after, written_before};
+use crate::frame::{Frame, needed_after, numbers_before, written_before};
 use crate::loops;
 
 pub(crate) struct Edit<'a> {
@@ -26,6 +27,8 @@ pub(crate) struct Edit<'a> {
     pub frame: Frame,
     /// Registers that every path has written before each instruction ([`written_before`]).
     written: BTreeMap<InsnId, RegSet>,
+    /// Registers that hold a number on every path, found when they are first asked for ([`numbers_before`]).
+    numbers: OnceCell<BTreeMap<InsnId, RegSet>>,
     next_insn: &'a mut u32,
     entry: Vec<Node>,
     loop_entries: BTreeMap<InsnId, LoopEntry>,
@@ -53,6 +56,7 @@ impl<'a> Edit<'a> {
             facts,
             frame: Frame::of(function, facts),
             written: written_before(function),
+            numbers: OnceCell::new(),
             next_insn,
             entry: Vec::new(),
             loop_entries: BTreeMap::new(),
@@ -71,6 +75,12 @@ impl<'a> Edit<'a> {
     /// Registers that are live after the instruction `at`, which is `of` or stands before it.
     pub(crate) fn needed_after(&self, at: InsnId, of: InsnId) -> RegSet {
         needed_after(self.facts, at, self.written.get(&of).copied().unwrap_or(RegSet::EMPTY))
+    }
+
+    /// Registers that hold a number on every path before an instruction.
+    pub(crate) fn numbers_before(&self, at: InsnId) -> RegSet {
+        let numbers = self.numbers.get_or_init(|| numbers_before(self.function, self.facts));
+        numbers.get(&at).copied().unwrap_or(RegSet::EMPTY)
     }
 
     /// A new instruction of the same source line as another.
