@@ -16,8 +16,9 @@ use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 
+use kiln_driver::heap::{KernelHeap, VmHeap};
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
-use kiln_sandbox::supply::{self, Memory, NoMemory};
+use kiln_sandbox::supply::{self, Memory};
 use kiln_sandbox::{Evidence, Options, sandbox};
 use kiln_vm::{Engine, Input, Vm};
 use serde_json::{Value, json};
@@ -56,49 +57,6 @@ fn clang(source: &str, structure: &str, output: &Path, arguments: &[&str]) -> Re
     command.args(["-O2", &format!("-DSTRUCTURE_{structure}"), "-I"]).arg(root().join("bpf/include")).args(arguments);
     let status = command.arg(root().join("bench/heaps").join(source)).arg("-o").arg(output).status()?;
     if status.success() { Ok(()) } else { Err(format!("clang refuses {source} for {structure}").into()) }
-}
-
-/// A heap, for its supply.
-enum Heap<'h> {
-    Kernel(kiln_linux::Heap<'h>),
-    Vm(kiln_vm::Heap<'h>),
-}
-
-impl Memory for Heap<'_> {
-    fn address(&self) -> u64 {
-        match self {
-            Heap::Kernel(heap) => heap.address(),
-            Heap::Vm(heap) => heap.address(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        match self {
-            Heap::Kernel(heap) => heap.bytes(),
-            Heap::Vm(heap) => heap.bytes(),
-        }
-    }
-
-    fn load(&self, offset: usize) -> Option<u64> {
-        match self {
-            Heap::Kernel(heap) => heap.load(offset),
-            Heap::Vm(heap) => heap.load(offset),
-        }
-    }
-
-    fn store(&self, offset: usize, value: u64) -> Option<()> {
-        match self {
-            Heap::Kernel(heap) => heap.store(offset, value),
-            Heap::Vm(heap) => heap.store(offset, value),
-        }
-    }
-
-    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
-        match self {
-            Heap::Kernel(heap) => heap.populate(offset, bytes).map_err(|error| NoMemory::Damaged(error.to_string())),
-            Heap::Vm(_) => Ok(()),
-        }
-    }
 }
 
 /// Native code: requests to its input, answers from its output.
@@ -180,7 +138,7 @@ fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evide
     let bytes = elf.write(&rewrite.object)?;
     let object = kiln_elf::read(structure.name, &bytes)?.object;
     let heap = object.maps.iter().find(|map| map.name == HEAP).ok_or("no heap")?;
-    let supply = |memory: &Heap<'_>| {
+    let supply = |memory: &dyn Memory| {
         supply::supply(memory, supply::variable_bytes(heap), SUPPLY_BYTES).map_err(|error| format!("{error:?}"))
     };
     let mut places = Vec::new();
@@ -189,12 +147,12 @@ fn places(structure: &Structure, folder: &Path) -> Result<(Vec<Place>, Vec<Evide
         vm.load(&program.name)?;
         vm.compiled(&program.name)?;
     }
-    supply(&Heap::Vm(vm.heap(vm.map(HEAP)?)?))?;
+    supply(&VmHeap(vm.heap(vm.map(HEAP)?)?))?;
     places.push(Place::Vm(Box::new(vm)));
     match kiln_linux::available() {
         Ok(()) => {
             let loaded = ObjectFile::open(structure.name, &bytes)?.load().map_err(|failure| failure.to_string())?;
-            supply(&Heap::Kernel(loaded.heap(HEAP)?))?;
+            supply(&KernelHeap(loaded.heap(HEAP)?))?;
             places.push(Place::Kernel(loaded));
         }
         Err(error) => eprintln!("skipped: the kernel: {error}"),

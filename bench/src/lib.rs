@@ -8,6 +8,7 @@
 //! | our verifier and the kernel's | `examples/verifier_bench.rs`, `examples/processed_counts.rs` |
 //! | native operations and the native tier, beside the kernel's JIT | [`repeated`], `examples/native_bench.rs` |
 //! | heaps and native C | `examples/heap_bench.rs` |
+//! | the pool's stores | `examples/pool_bench.rs` |
 //!
 //! `programs/` and `heaps/` have the measured programs. The features `ablation` of `kiln-equiv` and `kiln-superopt` are
 //! for this package alone: no product can switch a proof or a technique off.

@@ -17,7 +17,7 @@
 //! `cargo xtask bench scale` measures how the optimizer's time and memory grow with size
 //! (`crates/transform/superopt/examples/scale`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
-//! `cargo xtask bench pool` measures the pool's stores (`crates/transform/sandbox/examples/pool_bench.rs`).
+//! `cargo xtask bench pool` measures the pool's stores (`bench/examples/pool_bench.rs`).
 //! `cargo xtask bench native [NAME...] [--format json]` compares the kernel's JIT and the VM's, without and with native
 //! operations, on the pure programs (`bench/examples/native_bench.rs`).
 //! `cargo xtask bench peers [NAME...]` compares other runtimes on the same programs (`bench-compare`).
@@ -43,7 +43,7 @@ const EMPTY: &str = "xdp_pass";
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
 const EXAMPLES: [(&str, &str, &str, &str); 7] = [
     ("heap", "kiln-bench", "heap_bench", "measuring heaps"),
-    ("pool", "kiln-sandbox", "pool_bench", "measuring pools"),
+    ("pool", "kiln-bench", "pool_bench", "measuring pools"),
     ("verifier", "kiln-bench", "verifier_bench", "comparing the verifiers"),
     ("optimizer", "kiln-bench", "optimizer_bench", "measuring the optimizer"),
     ("equiv", "kiln-bench", "equiv_bench", "measuring the equivalence checker"),
@@ -77,11 +77,8 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err(Failure::usage(format!("unknown argument '{flag}' (known: names of programs)")));
     }
     run_command(&mut script("setup"), "scripts/setup")?;
-    let list = std::fs::read_to_string(root().join("bench/programs/programs.toml"));
-    let mut programs = programs(&list.map_err(|error| Failure::usage(format!("bench/programs: {error}")))?)?;
-    if !arguments.is_empty() {
-        programs.retain(|program| arguments.iter().any(|wanted| program.name.starts_with(wanted.as_str())));
-    }
+    let mut programs = listed()?;
+    programs.retain(|program| is_wanted(&program.name, arguments));
     if programs.is_empty() {
         return Err(Failure::usage("no program of bench/programs has such a name"));
     }
@@ -101,11 +98,9 @@ fn native(arguments: &[String]) -> Result<(), Failure> {
     if let Some(flag) = names.iter().find(|argument| argument.starts_with('-')) {
         return Err(Failure::usage(format!("unknown argument '{flag}' (known: names of programs, --format json)")));
     }
-    let list = std::fs::read_to_string(root().join("bench/programs/programs.toml"));
-    let mut programs = programs(&list.map_err(|error| Failure::usage(format!("bench/programs: {error}")))?)?;
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.starts_with(wanted.as_str()));
+    let mut programs = listed()?;
     // The empty program, which times are net of, is always there.
-    programs.retain(|program| program.kind == "pure" && (program.name == EMPTY || wanted(&program.name)));
+    programs.retain(|program| program.kind == "pure" && (program.name == EMPTY || is_wanted(&program.name, names)));
     let objects = programs.iter().map(|program| compile(&program.name)).collect::<Result<Vec<_>, _>>()?;
     let mut command = crate::command::cargo();
     command.args(["run", "--quiet", "--release", "--package", "kiln-bench", "--example", "native_bench", "--"]);
@@ -114,10 +109,8 @@ fn native(arguments: &[String]) -> Result<(), Failure> {
 
 /// `cargo xtask bench peers`, on all pure programs or those whose names begin with one of the arguments.
 fn peers(names: &[String]) -> Result<(), Failure> {
-    let list = std::fs::read_to_string(root().join("bench/programs/programs.toml"));
-    let mut programs = programs(&list.map_err(|error| Failure::usage(format!("bench/programs: {error}")))?)?;
-    let wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| name.starts_with(wanted.as_str()));
-    programs.retain(|program| program.kind == "pure" && wanted(&program.name));
+    let mut programs = listed()?;
+    programs.retain(|program| program.kind == "pure" && is_wanted(&program.name, names));
     // Version 2 is the last one that all peers run.
     let objects = programs.iter().map(|program| compile_for(&program.name, "v2", "peers"));
     let objects = objects.collect::<Result<Vec<_>, _>>()?;
@@ -125,6 +118,17 @@ fn peers(names: &[String]) -> Result<(), Failure> {
     command.args(["run", "--quiet", "--release", "--manifest-path"]).arg(root().join("bench-compare/Cargo.toml"));
     command.arg("--target-dir").arg(target_dir()).arg("--");
     run_command(command.args(objects), "measuring peers")
+}
+
+/// Whether a program's name begins with one of these; with none, all are wanted.
+fn is_wanted(name: &str, beginnings: &[String]) -> bool {
+    beginnings.is_empty() || beginnings.iter().any(|wanted| name.starts_with(wanted.as_str()))
+}
+
+/// The rows of `bench/programs`.
+fn listed() -> Result<Vec<Program>, Failure> {
+    let list = std::fs::read_to_string(root().join("bench/programs/programs.toml"));
+    programs(&list.map_err(|error| Failure::usage(format!("bench/programs: {error}")))?)
 }
 
 fn programs(text: &str) -> Result<Vec<Program>, Failure> {

@@ -54,7 +54,7 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[NAME...] | heap | verifier | optimizer | equiv | native | peers",
+        arguments: "[NAME...] | heap | pool | verifier | optimizer | equiv | evidence | scale | native | peers",
         what: "compare the VM with the kernel on bench/programs, our verifier with the kernel's, programs before \
                and after optimizing, heaps with native C, how equivalence is settled, engines of machine code with each \
                other, or other runtimes",

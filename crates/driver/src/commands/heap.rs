@@ -18,7 +18,7 @@ pub struct HeapState {
 }
 
 /// A heap in the kernel.
-pub(crate) struct KernelHeap<'o>(pub kiln_linux::Heap<'o>);
+pub struct KernelHeap<'o>(pub kiln_linux::Heap<'o>);
 
 impl Memory for KernelHeap<'_> {
     fn address(&self) -> u64 {
@@ -46,7 +46,7 @@ impl Memory for KernelHeap<'_> {
 }
 
 /// A heap in the VM.
-pub(crate) struct VmHeap<'v>(pub kiln_vm::Heap<'v>);
+pub struct VmHeap<'v>(pub kiln_vm::Heap<'v>);
 
 impl Memory for VmHeap<'_> {
     fn address(&self) -> u64 {

@@ -17,8 +17,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use kiln_driver::heap::KernelHeap;
 use kiln_linux::{LoadedObject, ObjectFile, TestInput};
-use kiln_sandbox::supply::{self, Memory, NoMemory};
+use kiln_sandbox::supply::{self, Memory as _};
 use kiln_sandbox::{Options, sandbox};
 use rustix::fd::AsRawFd;
 use serde_json::{Value, json};
@@ -40,30 +41,6 @@ const MIX_BYTES: u64 = OBJECTS / 4 * (3 * 128 + 1024);
 const REPEAT: u32 = 50_000;
 const REQUEST_BYTES: usize = 40 + 1024;
 
-struct Heap<'h>(kiln_linux::Heap<'h>);
-
-impl Memory for Heap<'_> {
-    fn address(&self) -> u64 {
-        self.0.address()
-    }
-
-    fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
-    fn load(&self, offset: usize) -> Option<u64> {
-        self.0.load(offset)
-    }
-
-    fn store(&self, offset: usize, value: u64) -> Option<()> {
-        self.0.store(offset, value)
-    }
-
-    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
-        self.0.populate(offset, bytes).map_err(|error| NoMemory::Damaged(error.to_string()))
-    }
-}
-
 /// An object file of each store that has been compiled: sandboxing the arena's takes seconds, and it is used three times.
 struct Objects {
     folder: tempfile::TempDir,
@@ -77,7 +54,7 @@ fn room(bytes: u32) -> u64 {
 
 impl Objects {
     fn compile(&self, name: &str, define: Option<&str>, bytes: u64) -> Result<Vec<u8>, Failure> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let path: PathBuf = self.folder.path().join(format!("{name}.o"));
         let status = Command::new("clang-19")
             .args(["-target", "bpf", "-O2", "-g", "-mcpu=v4", "-mllvm", "-disable-loop-idiom-all", "-c"])
@@ -114,7 +91,7 @@ impl Objects {
         }
         let (object, variables) = self.arena(define)?;
         let store = Store { name, loaded: open(object)? };
-        let heap = Heap(store.loaded.heap(HEAP)?);
+        let heap = KernelHeap(store.loaded.heap(HEAP)?);
         // All that the heap has.
         supply::supply(&heap, *variables, heap.bytes()).map_err(|error| format!("{error:?}"))?;
         Ok(store)
@@ -147,7 +124,7 @@ impl Store {
     /// Bytes of memory that the store uses.
     fn memory(&self) -> Result<u64, Failure> {
         if self.name == "arena" {
-            let heap = Heap(self.loaded.heap(HEAP)?);
+            let heap = KernelHeap(self.loaded.heap(HEAP)?);
             let accounts = supply::accounts(&heap).ok_or("no allocator")?;
             return Ok(accounts.supplied_bytes - accounts.fresh_bytes);
         }
