@@ -99,4 +99,17 @@ _Static_assert((KILN_POOL_CPUS & (KILN_POOL_CPUS - 1)) == 0 && KILN_POOL_CPUS <=
 #include <kiln/pool/maps.h>
 #endif
 
+KILN_FUNCTION int kiln_pool_resize(const KILN_POOL_ID *id, __u32 bytes)
+{
+	if (bytes > KILN_POOL_MAX)
+		return -E2BIG;
+	for (__u32 try = 0; try < KILN_POOL_TRIES; try++) {
+		int result = kiln_pool_try_resize(id, bytes);
+
+		if (result != -EAGAIN)
+			return result;
+	}
+	return -EBUSY;
+}
+
 #endif

@@ -296,7 +296,10 @@ KILN_FUNCTION int kiln_pool_read(const KILN_POOL_ID *id, void *to, const void *e
 	return -EBUSY;
 }
 
-/* One try of kiln_pool_resize; -EAGAIN when another program was first. */
+/*
+ * One try of kiln_pool_resize; -EAGAIN when another program was first. The first bytes stay where they are: blocks are added
+ * at the end or given back.
+ */
 KILN_FUNCTION int kiln_pool_try_resize(const KILN_POOL_ID *id, __u32 bytes)
 {
 	__u32 after = kiln_pool_blocks_of(kiln_pool_bits(bytes, KILN_POOL_SIZES)), before;
@@ -345,20 +348,6 @@ KILN_FUNCTION int kiln_pool_try_resize(const KILN_POOL_ID *id, __u32 bytes)
 	bpf_spin_unlock(&handle->lock);
 	kiln_pool_give(&less);
 	return 0;
-}
-
-/* The first bytes stay where they are: blocks are added at the end or given back. */
-KILN_FUNCTION int kiln_pool_resize(const KILN_POOL_ID *id, __u32 bytes)
-{
-	if (bytes > KILN_POOL_MAX)
-		return -E2BIG;
-	for (__u32 try = 0; try < KILN_POOL_TRIES; try++) {
-		int result = kiln_pool_try_resize(id, bytes);
-
-		if (result != -EAGAIN)
-			return result;
-	}
-	return -EBUSY;
 }
 
 #endif
