@@ -16,10 +16,14 @@
 //! A sequence may have one branch, over its last instruction. Both are then side by side, and the region ends where the
 //! branch leads.
 //!
-//! A mark is an untrusted claim by the author of the object. [`schedule`] checks all of it: the operands are allowed,
-//! the instructions are the sequence with these operands, no jump leads between them, moving them does not affect the
-//! other instructions, no access to memory moves past another one, and the temporaries, which native code does not write, are dead afterwards. An operation that is
-//! not in the registry is not an error: its proof sequence runs.
+//! A mark is an untrusted claim by the author of the object. [`schedule`] checks all of it:
+//!
+//! - the operands are allowed, and the instructions are the sequence with these operands;
+//! - no jump leads between them;
+//! - moving them changes nothing for the other instructions, and no access to memory moves past another one;
+//! - the temporaries, which native code does not write, are dead afterwards.
+//!
+//! An operation that is not in the registry is not an error: its proof sequence runs.
 
 use std::collections::HashMap;
 
