@@ -46,12 +46,13 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     run_command(command.arg("run").args(arguments), "fuzzing")
 }
 
-/// The fuzzing that is part of the tests: all targets, with this total time.
+/// The fuzzing that is part of the tests: all targets, with this total time. It takes the binary that was built with
+/// the tests, which also checks for overflow: a build with more optimization takes longer than it saves here.
 ///
 /// # Errors
-/// Returns a failure if it does not build or does not start.
+/// Returns a failure if it does not start.
 pub fn short_run(seconds: u64) -> Result<Outcome, Failure> {
-    let mut command = built()?;
+    let mut command = Command::new(target_dir().join("debug").join("kiln-fuzz"));
     command.current_dir(crate::command::root()).args(["run", "--seconds", &seconds.to_string()]);
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.map_err(|error| Failure::usage(format!("the fuzzer does not start: {error}")))?;
