@@ -6,10 +6,16 @@
 //! is around the program matters less the longer it is:
 //!
 //! ```text
-//!   again: r1 = context                    each exit:  sum += r0; turns -= 1
-//!          <the program>                               if turns != 0 goto again
+//!   again: r1 = context                    each exit:  sum += r0 ; zero = data - data_meta
+//!          <the program>                               packet[zero & 56 ..][..8] ^= sum & zero
+//!                                                      turns -= 1; if turns != 0 goto again
 //!                                                      r0 = sum; exit
 //! ```
+//!
+//! **A turn depends on the one before.** Otherwise a compiler may compute the result once for all turns, because they
+//! read the same packet. So eight bytes of the packet are loaded, changed and stored, in a way that depends on the results
+//! so far and on the distance of `data` from `data_meta`. That distance is zero, which no engine and no verifier knows:
+//! the packet stays as it is, and every engine has to read it again. All engines run these instructions.
 //!
 //! The context, the turns and the sum are in the lowest bytes of the stack, which the program must not use.
 
@@ -24,40 +30,81 @@ const SUM: i16 = CONTEXT + 16;
 /// The first byte that the program may use.
 const FREE: i16 = CONTEXT + 24;
 
-/// Makes a function run itself `turns` times. False, and nothing is changed, if it uses all of its stack.
+/// Fields of an XDP program's context.
+const DATA: i16 = 0;
+const DATA_END: i16 = 4;
+const DATA_META: i16 = 8;
+
+/// Makes an XDP function run itself `turns` times. False, and nothing is changed, if it uses all of its stack.
 pub fn repeat(object: &mut Object, entry: FunctionId, turns: i32) -> bool {
     let Some(function) = object.functions.get(entry.index()) else { return false };
     if !function.nodes.iter().all(|node| leaves_room(&node.insn)) {
         return false;
     }
-    let plain = Reference::None;
     let before = [
-        (store(CONTEXT, Source::Reg(Reg::R1)), plain),
-        (store(TURNS, Source::Imm(turns)), plain),
-        (store(SUM, Source::Imm(0)), plain),
-        (load(Reg::R1, CONTEXT), plain),
+        store(CONTEXT, Source::Reg(Reg::R1)),
+        store(TURNS, Source::Imm(turns)),
+        store(SUM, Source::Imm(0)),
+        load(Reg::R1, CONTEXT),
     ];
-    let before = before.map(|(insn, reference)| object.new_node(insn, reference));
+    let before = before.map(|insn| object.new_node(insn, Reference::None));
     let again = before[3].id;
-    let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: Reg::R0, src: Source::Reg(Reg::R1) };
-    let one_less = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: Reg::R2, src: Source::Imm(-1) };
-    let go_on = Insn::Branch { op: JumpOp::Ne, width: Width::W64, dst: Reg::R2, src: Source::Imm(0), offset: 0 };
-    let after = [
-        (load(Reg::R1, SUM), plain),
-        (add, plain),
-        (store(SUM, Source::Reg(Reg::R0)), plain),
-        (load(Reg::R2, TURNS), plain),
-        (one_less, plain),
-        (store(TURNS, Source::Reg(Reg::R2)), plain),
-        (go_on, Reference::Branch(again)),
-        (Insn::Exit, plain),
-    ];
-    let after = after.map(|(insn, reference)| object.new_node(insn, reference));
+    let after = after(object, again);
     let nodes = std::mem::take(&mut object.functions[entry.index()].nodes);
     let end = after[0].id;
     let body = nodes.into_iter().map(|node| leaving(node, end));
     object.functions[entry.index()].nodes = before.into_iter().chain(body).chain(after).collect();
     true
+}
+
+/// What stands behind the program: the result is added, the packet touched, the turn counted.
+fn after(object: &mut Object, again: InsnId) -> Vec<Node> {
+    let field = |dst, offset| {
+        let address = Address { base: Reg::R1, offset };
+        Insn::Load { size: Size::B4, signed: false, dst, address }
+    };
+    let bytes = Address { base: Reg::R2, offset: 0 };
+    let mut nodes: Vec<Node> = [
+        load(Reg::R2, SUM),
+        alu(AluOp::Add, Reg::R0, Source::Reg(Reg::R2)),
+        store(SUM, Source::Reg(Reg::R0)),
+        load(Reg::R1, CONTEXT),
+        field(Reg::R2, DATA),
+        field(Reg::R3, DATA_END),
+        field(Reg::R4, DATA_META),
+        alu(AluOp::Mov, Reg::R5, Source::Reg(Reg::R2)),
+        alu(AluOp::Sub, Reg::R5, Source::Reg(Reg::R4)),
+        alu(AluOp::And, Reg::R0, Source::Reg(Reg::R5)),
+        // From two addresses and not from the sum, whose value would then count for the verifier.
+        alu(AluOp::And, Reg::R5, Source::Imm(56)),
+        alu(AluOp::Add, Reg::R2, Source::Reg(Reg::R5)),
+        alu(AluOp::Mov, Reg::R4, Source::Reg(Reg::R2)),
+        alu(AluOp::Add, Reg::R4, Source::Imm(8)),
+    ]
+    .map(|insn| object.new_node(insn, Reference::None))
+    .into();
+    let count = object.new_node(load(Reg::R2, TURNS), Reference::None);
+    nodes.push(object.new_node(branch(JumpOp::Gt, Reg::R4, Source::Reg(Reg::R3)), Reference::Branch(count.id)));
+    let touch = [
+        Insn::Load { size: Size::B8, signed: false, dst: Reg::R4, address: bytes },
+        alu(AluOp::Xor, Reg::R4, Source::Reg(Reg::R0)),
+        Insn::Store { size: Size::B8, address: bytes, src: Source::Reg(Reg::R4) },
+    ];
+    nodes.extend(touch.map(|insn| object.new_node(insn, Reference::None)));
+    nodes.push(count);
+    let turn = [alu(AluOp::Add, Reg::R2, Source::Imm(-1)), store(TURNS, Source::Reg(Reg::R2))];
+    nodes.extend(turn.map(|insn| object.new_node(insn, Reference::None)));
+    nodes.push(object.new_node(branch(JumpOp::Ne, Reg::R2, Source::Imm(0)), Reference::Branch(again)));
+    nodes.extend([load(Reg::R0, SUM), Insn::Exit].map(|insn| object.new_node(insn, Reference::None)));
+    nodes
+}
+
+fn alu(op: AluOp, dst: Reg, src: Source) -> Insn {
+    Insn::Alu { op, width: Width::W64, dst, src }
+}
+
+fn branch(op: JumpOp, dst: Reg, src: Source) -> Insn {
+    Insn::Branch { op, width: Width::W64, dst, src, offset: 0 }
 }
 
 /// An exit as a jump to where the turns are counted.
