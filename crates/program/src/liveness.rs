@@ -53,7 +53,7 @@ pub fn live_after(nodes: &[Node], positions: &HashMap<InsnId, usize>) -> Vec<Reg
 }
 
 /// The registers that an instruction writes or destroys.
-pub(crate) fn written(insn: &Insn) -> RegSet {
+pub fn written(insn: &Insn) -> RegSet {
     match insn {
         Insn::Call(_) | Insn::LoadPacket { .. } => RegSet::CALLER_SAVED,
         _ => insn.written().into_iter().collect(),
@@ -61,7 +61,7 @@ pub(crate) fn written(insn: &Insn) -> RegSet {
 }
 
 /// The registers that an instruction may read.
-pub(crate) fn read(insn: &Insn) -> RegSet {
+pub fn read(insn: &Insn) -> RegSet {
     match insn {
         Insn::Call(_) => RegSet::arguments(5),
         // A packet load may exit the function, and then only R0 is read.

@@ -29,6 +29,12 @@ impl Binding {
         binding
     }
 
+    /// The register that an operand is bound to.
+    pub fn reg(&self, index: Index) -> Option<Reg> {
+        let number = (*self.0.get(usize::from(index))?)?;
+        u8::try_from(number).ok().and_then(Reg::new)
+    }
+
     /// Binds an operand. Returns false if it is bound to something else or does not exist.
     fn bind(&mut self, index: Index, value: i32) -> bool {
         match self.0.get_mut(usize::from(index)) {

@@ -13,16 +13,20 @@
 //! jump among them) is decided by the same check that every mark has to pass, so that there is one rule only.
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
+
+use kiln_isa::Insn;
 use kiln_isa::operation::{Arch, Binding, Form, Operation, Registry, Template};
 use kiln_program::operation::{Checker, MAX_SPAN, Mark};
-use kiln_program::{Node, Object};
+use kiln_program::{Node, Object, liveness};
 
 /// Candidates that the search for one instance looks at, at most: a bound on hostile input.
 const MAX_CANDIDATES: usize = 2048;
 
 /// Finds operations of the registry in all functions. Marks that the object has are not looked at.
 pub fn recognize(object: &Object, registry: &Registry) -> Vec<Mark> {
-    object.functions.iter().flat_map(|function| recognize_in(&function.nodes, registry)).collect()
+    let endings = Endings::new(registry);
+    object.functions.iter().flat_map(|function| recognize_in(&function.nodes, &endings)).collect()
 }
 
 /// Replaces the marks of an object by those that [`recognize`] finds; returns how many there are now.
@@ -32,16 +36,68 @@ pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
 }
 
 /// Finds operations in one function.
-fn recognize_in(nodes: &[Node], registry: &Registry) -> Vec<Mark> {
+fn recognize_in(nodes: &[Node], endings: &Endings) -> Vec<Mark> {
     let mut checker = Checker::new(nodes);
     let mut marks = Vec::new();
     for root in 0..nodes.len() {
-        let found = registry.operations().iter().find_map(|operation| {
-            (0..operation.forms.len()).find_map(|form| find(nodes, &mut checker, operation, form, root))
-        });
-        marks.extend(found);
+        let forms = endings.of(&nodes[root].insn);
+        marks.extend(forms.iter().find_map(|(operation, form)| find(nodes, &mut checker, operation, *form, root)));
     }
     marks
+}
+
+/// The proof sequences of a registry, by the kind of their last instruction: few of them can end at a given one.
+struct Endings(HashMap<Ending, Vec<(&'static Operation, usize)>>);
+
+/// A kind of instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Ending {
+    Alu(u8),
+    Neg,
+    Load,
+    Store,
+    Swap,
+    Branch,
+}
+
+impl Endings {
+    fn new(registry: &Registry) -> Endings {
+        let mut endings: HashMap<_, Vec<_>> = HashMap::new();
+        for operation in registry.operations() {
+            for (number, form) in operation.forms.iter().enumerate() {
+                for ending in form.code.last().map(kinds).unwrap_or_default() {
+                    endings.entry(ending).or_default().push((*operation, number));
+                }
+            }
+        }
+        Endings(endings)
+    }
+
+    /// Those that an instruction may end, in the registry's order.
+    fn of(&self, insn: &Insn) -> &[(&'static Operation, usize)] {
+        let ending = match insn {
+            Insn::Alu { op, .. } => Ending::Alu(op.row().code),
+            Insn::Neg { .. } => Ending::Neg,
+            Insn::Load { .. } => Ending::Load,
+            Insn::Store { .. } => Ending::Store,
+            Insn::Endian { .. } => Ending::Swap,
+            Insn::Branch { .. } => Ending::Branch,
+            _ => return &[],
+        };
+        self.0.get(&ending).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The kinds of instructions that a template matches.
+fn kinds(template: &Template) -> Vec<Ending> {
+    match template {
+        Template::Alu { ops, .. } => ops.iter().map(|op| Ending::Alu(op.row().code)).collect(),
+        Template::Neg { .. } => vec![Ending::Neg],
+        Template::Load { .. } => vec![Ending::Load],
+        Template::Store { .. } => vec![Ending::Store],
+        Template::Swap { .. } => vec![Ending::Swap],
+        Template::Branch { .. } => vec![Ending::Branch],
+    }
 }
 
 /// An instance of a form whose last instruction is at `root`, accepted by the checker.
@@ -96,24 +152,28 @@ impl Search<'_> {
     /// Finds instructions for the first `open` templates, the nearest first.
     fn extend(&mut self, checker: &mut Checker<'_>, open: usize, binding: Binding) -> Option<Mark> {
         let Some(next) = open.checked_sub(1) else { return self.accept(checker, binding) };
-        let root = self.members[0];
+        let (root, template) = (self.members[0], &self.form.code[next]);
+        let written = template.dst().and_then(|index| binding.reg(index));
         for at in (self.first..root).rev() {
             self.candidates += 1;
             if self.candidates > MAX_CANDIDATES {
                 return None;
             }
-            let mut more = binding;
-            if self.members.contains(&at)
-                || checker.is_taken(at)
-                || !more.matches(&self.form.code[next], &self.nodes[at].insn)
-            {
+            if self.members.contains(&at) || checker.is_taken(at) {
                 continue;
             }
-            self.members.push(at);
-            if let Some(mark) = self.extend(checker, next, more) {
-                return Some(mark);
+            let (insn, mut more) = (&self.nodes[at].insn, binding);
+            if more.matches(template, insn) {
+                self.members.push(at);
+                if let Some(mark) = self.extend(checker, next, more) {
+                    return Some(mark);
+                }
+                self.members.pop();
             }
-            self.members.pop();
+            // What stays between an instruction and those that use its result must not touch it.
+            if written.is_some_and(|reg| liveness::read(insn).union(liveness::written(insn)).contains(reg)) {
+                return None;
+            }
         }
         None
     }
