@@ -159,6 +159,45 @@ fn laws_are_proved() {
     simulated(LOOKUP, &kept).expect("the map is the same");
 }
 
+/// R6 points into the frame on one path and to a map value on the other.
+const EITHER: &str = "
+ r0 = 0
+ *(u32 *)(r10 - 4) = r0
+ *(u64 *)(r10 - 24) = r0
+; insn 3
+ *(u64 *)(r10 - 16) = r0
+; insn 4
+ r2 = r10
+ r2 += -4
+ r1 = map[m]
+ call map_lookup_elem
+ r6 = r0
+ if r6 != 0 goto have
+ r6 = r10
+ r6 += -16
+have:
+ r3 = *(u32 *)(r6 + 0)
+ *(u32 *)(r10 - 32) = r3
+ r4 = 5
+; insn 15
+ call get_prandom_u32
+ r0 = *(u32 *)(r10 - 32)
+ exit
+";
+
+#[test]
+fn bytes_that_nothing_reads_may_differ_beside_any_pointer() {
+    // The second change is behind the load, so that the load is followed.
+    let later = EITHER.replace(" r4 = 5\n", "");
+    let unread = later.replace(" *(u64 *)(r10 - 24) = r0\n", "");
+    simulated(EITHER, &unread).unwrap_or_else(|reason| panic!("{reason}\n{unread}"));
+    let pointed_to = later.replace(" *(u64 *)(r10 - 16) = r0\n", "");
+    assert!(simulated(EITHER, &pointed_to).is_err());
+    let reads = |text: &str| text.replace(" exit\n", " r3 = *(u32 *)(r10 - 24)\n r0 += r3\n exit\n");
+    assert!(simulated(&reads(EITHER), &reads(&unread)).is_err());
+    simulated(&reads(EITHER), &reads(&later)).expect("only a dead write is gone");
+}
+
 #[test]
 fn what_only_looks_like_a_law_is_not_proved() {
     let cases = [

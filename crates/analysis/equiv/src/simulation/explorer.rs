@@ -81,13 +81,24 @@ impl<'q, 'f> Explorer<'q, 'f> {
         Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asks: false, asked: 0 }
     }
 
+    /// Whether everything is equal that the old function reads from a pair on. Bytes of the frame that it does not read
+    /// may differ.
+    pub(super) fn reads_the_same(&self, pair: Pair) -> bool {
+        self.relations[&pair].is_same_in(self.alike.live[pair.0]) && self.differs_unread(pair)
+    }
+
+    /// Whether the old function reads none of the bytes of the frame that differ at a pair.
+    pub(super) fn differs_unread(&self, pair: Pair) -> bool {
+        !self.relations[&pair].differs_in(|| self.stack_read_from(pair.0))
+    }
+
     /// Whether no change follows a pair and everything that is read from there on is equal: both functions then behave
     /// the same.
     pub(super) fn is_settled(&self, (old, new): Pair) -> bool {
         let nodes = [&self.question.before.nodes, &self.question.after.nodes];
         let [Some(one), Some(other)] = [nodes[0].get(old), nodes[1].get(new)] else { return false };
-        let settled = !self.alike.ahead[old] && self.relations[&(old, new)].is_same_in(self.alike.live[old]);
-        settled && one.id == other.id && (old, new) != (0, 0)
+        let settled = !self.alike.ahead[old] && one.id == other.id && (old, new) != (0, 0);
+        settled && self.reads_the_same((old, new))
     }
 
     /// Whether both functions reach a pair in the same state, because no path to it passes a change.
@@ -117,6 +128,7 @@ impl<'q, 'f> Explorer<'q, 'f> {
             object: self.question.object,
             facts: self.facts(pair),
             start: &self.relations[&pair],
+            differs_unread: self.differs_unread(pair),
             ways: [old, new],
             event: None,
         }

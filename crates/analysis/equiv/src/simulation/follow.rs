@@ -59,7 +59,7 @@ fn goes_round(steps: &[Step<'_>], node: &Node) -> bool {
 impl<'f> Explorer<'_, 'f> {
     /// The path of the new function that has the same instructions as the old path, if everything they read is equal.
     pub(super) fn same_way(&self, pair: Pair, old: &Way<'f>) -> Result<Option<Edge<'f>>, Unproved> {
-        if !self.relations[&pair].is_same_in(self.alike.live[pair.0]) {
+        if !self.reads_the_same(pair) {
             return Ok(None);
         }
         let goal = self.old.node(old.stop)?;
@@ -149,6 +149,7 @@ impl<'f> Explorer<'_, 'f> {
             object: self.question.object,
             facts: self.facts(pair),
             start: &start,
+            differs_unread: self.differs_unread(pair),
             ways: [&old.steps, &[]],
             event: None,
         };

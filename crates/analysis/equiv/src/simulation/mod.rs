@@ -89,6 +89,7 @@ pub fn simulate(question: &Question<'_>) -> Result<Simulation, Unproved> {
     let enough = match question.quick {
         true if question.before.nodes.len() >= LARGE => 1,
         true => 4,
+        false if question.before.nodes.len() >= LARGE => most.len(),
         false => usize::MAX,
     };
     let attempts = attempts.chain(others).take(enough);

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use kiln_isa::semantics::BitVec;
 use kiln_isa::{Reg, RegSet};
-use kiln_verifier::{InsnFacts, Value};
+use kiln_verifier::{InsnFacts, StackSet, Value};
 
 use crate::simulation::arrival::{Arrival, Label};
 use crate::simulation::name::{Bits, Name, VARIABLES, byte_at, frame, named_term, new, old};
@@ -22,6 +22,9 @@ use crate::term::{Symbol, Term, TermId};
 use crate::window::class::Class;
 use crate::window::memory::World;
 use crate::window::way::{Start, WayEnd};
+
+/// The lowest byte of a frame of which facts tell whether it is read.
+const LEAST_OFFSET: i32 = -(kiln_platform::limits::MAX_STACK_BYTES as i32);
 
 /// The relation at a cut.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -111,13 +114,23 @@ impl Relation {
             && Reg::all().all(|reg| self.names[old(reg)] == self.names[new(reg)])
     }
 
-    /// Whether these registers are equal in both functions, and memory too.
+    /// Whether these registers are equal in both functions.
     pub fn is_same_in(&self, registers: RegSet) -> bool {
         let same = |reg: Reg| {
             let name = self.names[old(reg)];
             name == self.names[new(reg)] && name != Name::Unreadable
         };
-        self.differ.is_empty() && self.failed.is_empty() && registers.iter().all(same)
+        registers.iter().all(same)
+    }
+
+    /// Whether a byte of the frame may differ that is in this set.
+    pub fn differs_in(&self, bytes: impl FnOnce() -> StackSet) -> bool {
+        let mut differing = self.differ.union(&self.failed).peekable();
+        differing.peek().is_some() && {
+            let bytes = bytes();
+            // What is written out of other functions lies below the frame, and nothing is known of it.
+            differing.any(|byte| *byte < LEAST_OFFSET || bytes.contains(*byte))
+        }
     }
 
     /// Whether the relation only says that every register is equal in both functions.

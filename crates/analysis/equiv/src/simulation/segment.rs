@@ -77,6 +77,8 @@ pub struct Segment<'f> {
     pub facts: Option<&'f InsnFacts>,
     /// The relation where both begin.
     pub start: &'f Relation,
+    /// Whether the old function reads, from there on, none of the bytes of the frame that may differ there.
+    pub differs_unread: bool,
     /// The old path and the new one.
     pub ways: [&'f [Step<'f>]; 2],
     /// The event at the end, if any, and its arguments that are known to be scalars.
@@ -181,13 +183,18 @@ impl<'f> Segment<'f> {
         };
         let given = self.start.given(&old);
         let old = run_way(&world, &old, steps(0), self.event).map_err(|stop| Unproved::of("the old way", &stop))?;
-        let new = match alike {
+        let mut new = match alike {
             true => WayEnd { uses: EventUse::default(), ..old.clone() },
             false => run_way(&world, &new, steps(1), None).map_err(|stop| Unproved::of("the new way", &stop))?,
         };
         let frame_logged = world.modes.is_logged(Class::Stack(0));
         if frame_logged && !(self.start.differ.is_empty() && self.start.failed.is_empty()) {
-            return Err(Unproved::differs("stack bytes differ where the frame may be accessed through any pointer"));
+            if !(self.differs_unread && loads_with(&old.accesses, &new.accesses)) {
+                return Err(Unproved::differs(
+                    "stack bytes differ where the frame may be accessed through any pointer",
+                ));
+            }
+            forget_overwritten(&world, &mut new);
         }
         let conditions = [old.conditions.clone(), new.conditions.clone()];
         Ok(Ran { world, ends: [old, new], conditions, given })
@@ -382,6 +389,27 @@ impl<'f> Segment<'f> {
         }
         let assumptions = self.assumptions(&ran, &pairs);
         Ok(smt::query(&literal, &assumptions, &pairs))
+    }
+}
+
+/// Whether the new path loads only where the old path loads too, after the same number of stores. If no load of the old
+/// path reads some byte, then no load of the new path does.
+fn loads_with(old: &[Access], new: &[Access]) -> bool {
+    let place = |access: &Access| (access.root, access.offset, access.bytes, access.writes, access.ordered);
+    let mut rest = old.iter();
+    // A store of the old path is not passed over.
+    new.iter().all(|own| {
+        let goes_with = |other: &&Access| other.writes || place(other) == place(own);
+        rest.find(goes_with).is_some_and(|other| place(other) == place(own))
+    })
+}
+
+/// Both paths make the same stores, so bytes of the frame that one overwrites are equal again.
+fn forget_overwritten(world: &World<'_>, end: &mut WayEnd) {
+    let frame = frame(world);
+    let stores = end.accesses.iter().filter(|access| access.writes && access.root == frame);
+    for byte in stores.flat_map(|access| access.offset..access.offset + i64::from(access.bytes)) {
+        end.bytes.remove(&(frame, byte));
     }
 }
 

@@ -50,6 +50,8 @@ pub struct SegmentRecord {
     after: Vec<StepRecord>,
     facts: Option<FactsRecord>,
     start: RelationRecord,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    differs_unread: bool,
     end: EndRecord,
 }
 
@@ -100,6 +102,8 @@ impl SegmentRecord {
             after: steps(1),
             facts: segment.facts.map(|facts| FactsRecord::of(facts, RegSet::ALL, true)),
             start: RelationRecord::of(segment.start),
+            differs_unread: segment.differs_unread
+                && !(segment.start.differ.is_empty() && segment.start.failed.is_empty()),
             end: EndRecord {
                 what: end.what.clone(),
                 reads: end.reads.iter().map(Reg::number).collect(),
@@ -129,7 +133,14 @@ impl SegmentRecord {
         let start = self.start.relation(object.maps.len()).map_err(RecordError::Number)?;
         let event = self.end.event.as_ref().map(|event| event.node(object)).transpose()?;
         let event = event.as_ref().map(|event| Ok((event, set(&self.end.numbers)?))).transpose()?;
-        let segment = Segment { object, facts: facts.as_ref(), start: &start, ways: [&old_way, &new_way], event };
+        let segment = Segment {
+            object,
+            facts: facts.as_ref(),
+            start: &start,
+            differs_unread: self.differs_unread,
+            ways: [&old_way, &new_way],
+            event,
+        };
         let query = segment.query(&self.end(object)?).map_err(|why| RecordError::NoQuery(why.to_string()))?;
         Ok(format!("{}{query}", self.heading(object, &start)))
     }
