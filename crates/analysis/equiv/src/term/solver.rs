@@ -2,6 +2,9 @@
 //!
 //! Without the feature `z3` there is no solver, and every question that comes here is unknown.
 
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
 use crate::term::smt;
 use crate::term::{Arena, Binary, Shape, Symbol, TermId};
 
@@ -26,7 +29,8 @@ const STEPS_PER_TERM: usize = 250;
 /// Asks whether some pair differs although all assumptions hold. Z3 may take `steps` of its own steps (its `rlimit`); masks,
 /// shifts and sums take about 2,500 of them in a millisecond.
 ///
-/// The answer depends on the query alone: Z3 breaks ties by its earlier state, so every query gets a new context.
+/// The answer depends on the query alone: Z3 breaks ties by its earlier state, so every query gets a new context. So it
+/// is the same whoever asks, and is kept for whoever asks again.
 pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], steps: u32) -> Answer {
     let roots: Vec<TermId> = assumptions.iter().copied().chain(pairs.iter().flat_map(|(a, b)| [*a, *b])).collect();
     let cone = smt::cone(arena, &roots);
@@ -38,7 +42,48 @@ pub fn ask(arena: &Arena, assumptions: &[TermId], pairs: &[(TermId, TermId)], st
     let query = smt::query(arena, assumptions, pairs);
     let variable = |(symbol, id): (Symbol, TermId)| (symbol, arena.shape(id).1);
     let variables: Vec<(Symbol, u32)> = smt::symbols(arena, &roots).into_iter().map(variable).collect();
-    engine::ask(&query, &variables, steps)
+    let key = Query { text: query.into(), variables: variables.into(), steps };
+    let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = kept().answers.get(&key).cloned();
+    known.unwrap_or_else(|| {
+        let answer = engine::ask(&key.text, &key.variables, steps);
+        kept().keep(key, &answer);
+        answer
+    })
+}
+
+/// A query, and all that its answer depends on.
+#[derive(PartialEq, Eq, Hash)]
+struct Query {
+    text: Box<str>,
+    variables: Box<[(Symbol, u32)]>,
+    steps: u32,
+}
+
+/// Answers to queries of this process.
+#[derive(Default)]
+struct Kept {
+    answers: HashMap<Query, Answer>,
+    bytes: usize,
+}
+
+/// Bytes of queries that are kept, about.
+const MOST_KEPT: usize = 32 << 20;
+/// Bytes of a kept answer besides its query, about.
+const ANSWER_BYTES: usize = 256;
+
+static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(Mutex::default);
+
+impl Kept {
+    /// Keeps an answer, instead of all others if there are too many.
+    fn keep(&mut self, query: Query, answer: &Answer) {
+        let bytes = query.text.len() + size_of_val(&*query.variables) + ANSWER_BYTES;
+        if self.bytes + bytes > MOST_KEPT {
+            *self = Kept::default();
+        }
+        self.bytes += bytes;
+        self.answers.insert(query, answer.clone());
+    }
 }
 
 /// How Z3 goes about a question.
