@@ -1,10 +1,35 @@
 //! Basic blocks of a function.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 
 use kiln_isa::Insn;
 
 use crate::object::{Function, InsnId};
+
+/// Hashes the ids of instructions with one multiplication. The ids of what is read from an object file count up.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        let mixed = (self.0 ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+/// A table by the ids of instructions.
+pub type ById<V> = HashMap<InsnId, V, BuildHasherDefault<IdHasher>>;
+/// A set of ids of instructions.
+pub type Ids = HashSet<InsnId, BuildHasherDefault<IdHasher>>;
 
 /// Index into [`Cfg::blocks`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -36,14 +61,14 @@ pub struct Cfg {
     /// Node position to block.
     pub block_of: Vec<BlockId>,
     /// Node position of each instruction id.
-    pub position: HashMap<InsnId, usize>,
+    pub position: ById<usize>,
 }
 
 impl Cfg {
     /// The graph of a function. Targets that do not exist are left out: [`crate::validate()`] reports them.
     pub fn new(function: &Function) -> Cfg {
         let nodes = &function.nodes;
-        let position: HashMap<_, _> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+        let position: ById<usize> = nodes.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
         let mut leader = vec![false; nodes.len()];
         for (at, node) in nodes.iter().enumerate() {
             if let Some(target) = node.target().and_then(|id| position.get(&id)) {

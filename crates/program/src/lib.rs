@@ -32,7 +32,7 @@ pub mod shown;
 pub mod text;
 pub mod validate;
 
-pub use cfg::{Block, BlockId, Cfg};
+pub use cfg::{Block, BlockId, ById, Cfg, IdHasher, Ids};
 pub use interpret::{Environment, Interpreter, Outcome, Trap};
 pub use lower::{Image, LowerError, Relocation, lower_function, lower_program};
 pub use object::{

@@ -9,17 +9,15 @@
 //!   4: exit
 //! ```
 
-use std::collections::{HashMap, HashSet};
-
-use kiln_program::{Function, InsnId, Node, Reference};
+use kiln_program::{ById, Function, Ids, InsnId, Node, Reference};
 
 /// Deletes instructions; branches to them go to the next one that stays. Instructions at the end of a function can
 /// only be deleted when nothing that stays branches to them or falls into them.
-pub fn delete(function: &mut Function, doomed: &HashSet<InsnId>) {
+pub fn delete(function: &mut Function, doomed: &Ids) {
     if doomed.is_empty() {
         return;
     }
-    let mut moved = HashMap::new();
+    let mut moved = ById::default();
     let mut next = None;
     for node in function.nodes.iter().rev() {
         if doomed.contains(&node.id) {
@@ -43,12 +41,12 @@ pub fn replace(function: &mut Function, range: std::ops::Range<usize>, after: Ve
     if let Some(heir) = heir
         && heir != first
     {
-        retarget(function, &HashMap::from([(first, heir)]));
+        retarget(function, &ById::from_iter([(first, heir)]));
     }
 }
 
 /// Sends every branch to a key of the map to its value instead.
-pub fn retarget(function: &mut Function, moved: &HashMap<InsnId, InsnId>) {
+pub fn retarget(function: &mut Function, moved: &ById<InsnId>) {
     for node in &mut function.nodes {
         if let Reference::Branch(target) = &mut node.reference
             && let Some(heir) = moved.get(target)
@@ -59,6 +57,6 @@ pub fn retarget(function: &mut Function, moved: &HashMap<InsnId, InsnId>) {
 }
 
 /// Ids that some branch of the function names.
-pub fn targets(function: &Function) -> HashSet<InsnId> {
+pub fn targets(function: &Function) -> Ids {
     function.nodes.iter().filter_map(Node::target).collect()
 }

@@ -16,7 +16,7 @@ mod repair;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use kiln_isa::{Reg, RegSet};
-use kiln_program::{InsnId, MapId};
+use kiln_program::{ById, InsnId, MapId};
 
 use crate::domain::Scalar;
 
@@ -159,7 +159,7 @@ impl StackSet {
 /// Facts of every instruction that some path reaches.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    insns: HashMap<InsnId, InsnFacts>,
+    insns: ById<InsnFacts>,
     held: HashMap<InsnId, Held>,
     in_arena: HashSet<InsnId>,
     unwritten: HashMap<InsnId, StackSet>,

@@ -14,11 +14,9 @@
 //! (`Segment::is_in_parts` in kiln-equiv). What it costs is time: a bus lock for each
 //! run. So it is for [`crate::Goal::Size`] alone, and for values of maps, which the kernel lets atomics write.
 
-use std::collections::HashSet;
-
 use kiln_isa::forms::version_of;
 use kiln_isa::{AluOp, AtomicOp, Insn, Reg, Size, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, Node, Reference};
+use kiln_program::{Cfg, Function, Ids, Node, Reference};
 use kiln_verifier::{Facts, Region, Value};
 
 use crate::cost::Goal;
@@ -61,7 +59,7 @@ fn replace(function: &mut Function, before: Vec<Node>, after: Vec<Insn>) -> Chan
     let kept = before[3 - after.len()..].iter();
     let made: Vec<Node> =
         kept.zip(after).map(|(node, insn)| Node { insn, reference: Reference::None, ..node.clone() }).collect();
-    let doomed: HashSet<InsnId> = before[..3 - made.len()].iter().map(|node| node.id).collect();
+    let doomed: Ids = before[..3 - made.len()].iter().map(|node| node.id).collect();
     for new in &made {
         if let Some(node) = function.nodes.iter_mut().find(|node| node.id == new.id) {
             *node = new.clone();

@@ -18,7 +18,7 @@
 use std::collections::HashSet;
 
 use kiln_isa::{AluOp, Imm64, Insn, JumpOp, Reg, RegSet, Size, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, MapId, Node, Object, Reference};
+use kiln_program::{Cfg, Function, Ids, InsnId, MapId, Node, Object, Reference};
 
 use crate::edit;
 use crate::flow::calls::Calls;
@@ -71,7 +71,7 @@ pub(crate) fn use_available(object: &Object, function: &mut Function, banned: &d
     let cfg = Cfg::new(function);
     let begins = at_block_begins(object, function, &cfg);
     let mut changes = Vec::new();
-    let mut doomed = HashSet::new();
+    let mut doomed = Ids::default();
     for (block, begin) in cfg.blocks.iter().zip(begins) {
         let Some(mut state) = begin else { continue };
         for at in block.range.clone() {
@@ -279,7 +279,7 @@ pub fn read_copied_registers(context: Context<'_>) -> Vec<Change> {
     // Each register takes part in one change, because afterwards what is known of it is no longer true.
     let mut touched = RegSet::EMPTY;
     let mut changes = Vec::new();
-    let mut doomed = HashSet::new();
+    let mut doomed = Ids::default();
     for at in 0..function.nodes.len() {
         let node = function.nodes[at].clone();
         let Insn::Alu { op: AluOp::Mov, width: Width::W64, dst, src: Source::Reg(src) } = node.insn else { continue };

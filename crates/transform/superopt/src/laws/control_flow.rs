@@ -4,10 +4,10 @@
 //! makes a block unreachable, layout makes a jump one to the next instruction), so [`crate::pipeline`] runs them in
 //! turn until none finds anything.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use kiln_isa::{CallTarget, Insn};
-use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Object, Reference};
+use kiln_program::{ById, Cfg, Function, Ids, InsnId, Node, Object, Reference};
 use kiln_verifier::Facts;
 
 use crate::edit;
@@ -24,14 +24,16 @@ pub fn remove_unreachable(context: Context<'_>) -> Vec<Change> {
 /// Removes what no path of the graph reaches.
 pub fn remove_unreachable_blocks(function: &mut Function) -> Vec<Change> {
     let cfg = Cfg::new(function);
-    let reached: HashSet<BlockId> = cfg.reverse_postorder().into_iter().collect();
-    let doomed: Vec<Node> = cfg
-        .blocks
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| !reached.contains(&BlockId(*index as u32)))
-        .flat_map(|(_, block)| function.nodes[block.range.clone()].iter().cloned())
-        .collect();
+    remove_unreachable_in(function, &cfg)
+}
+
+/// [`remove_unreachable_blocks`], given the graph.
+pub(super) fn remove_unreachable_in(function: &mut Function, cfg: &Cfg) -> Vec<Change> {
+    let mut reached = vec![false; cfg.blocks.len()];
+    cfg.reverse_postorder().into_iter().for_each(|block| reached[block.index()] = true);
+    let unreached = cfg.blocks.iter().zip(reached).filter(|(_, reached)| !reached);
+    let doomed: Vec<Node> =
+        unreached.flat_map(|(block, _)| function.nodes[block.range.clone()].iter().cloned()).collect();
     edit::delete(function, &doomed.iter().map(|node| node.id).collect());
     if doomed.is_empty() { Vec::new() } else { vec![Change::new(doomed, Vec::new()).by("unreachable")] }
 }
@@ -39,7 +41,7 @@ pub fn remove_unreachable_blocks(function: &mut Function) -> Vec<Change> {
 /// If no run reaches one side of a branch, the branch becomes a jump or goes. Functions that never run are left alone.
 fn decide_branches(function: &mut Function, facts: &Facts) -> Vec<Change> {
     let mut changes = Vec::new();
-    let mut doomed = HashSet::new();
+    let mut doomed = Ids::default();
     for at in 0..function.nodes.len() {
         let node = &function.nodes[at];
         let (Insn::Branch { .. }, Some(target)) = (node.insn, node.target()) else { continue };
@@ -67,7 +69,7 @@ fn decide_branches(function: &mut Function, facts: &Facts) -> Vec<Change> {
 
 /// Sends branches to unconditional jumps where those go.
 pub fn thread_jumps(function: &mut Function) -> Vec<Change> {
-    let jumps: HashMap<InsnId, InsnId> = function
+    let jumps: ById<InsnId> = function
         .nodes
         .iter()
         .filter(|node| matches!(node.insn, Insn::Jump { .. }))
@@ -116,7 +118,7 @@ pub fn remove_jumps_to_next(function: &mut Function) -> Vec<Change> {
 pub fn invert_branches(function: &mut Function) -> Vec<Change> {
     let targets = edit::targets(function);
     let mut changes = Vec::new();
-    let mut doomed = HashSet::new();
+    let mut doomed = Ids::default();
     for at in 0..function.nodes.len().saturating_sub(2) {
         let [branch, jump, next] = &function.nodes[at..at + 3] else { continue };
         let Insn::Branch { op, width, dst, src, offset } = branch.insn else { continue };
@@ -139,8 +141,7 @@ pub fn invert_branches(function: &mut Function) -> Vec<Change> {
 
 /// Turns jumps to an exit into exits.
 pub fn exit_early(function: &mut Function) -> Vec<Change> {
-    let exits: HashSet<InsnId> =
-        function.nodes.iter().filter(|node| node.insn == Insn::Exit).map(|node| node.id).collect();
+    let exits: Ids = function.nodes.iter().filter(|node| node.insn == Insn::Exit).map(|node| node.id).collect();
     let mut changes = Vec::new();
     for node in &mut function.nodes {
         let jumps = matches!(node.insn, Insn::Jump { .. });
@@ -166,6 +167,11 @@ pub(crate) fn same(object: &Object, one: &Node, other: &Node) -> bool {
 /// by one jump saves `n - 1` slots when the block ended in an exit, `n` when it ended in a jump to the same place.
 pub fn share_tails(object: &Object, function: &mut Function) -> Vec<Change> {
     let cfg = Cfg::new(function);
+    share_tails_in(object, function, &cfg)
+}
+
+/// [`share_tails`], given the graph.
+pub(super) fn share_tails_in(object: &Object, function: &mut Function, cfg: &Cfg) -> Vec<Change> {
     let ends: Vec<End> = cfg.blocks.iter().filter_map(|block| End::of(function, block.range.clone())).collect();
     let mut best: Option<(u32, usize, usize, usize)> = None;
     // Only ends with the same last instruction have anything in common.
@@ -256,6 +262,11 @@ fn common_suffix(object: &Object, function: &Function, one: &End, other: &End) -
 /// Moves blocks that are only jumped to behind one of those jumps, which then goes.
 pub fn lay_out(function: &mut Function) -> Vec<Change> {
     let cfg = Cfg::new(function);
+    lay_out_in(function, &cfg)
+}
+
+/// [`lay_out`], given the graph.
+pub(super) fn lay_out_in(function: &mut Function, cfg: &Cfg) -> Vec<Change> {
     let falls_through = |index: usize| {
         let last = &function.nodes[cfg.blocks[index].range.end - 1];
         !matches!(last.insn, Insn::Jump { .. } | Insn::Exit)
@@ -269,7 +280,7 @@ pub fn lay_out(function: &mut Function) -> Vec<Change> {
         }
     }
     let mut changes = Vec::new();
-    let mut doomed = HashSet::new();
+    let mut doomed = Ids::default();
     let heads: HashMap<usize, usize> = chains.iter().enumerate().map(|(at, chain)| (chain[0], at)).collect();
     let mut at = 0;
     while at < chains.len() {

@@ -10,10 +10,8 @@
 //!   call map_delete_elem      call map_delete_elem
 //! ```
 
-use std::collections::HashSet;
-
 use kiln_isa::{Insn, Reg};
-use kiln_program::{Cfg, Node};
+use kiln_program::{Cfg, Ids, Node};
 use kiln_verifier::{InsnFacts, Region, Value};
 
 use crate::edit;
@@ -53,10 +51,10 @@ pub fn remove_dead(context: Context<'_>) -> Vec<Change> {
     let others = function.nodes.iter().filter(|node| buried.contains(&node.id) && !is_dead(node));
     let stores = dead.chain(others).filter(|node| !banned(node.id)).take(most);
     let mut changes: Vec<Change> = stores.map(|node| Change::new(vec![node.clone()], Vec::new())).collect();
-    edit::delete(function, &changes.iter().map(|change| change.at).collect::<HashSet<_>>());
+    edit::delete(function, &changes.iter().map(|change| change.at).collect::<Ids>());
     let cfg = Cfg::new(function);
     let ends = demand::at_block_ends(function, &cfg, calls);
-    let mut doomed = HashSet::new();
+    let mut doomed = Ids::default();
     for (block, end) in cfg.blocks.iter().zip(ends) {
         let after = Afterwards::straight(end, calls);
         let mut demand = after.at_end();

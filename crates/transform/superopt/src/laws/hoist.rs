@@ -13,10 +13,8 @@
 //! Both may run an instruction on a path that did not have it: only what computes a register, which the branch does not
 //! read and the other side does not need.
 
-use std::collections::HashSet;
-
 use kiln_isa::{AluOp, Insn, Reg, RegSet};
-use kiln_program::{BlockId, Cfg, Function, InsnId, Node, Reference};
+use kiln_program::{BlockId, Cfg, Function, Ids, InsnId, Node, Reference};
 
 use crate::edit;
 use crate::flow::calls::Calls;
@@ -85,7 +83,7 @@ pub fn share_heads(context: Context<'_>) -> Vec<Change> {
         let at = branch.id;
         let after = vec![head.clone(), branch.clone()];
         // The head's own id moves: branches to the branch must now go to the head.
-        edit::delete(function, &HashSet::from(gone));
+        edit::delete(function, &Ids::from_iter(gone));
         let position = function.position(at).expect("the branch stays");
         function.nodes.insert(position, head.clone());
         retarget_except(function, at, head.id);
@@ -276,7 +274,7 @@ fn hoist(
     let mut before = vec![old.clone()];
     before.extend(function.nodes[arm.clone()].iter().cloned());
     let new = Node { insn, reference: Reference::Branch(goes), ..old.clone() };
-    let gone: HashSet<InsnId> = function.nodes[arm].iter().map(|node| node.id).collect();
+    let gone: Ids = function.nodes[arm].iter().map(|node| node.id).collect();
     function.nodes[branch] = new.clone();
     function.nodes.retain(|node| !gone.contains(&node.id));
     let position = function.position(old.id).expect("the branch stays");

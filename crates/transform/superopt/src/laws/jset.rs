@@ -10,10 +10,8 @@
 //! BPF has a branch on `r & mask != 0`, but none on `r & mask == 0`. So the two sides change places. That costs a jump
 //! if layout finds no better order, so the result is compared with the original.
 
-use std::collections::HashSet;
-
 use kiln_isa::{AluOp, Insn, JumpOp, Reg, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, Node, Object, Reference};
+use kiln_program::{Cfg, Function, Ids, InsnId, Node, Object, Reference};
 
 use crate::edit;
 use crate::flow::calls::Calls;
@@ -75,7 +73,7 @@ fn turn_all(
         (candidate, jumps)
     };
     let (candidate, jumps) = turned(&turns);
-    let left: HashSet<InsnId> = candidate.nodes.iter().map(|node| node.id).collect();
+    let left: Ids = candidate.nodes.iter().map(|node| node.id).collect();
     let mut saved = jumps.iter().rev().map(|jump| !left.contains(jump));
     turns.retain(|_| saved.next() == Some(true));
     turns.truncate(most);

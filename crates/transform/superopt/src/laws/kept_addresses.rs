@@ -18,7 +18,7 @@
 use std::collections::{BTreeSet, HashSet};
 
 use kiln_isa::{Address, AluOp, Insn, Reg, RegSet, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, MapId, Node, Object, Reference};
+use kiln_program::{Cfg, Function, Ids, MapId, Node, Object, Reference};
 
 use crate::edit;
 use crate::flow::calls::Calls;
@@ -292,7 +292,7 @@ fn spans(cfg: &Cfg, places: &[Place], chosen: &[usize], home: usize, at: usize) 
 fn keep(object: &mut Object, function: &mut Function, places: &[Place], plan: &Plan) -> Change {
     let mut before: Vec<Node> = Vec::new();
     let mut after: Vec<Node> = Vec::new();
-    let mut gone: HashSet<InsnId> = HashSet::new();
+    let mut gone = Ids::default();
     let line = function.nodes.get(plan.at).and_then(|node| node.line);
     let heir = function.nodes[plan.at].id;
     for place in plan.places.iter().map(|index| &places[*index]) {

@@ -12,11 +12,9 @@
 //! leaves loads from it as they are, so four of the bytes are the lower half. Contexts of other program types stand
 //! for kernel structures, each access of which the kernel rewrites: theirs stay.
 
-use std::collections::HashSet;
-
 use kiln_isa::{AluOp, Insn, Reg, RegSet, Size, Source, Width};
 use kiln_platform::ContextAccess;
-use kiln_program::{Cfg, FunctionId, Object, Reference};
+use kiln_program::{Cfg, FunctionId, Ids, Object, Reference};
 
 use crate::edit;
 use crate::flow::demand;
@@ -60,7 +58,7 @@ pub fn remove_cleared_halves(context: Context<'_>) -> Vec<Change> {
     }
     let cfg = Cfg::new(function);
     let numbers = possible::loads_numbers(object, id);
-    let mut doomed = HashSet::new();
+    let mut doomed = Ids::default();
     let mut changes = Vec::new();
     for (block, mut bits) in cfg.blocks.iter().zip(possible::at_block_begins(function, &cfg, numbers)) {
         for node in &function.nodes[block.range.clone()] {

@@ -17,7 +17,7 @@
 use std::collections::HashSet;
 
 use kiln_isa::{AluOp, AtomicOp, Insn, Reg, RegSet, Source, Width};
-use kiln_program::{Cfg, Function, InsnId, Node, Object};
+use kiln_program::{Cfg, Function, Ids, InsnId, Node, Object};
 
 use crate::edit;
 use crate::flow::calls::Calls;
@@ -272,7 +272,7 @@ pub(crate) fn coalesce(
     let original = function.clone();
     let webs = Webs::new(&original, &cfg, calls);
     let held = available_values::before_each(object, &original, &cfg);
-    let (mut changes, mut doomed) = (Vec::new(), HashSet::new());
+    let (mut changes, mut doomed) = (Vec::new(), Ids::default());
     // Registers by the instructions at which a change has touched them: changes that share none do not concern each other.
     let mut touched = vec![RegSet::EMPTY; original.nodes.len()];
     // A value that is not made again may have been in its register for long, also unread: nothing else may use that one.
@@ -312,7 +312,7 @@ pub(crate) fn coalesce(
 }
 
 /// Makes edits. Deletions are only collected, and made later.
-fn apply(function: &mut Function, at: InsnId, edits: Vec<Edit>, doomed: &mut HashSet<InsnId>) -> Change {
+fn apply(function: &mut Function, at: InsnId, edits: Vec<Edit>, doomed: &mut Ids) -> Change {
     let (mut before, mut after) = (Vec::new(), Vec::new());
     for (position, insn) in edits {
         let node = &mut function.nodes[position];
@@ -359,7 +359,7 @@ pub fn spare_registers(context: Context<'_>) -> Vec<Change> {
         let mut others = Reg::all().filter(|other| ![reg, Reg::R10].contains(other)).filter(known);
         let Some(other) = others.find(|other| webs.may_be_in(web, reg, *other, None)) else { continue };
         let Some(edits) = webs.moved(web, reg, other, None, function) else { continue };
-        let (mut candidate, mut doomed) = (function.clone(), HashSet::new());
+        let (mut candidate, mut doomed) = (function.clone(), Ids::default());
         apply(&mut candidate, at, edits, &mut doomed);
         edit::delete(&mut candidate, &doomed);
         available_values::use_available(object, &mut candidate, &|_| false);

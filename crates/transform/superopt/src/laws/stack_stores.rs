@@ -14,12 +14,12 @@
 //! store of a number whose upper bytes are zero may write those too, where zeros are or nobody looks. When that covers
 //! all that was left of an earlier store, the earlier one may go ([`cover_stores`]).
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use kiln_isa::{CallTarget, Insn, Reg, RegSet, Size, Source};
 use kiln_platform::{ArgKind, Helper};
-use kiln_program::{Cfg, Function, Node};
+use kiln_program::{Cfg, Function, Ids, Node};
 use kiln_verifier::{Facts, InsnFacts, Region, StackSet, Value};
 
 use crate::edit;
@@ -37,7 +37,7 @@ pub fn remove_repeated_stores(context: Context<'_>) -> Vec<Change> {
     let facts = context.known();
     let Context { function, banned, .. } = context;
     let held = Frame::new(function, facts).held();
-    let mut doomed = HashSet::new();
+    let mut doomed = Ids::default();
     let mut changes = Vec::new();
     for (node, held) in function.nodes.iter().zip(held) {
         let (Some((start, bytes)), Some(held)) = (stored(node, facts), held) else { continue };
@@ -76,7 +76,7 @@ pub fn cover_stores(context: Context<'_>) -> Vec<Change> {
             function.nodes[at].insn = insn;
             after.push(function.nodes[at].clone());
         }
-        let doomed = HashSet::from([function.nodes[covered].id]);
+        let doomed = Ids::from_iter([function.nodes[covered].id]);
         edit::delete(function, &doomed);
         return vec![Change::new(before, after)];
     }

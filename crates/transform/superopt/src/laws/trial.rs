@@ -4,10 +4,8 @@
 //! a branch around costs a jump, which layout may then save. Such a change is made on a copy, the copy is tidied up, and
 //! what came of it is taken where it is smaller, as one change.
 
-use std::collections::{HashMap, HashSet};
-
 use kiln_isa::Reg;
-use kiln_program::{Cfg, Function, InsnId, Node, Object};
+use kiln_program::{ById, Cfg, Function, Ids, InsnId, Node, Object};
 
 use crate::edit;
 use crate::flow::calls::Calls;
@@ -88,34 +86,58 @@ impl Trial<'_> {
 
 /// Removes dead instructions and straightens the graph, until nothing is left to do.
 pub fn tidy(object: &Object, calls: &Calls, function: &mut Function) {
+    let mut graph = Graph::default();
     for _ in 0..MAX_ROUNDS {
-        let mut changed = bury(function, calls);
-        changed |= !control_flow::thread_jumps(function).is_empty();
-        changed |= !control_flow::remove_unreachable_blocks(function).is_empty();
-        changed |= !control_flow::remove_jumps_to_next(function).is_empty();
-        changed |= !control_flow::invert_branches(function).is_empty();
-        changed |= !control_flow::lay_out(function).is_empty();
-        changed |= !control_flow::exit_early(function).is_empty();
-        changed |= !control_flow::share_exits(function).is_empty();
-        changed |= !control_flow::share_tails(object, function).is_empty();
+        let mut changed = graph.step(function, |function, cfg| bury(function, cfg, calls));
+        changed |= graph.step_alone(function, control_flow::thread_jumps);
+        changed |= graph.step(function, |function, cfg| !control_flow::remove_unreachable_in(function, cfg).is_empty());
+        changed |= graph.step_alone(function, control_flow::remove_jumps_to_next);
+        changed |= graph.step_alone(function, control_flow::invert_branches);
+        changed |= graph.step(function, |function, cfg| !control_flow::lay_out_in(function, cfg).is_empty());
+        changed |= graph.step_alone(function, control_flow::exit_early);
+        changed |= graph.step_alone(function, control_flow::share_exits);
+        changed |=
+            graph.step(function, |function, cfg| !control_flow::share_tails_in(object, function, cfg).is_empty());
         if !changed {
             return;
         }
     }
 }
 
+/// The graph of a function, made anew only after a step that changed something.
+#[derive(Default)]
+struct Graph(Option<Cfg>);
+
+impl Graph {
+    /// Runs a step that needs the graph. Returns whether it changed something.
+    fn step(&mut self, function: &mut Function, step: impl FnOnce(&mut Function, &Cfg) -> bool) -> bool {
+        let cfg = self.0.take().unwrap_or_else(|| Cfg::new(function));
+        let changed = step(function, &cfg);
+        self.0 = (!changed).then_some(cfg);
+        changed
+    }
+
+    /// Runs a step that does not need it.
+    fn step_alone(&mut self, function: &mut Function, step: fn(&mut Function) -> Vec<Change>) -> bool {
+        let changed = !step(function).is_empty();
+        self.0 = self.0.take().filter(|_| !changed);
+        changed
+    }
+}
+
 /// Removes computations whose results are not read.
-fn bury(function: &mut Function, calls: &Calls) -> bool {
-    let cfg = Cfg::new(function);
-    let ends = demand::at_block_ends(function, &cfg, calls);
-    let kept: HashSet<InsnId> = cfg
-        .blocks
-        .iter()
-        .zip(ends)
-        .flat_map(|(block, end)| demand::without_dead(&function.nodes[block.range.clone()], end, calls))
-        .map(|node| node.id)
-        .collect();
-    let doomed: HashSet<InsnId> = function.nodes.iter().map(|node| node.id).filter(|id| !kept.contains(id)).collect();
+fn bury(function: &mut Function, cfg: &Cfg, calls: &Calls) -> bool {
+    let ends = demand::at_block_ends(function, cfg, calls);
+    let mut doomed = Ids::default();
+    for (block, mut demand) in cfg.blocks.iter().zip(ends) {
+        for node in function.nodes[block.range.clone()].iter().rev() {
+            if demand::is_dead(node, &demand) {
+                doomed.insert(node.id);
+            } else {
+                demand.step_back(node, calls);
+            }
+        }
+    }
     edit::delete(function, &doomed);
     !doomed.is_empty()
 }
@@ -123,7 +145,7 @@ fn bury(function: &mut Function, calls: &Calls) -> bool {
 /// What one function has and the other has not, by the instructions' ids.
 pub(crate) fn difference(old: &Function, new: &Function, at: InsnId) -> Change {
     let only = |one: &Function, other: &Function| -> Vec<Node> {
-        let nodes: HashMap<InsnId, &Node> = other.nodes.iter().map(|node| (node.id, node)).collect();
+        let nodes: ById<&Node> = other.nodes.iter().map(|node| (node.id, node)).collect();
         one.nodes.iter().filter(|node| nodes.get(&node.id) != Some(node)).cloned().collect()
     };
     Change::at(at, only(old, new), only(new, old))

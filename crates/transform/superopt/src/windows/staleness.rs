@@ -1,9 +1,7 @@
 //! Which facts of the verified program a pass may still use after its rewrites.
 
-use std::collections::HashSet;
-
 use kiln_isa::{Insn, Reg, RegSet};
-use kiln_program::{InsnId, Node};
+use kiln_program::{Ids, Node};
 
 use crate::flow::demand::Demand;
 
@@ -11,9 +9,9 @@ use crate::flow::demand::Demand;
 #[derive(Clone, Debug, Default)]
 pub struct Staleness {
     /// Instructions before which facts no longer describe the state.
-    pub(super) insns: HashSet<InsnId>,
+    pub(super) insns: Ids,
     /// Instructions after which more stack bytes may be read than the facts say.
-    pub(super) after: HashSet<InsnId>,
+    pub(super) after: Ids,
     /// Registers that may differ from the facts, in bits that nothing reads.
     pub(super) registers: RegSet,
     /// What the function's instructions make of registers: what each reads, and what it writes.
