@@ -36,7 +36,20 @@
 /* Subprograms: the kernel verifies each once per call chain, and their frames are separate. */
 #define KILN_FUNCTION static __attribute__((noinline, unused))
 
+/* Cancellation points that are counted one by one; the last counter is for all others. */
+#define KILN_POINTS 126
+
+/* What programs share with user space about cancellation; `kiln sandbox` adds the code that uses it. */
+struct kiln_cancellation {
+	__u64 terminate; /* set by user space: cancels runs that loop under a kernel lock */
+	__u64 runs; /* how many runs were cancelled, if there is a limit to them (--detach-after) */
+	__u64 points[KILN_POINTS]; /* how many were at each point */
+};
+
 #ifdef __bpf__
+static volatile struct kiln_cancellation kiln_cancellation
+	__attribute__((section(".bss.kiln"), used, aligned(8)));
+
 /* Declares the object's heap. `bytes` is rounded up to whole pages; at most 4 GiB. */
 #define kiln_heap(bytes)                                                                           \
 	struct {                                                                                   \

@@ -364,6 +364,9 @@ pub struct SandboxArguments {
     /// What a cancelled program returns; by default the hook's value for "no program" (XDP_PASS).
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub cancelled_return: Option<i32>,
+    /// After this many cancelled runs, every further run returns at once as if it were cancelled.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..1 << 31))]
+    pub detach_after: Option<u32>,
     /// Keep guards and cancellation points that are provably unnecessary.
     #[arg(long)]
     pub keep_all: bool,

@@ -57,6 +57,7 @@ pub fn sandbox(arguments: &SandboxArguments, format: Format) -> Code {
     options.quantum = seconds(arguments.quantum)?;
     options.cancelled_return = arguments.cancelled_return;
     options.elide = !arguments.keep_all;
+    options.detach_after = arguments.detach_after;
     options.ask_kernel = !arguments.offline;
     let outcome = sandbox::sandbox(&input, &options)?;
     output::write_whole(&arguments.output, &outcome.bytes)?;

@@ -54,7 +54,7 @@ pub use code::prepared::Prepared;
 pub use domain::{Scalar, Tnum};
 pub use error::Error;
 pub use explore::cost;
-pub use facts::{Facts, Held, InsnFacts, Places, Pointer, Region, StackSet, Value};
+pub use facts::{Begun, Facts, Held, InsnFacts, Places, Pointer, Region, Section, StackSet, Value};
 pub use options::{Assumptions, Options, Statistics};
 pub use reason::Reason;
 pub use rejection::{Part, Rejection, StoryStep};

@@ -326,7 +326,14 @@ impl View<'_> {
             helper.map_or_else(|| "a reference".to_owned(), |helper| format!("bpf_{}", helper.name))
         });
         let locks = (held.locks > 0).then(|| count(held.locks as usize, "lock"));
-        references.chain(locks).collect()
+        use kiln_verifier::Section;
+        let sections = held.begun.iter().filter_map(|begun| match begun.what {
+            Section::Lock => None,
+            Section::Rcu => Some("an RCU read section".to_owned()),
+            Section::Preemption => Some("no preemption".to_owned()),
+            Section::Interrupts => Some("no interrupts".to_owned()),
+        });
+        references.chain(locks).chain(sections).collect()
     }
 
     fn reference(&self, node: &Node) -> Option<Referred> {

@@ -21,13 +21,15 @@ pub struct Options {
     pub cancelled_return: Option<i32>,
     /// Leave out what the verifier's Facts prove needless.
     pub elide: bool,
+    /// Once so many runs were cancelled, every further run returns at once; never when `None`.
+    pub detach_after: Option<u32>,
     /// Whether to ask the running kernel, where it may be asked.
     pub ask_kernel: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { quantum: Duration::from_millis(10), cancelled_return: None, elide: true, ask_kernel: true }
+        Options { quantum: Duration::from_millis(10), cancelled_return: None, elide: true, detach_after: None, ask_kernel: true }
     }
 }
 
@@ -64,6 +66,8 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
         quantum_ns: u64::try_from(options.quantum.as_nanos()).unwrap_or(u64::MAX / 2),
         cancelled_return: options.cancelled_return,
         elide: options.elide,
+        detach_after: options.detach_after,
+        forced: None,
         verifier: input.verifier_options(),
     };
     let rewrite = kiln_sandbox::sandbox(&input.object, &settings).map_err(error)?;

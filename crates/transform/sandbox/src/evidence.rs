@@ -28,10 +28,13 @@ pub struct Evidence {
 pub struct Point {
     /// The loop's first instruction in the original object.
     pub insn: u32,
+    /// Its number in the object, by which its cancelled runs are counted.
+    pub number: usize,
     /// Source file and line, where known.
     pub line: Option<String>,
     /// The helpers that release what is held there, in that order.
     pub releases: Vec<String>,
-    /// Whether the deadline is checked there; a lock that forbids calls leaves the kernel's own bound of 250 ms.
+    /// Whether the deadline is checked there. Under a kernel lock, only the terminate word is, and the kernel's own bound of
+    /// 250 ms holds.
     pub has_deadline: bool,
 }

@@ -47,6 +47,7 @@ use std::collections::BTreeSet;
 use kiln_platform::MapType;
 use kiln_program::{FunctionId, MapId, Object};
 
+pub use cancel::counted;
 pub use error::Error;
 pub use evidence::{Evidence, Point};
 pub use options::Options;
@@ -93,7 +94,8 @@ pub fn sandbox(object: &Object, options: &Options) -> Result<Rewrite, Error> {
 pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrite, Error> {
     let heap = heap(object)?;
     let mut new = object.clone();
-    let cancellation = cancel::Plan::new(object, probe, options);
+    let cancellation = cancel::Plan::new(object, probe);
+    let mut points_before = 0;
     let mut evidence = Vec::new();
     let reached: BTreeSet<FunctionId> =
         object.programs.iter().flat_map(|program| object.reachable_functions(program.entry)).collect();
@@ -101,7 +103,8 @@ pub fn apply(object: &Object, probe: &Probe, options: &Options) -> Result<Rewrit
         let mut edit = rebuild::Edit::new(object, id, &probe.facts, &mut new.next_insn);
         let none = BTreeSet::new();
         let guards = guard::insert(&mut edit, probe.points.get(&id).unwrap_or(&none), options)?;
-        let points = cancel::insert(&mut edit, &cancellation, probe, options)?;
+        let points = cancel::insert(&mut edit, &cancellation, probe, options, points_before)?;
+        points_before += points.len();
         if guards.guards > 0 && heap.is_none() {
             return Err(
                 edit.unsupported(None, "heap accesses in an object without a heap: declare one with kiln_heap()")

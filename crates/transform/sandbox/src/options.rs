@@ -9,6 +9,11 @@ pub struct Options {
     pub cancelled_return: Option<i32>,
     /// Leave out guards and cancellation points that are unnecessary by the Facts.
     pub elide: bool,
+    /// Once so many runs were cancelled, every further run returns at once, as if it were cancelled.
+    pub detach_after: Option<u32>,
+    /// For tests: the terminate word cancels at this point only, in its first iteration.
+    #[doc(hidden)]
+    pub forced: Option<usize>,
     /// What the verifier assumes.
     pub verifier: kiln_verifier::Options,
 }
@@ -27,6 +32,8 @@ impl Default for Options {
             quantum_ns: 10_000_000,
             cancelled_return: None,
             elide: true,
+            detach_after: None,
+            forced: None,
             verifier: kiln_verifier::Options::default(),
         }
     }

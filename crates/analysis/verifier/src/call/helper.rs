@@ -80,7 +80,7 @@ impl HelperEffect<'_, '_> {
         let before = *self.path.state.register(Reg::R1);
         match helper.id {
             helper_id::TAIL_CALL => self.path.tail_call()?,
-            helper_id::SPIN_LOCK => self.path.state.take_lock(self.path.code, LockKind::Spin, &before)?,
+            helper_id::SPIN_LOCK => self.path.state.take_lock(self.path.code, LockKind::Spin, &before, self.path.at)?,
             helper_id::SPIN_UNLOCK => self.path.state.give_up_lock(
                 self.path.code,
                 self.path.options.stale_pointer(),

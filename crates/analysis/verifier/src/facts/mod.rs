@@ -175,6 +175,34 @@ pub struct Held {
     pub places: Vec<Places>,
     /// The most locks held on any path.
     pub locks: usize,
+    /// The calls that took the locks and began the sections, in that order; the first path's.
+    pub begun: Vec<Begun>,
+    /// Some path began others, or in another order.
+    pub mixed: bool,
+}
+
+/// What must be ended besides references.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Section {
+    /// A kernel lock.
+    Lock,
+    /// An RCU read section that the program began.
+    Rcu,
+    /// A section without preemption.
+    Preemption,
+    /// A section without interrupts.
+    Interrupts,
+}
+
+/// A lock or section that has begun.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Begun {
+    /// What it is.
+    pub what: Section,
+    /// The call that began it.
+    pub insn: InsnId,
+    /// The stack slot of the current frame with the interrupt flags that it saved: `i` for frame pointer - 8 * (i + 1).
+    pub flags: Option<u32>,
 }
 
 impl Held {
@@ -197,6 +225,8 @@ pub struct Places {
     pub registers: RegSet,
     /// Slots that hold it: bit `i` is the slot at frame pointer - 8 * (i + 1).
     pub slots: u64,
+    /// The lowest slots of iterators and dynptrs that stand on it.
+    pub objects: u64,
     /// Some path has not compared it with null yet.
     pub nullable: bool,
 }
@@ -208,6 +238,7 @@ impl Places {
         Places {
             registers: self.registers.intersection(other.registers),
             slots: self.slots & other.slots,
+            objects: self.objects & other.objects,
             nullable: self.nullable || other.nullable,
         }
     }
@@ -268,8 +299,16 @@ impl Facts {
             let own = self.unwritten.entry(*id).or_default();
             *own = own.union(bytes);
         }
+        for (id, held) in &mut self.held {
+            held.mixed |= !held.begun.is_empty() && other.insns.contains_key(id) && !other.held.contains_key(id);
+        }
         for (id, held) in &other.held {
+            let known = self.insns.contains_key(id);
             let own = self.held.entry(*id).or_default();
+            own.mixed |= held.mixed || known && own.begun != held.begun;
+            if !known {
+                own.begun.clone_from(&held.begun);
+            }
             own.locks = own.locks.max(held.locks);
             for (acquired, places) in held.references.iter().zip(&held.places) {
                 own.add(*acquired, *places);

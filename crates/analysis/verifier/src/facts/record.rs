@@ -10,12 +10,12 @@ use std::collections::HashMap;
 use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::MapId;
 
-use super::{Facts, InsnFacts, KERNEL_STRUCTURE, Places, Pointer, Region, StackSet, UNTRUSTED_MEMORY, Value};
+use super::{Facts, InsnFacts, KERNEL_STRUCTURE, Places, Pointer, Region, Section, StackSet, UNTRUSTED_MEMORY, Value};
 use crate::code::{Code, Position};
 use crate::domain::{Scalar, apply};
 use crate::path::{Accesses, Written};
 use crate::state::ids::{broken_links, strictly_within};
-use crate::state::{Byte, Caller, Holds, Kind, Register, Slot, Stack, State, Trust};
+use crate::state::{Begun, Byte, Caller, Holds, Kind, Register, Slot, Stack, State, Trust};
 
 /// Where facts no longer hold: registers and slots whose value was not covered.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -57,6 +57,9 @@ pub(super) struct Visited {
     /// Where what some path holds here was acquired.
     held: Vec<(Position, Places)>,
     locks: usize,
+    begun: Vec<Begun>,
+    /// Another path began others.
+    mixed: bool,
 }
 
 pub(crate) struct Recorder {
@@ -101,7 +104,8 @@ impl Recorder {
                     self.visited_bytes += slots * size_of::<Slot>();
                     self.recent = frame.stack.clone();
                 }
-                let visited = Visited { registers, stack, last_stack, packet_bytes, held, locks };
+                let begun = begun(state);
+                let visited = Visited { registers, stack, last_stack, packet_bytes, held, locks, begun, mixed: false };
                 self.visited[at as usize] = Some(Box::new(visited));
             }
             Some(visited) => {
@@ -110,6 +114,7 @@ impl Recorder {
                 }
                 visited.packet_bytes = visited.packet_bytes.min(state.packet_bytes);
                 visited.locks = visited.locks.max(state.locks.len());
+                visited.mixed |= visited.begun.len() != state.begun.len() || visited.begun != begun(state);
                 for held in &state.references {
                     let kept = places(state, held.id);
                     match visited.held.iter_mut().find(|(at, _)| *at == held.at) {
@@ -194,8 +199,18 @@ impl Recorder {
                 .filter_map(|next| code.ops.get(next as usize))
                 .fold(RegSet::EMPTY, |live, next| live.union(next.live));
             let live_after = if op.node.insn == Insn::Exit { RegSet::of(&[Reg::R0]) } else { live_after };
-            if !visited.held.is_empty() || visited.locks > 0 {
-                let mut held = super::Held { locks: visited.locks, ..super::Held::default() };
+            if !visited.held.is_empty() || !visited.begun.is_empty() || visited.mixed {
+                let named = |begun: &Begun| super::Begun {
+                    what: begun.what,
+                    insn: code.op(begun.at).node.id,
+                    flags: (begun.what == Section::Interrupts).then_some(begun.id),
+                };
+                let mut held = super::Held {
+                    locks: visited.locks,
+                    begun: visited.begun.iter().map(named).collect(),
+                    mixed: visited.mixed,
+                    ..super::Held::default()
+                };
                 visited.held.iter().for_each(|(at, places)| held.add(code.op(*at).node.id, *places));
                 facts.hold(op.node.id, held);
             }
@@ -235,6 +250,19 @@ fn stack_liveness(accesses: &Accesses, code: &Code<'_>) -> Vec<StackSet> {
 }
 
 /// Where the current frame keeps a reference.
+/// What has begun; instead of the flags' id, the slot of the frame with them.
+fn begun(state: &State) -> Vec<Begun> {
+    let slot = |id: u32| {
+        let flags = |slot: &Slot| slot.object.is_some_and(|object| object.is_irq_flags() && object.id == id);
+        state.frame().stack.slots().iter().position(flags).map_or(u32::MAX, |slot| slot as u32)
+    };
+    let named = |begun: &Begun| match begun.what {
+        Section::Interrupts => Begun { id: slot(begun.id), ..*begun },
+        _ => *begun,
+    };
+    state.begun.iter().map(named).collect()
+}
+
 fn places(state: &State, reference: u32) -> Places {
     let frame = state.frame();
     let holds = |register: &Register| register.reference == reference;
@@ -247,6 +275,9 @@ fn places(state: &State, reference: u32) -> Places {
         if slot.spilled_bytes() == 8 && holds(&slot.register) {
             places.slots |= 1 << index;
             places.nullable |= slot.register.nullable;
+        }
+        if slot.object.is_some_and(|object| object.reference == reference && object.part == 0) {
+            places.objects |= 1 << index;
         }
     }
     places

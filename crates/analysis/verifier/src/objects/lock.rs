@@ -14,13 +14,14 @@
 use kiln_isa::Reg;
 use kiln_platform::{KfuncMeaning, SpecialType};
 
-use crate::code::Code;
+use crate::code::{Code, Position};
 use crate::domain::Scalar;
 use crate::error::{Step, refuse, reject};
+use crate::facts::Section;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::rejection::Case;
-use crate::state::{Caller, HeldLock, Holds, IrqKeeper, Kind, LockKind, Register, State, Trust};
+use crate::state::{Begun, Caller, HeldLock, Holds, IrqKeeper, Kind, LockKind, Register, State, Trust};
 use crate::types::Types;
 use crate::types::hook::MAX_ERRNO;
 
@@ -50,9 +51,9 @@ impl Path<'_> {
         let lock = *self.state.register(Reg::R1);
         if interrupts {
             self.save_interrupts(Reg::R2, IrqKeeper::Lock)?;
-            return self.state.take_lock(self.code, LockKind::ResilientIrq, &lock);
+            return self.state.take_lock(self.code, LockKind::ResilientIrq, &lock, self.at);
         }
-        self.state.take_lock(self.code, LockKind::Resilient, &lock)
+        self.state.take_lock(self.code, LockKind::Resilient, &lock, self.at)
     }
 
     /// `bpf_res_spin_unlock` and `bpf_res_spin_unlock_irqrestore`.
@@ -94,7 +95,7 @@ impl Types {
 }
 
 impl State {
-    pub(crate) fn take_lock(&mut self, code: &Code<'_>, kind: LockKind, lock: &Register) -> Step<()> {
+    pub(crate) fn take_lock(&mut self, code: &Code<'_>, kind: LockKind, lock: &Register, at: Position) -> Step<()> {
         self.check_outside_of_tree(code)?;
         let taken = HeldLock { kind, allocation: allocation_of(lock), id: lock.id };
         let held = &self.locks;
@@ -110,6 +111,7 @@ impl State {
             return reject(Reason::LockDiscipline, "the lock that is taken is held already: this never ends");
         }
         self.locks.push(taken);
+        self.begun.push(Begun { what: Section::Lock, at, id: 0 });
         Ok(())
     }
 
@@ -125,6 +127,7 @@ impl State {
         match self.locks.last() {
             Some(last) if *last == given => {
                 self.locks.pop();
+                self.end(Section::Lock);
                 self.forget_non_owning(stale);
                 Ok(())
             }

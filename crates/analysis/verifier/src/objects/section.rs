@@ -13,10 +13,11 @@ use kiln_isa::Reg;
 use kiln_platform::KfuncMeaning;
 
 use crate::error::{Step, reject};
+use crate::facts::Section;
 use crate::path::Path;
 use crate::reason::Reason;
 use crate::state::stack::slot_of;
-use crate::state::{IrqKeeper, IteratorState, ObjectKind, Protection, Slot, StackObject, State, Trust};
+use crate::state::{Begun, IrqKeeper, IteratorState, ObjectKind, Protection, Slot, StackObject, State, Trust};
 
 const FLAGS_BYTES: u32 = 8;
 
@@ -28,20 +29,30 @@ impl Path<'_> {
             KfuncMeaning::BeginRcu if sections.rcu => {
                 return reject(Reason::CriticalSection, "an RCU read section begins in another one");
             }
-            KfuncMeaning::BeginRcu => sections.rcu = true,
+            KfuncMeaning::BeginRcu => {
+                sections.rcu = true;
+                self.state.begun.push(Begun { what: Section::Rcu, at: self.at, id: 0 });
+            }
             KfuncMeaning::EndRcu if !sections.rcu => {
                 return reject(Reason::CriticalSection, "an RCU read section ends that never began");
             }
             KfuncMeaning::EndRcu => {
                 sections.rcu = false;
+                self.state.end(Section::Rcu);
                 self.state.unprotect_iterators();
                 self.state.distrust_rcu_pointers();
             }
-            KfuncMeaning::DisablePreemption => sections.preemption_off += 1,
+            KfuncMeaning::DisablePreemption => {
+                sections.preemption_off += 1;
+                self.state.begun.push(Begun { what: Section::Preemption, at: self.at, id: 0 });
+            }
             KfuncMeaning::EnablePreemption if sections.preemption_off == 0 => {
                 return reject(Reason::CriticalSection, "preemption is switched on that was never switched off");
             }
-            KfuncMeaning::EnablePreemption => sections.preemption_off -= 1,
+            KfuncMeaning::EnablePreemption => {
+                sections.preemption_off -= 1;
+                self.state.end(Section::Preemption);
+            }
             KfuncMeaning::SaveInterrupts => self.save_interrupts(Reg::R1, IrqKeeper::Program)?,
             KfuncMeaning::RestoreInterrupts => self.restore_interrupts(Reg::R1, IrqKeeper::Program)?,
             _ => return Ok(false),
@@ -61,6 +72,7 @@ impl Path<'_> {
         self.state.destroy_dynptr_at(&mut self.findings, self.options.stale_pointer(), frame, index)?;
         let id = self.fresh_id();
         self.state.sections.interrupts.push(id);
+        self.state.begun.push(Begun { what: Section::Interrupts, at: self.at, id });
         let object = StackObject { kind: ObjectKind::IrqFlags(keeper), part: 0, id, reference: 0 };
         self.place_object(frame, lowest, FLAGS_BYTES, object, true)
     }
@@ -85,6 +97,7 @@ impl Path<'_> {
             return reject(Reason::CriticalSection, message);
         }
         self.state.sections.interrupts.pop();
+        self.state.end(Section::Interrupts);
         self.findings.use_object(&self.state, self.at, frame, lowest, FLAGS_BYTES)?;
         *self.state.frames[frame].stack.slot_mut(index) = crate::state::Slot::INVALID;
         self.findings.liveness.write(frame, 1 << index);

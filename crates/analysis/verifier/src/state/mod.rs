@@ -19,7 +19,8 @@ pub(crate) use stack::{Byte, IrqKeeper, IteratorState, ObjectKind, Protection, S
 use kiln_isa::Reg;
 
 use crate::code::Position;
-pub(crate) use sections::Sections;
+use crate::facts::Section;
+pub(crate) use sections::{Begun, Sections};
 
 /// One call frame.
 #[derive(Clone, Debug)]
@@ -86,6 +87,8 @@ pub(crate) struct State {
     pub references: Vec<Held>,
     /// Locks held, the last one taken last.
     pub locks: Vec<HeldLock>,
+    /// Where the locks were taken and the sections begun, in that order.
+    pub begun: Vec<Begun>,
     /// The path may sleep: the program does, or the callback it is in.
     pub sleepable: bool,
     /// Critical sections that it is in.
@@ -107,6 +110,13 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// A lock or a section ends: the last of its kind.
+    pub(crate) fn end(&mut self, what: Section) {
+        if let Some(last) = self.begun.iter().rposition(|begun| begun.what == what) {
+            self.begun.remove(last);
+        }
+    }
+
     pub(crate) fn frame(&self) -> &Frame {
         &self.frames[self.frames.len() - 1]
     }

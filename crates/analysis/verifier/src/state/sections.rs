@@ -1,5 +1,17 @@
 //! The critical sections that a path is in.
 
+use crate::code::Position;
+use crate::facts::Section;
+
+/// Something that a path began and must end: where it began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Begun {
+    pub what: Section,
+    pub at: Position,
+    /// The saved flags of interrupts that are off; else 0.
+    pub id: u32,
+}
+
 /// The sections a path is in.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Sections {

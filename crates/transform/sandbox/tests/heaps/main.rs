@@ -4,6 +4,7 @@
 //! compares them with it.
 
 mod allocator;
+mod cancellation;
 mod list;
 mod locks;
 mod pool;

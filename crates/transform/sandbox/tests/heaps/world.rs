@@ -32,23 +32,31 @@ pub fn compile(source: &str, quantum: Duration) -> Option<Extension> {
 
 /// The same, with more arguments for clang.
 pub fn compile_with(source: &str, quantum: Duration, arguments: &[&str]) -> Option<Extension> {
-    let bytes = clang(source, &[&["-mcpu=v4"], arguments].concat())?;
-    let elf = kiln_elf::read("extension", &bytes).expect("an object");
+    let bytes = compiled(source, &[&["-mcpu=v4"], arguments].concat())?;
     let options = Options { quantum_ns: quantum.as_nanos() as u64, ..Options::default() };
-    let rewrite = sandbox(&elf.object, &options).unwrap_or_else(|error| panic!("{source}: {error}"));
-    let bytes = elf.write(&rewrite.object).expect("the result is written");
-    let object = kiln_elf::read("extension", &bytes).expect("the result is an object").object;
-    Some(Extension { object, bytes })
+    Some(Extension::of(&bytes, &options).unwrap_or_else(|error| panic!("{source}: {error}")))
+}
+
+impl Extension {
+    /// Sandboxes an object file.
+    pub fn of(bytes: &[u8], options: &Options) -> Result<Extension, kiln_sandbox::Error> {
+        let elf = kiln_elf::read("extension", bytes).expect("an object");
+        let rewrite = sandbox(&elf.object, options)?;
+        let bytes = elf.write(&rewrite.object).expect("the result is written");
+        let object = kiln_elf::read("extension", &bytes).expect("the result is an object").object;
+        Ok(Extension { object, bytes })
+    }
 }
 
 /// Compiles a source that needs no sandbox. Prints a skip and returns `None` if there is no clang 19.
 pub fn compile_plain(source: &str, arguments: &[&str]) -> Option<Extension> {
-    let bytes = clang(source, arguments)?;
+    let bytes = compiled(source, arguments)?;
     let object = kiln_elf::read("extension", &bytes).expect("an object").object;
     Some(Extension { object, bytes })
 }
 
-fn clang(source: &str, arguments: &[&str]) -> Option<Vec<u8>> {
+/// The object file that clang makes of a source.
+pub fn compiled(source: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     if Command::new("clang-19").arg("--version").output().is_err() {
         println!("skipped: clang-19 is not installed");
         return None;
@@ -206,22 +214,31 @@ impl World {
 
     /// Zero-initialized global variables.
     pub fn globals(&self) -> Vec<u8> {
+        self.value(".bss")
+    }
+
+    pub fn set_globals(&self, value: &[u8]) {
+        self.set_value(".bss", value);
+    }
+
+    /// The variables of a data section.
+    pub fn value(&self, section: &str) -> Vec<u8> {
         let key = 0u32.to_le_bytes();
         let found = match &self.place {
-            Place::Kernel(loaded) => loaded.map(".bss").expect("global variables").lookup(&key).expect("reads"),
-            Place::Vm(vm, _) => vm.look_up(vm.map(".bss").expect("global variables"), &key).expect("reads"),
+            Place::Kernel(loaded) => loaded.map(section).expect("variables").lookup(&key).expect("reads"),
+            Place::Vm(vm, _) => vm.look_up(vm.map(section).expect("variables"), &key).expect("reads"),
         };
         found.expect("is there")
     }
 
-    pub fn set_globals(&self, value: &[u8]) {
+    pub fn set_value(&self, section: &str, value: &[u8]) {
         let key = 0u32.to_le_bytes();
         match &self.place {
             Place::Kernel(loaded) => {
-                loaded.map(".bss").expect("global variables").update(&key, value, 0).expect("writes");
+                loaded.map(section).expect("variables").update(&key, value, 0).expect("writes");
             }
             Place::Vm(vm, _) => {
-                let map = vm.map(".bss").expect("global variables");
+                let map = vm.map(section).expect("variables");
                 vm.update(map, &key, value, kiln_vm::UpdateFlag::Any).expect("writes");
             }
         }

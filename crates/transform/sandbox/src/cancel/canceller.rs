@@ -1,0 +1,48 @@
+//! One function while it is made cancellable: what the parts of the transform share.
+
+use std::collections::BTreeMap;
+
+use kiln_isa::{Insn, JumpOp, Reg, Source, Width};
+use kiln_program::{InsnId, LineId, MapId, Node, Reference};
+use kiln_verifier::Held;
+
+use crate::rebuild::Edit;
+
+pub(super) const DEADLINE: i16 = 8;
+pub(super) const CANCELLED: i16 = 16;
+pub(super) const BLOCK_SLOTS: usize = 3;
+
+/// Where a function has the invocation's block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Block {
+    /// In its own frame.
+    Own,
+    /// In its caller's, whose address comes in this register.
+    From(Reg),
+}
+
+/// One function being made cancellable.
+pub(super) struct Canceller<'e, 'a> {
+    pub(super) edit: &'e mut Edit<'a>,
+    pub(super) block: Block,
+    /// The block's place in the own frame, or where the own frame keeps its address.
+    pub(super) at: i16,
+    /// Landing pads by what they release.
+    pub(super) pads: Vec<(Held, InsnId)>,
+    /// Where the addresses of kernel locks are stored, by the calls that take them.
+    pub(super) locks: BTreeMap<InsnId, i16>,
+    pub(super) shared: Option<MapId>,
+    /// Whether all cancelled runs are counted, which [`Options::detach_after`] needs.
+    pub(super) counts_runs: bool,
+    pub(super) cancelled_return: i32,
+}
+
+impl Canceller<'_, '_> {
+    pub(super) fn branch(&mut self, op: JumpOp, dst: Reg, src: Source, target: InsnId, line: Option<LineId>) -> Node {
+        self.edit.node(Insn::Branch { op, width: Width::W64, dst, src, offset: 0 }, Reference::Branch(target), line)
+    }
+
+    pub(super) fn jump(&mut self, target: InsnId, line: Option<LineId>) -> Node {
+        self.edit.node(Insn::Jump { offset: 0, long: false }, Reference::Branch(target), line)
+    }
+}

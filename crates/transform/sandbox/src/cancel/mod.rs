@@ -1,0 +1,262 @@
+//! Cancellation: a deadline per invocation, checked in every loop, and landing pads that release what is held.
+//!
+//! An invocation has one block of 24 bytes in the entry's stack frame. Subprograms get its address in an argument register that
+//! they do not use, so that the loops of callees count against the same deadline:
+//!
+//! ```text
+//!   +0   iterations so far, from an unknown start: only every 1024th looks at the clock
+//!   +8   the deadline in nanoseconds of bpf_ktime_get_ns, 0 until the first look
+//!   +16  whether a callee was cancelled: its caller goes to a landing pad of its own, which releases what it holds
+//! ```
+//!
+//! The iteration count starts with whatever the stack holds: with a known start, the verifier would explore every
+//! iteration. `may_goto` is needed by the verifier too, and it bounds loops under a kernel lock, where nothing may be called: there
+//! only the terminate word is read, which user space sets ([`counted`]).
+//!
+//! Reading order: `tick` (what a point does), `pad` and `release` (landing pads), `hide`, [`counted`].
+
+mod canceller;
+pub mod counted;
+mod hide;
+mod pad;
+mod release;
+mod tick;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kiln_isa::{AluOp, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_platform::ProgramType;
+use kiln_program::{FunctionId, InsnId, Linkage, MapId, Node, Object, Reference};
+use kiln_verifier::Section;
+
+use self::canceller::{BLOCK_SLOTS, Block, CANCELLED, Canceller, DEADLINE};
+use crate::error::Error;
+use crate::evidence::Point;
+use crate::frame::{load, store};
+use crate::options::Options;
+use crate::probe::Probe;
+use crate::rebuild::Edit;
+
+/// Which functions can be cancelled, and where they have the block.
+pub(crate) struct Plan {
+    blocks: BTreeMap<FunctionId, Block>,
+    callbacks: BTreeSet<FunctionId>,
+    /// The word and counters that are shared with user space.
+    shared: Option<MapId>,
+}
+
+impl Plan {
+    pub(crate) fn new(object: &Object, probe: &Probe) -> Plan {
+        let mut cancelled: BTreeSet<FunctionId> =
+            probe.points.iter().filter(|(_, points)| !points.is_empty()).map(|(id, _)| *id).collect();
+        let all = || (0..object.functions.len()).map(|at| FunctionId(at as u32));
+        let callees = |id: FunctionId| object.function(id).nodes.iter().filter_map(Node::callee);
+        let mut grows = true;
+        while grows {
+            let callers: Vec<_> =
+                all().filter(|id| !cancelled.contains(id) && callees(*id).any(|to| cancelled.contains(&to))).collect();
+            grows = !callers.is_empty();
+            // A caller without loops only passes its callee's cancellation on.
+            cancelled.extend(callers);
+        }
+        let nodes = || object.functions.iter().flat_map(|function| &function.nodes);
+        let callbacks: BTreeSet<FunctionId> = nodes()
+            .filter_map(|node| match (node.insn, node.reference) {
+                (Insn::LoadImm64 { .. }, Reference::Function(id)) => Some(id),
+                _ => None,
+            })
+            .collect();
+        let block = |id: FunctionId| {
+            let function = object.function(id);
+            let is_entry = object.programs.iter().any(|program| program.entry == id);
+            if is_entry || callbacks.contains(&id) || function.linkage != Linkage::Static {
+                return Block::Own;
+            }
+            unused_argument(object, id, probe).map_or(Block::Own, Block::From)
+        };
+        let blocks = cancelled.iter().map(|id| (*id, block(*id))).collect();
+        Plan { blocks, callbacks, shared: counted::section(object) }
+    }
+}
+
+/// The last argument register that a function does not read.
+fn unused_argument(object: &Object, id: FunctionId, probe: &Probe) -> Option<Reg> {
+    let first = object.function(id).nodes.first()?;
+    let known = probe.facts.at(first.id)?;
+    let mut live = match first.insn {
+        Insn::Call(_) => RegSet::ALL,
+        insn => known.live_after.difference(insn.written().into_iter().collect()),
+    };
+    live = live.union(first.insn.read());
+    RegSet::arguments(5).difference(live).iter().next_back()
+}
+
+/// Makes a function's loops cancellable; the points, the first of which has the number `number`.
+pub(crate) fn insert(
+    edit: &mut Edit<'_>,
+    plan: &Plan,
+    probe: &Probe,
+    options: &Options,
+    number: usize,
+) -> Result<Vec<Point>, Error> {
+    let Some(block) = plan.blocks.get(&edit.id).copied() else { return Ok(Vec::new()) };
+    let mut at = edit.slot()?;
+    let first = edit.function.nodes.first().and_then(|node| node.line);
+    let enter = match block {
+        Block::Own => {
+            for _ in 1..BLOCK_SLOTS {
+                at = edit.slot()?;
+            }
+            [store(Reg::R10, at + DEADLINE, 0), store(Reg::R10, at + CANCELLED, 0)].to_vec()
+        }
+        Block::From(reg) => [store(Reg::R10, at, reg)].to_vec(),
+    };
+    let enter = edit.nodes(enter, first);
+    edit.enter_with(enter);
+    detach(edit, plan, options);
+    let cancelled_return = cancelled_return(edit.object, edit.id, plan, options);
+    let (locks, shared) = (BTreeMap::new(), plan.shared);
+    let counts_runs = options.detach_after.is_some();
+    let pads = Vec::new();
+    let mut canceller = Canceller { edit, block, at, pads, locks, shared, counts_runs, cancelled_return };
+    canceller.keep_locks(probe)?;
+    canceller.calls(plan)?;
+    let function = canceller.edit.function;
+    let own = probe.points.get(&canceller.edit.id);
+    let mut points = Vec::new();
+    for node in function.nodes.iter().filter(|node| own.is_some_and(|own| own.contains(&node.id))) {
+        points.push(canceller.point(node, probe, options, number + points.len())?);
+    }
+    Ok(points)
+}
+
+/// The return value of a cancelled function; for an entry, the hook's value for "continue as if there were no program".
+fn cancelled_return(object: &Object, id: FunctionId, plan: &Plan, options: &Options) -> i32 {
+    if plan.callbacks.contains(&id) {
+        // Ends the helper's loop.
+        return 1;
+    }
+    let Some(program) = object.programs.iter().find(|program| program.entry == id) else { return 0 };
+    options.cancelled_return.unwrap_or_else(|| program.program_type.map_or(0, default_return))
+}
+
+/// The return value of a cancelled program: packets pass, security hooks deny.
+pub(crate) fn default_return(program_type: ProgramType) -> i32 {
+    const XDP_PASS: i32 = 2;
+    const EPERM: i32 = 1;
+    match program_type {
+        ProgramType::Xdp => XDP_PASS,
+        // SK_PASS, NF_ACCEPT, and 1 for "allowed".
+        ProgramType::SkSkb
+        | ProgramType::SkMsg
+        | ProgramType::SkLookup
+        | ProgramType::SkReuseport
+        | ProgramType::Netfilter
+        | ProgramType::CgroupSkb
+        | ProgramType::CgroupSock
+        | ProgramType::CgroupSockAddr
+        | ProgramType::CgroupSockopt
+        | ProgramType::CgroupSysctl => 1,
+        ProgramType::CgroupDevice => 0,
+        ProgramType::Lsm => -EPERM,
+        // TC_ACT_OK; tracing programs.
+        _ => 0,
+    }
+}
+
+impl Canceller<'_, '_> {
+    /// Passes the block to callees that need it, and checks afterwards whether they were cancelled.
+    fn calls(&mut self, plan: &Plan) -> Result<(), Error> {
+        for node in &self.edit.function.nodes {
+            let Some(Block::From(reg)) = node.callee().and_then(|callee| plan.blocks.get(&callee)) else {
+                continue;
+            };
+            let pass = match self.block {
+                Block::Own => vec![
+                    Insn::mov(*reg, Reg::R10),
+                    Insn::Alu { op: AluOp::Add, width: Width::W64, dst: *reg, src: Source::Imm(self.at.into()) },
+                ],
+                Block::From(_) => vec![load(*reg, Reg::R10, self.at)],
+            };
+            let pass = self.edit.nodes(pass, node.line);
+            self.edit.guard(node.id, pass);
+            let mut held = self.edit.facts.held(node.id).cloned().unwrap_or_default();
+            for places in &mut held.places {
+                places.registers = places.registers.difference(RegSet::CALLER_SAVED);
+            }
+            let pad = self.pad(node, &held)?;
+            let look = match self.block {
+                Block::Own => vec![load(Reg::R1, Reg::R10, self.at + CANCELLED)],
+                Block::From(_) => vec![load(Reg::R1, Reg::R10, self.at), load(Reg::R1, Reg::R1, CANCELLED)],
+            };
+            let mut after = self.edit.nodes(look, node.line);
+            after.push(self.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), pad, node.line));
+            self.edit.follow(node.id, after);
+        }
+        Ok(())
+    }
+
+    /// Stores the addresses of the kernel locks that are held at points and calls, before they are taken.
+    fn keep_locks(&mut self, probe: &Probe) -> Result<(), Error> {
+        let function = self.edit.function;
+        let points = probe.points.get(&self.edit.id).into_iter().flatten();
+        let points = points.map(|at| probe.stand_ins.get(at).copied().unwrap_or(*at));
+        let calls = function.nodes.iter().filter(|node| node.callee().is_some()).map(|node| node.id);
+        let held = points.chain(calls).filter_map(|at| probe.facts.held(at));
+        let begun = held.flat_map(|held| &held.begun).filter(|begun| begun.what == Section::Lock);
+        let taken: BTreeSet<InsnId> = begun.map(|begun| begun.insn).collect();
+        for node in function.nodes.iter().filter(|node| taken.contains(&node.id)) {
+            let slot = self.edit.slot()?;
+            let keep = self.edit.nodes([store(Reg::R10, slot, Reg::R1)], node.line);
+            self.edit.guard(node.id, keep);
+            self.locks.insert(node.id, slot);
+        }
+        Ok(())
+    }
+
+    /// A cancellation point before the first instruction of a loop.
+    fn point(&mut self, header: &Node, probe: &Probe, options: &Options, number: usize) -> Result<Point, Error> {
+        let stand_in = probe.stand_ins.get(&header.id).copied().unwrap_or(header.id);
+        let held = probe.facts.held(stand_in).cloned().unwrap_or_default();
+        let live = self.edit.needed_after(stand_in, header.id);
+        let pad = self.pad(header, &held)?;
+        let pad = self.counted(header, number, &held, pad)?;
+        let may_goto = self.edit.node(Insn::MayGoto { offset: 0 }, Reference::Branch(pad), header.line);
+        let mut nodes = vec![may_goto];
+        let (under_lock, forced) = (held.locks > 0, options.forced == Some(number));
+        let polled = self.shared.filter(|_| forced || under_lock && options.forced.is_none());
+        match polled {
+            Some(map) => nodes.extend(self.poll(header, live, pad, map)?),
+            None if under_lock => {}
+            None => nodes.extend(self.tick(header, live, pad, options)?),
+        }
+        self.edit.check(header.id, nodes);
+        if probe.forgetful.get(&self.edit.id).is_some_and(|own| own.contains(&header.id)) {
+            self.hide_numbers(header, stand_in, live)?;
+        }
+        let line = self.edit.object.line(header).map(|line| format!("{}:{}", line.file, line.line));
+        let releases = self.releases(&held);
+        Ok(Point { insn: header.id.0, number, line, releases, has_deadline: !under_lock })
+    }
+}
+
+/// A program that was cancelled too often returns at once.
+fn detach(edit: &mut Edit<'_>, plan: &Plan, options: &Options) {
+    let (Some(most), Some(map)) = (options.detach_after, plan.shared) else { return };
+    let (Some(first), true) =
+        (edit.function.nodes.first(), edit.object.programs.iter().any(|program| program.entry == edit.id))
+    else {
+        return;
+    };
+    let line = first.line;
+    let count = Reference::MapValue { map, offset: counted::RUNS };
+    let mut nodes = vec![edit.node(Node::address_load(Reg::R0), count, line)];
+    nodes.extend(edit.nodes([load(Reg::R0, Reg::R0, 0)], line));
+    let most = Source::Imm(i32::try_from(most).unwrap_or(i32::MAX));
+    let often = Insn::Branch { op: JumpOp::Ge, width: Width::W64, dst: Reg::R0, src: most, offset: 0 };
+    let value = cancelled_return(edit.object, edit.id, plan, options);
+    let leave = edit.nodes([Insn::mov_imm(Reg::R0, value), Insn::Exit], line);
+    nodes.push(edit.node(often, Reference::Branch(leave[0].id), line));
+    edit.enter_with(nodes);
+    edit.land(leave);
+}

@@ -1,0 +1,214 @@
+//! Landing pads: what a cancelled function holds is given back, then it returns.
+//!
+//! ```text
+//!   locks, the last one taken first         nothing else may be called before
+//!   references, the last one first          sockets, records, iterators, dynptrs, objects
+//!   interrupts on, preemption on, the RCU section ends
+//!   tell the caller, r0 = ..., exit
+//! ```
+//!
+//! The object table is the stack frame: a lock's address is stored there when it is taken, and a reference is where the
+//! program keeps it.
+
+use kiln_isa::{AluOp, CallTarget, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_program::{InsnId, LineId, Node, Reference};
+use kiln_verifier::{Begun, Held, Places, Section};
+
+use super::canceller::{Block, CANCELLED, Canceller};
+use super::release::{self, Called, Release};
+use crate::error::Error;
+use crate::frame::{load, store};
+
+/// What a landing pad gives back, in the order of doing it.
+struct Given {
+    /// Puts the argument into R1, and another into R2.
+    arguments: Vec<Insn>,
+    /// R1 may be null, and then there is nothing to give back.
+    nullable: bool,
+    call: Node,
+}
+
+/// `reg = r10 + offset`.
+fn frame_address(reg: Reg, offset: i16) -> [Insn; 2] {
+    let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: reg, src: Source::Imm(offset.into()) };
+    [Insn::mov(reg, Reg::R10), add]
+}
+
+/// The lowest slot of a set: its offset from the frame pointer.
+fn offset_of(slot: u32) -> i16 {
+    -8 * (slot as i16 + 1)
+}
+
+/// Whether the current frame keeps a reference: a caller's is released by the caller.
+fn is_kept(places: &Places) -> bool {
+    places.slots != 0 || places.objects != 0 || !places.registers.is_empty()
+}
+
+impl Canceller<'_, '_> {
+    fn own_node(&self, id: InsnId) -> Option<&Node> {
+        self.edit.function.nodes.iter().find(|node| node.id == id)
+    }
+
+    fn acquired(&self, id: InsnId) -> Option<&Node> {
+        self.edit.object.functions.iter().flat_map(|function| &function.nodes).find(|node| node.id == id)
+    }
+
+    /// The references of the current frame, the last one first, and how each is given back.
+    fn own_references(&self, held: &Held) -> Vec<(Places, Option<Release>)> {
+        let own = held.references.iter().zip(&held.places).filter(|(_, places)| is_kept(places)).rev();
+        let release = |id: InsnId| self.acquired(id).and_then(|node| release::of(self.edit.object, node));
+        own.map(|(id, places)| (*places, release(*id))).collect()
+    }
+
+    /// The locks and sections that the current function began, the last one first.
+    fn own_sections(&self, held: &Held) -> Vec<(Begun, Option<Release>)> {
+        let own = held.begun.iter().rev().filter_map(|begun| Some((*begun, self.own_node(begun.insn)?)));
+        own.map(|(begun, node)| (begun, release::of(self.edit.object, node))).collect()
+    }
+
+    /// The names of what gives back what is held, in that order.
+    pub(super) fn releases(&self, held: &Held) -> Vec<String> {
+        let sections = self.own_sections(held);
+        let (locks, others): (Vec<_>, Vec<_>) = sections.iter().partition(|(begun, _)| begun.what == Section::Lock);
+        let interrupts_of_lock =
+            |begun: &Begun| locks.iter().any(|(lock, _)| lock.insn == begun.insn && begun.what != Section::Lock);
+        let names = locks.iter().filter_map(|(_, release)| *release);
+        let names = names.chain(self.own_references(held).into_iter().filter_map(|(_, release)| release));
+        let others = others.iter().filter(|(begun, _)| !interrupts_of_lock(begun)).filter_map(|(_, release)| *release);
+        names.chain(others).map(|release| release.name.to_owned()).collect()
+    }
+
+    /// Registers in which references are that are nowhere else.
+    pub(super) fn registers_in_use(&self, held: &Held) -> RegSet {
+        let own = self.own_references(held);
+        let only = own.iter().filter(|(places, _)| places.slots == 0 && places.objects == 0);
+        only.fold(RegSet::of(&[Reg::R10]), |set, (places, _)| set.union(places.registers))
+    }
+
+    /// The landing pad that gives back what is held; its first instruction.
+    pub(super) fn pad(&mut self, at: &Node, held: &Held) -> Result<InsnId, Error> {
+        if let Some((_, pad)) = self.pads.iter().find(|(known, _)| known == held) {
+            return Ok(*pad);
+        }
+        self.edit.frame.begin_place();
+        let line = at.line;
+        let mut first = Vec::new();
+        let mut given = Vec::new();
+        for (begun, release) in self.own_sections(held) {
+            if begun.what == Section::Lock {
+                given.push(self.lock(at, &begun, release, held)?);
+            }
+        }
+        for (places, release) in self.own_references(held) {
+            given.push(self.reference(at, &places, release, &mut first)?);
+        }
+        for (begun, release) in self.own_sections(held) {
+            let with_lock = held.begun.iter().any(|other| other.what == Section::Lock && other.insn == begun.insn);
+            if begun.what != Section::Lock && !with_lock {
+                given.push(self.section(at, &begun, release, held)?);
+            }
+        }
+        let tail = self.leave(line);
+        let mut next = tail[0].id;
+        let mut parts = vec![tail];
+        for Given { arguments, nullable, call } in given.into_iter().rev() {
+            let mut part = self.edit.nodes(arguments, line);
+            if nullable {
+                part.push(self.branch(JumpOp::Eq, Reg::R1, Source::Imm(0), next, line));
+            }
+            part.push(call);
+            next = part[0].id;
+            parts.push(part);
+        }
+        first.extend(parts.into_iter().rev().flatten());
+        let start = first[0].id;
+        self.edit.land(first);
+        self.pads.push((held.clone(), start));
+        Ok(start)
+    }
+
+    /// How a lock is given back: its address was stored when it was taken.
+    fn lock(&mut self, at: &Node, begun: &Begun, release: Option<Release>, held: &Held) -> Result<Given, Error> {
+        let (release, slot) = match (release, self.locks.get(&begun.insn)) {
+            (Some(release), Some(slot)) if !held.mixed => (release, *slot),
+            _ => return Err(self.unreleased(at, "a kernel lock")),
+        };
+        let mut arguments = vec![load(Reg::R1, Reg::R10, slot)];
+        let with = |other: &&Begun| other.what == Section::Interrupts && other.insn == begun.insn;
+        if let Some(interrupts) = held.begun.iter().find(with) {
+            let flags = interrupts.flags.filter(|slot| *slot < 64);
+            let flags = flags.ok_or_else(|| self.unreleased(at, "a kernel lock and interrupt flags elsewhere"))?;
+            arguments.extend(frame_address(Reg::R2, offset_of(flags)));
+        }
+        Ok(Given { arguments, nullable: false, call: self.call(at, release)? })
+    }
+
+    fn section(&mut self, at: &Node, begun: &Begun, release: Option<Release>, held: &Held) -> Result<Given, Error> {
+        let Some(release) = release.filter(|_| !held.mixed) else {
+            return Err(self.unreleased(at, "a critical section"));
+        };
+        let flags = begun.flags.filter(|slot| *slot < 64);
+        let arguments = match begun.what {
+            Section::Interrupts => {
+                let flags = flags.ok_or_else(|| self.unreleased(at, "interrupt flags elsewhere"))?;
+                frame_address(Reg::R1, offset_of(flags)).to_vec()
+            }
+            _ => Vec::new(),
+        };
+        Ok(Given { arguments, nullable: false, call: self.call(at, release)? })
+    }
+
+    fn reference(
+        &mut self,
+        at: &Node,
+        places: &Places,
+        release: Option<Release>,
+        first: &mut Vec<Node>,
+    ) -> Result<Given, Error> {
+        let Some(release) = release else { return Err(self.unreleased(at, "a reference")) };
+        let line = at.line;
+        let mut arguments = match places.registers.difference(RegSet::CALLER_SAVED).iter().next() {
+            Some(kept) => vec![Insn::mov(Reg::R1, kept)],
+            None if places.objects != 0 => frame_address(Reg::R1, offset_of(places.objects.trailing_zeros())).to_vec(),
+            None if places.slots != 0 => vec![load(Reg::R1, Reg::R10, offset_of(places.slots.trailing_zeros()))],
+            None => {
+                // A call would destroy it, so it is saved in the frame until it is released.
+                let reg = places.registers.iter().next().unwrap_or(Reg::R0);
+                let slot = self.edit.shared_slot(at.id)?;
+                first.extend(self.edit.nodes([store(Reg::R10, slot, reg)], line));
+                vec![load(Reg::R1, Reg::R10, slot)]
+            }
+        };
+        arguments.extend(release.zero.then_some(Insn::mov_imm(Reg::R2, 0)));
+        Ok(Given { arguments, nullable: places.nullable, call: self.call(at, release)? })
+    }
+
+    fn unreleased(&self, at: &Node, what: &str) -> Error {
+        let reason = format!("a loop holds {what} on some path that landing pads cannot release");
+        self.edit.unsupported(Some(at.id), reason)
+    }
+
+    fn call(&mut self, at: &Node, release: Release) -> Result<Node, Error> {
+        match release.call {
+            Called::Helper(id) => Ok(self.edit.node(Insn::Call(CallTarget::Helper(id)), Reference::None, at.line)),
+            Called::Kfunc(name) => {
+                let like = release::call_like(self.edit.object, name);
+                let missing = || format!("a loop would have to call {name}, which the object does not call itself");
+                let (insn, reference) = like
+                    .map(|node| (node.insn, node.reference))
+                    .ok_or_else(|| self.edit.unsupported(Some(at.id), missing()))?;
+                Ok(self.edit.node(insn, reference, at.line))
+            }
+        }
+    }
+
+    /// Tells the caller, and returns.
+    fn leave(&mut self, line: Option<LineId>) -> Vec<Node> {
+        let tell = match self.block {
+            Block::Own => vec![],
+            Block::From(_) => vec![load(Reg::R1, Reg::R10, self.at), store(Reg::R1, CANCELLED, 1)],
+        };
+        let leave = [Insn::mov_imm(Reg::R0, self.cancelled_return), Insn::Exit];
+        self.edit.nodes(tell.into_iter().chain(leave), line)
+    }
+}

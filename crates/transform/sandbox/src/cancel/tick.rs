@@ -1,0 +1,142 @@
+//! What happens at a cancellation point: iterations are counted and the clock is read, or the terminate word.
+
+use kiln_isa::{AluOp, CallTarget, Imm64, Insn, JumpOp, Reg, RegSet, Source, Width};
+use kiln_program::{InsnId, LineId, MapId, Node, Reference};
+
+use super::canceller::{Block, Canceller, DEADLINE};
+use crate::error::Error;
+use crate::frame::{free_register, load, store};
+use crate::options::Options;
+
+/// The clock is read once in this many iterations.
+const ITERATIONS: i32 = 1024;
+const KTIME_GET_NS: u32 = 5;
+
+impl Canceller<'_, '_> {
+    /// Counts an iteration, and at every 1024th jumps to the landing pad if the deadline has passed.
+    pub(super) fn tick(
+        &mut self,
+        header: &Node,
+        live: RegSet,
+        pad: InsnId,
+        options: &Options,
+    ) -> Result<Vec<Node>, Error> {
+        self.edit.frame.begin_place();
+        let line = header.line;
+        let resume = self.edit.resume(header.id);
+        let mut busy = live;
+        busy.insert(Reg::R10);
+        let mut borrowed = Vec::new();
+        let mut scratch = |this: &mut Self, busy: &mut RegSet| -> Result<Reg, Error> {
+            let reg = match free_register(*busy) {
+                Some(reg) => reg,
+                None => {
+                    let taken: RegSet = borrowed.iter().map(|(reg, _)| *reg).collect();
+                    let reg = free_register(taken.union(RegSet::of(&[Reg::R10]))).unwrap_or(Reg::R0);
+                    borrowed.push((reg, this.edit.shared_slot(header.id)?));
+                    reg
+                }
+            };
+            busy.insert(reg);
+            Ok(reg)
+        };
+        let counter = scratch(self, &mut busy)?;
+        let base = match self.block {
+            Block::Own => None,
+            Block::From(_) => Some(scratch(self, &mut busy)?),
+        };
+        // Registers that a call destroys and the loop still needs, except those that are borrowed.
+        let mut saved = Vec::new();
+        for reg in live.intersection(RegSet::CALLER_SAVED).iter() {
+            if !borrowed.iter().any(|(other, _)| *other == reg) {
+                saved.push((reg, self.edit.shared_slot(header.id)?));
+            }
+        }
+        let (home, offset) = base.map_or((Reg::R10, self.at), |base| (base, 0));
+        let save = |registers: &[(Reg, i16)]| -> Vec<Insn> {
+            registers.iter().map(|(reg, slot)| store(Reg::R10, *slot, *reg)).collect()
+        };
+        let restore = |registers: &[(Reg, i16)]| -> Vec<Insn> {
+            registers.iter().map(|(reg, slot)| load(*reg, Reg::R10, *slot)).collect()
+        };
+        // The end first: every jump below leads forward to it.
+        let mut end = self.edit.nodes(restore(&borrowed), line);
+        let fast = end.first().map_or(resume, |node| node.id);
+        let mut back = self.edit.nodes(restore(&saved), line);
+        let slow_end = back.first().map_or(fast, |node| node.id);
+        let expired = self.expired(&saved, &borrowed, pad, line);
+        let mut nodes = self.edit.nodes(save(&borrowed), line);
+        let fetch = base.map(|base| load(base, Reg::R10, self.at));
+        let add = Insn::Alu { op: AluOp::Add, width: Width::W64, dst: counter, src: Source::Imm(1) };
+        // The mask and the comparison are separate: otherwise the verifier would know the stored count's lower bits
+        // after reading the clock, and explore the next 1023 iterations one by one.
+        let mask = Insn::Alu { op: AluOp::And, width: Width::W64, dst: counter, src: Source::Imm(ITERATIONS - 1) };
+        let count = [load(counter, home, offset), add, store(home, offset, counter), mask];
+        nodes.extend(self.edit.nodes(fetch.into_iter().chain(count), line));
+        nodes.push(self.branch(JumpOp::Ne, counter, Source::Imm(0), fast, line));
+        nodes.extend(self.edit.nodes(save(&saved), line));
+        nodes.extend(self.look_at_clock(expired, slow_end, options, line));
+        nodes.append(&mut back);
+        nodes.append(&mut end);
+        Ok(nodes)
+    }
+
+    /// Jumps to the landing pad if the terminate word is set, where nothing may be called.
+    pub(super) fn poll(&mut self, header: &Node, live: RegSet, pad: InsnId, map: MapId) -> Result<Vec<Node>, Error> {
+        self.edit.frame.begin_place();
+        let line = header.line;
+        let mut busy = live;
+        busy.insert(Reg::R10);
+        let (reg, borrowed) = match free_register(busy) {
+            Some(free) => (free, Vec::new()),
+            None => (Reg::R0, vec![(Reg::R0, self.edit.shared_slot(header.id)?)]),
+        };
+        let expired = self.expired(&[], &borrowed, pad, line);
+        let save = borrowed.iter().map(|(reg, slot)| store(Reg::R10, *slot, *reg));
+        let mut nodes = self.edit.nodes(save, line);
+        nodes.extend(self.look_at_word(reg, map, expired, line));
+        let restore = borrowed.iter().map(|(reg, slot)| load(*reg, Reg::R10, *slot));
+        nodes.extend(self.edit.nodes(restore, line));
+        Ok(nodes)
+    }
+
+    /// Reads the clock. The first time it sets the deadline. It jumps to `expired` if the deadline has passed, else to
+    /// `on`, which follows.
+    fn look_at_clock(&mut self, expired: InsnId, on: InsnId, options: &Options, line: Option<LineId>) -> Vec<Node> {
+        let (fetch, home, offset) = match self.block {
+            Block::Own => (None, Reg::R10, self.at),
+            Block::From(_) => (Some(load(Reg::R2, Reg::R10, self.at)), Reg::R2, 0),
+        };
+        let call = self.edit.node(Insn::Call(CallTarget::Helper(KTIME_GET_NS)), Reference::None, line);
+        let deadline = fetch.into_iter().chain([load(Reg::R1, home, offset + DEADLINE)]);
+        let deadline = self.edit.nodes(deadline, line);
+        let compare = self.branch(JumpOp::Gt, Reg::R0, Source::Reg(Reg::R1), expired, line);
+        let known = self.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), compare.id, line);
+        let first = [
+            Insn::LoadImm64 { dst: Reg::R1, imm: Imm64::Value(options.quantum_ns) },
+            Insn::Alu { op: AluOp::Add, width: Width::W64, dst: Reg::R0, src: Source::Reg(Reg::R1) },
+            store(home, offset + DEADLINE, Reg::R0),
+        ];
+        let first = self.edit.nodes(first, line);
+        let skip = self.jump(on, line);
+        let mut nodes = vec![call];
+        nodes.extend(deadline);
+        nodes.push(known);
+        nodes.extend(first);
+        nodes.extend([skip, compare]);
+        nodes
+    }
+
+    /// Where an expired deadline leads: registers as the landing pad expects them.
+    fn expired(&mut self, saved: &[(Reg, i16)], borrowed: &[(Reg, i16)], pad: InsnId, line: Option<LineId>) -> InsnId {
+        if saved.is_empty() && borrowed.is_empty() {
+            return pad;
+        }
+        let restore: Vec<_> = saved.iter().chain(borrowed).map(|(reg, slot)| load(*reg, Reg::R10, *slot)).collect();
+        let mut nodes = self.edit.nodes(restore, line);
+        nodes.push(self.jump(pad, line));
+        let first = nodes[0].id;
+        self.edit.land(nodes);
+        first
+    }
+}
