@@ -1,6 +1,7 @@
 //! The command line, as data.
 
 pub mod build;
+mod dispatch;
 mod query;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use kiln_driver::ProgramType;
 use kiln_driver::machine;
 use kiln_driver::profiles::Kernel;
 
+pub use dispatch::DispatchArguments;
 pub use query::QueryArguments;
 
 const EXAMPLES: &str = "\
@@ -203,6 +205,9 @@ pub enum Command {
         /// The table, such as syscalls or tracepoint.sched.sched_switch.
         table: Option<String>,
     },
+    /// Say which processor gets each packet of an interface, by a policy of one expression.
+    #[command(after_help = dispatch::EXAMPLES)]
+    Dispatch(DispatchArguments),
     /// List native operations, or mark them in an object.
     #[command(after_help = OPS_EXAMPLES)]
     Ops(OpsArguments),

@@ -9,6 +9,7 @@ mod arguments;
 mod build;
 mod check;
 mod commands;
+mod dispatch;
 mod measured;
 mod optimize;
 mod output;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Command::Explain { code } => commands::explain(code.as_deref(), format),
         Command::Query(arguments) => query::query(&arguments, format),
         Command::Tables { table } => query::tables(table.as_deref(), format),
+        Command::Dispatch(arguments) => dispatch::dispatch(&arguments, format),
         Command::Doctor { dev } => commands::doctor(dev, format),
         Command::Completions { shell } => commands::completions(shell),
         Command::Manual { folder } => commands::manual(&folder),

@@ -136,7 +136,7 @@ fn replayed(
 }
 
 /// Ctrl-C ends the query, a second one the process.
-fn interrupt() -> Result<Arc<AtomicBool>, Error> {
+pub fn interrupt() -> Result<Arc<AtomicBool>, Error> {
     const INTERRUPTED: i32 = 130;
     let interrupted = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&interrupted);

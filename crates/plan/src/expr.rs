@@ -136,17 +136,20 @@ pub enum Function {
     Length,
     /// The first operand that is not null.
     Coalesce,
+    /// A number of 64 bits that integers and texts are mixed to.
+    Hash,
 }
 
 impl Function {
     /// All functions, with their names and their minimum and maximum number of operands.
-    pub const ALL: [(&'static str, Function, [usize; 2]); 6] = [
+    pub const ALL: [(&'static str, Function, [usize; 2]); 7] = [
         ("log2", Function::Log2, [1, 1]),
         ("abs", Function::Abs, [1, 1]),
         ("lower", Function::Lower, [1, 1]),
         ("upper", Function::Upper, [1, 1]),
         ("length", Function::Length, [1, 1]),
         ("coalesce", Function::Coalesce, [1, 16]),
+        ("hash", Function::Hash, [1, 16]),
     ];
 
     /// Its name in SQL.
@@ -260,7 +263,7 @@ impl Expr {
                 common(values.filter(|value| !value.is_always_null()).map(of))
             }
             Expr::Call(function, operands) => match function {
-                Function::Log2 | Function::Length => DataType::Uint,
+                Function::Log2 | Function::Length | Function::Hash => DataType::Uint,
                 Function::Abs => match of(&operands[0]) {
                     DataType::Float => DataType::Float,
                     _ => DataType::Uint,
@@ -391,6 +394,7 @@ fn call(function: Function, values: &[Value]) -> Value {
     let first = values.first().unwrap_or(&Value::Null);
     match function {
         Function::Coalesce => values.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null),
+        Function::Hash => hash(values).map_or(Value::Null, Value::Uint),
         Function::Log2 => first.bits().map_or(Value::Null, |bits| Value::Uint(u64::from(bits.max(1).ilog2()))),
         Function::Abs => match first {
             Value::Float(value) => Value::Float(value.abs()),
@@ -404,6 +408,28 @@ fn call(function: Function, values: &[Value]) -> Value {
             _ => Value::Null,
         },
     }
+}
+
+/// What a hash begins with. Each number is mixed into it: `h = (h ^ number) * FACTOR; h ^= h >> SHIFT`.
+pub(crate) const HASH_BEGIN: u64 = 0x9e37_79b9_7f4a_7c15;
+/// See [`HASH_BEGIN`].
+pub(crate) const HASH_FACTOR: u64 = 0xff51_afd7_ed55_8ccd;
+/// See [`HASH_BEGIN`].
+pub(crate) const HASH_SHIFT: u32 = 32;
+
+/// The hash of several values; `None` if one is null or has no bits.
+fn hash(values: &[Value]) -> Option<u64> {
+    let mix = |hash: u64, number: u64| {
+        let mixed = (hash ^ number).wrapping_mul(HASH_FACTOR);
+        mixed ^ mixed >> HASH_SHIFT
+    };
+    values.iter().try_fold(HASH_BEGIN, |hash, value| match value {
+        Value::Text(text) => {
+            let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            Some(mix(text.as_bytes().chunks(8).map(word).fold(hash, mix), text.len() as u64))
+        }
+        number => Some(mix(hash, number.bits()?)),
+    })
 }
 
 /// Whether a text matches a pattern: `%` is any text, `_` any character. The time is proportional to the product of

@@ -10,9 +10,11 @@
 //! rests on the smallest split ([`split`]): reading, and nothing else, which is the same for every query of a table.
 //! Larger splits are tried from there on; each does more in the kernel and gives the same answer.
 //!
-//! Reading order: [`table`], [`tables`], [`query`], [`expr`], [`split`], [`mod@generate`], [`execute`].
+//! Reading order: [`table`], [`tables`], [`query`], [`expr`], [`split`], [`mod@generate`], [`execute`]; then [`dispatch`],
+//! the policies for packets.
 #![forbid(unsafe_code)]
 
+pub mod dispatch;
 pub mod execute;
 pub mod expr;
 pub mod generate;

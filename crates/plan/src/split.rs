@@ -143,6 +143,16 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
             Value::Uint(_) => Some((expr.clone(), Sign::Either)),
             _ => None,
         },
+        Expr::Binary(op @ (BinaryOp::Divide | BinaryOp::Modulo), one, other)
+        | Expr::Binary(op @ (BinaryOp::ShiftLeft | BinaryOp::ShiftRight), one, other) => {
+            // Constants that are in range: a division by zero is null, and a shift by 64 is 0.
+            let Expr::Literal(Value::Uint(constant)) = **other else { return None };
+            let is_shift = matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight);
+            let fits = if is_shift { constant < 64 } else { constant != 0 };
+            let (one, sign) = number(one, table)?;
+            let bound = Expr::Binary(*op, Box::new(one), other.clone());
+            (fits && sign == Sign::Unsigned).then_some((bound, Sign::Unsigned))
+        }
         Expr::Binary(op, one, other) => {
             use BinaryOp::{Add, BitAnd, BitOr, BitXor, Multiply, Subtract};
             let ((one, first), (other, second)) = (number(one, table)?, number(other, table)?);
@@ -163,6 +173,24 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
         Expr::Negate(one) => {
             let (one, _) = number(one, table)?;
             Some((Expr::Negate(Box::new(one)), Sign::Signed))
+        }
+        Expr::Call(crate::expr::Function::Hash, operands) => {
+            let operands = operands.iter().map(|one| Some(number(one, table)?.0)).collect::<Option<_>>()?;
+            Some((Expr::Call(crate::expr::Function::Hash, operands), Sign::Unsigned))
+        }
+        Expr::Case(arms, otherwise) => {
+            let (otherwise, mut sign) = number(otherwise, table)?;
+            let mut bound = Vec::new();
+            for (condition, value) in arms {
+                let (value, own) = number(value, table)?;
+                sign = match (sign, own) {
+                    (Sign::Either, other) | (other, Sign::Either) => other,
+                    (one, other) if one == other => one,
+                    _ => return None,
+                };
+                bound.push((in_kernel(condition, table)?, value));
+            }
+            Some((Expr::Case(bound, Box::new(otherwise)), sign))
         }
         _ => None,
     }

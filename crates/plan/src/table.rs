@@ -177,6 +177,8 @@ pub enum Read {
         /// What the argument itself is, where no members are followed.
         kind: Scalar,
     },
+    /// A field of a packet, eight bytes ([`crate::dispatch`]).
+    Packet(crate::dispatch::Field),
     /// A field of the tracepoint's record.
     Field {
         /// The structure that describes the record (`trace_event_raw_sched_switch`).

@@ -310,6 +310,14 @@ impl RingReader {
 }
 
 impl Link {
+    /// Attaches to an interface.
+    ///
+    /// # Errors
+    /// None: there is no program.
+    pub fn xdp(prog: &Prog, _: u32, _: crate::XdpMode) -> Result<Link, Error> {
+        match prog.0 {}
+    }
+
     /// Attaches to a tracepoint.
     ///
     /// # Errors

@@ -48,7 +48,7 @@ pub use absent::{
 };
 #[cfg(feature = "libbpf")]
 pub use attach::Link;
-pub use data::{LoadFailure, ProgInfo, ProgramLog, TestInput, TestOutput};
+pub use data::{LoadFailure, ProgInfo, ProgramLog, TestInput, TestOutput, XdpMode};
 #[cfg(feature = "libbpf")]
 pub use elf::{LoadedObject, ObjectFile};
 pub use error::{Error, advice};

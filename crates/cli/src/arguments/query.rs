@@ -64,7 +64,7 @@ fn ring_bytes(text: &str) -> Result<u32, String> {
 }
 
 /// `500ms`, `10s`, `5m`, `1h`; a number alone is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.');
     let number: f64 =
         text[..text.len() - unit.len()].parse().map_err(|_| "a time such as 10s is expected".to_owned())?;

@@ -204,6 +204,7 @@ const NEEDS: &[Need] = &[
     row("xz-utils", Tool("xz", "--version"), "unpacking the kernel's sources"),
     row("python3", Tool("python3", "--version"), "scripts/corpus"),
     row("iproute2", Tool("ip", "-V"), "make test: attaching to interfaces of its own"),
+    row("ethtool", Tool("ethtool", "--version"), "make test: interfaces of its own"),
     row("chromium", Tool("chromium", "--version"), "make test: pages in a browser"),
     row("coq", Tool("coqc", "--version"), "make test, make proofs: the proofs of native operations"),
     row("libsqlite3-dev", AnyOf(&["/usr/include/sqlite3.h"]), "make test: answers of queries beside SQLite's"),

@@ -11,6 +11,7 @@ system! {
     pub mod check_objects;
     pub mod compare;
     pub mod compile;
+    pub mod dispatch;
     pub mod doctor;
     pub mod evidence;
     pub mod examples;

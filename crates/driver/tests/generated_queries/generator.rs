@@ -133,6 +133,11 @@ impl Generator<'_> {
         match self.numbers.below(16) {
             0 => Text::of(format!("(- {})", one.sql), one.bound, &[&one]),
             1 => Text::of(format!("abs({})", one.sql), one.bound, &[&one]),
+            2 if self.numbers.once_in(2) => {
+                let other = self.number(depth - 1);
+                let bound = (u64::MAX >> 48) as f64;
+                Text::of(format!("(hash({}, {}) >> 48)", one.sql, other.sql), bound, &[&one, &other]).unportable()
+            }
             2 => Text::of(format!("log2({})", one.sql), 64.0, &[&one]).unportable(),
             3 => {
                 let text = self.text(depth - 1);

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+pub mod dispatch;
 mod error;
 mod expression;
 mod places;
@@ -28,7 +29,7 @@ use kiln_program::btf::Btf;
 use sqlparser::ast::Statement;
 use sqlparser::dialect::GenericDialect;
 use sqlparser::parser::Parser;
-use sqlparser::tokenizer::Tokenizer;
+use sqlparser::tokenizer::{TokenWithSpan, Tokenizer};
 
 pub use error::Error;
 use places::Places;
@@ -65,27 +66,12 @@ pub struct Parsed {
 /// # Errors
 /// Returns the first error with its place.
 pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
-    if sql.len() > MAX_BYTES {
-        return Err(Error::new(format!("the query is longer than {MAX_BYTES} bytes")));
-    }
     let places = Places(sql);
     let dialect = GenericDialect {};
-    let tokens = Tokenizer::new(&dialect, sql).tokenize_with_location().map_err(|error| {
-        let at = places.byte(error.location).map(|at| at..at);
-        Error { at, ..Error::new(error.message) }
-    })?;
-    if tokens.len() > MAX_TOKENS {
-        return Err(Error::new(format!("the query has more than {MAX_TOKENS} words and signs")));
-    }
+    let tokens = tokens(sql, "query", &dialect)?;
     let (tokens, windows) = window::take_all(tokens, &places)?;
     let mut parser = Parser::new(&dialect).with_tokens_with_locations(tokens);
-    let statements = parser.parse_statements().map_err(|error| {
-        let token = parser.get_current_token();
-        let message = error.to_string();
-        let message = message.split(" at Line:").next().unwrap_or_default();
-        let message = message.strip_prefix("sql parser error: ").unwrap_or(message).to_owned();
-        Error { at: places.bytes(token.span), ..Error::new(message) }
-    })?;
+    let statements = parser.parse_statements().map_err(|error| not_parsed(&parser, &error.to_string(), &places))?;
     let [statement] = <[Statement; 1]>::try_from(statements)
         .map_err(|all| Error::new(format!("one query is expected, and here are {}", all.len())))?;
     let (statement, action) = match statement {
@@ -103,4 +89,26 @@ pub fn parse(sql: &str, types: Option<&Btf>) -> Result<Parsed, Error> {
         return Err(Error::new("this WINDOW is of no SELECT").help("it stands after GROUP BY, not in an expression"));
     }
     Ok(Parsed { query, stages, action })
+}
+
+/// The tokens of a text, which is called `what` in errors.
+fn tokens(text: &str, what: &str, dialect: &GenericDialect) -> Result<Vec<TokenWithSpan>, Error> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::new(format!("the {what} is longer than {MAX_BYTES} bytes")));
+    }
+    let tokens = Tokenizer::new(dialect, text).tokenize_with_location().map_err(|error| {
+        let at = Places(text).byte(error.location).map(|at| at..at);
+        Error { at, ..Error::new(error.message) }
+    })?;
+    if tokens.len() > MAX_TOKENS {
+        return Err(Error::new(format!("the {what} has more than {MAX_TOKENS} words and signs")));
+    }
+    Ok(tokens)
+}
+
+/// The parser's error, at the place where it stopped.
+fn not_parsed(parser: &Parser<'_>, message: &str, places: &Places<'_>) -> Error {
+    let message = message.split(" at Line:").next().unwrap_or_default();
+    let message = message.strip_prefix("sql parser error: ").unwrap_or(message).to_owned();
+    Error { at: places.bytes(parser.get_current_token().span), ..Error::new(message) }
 }

@@ -10,7 +10,7 @@ use super::code::{Code, Label};
 use super::failure::Failure;
 use super::frame::Frame;
 use super::layout::SlotKind;
-use crate::expr::{BinaryOp, Expr};
+use crate::expr::{BinaryOp, Expr, Function, HASH_BEGIN, HASH_FACTOR, HASH_SHIFT};
 use crate::split::{COMMAND_BYTES, Sign, number};
 use crate::table::Table;
 use crate::value::Value;
@@ -45,13 +45,50 @@ impl Writer<'_> {
                     BinaryOp::BitAnd => AluOp::And,
                     BinaryOp::BitOr => AluOp::Or,
                     BinaryOp::BitXor => AluOp::Xor,
+                    // The planner leaves these to the kernel for unsigned operands and constants in range only.
+                    BinaryOp::Divide => AluOp::Div,
+                    BinaryOp::Modulo => AluOp::Mod,
+                    BinaryOp::ShiftLeft => AluOp::Lsh,
+                    BinaryOp::ShiftRight => AluOp::Rsh,
                     _ => return Err(Failure::NotHere(op.text().to_owned())),
                 };
                 code.alu(op, Reg::R1, Source::Reg(Reg::R2));
                 Ok(())
             }
+            Expr::Call(Function::Hash, operands) => self.hash(code, operands, depth),
+            Expr::Case(arms, otherwise) => {
+                let end = code.label();
+                for (condition, value) in arms {
+                    let next = code.label();
+                    self.branch_at(code, condition, false, next, depth)?;
+                    self.number(code, value, depth)?;
+                    code.jump(end);
+                    code.bind(next);
+                }
+                self.number(code, otherwise, depth)?;
+                code.bind(end);
+                Ok(())
+            }
             _ => Err(Failure::NotHere("an expression".to_owned())),
         }
+    }
+
+    /// Mixes numbers to one, as [`Expr::evaluate`] does.
+    fn hash(&self, code: &mut Code<'_>, operands: &[Expr], depth: u16) -> Result<(), Failure> {
+        let so_far = self.frame.temporary(depth)?;
+        code.constant(Reg::R1, HASH_BEGIN);
+        for operand in operands {
+            code.store(Size::B8, Reg::R10, so_far, Source::Reg(Reg::R1));
+            self.number(code, operand, depth + 1)?;
+            code.load(Size::B8, false, Reg::R2, Reg::R10, so_far);
+            code.alu(AluOp::Xor, Reg::R1, Source::Reg(Reg::R2));
+            code.constant(Reg::R2, HASH_FACTOR);
+            code.alu(AluOp::Mul, Reg::R1, Source::Reg(Reg::R2));
+            code.copy(Reg::R2, Reg::R1);
+            code.alu(AluOp::Rsh, Reg::R2, Source::Imm(HASH_SHIFT as i32));
+            code.alu(AluOp::Xor, Reg::R1, Source::Reg(Reg::R2));
+        }
+        Ok(())
     }
 
     /// Computes two numbers in R1 and R2.
@@ -92,6 +129,18 @@ impl Writer<'_> {
     /// # Errors
     /// As [`Writer::number`].
     pub fn branch(&self, code: &mut Code<'_>, condition: &Expr, wanted: bool, label: Label) -> Result<(), Failure> {
+        self.branch_at(code, condition, wanted, label, 0)
+    }
+
+    /// As [`Writer::branch`], while `depth` intermediate values are in the frame.
+    fn branch_at(
+        &self,
+        code: &mut Code<'_>,
+        condition: &Expr,
+        wanted: bool,
+        label: Label,
+        depth: u16,
+    ) -> Result<(), Failure> {
         match condition {
             Expr::Literal(value) => {
                 // The kernel refuses unreachable code, so the code that follows stays reachable.
@@ -100,17 +149,17 @@ impl Writer<'_> {
                 code.branch(JumpOp::Ne, Reg::R1, Source::Imm(0), label);
                 Ok(())
             }
-            Expr::Not(one) => self.branch(code, one, !wanted, label),
+            Expr::Not(one) => self.branch_at(code, one, !wanted, label, depth),
             Expr::Binary(op, one, other) if op.is_logical() => {
                 // If one `wanted` operand decides, each branches to the label; otherwise the first that is not ends the
                 // test.
                 if (*op == BinaryOp::Or) == wanted {
-                    self.branch(code, one, wanted, label)?;
-                    return self.branch(code, other, wanted, label);
+                    self.branch_at(code, one, wanted, label, depth)?;
+                    return self.branch_at(code, other, wanted, label, depth);
                 }
                 let past = code.label();
-                self.branch(code, one, !wanted, past)?;
-                self.branch(code, other, wanted, label)?;
+                self.branch_at(code, one, !wanted, past, depth)?;
+                self.branch_at(code, other, wanted, label, depth)?;
                 code.bind(past);
                 Ok(())
             }
@@ -118,7 +167,7 @@ impl Writer<'_> {
                 (Expr::Column(column), Expr::Literal(Value::Text(text))) => {
                     self.command(code, *column, text, (*op == BinaryOp::Equal) == wanted, label)
                 }
-                _ => self.comparison(code, *op, (one, other), wanted, label),
+                _ => self.comparison(code, *op, (one, other), depth, (wanted, label)),
             },
             _ => Err(Failure::NotHere("a condition".to_owned())),
         }
@@ -129,8 +178,8 @@ impl Writer<'_> {
         code: &mut Code<'_>,
         op: BinaryOp,
         (one, other): (&Expr, &Expr),
-        wanted: bool,
-        label: Label,
+        depth: u16,
+        (wanted, label): (bool, Label),
     ) -> Result<(), Failure> {
         let sign = |expr: &Expr| number(expr, self.table).map_or(Sign::Unsigned, |(_, sign)| sign);
         let signed = [sign(one), sign(other)].contains(&Sign::Signed);
@@ -143,11 +192,11 @@ impl Writer<'_> {
         // The immediate is sign-extended, so small numbers are the same for comparisons of both kinds.
         match small {
             Some(small) => {
-                self.number(code, one, 0)?;
+                self.number(code, one, depth)?;
                 code.branch(jump, Reg::R1, Source::Imm(small), label);
             }
             None => {
-                self.operands(code, one, other, 0)?;
+                self.operands(code, one, other, depth)?;
                 code.branch(jump, Reg::R1, Source::Reg(Reg::R2), label);
             }
         }

@@ -91,7 +91,7 @@ pub struct Resolved {
 /// Returns a sentence that names the structure or member that this kernel lacks.
 pub fn kind(read: &Read, types: &Btf) -> Result<SlotKind, String> {
     Ok(match read {
-        Read::Time | Read::CgroupId | Read::Address(_) => SlotKind::Number(Scalar::unsigned(8)),
+        Read::Time | Read::CgroupId | Read::Address(_) | Read::Packet(_) => SlotKind::Number(Scalar::unsigned(8)),
         Read::Pid | Read::Tid | Read::Uid | Read::Cpu => SlotKind::Number(Scalar::unsigned(4)),
         Read::Command => SlotKind::Command,
         Read::UserText(address) => {

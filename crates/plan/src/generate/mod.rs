@@ -251,7 +251,13 @@ fn conditions(query: &Query, pairs: bool) -> [Vec<Expr>; 2] {
     conditions
 }
 
-fn add_map(object: &mut Object, name: &str, map_type: MapType, [key, value]: [u32; 2], entries: u32) -> MapId {
+pub(crate) fn add_map(
+    object: &mut Object,
+    name: &str,
+    map_type: MapType,
+    [key, value]: [u32; 2],
+    entries: u32,
+) -> MapId {
     object.maps.push(Map {
         name: name.to_owned(),
         map_type,

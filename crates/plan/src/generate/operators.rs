@@ -132,6 +132,7 @@ impl Writing<'_> {
             Read::Command | Read::UserText(_) | Read::Address(_) => {
                 return Err(Failure::NotHere("what is read into memory".to_owned()));
             }
+            Read::Packet(_) => return Err(Failure::NotHere("a packet".to_owned())),
             Read::Argument { index, path, .. } => {
                 code.load(Size::B8, false, Reg::R1, Reg::R6, 8 * i16::from(*index));
                 if !path.is_empty() {

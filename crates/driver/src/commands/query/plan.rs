@@ -4,12 +4,14 @@
 //! which answers in milliseconds, and kept if it is accepted. The last one kept is loaded; where the kernel refuses it
 //! all the same, the one before it is.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use kiln_plan::generate::Failure;
 use kiln_plan::query::Shape;
 use kiln_plan::table::Table;
 use kiln_plan::{Generated, Origin, Query, Settings, Split, generate};
+use kiln_program::Object;
 use kiln_program::btf::Btf;
 use kiln_verifier::Prepared;
 use serde::Serialize;
@@ -89,7 +91,7 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
         let begun = Instant::now();
         let mut step = Step { split, programs: Vec::new(), refused: None, micros: 0 };
         match generate(query, split, Origin::Hooks(&session.types), settings) {
-            Ok(generated) => match verify(&generated, session) {
+            Ok(generated) => match verified(&generated.object, Some(&session.types)) {
                 Ok(programs) => {
                     step.programs = programs;
                     plan.accepted.push(generated);
@@ -108,21 +110,24 @@ pub fn plan(session: &Session, settings: &Settings, only: Option<Split>) -> Resu
     Ok(plan)
 }
 
-/// Puts the programs to our verifier.
-fn verify(generated: &Generated, session: &Session) -> Result<Vec<StepProgram>, String> {
+/// Puts programs to our verifier.
+///
+/// # Errors
+/// A sentence, where it refuses one.
+pub(crate) fn verified(object: &Object, types: Option<&Arc<Btf>>) -> Result<Vec<StepProgram>, String> {
     let options = kiln_verifier::Options {
-        kernel_types: Some(session.types.clone()),
+        kernel_types: types.cloned(),
         skip_facts: true,
         ..kiln_verifier::Options::default()
     };
-    let prepared = Prepared::new(&generated.object, &options);
+    let prepared = Prepared::new(object, &options);
     let verify = |program: &kiln_program::Program| {
         let verified = prepared.verify(program, &options).map_err(|error| format!("{}: {error}", program.section))?;
         Ok(StepProgram {
             section: program.section.as_str().into(),
-            slots: generated.object.program_slots(program),
+            slots: object.program_slots(program),
             processed: verified.statistics.processed_insns,
         })
     };
-    generated.object.programs.iter().map(verify).collect()
+    object.programs.iter().map(verify).collect()
 }

@@ -1,0 +1,169 @@
+//! Dispatch policies: which executor gets a packet.
+//!
+//! ```text
+//!   schedule(packet): hash(udp.payload[0]) % executors
+//!        |
+//!        +-- an expression over a packet's fields --> the number of an executor
+//!                                                     (none: the kernel decides, as without a policy)
+//! ```
+//!
+//! After Syrup's matching functions, without their pointers ("Kernel Extension DSLs Should Be Verifier-Safe!", section
+//! 4.2). Every expression of the language can be computed in the kernel: it reads fields that [`program`] has checked
+//! and copied to the frame, and computes without loops or faults. So every policy loads, and there is one split.
+//! [`packet::fields`] computes the same in user space, for recorded packets and as the tests' reference.
+
+pub mod packet;
+mod program;
+
+use crate::expr::Expr;
+use crate::split::{Sign, number};
+use crate::table::{Column, Hook, Read, Scan, Side, Source, Table};
+use crate::value::{DataType, Value};
+
+pub use program::{Generated, generate};
+
+/// Executors of a policy at most.
+pub const MAX_EXECUTORS: u32 = 256;
+
+/// Words of eight bytes of a payload that a policy can read.
+pub const PAYLOAD_WORDS: u8 = 16;
+
+/// A field of a packet; all are unsigned integers.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Field {
+    /// Bytes of the frame.
+    Bytes,
+    /// Packets that the policy decided before this one.
+    Count,
+    /// 4 or 6.
+    Version,
+    /// The protocol above IP.
+    Protocol,
+    /// The source address: 32 bits, or the last 64 of an IPv6 address.
+    Source,
+    /// The destination address, likewise.
+    Destination,
+    /// The source port.
+    SourcePort,
+    /// The destination port.
+    DestinationPort,
+    /// The first eight bytes of the header above IP: all of UDP's.
+    Header,
+    /// Eight bytes of what UDP or TCP carries, by their number from 0; 0 if the packet ends before them.
+    Payload(u8),
+}
+
+/// Packets that a policy decides. Others are left to the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Above {
+    /// All of IP.
+    Ip,
+    /// UDP or TCP, not in fragments.
+    Ports,
+    /// UDP, not in fragments.
+    Udp,
+    /// TCP, not in fragments.
+    Tcp,
+}
+
+impl Field {
+    /// The fields without the payload, with their names and what they say.
+    pub const NAMED: [(Field, &'static str, &'static str); 9] = [
+        (Field::Bytes, "packet.bytes", "bytes of the frame"),
+        (Field::Count, "packet.count", "packets that the policy decided before this one"),
+        (Field::Version, "ip.version", "4 or 6"),
+        (Field::Protocol, "ip.protocol", "17 for UDP, 6 for TCP"),
+        (Field::Source, "ip.source", "the source address; the last 64 bits of an IPv6 address"),
+        (Field::Destination, "ip.destination", "the destination address, likewise"),
+        (Field::SourcePort, "packet.source_port", "the source port of UDP or TCP"),
+        (Field::DestinationPort, "packet.destination_port", "the destination port of UDP or TCP"),
+        (Field::Header, "packet.header", "the first eight bytes of the header of UDP or TCP"),
+    ];
+
+    /// All fields, in the order of a row.
+    pub fn all() -> impl Iterator<Item = Field> {
+        Field::NAMED.into_iter().map(|(field, ..)| field).chain((0..PAYLOAD_WORDS).map(Field::Payload))
+    }
+
+    /// Whether it is above IP.
+    pub const fn is_above_ip(self) -> bool {
+        matches!(self, Field::SourcePort | Field::DestinationPort | Field::Header | Field::Payload(_))
+    }
+}
+
+/// The fields as a table: a row is a packet.
+pub fn table() -> Table {
+    let column = |field: Field| Column {
+        name: match field {
+            Field::Payload(word) => format!("payload[{word}]"),
+            field => Field::NAMED.iter().find(|(own, ..)| *own == field).map_or("", |(_, name, _)| name).to_owned(),
+        },
+        data_type: DataType::Uint,
+        about: String::new(),
+        source: Source::Read { at: Side::Exit, what: Read::Packet(field) },
+    };
+    Table {
+        name: "packet".to_owned(),
+        about: "a packet".to_owned(),
+        scan: Scan::Single(Hook::Typed("xdp".to_owned())),
+        columns: Field::all().map(column).collect(),
+        only: None,
+    }
+}
+
+/// A policy.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Policy {
+    /// The number of the executor, over the columns of [`table`].
+    pub chosen: Expr,
+    /// Packets that it decides.
+    pub above: Above,
+    /// Executors that there are.
+    pub executors: u32,
+}
+
+/// Why an expression is no policy.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NoPolicy(pub String);
+
+impl Policy {
+    /// A policy, if its expression can be computed in the kernel.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn new(chosen: &Expr, above: Above, executors: u32) -> Result<Policy, NoPolicy> {
+        if !(1..=MAX_EXECUTORS).contains(&executors) {
+            return Err(NoPolicy(format!("a policy has 1 to {MAX_EXECUTORS} executors, not {executors}")));
+        }
+        let table = table();
+        let data_type = chosen.data_type(&table.types());
+        if !matches!(data_type, DataType::Uint | DataType::Int) {
+            return Err(NoPolicy(format!("a policy says the number of an executor, and this is {}", data_type.name())));
+        }
+        let (chosen, _sign): (Expr, Sign) = number(chosen, &table).ok_or_else(|| {
+            NoPolicy(
+                "a policy has integers of one sign, and divides and shifts by constants other than 0 only".to_owned(),
+            )
+        })?;
+        let mut policy = Policy { chosen, above, executors };
+        if above == Above::Ip && policy.fields().into_iter().any(Field::is_above_ip) {
+            policy.above = Above::Ports;
+        }
+        Ok(policy)
+    }
+
+    /// The fields that it reads.
+    pub fn fields(&self) -> Vec<Field> {
+        let mut columns = std::collections::BTreeSet::new();
+        self.chosen.columns(&mut columns);
+        let all: Vec<Field> = Field::all().collect();
+        columns.into_iter().filter_map(|column| all.get(column).copied()).collect()
+    }
+
+    /// The executor for a packet with these fields; `None` where the kernel decides.
+    pub fn executor(&self, row: &[Value]) -> Option<u32> {
+        let chosen = self.chosen.evaluate(row).bits()?;
+        u32::try_from(chosen).ok().filter(|chosen| *chosen < self.executors)
+    }
+}
