@@ -178,7 +178,7 @@ pub enum Read {
         kind: Scalar,
     },
     /// A field of a packet, eight bytes ([`crate::dispatch`]).
-    Packet(crate::dispatch::Field),
+    Packet(crate::dispatch::field::Field),
     /// A field of the tracepoint's record.
     Field {
         /// The structure that describes the record (`trace_event_raw_sched_switch`).
