@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use kiln_driver::Error;
 use kiln_driver::Shown;
+use kiln_driver::query::export::{Exported, Exporter, Targets};
 use kiln_driver::query::plan::{self, Plan, Step};
 use kiln_driver::query::replay::{self, Recorder, Recording};
 use kiln_driver::query::{self, live};
@@ -59,25 +60,73 @@ pub fn query(arguments: &QueryArguments, format: Format) -> Result<u8, Error> {
             failed.get_or_insert(error);
         }
     };
+    let mut exporter = exporter(&session, arguments)?;
     let interrupted = interrupt()?;
     let traced = RefCell::new(&mut command);
+    let status = exporter.as_ref().map(Exporter::status);
     let watch = live::Watch {
         duration: arguments.duration,
         stop: &|| interrupted.load(Ordering::SeqCst) || traced.borrow_mut().is_over(),
         limits: Limits::default(),
         measure: true,
         max_overhead: arguments.max_overhead,
+        status: status.as_ref().map(|status| status as &dyn Fn(&Summary)),
     };
-    let summary = live::run(&session, plan, &watch, &mut tap, &mut |rows| printer.rows(rows))?;
+    let mut sink = |rows| match &mut exporter {
+        Some(exporter) => {
+            exporter.rows(rows);
+            true
+        }
+        None => printer.rows(rows),
+    };
+    let summary = live::run(&session, plan, &watch, &mut tap, &mut sink)?;
+    drop(status);
+    let exported = exporter.map(|exporter| exporter.finish(&summary));
     if let (Some(path), Some(recorder)) = (&arguments.record, recorder) {
         let finished = recorder.finish();
         failed.map_or(finished, Err).map_err(|error| Error::file(path, &error))?;
     }
     let analyzed = (session.parsed.action == Action::Analyze).then_some(&steps[..]);
-    let code = printer.finish(&summary, analyzed)?;
+    let code = match &exported {
+        Some(exported) => {
+            told_end(&summary);
+            told_exported(exported);
+            0
+        }
+        None => printer.finish(&summary, analyzed)?,
+    };
     match (summary.over_budget, arguments.max_overhead) {
         (Some(taken), Some(allowed)) => Err(over_budget(taken, allowed)),
         _ => Ok(code),
+    }
+}
+
+/// Begins to send rows where the user wants them.
+fn exporter(session: &Session, arguments: &QueryArguments) -> Result<Option<Exporter>, Error> {
+    let QueryArguments { otlp, prometheus, max_series, .. } = arguments;
+    if otlp.is_none() && prometheus.is_none() {
+        return Ok(None);
+    }
+    let targets = Targets { otlp: otlp.clone(), prometheus: prometheus.clone(), max_series: *max_series };
+    let exporter = Exporter::begin(session, &targets)?;
+    if let Some(address) = exporter.address() {
+        anstream::eprintln!("Prometheus is answered at http://{address}/metrics");
+    }
+    Ok(Some(exporter))
+}
+
+/// What became of the rows that were sent.
+fn told_exported(exported: &Exported) {
+    let Exported { delivered, lost, dropped_series, reason } = exported;
+    if *delivered > 0 || *lost > 0 {
+        anstream::eprintln!("{delivered} rows delivered");
+    }
+    if *lost > 0 {
+        let reason = reason.as_deref().unwrap_or("the receiver was too slow");
+        anstream::eprintln!("lost: {lost} rows that were not delivered: {}", Shown::from(reason));
+    }
+    if *dropped_series > 0 {
+        anstream::eprintln!("lost: {dropped_series} rows of groups beyond the limit of series (--max-series)");
     }
 }
 
@@ -310,22 +359,25 @@ impl Printer {
         if let Some(steps) = steps {
             told_steps(steps);
         }
-        anstream::eprintln!("{}", told(summary));
-        let counts = summary.lost_in_kernel.iter().zip(COUNTERS).filter(|(count, _)| **count > 0);
-        counts.for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
-        let lost = summary.lost;
-        let own = [
-            (lost.starts, "beginnings that found no room in user space"),
-            (lost.groups, "rows that found no room for a group in user space"),
-            (lost.rows, "rows that found no room to be ordered"),
-            (lost.late, "rows of windows that had ended"),
-            (lost.malformed, "records that were too short"),
-        ];
-        own.iter()
-            .filter(|(count, _)| *count > 0)
-            .for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
+        told_end(summary);
         Ok(0)
     }
+}
+
+/// What a query cost and lost.
+fn told_end(summary: &Summary) {
+    anstream::eprintln!("{}", told(summary));
+    let counts = summary.lost_in_kernel.iter().zip(COUNTERS).filter(|(count, _)| **count > 0);
+    counts.for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
+    let lost = summary.lost;
+    let own = [
+        (lost.starts, "beginnings that found no room in user space"),
+        (lost.groups, "rows that found no room for a group in user space"),
+        (lost.rows, "rows that found no room to be ordered"),
+        (lost.late, "rows of windows that had ended"),
+        (lost.malformed, "records that were too short"),
+    ];
+    own.iter().filter(|(count, _)| *count > 0).for_each(|(count, what)| anstream::eprintln!("lost: {count} {what}"));
 }
 
 /// Names as a reader sees them, on one line.

@@ -85,7 +85,14 @@ fn run(sql: &str, split: Option<Split>, work: impl FnOnce()) -> Option<(Vec<Row>
                 over.load(Ordering::SeqCst)
             };
             let duration = Some(Duration::from_secs(30));
-            let watch = Watch { duration, stop: &stop, limits: Limits::default(), measure: false, max_overhead: None };
+            let watch = Watch {
+                duration,
+                stop: &stop,
+                limits: Limits::default(),
+                measure: false,
+                max_overhead: None,
+                status: None,
+            };
             let sink = &mut |mut more: Vec<Row>| {
                 rows.append(&mut more);
                 true
@@ -148,8 +155,14 @@ fn one_liners_run() {
         }
         if kernel {
             let duration = Some(Duration::from_millis(1));
-            let watch =
-                Watch { duration, stop: &|| false, limits: Limits::default(), measure: false, max_overhead: None };
+            let watch = Watch {
+                duration,
+                stop: &|| false,
+                limits: Limits::default(),
+                measure: false,
+                max_overhead: None,
+                status: None,
+            };
             let summary = match live::run(&session, plan, &watch, &mut |_| {}, &mut |_| true) {
                 Err(error) if error.to_string().contains("tracefs") => {
                     println!("skipped: {sql}: {error}");
@@ -238,7 +251,7 @@ fn a_query_ends_where_it_costs_more_than_allowed() {
         };
         let duration = Some(Duration::from_millis(1200));
         let limits = Limits::default();
-        let watch = Watch { duration, stop: &stop, limits, measure: false, max_overhead: Some(allowed) };
+        let watch = Watch { duration, stop: &stop, limits, measure: false, max_overhead: Some(allowed), status: None };
         let summary = live::run(&session, plan, &watch, &mut |_| {}, &mut |_| true).expect("it runs");
         assert_eq!(summary.over_budget.is_some(), ends, "{summary:?}");
         assert!(summary.program_ns > Some(0), "{summary:?}");
@@ -312,7 +325,14 @@ fn a_recording_answers_what_was_seen_live() {
         }
         true
     };
-    let watch = Watch { duration: None, stop: &stop, limits: Limits::default(), measure: false, max_overhead: None };
+    let watch = Watch {
+        duration: None,
+        stop: &stop,
+        limits: Limits::default(),
+        measure: false,
+        max_overhead: None,
+        status: None,
+    };
     let tap = &mut |record: &[u8]| recorder.add(record).expect("it is written");
     let mut live_rows = 0;
     live::run(&session, plan, &watch, tap, &mut |rows| {

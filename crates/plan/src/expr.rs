@@ -245,6 +245,7 @@ impl Expr {
                 Value::Int(_) | Value::Uint(_) => DataType::Uint,
                 Value::Float(_) => DataType::Float,
                 Value::Null | Value::Text(_) => DataType::Text,
+                Value::Histogram(_) => DataType::Histogram,
             },
             Expr::Not(_) | Expr::IsNull(_) | Expr::Like(..) => DataType::Bool,
             Expr::Negate(one) if of(one) == DataType::Float => DataType::Float,
@@ -326,7 +327,7 @@ fn common(types: impl Iterator<Item = DataType>) -> DataType {
 /// The truth value of a condition; `None` when it is unknown.
 pub fn truth(value: &Value) -> Option<bool> {
     match value {
-        Value::Null | Value::Text(_) => None,
+        Value::Null | Value::Text(_) | Value::Histogram(_) => None,
         Value::Float(value) => Some(*value != 0.0),
         other => other.as_integer().map(|value| value != 0),
     }

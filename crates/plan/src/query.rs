@@ -116,7 +116,7 @@ impl Aggregate {
         match self.function {
             AggregateFunction::Count => DataType::Uint,
             AggregateFunction::Avg | AggregateFunction::Stddev => DataType::Float,
-            AggregateFunction::Histogram => DataType::Text,
+            AggregateFunction::Histogram => DataType::Histogram,
             AggregateFunction::Sum => match of() {
                 DataType::Time | DataType::Bool => DataType::Uint,
                 other => other,

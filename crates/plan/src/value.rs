@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::histogram::Histogram;
+
 /// The type of a column or an expression.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DataType {
@@ -19,6 +21,8 @@ pub enum DataType {
     Text,
     /// Nanoseconds of the kernel's monotonic clock, unsigned.
     Time,
+    /// How values are distributed.
+    Histogram,
 }
 
 impl DataType {
@@ -31,6 +35,7 @@ impl DataType {
             DataType::Float => "f64",
             DataType::Text => "text",
             DataType::Time => "timestamp",
+            DataType::Histogram => "histogram",
         }
     }
 
@@ -60,6 +65,8 @@ pub enum Value {
     Float(f64),
     /// Text.
     Text(Arc<str>),
+    /// How values are distributed.
+    Histogram(Arc<Histogram>),
 }
 
 impl Value {
@@ -102,6 +109,7 @@ impl Value {
             Value::Bool(_) => 1,
             Value::Int(_) | Value::Uint(_) | Value::Float(_) => 2,
             Value::Text(_) => 3,
+            Value::Histogram(_) => 4,
         }
     }
 }
@@ -124,6 +132,7 @@ impl Ord for Value {
     fn cmp(&self, other: &Value) -> Ordering {
         match (self, other) {
             (Value::Text(one), Value::Text(other)) => one.cmp(other),
+            (Value::Histogram(one), Value::Histogram(other)) => one.cmp(other),
             (Value::Float(one), Value::Float(other)) => one.total_cmp(other),
             (Value::Float(one), _) if other.rank() == 2 => {
                 one.total_cmp(&other.as_float().unwrap_or_default()).then(Ordering::Greater)
@@ -139,6 +148,7 @@ impl Hash for Value {
         self.rank().hash(state);
         match self {
             Value::Text(text) => text.hash(state),
+            Value::Histogram(histogram) => histogram.hash(state),
             Value::Float(value) => value.to_bits().hash(state),
             other => other.as_integer().hash(state),
         }

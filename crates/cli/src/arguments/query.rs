@@ -40,6 +40,17 @@ pub struct QueryArguments {
     /// End the query if its programs take more than this share of one processor over half a second, such as 2%.
     #[arg(long, value_name = "PERCENT", value_parser = percent, conflicts_with = "replay")]
     pub max_overhead: Option<f64>,
+    /// Send the rows to an OTLP receiver such as an OpenTelemetry Collector instead of printing them, such as
+    /// http://127.0.0.1:4318: groups as metrics, other rows as log records.
+    #[arg(long, value_name = "URL", conflicts_with = "replay")]
+    pub otlp: Option<String>,
+    /// Answer Prometheus at this address, under /metrics, instead of printing the rows, such as 127.0.0.1:9435. The query
+    /// needs an aggregate and a WINDOW.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "replay")]
+    pub prometheus: Option<String>,
+    /// Maximum number of series for Prometheus; rows of further groups are counted and dropped.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "prometheus")]
+    pub max_series: usize,
     /// A command to run. The query covers only this command and its children, and ends with it.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,

@@ -108,7 +108,7 @@ impl Binder<'_> {
                 continue;
             }
             let types = [of(one), of(other)];
-            let text = types.map(|it| it == DataType::Text);
+            let text = types.map(|it| matches!(it, DataType::Text | DataType::Histogram));
             if op.is_comparison() && text[0] != text[1] || !op.is_comparison() && (text[0] || text[1]) {
                 let [one, other] = types.map(DataType::name);
                 return Err(Error::new(format!("`{}` does not go between {one} and {other}", op.text())));
@@ -173,7 +173,9 @@ impl Binder<'_> {
             },
         };
         let of = operands.into_iter().next();
-        let is_text = |of: &Expr| of.data_type(self.types) == DataType::Text && !of.is_always_null();
+        let is_text = |of: &Expr| {
+            !of.data_type(self.types).is_number() && of.data_type(self.types) != DataType::Bool && !of.is_always_null()
+        };
         let is_text = of.as_ref().is_some_and(is_text);
         let takes_text = matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
         if is_text && !takes_text {

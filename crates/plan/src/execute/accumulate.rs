@@ -1,14 +1,14 @@
 //! Aggregates, one value after another.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
+use std::sync::Arc;
 
+use crate::histogram::Histogram;
 use crate::query::{Aggregate, AggregateFunction};
 use crate::value::{DataType, Value};
 
 /// Maximum number of distinct values of one group. If there are more, the count is a lower bound.
 pub const MAX_DISTINCT: usize = 1 << 20;
-/// Number of buckets per power of two for quantiles, as a power of two.
-const PARTS_LOG2: u32 = 6;
 
 /// The state of an aggregate of a group.
 #[derive(Clone, Debug)]
@@ -23,27 +23,10 @@ pub enum Accumulator {
     Best(Option<Value>, std::cmp::Ordering),
     /// Count, mean and sum of squared distances from it (Welford).
     Spread(u64, f64, f64),
-    /// How many values have each number of [`bucket`].
-    Buckets(BTreeMap<u32, u64>, AggregateFunction, DataType),
+    /// The values' histogram, and what is shown of it.
+    Buckets(Histogram, AggregateFunction, DataType),
     /// The distinct values, and the aggregate over them.
     Distinct(HashSet<Value>, Box<Accumulator>),
-}
-
-/// The bucket of an integer: buckets of one power of two are 64 and equally wide.
-fn bucket(value: u64) -> u32 {
-    let exponent = value.max(1).ilog2();
-    match exponent.checked_sub(PARTS_LOG2) {
-        None => value as u32,
-        Some(shift) => ((shift + 1) << PARTS_LOG2) + ((value >> shift) as u32 - (1 << PARTS_LOG2)),
-    }
-}
-
-/// The least integer of a bucket.
-fn lowest(bucket: u32) -> u64 {
-    match (bucket >> PARTS_LOG2).checked_sub(1) {
-        None => bucket.into(),
-        Some(shift) => u64::from((1 << PARTS_LOG2) + (bucket & ((1 << PARTS_LOG2) - 1))) << shift,
-    }
 }
 
 impl Accumulator {
@@ -58,7 +41,7 @@ impl Accumulator {
             AggregateFunction::Min => Accumulator::Best(None, Less),
             AggregateFunction::Max => Accumulator::Best(None, Greater),
             AggregateFunction::Stddev => Accumulator::Spread(0, 0.0, 0.0),
-            function => Accumulator::Buckets(BTreeMap::new(), function, data_type),
+            function => Accumulator::Buckets(Histogram::default(), function, data_type),
         };
         if aggregate.distinct { Accumulator::Distinct(HashSet::new(), Box::new(plain)) } else { plain }
     }
@@ -90,11 +73,10 @@ impl Accumulator {
                     *squares += distance * (value - *mean);
                 }
             }
-            Accumulator::Buckets(buckets, ..) => {
+            Accumulator::Buckets(histogram, ..) => {
                 // Negative values are counted with the zeros.
                 let value = value.as_integer().or_else(|| value.as_float().map(|value| value as i128));
-                let value = value.map_or(0, |value| value.clamp(0, u64::MAX.into()) as u64);
-                *buckets.entry(bucket(value)).or_default() += 1;
+                histogram.add(value.map_or(0, |value| value.clamp(0, u64::MAX.into()) as u64));
             }
             Accumulator::Distinct(seen, inner) => {
                 if seen.len() < MAX_DISTINCT && seen.insert(value.clone()) {
@@ -125,10 +107,14 @@ impl Accumulator {
                 None | Some(0) => Value::Null,
                 Some(others) => Value::Float((squares / others as f64).sqrt()),
             },
-            Accumulator::Buckets(buckets, AggregateFunction::Quantile(part), data_type) => {
-                quantile(buckets, *part, *data_type)
+            Accumulator::Buckets(histogram, AggregateFunction::Quantile(part), data_type) => {
+                histogram.quantile(*part).map_or(Value::Null, |value| match data_type {
+                    DataType::Int => Value::Int(value.min(i64::MAX as u64) as i64),
+                    DataType::Float => Value::Float(value as f64),
+                    _ => Value::Uint(value),
+                })
             }
-            Accumulator::Buckets(buckets, ..) => histogram(buckets),
+            Accumulator::Buckets(histogram, ..) => Value::Histogram(Arc::new(histogram.clone())),
             Accumulator::Distinct(_, inner) => inner.value(),
         }
     }
@@ -145,50 +131,9 @@ fn added(sum: Option<Value>, value: &Value) -> Value {
     }
 }
 
-fn quantile(buckets: &BTreeMap<u32, u64>, part: f64, data_type: DataType) -> Value {
-    let count: u64 = buckets.values().sum();
-    // The smallest rank that this part of the values does not exceed.
-    let rank = ((part * count as f64).ceil() as u64).max(1);
-    let mut seen = 0;
-    let found = buckets.iter().find(|(_, values)| {
-        seen += **values;
-        seen >= rank
-    });
-    match (found, data_type) {
-        (None, _) => Value::Null,
-        (Some((bucket, _)), DataType::Int) => Value::Int(lowest(*bucket).min(i64::MAX as u64) as i64),
-        (Some((bucket, _)), DataType::Float) => Value::Float(lowest(*bucket) as f64),
-        (Some((bucket, _)), _) => Value::Uint(lowest(*bucket)),
-    }
-}
-
-/// `[256, 512) 17, [512, 1024) 3`: powers of two that hold values.
-fn histogram(buckets: &BTreeMap<u32, u64>) -> Value {
-    let mut powers: BTreeMap<u32, u64> = BTreeMap::new();
-    for (bucket, values) in buckets {
-        let least = lowest(*bucket);
-        *powers.entry(if least == 0 { 0 } else { least.ilog2() + 1 }).or_default() += values;
-    }
-    let line = |(power, values): (&u32, &u64)| match power {
-        0 => format!("[0, 1) {values}"),
-        power => format!("[{}, {}) {values}", 1u128 << (power - 1), 1u128 << power),
-    };
-    Value::text(&powers.iter().map(line).collect::<Vec<_>>().join(", "))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bucket_begins_with_its_lowest_value_and_is_narrow() {
-        for value in (0..300).chain((0..64).map(|bit| 1u64 << bit)).chain([u64::MAX, 12_345_678_901]) {
-            let bucket = bucket(value);
-            let (least, next) = (lowest(bucket), lowest(bucket + 1));
-            assert!(least <= value && (value < next || next == 0), "{value}: {least} to {next}");
-            assert!(value - least <= value / 64, "{value} is far from {least}");
-        }
-    }
 
     #[test]
     fn aggregates_of_one_to_a_hundred() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use kiln_linux::{Link, LoadedImages, MapHandle, OwnCgroup, Prog, RingReader, Statistics, load_images};
 use kiln_plan::execute::stages::Stages;
-use kiln_plan::execute::{Executor, Limits};
+use kiln_plan::execute::{Executor, Limits, Lost};
 use kiln_plan::generate::{COUNTERS, GroupMap};
 use kiln_plan::table::Hook;
 use kiln_plan::{Generated, Split};
@@ -31,7 +31,12 @@ pub struct Watch<'a> {
     /// The part of one processor's time that the programs may take. The query ends when they took more over
     /// [`BUDGET_INTERVAL`], which is measured whatever `measure` says.
     pub max_overhead: Option<f64>,
+    /// Is told how the query goes, every [`STATUS_INTERVAL`].
+    pub status: Option<&'a dyn Fn(&Summary)>,
 }
+
+/// How often a query reports how it goes.
+pub const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long programs may be above their budget before a query ends.
 pub const BUDGET_INTERVAL: Duration = Duration::from_millis(500);
@@ -118,6 +123,7 @@ pub fn run(
     let begun = Instant::now();
     let mut summary = Summary { split: Some(generated.split), ..Summary::default() };
     let mut wanted = true;
+    let mut reported = begun;
     let mut budget = watch.max_overhead.map(|allowed| Budget { allowed, since: begun, program_ns: 0 });
     while wanted && !halves.is_done() && !(watch.stop)() {
         let left = watch.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
@@ -132,6 +138,15 @@ pub fn run(
         }
         summary.records += feed.wait(WAIT.min(left.unwrap_or(WAIT)), &mut halves.executor, tap)?;
         wanted = halves.give(&mut summary, sink);
+        if let Some(report) = watch.status.filter(|_| reported.elapsed() >= STATUS_INTERVAL) {
+            reported = Instant::now();
+            let mut status = summary.clone();
+            status.elapsed_ns = begun.elapsed().as_nanos() as u64;
+            status.lost = halves.lost();
+            count(&images.progs, &mut status, statistics.is_some())?;
+            status.lost_in_kernel = lost(map_of(&images, &generated.counters)?)?;
+            report(&status);
+        }
     }
     summary.elapsed_ns = begun.elapsed().as_nanos() as u64;
     drop(links);
@@ -241,8 +256,14 @@ impl Halves {
     pub(super) fn finish(&mut self, summary: &mut Summary, sink: &mut Sink<'_>) {
         self.executor.finish();
         self.pass(true, summary, sink);
-        summary.lost.add(self.executor.lost());
-        summary.lost.add(self.stages.lost());
+        summary.lost.add(self.lost());
+    }
+
+    /// What was lost in user space so far.
+    fn lost(&self) -> Lost {
+        let mut lost = self.executor.lost();
+        lost.add(self.stages.lost());
+        lost
     }
 
     fn pass(&mut self, is_over: bool, summary: &mut Summary, sink: &mut Sink<'_>) -> bool {

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A [`Session`] is a query with the kernel types that it is for. [`plan`] chooses how much of it runs in the kernel;
-//! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege.
+//! [`live`] runs it there; [`replay`] runs it on recorded events, without privilege; [`export`] sends rows to collectors.
 
+pub mod export;
 pub mod live;
 pub mod plan;
 pub mod replay;
@@ -221,6 +222,7 @@ pub fn json(value: &Value) -> serde_json::Value {
         Value::Uint(value) => (*value).into(),
         Value::Float(value) => (*value).into(),
         Value::Text(text) => (**text).into(),
+        Value::Histogram(histogram) => histogram.to_string().into(),
     }
 }
 
@@ -236,6 +238,7 @@ pub fn text(value: &Value, data_type: &str) -> Shown {
         Value::Uint(value) => value.to_string(),
         Value::Float(value) => format!("{value:.3}"),
         Value::Text(text) => text.to_string(),
+        Value::Histogram(histogram) => histogram.to_string(),
     };
     text.into()
 }

@@ -1,0 +1,164 @@
+//! Results that leave the machine: what an OTLP receiver and Prometheus are given.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use serde_json::Value as Json;
+
+/// Exit code of what cannot run here.
+const UNSUPPORTED: i32 = 3;
+/// What is looked at: a shell that calls the kernel all the time, for a second or two.
+const WORK: &str = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); cat /dev/null; done";
+const GROUPS: &str = "SELECT name, count(*) AS n, max(latency_ns), histogram(latency_ns) FROM syscalls \
+                      GROUP BY name WINDOW 200 MS";
+
+fn kiln(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kiln"));
+    command.arg("query").args(arguments).args(["--", "sh", "-c", WORK]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A receiver that answers everything with `status` and `answer`. Returns what it was sent while `run` ran: path and
+/// document; and what was printed. Nothing where queries cannot run.
+fn received(sql: &str, status: u16, answer: &'static str) -> Option<(Vec<(String, Json)>, String)> {
+    let server = Arc::new(tiny_http::Server::http("127.0.0.1:0").expect("a server"));
+    let url = format!("http://{}", server.server_addr());
+    let serving = Arc::clone(&server);
+    let thread = std::thread::spawn(move || {
+        let mut documents = Vec::new();
+        for mut request in serving.incoming_requests() {
+            let document = serde_json::from_reader(request.as_reader()).expect("JSON");
+            // The first document is empty: it asks whether there is a receiver.
+            let (status, answer) = if documents.is_empty() { (200, "{}") } else { (status, answer) };
+            documents.push((request.url().to_owned(), document));
+            let response = tiny_http::Response::from_string(answer).with_status_code(status);
+            request.respond(response).expect("it is answered");
+        }
+        documents
+    });
+    let output = kiln(&[sql, "--otlp", &url]).output().expect("kiln runs");
+    server.unblock();
+    let documents = thread.join().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(UNSUPPORTED) {
+        println!("skipped: {said}");
+        return None;
+    }
+    assert!(output.status.success(), "{said}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    Some((documents, said))
+}
+
+fn number(json: &Json) -> u64 {
+    json.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{json} is not an integer as text"))
+}
+
+#[test]
+fn groups_are_metrics_and_windows_add_up() {
+    let Some((documents, said)) = received(GROUPS, 200, "{}") else { return };
+    let mut counted = 0;
+    let mut in_histograms = 0;
+    for (path, document) in &documents {
+        assert_eq!(path, "/v1/metrics");
+        let metrics = document["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().expect("metrics");
+        for metric in metrics {
+            match metric["name"].as_str() {
+                Some("kiln.syscalls.n") => {
+                    assert_eq!(
+                        (&metric["sum"]["aggregationTemporality"], &metric["sum"]["isMonotonic"]),
+                        (&1.into(), &true.into())
+                    );
+                    for point in metric["sum"]["dataPoints"].as_array().expect("points") {
+                        assert_eq!(point["attributes"][0]["key"], "name");
+                        let length = number(&point["timeUnixNano"]) - number(&point["startTimeUnixNano"]);
+                        assert!(length <= 200_000_000, "{length} ns");
+                        counted += number(&point["asInt"]);
+                    }
+                }
+                Some("kiln.syscalls.max_latency_ns") => assert_eq!(metric["unit"], "ns"),
+                Some("kiln.syscalls.histogram_latency_ns") => {
+                    for point in metric["exponentialHistogram"]["dataPoints"].as_array().expect("points") {
+                        let buckets = point["positive"]["bucketCounts"].as_array().expect("buckets");
+                        let inside = buckets.iter().map(number).sum::<u64>() + number(&point["zeroCount"]);
+                        assert_eq!(inside, number(&point["count"]));
+                        in_histograms += inside;
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    assert!(counted > 300 && counted == in_histograms, "{counted} and {in_histograms}: {said}");
+    assert!(said.contains("rows delivered") && said.contains("nothing lost"), "{said}");
+}
+
+#[test]
+fn rows_are_log_records_and_losses_are_counted() {
+    let sql = "SELECT ts, comm, ret FROM syscalls WHERE name = 'openat'";
+    let Some((documents, said)) = received(sql, 200, "{}") else { return };
+    let records: Vec<&Json> = documents
+        .iter()
+        .inspect(|(path, _)| assert_eq!(path, "/v1/logs"))
+        .flat_map(|(_, document)| {
+            document["resourceLogs"][0]["scopeLogs"][0]["logRecords"].as_array().expect("records")
+        })
+        .collect();
+    let first = records.first().unwrap_or_else(|| panic!("there are no records: {said}"));
+    assert!(said.contains(&format!("{} rows delivered", records.len())), "{said}");
+    assert_eq!(first["attributes"][1]["key"], "comm");
+    let since_epoch = std::time::UNIX_EPOCH.elapsed().expect("a clock").as_nanos() as u64;
+    let age = since_epoch.abs_diff(number(&first["timeUnixNano"]));
+    assert!(age < 600_000_000_000, "{age} ns from now");
+
+    let Some((_, said)) = received(sql, 400, "") else { return };
+    assert!(said.contains("0 rows delivered") && said.contains("answers with status 400"), "{said}");
+    let partial = r#"{"partialSuccess": {"rejectedLogRecords": "1", "errorMessage": "one too many"}}"#;
+    let Some((_, said)) = received(sql, 200, partial) else { return };
+    assert!(said.contains("rows that were not delivered: one too many"), "{said}");
+}
+
+#[test]
+fn prometheus_reads_totals() {
+    let mut child = kiln(&[GROUPS, "--prometheus", "127.0.0.1:0"]).spawn().expect("kiln runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let first = lines.next().and_then(Result::ok).unwrap_or_default();
+    let Some(url) = first.strip_prefix("Prometheus is answered at ") else {
+        let code = child.wait().expect("it ends").code();
+        assert_eq!(code, Some(UNSUPPORTED), "{first}");
+        return println!("skipped: {first}");
+    };
+    let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let mut before = 0;
+    // Totals only grow. The query ends with its command, so at last nobody answers.
+    while let Ok(mut answer) = agent.get(url).call() {
+        let Ok(text) = answer.body_mut().read_to_string() else { break };
+        let total = |line: &str| line.split(' ').next_back().and_then(|number| number.parse::<u64>().ok());
+        let own = text.lines().filter(|line| line.starts_with("kiln_syscalls_n_total{")).filter_map(total);
+        let now = own.sum::<u64>();
+        assert!(now >= before, "{now} after {before}\n{text}");
+        before = now;
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let said: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(child.wait().expect("it ends").success(), "{said:?}");
+    assert!(before > 300, "{before}: {said:?}");
+}
+
+#[test]
+fn what_cannot_be_sent_is_said_at_once() {
+    for (arguments, expected) in [
+        (["SELECT pid FROM syscalls", "--prometheus", "127.0.0.1:0"], "Prometheus reads aggregates of windows"),
+        ([GROUPS, "--prometheus", "nowhere"], "cannot be listened at"),
+        ([GROUPS, "--otlp", "http://127.0.0.1:1"], "no OTLP receiver answers there"),
+        ([GROUPS, "--otlp", "https://127.0.0.1:4318"], "an OTLP receiver's address is like"),
+    ] {
+        let output = kiln(&arguments).output().expect("kiln runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(UNSUPPORTED) => println!("skipped: {said}"),
+            code => assert!(code == Some(2) && said.contains(expected), "{code:?}: {said}"),
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The endpoint that Prometheus reads: `GET /metrics` in its text format.
+//!
+//! Prometheus wants totals since the beginning, a query with windows gives what happened in each: counters and histograms
+//! are added up here. A gauge is shown as of the last window, and not at all for a group that the window does not have.
+//! The number of series is limited, because each one costs the server memory for hours.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use kiln_plan::{Histogram, Row, Value};
+use tiny_http::{Header, Method, Response, Server};
+
+use super::{Form, Role, identifier, label};
+use crate::commands::query::Summary;
+use crate::error::Error;
+
+/// The value of a series.
+#[derive(Debug)]
+enum Total {
+    Counter(u128),
+    Gauge(Option<f64>),
+    Histogram(Histogram),
+}
+
+/// All values of one group.
+#[derive(Debug)]
+struct Group {
+    /// When the last window that has this group ended.
+    window_end: u64,
+    totals: Vec<Total>,
+}
+
+/// What Prometheus reads.
+#[derive(Debug)]
+pub struct Totals {
+    form: Form,
+    groups: BTreeMap<Vec<String>, Group>,
+    max_series: usize,
+    /// When the last window ended.
+    window_end: u64,
+    dropped_rows: u64,
+    status: Summary,
+}
+
+impl Totals {
+    /// Nothing yet.
+    pub fn new(form: Form, max_series: usize) -> Totals {
+        let status = Summary::default();
+        Totals { form, groups: BTreeMap::new(), max_series, window_end: 0, dropped_rows: 0, status }
+    }
+
+    fn values(&self) -> impl Iterator<Item = (usize, &str, Role)> {
+        let columns = self.form.columns.iter().enumerate();
+        columns.filter_map(|(at, (name, role))| role.map(|role| (at, name.as_str(), role)))
+    }
+
+    /// Adds the rows of a window.
+    pub fn add(&mut self, row: &Row) {
+        let window_end = row.window.map_or(0, |window| window[1]);
+        self.window_end = self.window_end.max(window_end);
+        let labels: Vec<String> =
+            self.values().filter(|(.., role)| *role == Role::Label).map(|(at, ..)| label(&row.values[at])).collect();
+        let metrics: Vec<(usize, Role)> =
+            self.values().filter(|(.., role)| *role != Role::Label).map(|(at, _, role)| (at, role)).collect();
+        let full = (self.groups.len() + 1) * metrics.len() > self.max_series;
+        if full && !self.groups.contains_key(&labels) {
+            self.dropped_rows += 1;
+            return;
+        }
+        let new = || Group {
+            window_end,
+            totals: metrics
+                .iter()
+                .map(|(_, role)| match role {
+                    Role::Counter => Total::Counter(0),
+                    Role::Histogram => Total::Histogram(Histogram::default()),
+                    Role::Gauge | Role::Label => Total::Gauge(None),
+                })
+                .collect(),
+        };
+        let group = self.groups.entry(labels).or_insert_with(new);
+        group.window_end = group.window_end.max(window_end);
+        for (total, (at, _)) in group.totals.iter_mut().zip(&metrics) {
+            match (total, &row.values[*at]) {
+                (Total::Counter(total), Value::Uint(value)) => *total += u128::from(*value),
+                (Total::Histogram(total), Value::Histogram(more)) => total.merge(more),
+                (Total::Gauge(total), value) => *total = value.as_float(),
+                _ => {}
+            }
+        }
+    }
+
+    /// The text that Prometheus reads.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let labels: Vec<String> = self
+            .values()
+            .filter(|(.., role)| *role == Role::Label)
+            .map(|(_, name, _)| identifier(name))
+            .scan(BTreeMap::<String, u32>::new(), |seen, name| {
+                let times = seen.entry(name.clone()).or_default();
+                *times += 1;
+                Some(if *times == 1 { name } else { format!("{name}_{times}") })
+            })
+            .collect();
+        let metrics = self.values().filter(|(.., role)| *role != Role::Label);
+        let mut names = BTreeMap::<String, u32>::new();
+        for (index, (_, name, role)) in metrics.enumerate() {
+            let mut name = format!("kiln_{}_{}", identifier(&self.form.table), identifier(name));
+            let times = names.entry(name.clone()).or_default();
+            *times += 1;
+            if *times > 1 {
+                let _ = write!(name, "_{times}");
+            }
+            self.metric(&mut text, &name, role, index, &labels);
+        }
+        self.own(&mut text);
+        text
+    }
+
+    fn metric(&self, text: &mut String, name: &str, role: Role, index: usize, labels: &[String]) {
+        let (name, kind) = match role {
+            Role::Counter => (format!("{name}_total"), "counter"),
+            Role::Histogram => (name.to_owned(), "histogram"),
+            Role::Gauge | Role::Label => (name.to_owned(), "gauge"),
+        };
+        let _ = writeln!(text, "# TYPE {name} {kind}");
+        for (values, group) in &self.groups {
+            let own: Vec<String> =
+                labels.iter().zip(values).map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
+            let series = |suffix: &str, more: Option<String>| {
+                let all: Vec<String> = own.iter().cloned().chain(more).collect();
+                if all.is_empty() { format!("{name}{suffix}") } else { format!("{name}{suffix}{{{}}}", all.join(",")) }
+            };
+            match &group.totals[index] {
+                Total::Counter(total) => {
+                    let _ = writeln!(text, "{} {total}", series("", None));
+                },
+                Total::Gauge(Some(value)) if group.window_end == self.window_end => {
+                    let _ = writeln!(text, "{} {value}", series("", None));
+                }
+                Total::Gauge(_) => {}
+                Total::Histogram(histogram) => {
+                    let (zeros, powers) = histogram.powers();
+                    let mut below = zeros;
+                    for (power, values) in powers {
+                        below += values;
+                        // Values are integers: those below a power of two are at most that less one.
+                        let le = format!("le=\"{}\"", (1u128 << power) - 1);
+                        let _ = writeln!(text, "{} {below}", series("_bucket", Some(le)));
+                    }
+                    let count = histogram.count();
+                    let _ = writeln!(text, "{} {count}", series("_bucket", Some("le=\"+Inf\"".to_owned())));
+                    let _ = writeln!(text, "{} {}", series("_sum", None), histogram.sum());
+                    let _ = writeln!(text, "{} {count}", series("_count", None));
+                }
+            }
+        }
+    }
+
+    /// What the query costs, and what it loses.
+    fn own(&self, text: &mut String) {
+        let status = &self.status;
+        let rows = [
+            ("kiln_query_events_total", status.events as f64),
+            ("kiln_query_program_seconds_total", status.program_ns.unwrap_or_default() as f64 / 1e9),
+            ("kiln_query_rows_total", status.rows as f64),
+            ("kiln_query_lost_total", status.lost_in_all() as f64),
+            ("kiln_query_rows_over_series_limit_total", self.dropped_rows as f64),
+        ];
+        for (name, value) in rows {
+            let _ = writeln!(text, "# TYPE {name} counter\n{name} {value}");
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// A server that answers Prometheus.
+pub struct Endpoint {
+    server: Arc<Server>,
+    totals: Arc<Mutex<Totals>>,
+    thread: JoinHandle<()>,
+    address: SocketAddr,
+}
+
+impl Endpoint {
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// [`Error::InvalidInput`] where it cannot be listened at.
+    pub fn listen(address: &str, form: Form, max_series: usize) -> Result<Endpoint, Error> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::InvalidInput(format!("{address} cannot be listened at: {error}; an address is `127.0.0.1:9090`"))
+        };
+        let server = Arc::new(Server::http(address).map_err(|error| failed(&error))?);
+        let bound = server.server_addr().to_ip().ok_or_else(|| failed(&"it is not an IP address"))?;
+        let totals = Arc::new(Mutex::new(Totals::new(form, max_series)));
+        let (serving, shown) = (Arc::clone(&server), Arc::clone(&totals));
+        let thread = std::thread::spawn(move || {
+            for request in serving.incoming_requests() {
+                let path = request.url().split('?').next().unwrap_or_default();
+                let response = match (request.method(), path) {
+                    (Method::Get, "/metrics") => {
+                        let text = shown.lock().unwrap_or_else(PoisonError::into_inner).text();
+                        let header = Header::from_bytes("Content-Type", "text/plain; version=0.0.4; charset=utf-8");
+                        header.into_iter().fold(Response::from_string(text), Response::with_header)
+                    }
+                    (Method::Get, _) => Response::from_string("metrics are at /metrics\n").with_status_code(404),
+                    _ => Response::from_string("only GET is answered\n").with_status_code(405),
+                };
+                // A client that has gone away is no concern of the others.
+                let _ = request.respond(response);
+            }
+        });
+        Ok(Endpoint { server, totals, thread, address: bound })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Adds rows, and how the query goes.
+    pub fn add(&mut self, rows: &[Row], status: Option<&Summary>) {
+        let mut totals = self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.iter().for_each(|row| totals.add(row));
+        if let Some(status) = status {
+            totals.status = status.clone();
+        }
+    }
+
+    /// Ends it. Returns how many rows were dropped because they would have made too many series.
+    pub fn end(self) -> u64 {
+        self.server.unblock();
+        // It has nothing to say but that it ended.
+        let _ = self.thread.join();
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner).dropped_rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn windows_add_up_and_series_are_limited() {
+        let column = |name: &str, role| (name.to_owned(), Some(role));
+        let columns = vec![
+            column("comm", Role::Label),
+            column("count(*)", Role::Counter),
+            column("max(latency_ns)", Role::Gauge),
+            column("histogram(latency_ns)", Role::Histogram),
+        ];
+        let form = Form { table: "syscalls".to_owned(), columns, time: None };
+        let mut totals = Totals::new(form, 6);
+        let row = |end: u64, comm: &str, count: u64| {
+            let mut histogram = Histogram::default();
+            (0..count).for_each(|value| histogram.add(100 * value));
+            let values =
+                vec![Value::text(comm), Value::Uint(count), Value::Uint(end), Value::Histogram(Arc::new(histogram))];
+            Row { window: Some([end - 1, end]), values }
+        };
+        for row in [row(1, "a\"\\\n", 2), row(1, "b", 3), row(2, "b", 4), row(2, "c", 5)] {
+            totals.add(&row);
+        }
+        let text = totals.text();
+        for expected in [
+            "# TYPE kiln_syscalls_count_total counter\n",
+            "kiln_syscalls_count_total{comm=\"a\\\"\\\\\\n\"} 2\n",
+            "kiln_syscalls_count_total{comm=\"b\"} 7\n",
+            "kiln_syscalls_max_latency_ns{comm=\"b\"} 2\n",
+            "kiln_syscalls_histogram_latency_ns_bucket{comm=\"b\",le=\"127\"} 4\n",
+            "kiln_syscalls_histogram_latency_ns_bucket{comm=\"b\",le=\"+Inf\"} 7\n",
+            "kiln_syscalls_histogram_latency_ns_sum{comm=\"b\"} 900\n",
+            "kiln_query_rows_over_series_limit_total 1\n",
+        ] {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+        assert!(!text.contains("max_latency_ns{comm=\"a"), "the last window does not have it\n{text}");
+        assert!(!text.contains("\"c\""), "{text}");
+    }
+}
