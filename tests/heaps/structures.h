@@ -6,21 +6,7 @@
 #include <kiln/skiplist.h>
 #include <kiln/sketch.h>
 
-struct order {
-	__u64 structure, operation, key, value; /* operation: 0 look up, 1 update, 2 delete */
-	__u64 result, found;
-};
-
-/* Memory for a structure, all zeros; NULL when there is none. */
-KILN_FUNCTION void *zeroed(__u64 bytes)
-{
-	__u64 *memory = kiln_malloc(bytes);
-
-	if (memory)
-		for (__u64 at = 0; at < bytes / 8; at++)
-			memory[at] = 0;
-	return memory;
-}
+#include "order.h"
 
 static __always_inline struct kiln_hash *create_hash(void)
 {

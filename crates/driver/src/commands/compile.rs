@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::{Input, input, optimize, output, sandbox};
 
 /// The headers for extension authors, which `kiln cc` brings along.
-const HEADERS: [(&str, &str); 12] = [
+const HEADERS: [(&str, &str); 20] = [
     ("kiln/heap.h", include_str!("../../include/kiln/heap.h")),
     ("kiln/malloc.h", include_str!("../../include/kiln/malloc.h")),
     ("kiln/hash.h", include_str!("../../include/kiln/hash.h")),
@@ -19,7 +19,15 @@ const HEADERS: [(&str, &str); 12] = [
     ("kiln/rbtree.h", include_str!("../../include/kiln/rbtree.h")),
     ("kiln/skiplist.h", include_str!("../../include/kiln/skiplist.h")),
     ("kiln/sketch.h", include_str!("../../include/kiln/sketch.h")),
+    ("kiln/bloom.h", include_str!("../../include/kiln/bloom.h")),
+    ("kiln/bptree.h", include_str!("../../include/kiln/bptree.h")),
+    ("kiln/clock.h", include_str!("../../include/kiln/clock.h")),
+    ("kiln/cuckoo.h", include_str!("../../include/kiln/cuckoo.h")),
+    ("kiln/ring.h", include_str!("../../include/kiln/ring.h")),
+    ("kiln/wheel.h", include_str!("../../include/kiln/wheel.h")),
     ("kiln/pool.h", include_str!("../../include/kiln/pool.h")),
+    ("kiln/ops.h", include_str!("../../include/kiln/ops.h")),
+    ("kiln/pool/arena.h", include_str!("../../include/kiln/pool/arena.h")),
     ("kiln/pool/copy.h", include_str!("../../include/kiln/pool/copy.h")),
     ("kiln/pool/maps.h", include_str!("../../include/kiln/pool/maps.h")),
     ("kiln/pool/hash.h", include_str!("../../include/kiln/pool/hash.h")),
@@ -168,6 +176,21 @@ fn is_bpf(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_header_comes_along() {
+        let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+        let names = |folder: &str| -> Vec<String> {
+            let entries = std::fs::read_dir(include.join(folder)).expect("the headers");
+            let names = entries.map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned());
+            names.filter(|name| name.ends_with(".h")).map(|name| format!("{folder}/{name}")).collect()
+        };
+        let mut all = [names("kiln"), names("kiln/pool")].concat();
+        all.sort();
+        let mut known = HEADERS.map(|(name, _)| name);
+        known.sort_unstable();
+        assert_eq!(all, known);
+    }
 
     #[test]
     fn clang_output_is_found() {
