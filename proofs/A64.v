@@ -24,7 +24,10 @@ Inductive insn :=
 | Reverse16 (w : width) (d n : reg)
 | Cmp (w : width) (a b : reg)
 | Cmpi (w : width) (a : reg) (k : Z)
-| Cset (w : width) (d : reg) (c : condition).
+| Cset (w : width) (d : reg) (c : condition)
+| Csel (w : width) (d n m : reg) (c : condition)
+| Prfm (w : width) (p : reg)
+| Dsbisb (w : width).
 
 (** SUBS with the zero register as destination. C: no borrow. V: the difference of the signed numbers does not fit. *)
 Definition subtracted (w a b : Z) (s : regs) : regs :=
@@ -87,6 +90,11 @@ Definition step (i : insn) (s : regs) : regs :=
   | Cmpi w a k => subtracted (bits w) (s a) (wrap 64 k) s
   (* CSET: one if the condition holds, zero if not. *)
   | Cset _ d c => update s d (Z.b2z (is_met c s))
+  (* CSEL: the first register if the condition holds, the second if not. *)
+  | Csel w d n m c => update s d (if is_met c s then wrap (bits w) (s n) else wrap (bits w) (s m))
+  (* PRFM; DSB NSH and ISB: no register and no byte of memory changes, and no address faults. *)
+  | Prfm _ _ => s
+  | Dsbisb _ => s
   | Reverse16 _ d n => update s d (swap 2 (s n) + 2 ^ 16 * swap 2 (s n / 2 ^ 16))
   end.
 

@@ -1,6 +1,6 @@
 (** The theorems about native code, and what they rest on. `proofs/check` compares what this prints with `assumptions.txt`. *)
 
-From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag.
+From Kiln Require Import Rotate RotateRegister Arithmetic Memory Flag Select Hint.
 
 Definition theorems := (
   rotate_left_32_x86_agrees,
@@ -60,7 +60,19 @@ Definition theorems := (
   flag_constant_32_x86_agrees,
   flag_constant_32_a64_agrees,
   flag_constant_64_x86_agrees,
-  flag_constant_64_a64_agrees
+  flag_constant_64_a64_agrees,
+  select_32_x86_agrees,
+  select_32_a64_agrees,
+  select_64_x86_agrees,
+  select_64_a64_agrees,
+  select_constant_32_x86_agrees,
+  select_constant_32_a64_agrees,
+  select_constant_64_x86_agrees,
+  select_constant_64_a64_agrees,
+  prefetch_x86_agrees,
+  prefetch_a64_agrees,
+  speculation_barrier_x86_agrees,
+  speculation_barrier_a64_agrees
 ).
 
 Print Assumptions theorems.

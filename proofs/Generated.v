@@ -573,3 +573,77 @@ Definition flag_constant_64_x86 (d : reg) (a : reg) (k : Z) (c : condition) : li
   [ (True, [X86.Zero W32 d; X86.Cmpi W64 a k; X86.Setcc W32 d c]) ].
 Definition flag_constant_64_a64 (d : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list A64.insn) :=
   [ (True, [A64.Cmpi W64 a k; A64.Cset W32 d c]) ].
+
+(** Keeps d if the comparison c of the lower halves of a and b holds, and copies s to d if not. *)
+Definition select_32_allowed (d : reg) (s : reg) (a : reg) (b : reg) (c : condition) : Prop := is_register d /\ is_register s /\ is_register a /\ is_register b.
+Definition select_32_forms (d : reg) (s : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list template) :=
+  [ (True,
+     [TUnless c W32 a (Reg b) (TAlu [Mov] [W64] d (Reg s))]);
+    (True,
+     [TAlu [Mov] [W64] d (Reg d);
+      TUnless c W32 a (Reg b) (TAlu [Mov] [W64] d (Reg s))]) ].
+Definition select_32_x86 (d : reg) (s : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Cmp W32 a b; X86.Cmovncc W64 d s c]) ].
+Definition select_32_a64 (d : reg) (s : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Cmp W32 a b; A64.Csel W64 d d s c]) ].
+
+(** Keeps d if the comparison c of a and b holds, and copies s to d if not. *)
+Definition select_64_allowed (d : reg) (s : reg) (a : reg) (b : reg) (c : condition) : Prop := is_register d /\ is_register s /\ is_register a /\ is_register b.
+Definition select_64_forms (d : reg) (s : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list template) :=
+  [ (True,
+     [TUnless c W64 a (Reg b) (TAlu [Mov] [W64] d (Reg s))]);
+    (True,
+     [TAlu [Mov] [W64] d (Reg d);
+      TUnless c W64 a (Reg b) (TAlu [Mov] [W64] d (Reg s))]) ].
+Definition select_64_x86 (d : reg) (s : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Cmp W64 a b; X86.Cmovncc W64 d s c]) ].
+Definition select_64_a64 (d : reg) (s : reg) (a : reg) (b : reg) (c : condition) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Cmp W64 a b; A64.Csel W64 d d s c]) ].
+
+(** Keeps d if the comparison c of the lower half of a with a number holds, and copies s to d if not. *)
+Definition select_constant_32_allowed (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : Prop := is_register d /\ is_register s /\ is_register a /\ -2147483648 <= k <= 2147483647.
+Definition select_constant_32_forms (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list template) :=
+  [ (True,
+     [TUnless c W32 a (Imm k) (TAlu [Mov] [W64] d (Reg s))]);
+    (True,
+     [TAlu [Mov] [W64] d (Reg d);
+      TUnless c W32 a (Imm k) (TAlu [Mov] [W64] d (Reg s))]) ].
+Definition select_constant_32_x86 (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Cmpi W32 a k; X86.Cmovncc W64 d s c]) ].
+Definition select_constant_32_a64 (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Cmpi W32 a k; A64.Csel W64 d d s c]) ].
+
+(** Keeps d if the comparison c of a with a number holds, and copies s to d if not. *)
+Definition select_constant_64_allowed (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : Prop := is_register d /\ is_register s /\ is_register a /\ -2147483648 <= k <= 2147483647.
+Definition select_constant_64_forms (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list template) :=
+  [ (True,
+     [TUnless c W64 a (Imm k) (TAlu [Mov] [W64] d (Reg s))]);
+    (True,
+     [TAlu [Mov] [W64] d (Reg d);
+      TUnless c W64 a (Imm k) (TAlu [Mov] [W64] d (Reg s))]) ].
+Definition select_constant_64_x86 (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Cmpi W64 a k; X86.Cmovncc W64 d s c]) ].
+Definition select_constant_64_a64 (d : reg) (s : reg) (a : reg) (k : Z) (c : condition) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Cmpi W64 a k; A64.Csel W64 d d s c]) ].
+
+(** Asks for the cache line at the address p; p keeps its value, and no address faults. *)
+Definition prefetch_allowed (p : reg) : Prop := True.
+Definition prefetch_forms (p : reg) : list (Prop * list template) :=
+  [ (True,
+     [TAlu [Mov] [W64] p (Reg p);
+      TAlu [Mov] [W64] p (Reg p)]) ].
+Definition prefetch_x86 (p : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Prefetch W64 p]) ].
+Definition prefetch_a64 (p : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Prfm W64 p]) ].
+
+(** Later instructions wait until all earlier ones, branches among them, are done; r keeps its value. *)
+Definition speculation_barrier_allowed (r : reg) : Prop := True.
+Definition speculation_barrier_forms (r : reg) : list (Prop * list template) :=
+  [ (True,
+     [TAlu [And] [W64] r (Reg r);
+      TAlu [And] [W64] r (Reg r)]) ].
+Definition speculation_barrier_x86 (r : reg) : list (Prop * list X86.insn) :=
+  [ (True, [X86.Lfence W64 ]) ].
+Definition speculation_barrier_a64 (r : reg) : list (Prop * list A64.insn) :=
+  [ (True, [A64.Dsbisb W64 ]) ].

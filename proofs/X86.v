@@ -37,7 +37,10 @@ Inductive insn :=
 | Zero (w : width) (d : reg)
 | Cmp (w : width) (a b : reg)
 | Cmpi (w : width) (a : reg) (k : Z)
-| Setcc (w : width) (d : reg) (c : condition).
+| Setcc (w : width) (d : reg) (c : condition)
+| Cmovncc (w : width) (d s : reg) (c : condition)
+| Prefetch (w : width) (p : reg)
+| Lfence (w : width).
 
 (** CMP: a subtraction that keeps the flags alone. OF: the difference of the signed numbers does not fit. *)
 Definition subtracted (w a b : Z) : flags :=
@@ -120,6 +123,16 @@ Definition step (i : insn) (s : state) : state :=
   | Setcc _ d c =>
       let flag := match compared s with Some f => Z.b2z (is_met c f) | None => 2 ^ 64 end in
       {| gprs := update (gprs s) d (gprs s d - wrap 8 (gprs s d) + flag); compared := compared s |}
+  (* CMOVcc with the opposite condition. Of unknown flags it makes no number. *)
+  | Cmovncc w d r c =>
+      let v := match compared s with
+               | Some f => if is_met (opposite c) f then wrap (bits w) (gprs s r) else wrap (bits w) (gprs s d)
+               | None => 2 ^ 64
+               end in
+      {| gprs := update (gprs s) d v; compared := compared s |}
+  (* PREFETCHT0 and LFENCE: no register and no byte of memory changes, and no address faults. *)
+  | Prefetch _ _ => s
+  | Lfence _ => s
   | Rorx w d r k => {| gprs := update (gprs s) d (ror (bits w) (gprs s r) k); compared := compared s |}
   end.
 

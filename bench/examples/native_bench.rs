@@ -18,6 +18,9 @@
 //! medians over the rounds, because the machine's speed changes from round to round more than within one. Where no
 //! operation was found, `fused` and `full` are the same code, and their ratio is the noise. Bytes of code are compared
 //! with what the kernel's JIT makes of the same program.
+//!
+//! With `KILN_SELECTS=1` in the environment, `fused` is `full` as it is otherwise, and `full` has every choice by a
+//! branch over a copy compiled without the branch: what the choices cost or save.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -57,11 +60,17 @@ const CHOICES: [usize; 3] = [FULL, 4, 5];
 fn setting(engine: usize) -> (bool, Registry, Option<Setting>) {
     match engine {
         PLAIN => (false, Registry::EMPTY, None),
+        FUSED if selects() => (true, Registry::BUILTIN, None),
         FUSED => (true, Registry::EMPTY, None),
         FULL => (true, Registry::BUILTIN, None),
         4 => (true, Registry::BUILTIN, Some(Setting::Fast)),
         _ => (true, Registry::BUILTIN, Some(Setting::Scalar)),
     }
+}
+
+/// Whether choices are compared.
+fn selects() -> bool {
+    std::env::var_os("KILN_SELECTS").is_some()
 }
 
 /// Median and distance of the quartiles, in nanoseconds.
@@ -194,7 +203,8 @@ impl Own {
     fn new(name: &str, mut object: Object, engine: usize) -> Result<Own, String> {
         let text = |error: kiln_vm::Error| error.to_string();
         let (fusions, operations, native) = setting(engine);
-        kiln_idiom::annotate(&mut object, &operations);
+        let is_choice = |_| selects() && engine == FULL;
+        object.operations = kiln_idiom::recognize_where(&object, &operations, &is_choice);
         let options = Options { operations, fusions, ..Options::default() };
         let mut vm = Vm::new(&object, options).map_err(text)?;
         vm.load(name).map_err(text)?;

@@ -32,4 +32,29 @@ static inline __attribute__((always_inline)) unsigned long long kiln_rotate_righ
 	return value >> bits | value << (64 - bits);
 }
 
+/* Asks for the cache line at an address. Any address may be asked for: nothing is read, and nothing faults. */
+static inline __attribute__((always_inline)) void kiln_prefetch(const void *address)
+{
+	asm volatile("%0 = %0; %0 = %0" : "+r"(address));
+}
+
+/* Returns the number. What follows waits until all earlier instructions, branches among them, are done. */
+static inline __attribute__((always_inline)) unsigned long long kiln_speculation_barrier(unsigned long long number)
+{
+	asm volatile("%0 &= %0; %0 &= %0" : "+r"(number));
+	return number;
+}
+
+/* `a op b ? then : otherwise` without a branch, where the branch would be hard to predict. A branch that is predicted well
+ * is faster. The operator is one of ==, !=, >, >=, <, <=, s>, s>=, s<, s<=, and all values have 64 bits. */
+#define KILN_SELECT(a, op, b, then, otherwise)                                                                         \
+	({                                                                                                             \
+		unsigned long long kiln_chosen = (then);                                                               \
+		asm("%[chosen] = %[chosen]; if %[left] " #op " %[right] goto +1; %[chosen] = %[other]"                  \
+		    : [chosen] "+r"(kiln_chosen)                                                                       \
+		    : [left] "r"((unsigned long long)(a)), [right] "r"((unsigned long long)(b)),                       \
+		      [other] "r"((unsigned long long)(otherwise)));                                                   \
+		kiln_chosen;                                                                                           \
+	})
+
 #endif

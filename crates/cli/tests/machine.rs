@@ -95,3 +95,28 @@ fn a_program_that_the_vm_does_not_run_is_listed_with_the_reason() {
     assert!(document[0]["no_native"].is_string() && document[0]["native"].is_null());
     kiln().arg("dump").arg(&path).args(["--machine", "arm64"]).assert().code(2);
 }
+
+/// What `bpf/include/kiln/ops.h` has for requests becomes the operations, and both engines give the same result.
+#[test]
+fn requested_operations_are_compiled() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = Folder::with(&[("packet.bin", &(0..64).collect::<Vec<u8>>())]);
+    let object = folder.path("requests.o");
+    let mut clang = std::process::Command::new("clang-19");
+    clang.args(["-O2", "-target", "bpf", "-mcpu=v3", "-c"]).arg("-I").arg(root.join("bpf/include"));
+    match clang.arg(root.join("tests/operations/requests.bpf.c")).arg("-o").arg(&object).status() {
+        Ok(status) => assert!(status.success(), "clang-19 compiles it"),
+        Err(error) => return println!("skipped: clang-19: {error}"),
+    }
+    let listing = kiln().arg("dump").arg(&object).arg("--native").assert().code(0);
+    listing.stdout(contains("prefetcht0").and(contains("lfence")).and(contains("cmov")));
+    let found = kiln().arg("ops").arg(&object).assert().code(0);
+    found.stdout(contains("select_64").and(contains("select_constant_64")).and(contains("speculation_barrier")));
+    let run = |engine: &str| {
+        let mut run = kiln();
+        run.arg("run").arg(&object).args(["--in", engine, "--packet-file"]).arg(folder.path("packet.bin"));
+        document(run.args(["--format", "json"]))
+    };
+    let (jit, interpreter) = (run("jit"), run("interpreter"));
+    assert_eq!((&jit["value"], &jit["packet"]), (&interpreter["value"], &interpreter["packet"]));
+}

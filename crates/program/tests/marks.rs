@@ -191,6 +191,46 @@ fn lies_about_memory_are_refused() {
     }
 }
 
+/// A choice by a branch over a copy, and what only looks like one.
+#[test]
+fn lies_about_choices_are_refused() {
+    let refusal = |operation: &str, text: &str, form: u8, operands: &[i32]| {
+        check(&object(text, operation, form, operands), &Registry::BUILTIN).err().map(|refused| refused.refusal)
+    };
+    let plain = "* if r1 > r2 goto +0 -> 2; * r0 = r3; r0 += 1; exit";
+    assert_eq!(refusal("select_64", plain, 0, &[0, 3, 1, 2, 2]), None);
+    let requested = "* r0 = r0; r4 = 7; * if r1 > r2 goto +0 -> 4; * r0 = r3; r0 += r4; exit";
+    assert_eq!(refusal("select_64", requested, 1, &[0, 3, 1, 2, 2]), None);
+    for (why, text, form, operands) in [
+        // Another copy, comparison or width; a number; the frame pointer as the result; a register that is none.
+        (Refusal::Sequence, plain, 0, [0, 2, 1, 2, 2]),
+        (Refusal::Sequence, plain, 0, [0, 3, 1, 2, 3]),
+        (Refusal::Operands, plain, 0, [0, 3, 1, 2, 4]),
+        (Refusal::Operands, plain, 0, [10, 3, 1, 2, 2]),
+        (Refusal::Operands, plain, 0, [0, 11, 1, 2, 2]),
+        (Refusal::Sequence, "* if w1 > w2 goto +0 -> 2; * r0 = r3; r0 += 1; exit", 0, [0, 3, 1, 2, 2]),
+        (Refusal::Sequence, "* if r1 > r2 goto +0 -> 2; * w0 = w3; r0 += 1; exit", 0, [0, 3, 1, 2, 2]),
+        // The branch leads elsewhere; another one leads to the copy; the copy to itself is another register's.
+        (Refusal::Sequence, "* if r1 > r2 goto +0 -> 3; * r0 = r3; r0 += 1; exit", 0, [0, 3, 1, 2, 2]),
+        (Refusal::Control, "if r1 == 0 goto +0 -> 2; * if r1 > r2 goto +0 -> 3; * r0 = r3; exit", 0, [0, 3, 1, 2, 2]),
+        (Refusal::Sequence, "* r4 = r4; * if r1 > r2 goto +0 -> 3; * r0 = r3; exit", 1, [0, 3, 1, 2, 2]),
+        (Refusal::Dependence, "* r0 = r0; r0 += 1; * if r1 > r2 goto +0 -> 4; * r0 = r3; exit", 1, [0, 3, 1, 2, 2]),
+        (Refusal::Form, plain, 2, [0, 3, 1, 2, 2]),
+    ] {
+        assert_eq!(refusal("select_64", text, form, &operands), Some(why), "{text} {form} {operands:?}");
+    }
+    // What changes nothing must be what it says, too.
+    assert_eq!(refusal("prefetch", "* r1 = r1; * r1 = r1; r0 = 0; exit", 0, &[1]), None);
+    for (why, text, operands) in [
+        (Refusal::Sequence, "* r1 = r1; * r1 = r2; r0 = 0; exit", [1]),
+        (Refusal::Sequence, "* r1 = r1; r0 = 0; exit", [1]),
+        (Refusal::Operands, "* r1 = r1; * r1 = r1; r0 = 0; exit", [10]),
+        (Refusal::Dependence, "* r1 = r1; r2 = r1; * r1 = r1; r0 = 0; exit", [1]),
+    ] {
+        assert_eq!(refusal("prefetch", text, 0, &operands), Some(why), "{text} {operands:?}");
+    }
+}
+
 /// A branch of a sequence leads over its last instruction alone, to where the region ends, and no other branch does.
 #[test]
 fn lies_about_branches_are_refused() {

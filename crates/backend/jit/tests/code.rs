@@ -96,6 +96,10 @@ fn operations_compile_to_one_instruction() {
         ("w0 = w2; w0 <<= 16; w0 s>>= 16", "sign_extend_16_to_32", 0, &[0, 2], "0f bf c6 c3"),
         // movsxd rax, esi; ret
         ("r0 = r2; r0 <<= 32; r0 s>>= 32", "sign_extend_32", 0, &[0, 2], "48 63 c6 c3"),
+        // prefetcht0 [rdi]; ret
+        ("r1 = r1; r1 = r1", "prefetch", 0, &[1], "0f 18 0f c3"),
+        // lfence; ret
+        ("r3 &= r3; r3 &= r3", "speculation_barrier", 0, &[3], "0f ae e8 c3"),
         // mov eax, esi; ret
         ("r0 = r2; r0 <<= 32; r0 >>= 32", "zero_extend_32", 0, &[0, 2], "89 f0 c3"),
         // xor rax, qword ptr [rdi]; ret

@@ -46,7 +46,12 @@ impl Setting {
 }
 
 /// Flags of every compilation. The text names no target, which clang would warn about.
+#[cfg(not(target_arch = "aarch64"))]
 const FLAGS: &[&str] = &["-x", "ir", "-", "-fPIC", "-fno-plt", "-fomit-frame-pointer", "-Wno-override-module"];
+/// On 64-bit Arm, clang calls routines of its library for atomic operations if it is not told to write them out.
+#[cfg(target_arch = "aarch64")]
+const FLAGS: &[&str] =
+    &["-x", "ir", "-", "-fPIC", "-fno-plt", "-fomit-frame-pointer", "-Wno-override-module", "-mno-outline-atomics"];
 
 /// Flags of a shared object that needs nothing, in one piece.
 const SHARED_FLAGS: &[&str] = &[

@@ -37,6 +37,8 @@ pub enum Expr {
     Load(Size, Index, Imm),
     /// One if a comparison holds of two values, zero if not; 64 bits.
     Flag(Index, &'static Expr, &'static Expr),
+    /// The third value if a comparison holds of the first two, the fourth if not.
+    Select(Index, &'static Expr, &'static Expr, &'static Expr, &'static Expr),
     /// Left shift by the amount modulo the width, a power of two.
     Shl(&'static Expr, &'static Expr),
     /// Logical right shift by the amount modulo the width, a power of two.
@@ -73,6 +75,10 @@ impl Expr {
             Expr::Flag(comparison, left, right) => {
                 let holds = operands.comparison(*comparison).unwrap_or(JumpOp::Eq).holds(&value(left), &value(right));
                 B::ite(&holds, &constant(1), &constant(0))
+            }
+            Expr::Select(comparison, left, right, then, otherwise) => {
+                let holds = operands.comparison(*comparison).unwrap_or(JumpOp::Eq).holds(&value(left), &value(right));
+                B::ite(&holds, &value(then), &value(otherwise))
             }
             Expr::Shl(left, right) => value(left).shl(&value(right).shift_amount()),
             Expr::Lshr(left, right) => value(left).lshr(&value(right).shift_amount()),

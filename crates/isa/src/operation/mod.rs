@@ -14,8 +14,8 @@
 //! recognizer, the check of a mark, both JITs, the listing of `kiln ops` and the proofs. Another crate can declare an
 //! [`Operation`] as a constant and add it to a [`Registry`].
 //!
-//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic`, `memory` and `flag` have some of them, `parts`
-//!   what they are made of);
+//! - [`Operation`] and its parts, in `row`; [`table`]: Kiln's own rows (`arithmetic`, `memory`, `flag`, `select` and `hint` have
+//!   some of them, `parts` what they are made of);
 //! - [`rocq`]: the rows as definitions in Rocq, for the proofs;
 //! - [`pattern`]: matching instructions with a proof sequence; [`meaning`]: evaluating [`Expr`] over a [`BitVec`].
 //!
@@ -23,12 +23,14 @@
 
 mod arithmetic;
 mod flag;
+mod hint;
 pub mod meaning;
 mod memory;
 mod parts;
 pub mod pattern;
 pub mod rocq;
 mod row;
+mod select;
 pub mod table;
 
 pub use meaning::Expr;

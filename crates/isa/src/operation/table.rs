@@ -5,6 +5,7 @@ use super::arithmetic::{
     SIGN_EXTEND_32, ZERO_EXTEND_32,
 };
 use super::flag::{FLAG_32, FLAG_64, FLAG_CONSTANT_32, FLAG_CONSTANT_64};
+use super::hint::{PREFETCH, SPECULATION_BARRIER};
 use super::meaning::Expr;
 use super::memory::{
     ADD_MEMORY_32, ADD_MEMORY_64, AND_MEMORY_32, AND_MEMORY_64, LOAD_SWAPPED_16, LOAD_SWAPPED_32, LOAD_SWAPPED_64,
@@ -15,6 +16,7 @@ use super::parts::{AND, ANY, JOIN, LEFT, MOVE, OR, RIGHT, W32, W64, alu, immedia
 use super::row::{
     Arch, Condition, Feature, Form, From, Imm, Native, NativeInsn, NativeOperand, Notes, Operation, Template,
 };
+use super::select::{SELECT_32, SELECT_64, SELECT_CONSTANT_32, SELECT_CONSTANT_64};
 use crate::table::AluOp;
 
 /// All rows. Where several match, the first is used.
@@ -54,6 +56,12 @@ pub const OPERATIONS: &[&Operation] = &[
     &FLAG_64,
     &FLAG_CONSTANT_32,
     &FLAG_CONSTANT_64,
+    &SELECT_32,
+    &SELECT_64,
+    &SELECT_CONSTANT_32,
+    &SELECT_CONSTANT_64,
+    &PREFETCH,
+    &SPECULATION_BARRIER,
 ];
 
 /// Rotations by a constant: d = 0, s = 1, t = 2, k = 3.

@@ -18,15 +18,22 @@ use std::collections::HashMap;
 use kiln_isa::Insn;
 use kiln_isa::operation::{Arch, Binding, Form, Operation, Registry, Template};
 use kiln_program::operation::{Checker, MAX_SPAN, Mark};
-use kiln_program::{Node, Object, liveness};
+use kiln_program::{InsnId, Node, Object, liveness};
 
 /// Candidates that the search for one instance looks at, at most: a bound on hostile input.
 const MAX_CANDIDATES: usize = 2048;
 
-/// Finds operations of the registry in all functions. Marks that the object has are not looked at.
+/// Finds operations of the registry in all functions. Marks that the object has are not looked at. No branch is thought
+/// hard to predict.
 pub fn recognize(object: &Object, registry: &Registry) -> Vec<Mark> {
+    recognize_where(object, registry, &|_| false)
+}
+
+/// Finds operations of the registry in all functions, given which branches are hard to predict. A sequence that begins
+/// with a branch chooses between two values: without the branch both have to be there, so it pays nowhere else.
+pub fn recognize_where(object: &Object, registry: &Registry, is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
     let endings = Endings::new(registry);
-    object.functions.iter().flat_map(|function| recognize_in(&function.nodes, &endings)).collect()
+    object.functions.iter().flat_map(|function| recognize_in(&function.nodes, &endings, is_hard)).collect()
 }
 
 /// Replaces the marks of an object by those that [`recognize`] finds; returns how many there are now.
@@ -36,12 +43,20 @@ pub fn annotate(object: &mut Object, registry: &Registry) -> usize {
 }
 
 /// Finds operations in one function.
-fn recognize_in(nodes: &[Node], endings: &Endings) -> Vec<Mark> {
+fn recognize_in(nodes: &[Node], endings: &Endings, is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
     let mut checker = Checker::new(nodes);
     let mut marks = Vec::new();
     for root in 0..nodes.len() {
         let forms = endings.of(&nodes[root].insn);
-        marks.extend(forms.iter().find_map(|(operation, form)| find(nodes, &mut checker, operation, *form, root)));
+        let pays = |form: &Form| {
+            !matches!(form.code, [Template::Branch { .. }, ..]) || root > 0 && is_hard(nodes[root - 1].id)
+        };
+        marks.extend(
+            forms
+                .iter()
+                .filter(|(operation, form)| pays(&operation.forms[*form]))
+                .find_map(|(operation, form)| find(nodes, &mut checker, operation, *form, root)),
+        );
     }
     marks
 }

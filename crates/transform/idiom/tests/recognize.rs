@@ -5,8 +5,8 @@ use kiln_isa::Insn;
 use kiln_isa::operation::Registry;
 use kiln_program::{Function, Linkage, Object, Reference};
 
-/// The marks found in a function of these instructions and an `exit`.
-fn found(text: &str) -> Vec<(String, Vec<i32>, usize)> {
+/// A function of these instructions and an `exit`.
+fn object(text: &str) -> Object {
     let mut object = Object::default();
     let lines = text.split(';').map(str::trim).chain(["exit"]);
     let insns: Vec<_> = lines.map(|line| kiln_isa::text::parse(line).expect("an instruction")).collect();
@@ -18,6 +18,12 @@ fn found(text: &str) -> Vec<(String, Vec<i32>, usize)> {
     }
     let (name, section) = ("example".to_owned(), "xdp".to_owned());
     object.functions.push(Function { name, section, linkage: Linkage::Static, btf_id: 0, nodes });
+    object
+}
+
+/// The marks found in a function of these instructions and an `exit`.
+fn found(text: &str) -> Vec<(String, Vec<i32>, usize)> {
+    let mut object = object(text);
     annotate(&mut object, &Registry::BUILTIN);
     kiln_program::operation::check(&object, &Registry::BUILTIN).expect("what is found is true");
     object.operations.into_iter().map(|mark| (mark.operation, mark.operands, mark.members.len())).collect()
@@ -117,6 +123,45 @@ fn accesses_to_memory_are_found_where_no_other_access_is_passed() {
         "r0 = *(u32 *)(r1 + 0); r0 = le32 r0",
         "r1 = be64 r1; *(u64 *)(r1 + 0) = r1",
     ] {
+        assert_eq!(found(text), [], "{text}");
+    }
+}
+
+/// A choice is a choice only where it is requested, by a copy of the register to itself.
+#[test]
+fn choices_are_found_on_request() {
+    for (text, operation, operands) in [
+        ("r0 = r0; if r1 > r2 goto +1; r0 = r3", "select_64", vec![0, 3, 1, 2, 2]),
+        ("r0 = r0; r4 += 7; if w0 s< 5 goto +1; r0 = r3; r0 += r4", "select_constant_32", vec![0, 3, 0, 5, 12]),
+    ] {
+        assert_eq!((one(text).0.as_str(), one(text).1), (operation, operands), "{text}");
+    }
+    for text in [
+        "if r1 > r2 goto +1; r0 = r3",
+        "w0 = w0; if r1 > r2 goto +1; r0 = r3",
+        "r0 = r0; if r1 & 4 goto +1; r0 = r3",
+        "r0 = r0; if r1 > r2 goto +1; w0 = w3",
+    ] {
+        assert_eq!(found(text), [], "{text}");
+    }
+}
+
+/// Without a request, it needs a branch that is known to be hard to predict.
+#[test]
+fn choices_are_found_where_a_branch_is_hard_to_predict() {
+    let mut object = object("if r1 > r2 goto +1; r0 = r3; if r1 > 9 goto +1; r0 = r4");
+    let hard = object.functions[0].nodes[2].id;
+    object.operations = kiln_idiom::recognize_where(&object, &Registry::BUILTIN, &|id| id == hard);
+    kiln_program::operation::check(&object, &Registry::BUILTIN).expect("what is found is true");
+    let found: Vec<_> = object.operations.iter().map(|mark| (mark.operation.as_str(), &mark.operands[..])).collect();
+    assert_eq!(found, [("select_constant_64", &[0, 4, 1, 9, 2][..])]);
+}
+
+#[test]
+fn hints_are_found() {
+    assert_eq!(one("r1 = r1; r1 = r1; r0 = 0"), ("prefetch".to_owned(), vec![1], 2));
+    assert_eq!(one("r1 &= r1; r1 &= r1; r0 = 0"), ("speculation_barrier".to_owned(), vec![1], 2));
+    for text in ["r1 = r1; r0 = 0", "w1 = w1; w1 = w1", "r1 &= r1; r1 |= r1", "r1 = r1; r2 = r1; r1 = r1; r0 = r2"] {
         assert_eq!(found(text), [], "{text}");
     }
 }

@@ -346,6 +346,22 @@ impl Assembler {
         self.word(0x1a9f_07e0 | condition.opposite().0 << 12 | dst.at(0));
     }
 
+    /// `csel dst, then, otherwise`.
+    pub fn select(&mut self, condition: Condition, dst: Gpr, then: Gpr, otherwise: Gpr) {
+        self.word(0x9a80_0000 | otherwise.at(16) | condition.0 << 12 | then.at(5) | dst.at(0));
+    }
+
+    /// `prfm pldl1keep, [base]`.
+    pub fn prefetch(&mut self, base: Gpr) {
+        self.word(0xf980_0000 | base.at(5));
+    }
+
+    /// `dsb nsh; isb`: what the kernel does where a processor has no `sb`.
+    pub fn speculation_barrier(&mut self) {
+        self.word(0xd503_379f);
+        self.word(0xd503_3fdf);
+    }
+
     /// `rev16 dst, src` of 32 bits: exchanges the bytes of each half.
     pub fn reverse_halves(&mut self, dst: Gpr, src: Gpr) {
         self.word(0x5ac0_0400 | src.at(5) | dst.at(0));

@@ -67,6 +67,12 @@ const TABLE: &[Row] = &[
     number("cmpi32", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W32, regs[0], imm)),
     number("cmpi64", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W64, regs[0], imm)),
     flag("cset32", &[Access::Write, Access::Comparison], |code, regs, op| code.set_if(condition(op), regs[0])),
+    // dst, what it is where the comparison holds, what it is where not.
+    flag("csel64", &[Access::Write, Access::Read, Access::Read, Access::Comparison], |code, regs, op| {
+        code.select(condition(op), regs[0], regs[1], regs[2]);
+    }),
+    row("prfm64", &[Access::Read], |code, regs, _| code.prefetch(regs[0])),
+    row("dsbisb64", &[], |code, _, _| code.speculation_barrier()),
     row("reverse16", ONE, |code, regs, _| code.reverse_halves(regs[0], regs[1])),
     row("rev32", ONE, |code, regs, _| code.swap_bytes(Size::B4, regs[0], regs[1])),
     row("rev64", ONE, |code, regs, _| code.swap_bytes(Size::B8, regs[0], regs[1])),

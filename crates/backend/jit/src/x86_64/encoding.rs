@@ -145,6 +145,21 @@ impl Assembler {
         self.emit(Form { byte_rm: true, ..Form::default() }, &[0x0f, 0x90 | condition.0], 0, dst.into());
     }
 
+    /// `cmovcc dst, src`.
+    pub fn move_if(&mut self, condition: Condition, dst: Gpr, src: Gpr) {
+        self.emit(Self::at_width(Width::W64), &[0x0f, 0x40 | condition.0], dst.0, src.into());
+    }
+
+    /// `prefetcht0 place`.
+    pub fn prefetch(&mut self, place: Memory) {
+        self.emit(Form::default(), &[0x0f, 0x18], 1, place.into());
+    }
+
+    /// `lfence`.
+    pub fn load_fence(&mut self) {
+        self.bytes.extend([0x0f, 0xae, 0xe8]);
+    }
+
     /// `test first, second`.
     pub fn test(&mut self, width: Width, first: Gpr, second: Gpr) {
         self.emit(Self::at_width(width), &[0x85], second.0, first.into());

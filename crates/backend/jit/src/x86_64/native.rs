@@ -112,6 +112,12 @@ const TABLE: &[Row] = &[
     number("cmpi32", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W32, regs[0], imm)),
     number("cmpi64", COMPARE_NUMBER, |code, regs, imm| compare_imm(code, Width::W64, regs[0], imm)),
     flag("setcc32", &[Access::Both, Access::Comparison], |code, regs, op| code.set_if(condition(op), regs[0])),
+    // Where the comparison does not hold.
+    flag("cmovncc64", &[Access::Both, Access::Read, Access::Comparison], |code, regs, op| {
+        code.move_if(condition(op).opposite(), regs[0], regs[1]);
+    }),
+    row("prefetch64", &[Access::Read], |code, regs, _| code.prefetch(Memory::at(regs[0], 0))),
+    row("lfence64", &[], |code, _, _| code.load_fence()),
     // The second operand is cl.
     row("rol32cl", ROTATE_BY, |code, regs, _| code.shift_cl(Shift::RotateLeft, Width::W32, regs[0])),
     row("rol64cl", ROTATE_BY, |code, regs, _| code.shift_cl(Shift::RotateLeft, Width::W64, regs[0])),
