@@ -19,8 +19,8 @@
 //! operation was found, `fused` and `full` are the same code, and their ratio is the noise. Bytes of code are compared
 //! with what the kernel's JIT makes of the same program.
 //!
-//! With `KILN_SELECTS=1` in the environment, `fused` is `full` as it is otherwise, and `full` has every choice by a
-//! branch over a copy compiled without the branch: what the choices cost or save.
+//! With `KILN_BRANCHES=hard` in the environment, `fused` is `full` as it is otherwise, and `full` has every flag and choice
+//! compiled without its branch: what that costs or saves.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -60,7 +60,7 @@ const CHOICES: [usize; 3] = [FULL, 4, 5];
 fn setting(engine: usize) -> (bool, Registry, Option<Setting>) {
     match engine {
         PLAIN => (false, Registry::EMPTY, None),
-        FUSED if selects() => (true, Registry::BUILTIN, None),
+        FUSED if without_branches() => (true, Registry::BUILTIN, None),
         FUSED => (true, Registry::EMPTY, None),
         FULL => (true, Registry::BUILTIN, None),
         4 => (true, Registry::BUILTIN, Some(Setting::Fast)),
@@ -68,9 +68,9 @@ fn setting(engine: usize) -> (bool, Registry, Option<Setting>) {
     }
 }
 
-/// Whether choices are compared.
-fn selects() -> bool {
-    std::env::var_os("KILN_SELECTS").is_some()
+/// Whether it is measured what flags and choices cost without their branches.
+fn without_branches() -> bool {
+    std::env::var_os("KILN_BRANCHES").is_some()
 }
 
 /// Median and distance of the quartiles, in nanoseconds.
@@ -203,8 +203,8 @@ impl Own {
     fn new(name: &str, mut object: Object, engine: usize) -> Result<Own, String> {
         let text = |error: kiln_vm::Error| error.to_string();
         let (fusions, operations, native) = setting(engine);
-        let is_choice = |_| selects() && engine == FULL;
-        object.operations = kiln_idiom::recognize_where(&object, &operations, &is_choice);
+        let is_hard = |_| without_branches() && engine == FULL;
+        object.operations = kiln_idiom::recognize_where(&object, &operations, &is_hard);
         let options = Options { operations, fusions, ..Options::default() };
         let mut vm = Vm::new(&object, options).map_err(text)?;
         vm.load(name).map_err(text)?;

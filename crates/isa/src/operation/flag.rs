@@ -66,7 +66,10 @@ macro_rules! flag {
                     ],
                 },
             ],
-            notes: Notes { pays: "results of comparisons that are hard to predict", proved_by: $proved },
+            notes: Notes {
+                pays: "comparisons that are hard to predict, and only there: found by a profile",
+                proved_by: $proved,
+            },
         }
     };
 }

@@ -15,8 +15,8 @@
 
 use std::collections::HashMap;
 
-use kiln_isa::Insn;
-use kiln_isa::operation::{Arch, Binding, Form, Operation, Registry, Template};
+use kiln_isa::operation::{Arch, Binding, Form, From, Operation, Registry, Template};
+use kiln_isa::{AluOp, Insn};
 use kiln_program::operation::{Checker, MAX_SPAN, Mark};
 use kiln_program::{InsnId, Node, Object, liveness};
 
@@ -29,8 +29,8 @@ pub fn recognize(object: &Object, registry: &Registry) -> Vec<Mark> {
     recognize_where(object, registry, &|_| false)
 }
 
-/// Finds operations of the registry in all functions, given which branches are hard to predict. A sequence that begins
-/// with a branch chooses between two values: without the branch both have to be there, so it pays nowhere else.
+/// Finds operations of the registry in all functions, given which branches are hard to predict. Without its branch, a
+/// sequence has to wait for what was compared, so it pays nowhere else, unless the program asks for it.
 pub fn recognize_where(object: &Object, registry: &Registry, is_hard: &dyn Fn(InsnId) -> bool) -> Vec<Mark> {
     let endings = Endings::new(registry);
     object.functions.iter().flat_map(|function| recognize_in(&function.nodes, &endings, is_hard)).collect()
@@ -48,9 +48,7 @@ fn recognize_in(nodes: &[Node], endings: &Endings, is_hard: &dyn Fn(InsnId) -> b
     let mut marks = Vec::new();
     for root in 0..nodes.len() {
         let forms = endings.of(&nodes[root].insn);
-        let pays = |form: &Form| {
-            !matches!(form.code, [Template::Branch { .. }, ..]) || root > 0 && is_hard(nodes[root - 1].id)
-        };
+        let pays = |form: &Form| !has_branch(form) || is_requested(form) || root > 0 && is_hard(nodes[root - 1].id);
         marks.extend(
             forms
                 .iter()
@@ -59,6 +57,15 @@ fn recognize_in(nodes: &[Node], endings: &Endings, is_hard: &dyn Fn(InsnId) -> b
         );
     }
     marks
+}
+
+fn has_branch(form: &Form) -> bool {
+    form.code.iter().any(|template| matches!(template, Template::Branch { .. }))
+}
+
+/// Whether a sequence begins with a copy of a register to itself, which no compiler writes.
+fn is_requested(form: &Form) -> bool {
+    matches!(form.code, [Template::Alu { ops: [AluOp::Mov], dst, src: From::Reg(src), .. }, ..] if dst == src)
 }
 
 /// The proof sequences of a registry, by the kind of their last instruction: few of them can end at a given one.
@@ -129,8 +136,7 @@ fn find(
     if checker.is_taken(root) || !binding.matches(last, &nodes[root].insn) {
         return None;
     }
-    let branches = form.code.iter().any(|template| matches!(template, Template::Branch { .. }));
-    let first = if branches {
+    let first = if has_branch(form) {
         // Over the root alone.
         if root == 0 || checker.is_target(root) {
             return None;
