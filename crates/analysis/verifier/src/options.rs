@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use kiln_platform::{Helper, Profile};
@@ -26,6 +27,8 @@ pub struct Options {
     pub explain: bool,
     /// When to give up with [`crate::Error::Limit`]; `None` for never.
     pub deadline: Option<Instant>,
+    /// Give up in the same way once this is true.
+    pub stop: Option<Arc<AtomicBool>>,
     /// Give up with [`crate::Error::Limit`] after so many processed instructions. `None`: only the kernel's limit holds, which
     /// rejects the program.
     pub most_insns: Option<u64>,
@@ -51,6 +54,7 @@ impl Options {
     /// Whether the deadline has passed.
     pub(crate) fn time_is_up(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 }
 

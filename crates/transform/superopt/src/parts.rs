@@ -11,6 +11,7 @@ use kiln_verifier::Prepared;
 
 use crate::cost::frequency::{self, Frequencies};
 use crate::flow::calls::Calls;
+use crate::helpers::Helpers;
 use crate::judged::Judge;
 use crate::options::{Options, Progress};
 use crate::search;
@@ -25,6 +26,7 @@ pub(crate) struct Shared<'a> {
     pub calls: Calls,
     pub judge: Option<&'a dyn Judge>,
     pub answers: Arc<Answers>,
+    pub helpers: Helpers,
     pub begun: Instant,
     progress: Mutex<&'a mut dyn Progress>,
     stopped: AtomicBool,
@@ -60,6 +62,7 @@ impl<'a> Shared<'a> {
             calls: Calls::of(original),
             judge,
             answers: options.answers.clone().unwrap_or_default(),
+            helpers: Helpers::default(),
             begun: Instant::now(),
             progress: Mutex::new(progress),
             stopped: AtomicBool::new(false),

@@ -6,7 +6,8 @@
 //! pass again with less fuel, or with steps banned, if it was refused.
 
 use std::collections::HashSet;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use kiln_equiv::{Limits, Method, listed};
@@ -16,6 +17,7 @@ use kiln_verifier::Facts;
 use crate::cost::frequency::Frequencies;
 use crate::evidence::{Because, Evidence};
 use crate::flow::calls::Calls;
+use crate::helpers::Helpers;
 use crate::laws::context::{Change, Context, Stage, Step as LawStep, Times};
 use crate::laws::{self, LawRow};
 use crate::options::Options;
@@ -40,6 +42,8 @@ pub struct Work<'a> {
     pub share: Instant,
     /// Threads that a search may use.
     pub threads: usize,
+    /// Threads that have nothing to do.
+    pub helpers: &'a Helpers,
     /// How often instructions run.
     pub frequencies: &'a Frequencies,
     /// What earlier searches found.
@@ -219,9 +223,70 @@ impl Work<'_> {
 }
 
 fn run_windows(work: &mut Work<'_>) -> Vec<Evidence> {
+    let helper = work.helpers.take(work.object.function(work.function).nodes.len());
     rewrite_windows(work, work.deadline, |work, function, budget| {
-        windows::rewrite(work.object, (work.function, function), work.facts, budget)
+        let (object, id, facts) = (&*work.object, work.function, work.facts);
+        let reached = AtomicUsize::new(usize::MAX);
+        if helper.is_none() {
+            return windows::rewrite(object, (id, function), facts, budget, &reached);
+        }
+        let ahead = Ahead::of(work, budget, function);
+        std::thread::scope(|scope| {
+            scope.spawn(|| ahead.run(object, id, facts, &reached));
+            let steps = windows::rewrite(object, (id, function), facts, budget, &reached);
+            reached.store(0, Ordering::Relaxed);
+            steps
+        })
     })
+}
+
+/// What a helper needs to ask ahead.
+struct Ahead<'a> {
+    calls: &'a Calls,
+    banned: &'a Banned,
+    options: &'a Options,
+    deadline: Instant,
+    fuel: usize,
+    limits: Limits,
+    refuted: HashSet<u64>,
+    swept: windows::Swept,
+    function: Function,
+}
+
+impl<'a> Ahead<'a> {
+    fn of(work: &Work<'a>, budget: &Budget<'_>, function: &Function) -> Ahead<'a> {
+        Ahead {
+            calls: work.calls,
+            banned: work.banned,
+            options: work.options,
+            deadline: budget.deadline,
+            fuel: budget.fuel,
+            // Answers of its own: those of the function may not depend on who asked first.
+            limits: Limits { answers: Some(Arc::default()), ..work.limits.clone() },
+            refuted: budget.refuted.clone(),
+            swept: budget.swept.clone(),
+            function: function.clone(),
+        }
+    }
+
+    fn run(self, object: &Object, id: FunctionId, facts: Option<&Facts>, reached: &AtomicUsize) {
+        let Ahead { calls, banned, options, deadline, fuel, limits, mut refuted, mut swept, function } = self;
+        let mut budget = Budget {
+            calls,
+            deadline,
+            limits: &limits,
+            refuted: &mut refuted,
+            swept: &mut swept,
+            fuel,
+            banned,
+            isa: options.isa,
+            model: &options.model,
+            goal: options.goal,
+            rules: &options.rules,
+            without: &|name| options.is_without(name),
+        };
+        windows::ask_ahead(object, (id, &function), facts, &mut budget, reached);
+    }
 }
 
 /// Searches with one effort until nothing is found, or the function's share of the time is spent.

@@ -73,6 +73,8 @@ pub fn optimize_judged(
     for (number, wave) in waves.iter().enumerate() {
         shared.ahead.store(parts.iter().map(|part| part.slots).sum(), Ordering::SeqCst);
         let next = AtomicUsize::new(0);
+        let workers = options.threads.min(parts.len()).max(1);
+        shared.helpers.set(options.threads.saturating_sub(workers));
         let work = || {
             while let Some((part, run)) = pair(&parts, &runs, next.fetch_add(1, Ordering::SeqCst)) {
                 let deadline = shared.deadline(part, options.threads);
@@ -85,9 +87,10 @@ pub fn optimize_judged(
                     *kept = Some(run);
                 }
             }
+            shared.helpers.add();
         };
-        match options.threads.min(parts.len()) {
-            0 | 1 => work(),
+        match workers {
+            1 => work(),
             threads => std::thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work)))),
         }
     }

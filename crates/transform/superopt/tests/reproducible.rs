@@ -90,6 +90,32 @@ fn threads_and_other_work_change_nothing() {
     });
 }
 
+/// A program that is long enough for helpers, of blocks with something to do for rules, laws and the solver.
+fn long_program() -> Object {
+    let block = |index: usize| {
+        let (at, next) = (8 * (index % 32 + 1), index + 1);
+        format!(
+            " r2 = *(u32 *)(r1 + 12)\n r3 = r2\n r3 <<= 32\n r3 >>= 32\n r3 ^= {index}\n r3 &= 255\n \
+             *(u64 *)(r10 - {at}) = r3\n r4 = *(u64 *)(r10 - {at})\n r0 += r4\n if r0 > {index} goto L{next}\n \
+             r0 += 1\nL{next}:\n"
+        )
+    };
+    let blocks: String = (0..32).map(block).collect();
+    parse(&format!("; program xdp name long\n r0 = 0\n{blocks} r0 &= 1\n exit\n")).expect("a program")
+}
+
+#[test]
+fn helpers_change_nothing() {
+    let object = long_program();
+    assert!(object.functions[0].nodes.len() >= kiln_superopt::helpers::WORTH_A_HELPER);
+    let bounded = |threads| Options { search: 0, ..options(threads) };
+    let [alone, helped] = [1, 3].map(|threads| optimize(&object, &bounded(threads), &mut ()));
+    assert_ne!(alone.object, object);
+    assert_eq!(written(&helped, &all(&object)), written(&alone, &all(&object)));
+    assert_eq!(helped.object, alone.object);
+    assert_eq!(helped.refused, alone.refused);
+}
+
 #[test]
 fn a_part_is_what_it_is_alone() {
     for object in objects() {

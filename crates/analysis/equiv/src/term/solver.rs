@@ -68,7 +68,7 @@ struct Kept {
 }
 
 /// Bytes of queries that are kept, about.
-const MOST_KEPT: usize = 32 << 20;
+const MOST_KEPT: usize = 12 << 20;
 /// Bytes of a kept answer besides its query, about.
 const ANSWER_BYTES: usize = 256;
 

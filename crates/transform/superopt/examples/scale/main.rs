@@ -52,6 +52,9 @@ struct Request {
     /// The type of programs whose section does not tell it, such as `sched_cls`
     #[arg(long = "type", value_name = "NAME", default_value = "-")]
     program_type: String,
+    /// Only this program of the objects
+    #[arg(long, value_name = "NAME", default_value = "-")]
+    program: String,
     /// `text`, or `json` for all points, slopes and curves
     #[arg(long, default_value = "text", value_parser = ["text", "json"])]
     format: String,
@@ -124,7 +127,7 @@ fn measured(request: &Request, name: &str, slots: usize, threads: usize) -> Valu
     let own = std::env::current_exe().expect("this program has a path");
     let numbers = [slots as u64, threads as u64, request.budget].map(|number| number.to_string());
     let mut command = Command::new(own);
-    command.args(["--point", name, &request.program_type]).args(numbers);
+    command.args(["--point", name, &request.program_type, &request.program]).args(numbers);
     let output = command.output().expect("it starts again");
     serde_json::from_slice(&output.stdout).unwrap_or_else(
         |_| json!({"name": name, "slots": slots, "cut_short": true, "error": String::from_utf8_lossy(&output.stderr)}),
@@ -133,17 +136,26 @@ fn measured(request: &Request, name: &str, slots: usize, threads: usize) -> Valu
 
 /// Measures a family's program of so many slots, or an object.
 fn point(arguments: &[String]) -> Value {
-    let [name, program_type, numbers @ ..] = arguments else { panic!("--point takes a name, a type and numbers") };
+    let [name, program_type, only, numbers @ ..] = arguments else {
+        panic!("--point takes a name, a type, a program and numbers")
+    };
     let numbers: Vec<u64> = numbers.iter().map(|text| text.parse().expect("a number")).collect();
     let [slots, threads, budget] = numbers[..] else { panic!("--point takes three numbers") };
     let mut object = match FAMILIES.iter().find(|family| family.name == name) {
         Some(family) => family.object(slots as usize),
         None => kiln_elf::read(name, &std::fs::read(name).expect("a readable file")).expect("an object").object,
     };
+    if only != "-" {
+        object.programs.retain(|program| program.name == *only);
+    }
     for program in object.programs.iter_mut().filter(|program| program.program_type.is_none()) {
         program.program_type = ProgramType::from_name(program_type);
     }
-    let slots: u32 = object.functions.iter().map(kiln_program::Function::slots).sum();
+    let all = |object: &kiln_program::Object| match only.as_str() {
+        "-" => object.functions.iter().map(kiln_program::Function::slots).sum(),
+        _ => object.programs.iter().map(|program| object.program_slots(program)).sum::<u32>(),
+    };
+    let slots = all(&object);
     let types = std::fs::read("/sys/kernel/btf/vmlinux").ok();
     let types = types.and_then(|bytes| kiln_program::btf::Btf::parse(&bytes).ok()).map(std::sync::Arc::new);
     let begun = processor_time();
@@ -160,7 +172,7 @@ fn point(arguments: &[String]) -> Value {
     let mut account = curve::Account::default();
     let rewrite = optimize(&object, &options, &mut account);
     let ended = processor_time();
-    let after: u32 = rewrite.object.functions.iter().map(kiln_program::Function::slots).sum();
+    let after = all(&rewrite.object);
     let mut phases: serde_json::Map<String, Value> = rewrite
         .timings
         .rows()

@@ -2,33 +2,88 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use kiln_equiv::simulation::arguments::Arguments;
 use kiln_equiv::simulation::inlined::{Inlined, Placed};
-use kiln_equiv::simulation::{Question, simulate};
+use kiln_equiv::simulation::{Question, Simulation, simulate};
 use kiln_program::{Function, FunctionId, InsnId, ProgramId};
 
 use crate::evidence::{ChainStep, Evidence};
+use crate::helpers::joined;
 use crate::laws::inline;
 use crate::run::known::{Known, share_facts};
 use crate::run::state::Run;
 use crate::timings::Stopwatch;
 
+/// A function that was proved, with its calls written out if some were inlined.
+struct Proved {
+    function: FunctionId,
+    simulation: Simulation,
+    written_out: Option<Function>,
+}
+
+/// Runs something. Returns also its processor time.
+fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+    let begun = Stopwatch::start();
+    let result = run();
+    (result, begun.elapsed())
+}
+
 impl Run<'_> {
-    /// Proves that every changed function does what it did before; `quick` as in [`Question::quick`]. Returns the proofs if
-    /// evidence is to carry them.
-    pub(super) fn prove_changed(
+    /// Decides about a change that makes these functions what they are now: proves it, and verifies what it concerns. Both
+    /// go on at the same time if a processor is idle; what the proof says comes first. Returns the proofs if evidence is to
+    /// carry them, and what is then known of the programs.
+    pub(super) fn decide(
         &mut self,
         before: &BTreeMap<FunctionId, Function>,
         evidence: &mut [Evidence],
         quick: bool,
-    ) -> Result<Vec<ChainStep>, String> {
-        let begun = Stopwatch::start();
-        let arguments = Arguments::of(&self.object, before);
+    ) -> Result<(Vec<ChainStep>, BTreeMap<ProgramId, Known>), String> {
         let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
-        let mut chain = Vec::new();
-        let result = changed.into_iter().try_for_each(|function| {
+        let nodes = changed.iter().map(|id| self.object.function(*id).nodes.len()).sum();
+        let shared = self.shared;
+        let stop = Arc::new(AtomicBool::new(false));
+        let this = &*self;
+        let prove = || timed(|| this.proofs(before, &changed, evidence, quick));
+        let verify = || timed(|| this.verify_changed(&changed, Some(&stop)));
+        let (proved, verified) = match shared.helpers.take(nodes) {
+            Some(_helper) => std::thread::scope(|scope| {
+                let verifying = scope.spawn(verify);
+                let proved = prove();
+                stop.store(proved.0.is_err(), Ordering::Relaxed);
+                (proved, Some(joined(verifying)))
+            }),
+            None => {
+                let proved = prove();
+                let verified = proved.0.is_ok().then(verify);
+                (proved, verified)
+            }
+        };
+        let (proofs, time) = proved;
+        self.timings.add("simulation", time);
+        self.cut_short |= proofs.is_err() && (Instant::now() >= self.deadline || self.shared.stopped());
+        if let Some((_, time)) = &verified {
+            self.timings.add("verifier", *time);
+        }
+        let chain = self.kept_proofs(proofs?, before, evidence);
+        let (known, _) = verified.expect("what is proved is verified");
+        self.cut_short |= known.is_err() && Instant::now() >= self.deadline;
+        Ok((chain, self.accept(&changed, known?)?))
+    }
+
+    /// Proves that every changed function does what it did before; `quick` as in [`Question::quick`].
+    fn proofs(
+        &self,
+        before: &BTreeMap<FunctionId, Function>,
+        changed: &BTreeSet<FunctionId>,
+        evidence: &[Evidence],
+        quick: bool,
+    ) -> Result<Vec<Proved>, String> {
+        let arguments = Arguments::of(&self.object, before);
+        let prove = |function: &FunctionId| {
+            let function = *function;
             let facts = Some(&*self.facts).filter(|_| !self.blind.contains(&function));
             let after = self.object.function(function);
             let calls = self.placed(before, function, evidence)?;
@@ -52,19 +107,28 @@ impl Run<'_> {
                 stop: &|| Instant::now() >= self.deadline || self.shared.stopped(),
             };
             let simulation = simulate(&question).map_err(|reason| format!("not proved: {reason}"))?;
-            if self.options.keep_queries {
-                let simulation = Arc::new(simulation);
-                let own = evidence.iter_mut().filter(|one| one.function == function);
-                own.for_each(|one| one.simulation = Some(simulation.clone()));
-                let (before, after) = (Arc::new(before[&function].clone()), Arc::new(after.clone()));
-                let written_out = written_out.map(|inlined| Arc::new(inlined.function));
-                chain.push(ChainStep { function, before, after, written_out, simulation });
-            }
-            Ok(())
-        });
-        self.timings.add("simulation", begun.elapsed());
-        self.cut_short |= result.is_err() && (Instant::now() >= self.deadline || self.shared.stopped());
-        result.map(|()| chain)
+            Ok(Proved { function, simulation, written_out: written_out.map(|inlined| inlined.function) })
+        };
+        changed.iter().map(prove).collect()
+    }
+
+    /// Gives the proofs to the evidence, if it is to carry them, and returns them as steps of the chain.
+    fn kept_proofs(
+        &self,
+        proofs: Vec<Proved>,
+        before: &BTreeMap<FunctionId, Function>,
+        evidence: &mut [Evidence],
+    ) -> Vec<ChainStep> {
+        let kept = proofs.into_iter().filter(|_| self.options.keep_queries);
+        let step = |Proved { function, simulation, written_out }| {
+            let simulation = Arc::new(simulation);
+            let own = evidence.iter_mut().filter(|one| one.function == function);
+            own.for_each(|one| one.simulation = Some(simulation.clone()));
+            let (before, after) = (before[&function].clone(), self.object.function(function).clone());
+            let (before, after) = (Arc::new(before), Arc::new(after));
+            ChainStep { function, before, after, written_out: written_out.map(Arc::new), simulation }
+        };
+        kept.map(step).collect()
     }
 
     /// Calls of a function that were inlined.
@@ -89,13 +153,12 @@ impl Run<'_> {
         calls.ok_or_else(|| "not proved: what was inlined cannot be told".to_owned())
     }
 
-    /// Whether every program that a change concerns still verifies, at a cost that the goal allows.
-    pub(super) fn accept(&mut self, changed: &BTreeSet<FunctionId>) -> Result<BTreeMap<ProgramId, Known>, String> {
-        let begun = Stopwatch::start();
-        let result = self.verify_changed(changed);
-        self.timings.add("verifier", begun.elapsed());
-        self.cut_short |= result.is_err() && Instant::now() >= self.deadline;
-        let known = result?;
+    /// Whether the judge, if it is asked, accepts what our verifier accepts.
+    fn accept(
+        &mut self,
+        changed: &BTreeSet<FunctionId>,
+        known: BTreeMap<ProgramId, Known>,
+    ) -> Result<BTreeMap<ProgramId, Known>, String> {
         if let Some(why) = self.harder(&known).filter(|_| self.ask_judge) {
             return Err(why);
         }
@@ -121,7 +184,12 @@ impl Run<'_> {
         self.object.reachable_functions(entry).iter().any(|function| changed.contains(function))
     }
 
-    fn verify_changed(&self, changed: &BTreeSet<FunctionId>) -> Result<BTreeMap<ProgramId, Known>, String> {
+    /// Whether every program that a change concerns still verifies, at a cost that the goal allows.
+    fn verify_changed(
+        &self,
+        changed: &BTreeSet<FunctionId>,
+        stop: Option<&Arc<AtomicBool>>,
+    ) -> Result<BTreeMap<ProgramId, Known>, String> {
         if self.object.next_insn >= self.part.ids.1 {
             return Err("there are no more ids for instructions".to_owned());
         }
@@ -134,7 +202,7 @@ impl Run<'_> {
             if self.object.program_slots(program) > before.now.cost.slots && !goal.may_grow() {
                 return Err(format!("program {name} would grow"));
             }
-            let own = self.shared.verify(&prepared, *id, before.assumptions, Some(self.deadline));
+            let own = self.shared.verify(&prepared, *id, before.assumptions, Some(self.deadline), stop);
             let own = own.map_err(|error| error.to_string())?;
             goal.allows(before.began.cost, before.now.cost, own.now.cost, self.options.extra_processed_insns)
                 .map_err(|worse| format!("program {name} {worse}"))?;

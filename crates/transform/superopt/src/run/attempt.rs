@@ -134,8 +134,7 @@ impl Run<'_> {
         let (before, next_insn) = (self.copies(functions), self.object.next_insn);
         let Some(mut evidence) = self.propose(pass, functions, fuel) else { return false };
         let changed: BTreeSet<FunctionId> = evidence.iter().map(|one| one.function).collect();
-        let proved = self.prove_changed(&before, &mut evidence, false);
-        match proved.and_then(|chain| Ok((chain, self.accept(&changed)?))) {
+        match self.decide(&before, &mut evidence, false) {
             Ok((chain, programs)) => {
                 self.take(evidence, chain, programs);
                 true
@@ -190,6 +189,7 @@ impl Run<'_> {
                 } else {
                     1
                 },
+                helpers: &shared.helpers,
                 frequencies: &shared.frequencies,
                 memory: &mut self.searched,
                 stopped: &stopped,
@@ -226,8 +226,7 @@ impl Run<'_> {
                 }
                 continue;
             }
-            let proved = self.prove_changed(&before, &mut own, true);
-            match proved.and_then(|chain| Ok((chain, self.accept(&[function].into())?))) {
+            match self.decide(&before, &mut own, true) {
                 Ok((chain, programs)) => {
                     (good, least) = (own.len(), middle);
                     let functions = self.copies(&[function]);

@@ -62,7 +62,7 @@ impl Run<'_> {
         let prepared = self.shared.prepared.for_version(&self.object);
         let mut programs = BTreeMap::new();
         for (id, known) in &self.programs {
-            let again = self.shared.verify(&prepared, *id, known.assumptions, None);
+            let again = self.shared.verify(&prepared, *id, known.assumptions, None, None);
             let again = again.unwrap_or_else(|error| panic!("it was accepted before: {error}"));
             programs.insert(*id, Known { began: known.began, ..again });
             share_facts(&mut programs);

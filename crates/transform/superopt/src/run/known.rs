@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use kiln_program::{Function, FunctionId, ProgramId};
@@ -67,6 +68,7 @@ impl Shared<'_> {
         id: ProgramId,
         assumptions: Assumptions,
         deadline: Option<Instant>,
+        stop: Option<&Arc<AtomicBool>>,
     ) -> Result<Known, kiln_verifier::Error> {
         let program = &prepared.object().programs[id.index()];
         let verify = |assumptions, skip_facts| -> Result<Verified, kiln_verifier::Error> {
@@ -74,6 +76,7 @@ impl Shared<'_> {
                 assumptions,
                 skip_facts,
                 deadline,
+                stop: stop.cloned(),
                 kernel_types: self.options.kernel_types.clone(),
                 profile: self.options.profile.clone(),
                 ..Default::default()

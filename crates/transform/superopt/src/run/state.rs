@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
             let reached = self.shared.original.reachable_functions(entry);
             // Facts must hold for every load. A program that verifies only as it is loaded here has none.
             let deadline = Some(self.deadline);
-            let verify = |assumptions| self.shared.verify(&self.shared.prepared, *id, assumptions, deadline);
+            let verify = |assumptions| self.shared.verify(&self.shared.prepared, *id, assumptions, deadline, None);
             let begun = Stopwatch::start();
             let known = verify(Assumptions::AnyLoad).or_else(|_| verify(Assumptions::AsLoaded));
             self.cut_short |= known.is_err() && Instant::now() >= self.deadline;

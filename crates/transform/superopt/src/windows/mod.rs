@@ -20,6 +20,7 @@ pub mod trace;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use kiln_equiv::Limits;
@@ -31,7 +32,7 @@ use kiln_verifier::{Facts, Region as Kind, Value};
 use crate::cost::{CostModel, Goal};
 use crate::flow::calls::Calls;
 use crate::flow::demand::{self, Afterwards, Demand, Exits};
-use crate::flow::possible;
+use crate::flow::possible::{self, Possible};
 use crate::laws::available_values;
 use crate::rules::RULES;
 use crate::rules::data::{RuleSet, matching};
@@ -93,63 +94,34 @@ pub struct Budget<'a> {
     pub without: &'a dyn Fn(&str) -> bool,
 }
 
-/// Rewrites one function by the rules; returns the steps.
+/// Rewrites one function by the rules; returns the steps. `reached` is told how far it came: it goes from the last
+/// instruction to the first.
 pub fn rewrite(
     object: &Object,
     (id, function): (FunctionId, &mut Function),
     facts: Option<&Facts>,
     budget: &mut Budget<'_>,
+    reached: &AtomicUsize,
 ) -> Vec<Step> {
-    let cfg = Cfg::new(function);
+    let scene = Scene::of(object, id, function, facts);
     let mut read = Read::of(function, budget.calls);
-    let numbers = possible::loads_numbers(object, id);
-    let begins = possible::at_block_begins(function, &cfg, numbers);
-    let context = context(function, facts);
-    let contexts = match context {
-        Some(_) => available_values::held_since_entry(object, function, &cfg, Reg::R1),
-        None => Vec::new(),
-    };
     let mut stale = Staleness::new(&function.nodes);
+    let mut refuted = std::mem::take(budget.refuted);
     let mut steps = Vec::new();
     // From the last to the first, so that the positions of earlier runs do not change.
-    for blocks in traces(function, &cfg).into_iter().rev() {
-        let first = blocks.start;
-        let start = cfg.blocks[first].range.start;
-        let end = end_of_windows(function, cfg.blocks[blocks.end - 1].range.end);
-        for run in runs(start..end).into_iter().rev() {
-            let demand_here = stale.with_pinned(read.after(function, run.end - 1, budget.calls));
-            if facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id))) {
+    for trace in scene.traces(function).into_iter().rev() {
+        for run in trace.runs().into_iter().rev() {
+            reached.store(run.start, Ordering::Relaxed);
+            if scene.is_unreached(function, &run) {
                 continue;
             }
-            let before = function.nodes[run.clone()].to_vec();
-            let mut possible = begins[first];
-            let earlier = &function.nodes[start..run.start];
-            earlier.iter().for_each(|node| possible::step(&mut possible, node, numbers));
-            let mut region = Region {
-                object,
-                facts,
-                context: context.zip(contexts.get(run.start).copied()),
-                nodes: before,
-                end: demand_here,
-                exits: &read.exits,
-                calls: budget.calls,
-                stale: &mut stale,
-                limits: budget.limits,
-                refuted: budget.refuted,
-                steps: Vec::new(),
-                asked: 0,
-                possible: (possible, numbers),
-                isa: budget.isa,
-                model: budget.model,
-                goal: budget.goal,
-            };
+            let mut region = scene.region(function, (&trace, &run), (&read, &mut stale), budget, &mut refuted);
             let key = region.key();
             let stale_before = region.stale.extent();
             if budget.swept.0.get(&key).is_some_and(|known| covers(stale_before, *known)) {
                 continue;
             }
-            let allowed = |rule: &str, at| !(budget.without)(rule) && !budget.banned.contains(rule, at);
-            let is_whole = sweep(&mut region, budget.rules, budget.deadline, &mut budget.fuel, &allowed);
+            let is_whole = sweep(&mut region, budget);
             let Region { nodes: after, steps: found, .. } = region;
             if found.is_empty() {
                 if is_whole {
@@ -166,7 +138,124 @@ pub fn rewrite(
             break;
         }
     }
+    *budget.refuted = refuted;
     steps
+}
+
+/// Asks what [`rewrite`] is about to ask, from the first instruction on until both meet. Nothing comes of it but that
+/// the solver's answers are known ([`kiln_equiv::solver::ask`]).
+pub fn ask_ahead(
+    object: &Object,
+    (id, function): (FunctionId, &Function),
+    facts: Option<&Facts>,
+    budget: &mut Budget<'_>,
+    reached: &AtomicUsize,
+) {
+    let scene = Scene::of(object, id, function, facts);
+    let read = Read::of(function, budget.calls);
+    let mut stale = Staleness::new(&function.nodes);
+    let mut refuted = std::mem::take(budget.refuted);
+    for trace in scene.traces(function) {
+        for run in trace.runs() {
+            if run.start >= reached.load(Ordering::Relaxed) {
+                return;
+            }
+            if scene.is_unreached(function, &run) {
+                continue;
+            }
+            let mut region = scene.region(function, (&trace, &run), (&read, &mut stale), budget, &mut refuted);
+            if !budget.swept.0.contains_key(&region.key()) {
+                sweep(&mut region, budget);
+            }
+        }
+    }
+}
+
+/// A function and what is known of it as a whole.
+struct Scene<'a> {
+    object: &'a Object,
+    facts: Option<&'a Facts>,
+    cfg: Cfg,
+    /// Whether loads of four bytes give numbers.
+    numbers: bool,
+    /// Which bits may be one where blocks begin.
+    begins: Vec<Possible>,
+    context: Option<&'a Value>,
+    /// Registers that hold the context before each instruction.
+    contexts: Vec<RegSet>,
+}
+
+/// A sequence of blocks that is rewritten as one.
+struct Blocks {
+    first: usize,
+    range: Range<usize>,
+}
+
+impl Blocks {
+    fn runs(&self) -> Vec<Range<usize>> {
+        runs(self.range.clone())
+    }
+}
+
+impl<'a> Scene<'a> {
+    fn of(object: &'a Object, id: FunctionId, function: &Function, facts: Option<&'a Facts>) -> Scene<'a> {
+        let cfg = Cfg::new(function);
+        let numbers = possible::loads_numbers(object, id);
+        let begins = possible::at_block_begins(function, &cfg, numbers);
+        let context = context(function, facts);
+        let contexts = match context {
+            Some(_) => available_values::held_since_entry(object, function, &cfg, Reg::R1),
+            None => Vec::new(),
+        };
+        Scene { object, facts, cfg, numbers, begins, context, contexts }
+    }
+
+    fn traces(&self, function: &Function) -> Vec<Blocks> {
+        let range = |blocks: &Range<usize>| {
+            let start = self.cfg.blocks[blocks.start].range.start;
+            start..end_of_windows(function, self.cfg.blocks[blocks.end - 1].range.end)
+        };
+        let blocks = |blocks: Range<usize>| Blocks { first: blocks.start, range: range(&blocks) };
+        traces(function, &self.cfg).into_iter().map(blocks).collect()
+    }
+
+    fn is_unreached(&self, function: &Function, run: &Range<usize>) -> bool {
+        self.facts.is_some_and(|facts| run.clone().all(|at| !facts.reached(function.nodes[at].id)))
+    }
+
+    fn region<'r, 'b: 'r>(
+        &self,
+        function: &Function,
+        (trace, run): (&Blocks, &Range<usize>),
+        (read, stale): (&'r Read, &'r mut Staleness),
+        budget: &Budget<'b>,
+        refuted: &'r mut HashSet<u64>,
+    ) -> Region<'r>
+    where
+        'a: 'r,
+    {
+        let mut possible = self.begins[trace.first];
+        let earlier = &function.nodes[trace.range.start..run.start];
+        earlier.iter().for_each(|node| possible::step(&mut possible, node, self.numbers));
+        Region {
+            object: self.object,
+            facts: self.facts,
+            context: self.context.zip(self.contexts.get(run.start).copied()),
+            nodes: function.nodes[run.clone()].to_vec(),
+            end: stale.with_pinned(read.after(function, run.end - 1, budget.calls)),
+            exits: &read.exits,
+            calls: budget.calls,
+            stale,
+            limits: budget.limits,
+            refuted,
+            steps: Vec::new(),
+            asked: 0,
+            possible: (possible, self.numbers),
+            isa: budget.isa,
+            model: budget.model,
+            goal: budget.goal,
+        }
+    }
 }
 
 /// The context, if the function is given it.
@@ -244,30 +333,25 @@ fn runs(range: Range<usize>) -> Vec<Range<usize>> {
 }
 
 /// Goes over a run until no rule finds more. Returns whether it came that far.
-fn sweep(
-    region: &mut Region<'_>,
-    rules: &RuleSet,
-    deadline: Instant,
-    fuel: &mut usize,
-    allowed: &dyn Fn(&str, InsnId) -> bool,
-) -> bool {
+fn sweep(region: &mut Region<'_>, budget: &mut Budget<'_>) -> bool {
+    let allowed = |rule: &str, at| !(budget.without)(rule) && !budget.banned.contains(rule, at);
     for _ in 0..SWEEPS {
         let mut changed = false;
         let mut at = 0;
         let mut trace = Trace::new(region);
         while at < region.nodes.len() {
-            if *fuel == 0 || Instant::now() >= deadline {
+            if budget.fuel == 0 || Instant::now() >= budget.deadline {
                 return false;
             }
             let id = region.nodes[at].id;
-            let found = matching::apply(rules, region, &trace, at, &|name| allowed(name, id))
+            let found = matching::apply(budget.rules, region, &trace, at, &|name| allowed(name, id))
                 || RULES.iter().filter(|rule| allowed(rule.name, id)).any(|rule| {
                     (rule.propose)(region, &trace, at)
                         .iter()
                         .any(|proposed| region.attempt(rule.name, id, proposed, rule.contextual))
                 });
             if found {
-                *fuel -= 1;
+                budget.fuel -= 1;
                 changed = true;
                 trace = Trace::new(region);
                 // The code before may have become shorter too: start again at this position.
