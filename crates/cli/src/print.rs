@@ -120,6 +120,16 @@ fn verdict(input: &kiln_driver::Input, result: &Checked) -> String {
         Some(KernelVerdict::NotAsked { reason, .. }) => Some(format!("  the kernel: could not be asked, {reason}")),
         None => None,
     });
+    if let Some(own) = &result.sandboxed {
+        lines.push(format!(
+            "  sandboxed: {} heap accesses, {}, {} elided, {}",
+            own.accesses,
+            count(own.guards, "guard"),
+            own.elided,
+            count(own.points.len(), "cancellation point")
+        ));
+        lines.extend(own.points.iter().map(|point| format!("    {}", run::cancellation_point(point))));
+    }
     if result.disagrees() {
         let word = styled(BAD, "disagreement");
         lines.push(format!("  {word}: Kiln and the kernel do not agree; please report this program"));

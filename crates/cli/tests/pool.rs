@@ -1,4 +1,4 @@
-//! The pool's header as an author meets it: through `kiln cc`, and which kernels its stores load on.
+//! Heaps and the pool as an author meets them: through `kiln cc`; who was cancelled where; which kernels the stores load on.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -68,4 +68,39 @@ fn what_a_program_must_choose_is_said() {
         let error = String::from_utf8_lossy(&built.stderr);
         assert!(!built.status.success() && error.contains(message), "{defines:?}: {error}");
     }
+}
+
+const SPIN: &str = "\
+#include <kiln/heap.h>
+kiln_heap(1 << 20);
+volatile __u64 steps;
+SEC(\"xdp\") int spin(struct xdp_md *ctx)
+{
+	while (steps < 1ull << 40)
+		steps++;
+	return XDP_DROP;
+}
+char LICENSE[] SEC(\"license\") = \"GPL\";
+";
+
+/// A run that does not end is cancelled; `kiln run` and `kiln check` name the loop's line.
+#[test]
+fn a_cancelled_run_is_reported_with_its_source_line() {
+    if !has_clang() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("spin.bpf.c"), SPIN).expect("writes");
+    let compiled = kiln(folder.path(), &["cc", "-c", "spin.bpf.c", "-o", "spin.o"]);
+    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+    let checked = kiln(folder.path(), &["check", "spin.o"]);
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned() + &String::from_utf8_lossy(&checked.stderr);
+    assert!(said.contains("1 cancellation point") && said.contains("spin.bpf.c:7"), "{said}");
+    let packet = "00".repeat(64);
+    let ran = kiln(folder.path(), &["run", "spin.o", "--packet", &packet]);
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(said.contains("cancelled: 1 run at point 0 in spin at") && said.contains("spin.bpf.c:7"), "{said}");
+    let ran = kiln(folder.path(), &["run", "spin.o", "--packet", &packet, "--format", "json"]);
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(said.contains("\"cancelled\"") && said.contains("\"runs\": 1"), "{said}");
 }

@@ -81,7 +81,7 @@ system! {
     pub use show::{report, sarif};
 }
 
-pub use commands::{check, cost, dump, operations};
+pub use commands::{cancellation, check, cost, dump, operations};
 pub use error::Error;
 pub use input::Input;
 pub use kiln_platform::{ArgKind, Helper, KernelVersion, MapType, Memory, ProgramType};

@@ -39,9 +39,19 @@ pub fn ran(ran: &Ran, packet: &[u8], maps: bool) {
     for line in &ran.printed {
         say!("printed: {}", Clean(line.exact().trim_end()));
     }
+    for cancelled in &ran.cancelled {
+        let runs = count(cancelled.runs as usize, "run");
+        say!("cancelled: {runs} at {}", cancellation_point(&cancelled.point));
+    }
     if maps {
         map_states(&ran.maps, &ran.heaps);
     }
+}
+
+/// Where a cancellation point is.
+pub fn cancellation_point(point: &kiln_driver::cancellation::PointOf) -> String {
+    let line = point.line.as_ref().map_or(String::new(), |line| format!(" at {line}"));
+    format!("point {} in {}{line}", point.number, point.function)
 }
 
 /// What a replay of a capture gave.

@@ -6,6 +6,7 @@ use kiln_program::{Object, Program};
 use kiln_verifier::Prepared;
 use serde::Serialize;
 
+use crate::commands::cancellation::{self, Sandboxed};
 use crate::commands::cost::Cost;
 use crate::input::Input;
 use crate::show::diagnostic::{self, Diagnosis, Look, Place};
@@ -33,6 +34,9 @@ pub struct Checked {
     /// Where the processed instructions went, where asked for, and always where there were too many.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<Cost>,
+    /// What the sandbox did to it, where it did something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandboxed: Option<Sandboxed>,
 }
 
 /// Our verdict.
@@ -178,6 +182,7 @@ pub fn check(input: &Input, programs: &[&Program], with_kernel: bool) -> Vec<Che
             verdict,
             micros,
             profile: None,
+            sandboxed: cancellation::sandboxed(&input.object, program, &options),
             kernel: with_kernel.then(|| kernel_verdict(&input.bytes, &input.object, program)),
         }
     };
@@ -208,6 +213,7 @@ pub fn unreadable(input: &Input) -> Vec<Checked> {
             micros: 0,
             kernel: None,
             profile: None,
+            sandboxed: None,
         }
     };
     input.unreadable().map(one).collect()

@@ -1,6 +1,7 @@
 //! What each command does, and what several of them share: the packets that programs run on ([`packets`]), their heaps
 //! ([`heap`]), the comparison of two objects ([`compare`]), evidence in a folder ([`evidence`]).
 
+pub mod cancellation;
 pub mod check;
 pub mod cost;
 pub mod dump;

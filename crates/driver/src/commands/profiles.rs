@@ -90,6 +90,7 @@ impl Matrix {
             let rejected = row.verdicts.iter().find(|verdict| matches!(verdict, Verdict::Rejected { .. }));
             Some(Checked {
                 profile: None,
+                sandboxed: None,
                 program: row.program.clone(),
                 section: row.section.clone(),
                 program_type: row.program_type,

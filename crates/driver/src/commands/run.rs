@@ -8,6 +8,7 @@ use kiln_verifier::Prepared;
 use kiln_vm::{Engine, PerfFiles, Setting, Vm};
 use serde::Serialize;
 
+use crate::commands::cancellation::{self, Cancelled};
 use crate::commands::check::{self, Verdict};
 use crate::commands::heap::{self, HeapState, KernelHeap, VmHeap};
 use crate::commands::packets::MIN_PACKET_BYTES;
@@ -97,6 +98,8 @@ pub struct Ran {
     pub maps: Vec<MapState>,
     /// What the allocators of the object's heaps have given out.
     pub heaps: Vec<HeapState>,
+    /// Where runs were cancelled, and how many.
+    pub cancelled: Vec<Cancelled>,
 }
 
 /// Fields of `struct __sk_buff` that a program may write and that test runs give back.
@@ -214,6 +217,7 @@ pub fn run_fed(
         printed: one.printed,
         maps: session.maps(maps)?,
         heaps: session.heaps(),
+        cancelled: session.cancelled(),
     })
 }
 
@@ -282,6 +286,13 @@ impl<'a> Session<'a> {
 
     pub(super) fn heaps(&self) -> Vec<HeapState> {
         heap::states(&self.object, &|name: &str| self.memory(name))
+    }
+
+    /// Where runs were cancelled, for sandboxed objects.
+    fn cancelled(&self) -> Vec<Cancelled> {
+        let walked = self.walk(kiln_sandbox::counted::SECTION, 1);
+        let counts = walked.and_then(|(entries, ..)| entries.into_iter().next());
+        counts.map(|(_, counts)| cancellation::cancelled(&self.object, &counts)).unwrap_or_default()
     }
 
     pub(super) fn run(&self, stimulus: &Stimulus) -> Result<One, Error> {

@@ -5,6 +5,7 @@
 
 mod allocator;
 mod cancellation;
+mod generated;
 mod list;
 mod locks;
 mod pool;
