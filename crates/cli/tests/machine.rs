@@ -111,12 +111,13 @@ fn requested_operations_are_compiled() {
     let listing = kiln().arg("dump").arg(&object).arg("--native").assert().code(0);
     listing.stdout(contains("prefetcht0").and(contains("lfence")).and(contains("cmov")));
     let found = kiln().arg("ops").arg(&object).assert().code(0);
-    found.stdout(contains("select_64").and(contains("select_constant_64")).and(contains("speculation_barrier")));
+    found.stdout(contains("select_64").and(contains("prefetch")).and(contains("speculation_barrier")));
     let run = |engine: &str| {
         let mut run = kiln();
         run.arg("run").arg(&object).args(["--in", engine, "--packet-file"]).arg(folder.path("packet.bin"));
         document(run.args(["--format", "json"]))
     };
     let (jit, interpreter) = (run("jit"), run("interpreter"));
+    assert_eq!(jit["value"], 2);
     assert_eq!((&jit["value"], &jit["packet"]), (&interpreter["value"], &interpreter["packet"]));
 }
