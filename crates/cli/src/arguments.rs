@@ -1,6 +1,7 @@
 //! The command line, as data.
 
 pub mod build;
+mod congestion;
 mod dispatch;
 mod query;
 
@@ -12,6 +13,7 @@ use kiln_driver::ProgramType;
 use kiln_driver::machine;
 use kiln_driver::profiles::Kernel;
 
+pub use congestion::CongestionArguments;
 pub use dispatch::DispatchArguments;
 pub use query::QueryArguments;
 
@@ -208,6 +210,9 @@ pub enum Command {
     /// Say which processor gets each packet of an interface, by a policy of one expression.
     #[command(after_help = dispatch::EXAMPLES)]
     Dispatch(DispatchArguments),
+    /// Say how much a TCP connection may send, by a policy in the language of CCP.
+    #[command(after_help = congestion::EXAMPLES)]
+    Congestion(CongestionArguments),
     /// List native operations, or mark them in an object.
     #[command(after_help = OPS_EXAMPLES)]
     Ops(OpsArguments),

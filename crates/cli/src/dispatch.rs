@@ -12,8 +12,6 @@ use crate::arguments::{DispatchArguments, Format};
 use crate::query::interrupt;
 use crate::{print, say};
 
-/// What the text of a policy begins with; anything else is a file.
-const TEXT: &str = "schedule";
 /// Bytes of a file with a policy at most.
 const MAX_POLICY_BYTES: u64 = 64 << 10;
 
@@ -45,9 +43,9 @@ pub fn dispatch(arguments: &DispatchArguments, format: Format) -> Result<u8, Err
     Ok(0)
 }
 
-fn policy_text(policy: &str) -> Result<String, Error> {
-    let begins = policy.trim_start().get(..TEXT.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(TEXT));
-    if begins || policy.contains('\n') || policy.contains('(') {
+/// A policy as text: what has a parenthesis is one, anything else is a file.
+pub fn policy_text(policy: &str) -> Result<String, Error> {
+    if policy.contains('(') {
         return Ok(policy.to_owned());
     }
     let bytes = file::read(Path::new(policy), MAX_POLICY_BYTES)?;
@@ -60,21 +58,29 @@ fn table() -> Table {
     table
 }
 
-fn fields(format: Format) -> Result<u8, Error> {
-    let fields: Vec<_> = dispatch::fields().collect();
+/// A list of names, with what each of them is.
+pub fn named(what: &str, rows: &[(String, &str)], format: Format) -> Result<u8, Error> {
     if format == Format::Json {
-        let rows: Vec<_> = fields.iter().map(|(name, about)| json!({"name": name, "about": about})).collect();
+        let rows: Vec<_> = rows.iter().map(|(name, about)| json!({"name": name, "about": about})).collect();
         print::json(&rows)?;
         return Ok(0);
     }
     let mut table = table();
-    table.set_header(["field", "what it is"]);
-    for (name, about) in &fields {
+    table.set_header([what, "what it is"]);
+    for (name, about) in rows {
         table.add_row([name, *about]);
     }
-    say!(
-        "{table}\n\nAs udp.NAME or tcp.NAME, the policy decides packets of that protocol only; others are left to the kernel."
-    );
+    say!("{table}");
+    Ok(0)
+}
+
+fn fields(format: Format) -> Result<u8, Error> {
+    named("field", &dispatch::fields().collect::<Vec<_>>(), format)?;
+    if format != Format::Json {
+        say!(
+            "\nAs udp.NAME or tcp.NAME, the policy decides packets of that protocol only; others are left to the kernel."
+        );
+    }
     Ok(0)
 }
 

@@ -9,6 +9,7 @@ mod arguments;
 mod build;
 mod check;
 mod commands;
+mod congestion;
 mod dispatch;
 mod measured;
 mod optimize;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
         Command::Explain { code } => commands::explain(code.as_deref(), format),
         Command::Query(arguments) => query::query(&arguments, format),
         Command::Tables { table } => query::tables(table.as_deref(), format),
+        Command::Congestion(arguments) => congestion::congestion(&arguments, format),
         Command::Dispatch(arguments) => dispatch::dispatch(&arguments, format),
         Command::Doctor { dev } => commands::doctor(dev, format),
         Command::Completions { shell } => commands::completions(shell),

@@ -64,6 +64,19 @@ fn the_kernel_sends_packets_where_the_policy_says() {
 }
 
 #[test]
+fn conditions_again_and_again_do_not_tell_paths_apart() {
+    let conditions = (0..12).map(|word| format!("CASE WHEN packet.payload[{word}] > {word} THEN 1 ELSE 0 END"));
+    let conditions: Vec<String> = conditions.collect();
+    let text = format!("schedule(packet): {}", [&conditions[..]; 4].concat().join(" + "));
+    let plan = dispatch::plan(&text, &[0; 64]).unwrap_or_else(|error| panic!("{error}"));
+    assert!(plan.program.processed < 100_000, "{}", plan.program.processed);
+    match dispatch::load(plan) {
+        Err(reason) if kiln_driver::require_kernel().is_err() => println!("skipped: {reason}"),
+        loaded => drop(loaded.expect("it loads")),
+    }
+}
+
+#[test]
 fn affinity_and_round_robin_are_told_apart() {
     // Sixteen keys, each a hundred times.
     let frame = |key: u64| {

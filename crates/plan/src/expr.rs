@@ -138,11 +138,17 @@ pub enum Function {
     Coalesce,
     /// A number of 64 bits that integers and texts are mixed to.
     Hash,
+    /// The least of several values.
+    Least,
+    /// The greatest of several values.
+    Greatest,
+    /// By how much an integer is above another; 0 if it is not.
+    Above,
 }
 
 impl Function {
     /// All functions, with their names and their minimum and maximum number of operands.
-    pub const ALL: [(&'static str, Function, [usize; 2]); 7] = [
+    pub const ALL: [(&'static str, Function, [usize; 2]); 10] = [
         ("log2", Function::Log2, [1, 1]),
         ("abs", Function::Abs, [1, 1]),
         ("lower", Function::Lower, [1, 1]),
@@ -150,6 +156,9 @@ impl Function {
         ("length", Function::Length, [1, 1]),
         ("coalesce", Function::Coalesce, [1, 16]),
         ("hash", Function::Hash, [1, 16]),
+        ("least", Function::Least, [1, 16]),
+        ("greatest", Function::Greatest, [1, 16]),
+        ("above", Function::Above, [2, 2]),
     ];
 
     /// Its name in SQL.
@@ -270,7 +279,10 @@ impl Expr {
                     _ => DataType::Uint,
                 },
                 Function::Lower | Function::Upper => DataType::Text,
-                Function::Coalesce => common(operands.iter().filter(|value| !value.is_always_null()).map(of)),
+                Function::Above => DataType::Uint,
+                Function::Coalesce | Function::Least | Function::Greatest => {
+                    common(operands.iter().filter(|value| !value.is_always_null()).map(of))
+                }
             },
         }
     }
@@ -396,6 +408,13 @@ fn call(function: Function, values: &[Value]) -> Value {
     match function {
         Function::Coalesce => values.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null),
         Function::Hash => hash(values).map_or(Value::Null, Value::Uint),
+        Function::Least | Function::Greatest | Function::Above if values.iter().any(Value::is_null) => Value::Null,
+        Function::Least => values.iter().min().cloned().unwrap_or(Value::Null),
+        Function::Greatest => values.iter().max().cloned().unwrap_or(Value::Null),
+        Function::Above => match (first.as_integer(), values.get(1).and_then(Value::as_integer)) {
+            (Some(one), Some(other)) => u64::try_from((one - other).max(0)).map_or(Value::Null, Value::Uint),
+            _ => Value::Null,
+        },
         Function::Log2 => first.bits().map_or(Value::Null, |bits| Value::Uint(u64::from(bits.max(1).ilog2()))),
         Function::Abs => match first {
             Value::Float(value) => Value::Float(value.abs()),

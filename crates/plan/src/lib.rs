@@ -14,6 +14,7 @@
 //! the policies for packets.
 #![forbid(unsafe_code)]
 
+pub mod congestion;
 pub mod dispatch;
 pub mod execute;
 pub mod expr;

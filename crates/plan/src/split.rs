@@ -15,7 +15,7 @@
 
 use serde::Serialize;
 
-use crate::expr::{BinaryOp, Expr};
+use crate::expr::{BinaryOp, Expr, Function};
 use crate::query::{AggregateFunction, Query, Shape};
 use crate::table::{Read, Source, Table};
 use crate::value::{DataType, Value};
@@ -174,9 +174,19 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
             let (one, _) = number(one, table)?;
             Some((Expr::Negate(Box::new(one)), Sign::Signed))
         }
-        Expr::Call(crate::expr::Function::Hash, operands) => {
+        Expr::Call(Function::Hash, operands) => {
             let operands = operands.iter().map(|one| Some(number(one, table)?.0)).collect::<Option<_>>()?;
-            Some((Expr::Call(crate::expr::Function::Hash, operands), Sign::Unsigned))
+            Some((Expr::Call(Function::Hash, operands), Sign::Unsigned))
+        }
+        Expr::Call(function @ (Function::Least | Function::Greatest | Function::Above), operands) => {
+            let mut bound = Vec::new();
+            for operand in operands {
+                let (operand, sign) = number(operand, table)?;
+                // Signed integers are compared otherwise.
+                (sign == Sign::Unsigned || sign == Sign::Either && !bound.is_empty()).then_some(())?;
+                bound.push(operand);
+            }
+            Some((Expr::Call(*function, bound), Sign::Unsigned))
         }
         Expr::Case(arms, otherwise) => {
             let (otherwise, mut sign) = number(otherwise, table)?;
@@ -190,6 +200,7 @@ pub fn number(expr: &Expr, table: &Table) -> Option<(Expr, Sign)> {
                 };
                 bound.push((in_kernel(condition, table)?, value));
             }
+            let sign = if sign == Sign::Either { Sign::Unsigned } else { sign };
             Some((Expr::Case(bound, Box::new(otherwise)), sign))
         }
         _ => None,

@@ -80,6 +80,8 @@ macro_rules! absent {
 }
 
 absent! {
+    /// A structure that the kernel has registered.
+    Registered {}
     /// A program in the kernel.
     Prog {
         /// The descriptor.
@@ -306,6 +308,16 @@ impl RingReader {
     /// None: there is no reader.
     pub fn wait(&mut self, _: Duration, _: impl FnMut(&[u8])) -> Result<usize, Error> {
         match self.0 {}
+    }
+}
+
+impl Registered {
+    /// Registers a structure, which this build cannot.
+    ///
+    /// # Errors
+    /// Always returns [`Error::NoLibbpf`].
+    pub fn new(_: &str, _: &[(&str, &Prog)], _: &[(&str, &[u8])]) -> Result<Registered, Error> {
+        Err(Error::NoLibbpf)
     }
 }
 

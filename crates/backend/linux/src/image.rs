@@ -131,11 +131,15 @@ fn load_with_maps(
         .map_err(|error| LoadFailure::from(Error::InvalidInput(error.to_string())))?;
     resolve(object, &mut image, descriptor)?;
     let flags = if program.sleepable { 1 << 4 } else { 0 } | if program.frags { 1 << 5 } else { 0 };
+    let (hook, attach) = match program_type {
+        ProgramType::StructOps => member_ids(program)?,
+        _ => (hook_id(program)?, program.attach_type.map_or(0, |attach_type| attach_type.number())),
+    };
     let loading = Loading {
         name: &program.name,
         program_type,
-        attach_type: program.attach_type,
-        hook: hook_id(program)?,
+        attach,
+        hook,
         flags,
         license: &object.license,
         types: types.map(|types| (types, functions_of(object, &image))),
@@ -164,7 +168,7 @@ fn functions_of(object: &Object, image: &Image) -> Vec<[u32; 2]> {
 }
 
 /// The running kernel's types.
-static TYPES: LazyLock<Option<Btf>> = LazyLock::new(|| {
+pub(crate) static TYPES: LazyLock<Option<Btf>> = LazyLock::new(|| {
     let bytes = std::fs::read("/sys/kernel/btf/vmlinux").ok()?;
     Btf::parse(&bytes).ok()
 });
@@ -178,6 +182,20 @@ fn kernel_id(name: &str, wanted: fn(&Kind) -> bool) -> Result<i32, LoadFailure> 
 
 fn is_function(kind: &Kind) -> bool {
     matches!(kind, Kind::Function { .. })
+}
+
+/// The structure of the kernel that a `struct_ops` program is put in, and the number of its member.
+fn member_ids(program: &Program) -> Result<(u32, u32), LoadFailure> {
+    let named = program.target.as_deref().and_then(|target| target.split_once('.'));
+    let lacks = || Error::InvalidInput(format!("program {}: the running kernel has no such member", program.name));
+    let found = || {
+        let (structure, member) = named?;
+        let types = TYPES.as_ref()?;
+        let id = types.find(structure, |kind| matches!(kind, Kind::Composite { .. }))?;
+        let index = types.members(id).iter().position(|own| types.text(own.name) == member)?;
+        Some((id.0, index as u32))
+    };
+    found().ok_or_else(|| lacks().into())
 }
 
 /// The id of the hook that the program's section names, where hooks of its kind are found in the kernel's types; 0 for
@@ -287,7 +305,8 @@ fn kernel_name(name: &str) -> String {
 pub(crate) struct Loading<'a> {
     pub name: &'a str,
     pub program_type: ProgramType,
-    pub attach_type: Option<AttachType>,
+    /// What it is attached to (`expected_attach_type`); for a `struct_ops` program, the number of a member.
+    pub attach: u32,
     /// The hook's id in the kernel's types, 0 for none.
     pub hook: u32,
     pub flags: u32,
@@ -298,7 +317,7 @@ pub(crate) struct Loading<'a> {
 
 /// Loads slots whose references are resolved. With `log_bytes` 0 no log is asked for.
 pub(crate) fn load_slots(loading: &Loading<'_>, slots: &[Slot], log_bytes: usize) -> Result<Prog, LoadFailure> {
-    let Loading { name, program_type, attach_type, hook, flags, license, ref types } = *loading;
+    let Loading { name, program_type, attach, hook, flags, license, ref types } = *loading;
     let bytes: Vec<u64> = slots.iter().map(|slot| u64::from_le_bytes(slot.to_bytes())).collect();
     let kernel_name = c_string(&kernel_name(name))?;
     let license = c_string(license)?;
@@ -306,7 +325,7 @@ pub(crate) fn load_slots(loading: &Loading<'_>, slots: &[Slot], log_bytes: usize
     let load = |log_level: u32, log: &mut Vec<u8>| {
         let mut options = libbpf_sys::bpf_prog_load_opts {
             sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as _,
-            expected_attach_type: attach_type.map_or(0, |attach_type| attach_type.number()),
+            expected_attach_type: attach,
             prog_flags: flags,
             attach_btf_id: hook,
             prog_btf_fd: types.as_ref().map_or(0, |(types, _)| types.as_raw_fd() as u32),

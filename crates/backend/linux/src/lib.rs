@@ -40,11 +40,13 @@ pub mod probe;
 pub mod prog;
 #[cfg(feature = "libbpf")]
 pub mod ring;
+#[cfg(feature = "libbpf")]
+pub mod struct_ops;
 
 #[cfg(not(feature = "libbpf"))]
 pub use absent::{
-    Heap, Link, LoadedImage, LoadedImages, LoadedObject, MapHandle, ObjectFile, Prog, RingReader, Statistics, attach,
-    available, load_image, load_images, probe,
+    Heap, Link, LoadedImage, LoadedImages, LoadedObject, MapHandle, ObjectFile, Prog, Registered, RingReader,
+    Statistics, attach, available, load_image, load_images, probe,
 };
 #[cfg(feature = "libbpf")]
 pub use attach::Link;
@@ -64,6 +66,8 @@ pub use privilege::without_privilege;
 pub use prog::{Prog, Statistics};
 #[cfg(feature = "libbpf")]
 pub use ring::RingReader;
+#[cfg(feature = "libbpf")]
+pub use struct_ops::Registered;
 
 /// Whether this process may load programs: tries the smallest possible one (`r0 = 0; exit`, for XDP: socket filters
 /// need no privilege where `kernel.unprivileged_bpf_disabled` is 0).
@@ -75,7 +79,7 @@ pub fn available() -> Result<(), Error> {
     let loading = image::Loading {
         name: "kiln_probe",
         program_type: kiln_platform::ProgramType::Xdp,
-        attach_type: None,
+        attach: 0,
         hook: 0,
         flags: 0,
         license: "GPL",

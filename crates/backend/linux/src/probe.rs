@@ -49,7 +49,7 @@ pub fn instructions(insns: &[Insn]) -> Option<bool> {
     let loading = Loading {
         name: "kiln_probe",
         program_type: ProgramType::SchedCls,
-        attach_type: None,
+        attach: 0,
         hook: 0,
         flags: 0,
         license: "GPL",

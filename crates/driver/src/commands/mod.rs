@@ -12,6 +12,7 @@ system! {
     pub mod check_objects;
     pub mod compare;
     pub mod compile;
+    pub mod congestion;
     pub mod dispatch;
     pub mod doctor;
     pub mod evidence;

@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod bind;
+pub mod congestion;
 pub mod dispatch;
 mod error;
 mod expression;

@@ -19,6 +19,9 @@ use crate::table::Scalar;
 /// `XDP_PASS`.
 const XDP_PASS: i32 = 2;
 
+/// Where `xdp_md` has the interface's number.
+const INTERFACE_INDEX: i16 = 12;
+
 /// A policy's program and maps.
 #[derive(Clone, Debug)]
 pub struct Generated {
@@ -88,7 +91,8 @@ impl Writing<'_, '_> {
         self.headers(left)?;
         self.count(left)?;
         let table = table();
-        let writer = Writer { table: &table, frame: self.frame };
+        self.unknown_zero();
+        let writer = Writer { table: &table, frame: self.frame, unknown_zero: Some(Reg::R9) };
         writer.number(&mut self.code, &self.policy.chosen, 0)?;
         self.code.branch(JumpOp::Ge, Reg::R1, Source::Imm(self.policy.executors as i32), left);
         self.redirect(left);
@@ -264,6 +268,16 @@ impl Writing<'_, '_> {
         let address = kiln_isa::Address { base: Reg::R0, offset: 0 };
         self.code.push(Insn::Atomic { op: AtomicOp::Add, fetch: true, size: Size::B8, address, src: Reg::R1 });
         self.keep(Field::Count)
+    }
+
+    /// Makes R9 a zero that no verifier knows: a number, exclusive or itself.
+    fn unknown_zero(&mut self) {
+        self.code.load(Size::B4, false, Reg::R9, Reg::R6, INTERFACE_INDEX);
+        self.code.copy(Reg::R1, Reg::R9);
+        self.code.alu(AluOp::Lsh, Reg::R1, Source::Imm(32));
+        self.code.alu(AluOp::Or, Reg::R9, Source::Reg(Reg::R1));
+        self.code.copy(Reg::R1, Reg::R9);
+        self.code.alu(AluOp::Xor, Reg::R9, Source::Reg(Reg::R1));
     }
 
     /// Sends the packet to the executor in R1.

@@ -21,6 +21,10 @@ pub struct Writer<'a> {
     pub table: &'a Table,
     /// Where columns are.
     pub frame: &'a Frame,
+    /// A register with a zero that no verifier knows, which is added to every column that is read. A comparison then says
+    /// nothing about the column, so what is compared before does not tell states apart behind it: without this, a
+    /// verifier may follow as many paths as there are combinations of conditions.
+    pub unknown_zero: Option<Reg>,
 }
 
 impl Writer<'_> {
@@ -56,6 +60,18 @@ impl Writer<'_> {
                 Ok(())
             }
             Expr::Call(Function::Hash, operands) => self.hash(code, operands, depth),
+            Expr::Call(Function::Least, operands) => self.fold(code, operands, depth, JumpOp::Le),
+            Expr::Call(Function::Greatest, operands) => self.fold(code, operands, depth, JumpOp::Ge),
+            Expr::Call(Function::Above, operands) => {
+                let [one, other] = &operands[..] else { return Err(Failure::NotHere("above".to_owned())) };
+                self.operands(code, one, other, depth)?;
+                let some = code.label();
+                code.branch(JumpOp::Ge, Reg::R1, Source::Reg(Reg::R2), some);
+                code.copy(Reg::R1, Reg::R2);
+                code.bind(some);
+                code.alu(AluOp::Sub, Reg::R1, Source::Reg(Reg::R2));
+                Ok(())
+            }
             Expr::Case(arms, otherwise) => {
                 let end = code.label();
                 for (condition, value) in arms {
@@ -71,6 +87,24 @@ impl Writer<'_> {
             }
             _ => Err(Failure::NotHere("an expression".to_owned())),
         }
+    }
+
+    /// Keeps one of several numbers: the earlier one of two where `stays` holds between them.
+    fn fold(&self, code: &mut Code<'_>, operands: &[Expr], depth: u16, stays: JumpOp) -> Result<(), Failure> {
+        let (first, others) = operands.split_first().ok_or_else(|| Failure::NotHere("no number".to_owned()))?;
+        self.number(code, first, depth)?;
+        let so_far = self.frame.temporary(depth)?;
+        for operand in others {
+            code.store(Size::B8, Reg::R10, so_far, Source::Reg(Reg::R1));
+            self.number(code, operand, depth + 1)?;
+            code.copy(Reg::R2, Reg::R1);
+            code.load(Size::B8, false, Reg::R1, Reg::R10, so_far);
+            let kept = code.label();
+            code.branch(stays, Reg::R1, Source::Reg(Reg::R2), kept);
+            code.copy(Reg::R1, Reg::R2);
+            code.bind(kept);
+        }
+        Ok(())
     }
 
     /// Mixes numbers to one, as [`Expr::evaluate`] does.
@@ -117,6 +151,9 @@ impl Writer<'_> {
                 let (offset, kind) = self.frame.column(*column)?;
                 let SlotKind::Number(scalar) = kind else { return Err(Failure::NotHere("text".to_owned())) };
                 code.load(super::layout::size(scalar), scalar.signed, dst, Reg::R10, offset);
+                if let Some(zero) = self.unknown_zero {
+                    code.alu(AluOp::Add, dst, Source::Reg(zero));
+                }
             }
             Expr::Literal(value) => code.constant(dst, value.bits().unwrap_or_default()),
             _ => return Err(Failure::NotHere("an expression".to_owned())),

@@ -240,7 +240,7 @@ impl Writing<'_> {
     }
 
     fn writer(&self) -> Writer<'_> {
-        Writer { table: &self.query.table, frame: self.frame }
+        Writer { table: &self.query.table, frame: self.frame, unknown_zero: None }
     }
 
     /// Exits unless all conditions of this hook hold.

@@ -1,0 +1,356 @@
+//! Congestion control policies as text: the lists of CCP's datapath programs.
+//!
+//! ```text
+//!   ; at most half as much after a loss
+//!   (def (Report (volatile acked 0)) (epoch 0))
+//!   (when true (:= acked (+ acked Ack.bytes_acked)) (fallthrough))
+//!   (when (> Ack.lost_pkts_sample 0) (:= Cwnd (/ Cwnd 2)) (report))
+//! ```
+//!
+//! `(def NAME ...)` of CCP, `(Report ...)` with `volatile` variables, `when`, `:=`, `report` and `fallthrough` are
+//! understood, and `+ - * / min max if < <= > >= == != && || !`.
+
+use std::ops::Range;
+
+use kiln_plan::congestion::{Clause, MAX_CLAUSES, MAX_VARIABLES, Place, Policy, Signal, Step, Variable};
+use kiln_plan::expr::{BinaryOp, Expr, Function};
+use kiln_plan::value::Value;
+
+use crate::error::Error;
+use crate::expression::similar;
+use crate::{MAX_BYTES, MAX_TOKENS};
+
+/// Lists within lists at most.
+const MAX_DEPTH: usize = 32;
+
+/// Reads a policy.
+///
+/// ```
+/// let policy = kiln_sql::congestion::parse("(when true (:= Cwnd (+ Cwnd Ack.bytes_acked)))")?;
+/// assert_eq!(policy.clauses.len(), 1);
+/// let wrong = kiln_sql::congestion::parse("(when true (:= Cwnd Ack.bytes_aked))").unwrap_err();
+/// assert_eq!(wrong.help.as_deref(), Some("did you mean `Ack.bytes_acked`?"));
+/// # Ok::<(), kiln_sql::Error>(())
+/// ```
+///
+/// # Errors
+/// Returns the first error with its place.
+pub fn parse(text: &str) -> Result<Policy, Error> {
+    if text.len() > MAX_BYTES {
+        return Err(Error::new(format!("the policy is longer than {MAX_BYTES} bytes")));
+    }
+    let mut policy = Policy::default();
+    let mut defined = false;
+    for form in forms(text)? {
+        let (head, rest) = form.list("(def ...) or (when ...)")?;
+        match head {
+            "def" if defined || !policy.clauses.is_empty() => {
+                return Err(form.error("(def ...) stands once, before the clauses"));
+            }
+            "def" => {
+                define(&mut policy, rest)?;
+                defined = true;
+            }
+            "when" => {
+                let clause = clause(&policy, &form, rest)?;
+                policy.clauses.push(clause);
+            }
+            other => return Err(form.error(format!("`{other}` is neither def nor when"))),
+        }
+        if policy.clauses.len() > MAX_CLAUSES {
+            return Err(form.error(format!("a policy has {MAX_CLAUSES} clauses at most")));
+        }
+    }
+    if policy.clauses.is_empty() {
+        let error = Error::new("a policy has a clause");
+        return Err(error.help("(when true (:= Cwnd (+ Cwnd Ack.bytes_acked)))"));
+    }
+    Ok(policy)
+}
+
+/// A word or a list, with its place.
+struct Form<'t> {
+    at: Range<usize>,
+    what: What<'t>,
+}
+
+enum What<'t> {
+    Word(&'t str),
+    List(Vec<Form<'t>>),
+}
+
+impl<'t> Form<'t> {
+    fn error(&self, message: impl Into<String>) -> Error {
+        Error { at: Some(self.at.clone()), ..Error::new(message) }
+    }
+
+    fn word(&self, expected: &str) -> Result<&'t str, Error> {
+        match self.what {
+            What::Word(word) => Ok(word),
+            What::List(_) => Err(self.error(format!("{expected} is expected here"))),
+        }
+    }
+
+    /// A list's first word, and what follows it.
+    fn list(&self, expected: &str) -> Result<(&'t str, &[Form<'t>]), Error> {
+        match &self.what {
+            What::List(forms) if !forms.is_empty() => Ok((forms[0].word(expected)?, &forms[1..])),
+            _ => Err(self.error(format!("{expected} is expected here"))),
+        }
+    }
+}
+
+/// Splits a text into lists and words. A comment begins with `;` or `#`.
+fn forms(text: &str) -> Result<Vec<Form<'_>>, Error> {
+    // The lists around this place: where each begins, and what it has so far.
+    let mut outer: Vec<(usize, Vec<Form<'_>>)> = Vec::new();
+    let mut forms = Vec::new();
+    let (mut at, mut count) = (0, 0);
+    while let Some(letter) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let ends = |it: char| it.is_whitespace() || matches!(it, '(' | ')' | ';' | '#');
+        let bytes = match letter {
+            ';' | '#' => rest.find('\n').unwrap_or(rest.len()),
+            _ if ends(letter) => letter.len_utf8(),
+            _ => rest.find(ends).unwrap_or(rest.len()),
+        };
+        let place = at..at + bytes;
+        let failed = |message: &str| Err(Error { at: Some(place.clone()), ..Error::new(message) });
+        count += usize::from(!letter.is_whitespace());
+        if count > MAX_TOKENS || outer.len() > MAX_DEPTH {
+            return failed(&format!(
+                "more than {MAX_TOKENS} words and signs, or more than {MAX_DEPTH} lists in each other"
+            ));
+        }
+        match letter {
+            '(' => outer.push((at, std::mem::take(&mut forms))),
+            ')' => {
+                let Some((begin, before)) = outer.pop() else { return failed("this closes nothing") };
+                let list = std::mem::replace(&mut forms, before);
+                forms.push(Form { at: begin..at + 1, what: What::List(list) });
+            }
+            _ if ends(letter) => {}
+            _ => forms.push(Form { at: place, what: What::Word(&text[at..at + bytes]) }),
+        }
+        at += bytes;
+    }
+    match outer.pop() {
+        Some((begin, _)) => Err(Error { at: Some(begin..begin + 1), ..Error::new("this is not closed") }),
+        None => Ok(forms),
+    }
+}
+
+/// `(Report (volatile acked 0) (rtt +infinity)) (epoch 0)`, with or without CCP's name in front.
+fn define(policy: &mut Policy, forms: &[Form<'_>]) -> Result<(), Error> {
+    for form in forms {
+        match form.list("a variable such as (name 0)") {
+            Ok(("Report", reported)) => {
+                for form in reported {
+                    variable(policy, form, true)?;
+                }
+            }
+            _ => variable(policy, form, false)?,
+        }
+    }
+    Ok(())
+}
+
+/// `(name 0)`, `(volatile name 0)`.
+fn variable(policy: &mut Policy, form: &Form<'_>, is_reported: bool) -> Result<(), Error> {
+    let (first, rest) = form.list("a variable such as (name 0)")?;
+    let (is_volatile, name, value) = match rest {
+        [value] => (false, first, value),
+        [name, value] if first == "volatile" => (true, name.word("a name")?, value),
+        _ => return Err(form.error("a variable has a name and an initial value, such as (acked 0)")),
+    };
+    let known = place(policy, name).is_some() || signal(name).is_some() || constant(name).is_some();
+    if known || matches!(name, "true" | "false") {
+        return Err(form.error(format!("`{name}` is defined already")));
+    }
+    if policy.variables.len() == MAX_VARIABLES {
+        return Err(
+            form.error(format!("a policy has {MAX_VARIABLES} variables at most: a connection has no room for more"))
+        );
+    }
+    let initial = constant(value.word("a number")?);
+    let initial = initial.ok_or_else(|| value.error("a number, or +infinity, is expected here"))?;
+    policy.variables.push(Variable { name: name.to_owned(), initial, is_reported, is_volatile });
+    Ok(())
+}
+
+fn constant(word: &str) -> Option<u64> {
+    if word.eq_ignore_ascii_case("+infinity") { Some(u64::MAX) } else { word.parse().ok() }
+}
+
+fn signal(word: &str) -> Option<usize> {
+    Signal::ALL.iter().position(|(_, name, _)| *name == word)
+}
+
+/// What a word names that can be set. CCP writes `Report.acked` for a reported variable.
+fn place(policy: &Policy, word: &str) -> Option<Place> {
+    let named = Place::NAMED.into_iter().find(|(_, name, _)| *name == word).map(|(place, ..)| place);
+    let own = word.strip_prefix("Report.");
+    let is = |variable: &Variable| {
+        variable.name == word || variable.is_reported && own.is_some_and(|own| variable.name == own)
+    };
+    named.or_else(|| policy.variables.iter().position(is).map(Place::Variable))
+}
+
+/// The error of a word that means nothing.
+fn unknown(policy: &Policy, form: &Form<'_>, word: &str) -> Error {
+    let signals = Signal::ALL.into_iter().map(|(_, name, _)| name);
+    let places = Place::NAMED.into_iter().map(|(_, name, _)| name);
+    let variables = policy.variables.iter().map(|variable| variable.name.as_str());
+    let listed = || Some("`kiln congestion --signals` lists what can be read and set".to_owned());
+    let help = similar(word, signals.chain(places).chain(variables)).or_else(listed);
+    Error { help, ..form.error(format!("`{word}` is neither a number nor known here")) }
+}
+
+fn clause(policy: &Policy, form: &Form<'_>, rest: &[Form<'_>]) -> Result<Clause, Error> {
+    let (condition, steps) = rest.split_first().ok_or_else(|| form.error("(when CONDITION ...) is expected"))?;
+    let mut clause = Clause { when: truth(policy, condition)?, steps: Vec::new(), falls_through: false };
+    for step in steps {
+        if clause.falls_through {
+            return Err(step.error("(fallthrough) stands last"));
+        }
+        match step.list("a step such as (:= Cwnd ...)")? {
+            ("fallthrough", []) => clause.falls_through = true,
+            ("report", []) if policy.variables.iter().any(|variable| variable.is_reported) => {
+                clause.steps.push(Step::Report);
+            }
+            ("report", []) => return Err(step.error("nothing is reported: (def (Report ...)) is missing")),
+            (":=" | "bind", [to, value]) => {
+                let word = to.word("what is set")?;
+                if signal(word).is_some() {
+                    return Err(to.error(format!("`{word}` is read and cannot be set")));
+                }
+                let place = place(policy, word).ok_or_else(|| unknown(policy, to, word))?;
+                clause.steps.push(Step::Assign(place, number(policy, value)?));
+            }
+            (other, _) => {
+                let error = step.error(format!("`({other} ...)` is no step"));
+                return Err(error.help("steps are (:= NAME VALUE), (report) and (fallthrough)"));
+            }
+        }
+    }
+    Ok(clause)
+}
+
+/// A number: a word, or an operation.
+fn number(policy: &Policy, form: &Form<'_>) -> Result<Expr, Error> {
+    if let What::Word(word) = form.what {
+        if let Some(value) = constant(word) {
+            return Ok(Expr::Literal(Value::Uint(value)));
+        }
+        let column = signal(word).or_else(|| place(policy, word).map(Place::column));
+        return column.map(Expr::Column).ok_or_else(|| unknown(policy, form, word));
+    }
+    let (op, operands) = form.list("an operation such as (+ Cwnd 1)")?;
+    if let ("if", [condition, one, other]) = (op, operands) {
+        let arm = (truth(policy, condition)?, number(policy, one)?);
+        return Ok(Expr::Case(vec![arm], Box::new(number(policy, other)?)));
+    }
+    let [one, other] = operands else {
+        return Err(form.error(format!("`{op}` has two operands, and `if` a condition and two")));
+    };
+    let (one, other) = (number(policy, one)?, number(policy, other)?);
+    Ok(match op {
+        "+" => Expr::binary(BinaryOp::Add, one, other),
+        "*" => Expr::binary(BinaryOp::Multiply, one, other),
+        "/" => Expr::binary(BinaryOp::Divide, one, other),
+        "-" => Expr::Call(Function::Above, vec![one, other]),
+        "min" => Expr::Call(Function::Least, vec![one, other]),
+        "max" => Expr::Call(Function::Greatest, vec![one, other]),
+        _ if comparison(op).is_some() => {
+            return Err(form.error(format!("`{op}` is a condition, and a number is expected")));
+        }
+        _ => return Err(form.error(format!("`{op}` is not understood")).help("operations are + - * / min max if")),
+    })
+}
+
+fn comparison(op: &str) -> Option<BinaryOp> {
+    Some(match op {
+        "<" => BinaryOp::Less,
+        "<=" => BinaryOp::LessEqual,
+        ">" => BinaryOp::Greater,
+        ">=" => BinaryOp::GreaterEqual,
+        "==" => BinaryOp::Equal,
+        "!=" => BinaryOp::NotEqual,
+        "&&" => BinaryOp::And,
+        "||" => BinaryOp::Or,
+        _ => return None,
+    })
+}
+
+/// A condition.
+fn truth(policy: &Policy, form: &Form<'_>) -> Result<Expr, Error> {
+    if let What::Word(word) = form.what {
+        return match word {
+            "true" => Ok(Expr::Literal(Value::Bool(true))),
+            "false" => Ok(Expr::Literal(Value::Bool(false))),
+            _ => Err(form.error(format!("`{word}` is no condition")).help("such as (> Ack.lost_pkts_sample 0)")),
+        };
+    }
+    let (op, operands) = form.list("a condition such as (> Ack.lost_pkts_sample 0)")?;
+    match (op, operands) {
+        ("!", [one]) => Ok(Expr::Not(Box::new(truth(policy, one)?))),
+        (_, [one, other]) => {
+            let Some(op) = comparison(op) else {
+                return Err(form
+                    .error(format!("`{op}` is no condition"))
+                    .help("conditions are < <= > >= == != && || !"));
+            };
+            let operand = |form| if op.is_logical() { truth(policy, form) } else { number(policy, form) };
+            Ok(Expr::binary(op, operand(one)?, operand(other)?))
+        }
+        _ => Err(form.error(format!("`{op}` has two operands, and `!` one"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_read() {
+        let text = "; a comment
+            (def (Report (volatile acked 0) (volatile minrtt +infinity)) (pulseState 0))
+            (when true (:= Report.acked (+ Report.acked Ack.bytes_acked)) (:= minrtt (min minrtt Flow.rtt_sample_us)) (fallthrough))
+            (when (&& (== pulseState 0) (! (> Micros 5))) (:= Rate (/ (* 5 Flow.rate_incoming) 4)) (:= pulseState 1))
+            (when (> Micros Flow.rtt_sample_us) (:= Micros 0) (:= Cwnd (if (> acked 9) (- Cwnd 1) (max Cwnd 3))) (report))";
+        let policy = parse(text).unwrap_or_else(|error| panic!("{}", error.shown(text)));
+        assert_eq!((policy.variables.len(), policy.clauses.len()), (3, 3));
+        assert!(policy.clauses[0].falls_through && policy.reports() && policy.sets(Place::Timer));
+        assert_eq!(policy.variables[1].initial, u64::MAX);
+    }
+
+    #[test]
+    fn errors_say_what_was_meant() {
+        for (text, wanted) in [
+            ("", "a policy has a clause"),
+            ("(when true", "not closed"),
+            ("(when true))", "closes nothing"),
+            ("when", "is expected here"),
+            ("()", "is expected here"),
+            ("(whn true)", "neither def nor when"),
+            ("(when true) (def (a 0))", "before the clauses"),
+            ("(def (a 0) (a 1)) (when true)", "defined already"),
+            ("(def (Cwnd 0)) (when true)", "defined already"),
+            ("(def (a b)) (when true)", "a number"),
+            ("(def (a 1) (b 1) (c 1) (d 1) (e 1) (f 1) (g 1) (h 1) (i 1) (j 1) (k 1) (l 1))", "10 variables at most"),
+            ("(when 1)", "is no condition"),
+            ("(when (+ 1 2))", "is no condition"),
+            ("(when true (:= Ack.now 1))", "cannot be set"),
+            ("(when true (:= Cwn 1))", "did you mean `Cwnd`"),
+            ("(when true (:= Cwnd (> 1 2)))", "is a condition"),
+            ("(when true (:= Cwnd (+ 1 2 3)))", "two operands"),
+            ("(when true (report))", "nothing is reported"),
+            ("(when true (fallthrough) (:= Cwnd 1))", "stands last"),
+            ("(when true (:= Cwnd -1))", "neither a number"),
+            (&"(".repeat(100), "in each other"),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
+    }
+}
