@@ -15,9 +15,12 @@
 //! and `cargo xtask bench equiv` says how questions of equivalence are settled (`bench/examples/equiv_bench.rs`).
 //! `cargo xtask bench evidence` replays the certificates of the corpora (`bench/examples/evidence_bench.rs`).
 //! `cargo xtask bench scale` measures how the optimizer's time and memory grow with size
-//! (`crates/transform/superopt/examples/scale`).
+//! (`bench/examples/scale`).
 //! `cargo xtask bench heap` measures heaps beside native C (`bench/examples/heap_bench.rs`).
 //! `cargo xtask bench pool` measures the pool's stores (`bench/examples/pool_bench.rs`).
+//! `cargo xtask bench congestion` measures connections of congestion control policies beside the kernel's algorithms
+//! (`bench/examples/congestion_bench`).
+//! `cargo xtask bench query` measures queries beside C by hand and bpftrace (`bench/examples/query_bench`).
 //! `cargo xtask bench native [NAME...] [--format json]` compares the kernel's JIT and the VM's, without and with native
 //! operations, on the pure programs (`bench/examples/native_bench.rs`).
 //! `cargo xtask bench peers [NAME...]` compares other runtimes on the same programs (`bench-compare`).
@@ -41,13 +44,15 @@ struct Program {
 const EMPTY: &str = "xdp_pass";
 
 /// Benchmarks that are examples: the argument, the package, the example, and what it does.
-const EXAMPLES: [(&str, &str, &str, &str); 7] = [
+const EXAMPLES: [(&str, &str, &str, &str); 9] = [
     ("heap", "kiln-bench", "heap_bench", "measuring heaps"),
+    ("query", "kiln-bench", "query_bench", "measuring queries"),
     ("pool", "kiln-bench", "pool_bench", "measuring pools"),
     ("verifier", "kiln-bench", "verifier_bench", "comparing the verifiers"),
     ("optimizer", "kiln-bench", "optimizer_bench", "measuring the optimizer"),
     ("equiv", "kiln-bench", "equiv_bench", "measuring the equivalence checker"),
-    ("scale", "kiln-superopt", "scale", "measuring growth"),
+    ("scale", "kiln-bench", "scale", "measuring growth"),
+    ("congestion", "kiln-bench", "congestion_bench", "measuring congestion control"),
     ("evidence", "kiln-bench", "evidence_bench", "replaying certificates"),
 ];
 

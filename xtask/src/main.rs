@@ -54,10 +54,11 @@ const TASKS: &[Task] = &[
     },
     Task {
         name: "bench",
-        arguments: "[NAME...] | heap | pool | verifier | optimizer | equiv | evidence | scale | native | peers",
-        what: "compare the VM with the kernel on bench/programs, our verifier with the kernel's, programs before \
-               and after optimizing, heaps with native C, how equivalence is settled, engines of machine code with each \
-               other, or other runtimes",
+        arguments: "[NAME...] | heap | pool | query | congestion | verifier | optimizer | equiv | evidence | scale | native | peers",
+        what: "compare the VM with the kernel on bench/programs, our verifier with the kernel's, programs before and \
+               after optimizing, heaps with native C, queries with bpftrace, congestion control \
+               policies with the kernel's algorithms, how equivalence is settled, engines of \
+               machine code with each other, or other runtimes",
         run: bench::run,
     },
     Task {

@@ -122,8 +122,8 @@ fn told_exported(exported: &Exported) {
         anstream::eprintln!("{delivered} rows delivered");
     }
     if *lost > 0 {
-        let reason = reason.as_deref().unwrap_or("the receiver was too slow");
-        anstream::eprintln!("lost: {lost} rows that were not delivered: {}", Shown::from(reason));
+        let reason = reason.clone().unwrap_or_else(|| "the receiver was too slow".into());
+        anstream::eprintln!("lost: {lost} rows that were not delivered: {reason}");
     }
     if *dropped_series > 0 {
         anstream::eprintln!("lost: {dropped_series} rows of groups beyond the limit of series (--max-series)");

@@ -88,10 +88,10 @@ fn affinity_and_round_robin_are_told_apart() {
     };
     let frames: Vec<Vec<u8>> = (0..1600).map(|at| frame(at % 16)).collect();
     let of = |text: &str| dispatch::replay(&dispatch::policy(text, 4).expect("it is read"), &frames);
-    let turns = of("schedule(packet): packet.count % executors");
+    let turns = of(include_str!("../../../examples/dispatch/round_robin.kiln"));
     assert_eq!(turns, Dispatched { packets: vec![400; 4], left: 0 });
     // All packets of a key go to one executor.
-    let keys = of("schedule(packet): hash(udp.payload[0]) % executors");
+    let keys = of(include_str!("../../../examples/dispatch/key_affinity.kiln"));
     assert!(keys.packets.iter().all(|packets| packets % 100 == 0) && keys.left == 0, "{keys:?}");
     assert!(keys.packets.iter().filter(|packets| **packets > 0).count() > 2, "{keys:?}");
 }

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     /// Fields that hold text already laid out for a reader, or nothing from input; by file.
-    const PLAIN: [(&str, &str); 26] = [
+    const PLAIN: [(&str, &str); 31] = [
         ("commands/check.rs", "code"),
         ("commands/check.rs", "explanation"),
         ("commands/check_objects.rs", "programs"),
@@ -107,6 +107,13 @@ mod tests {
         ("commands/optimize.rs", "programs"),
         ("commands/profile.rs", "*"),
         ("commands/profiles.rs", "loads_on"),
+        // What the user asked for, and the names that are sent as they are.
+        ("commands/query/export/mod.rs", "columns"),
+        ("commands/query/export/mod.rs", "otlp"),
+        ("commands/query/export/mod.rs", "prometheus"),
+        ("commands/query/export/mod.rs", "table"),
+        // On the way to `Exported`, which shows it.
+        ("commands/query/export/otlp.rs", "reason"),
         ("commands/recheck.rs", "solver"),
         ("commands/run.rs", "names"),
         ("lint/mod.rs", "allowed"),

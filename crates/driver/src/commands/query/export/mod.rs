@@ -24,6 +24,7 @@ use kiln_plan::{DataType, Row, Value};
 
 use super::{Session, Summary, live};
 use crate::error::Error;
+use crate::show::shown::Shown;
 use otlp::Otlp;
 use prometheus::Endpoint;
 
@@ -122,7 +123,7 @@ pub struct Exported {
     /// Series that Prometheus was not given because there were more than it may be given.
     pub dropped_series: u64,
     /// The last reason.
-    pub reason: Option<String>,
+    pub reason: Option<Shown>,
 }
 
 /// Sends results from a thread of its own.
@@ -220,7 +221,7 @@ fn pass_on(
                 let lost = refused.as_ref().map_or(0, |refused| refused.rows.min(rows.len() as u64));
                 exported.delivered += rows.len() as u64 - lost;
                 exported.lost += lost;
-                exported.reason = refused.map(|refused| refused.reason).or(exported.reason.take());
+                exported.reason = refused.map(|refused| refused.reason.into()).or(exported.reason.take());
             }
         }
     }

@@ -24,10 +24,6 @@ use serde_json::{Value, json};
 
 use families::FAMILIES;
 
-/// What users run has this allocator.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// How the optimizer's time and memory grow with size.
 ///
 /// A slope is the exponent of the power of the size that fits best: 1 is linear.
