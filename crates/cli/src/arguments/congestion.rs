@@ -15,8 +15,7 @@ Examples:
   kiln congestion '(when true (:= Cwnd (* 10 Flow.mss)))' --name ten
   kiln congestion --signals                                what a policy can read and set
 
-A connection chooses with setsockopt(TCP_CONGESTION), a namespace with `sysctl net.ipv4.tcp_congestion_control=NAME`, a
-route with `ip route ... congctl NAME`.";
+A connection chooses with setsockopt(TCP_CONGESTION), a route with `ip route ... congctl NAME`.";
 
 /// `kiln congestion`.
 #[derive(Args, Debug)]
