@@ -367,6 +367,10 @@ fn a_recording_answers_what_was_seen_live() {
 fn what_is_wrong_with_a_query_is_said_where_it_is() {
     for (sql, expected) in [
         ("SELECT latency FROM syscalls", "did you mean `latency_ns`?"),
+        ("SELECT count(*) FROM forks WINDOW SESSION 1 S EVERY 1 S", "leave out EVERY"),
+        ("SELECT count(*) AS n FROM forks ORDER BY n WINDOW SESSION 1 S", "put the query into a subquery"),
+        ("SELECT top_k(comm, 0) FROM forks", "top_k(comm, 5)"),
+        ("SELECT pid FROM forks LIMIT 3 OFFSET -1", "OFFSET takes a whole number"),
         ("SELECT pid FROM syscals", "did you mean `syscalls`?"),
         ("SELECT pid, count(*) FROM syscalls", "`pid` differs between the rows of a group"),
         ("SELECT pid FROM syscalls WHERE count(*) > 1", "conditions on aggregates go into HAVING"),

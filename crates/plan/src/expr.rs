@@ -452,6 +452,15 @@ fn hash(values: &[Value]) -> Option<u64> {
     })
 }
 
+/// The hash of a value.
+pub(crate) fn hash_of(value: &Value) -> u64 {
+    let hash_of = |value: &Value| hash(std::slice::from_ref(value)).unwrap_or_default();
+    match value {
+        Value::Float(value) => hash_of(&Value::Uint(value.to_bits())),
+        other => hash_of(other),
+    }
+}
+
 /// Whether a text matches a pattern: `%` is any text, `_` any character. The time is proportional to the product of
 /// both lengths.
 fn is_like(text: &str, pattern: &str) -> bool {

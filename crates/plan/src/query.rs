@@ -24,6 +24,8 @@ pub struct Query {
     pub order: Vec<Order>,
     /// Maximum number of rows; if there are windows, of each window.
     pub limit: Option<usize>,
+    /// Rows before these, in the same order, are left out.
+    pub offset: usize,
     /// Whether equal rows are shown once.
     pub distinct: bool,
     /// Whether its table's rows come in windows, and it runs once per window.
@@ -50,6 +52,8 @@ pub struct Groups {
     pub having: Option<Expr>,
     /// Groups begin anew in each window; `None`: there is one, which ends with the query.
     pub window: Option<Window>,
+    /// A group ends when no row of it came for this many nanoseconds: a session. There is no window then.
+    pub session_ns: Option<u64>,
 }
 
 /// A tumbling or hopping window of time, by when rows were complete.
@@ -91,6 +95,10 @@ pub enum AggregateFunction {
     Quantile(f64),
     /// How many lie between each power of two and the next.
     Histogram,
+    /// This many of the most frequent values, with how often each came.
+    TopK(usize),
+    /// About how many values differ ([`crate::execute::sketch::Distinct`]).
+    ApproxDistinct,
 }
 
 impl AggregateFunction {
@@ -105,6 +113,8 @@ impl AggregateFunction {
             AggregateFunction::Stddev => "stddev",
             AggregateFunction::Quantile(_) => "quantile",
             AggregateFunction::Histogram => "histogram",
+            AggregateFunction::TopK(_) => "top_k",
+            AggregateFunction::ApproxDistinct => "approx_distinct",
         }
     }
 }
@@ -114,7 +124,8 @@ impl Aggregate {
     pub fn data_type(&self, columns: &[DataType]) -> DataType {
         let of = || self.of.as_ref().map_or(DataType::Uint, |of| of.data_type(columns));
         match self.function {
-            AggregateFunction::Count => DataType::Uint,
+            AggregateFunction::Count | AggregateFunction::ApproxDistinct => DataType::Uint,
+            AggregateFunction::TopK(_) => DataType::Text,
             AggregateFunction::Avg | AggregateFunction::Stddev => DataType::Float,
             AggregateFunction::Histogram => DataType::Histogram,
             AggregateFunction::Sum => match of() {

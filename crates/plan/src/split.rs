@@ -270,6 +270,9 @@ pub fn aggregates_in_kernel(query: &Query) -> Result<KernelGroups, String> {
     {
         return Err("a condition cannot be decided in the kernel".to_owned());
     }
+    if groups.session_ns.is_some() {
+        return Err("sessions are kept in user space".to_owned());
+    }
     if groups.window.is_some_and(|window| window.length_ns != window.step_ns) {
         return Err("windows overlap".to_owned());
     }

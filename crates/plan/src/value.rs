@@ -114,6 +114,20 @@ impl Value {
     }
 }
 
+impl std::fmt::Display for Value {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Value::Null => f.write_str("null"),
+            Value::Bool(value) => value.fmt(f),
+            Value::Int(value) => value.fmt(f),
+            Value::Uint(value) => value.fmt(f),
+            Value::Float(value) => write!(f, "{value:.3}"),
+            Value::Text(text) => text.fmt(f),
+            Value::Histogram(histogram) => histogram.fmt(f),
+        }
+    }
+}
+
 impl PartialEq for Value {
     fn eq(&self, other: &Value) -> bool {
         self.cmp(other) == Ordering::Equal

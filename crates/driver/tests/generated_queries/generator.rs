@@ -258,7 +258,7 @@ impl Generator<'_> {
         let one = self.number(depth);
         let distinct = if self.numbers.once_in(8) { "DISTINCT " } else { "" };
         let rows = self.rows.len() as f64;
-        match self.numbers.below(16) {
+        match self.numbers.below(18) {
             0..=2 => Text::new("count(*)", rows),
             3 => Text::of(format!("count({distinct}{})", one.sql), rows, &[&one]),
             4..=6 => Text::of(format!("sum({distinct}{})", one.sql), one.bound * rows, &[&one]),
@@ -272,6 +272,14 @@ impl Generator<'_> {
             12 => Text::of(format!("avg({distinct}{})", one.sql), one.bound, &[&one]),
             13 => Text::of(format!("stddev({})", one.sql), one.bound, &[&one]).unportable(),
             14 => Text::of(format!("quantile({}, 0.9)", one.sql), one.bound, &[&one]).unportable(),
+            15 => {
+                let of = if self.numbers.once_in(2) { self.text(1) } else { one };
+                Text::of(format!("top_k({}, {})", of.sql, 1 + self.numbers.below(5)), rows, &[&of]).unportable()
+            }
+            16 => {
+                let of = if self.numbers.once_in(2) { self.text(1) } else { one };
+                Text::of(format!("approx_distinct({})", of.sql), rows, &[&of])
+            }
             _ => Text::of(format!("histogram({})", one.sql), one.bound, &[&one]).unportable(),
         }
     }
@@ -287,13 +295,16 @@ impl Generator<'_> {
             .map(|_| format!("c{}{}", self.numbers.below(outputs), self.numbers.one(&["", " DESC", " ASC"])))
             .collect();
         let limit = if self.numbers.once_in(3) { format!(" LIMIT {}", self.numbers.below(20)) } else { String::new() };
+        let offset =
+            if self.numbers.once_in(6) { format!(" OFFSET {}", self.numbers.below(30)) } else { String::new() };
+        let their_limit = if limit.is_empty() && !offset.is_empty() { " LIMIT -1" } else { &limit };
         let own = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", order.join(", ")) };
         // Rows that are alike in what is asked for are ordered by their values.
         let all: Vec<String> = match (order.is_empty(), otherwise) {
             (true, otherwise) if !otherwise.is_empty() => vec![otherwise.to_owned()],
             _ => order.into_iter().chain((0..outputs).map(|output| format!("c{output}"))).collect(),
         };
-        [format!("{own}{limit}"), format!(" ORDER BY {}{limit}", all.join(", "))]
+        [format!("{own}{limit}{offset}"), format!(" ORDER BY {}{their_limit}{offset}", all.join(", "))]
     }
 
     /// The next query.
@@ -332,7 +343,7 @@ impl Generator<'_> {
         // Without an order, rows come in the order in which they were complete.
         let [own, theirs] = self.ending(outputs.len(), if distinct.is_empty() { "t.rowid" } else { "" });
         let portable = outputs.iter().chain(&condition).all(|one| one.portable)
-            && (distinct.is_empty() || own.contains("ORDER") || !own.contains("LIMIT"));
+            && (distinct.is_empty() || own.contains("ORDER") || !(own.contains("LIMIT") || own.contains("OFFSET")));
         let begin = format!("SELECT {distinct}{} FROM", shown.join(", "));
         Generated {
             sql: format!("{begin} {}{filter}{own}", self.table.name),
@@ -356,6 +367,7 @@ impl Generator<'_> {
             let op = *self.numbers.one(&["<>", "<", ">="]);
             // Texts are not compared with numbers.
             let is_number = !one.sql.contains("histogram")
+                && !one.sql.contains("top_k")
                 && !self.columns(true).iter().any(|at| one.sql.contains(&self.table.columns[*at].name))
                 && !one.sql.contains('\'');
             if is_number {
@@ -376,22 +388,54 @@ impl Generator<'_> {
         let their_by: Vec<&str> = window.iter().map(|_| "w.low").chain(by.iter().map(String::as_str)).collect();
         let their_by = if their_by.is_empty() { String::new() } else { format!(" GROUP BY {}", their_by.join(", ")) };
         let having_text = having.as_ref().map(|one| format!(" HAVING {}", one.sql)).unwrap_or_default();
-        let [own, theirs] = self.ending(outputs.len(), "");
+        let [mut own, mut theirs] = self.ending(outputs.len(), "");
+        let pause = self.numbers.once_in(8).then(|| *self.numbers.one(&[500, 200_000, 5_000_000, 100_000_000]));
+        let window = window.filter(|_| pause.is_none());
+        if pause.is_some() {
+            (own, theirs) = (String::new(), String::new());
+        }
         let portable = outputs.iter().all(|one| one.portable)
             && condition.iter().chain(&having).all(|one| one.portable)
-            && (window.is_none() || !own.contains("LIMIT"));
+            && (window.is_none() || !(own.contains("LIMIT") || own.contains("OFFSET")));
         let complete = &self.table.columns[self.table.complete().expect("tables of events say it")].name;
         let (from, low) = match window {
             None => ("t".to_owned(), ""),
             Some(_) => (format!("t JOIN w ON t.{complete} >= w.low AND t.{complete} < w.high"), "w.low, w.high, "),
         };
+        let own_filter = filter.clone();
+        let (from, low, filter, their_by) = match pause {
+            None => (from, low.to_owned(), filter, their_by),
+            Some(pause) => self.sessions(pause, complete, &filter, &keys),
+        };
         let clause = window.map(|[length, step]| format!(" WINDOW {length} ns EVERY {step} ns")).unwrap_or_default();
+        let clause = pause.map(|pause| format!(" WINDOW SESSION {pause} ns")).unwrap_or(clause);
         let shown = shown.join(", ");
         Generated {
-            sql: format!("SELECT {shown} FROM {}{filter}{own_by}{having_text}{own}{clause}", self.table.name),
-            sqlite: portable.then(|| format!("SELECT {low}{shown} FROM {from}{filter}{their_by}{having_text}{theirs}")),
+            sql: format!("SELECT {shown} FROM {}{own_filter}{own_by}{having_text}{own}{clause}", self.table.name),
+            sqlite: portable.then(|| {
+                let sql = format!("SELECT {low}{shown} FROM {from}{filter}{their_by}{having_text}{theirs}");
+                sql.replace("approx_distinct(", "count(DISTINCT ")
+            }),
             window,
         }
+    }
+
+    /// What SQLite's query over sessions reads, shows of each, and groups by: a row that comes later than the pause after
+    /// the one before begins a session.
+    fn sessions(&self, pause: u64, complete: &str, filter: &str, keys: &[Text]) -> (String, String, String, String) {
+        let listed = |keys: &[Text]| keys.iter().map(|key| format!("{}, ", key.sql)).collect::<String>();
+        let partition = match keys.is_empty() {
+            true => String::new(),
+            false => format!("PARTITION BY {} ", listed(keys).trim_end_matches(", ")),
+        };
+        let over = format!("OVER ({partition}ORDER BY {complete}, kiln_row)");
+        let rows = format!("SELECT t.*, t.rowid AS kiln_row FROM t{filter}");
+        let begins = format!("CASE WHEN {complete} - lag({complete}) {over} <= {pause} THEN 0 ELSE 1 END AS kiln_new");
+        let numbered =
+            format!("SELECT *, sum(kiln_new) {over} AS kiln_session FROM (SELECT *, {begins} FROM ({rows}))");
+        let by: String = (0..keys.len()).map(|at| format!("c{at}, ")).collect();
+        let bounds = format!("min({complete}), max({complete}), ");
+        (format!("({numbered})"), bounds, String::new(), format!(" GROUP BY {by}kiln_session"))
     }
 
     /// A query with hundreds of conditions.

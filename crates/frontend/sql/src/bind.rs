@@ -1,7 +1,7 @@
 //! A `SELECT` as a logical plan.
 
 use kiln_plan::expr::Expr;
-use kiln_plan::query::{Aggregate, Groups, Order, Output, Query, Shape, Window};
+use kiln_plan::query::{Aggregate, Groups, Order, Output, Query, Shape};
 use kiln_plan::table::Table;
 use kiln_plan::tables;
 use kiln_plan::value::{DataType, Value};
@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::expression::{Binder, has_aggregate, similar, walk};
 use crate::places::Places;
 use crate::subquery;
+use crate::window::Clause;
 
 /// The context for binding a query.
 pub struct Scope<'a> {
@@ -22,7 +23,7 @@ pub struct Scope<'a> {
     /// Places in the query's text.
     pub places: &'a Places<'a>,
     /// Windows, by the nesting depth of their subquery.
-    pub windows: &'a [(usize, Window)],
+    pub windows: &'a [(usize, Clause)],
     /// Windows that were assigned to a query.
     pub used: &'a std::cell::Cell<usize>,
 }
@@ -61,12 +62,17 @@ pub fn query(query: &ast::Query, depth: usize, scope: &Scope<'_>) -> Result<(Que
     } else {
         rows(select, query, &binder)?
     };
-    bound.0.limit = limit(query)?;
+    (bound.0.limit, bound.0.offset) = limit(query)?;
     bound.0.distinct = match &select.distinct {
         None | Some(Distinct::All) => false,
         Some(Distinct::Distinct) => true,
         Some(_) => return Err(Error::new("DISTINCT ON is not understood")),
     };
+    let is_ordered = !bound.0.order.is_empty() || bound.0.limit.is_some() || bound.0.offset > 0 || bound.0.distinct;
+    if matches!(window, Some(Clause::Session(_))) && is_ordered {
+        let error = Error::new("sessions end one by one, so they have no ORDER BY, LIMIT, OFFSET or DISTINCT");
+        return Err(error.help("put the query into a subquery: SELECT ... FROM (SELECT ...) ORDER BY ..."));
+    }
     bound.0.filter = Expr::all(table.only.iter().cloned().chain(filter));
     let bound = bound.0;
     let Some((inner, mut stages)) = source.inner else { return Ok((bound, Vec::new())) };
@@ -92,6 +98,7 @@ impl Bound {
             outputs,
             order,
             limit: None,
+            offset: 0,
             distinct: false,
             of_windows: false,
         })
@@ -182,7 +189,7 @@ fn rows(select: &ast::Select, query: &ast::Query, binder: &Binder<'_>) -> Result
 fn grouped(
     select: &ast::Select,
     query: &ast::Query,
-    window: Option<Window>,
+    window: Option<Clause>,
     binder: &Binder<'_>,
 ) -> Result<Bound, Error> {
     let items: Vec<(&ast::Expr, String)> = select
@@ -220,7 +227,12 @@ fn grouped(
     let typed = |(name, expr): (String, Expr)| Output { name, data_type: expr.data_type(&types), expr };
     let outputs: Vec<Output> = outputs.into_iter().map(typed).collect();
     let order = order(query, &outputs, binder, |expr| grouping.expr(expr))?;
-    let groups = Groups { keys: grouping.keys, aggregates: grouping.aggregates, having, window };
+    let (window, session_ns) = match window {
+        None => (None, None),
+        Some(Clause::Window(window)) => (Some(window), None),
+        Some(Clause::Session(pause_ns)) => (None, Some(pause_ns)),
+    };
+    let groups = Groups { keys: grouping.keys, aggregates: grouping.aggregates, having, window, session_ns };
     Ok(Bound::new(binder.table, Shape::Groups(groups), outputs, order))
 }
 
@@ -330,16 +342,25 @@ fn order(
     levels.iter().map(level).collect()
 }
 
-fn limit(query: &ast::Query) -> Result<Option<usize>, Error> {
-    let number = |expr: &ast::Expr| match walk(expr, &mut |_| None) {
+/// `LIMIT` and `OFFSET`.
+fn limit(query: &ast::Query) -> Result<(Option<usize>, usize), Error> {
+    let number = |clause: &str, expr: &ast::Expr| match walk(expr, &mut |_| None) {
         Ok(Expr::Literal(Value::Uint(value))) => Ok(usize::try_from(value).unwrap_or(usize::MAX)),
-        _ => Err(Error::new("LIMIT takes a whole number")),
+        _ => Err(Error::new(format!("{clause} takes a whole number"))),
     };
+    if query.fetch.is_some() {
+        return Err(Error::new("FETCH is not understood").help("LIMIT 10"));
+    }
     match &query.limit_clause {
-        None => Ok(None),
-        Some(LimitClause::LimitOffset { limit: Some(limit), offset: None, limit_by }) if limit_by.is_empty() => {
-            number(limit).map(Some)
+        None => Ok((None, 0)),
+        Some(LimitClause::LimitOffset { limit, offset, limit_by }) if limit_by.is_empty() => {
+            let limit = limit.as_ref().map(|limit| number("LIMIT", limit)).transpose()?;
+            let offset = offset.as_ref().map(|offset| number("OFFSET", &offset.value)).transpose()?;
+            Ok((limit, offset.unwrap_or(0)))
         }
-        Some(_) => Err(Error::new("of LIMIT only a number is understood, without OFFSET")),
+        Some(LimitClause::OffsetCommaLimit { offset, limit }) => {
+            Ok((Some(number("LIMIT", limit)?), number("LIMIT", offset)?))
+        }
+        Some(_) => Err(Error::new("LIMIT BY is not understood")),
     }
 }

@@ -139,7 +139,7 @@ impl Binder<'_> {
                 _ => return Err(Error::new(format!("{name} does not take `{argument}`"))),
             }
         }
-        let wanted = if matches!(name, "quantile" | "percentile") { 2 } else { 1 };
+        let wanted = if matches!(name, "quantile" | "percentile" | "top_k") { 2 } else { 1 };
         if operands.len() > wanted || operands.len() < wanted && name != "count" {
             return Err(Error::new(format!("{name} takes {wanted} operand{}", if wanted == 1 { "" } else { "s" })));
         }
@@ -159,6 +159,16 @@ impl Binder<'_> {
             "max" => AggregateFunction::Max,
             "stddev" | "stddev_samp" => AggregateFunction::Stddev,
             "histogram" => AggregateFunction::Histogram,
+            "approx_distinct" | "approx_count_distinct" => AggregateFunction::ApproxDistinct,
+            "top_k" => match operands.get(1) {
+                Some(Expr::Literal(Value::Uint(count))) if (1..=MAX_TOP).contains(count) => {
+                    AggregateFunction::TopK(*count as usize)
+                }
+                _ => {
+                    let error = Error::new(format!("top_k shows 1 to {MAX_TOP} values"));
+                    return Err(error.help("the five most frequent: top_k(comm, 5)"));
+                }
+            },
             "median" => AggregateFunction::Quantile(0.5),
             "quantile" | "percentile" => {
                 let part = part()?;
@@ -177,7 +187,12 @@ impl Binder<'_> {
             !of.data_type(self.types).is_number() && of.data_type(self.types) != DataType::Bool && !of.is_always_null()
         };
         let is_text = of.as_ref().is_some_and(is_text);
-        let takes_text = matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
+        let is_sketch = matches!(function, AggregateFunction::TopK(_) | AggregateFunction::ApproxDistinct);
+        if is_sketch && distinct {
+            return Err(Error::new(format!("{name} does not take DISTINCT")));
+        }
+        let takes_text =
+            is_sketch || matches!(function, AggregateFunction::Count | AggregateFunction::Min | AggregateFunction::Max);
         if is_text && !takes_text {
             return Err(Error::new(format!("{name} is of numbers, and this is text")));
         }
@@ -185,8 +200,11 @@ impl Binder<'_> {
     }
 }
 
+/// Maximum number of values that `top_k` shows.
+const MAX_TOP: u64 = 100;
+
 /// Names of aggregates.
-const AGGREGATES: [&str; 12] = [
+const AGGREGATES: [&str; 15] = [
     "count",
     "sum",
     "avg",
@@ -199,6 +217,9 @@ const AGGREGATES: [&str; 12] = [
     "median",
     "quantile",
     "percentile",
+    "top_k",
+    "approx_distinct",
+    "approx_count_distinct",
 ];
 
 /// The name of the aggregate that a function call is: one of [`AGGREGATES`], or `p50`, `p99` and the like.

@@ -45,6 +45,7 @@ pub fn merged(inner: &Query, outer: &Query) -> Option<Query> {
     let is_plain = matches!(inner.shape, Shape::Rows)
         && inner.order.is_empty()
         && inner.limit.is_none()
+        && inner.offset == 0
         && !inner.distinct
         && !inner.of_windows;
     if !is_plain || !keeps_time(inner, outer) {
@@ -81,7 +82,8 @@ pub fn merged(inner: &Query, outer: &Query) -> Option<Query> {
 fn keeps_time(inner: &Query, outer: &Query) -> bool {
     let Shape::Groups(groups) = &outer.shape else { return true };
     let complete = outer.table.complete().map(|column| &inner.outputs[column].expr);
-    groups.window.is_none() || complete == inner.table.complete().map(Expr::Column).as_ref()
+    (groups.window.is_none() && groups.session_ns.is_none())
+        || complete == inner.table.complete().map(Expr::Column).as_ref()
 }
 
 struct Merging<'a> {

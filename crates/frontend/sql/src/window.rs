@@ -1,4 +1,4 @@
-//! `WINDOW 1 SECOND [EVERY 100 MILLISECONDS]`, and the paper's `WINDOW 1sec`.
+//! `WINDOW 1 SECOND [EVERY 100 MILLISECONDS]`, `WINDOW SESSION 100 MS`, and the paper's `WINDOW 1sec`.
 
 use kiln_plan::query::Window;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -18,8 +18,17 @@ const UNITS: [(&[&str], u64); 6] = [
 /// Maximum number of windows of one row.
 const MAX_OVERLAP: u64 = 1000;
 
+/// A clause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clause {
+    /// Windows of time.
+    Window(Window),
+    /// Sessions, which end after a pause of so many nanoseconds.
+    Session(u64),
+}
+
 /// A clause, and its depth in parentheses.
-pub type Placed = (usize, Window);
+pub type Placed = (usize, Clause);
 
 /// Removes all clauses from the tokens. Each belongs to the subquery in its parentheses.
 pub fn take_all(
@@ -48,7 +57,9 @@ fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWit
         _ => String::new(),
     };
     let is_number = |index: usize| matches!(at.get(index).map(|at| &tokens[*at].token), Some(Token::Number(..)));
-    let Some(start) = (0..at.len()).rev().find(|index| word(*index) == "window" && is_number(index + 1)) else {
+    let Some(start) = (0..at.len()).rev().find(|index| {
+        word(*index) == "window" && (is_number(index + 1) || word(index + 1) == "session" && is_number(index + 2))
+    }) else {
         return Ok((tokens, None));
     };
     let fail = |index: usize, error: Error| {
@@ -71,10 +82,15 @@ fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWit
         let length = number.checked_mul(*unit_ns).filter(|length| *length > 0 && *length < 1 << 62);
         length.ok_or_else(|| fail(index, Error::new("this is no length of a window")))
     };
-    let length_ns = duration(start + 1)?;
-    let mut end = start + 3;
+    let is_session = word(start + 1) == "session";
+    let first = start + 1 + usize::from(is_session);
+    let length_ns = duration(first)?;
+    let mut end = first + 2;
     let mut step_ns = length_ns;
     if word(end) == "every" {
+        if is_session {
+            return Err(fail(end, Error::new("sessions do not overlap").help("leave out EVERY")));
+        }
         step_ns = duration(end + 1)?;
         if !length_ns.is_multiple_of(step_ns) || length_ns / step_ns > MAX_OVERLAP {
             let message = format!("a window's length must be 1 to {MAX_OVERLAP} times the time between two windows");
@@ -90,5 +106,6 @@ fn take(tokens: Vec<TokenWithSpan>, places: &Places<'_>) -> Result<(Vec<TokenWit
     let first = at[start];
     let last = at[end - 1];
     let rest = tokens.into_iter().enumerate().filter(|(at, _)| *at < first || *at > last).map(|(_, token)| token);
-    Ok((rest.collect(), Some((depth, Window { length_ns, step_ns }))))
+    let window = Clause::Window(Window { length_ns, step_ns });
+    Ok((rest.collect(), Some((depth, if is_session { Clause::Session(length_ns) } else { window }))))
 }

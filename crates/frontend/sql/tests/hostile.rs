@@ -12,6 +12,8 @@ const SEEDS: &[&str] = &[
     "SELECT quantile(latency_ns, 0.99) FROM syscalls GROUP BY pid HAVING count(DISTINCT tid) > 1 WINDOW 1 s EVERY 100 ms",
     "SELECT max(n) FROM (SELECT pid, count(*) AS n FROM syscalls GROUP BY 1 WINDOW 10 ms) AS s WHERE n > 3",
     "SELECT coalesce(log2(cpu), abs(-1)) << 70 FROM wakeups WHERE lower(comm) ILIKE '%A_' OR comm IS NULL",
+    "SELECT top_k(comm, 5), approx_distinct(pid) FROM forks GROUP BY cpu WINDOW SESSION 100 MS",
+    "SELECT pid, count(*) FROM exits GROUP BY pid ORDER BY 2 DESC LIMIT 5 OFFSET 10",
 ];
 
 /// Tokens that are inserted into queries.
@@ -63,6 +65,10 @@ const WORDS: &[&str] = &[
     "% 0",
     "<< 64",
     ">> 99",
+    "WINDOW SESSION",
+    "SESSION 1 ns",
+    "OFFSET 3",
+    "top_k(",
     "WINDOW 0 s",
     "WINDOW 9999999999999999999 h",
     "LIMIT -1",

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use super::sketch::{Distinct, Frequent};
 use crate::histogram::Histogram;
 use crate::query::{Aggregate, AggregateFunction};
 use crate::value::{DataType, Value};
@@ -27,6 +28,10 @@ pub enum Accumulator {
     Buckets(Histogram, AggregateFunction, DataType),
     /// The distinct values, and the aggregate over them.
     Distinct(HashSet<Value>, Box<Accumulator>),
+    /// How often frequent values came, and how many of them are shown.
+    Frequent(Frequent, usize),
+    /// About how many differ.
+    Sketch(Box<Distinct>),
 }
 
 impl Accumulator {
@@ -41,6 +46,8 @@ impl Accumulator {
             AggregateFunction::Min => Accumulator::Best(None, Less),
             AggregateFunction::Max => Accumulator::Best(None, Greater),
             AggregateFunction::Stddev => Accumulator::Spread(0, 0.0, 0.0),
+            AggregateFunction::TopK(shown) => Accumulator::Frequent(Frequent::default(), shown),
+            AggregateFunction::ApproxDistinct => Accumulator::Sketch(Box::default()),
             function => Accumulator::Buckets(Histogram::default(), function, data_type),
         };
         if aggregate.distinct { Accumulator::Distinct(HashSet::new(), Box::new(plain)) } else { plain }
@@ -78,6 +85,8 @@ impl Accumulator {
                 let value = value.as_integer().or_else(|| value.as_float().map(|value| value as i128));
                 histogram.add(value.map_or(0, |value| value.clamp(0, u64::MAX.into()) as u64));
             }
+            Accumulator::Frequent(frequent, _) => frequent.add(value),
+            Accumulator::Sketch(sketch) => sketch.add(value),
             Accumulator::Distinct(seen, inner) => {
                 if seen.len() < MAX_DISTINCT && seen.insert(value.clone()) {
                     inner.add(value);
@@ -116,6 +125,8 @@ impl Accumulator {
             }
             Accumulator::Buckets(histogram, ..) => Value::Histogram(Arc::new(histogram.clone())),
             Accumulator::Distinct(_, inner) => inner.value(),
+            Accumulator::Frequent(frequent, shown) => frequent.value(*shown),
+            Accumulator::Sketch(sketch) => Value::Uint(sketch.count()),
         }
     }
 }

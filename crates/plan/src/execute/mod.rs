@@ -10,6 +10,8 @@
 
 pub mod accumulate;
 pub mod decode;
+mod sessions;
+pub mod sketch;
 pub mod stages;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -23,6 +25,7 @@ use crate::query::{Groups, Order, Query, Shape};
 use crate::table::Source;
 use crate::value::{DataType, Value};
 use accumulate::Accumulator;
+use sessions::Sessions;
 
 /// Limits on stored data.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +94,8 @@ pub struct Executor {
     limits: Limits,
     /// Beginnings without an end, by key.
     starts: HashMap<u64, Vec<Value>>,
+    /// Open sessions.
+    sessions: Sessions,
     /// Open windows, by number.
     windows: BTreeMap<u64, Window>,
     /// Their groups.
@@ -103,6 +108,7 @@ pub struct Executor {
     waiting: Vec<Row>,
     seen: HashSet<Vec<Value>>,
     ready: Vec<Row>,
+    /// Rows that were ready, with those that `OFFSET` leaves out.
     shown: usize,
     lost: Lost,
 }
@@ -122,6 +128,7 @@ impl Executor {
             query,
             limits,
             starts: HashMap::new(),
+            sessions: Sessions::default(),
             windows: BTreeMap::new(),
             open_groups: 0,
             ended: 0,
@@ -153,7 +160,7 @@ impl Executor {
     pub fn is_done(&self) -> bool {
         matches!(self.query.shape, Shape::Rows)
             && self.query.order.is_empty()
-            && self.query.limit.is_some_and(|limit| self.shown >= limit)
+            && self.query.limit.is_some_and(|limit| self.shown >= limit.saturating_add(self.query.offset))
     }
 
     /// Takes a record of the kernel's.
@@ -214,6 +221,12 @@ impl Executor {
                     .iter()
                     .map(|aggregate| aggregate.of.as_ref().map_or_else(|| one.clone(), |of| of.evaluate(&row)))
                     .collect();
+                if let Some(pause_ns) = groups.session_ns {
+                    let waits = self.sessions.add(time, keys, values, self.limits.rows);
+                    self.lost.rows += u64::from(!waits);
+                    debug_assert!(pause_ns > 0);
+                    return;
+                }
                 for window in windows_of(groups, time) {
                     self.in_group(window, &keys, |accumulators| {
                         accumulators.iter_mut().zip(&values).for_each(|(own, value)| own.add(value));
@@ -301,6 +314,9 @@ impl Executor {
 
     /// Closes the windows that end before a time of the monotonic clock.
     pub fn advance(&mut self, now_ns: u64) {
+        if let Shape::Groups(Groups { session_ns: Some(pause_ns), .. }) = self.query.shape {
+            return self.end_sessions(pause_ns, Some(now_ns.saturating_sub(self.limits.late_ns)));
+        }
         let first_open = self.first_open(now_ns);
         let open = self.windows.split_off(&first_open);
         let over = std::mem::replace(&mut self.windows, open);
@@ -316,6 +332,9 @@ impl Executor {
 
     /// Ends the query.
     pub fn finish(&mut self) {
+        if let Shape::Groups(Groups { session_ns: Some(pause_ns), .. }) = self.query.shape {
+            return self.end_sessions(pause_ns, None);
+        }
         let over = std::mem::take(&mut self.windows);
         self.open_groups = 0;
         let is_empty = over.is_empty();
@@ -332,7 +351,21 @@ impl Executor {
         }
         let mut waiting = std::mem::take(&mut self.waiting);
         self.put_in_order(&mut waiting);
-        self.ready.extend(waiting);
+        self.ready.extend(waiting.into_iter().skip(self.query.offset));
+    }
+
+    /// Closes the sessions that are over at a time; all of them if there is none.
+    fn end_sessions(&mut self, pause_ns: u64, sure_ns: Option<u64>) {
+        let Shape::Groups(groups) = &self.query.shape else { return };
+        let new = |aggregate| Accumulator::new(aggregate, &self.types);
+        let new = || groups.aggregates.iter().map(new).collect();
+        let (over, lost) = self.sessions.advance(pause_ns, sure_ns, self.limits.groups, &new);
+        self.lost.add(lost);
+        for session in over {
+            let group = HashMap::from([(session.keys, session.accumulators)]);
+            let mut rows = self.rows_of(Some([session.first_ns, session.last_ns]), group);
+            self.ready.append(&mut rows);
+        }
     }
 
     fn end_window(&mut self, number: u64, window: Window) {
@@ -341,6 +374,18 @@ impl Executor {
             let start = number.saturating_mul(own.step_ns);
             [start, start.saturating_add(own.length_ns)]
         });
+        let mut rows = self.rows_of(bounds, window);
+        if self.query.distinct {
+            let mut seen = HashSet::new();
+            rows.retain(|row| seen.insert(row.values.clone()));
+        }
+        self.put_in_order(&mut rows);
+        self.ready.extend(rows.into_iter().skip(self.query.offset));
+    }
+
+    /// The rows of groups that `HAVING` keeps.
+    fn rows_of(&self, bounds: Option<[u64; 2]>, window: Window) -> Vec<Row> {
+        let Shape::Groups(groups) = &self.query.shape else { return Vec::new() };
         let mut rows = Vec::new();
         for (mut row, accumulators) in window {
             row.extend(accumulators.iter().map(Accumulator::value));
@@ -349,12 +394,7 @@ impl Executor {
                 rows.push(Row { window: bounds, values });
             }
         }
-        if self.query.distinct {
-            let mut seen = HashSet::new();
-            rows.retain(|row| seen.insert(row.values.clone()));
-        }
-        self.put_in_order(&mut rows);
-        self.ready.append(&mut rows);
+        rows
     }
 
     /// Orders rows by the query's order and then by their values, so that the same rows are always shown in the same
@@ -368,7 +408,7 @@ impl Executor {
             let orders = self.query.order.iter().map(|order| by(order, one, other));
             orders.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then).then_with(|| one.values.cmp(&other.values))
         });
-        rows.truncate(self.query.limit.unwrap_or(usize::MAX));
+        rows.truncate(self.query.limit.unwrap_or(usize::MAX).saturating_add(self.query.offset));
     }
 
     fn show(&mut self, row: Row) {
@@ -385,12 +425,14 @@ impl Executor {
         if self.query.order.is_empty() {
             if !self.is_done() {
                 self.shown += 1;
-                self.ready.push(row);
+                if self.shown > self.query.offset {
+                    self.ready.push(row);
+                }
             }
         } else if self.waiting.len() < self.limits.rows {
             self.waiting.push(row);
             // If few of many rows are wanted, the others are dropped from time to time.
-            if let Some(limit) = self.query.limit
+            if let Some(limit) = self.query.limit.map(|limit| limit.saturating_add(self.query.offset))
                 && self.waiting.len() > limit.saturating_mul(2).saturating_add(1024)
             {
                 let mut waiting = std::mem::take(&mut self.waiting);

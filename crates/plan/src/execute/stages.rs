@@ -30,7 +30,7 @@ impl Stages {
         for stage in &mut self.stages {
             let mut passed = Vec::new();
             for rows in rows.chunk_by(|one, other| one.window == other.window) {
-                match rows[0].window {
+                match rows[0].window.filter(|_| stage.query().of_windows) {
                     Some(window) => {
                         let mut own = Executor::of_rows(stage.query().clone(), self.limits);
                         rows.iter().for_each(|row| own.row(row.values.clone()));

@@ -91,8 +91,12 @@ impl Session {
 
     /// Whether rows are of windows of time.
     pub fn windowed(&self) -> bool {
-        let queries = self.stages().iter().chain([self.query()]);
-        queries.into_iter().any(|query| matches!(&query.shape, Shape::Groups(groups) if groups.window.is_some()))
+        let is_windowed = |query: &Query| match &query.shape {
+            Shape::Groups(groups) => groups.window.is_some() || groups.session_ns.is_some(),
+            Shape::Rows => false,
+        };
+        let last = self.stages().last().unwrap_or(self.query());
+        last.of_windows || is_windowed(last)
     }
 
     /// The result's columns.

@@ -64,6 +64,7 @@ pub fn mvsf(table: &Table, types: &Btf) -> Result<Generated, Failure> {
         outputs: Vec::new(),
         order: Vec::new(),
         limit: None,
+        offset: 0,
         distinct: false,
         of_windows: false,
     };

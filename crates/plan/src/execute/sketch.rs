@@ -1,0 +1,211 @@
+//! Summaries of many values in bounded memory.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::expr::hash_of;
+use crate::value::Value;
+
+/// Values that [`Frequent`] keeps after it ran out of room.
+pub const FREQUENT: usize = 1024;
+
+/// How often the most frequent values came (Misra and Gries).
+///
+/// Counts are exact while at most `2 * FREQUENT` values differ. From then on a count is too low by at most the number of
+/// values divided by [`FREQUENT`].
+#[derive(Clone, Debug, Default)]
+pub struct Frequent {
+    counts: HashMap<Value, u64>,
+    /// By how much counts may be too low.
+    missed: u64,
+}
+
+impl Frequent {
+    /// Adds a value.
+    pub fn add(&mut self, value: &Value) {
+        if let Some(count) = self.counts.get_mut(value) {
+            *count += 1;
+            return;
+        }
+        if self.counts.len() >= 2 * FREQUENT {
+            // Each subtraction takes the same from more than `FREQUENT` values, so all subtractions together take at most
+            // the number of values divided by `FREQUENT` from one of them.
+            let mut counts: Vec<u64> = self.counts.values().copied().collect();
+            let (_, &mut taken, _) = counts.select_nth_unstable_by(FREQUENT, |one, other| other.cmp(one));
+            self.missed += taken;
+            self.counts.retain(|_, count| {
+                *count = count.saturating_sub(taken);
+                *count > 0
+            });
+        }
+        self.counts.insert(value.clone(), 1);
+    }
+
+    /// The most frequent values and their counts, the most frequent first; values that are as frequent in their order.
+    pub fn most(&self, shown: usize) -> Vec<(&Value, u64)> {
+        let mut all: Vec<_> = self.counts.iter().map(|(value, count)| (value, *count)).collect();
+        all.sort_unstable_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(other.0)));
+        all.truncate(shown);
+        all
+    }
+
+    /// As text: `read=12 write=7`, with `>=` for counts that may be too low; null if there were no values.
+    pub fn value(&self, shown: usize) -> Value {
+        if self.counts.is_empty() {
+            return Value::Null;
+        }
+        let sign = if self.missed == 0 { "=" } else { ">=" };
+        let text = |(value, count): (&Value, u64)| format!("{value}{sign}{count}");
+        Value::text(&self.most(shown).into_iter().map(text).collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// Binary logarithm of the number of registers. The standard error is `1.04 / sqrt(2^BITS)`: 1.6 %.
+const BITS: u32 = 12;
+/// Registers.
+const REGISTERS: usize = 1 << BITS;
+/// Greatest value of a register less one.
+const RANKS: usize = 64 - BITS as usize;
+/// Values up to which the count is exact.
+pub const EXACT: usize = 512;
+
+/// About how many values differ (HyperLogLog with Ertl's estimator, "New cardinality estimation algorithms for
+/// HyperLogLog sketches", 2017). Up to [`EXACT`] values the count is exact; then its standard error is 1.6 %.
+#[derive(Clone, Debug)]
+pub enum Distinct {
+    /// The values' hashes.
+    Few(HashSet<u64>),
+    /// The greatest rank of each register's hashes.
+    Many(Box<[u8; REGISTERS]>),
+}
+
+impl Default for Distinct {
+    fn default() -> Distinct {
+        Distinct::Few(HashSet::new())
+    }
+}
+
+impl Distinct {
+    /// Adds a value.
+    pub fn add(&mut self, value: &Value) {
+        let hash = finished(hash_of(value));
+        match self {
+            Distinct::Many(registers) => note(registers, hash),
+            Distinct::Few(hashes) => {
+                hashes.insert(hash);
+                if hashes.len() > EXACT {
+                    let mut registers = Box::new([0; REGISTERS]);
+                    hashes.iter().for_each(|hash| note(&mut registers, *hash));
+                    *self = Distinct::Many(registers);
+                }
+            }
+        }
+    }
+
+    /// The estimate.
+    pub fn count(&self) -> u64 {
+        let registers = match self {
+            Distinct::Few(hashes) => return hashes.len() as u64,
+            Distinct::Many(registers) => registers,
+        };
+        let mut counts = [0u32; RANKS + 2];
+        registers.iter().for_each(|rank| counts[usize::from(*rank)] += 1);
+        let all = REGISTERS as f64;
+        let mut sum = all * tau(1.0 - f64::from(counts[RANKS + 1]) / all);
+        for count in counts[1..=RANKS].iter().rev() {
+            sum = 0.5 * (sum + f64::from(*count));
+        }
+        sum += all * sigma(f64::from(counts[0]) / all);
+        (all * all / (2.0 * std::f64::consts::LN_2 * sum)).round() as u64
+    }
+}
+
+/// Mixes all bits of a hash (the finalizer of MurmurHash3).
+fn finished(hash: u64) -> u64 {
+    let hash = (hash ^ hash >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ hash >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ hash >> 33
+}
+
+/// Raises the register of a hash to its rank: the zeros that its other bits begin with, and one.
+fn note(registers: &mut [u8; REGISTERS], hash: u64) {
+    let register = &mut registers[(hash >> (64 - BITS)) as usize];
+    let rank = (hash << BITS | 1 << (BITS - 1)).leading_zeros() as u8 + 1;
+    *register = rank.max(*register);
+}
+
+/// `sum of x^(2^k) * 2^(k-1)` and `x`, until it does not change. Infinite for 1.
+fn sigma(mut part: f64) -> f64 {
+    if part == 1.0 {
+        return f64::INFINITY;
+    }
+    let (mut factor, mut sum) = (1.0, part);
+    loop {
+        part *= part;
+        let before = sum;
+        sum += part * factor;
+        factor += factor;
+        if sum == before {
+            return sum;
+        }
+    }
+}
+
+/// The corresponding sum for registers with the greatest value.
+fn tau(mut part: f64) -> f64 {
+    if part == 0.0 || part == 1.0 {
+        return 0.0;
+    }
+    let (mut factor, mut sum) = (1.0, 1.0 - part);
+    loop {
+        part = part.sqrt();
+        let before = sum;
+        factor *= 0.5;
+        sum -= (1.0 - part) * (1.0 - part) * factor;
+        if sum == before {
+            return sum / 3.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_near_whatever_their_size() {
+        for count in [0u64, 1, 512, 513, 2_000, 10_000, 17_000, 200_000, 1_000_000] {
+            let mut sketch = Distinct::default();
+            (0..count).for_each(|value| sketch.add(&Value::Uint(value)));
+            (0..count.min(1000)).for_each(|value| sketch.add(&Value::Uint(value)));
+            let error = (sketch.count() as f64 - count as f64).abs();
+            // Four standard errors.
+            let allowed = if count > EXACT as u64 { 0.065 * count as f64 } else { 0.0 };
+            assert!(error <= allowed, "{count}: {}", sketch.count());
+        }
+    }
+
+    #[test]
+    fn frequent_values_stay() {
+        let mut frequent = Frequent::default();
+        let values = 60_000u64;
+        for value in 0..values {
+            frequent.add(&Value::Uint(value));
+            if value % 3 == 0 {
+                frequent.add(&Value::text("often"));
+            }
+        }
+        let most = frequent.most(1);
+        assert_eq!(most[0].0, &Value::text("often"));
+        let (all, own) = (values + values / 3, values / 3);
+        assert!(most[0].1 <= own && most[0].1 >= own - all / FREQUENT as u64, "{most:?}");
+        assert!(frequent.counts.len() <= 2 * FREQUENT);
+    }
+
+    #[test]
+    fn few_values_are_counted_exactly() {
+        let mut frequent = Frequent::default();
+        ["b", "a", "c", "a", "b", "a"].iter().for_each(|value| frequent.add(&Value::text(value)));
+        assert_eq!(frequent.value(2), Value::text("a=3 b=2"));
+        assert_eq!(Frequent::default().value(2), Value::Null);
+    }
+}
