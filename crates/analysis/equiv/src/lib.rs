@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 pub mod concrete;
+pub mod helpers;
 pub mod rule;
 pub mod simulation;
 pub mod term;

@@ -1,5 +1,8 @@
 //! Whole functions before and after: what laws do is proved, and what only looks like it is not.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kiln_equiv::helpers::Helpers;
 use kiln_equiv::simulation::arguments::Arguments;
 use kiln_equiv::simulation::{Question, Simulation, Unproved, simulate};
 use kiln_program::{Object, text};
@@ -32,7 +35,7 @@ fn compared(before: &Object, after: &Object) -> Result<Simulation, Unproved> {
     compared_until(before, after, &|| false)
 }
 
-fn compared_until(before: &Object, after: &Object, stop: &dyn Fn() -> bool) -> Result<Simulation, Unproved> {
+fn compared_until(before: &Object, after: &Object, stop: &(dyn Fn() -> bool + Sync)) -> Result<Simulation, Unproved> {
     let facts = facts(before);
     let question = Question {
         object: before,
@@ -45,6 +48,7 @@ fn compared_until(before: &Object, after: &Object, stop: &dyn Fn() -> bool) -> R
         keep_segments: true,
         quick: false,
         stop,
+        helpers: &Helpers::default(),
     };
     simulate(&question)
 }
@@ -89,8 +93,8 @@ fn a_function_is_as_itself() {
 fn who_is_to_end_proves_nothing() {
     let (before, after) = (object(LOOKUP), object(&changed(" w1 = 7\n", " r1 = 7\n")));
     assert!(compared(&before, &after).is_ok());
-    let asked = std::cell::Cell::new(0);
-    let stop = || asked.replace(asked.get() + 1) >= 1;
+    let asked = AtomicU32::new(0);
+    let stop = || asked.fetch_add(1, Ordering::SeqCst) >= 1;
     assert_eq!(compared_until(&before, &after, &stop).map(|_| ()), Err(Unproved::Stopped));
 }
 

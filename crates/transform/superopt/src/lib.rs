@@ -19,7 +19,6 @@ pub mod cost;
 pub mod edit;
 pub mod evidence;
 pub mod flow;
-pub mod helpers;
 pub mod judged;
 pub mod laws;
 pub mod learn;

@@ -11,10 +11,10 @@ use kiln_verifier::Prepared;
 
 use crate::cost::frequency::{self, Frequencies};
 use crate::flow::calls::Calls;
-use crate::helpers::Helpers;
 use crate::judged::Judge;
 use crate::options::{Options, Progress};
 use crate::search;
+use kiln_equiv::helpers::Helpers;
 
 /// What all parts see.
 pub(crate) struct Shared<'a> {

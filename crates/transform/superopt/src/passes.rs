@@ -17,7 +17,6 @@ use kiln_verifier::Facts;
 use crate::cost::frequency::Frequencies;
 use crate::evidence::{Because, Evidence};
 use crate::flow::calls::Calls;
-use crate::helpers::Helpers;
 use crate::laws::context::{Change, Context, Stage, Step as LawStep, Times};
 use crate::laws::{self, LawRow};
 use crate::options::Options;
@@ -25,6 +24,7 @@ use crate::search::{self, Place};
 use crate::windows::diamonds;
 use crate::windows::region::Step;
 use crate::windows::{self, Banned, Budget};
+use kiln_equiv::helpers::Helpers;
 
 /// What a pass works on: one function of an object, with facts that are true of it now.
 pub struct Work<'a> {

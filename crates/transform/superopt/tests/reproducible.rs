@@ -107,7 +107,7 @@ fn long_program() -> Object {
 #[test]
 fn helpers_change_nothing() {
     let object = long_program();
-    assert!(object.functions[0].nodes.len() >= kiln_superopt::helpers::WORTH_A_HELPER);
+    assert!(object.functions[0].nodes.len() >= kiln_equiv::helpers::WORTH_A_HELPER);
     let bounded = |threads| Options { search: 0, ..options(threads) };
     let [alone, helped] = [1, 3].map(|threads| optimize(&object, &bounded(threads), &mut ()));
     assert_ne!(alone.object, object);

@@ -1,14 +1,31 @@
 //! Finds pairs of places that both functions reach together, until what holds at each no longer changes.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use kiln_isa::Insn;
 
+use crate::simulation::arrival::Arrival;
 use crate::simulation::events::is_event;
-use crate::simulation::explorer::{Edge, Explorer, Pair, To, Way};
+use crate::simulation::explorer::{Edge, Explorer, Pair, Tally, To, Way};
 use crate::simulation::proof::Simulation;
 use crate::simulation::relation::Relation;
 use crate::simulation::unproved::Unproved;
+
+/// Pairs that are visited ahead if threads are idle.
+const MAX_AHEAD: usize = 31;
+
+/// The segments from a pair, and what they bring to which pairs.
+type Visited<'f> = (Vec<Edge<'f>>, Vec<(Pair, Arrival)>);
+
+/// A visit of a pair.
+struct Visit<'f> {
+    /// What it found; `None` if nothing has to be followed.
+    found: Result<Option<Visited<'f>>, Unproved>,
+    /// What it took.
+    spent: Tally,
+    /// Questions that were put to the solver before.
+    asked_before: usize,
+}
 
 impl<'f> Explorer<'_, 'f> {
     /// The pairs to begin with, and what holds there: the entry, or where both are in one state and a change may come.
@@ -44,33 +61,34 @@ impl<'f> Explorer<'_, 'f> {
         Ok(())
     }
 
+    /// Explores from each pair until what holds at each no longer changes, and proves what was found. Pairs come in the
+    /// order of paths of the old function, so that most are explored once.
     pub(super) fn simulate(mut self) -> Result<Simulation, Unproved> {
         if self.question.after.nodes.is_empty() {
             return Err(Unproved::not_modelled("a function without instructions"));
         }
         self.begin()?;
-        let mut pending: VecDeque<Pair> = self.relations.keys().copied().collect();
-        let mut waiting: BTreeSet<Pair> = self.relations.keys().copied().collect();
-        while let Some(pair) = pending.pop_front() {
-            waiting.remove(&pair);
+        let mut tally = Tally::new(self.instructions());
+        let old = self.old;
+        let mut pending: BTreeSet<_> = self.relations.keys().map(|pair| (old.turn(pair.0), *pair)).collect();
+        let mut ahead = BTreeMap::new();
+        while let Some((_, pair)) = pending.pop_first() {
             self.go_on()?;
-            if self.is_settled(pair) {
+            let Some((edges, arrivals)) = self.visit_or_take(pair, &pending, &mut ahead, &mut tally)? else {
                 self.edges.remove(&pair);
                 continue;
-            }
-            let edges = self.explore(pair)?;
-            for edge in &edges {
-                for (to, arrival) in self.arrivals(pair, edge)? {
-                    let changed = match self.relations.get_mut(&to) {
-                        Some(relation) => relation.meet(&arrival),
-                        None => {
-                            self.relations.insert(to, Relation::of(&arrival));
-                            true
-                        }
-                    };
-                    if changed && waiting.insert(to) {
-                        pending.push_back(to);
+            };
+            for (to, arrival) in arrivals {
+                let changed = match self.relations.get_mut(&to) {
+                    Some(relation) => relation.meet(&arrival),
+                    None => {
+                        self.relations.insert(to, Relation::of(&arrival));
+                        true
                     }
+                };
+                if changed {
+                    ahead.remove(&to);
+                    pending.insert((old.turn(to.0), to));
                 }
             }
             self.edges.insert(pair, edges);
@@ -78,12 +96,61 @@ impl<'f> Explorer<'_, 'f> {
         self.prove()
     }
 
+    /// Visits a pair. If threads are idle, pairs that wait are visited ahead. Such a visit counts if it would be the same
+    /// when the turn comes to its pair: nothing that it began with has changed. So the result does not depend on threads.
+    fn visit_or_take(
+        &self,
+        pair: Pair,
+        pending: &BTreeSet<(usize, Pair)>,
+        ahead: &mut BTreeMap<Pair, Visit<'f>>,
+        tally: &mut Tally,
+    ) -> Result<Option<Visited<'f>>, Unproved> {
+        let counts = |visit: &Visit<'f>| visit.spent.asked == 0 || visit.asked_before == tally.asked;
+        let mut visit = ahead.remove(&pair).filter(counts);
+        if visit.is_none() && self.question.helpers.is_any_idle() {
+            let waiting = pending.iter().map(|(_, pair)| *pair).filter(|pair| !ahead.contains_key(pair));
+            let pairs: Vec<Pair> = [pair].into_iter().chain(waiting.take(MAX_AHEAD)).collect();
+            let is_end = |visit: &Visit<'f>| visit.found.is_err();
+            let work = |pair: &Pair| self.visit(*pair, *tally);
+            ahead.extend(pairs.iter().copied().zip(self.question.helpers.each(
+                &pairs,
+                self.instructions(),
+                work,
+                is_end,
+            )));
+            visit = ahead.remove(&pair);
+        }
+        let visit = visit.unwrap_or_else(|| self.visit(pair, *tally));
+        tally.take(visit.spent)?;
+        visit.found
+    }
+
+    /// Follows all paths from a pair, with so much effort left.
+    fn visit(&self, pair: Pair, begun: Tally) -> Visit<'f> {
+        let mut tally = begun;
+        let mut follow = || {
+            self.go_on()?;
+            if self.is_settled(pair) {
+                return Ok(None);
+            }
+            let edges = self.explore(pair, &mut tally)?;
+            let mut arrivals = Vec::new();
+            for edge in &edges {
+                arrivals.extend(self.arrivals(pair, edge)?);
+            }
+            Ok(Some((edges, arrivals)))
+        };
+        let found = follow();
+        let spent = Tally { effort: begun.effort - tally.effort, asked: tally.asked - begun.asked };
+        Visit { found, spent, asked_before: begun.asked }
+    }
+
     /// All segments from a pair.
-    fn explore(&mut self, pair: Pair) -> Result<Vec<Edge<'f>>, Unproved> {
+    fn explore(&self, pair: Pair, tally: &mut Tally) -> Result<Vec<Edge<'f>>, Unproved> {
         let mut edges = Vec::new();
         let mut ways = self.old_ways(Vec::new(), pair.0)?;
         while let Some(way) = ways.pop() {
-            self.spend()?;
+            tally.spend()?;
             if self.comes_to_no_change(pair, &way) {
                 continue;
             }
@@ -95,7 +162,7 @@ impl<'f> Explorer<'_, 'f> {
                 edges.push(Edge { ways: [way.steps, Vec::new()], to: To::Nowhere });
                 continue;
             }
-            match self.follow(pair, &way)? {
+            match self.follow(pair, &way, tally)? {
                 Some(found) => edges.extend(found),
                 None if way.is_event => {
                     let node = self.old.node(way.stop)?;

@@ -60,11 +60,36 @@ pub(super) struct Explorer<'q, 'f> {
     pub(super) near: bool,
     pub(super) relations: BTreeMap<Pair, Relation>,
     pub(super) edges: BTreeMap<Pair, Vec<Edge<'f>>>,
-    pub(super) effort: usize,
     /// Whether the solver is asked about branches that the normal forms do not decide.
     pub(super) asks: bool,
+}
+
+/// What following paths may still take, and took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Tally {
+    /// Pairs of paths that may still be followed.
+    pub(super) effort: usize,
     /// Questions that were put to the solver while following paths.
     pub(super) asked: usize,
+}
+
+impl Tally {
+    /// For a function before and after, of so many instructions together.
+    pub(super) fn new(instructions: usize) -> Tally {
+        Tally { effort: (EFFORT * instructions).max(LEAST_EFFORT), asked: 0 }
+    }
+
+    pub(super) fn spend(&mut self) -> Result<(), Unproved> {
+        self.take(Tally { effort: 1, asked: 0 })
+    }
+
+    /// Takes what a visit took.
+    pub(super) fn take(&mut self, spent: Tally) -> Result<(), Unproved> {
+        let left = self.effort.checked_sub(spent.effort);
+        self.effort = left.ok_or_else(|| Unproved::OutOfEffort("there are too many ways to follow".to_owned()))?;
+        self.asked += spent.asked;
+        Ok(())
+    }
 }
 
 impl<'q, 'f> Explorer<'q, 'f> {
@@ -76,9 +101,8 @@ impl<'q, 'f> Explorer<'q, 'f> {
         near: bool,
     ) -> Explorer<'q, 'f> {
         let meeting = meeting_places(question, (old, new), places);
-        let effort = (EFFORT * (question.before.nodes.len() + question.after.nodes.len())).max(LEAST_EFFORT);
         let (relations, edges) = (BTreeMap::new(), BTreeMap::new());
-        Explorer { question, old, new, meeting, alike, near, relations, edges, effort, asks: false, asked: 0 }
+        Explorer { question, old, new, meeting, alike, near, relations, edges, asks: false }
     }
 
     /// Whether everything is equal that the old function reads from a pair on. Bytes of the frame that it does not read
@@ -111,16 +135,13 @@ impl<'q, 'f> Explorer<'q, 'f> {
         self.question.known(self.question.before.nodes[old].id)
     }
 
-    pub(super) fn go_on(&self) -> Result<(), Unproved> {
-        if (self.question.stop)() { Err(Unproved::Stopped) } else { Ok(()) }
+    /// Instructions of both functions.
+    pub(super) fn instructions(&self) -> usize {
+        self.question.before.nodes.len() + self.question.after.nodes.len()
     }
 
-    pub(super) fn spend(&mut self) -> Result<(), Unproved> {
-        self.effort = self
-            .effort
-            .checked_sub(1)
-            .ok_or_else(|| Unproved::OutOfEffort("there are too many ways to follow".to_owned()))?;
-        Ok(())
+    pub(super) fn go_on(&self) -> Result<(), Unproved> {
+        if (self.question.stop)() { Err(Unproved::Stopped) } else { Ok(()) }
     }
 
     pub(super) fn segment<'s>(&'s self, pair: Pair, old: &'s [Step<'f>], new: &'s [Step<'f>]) -> Segment<'s> {

@@ -8,7 +8,7 @@ use kiln_program::Node;
 use crate::simulation::alike::is_same;
 use crate::simulation::beside::{Decision, NewRun};
 use crate::simulation::events::{index, is_event};
-use crate::simulation::explorer::{Edge, Explorer, Pair, To, Way};
+use crate::simulation::explorer::{Edge, Explorer, Pair, Tally, To, Way};
 use crate::simulation::known::Known;
 use crate::simulation::segment::{Segment, Step, is_branch};
 use crate::simulation::unproved::Unproved;
@@ -142,13 +142,17 @@ impl<'f> Explorer<'_, 'f> {
 
     /// The segments of the new function that go with an old path; `None` if the new function does not reach the same
     /// place.
-    pub(super) fn follow(&mut self, pair: Pair, old: &Way<'f>) -> Result<Option<Vec<Edge<'f>>>, Unproved> {
+    pub(super) fn follow(
+        &self,
+        pair: Pair,
+        old: &Way<'f>,
+        tally: &mut Tally,
+    ) -> Result<Option<Vec<Edge<'f>>>, Unproved> {
         let goal = self.old.node(old.stop)?;
-        let start = self.relations[&pair].clone();
         let alone = Segment {
             object: self.question.object,
             facts: self.facts(pair),
-            start: &start,
+            start: &self.relations[&pair],
             differs_unread: self.differs_unread(pair),
             ways: [&old.steps, &[]],
             event: None,
@@ -160,7 +164,7 @@ impl<'f> Explorer<'_, 'f> {
         let mut pending: Vec<Ahead<'f, '_, '_>> = vec![Ahead { steps: Vec::new(), at: pair.1, run: None }];
         while let Some(mut ahead) = pending.pop() {
             loop {
-                self.spend()?;
+                tally.spend()?;
                 let (at, node) = (ahead.at, self.new.node(ahead.at)?);
                 // If the old path goes round a loop, the new function must move, too.
                 let stands_still =
@@ -172,7 +176,7 @@ impl<'f> Explorer<'_, 'f> {
                     break;
                 }
                 if is_event(&node.insn) || goes_round(&ahead.steps, node) {
-                    if !self.is_impossible(pair, old, &ahead.steps) {
+                    if !self.is_impossible(pair, old, &ahead.steps, tally) {
                         return Ok(None);
                     }
                     edges.push(Edge { ways: [old.steps.clone(), ahead.steps], to: To::Nowhere });
@@ -191,7 +195,7 @@ impl<'f> Explorer<'_, 'f> {
                             let run = alone.run_old(&arena)?;
                             ahead.run = Some(NewRun::new(old_run.get_or_init(|| run), &holes));
                         }
-                        let decided = self.decided(pair, &old.steps, &mut ahead, node)?;
+                        let decided = self.decided(pair, &old.steps, (&mut ahead, node), tally)?;
                         pending.extend(ahead.pass_branch(node, self.new.target(node)?, decided));
                     }
                     _ => {
@@ -205,20 +209,20 @@ impl<'f> Explorer<'_, 'f> {
     }
 
     /// Whether no run takes both the old path to an event and a new path that ends elsewhere.
-    fn is_impossible(&mut self, pair: Pair, old: &Way<'f>, new: &[Step<'f>]) -> bool {
-        self.asked += usize::from(old.is_event);
-        let asks = old.is_event && self.asked <= MAX_ASKED;
+    fn is_impossible(&self, pair: Pair, old: &Way<'f>, new: &[Step<'f>], tally: &mut Tally) -> bool {
+        tally.asked += usize::from(old.is_event);
+        let asks = old.is_event && tally.asked <= MAX_ASKED;
         asks && self.segment(pair, &old.steps, new).is_impossible(self.question.solver_steps)
     }
 
     /// Whether what is known on both paths decides a branch of the new function. If the normal forms do not decide it
     /// and the old path has the same branch, the solver is asked whether both go in the same direction.
     fn decided<'w>(
-        &mut self,
+        &self,
         pair: Pair,
         old: &[Step<'f>],
-        ahead: &mut Ahead<'f, 'w, '_>,
-        branch: &'f Node,
+        (ahead, branch): (&mut Ahead<'f, 'w, '_>, &'f Node),
+        tally: &mut Tally,
     ) -> Result<Option<bool>, Unproved>
     where
         'f: 'w,
@@ -239,10 +243,10 @@ impl<'f> Explorer<'_, 'f> {
         let Some(same) = old.iter().rev().find(|step| asks && step.node.id == branch.id) else {
             return Ok(decided);
         };
-        self.asked += 1;
+        tally.asked += 1;
         let mut with = ahead.steps.clone();
         with.push(Step { node: branch, taken: same.taken, open: false, behind: None });
-        let holds = self.asked <= MAX_ASKED
+        let holds = tally.asked <= MAX_ASKED
             && self.segment(pair, old, &with).decides_last(self.question.solver_steps).unwrap_or(false);
         Ok(holds.then_some(same.taken))
     }

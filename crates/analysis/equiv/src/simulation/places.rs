@@ -1,6 +1,7 @@
 //! Where two functions may meet, besides events.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use kiln_isa::Insn;
 use kiln_program::{Cfg, Function, InsnId, Node};
@@ -10,8 +11,8 @@ use crate::simulation::events::{effects, is_event};
 use crate::simulation::question::Question;
 use crate::simulation::unproved::Unproved;
 
-/// Length, in instructions, from which a block gets meeting places of its own. The relation is then found piece by
-/// piece.
+/// Length, in instructions, from which a trace gets meeting places of its own. The relation is then found piece by
+/// piece. Otherwise the paths that leave a long trace would each be followed from its beginning.
 const LONGEST_PIECE: usize = 128;
 
 /// Where the functions may meet, besides events. Both functions have each of these instructions.
@@ -35,11 +36,21 @@ pub(super) enum Places {
 pub(super) struct Indexed<'f> {
     pub(super) function: &'f Function,
     pub(super) cfg: Cfg,
+    /// The number of each block in reverse postorder.
+    turns: Vec<usize>,
 }
 
 impl<'f> Indexed<'f> {
     pub(super) fn new(function: &'f Function) -> Indexed<'f> {
-        Indexed { function, cfg: Cfg::new(function) }
+        let cfg = Cfg::new(function);
+        let mut turns = vec![usize::MAX; cfg.blocks.len()];
+        cfg.reverse_postorder().into_iter().enumerate().for_each(|(turn, block)| turns[block.index()] = turn);
+        Indexed { function, cfg, turns }
+    }
+
+    /// When an instruction's block has its turn: after those that lead to it, except around loops.
+    pub(super) fn turn(&self, at: usize) -> usize {
+        self.cfg.block_of.get(at).map_or(usize::MAX, |block| self.turns[block.index()])
     }
 
     pub(super) fn node(&self, at: usize) -> Result<&'f Node, Unproved> {
@@ -68,6 +79,24 @@ impl<'f> Indexed<'f> {
         self.cfg.position.get(&id).map(|at| &self.function.nodes[*at])
     }
 
+    /// The instructions of each block.
+    fn blocks(&self) -> Vec<Range<usize>> {
+        self.cfg.blocks.iter().map(|block| block.range.clone()).collect()
+    }
+
+    /// The instructions of each trace: blocks in a row, each but the first entered only from the one before.
+    fn traces(&self) -> Vec<Range<usize>> {
+        let mut traces: Vec<Range<usize>> = Vec::new();
+        for (at, block) in self.cfg.blocks.iter().enumerate() {
+            let goes_on = matches!(block.predecessors[..], [only] if only.index() + 1 == at);
+            match traces.last_mut() {
+                Some(trace) if goes_on => trace.end = block.range.end,
+                _ => traces.push(block.range.clone()),
+            }
+        }
+        traces
+    }
+
     /// First instructions of blocks with at least `ways` predecessors.
     pub(super) fn leaders(&self, ways: usize) -> HashSet<InsnId> {
         let blocks = self.cfg.blocks.iter().filter(|block| block.predecessors.len() >= ways);
@@ -94,7 +123,8 @@ pub(super) fn meeting_places(
     let between = if places == Places::Away { between_changes(old, new) } else { HashSet::new() };
     let both = question.before.nodes.iter().map(|node| node.id).filter(|id| new.cfg.position.contains_key(id));
     let mut meeting: HashSet<InsnId> = both.filter(meet).filter(|id| !between.contains(id) && !changed(id)).collect();
-    meeting.extend(pieces(old, new));
+    let traces = if places == Places::Away { old.traces() } else { old.blocks() };
+    meeting.extend(pieces(old, new, traces));
     meeting
 }
 
@@ -140,18 +170,18 @@ fn between_changes(old: &Indexed<'_>, new: &Indexed<'_>) -> HashSet<InsnId> {
     (0..nodes.len()).filter(|at| behind[*at] && (ahead[*at] || changed[*at])).map(|at| nodes[at].id).collect()
 }
 
-/// Instructions within long blocks at which the functions may meet. Both functions have them in the same order.
+/// Instructions within long traces at which the functions may meet. Both functions have them in the same order.
 /// Unchanged ones that follow an unchanged one are preferred.
-fn pieces(old: &Indexed<'_>, new: &Indexed<'_>) -> Vec<InsnId> {
+fn pieces(old: &Indexed<'_>, new: &Indexed<'_>, traces: Vec<Range<usize>>) -> Vec<InsnId> {
     let mut found = Vec::new();
     let there = |at: usize| new.cfg.position.get(&old.function.nodes[at].id).copied();
     let unchanged = |at: usize| {
         let same = |at: usize| there(at).filter(|other| is_same(&old.function.nodes[at], &new.function.nodes[*other]));
         same(at - 1).is_some_and(|before| same(at) == Some(before + 1))
     };
-    for block in old.cfg.blocks.iter().filter(|block| block.range.len() > 2 * LONGEST_PIECE) {
-        let (mut from, mut least) = (block.range.start, there(block.range.start).unwrap_or(0));
-        while block.range.end - from > 2 * LONGEST_PIECE {
+    for trace in traces.into_iter().filter(|trace| trace.len() > 2 * LONGEST_PIECE) {
+        let (mut from, mut least) = (trace.start, there(trace.start).unwrap_or(0));
+        while trace.end - from > 2 * LONGEST_PIECE {
             let choice = from + LONGEST_PIECE..from + 2 * LONGEST_PIECE;
             let fits = |at: &usize| there(*at).is_some_and(|other| other > least);
             let best = choice.clone().filter(fits).find(|at| unchanged(*at)).or_else(|| choice.clone().find(fits));

@@ -66,25 +66,17 @@ impl<'f> Explorer<'_, 'f> {
     pub(super) fn prove(&self) -> Result<Simulation, Unproved> {
         let mut simulation = Simulation::default();
         let mut alikes = Vec::new();
-        for (pair, edges) in &self.edges {
-            for edge in edges {
-                self.go_on()?;
-                for end in self.ends(edge)? {
-                    let segment = self.whole(*pair, edge)?;
-                    let alike = segment.is_alike() && end.asks_identity();
-                    let count = match alike {
-                        true => &mut simulation.identical,
-                        false => match segment.prove(&end, self.question.solver_steps)? {
-                            Proved::Normalized => &mut simulation.normalized,
-                            Proved::Smt => &mut simulation.smt,
-                        },
-                    };
-                    *count += 1;
-                    if self.question.keep_segments {
-                        let kept = if alike { &mut alikes } else { &mut simulation.segments };
-                        kept.push(SegmentRecord::of(&segment, &end));
-                    }
+        let all: Vec<_> = self.edges.iter().flat_map(|(pair, edges)| edges.iter().map(|edge| (*pair, edge))).collect();
+        let prove = |(pair, edge): &(Pair, &Edge<'f>)| self.prove_edge(*pair, edge);
+        for proved in self.question.helpers.each(&all, self.instructions(), prove, Result::is_err) {
+            for (proved, record) in proved? {
+                match proved {
+                    None => simulation.identical += 1,
+                    Some(Proved::Normalized) => simulation.normalized += 1,
+                    Some(Proved::Smt) => simulation.smt += 1,
                 }
+                let kept = if proved.is_none() { &mut alikes } else { &mut simulation.segments };
+                kept.extend(record);
             }
         }
         if self.question.keep_segments {
@@ -95,6 +87,24 @@ impl<'f> Explorer<'_, 'f> {
             simulation.segments = alikes;
         }
         Ok(simulation)
+    }
+
+    /// Proves a segment for each place after it. Returns how, `None` for a segment that is alike in both functions, and
+    /// the segment as data, if that is kept.
+    #[expect(clippy::type_complexity, reason = "used once")]
+    fn prove_edge(
+        &self,
+        pair: Pair,
+        edge: &Edge<'f>,
+    ) -> Result<Vec<(Option<Proved>, Option<SegmentRecord>)>, Unproved> {
+        self.go_on()?;
+        let prove = |end: End| {
+            let segment = self.whole(pair, edge)?;
+            let alike = segment.is_alike() && end.asks_identity();
+            let proved = (!alike).then(|| segment.prove(&end, self.question.solver_steps)).transpose()?;
+            Ok((proved, self.question.keep_segments.then(|| SegmentRecord::of(&segment, &end))))
+        };
+        self.ends(edge)?.into_iter().map(prove).collect()
     }
 
     /// The pairs of places that the proof uses, as data.

@@ -4,6 +4,7 @@ use kiln_isa::{Insn, Reg, RegSet};
 use kiln_program::{Function, InsnId, Node, Object};
 use kiln_verifier::{Facts, InsnFacts, StackSet};
 
+use crate::helpers::Helpers;
 use crate::simulation::arguments::Arguments;
 use crate::simulation::inlined::Inlined;
 use crate::simulation::unproved::Unproved;
@@ -31,7 +32,9 @@ pub struct Question<'f> {
     /// Whether to give up after the attempts that find nearly all proofs.
     pub quick: bool,
     /// Returns whether to end without an answer. It is called before each segment.
-    pub stop: &'f dyn Fn() -> bool,
+    pub stop: &'f (dyn Fn() -> bool + Sync),
+    /// Threads that may help. They do not change the answer.
+    pub helpers: &'f Helpers,
 }
 
 impl<'f> Question<'f> {

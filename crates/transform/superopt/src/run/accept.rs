@@ -11,11 +11,11 @@ use kiln_equiv::simulation::{Question, Simulation, simulate};
 use kiln_program::{Function, FunctionId, InsnId, ProgramId};
 
 use crate::evidence::{ChainStep, Evidence};
-use crate::helpers::joined;
 use crate::laws::inline;
 use crate::run::known::{Known, share_facts};
 use crate::run::state::Run;
 use crate::timings::Stopwatch;
+use kiln_equiv::helpers::joined;
 
 /// A function that was proved, with its calls written out if some were inlined.
 struct Proved {
@@ -105,6 +105,7 @@ impl Run<'_> {
                 keep_segments: self.options.keep_queries,
                 quick,
                 stop: &|| Instant::now() >= self.deadline || self.shared.stopped(),
+                helpers: &self.shared.helpers,
             };
             let simulation = simulate(&question).map_err(|reason| format!("not proved: {reason}"))?;
             Ok(Proved { function, simulation, written_out: written_out.map(|inlined| inlined.function) })
