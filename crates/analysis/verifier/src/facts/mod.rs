@@ -159,7 +159,8 @@ impl StackSet {
 /// Facts of every instruction that some path reaches.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    insns: ById<InsnFacts>,
+    /// Boxed, so that a growing table moves little.
+    insns: ById<Box<InsnFacts>>,
     held: HashMap<InsnId, Held>,
     in_arena: HashSet<InsnId>,
     unwritten: HashMap<InsnId, StackSet>,
@@ -247,7 +248,7 @@ impl Places {
 impl Facts {
     /// What is known before an instruction; `None` when no path reaches it.
     pub fn at(&self, insn: InsnId) -> Option<&InsnFacts> {
-        self.insns.get(&insn)
+        self.insns.get(&insn).map(|facts| &**facts)
     }
 
     /// Whether some path reaches the instruction.
@@ -289,7 +290,7 @@ impl Facts {
 
     /// Sets what is known before an instruction.
     pub fn set(&mut self, insn: InsnId, facts: InsnFacts) {
-        self.insns.insert(insn, facts);
+        self.insns.insert(insn, Box::new(facts));
     }
 
     /// Joins what another program that shares functions with this one found: what holds for both.
@@ -336,7 +337,7 @@ impl Facts {
 
     /// All of them, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (InsnId, &InsnFacts)> {
-        self.insns.iter().map(|(id, facts)| (*id, facts))
+        self.insns.iter().map(|(id, facts)| (*id, &**facts))
     }
 }
 
