@@ -49,12 +49,21 @@ struct kiln_heap_state {
 	struct kiln_heap_cpu cpu[KILN_CPUS];
 };
 
+#ifdef KILN_USER
+/* That of the heap that kiln/user.h has mapped. */
+static struct kiln_heap_state *kiln_user_state;
+#else
 static KILN_IN_HEAP struct kiln_heap_state kiln_heap_state
 	__attribute__((aligned(KILN_PAGE_BYTES))) = { .magic = KILN_HEAP_MAGIC, .cpus = KILN_CPUS };
+#endif
 
 static __always_inline struct kiln_heap_state *kiln_state(void)
 {
+#ifdef KILN_USER
+	return kiln_user_state;
+#else
 	return (struct kiln_heap_state *)(unsigned long)&kiln_heap_state;
+#endif
 }
 
 static __always_inline __u32 kiln_class_bytes(__u32 class)
@@ -252,7 +261,7 @@ KILN_FUNCTION void *kiln_realloc(void *memory, __u64 bytes)
 	return to;
 }
 
-#ifndef __bpf__
+#if !defined(__bpf__) && !defined(KILN_USER)
 /* Native code: gives the allocator a range that does not cross a multiple of 4 GiB. Programs' user space does it from outside. */
 static inline void kiln_heap_supply(void *start, __u64 bytes)
 {

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::{Input, input, optimize, output, sandbox};
 
 /// The headers for extension authors, which `kiln cc` brings along.
-const HEADERS: [(&str, &str); 20] = [
+const HEADERS: [(&str, &str); 22] = [
     ("kiln/heap.h", include_str!("../../include/kiln/heap.h")),
     ("kiln/malloc.h", include_str!("../../include/kiln/malloc.h")),
     ("kiln/hash.h", include_str!("../../include/kiln/hash.h")),
@@ -24,6 +24,8 @@ const HEADERS: [(&str, &str); 20] = [
     ("kiln/clock.h", include_str!("../../include/kiln/clock.h")),
     ("kiln/cuckoo.h", include_str!("../../include/kiln/cuckoo.h")),
     ("kiln/ring.h", include_str!("../../include/kiln/ring.h")),
+    ("kiln/shared.h", include_str!("../../include/kiln/shared.h")),
+    ("kiln/user.h", include_str!("../../include/kiln/user.h")),
     ("kiln/wheel.h", include_str!("../../include/kiln/wheel.h")),
     ("kiln/pool.h", include_str!("../../include/kiln/pool.h")),
     ("kiln/ops.h", include_str!("../../include/kiln/ops.h")),

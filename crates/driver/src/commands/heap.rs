@@ -37,6 +37,10 @@ impl Memory for KernelHeap<'_> {
         self.0.store(offset, value)
     }
 
+    fn compare_exchange(&self, offset: usize, expected: u64, new: u64) -> Option<u64> {
+        self.0.compare_exchange(offset, expected, new)
+    }
+
     fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
         self.0.populate(offset, bytes).map_err(|error| match error {
             kiln_linux::Error::Os { call, errno } => NoMemory::Os { call, errno },
@@ -63,6 +67,10 @@ impl Memory for VmHeap<'_> {
 
     fn store(&self, offset: usize, value: u64) -> Option<()> {
         self.0.store(offset, value)
+    }
+
+    fn compare_exchange(&self, offset: usize, expected: u64, new: u64) -> Option<u64> {
+        self.0.compare_exchange(offset, expected, new)
     }
 
     fn populate(&self, _: usize, _: usize) -> Result<(), NoMemory> {

@@ -67,21 +67,32 @@ pub fn sandbox(input: &Input, options: &Options) -> Result<Outcome, Error> {
         cancelled_return: options.cancelled_return,
         elide: options.elide,
         detach_after: options.detach_after,
+        hide: false,
         forced: None,
         verifier: input.verifier_options(),
     };
-    let rewrite = kiln_sandbox::sandbox(&input.object, &settings).map_err(error)?;
+    let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
+    let rewrite = kiln_sandbox::sandbox_for(&input.object, &settings, |object| asks && is_too_large(object));
+    let rewrite = rewrite.map_err(error)?;
     let bytes = match &input.elf {
         Some(elf) => elf.write(&rewrite.object).map_err(|error| Error::InvalidInput(error.to_string()))?,
         None => kiln_program::text::print(&rewrite.object).into_bytes(),
     };
-    let asks = options.ask_kernel && input.elf.is_some() && kiln_linux::available().is_ok();
     let programs = rewrite.object.programs.iter().filter(|_| asks);
     let verdict = |program: &kiln_program::Program| {
         (Shown::from(program.name.as_str()), check::kernel_verdict(&bytes, &rewrite.object, program))
     };
     let kernel = programs.map(verdict).collect();
     Ok(Outcome { object: rewrite.object, bytes, functions: rewrite.evidence, kernel })
+}
+
+/// Whether the running kernel's verifier gives up on one of the programs.
+fn is_too_large(object: &Object) -> bool {
+    const E2BIG: i32 = 7;
+    object.programs.iter().any(|program| {
+        let failed = kiln_linux::load_image(object, program).err();
+        failed.is_some_and(|failure| matches!(failure.error, kiln_linux::Error::Os { errno: E2BIG, .. }))
+    })
 }
 
 fn error(error: kiln_sandbox::Error) -> Error {

@@ -40,7 +40,6 @@ pub mod loops;
 mod options;
 mod probe;
 mod rebuild;
-pub mod supply;
 
 use std::collections::BTreeSet;
 
@@ -50,6 +49,7 @@ use kiln_program::{FunctionId, MapId, Object};
 pub use cancel::counted;
 pub use error::Error;
 pub use evidence::{Evidence, Point};
+pub use kiln_heap::supply;
 pub use options::Options;
 pub use probe::Probe;
 
@@ -85,6 +85,34 @@ pub fn heap(object: &Object) -> Result<Option<MapId>, Error> {
 /// See [`Error`].
 pub fn sandbox(object: &Object, options: &Options) -> Result<Rewrite, Error> {
     probe::until_it_verifies(object, options, |probe| apply(object, probe, options))
+}
+
+/// Sandboxes an object for a verifier that can be asked whether a result is too large for it, such as the running kernel's. If it
+/// is, the numbers that loops change are hidden from it in every iteration ([`Options::hide`]): a comparison tells the verifier
+/// that a number is exactly 156, say, and then it explores 155 more iterations one by one, on each path through the loop.
+///
+/// # Errors
+/// See [`Error`]; [`Error::Unsupported`] if the result is still too large.
+pub fn sandbox_for(
+    object: &Object,
+    options: &Options,
+    mut is_too_large: impl FnMut(&Object) -> bool,
+) -> Result<Rewrite, Error> {
+    let rewrite = sandbox(object, options)?;
+    if !is_too_large(&rewrite.object) {
+        return Ok(rewrite);
+    }
+    let refused = |why: String| Error::Unsupported {
+        function: object.name.clone(),
+        insn: None,
+        what: format!("the kernel's verifier processes more than 1,000,000 instructions; {why}: split it"),
+    };
+    let hidden = sandbox(object, &Options { hide: true, ..options.clone() });
+    let rewrite = hidden.map_err(|error| refused(format!("its loops need their numbers ({error})")))?;
+    match is_too_large(&rewrite.object) {
+        false => Ok(rewrite),
+        true => Err(refused("also with the numbers of its loops hidden".to_owned())),
+    }
 }
 
 /// Rewrites an object with the result of exploring it.

@@ -11,6 +11,9 @@ pub struct Options {
     pub elide: bool,
     /// Once so many runs were cancelled, every further run returns at once, as if it were cancelled.
     pub detach_after: Option<u32>,
+    /// Hide the numbers that a loop changes from the verifier in every iteration, not only where the loop is entered; see
+    /// [`sandbox_for`](crate::sandbox_for). Costs two instructions per number and iteration.
+    pub hide: bool,
     /// For tests: the terminate word cancels at this point only, in its first iteration.
     #[doc(hidden)]
     pub forced: Option<usize>,
@@ -33,6 +36,7 @@ impl Default for Options {
             cancelled_return: None,
             elide: true,
             detach_after: None,
+            hide: false,
             forced: None,
             verifier: kiln_verifier::Options::default(),
         }

@@ -9,12 +9,12 @@ use crate::error::Error;
 use crate::frame::{free_register, load, store};
 
 impl Canceller<'_, '_> {
-    /// Makes the numbers unknown to the verifier that change in a loop, where it is entered: `r ^= x; r ^= x` with an
-    /// unknown `x`, the iteration count. With a known start, the verifier would explore every iteration.
-    pub(super) fn hide_numbers(&mut self, header: &Node, stand_in: InsnId, live: RegSet) -> Result<(), Error> {
+    /// Makes the numbers unknown to the verifier that change in a loop: `r ^= x; r ^= x` with an unknown `x`, the iteration
+    /// count. With a known start, the verifier would explore every iteration.
+    pub(super) fn hidden_numbers(&mut self, header: &Node, stand_in: InsnId, live: RegSet) -> Result<Vec<Node>, Error> {
         let (registers, slots) = self.changing_numbers(header, stand_in, live);
         if registers.is_empty() && slots.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         self.edit.frame.begin_place();
         let mut busy = live.union(RegSet::of(&[Reg::R10]));
@@ -48,9 +48,7 @@ impl Canceller<'_, '_> {
             insns.push(store(Reg::R10, slot, value));
         }
         insns.extend(borrowed.iter().map(|(reg, slot)| load(*reg, Reg::R10, *slot)));
-        let nodes = self.edit.nodes(insns, header.line);
-        self.edit.enter_loop_with(header.id, nodes);
-        Ok(())
+        Ok(self.edit.nodes(insns, header.line))
     }
 
     /// The live registers and the stack slots with numbers that a loop changes.

@@ -230,10 +230,13 @@ impl Canceller<'_, '_> {
             None if under_lock => {}
             None => nodes.extend(self.tick(header, live, pad, options)?),
         }
-        self.edit.check(header.id, nodes);
-        if probe.forgetful.get(&self.edit.id).is_some_and(|own| own.contains(&header.id)) {
-            self.hide_numbers(header, stand_in, live)?;
+        if options.hide {
+            nodes.extend(self.hidden_numbers(header, stand_in, live)?);
+        } else if probe.forgetful.get(&self.edit.id).is_some_and(|own| own.contains(&header.id)) {
+            let hidden = self.hidden_numbers(header, stand_in, live)?;
+            self.edit.enter_loop_with(header.id, hidden);
         }
+        self.edit.check(header.id, nodes);
         let line = self.edit.object.line(header).map(|line| format!("{}:{}", line.file, line.line));
         let releases = self.releases(&held);
         Ok(Point { insn: header.id.0, number, line, releases, has_deadline: !under_lock })

@@ -126,7 +126,7 @@ fn blocks_are_those_of_native_code() {
     let Some(extension) = compile(SOURCE, Duration::from_secs(1)) else { return };
     stay_on_one_cpu();
     let folder = tempfile::tempdir().expect("a folder");
-    let program = compile_native(NATIVE, folder.path());
+    let program = compile_native(NATIVE, folder.path(), &[]);
     for seed in [99, 7_777_777] {
         let child = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let expected = operations(&mut Native(child.expect("the native program runs")), seed, "native");

@@ -24,18 +24,30 @@ const XDP_PASS: u32 = 2;
 const TIMES: u64 = 8;
 
 /// The shared section of a loaded extension.
-struct Shared<'w>(&'w World);
+pub struct Shared<'w>(pub &'w World);
 
 impl Shared<'_> {
-    fn read(&self) -> Vec<u8> {
+    pub fn read(&self) -> Vec<u8> {
         self.0.value(SECTION)
     }
 
     /// Sets the terminate word, and the counters to 0.
-    fn terminate(&self, value: u64) {
+    pub fn terminate(&self, value: u64) {
         let mut bytes = vec![0; self.read().len()];
         bytes[..8].copy_from_slice(&value.to_le_bytes());
         self.0.set_value(SECTION, &bytes);
+    }
+
+    /// Sets the terminate word, and leaves the counters.
+    pub fn set(&self, on: bool) {
+        let mut bytes = self.read();
+        bytes[..8].copy_from_slice(&u64::from(on).to_le_bytes());
+        self.0.set_value(SECTION, &bytes);
+    }
+
+    /// How many runs were cancelled at a point.
+    pub fn count(&self, point: usize) -> u64 {
+        word(&self.read(), POINTS as usize + 8 * point)
     }
 }
 
@@ -101,10 +113,10 @@ fn run(world: &World, program: &str, records: &mut RingReader) -> u32 {
 }
 
 /// A program, and the functions that it may reach.
-type Reach = (String, BTreeSet<String>);
+pub type Reach = (String, BTreeSet<String>);
 
 /// The programs, and the points of all functions, from a build without force.
-fn points(extension: &[u8], options: &Options) -> (Vec<Reach>, Vec<(String, Point)>) {
+pub fn points(extension: &[u8], options: &Options) -> (Vec<Reach>, Vec<(String, Point)>) {
     let object = kiln_elf::read("extension", extension).expect("an object").object;
     let rewrite = sandbox(&object, options).unwrap_or_else(|error| panic!("{error}"));
     let all = rewrite.evidence.into_iter();
@@ -182,64 +194,4 @@ fn a_program_that_is_cancelled_too_often_is_detached() {
         shared.terminate(0);
         assert_eq!([run(&put), run(&find)], [XDP_PASS; 2], "{name}: attached again");
     }
-}
-
-/// Programs that use no kernel objects: a source, its programs, and the packets that they run on.
-type Others = (&'static str, &'static [&'static str], fn() -> Vec<Vec<u8>>);
-
-/// Orders for `structures.bpf.c`: few keys, so that all loops are entered.
-fn orders() -> Vec<Vec<u8>> {
-    let order = |at: u64| [0, [1, 1, 0, 1, 2][at as usize % 5], at * 7 % 13, at, 0, 0];
-    (0..60).map(|at| order(at).iter().flat_map(|field: &u64| field.to_le_bytes()).collect()).collect()
-}
-
-const OTHERS: [Others; 1] =
-    [("tests/heaps/structures.bpf.c", &["hash", "list", "tree", "skip", "countmin", "count"], orders)];
-
-/// Builds of all points, or every `step`th: each returns the stated value wherever it fires, and everything works again
-/// afterwards.
-fn force(step: usize) {
-    const STATED: u32 = 77;
-    for (source, programs, packets) in OTHERS {
-        let Some(bytes) = compiled(source, &["-mcpu=v4"]) else { return };
-        let base = Options { quantum_ns: 20_000_000_000, cancelled_return: Some(STATED as i32), ..Options::default() };
-        let (_, all) = points(&bytes, &base);
-        let mut silent = Vec::new();
-        for (at, (function, point)) in all.iter().enumerate().step_by(step) {
-            let options = Options { forced: Some(at), ..base.clone() };
-            let extension = Extension::of(&bytes, &options).unwrap_or_else(|error| panic!("{error}"));
-            for (name, world) in World::all(&extension, programs) {
-                let here = format!("{name}: point {at} in {function} ({:?})", point.line);
-                world.supply(4 << 20);
-                let shared = Shared(&world);
-                let mut cancelled = 0;
-                for (round, packet) in packets().iter().enumerate() {
-                    // Off now and then, so that there is something to walk over.
-                    shared.terminate(u64::from(round % 4 == 3));
-                    for program in programs {
-                        let (value, _) = world.run(program, packet);
-                        cancelled += u64::from(value == STATED);
-                        assert!(value == STATED || value == XDP_PASS, "{here}: {program} returned {value}");
-                        assert!(round % 4 == 3 || value == XDP_PASS, "{here}: {program} is cancelled without a word");
-                    }
-                }
-                if cancelled == 0 {
-                    silent.push(here);
-                }
-            }
-        }
-        println!("{source}: {} points, every {step}th forced; never reached: {silent:?}", all.len());
-    }
-}
-
-#[test]
-fn points_of_structures_return_what_is_stated() {
-    force(9);
-}
-
-/// A minute; `cargo test -p kiln-sandbox --test heaps every_point_of_structures -- --ignored --nocapture`.
-#[test]
-#[ignore = "takes a minute"]
-fn every_point_of_structures_returns_what_is_stated() {
-    force(1);
 }

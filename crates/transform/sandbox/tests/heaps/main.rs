@@ -5,9 +5,11 @@
 
 mod allocator;
 mod cancellation;
+mod forced;
 mod generated;
 mod list;
 mod locks;
 mod pool;
+mod races;
 mod structures;
 mod world;

@@ -47,7 +47,7 @@ fn orders(seed: u64) -> Vec<u8> {
 /// What native code answers.
 fn native(source: &str, orders: &[u8]) -> Vec<u8> {
     let folder = tempfile::tempdir().expect("a folder");
-    let program = compile_native(source, folder.path());
+    let program = compile_native(source, folder.path(), &[]);
     let mut child =
         Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the native program runs");
     let mut input = child.stdin.take().expect("a pipe");

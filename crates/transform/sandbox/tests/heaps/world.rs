@@ -76,10 +76,11 @@ pub fn compiled(source: &str, arguments: &[&str]) -> Option<Vec<u8>> {
     Some(std::fs::read(&output).expect("clang wrote it"))
 }
 
-/// Compiles a source as native code into a folder; gives the program.
-pub fn compile_native(source: &str, folder: &Path) -> PathBuf {
+/// Compiles a source as native code into a folder, with more arguments for clang; gives the program.
+pub fn compile_native(source: &str, folder: &Path, arguments: &[&str]) -> PathBuf {
     let program = folder.join("native");
     let built = Command::new("clang-19")
+        .args(arguments)
         .args(["-O2", "-I"])
         .arg(root().join("bpf/include"))
         .arg(root().join(source))
@@ -145,21 +146,18 @@ impl Memory for Heap<'_> {
         }
     }
 
+    fn compare_exchange(&self, offset: usize, expected: u64, new: u64) -> Option<u64> {
+        match self {
+            Heap::Kernel(heap) => heap.compare_exchange(offset, expected, new),
+            Heap::Vm(heap) => heap.compare_exchange(offset, expected, new),
+        }
+    }
+
     /// In the VM, pages are there when they are touched.
     fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
         match self {
             Heap::Kernel(heap) => heap.populate(offset, bytes).map_err(|error| NoMemory::Damaged(error.to_string())),
             Heap::Vm(_) => Ok(()),
-        }
-    }
-}
-
-impl Heap<'_> {
-    /// Replaces a word if it is `expected`; gives what was there.
-    pub fn compare_exchange(&self, offset: usize, expected: u64, new: u64) -> Option<u64> {
-        match self {
-            Heap::Kernel(heap) => heap.compare_exchange(offset, expected, new),
-            Heap::Vm(heap) => heap.compare_exchange(offset, expected, new),
         }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+pub use crate::Memory;
+
 /// The first word of the allocator's state, `KILN_HEAP_MAGIC`.
 const MAGIC: u64 = u64::from_le_bytes(*b"KILNHEAP");
 const PAGE_BYTES: usize = 4096;
@@ -28,25 +30,11 @@ const FREED: usize = ALLOCATED + 8;
 const FAILURES: usize = ALLOCATED + 16;
 const CPU_BYTES: usize = ALLOCATED + 24;
 
+/// The lower half of an address.
+const LOW: u64 = 0xffff_ffff;
+
 /// What `kiln run` supplies.
 pub const SUPPLY_BYTES: usize = 16 << 20;
-
-/// A heap as user space sees it.
-pub trait Memory {
-    /// The address of its first byte.
-    fn address(&self) -> u64;
-    /// Its size.
-    fn bytes(&self) -> usize;
-    /// The word at an offset, a multiple of 8; `None` outside of the heap.
-    fn load(&self, offset: usize) -> Option<u64>;
-    /// Sets the word at an offset, a multiple of 8; `None` outside of the heap.
-    fn store(&self, offset: usize, value: u64) -> Option<()>;
-    /// Allocates the pages of a range.
-    ///
-    /// # Errors
-    /// Returns the system call that failed.
-    fn populate(&self, offset: usize, bytes: usize) -> Result<(), NoMemory>;
-}
 
 /// Why a heap gets no memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -133,6 +121,35 @@ pub fn variable_bytes(heap: &kiln_program::Map) -> usize {
         kiln_program::MapContents::Data(bytes) => bytes.len(),
         _ => 0,
     }
+}
+
+/// Returns the bytes in free lists, headers included, while no program runs; `None` in a heap without an allocator, or whose
+/// lists are damaged. What was used and is neither free nor allocated ([`accounts`]) was lost by cancelled runs.
+pub fn free_bytes(heap: &dyn Memory) -> Option<u64> {
+    let state = state(heap)?;
+    let start = heap.load(state + START)?;
+    let cpus = heap.load(state + CPUS)?.min(MOST_CPUS) as usize;
+    let (mut bytes, most) = (0, heap.bytes() / 16);
+    let mut seen = 0;
+    for list in (0..cpus).flat_map(|cpu| (0..CLASSES).map(move |class| (cpu, class))) {
+        let (cpu, class) = list;
+        // The lower half of the next block's address; the block's own word has it in the upper half.
+        let mut next = heap.load(state + CPU + cpu * CPU_BYTES + 8 * class)? & LOW;
+        while next != 0 {
+            seen += 1;
+            if seen > most {
+                return None;
+            }
+            bytes += class_bytes(class);
+            next = heap.load(heap.offset(start & !LOW | next)?)? >> 32;
+        }
+    }
+    Some(bytes)
+}
+
+/// Bytes of a class's blocks, `kiln_class_bytes`.
+fn class_bytes(class: usize) -> u64 {
+    (if class % 2 == 1 { 24 } else { 16 }) << (class / 2)
 }
 
 /// Returns what the allocator has given out; `None` in a heap without an allocator. Programs may change it meanwhile.
