@@ -351,7 +351,9 @@ pub(crate) fn load_slots(loading: &Loading<'_>, slots: &[Slot], log_bytes: usize
     };
     let mut result = load(0, &mut log);
     if result < 0 && log_bytes > 0 {
-        result = load(1, &mut log);
+        // A log that is too long for its buffer changes the error to ENOSPC: the first answer counts.
+        let again = load(1, &mut log);
+        result = if again < 0 { result } else { again };
     }
     let text = log.split(|byte| *byte == 0).next().unwrap_or_default();
     let log = String::from_utf8_lossy(text).into_owned();
