@@ -19,6 +19,7 @@
 
 use std::fmt::Write as _;
 
+use kiln_platform::MapType;
 use kiln_superopt::CostModel;
 use kiln_superopt::cost::Class;
 use kiln_vm::{Engine, Vm};
@@ -36,6 +37,8 @@ pub struct Measured {
     pub name: &'static str,
     /// Whether it is a helper.
     pub helper: bool,
+    /// The type of the map that the helper was called with, where several were measured.
+    pub on: Option<&'static str>,
     /// Nanoseconds of one, beyond the empty loop.
     pub time: Timing,
 }
@@ -59,6 +62,8 @@ pub struct Profile {
 struct Case {
     name: &'static str,
     helper: bool,
+    /// The type of the map that the helper is called with, where several are measured.
+    on: Option<MapType>,
     /// The program's type.
     hook: &'static str,
     /// Declarations on top, before the program's.
@@ -77,6 +82,7 @@ struct Case {
 const PLAIN: Case = Case {
     name: "",
     helper: false,
+    on: None,
     hook: "xdp",
     maps: "",
     setup: "r1 = 3\nr2 = 1\nr3 = 1\n",
@@ -91,6 +97,7 @@ const fn insn(class: Class, setup: &'static str, body: &'static str, count: u32)
 }
 
 const HASH: &str = "; map hash hash key 4 value 8 entries 64\n";
+const PERCPU: &str = "; map hash percpu_hash key 8 value 16 entries 64\n";
 const ARRAY: &str = "; map array array key 4 value 8 entries 64\n";
 const KEY: &str = "*(u64 *)(r10 - 8) = 5\n*(u64 *)(r10 - 16) = 7\n";
 
@@ -167,7 +174,65 @@ const CASES: &[Case] = &[
         "r1 = map[hash]\nr2 = r10\nr2 += -8\ncall map_delete_elem\n",
         "r1 = map[hash]\nr2 = r10\nr2 += -8\n",
     ),
+    // What queries call. A deletion finds what the update before it stored.
+    helper("get_current_pid_tgid", "", "call get_current_pid_tgid\n", ""),
+    helper("get_current_uid_gid", "", "call get_current_uid_gid\n", ""),
+    helper("get_current_cgroup_id", "", "call get_current_cgroup_id\n", ""),
+    helper(
+        "get_current_comm",
+        "",
+        "r1 = r10\nr1 += -16\nr2 = 16\ncall get_current_comm\n",
+        "r1 = r10\nr1 += -16\nr2 = 16\n",
+    ),
+    helper(
+        "probe_read_kernel",
+        KEY,
+        "r1 = r10\nr1 += -8\nr2 = 8\nr3 = r10\nr3 += -16\ncall probe_read_kernel\n",
+        "r1 = r10\nr1 += -8\nr2 = 8\nr3 = r10\nr3 += -16\n",
+    ),
+    Case {
+        on: Some(MapType::Hash),
+        ..on_map(
+            "map_update_elem",
+            HASH,
+            KEY,
+            "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\ncall map_update_elem\n",
+            "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\n",
+        )
+    },
+    Case {
+        on: Some(MapType::Hash),
+        ..on_map("map_delete_elem", HASH, KEY, STORE_AND_DELETE, STORE)
+    },
+    Case {
+        on: Some(MapType::PercpuHash),
+        ..on_map(
+            "map_lookup_elem",
+            PERCPU,
+            FOUND,
+            "r1 = map[hash]\nr2 = r10\nr2 += -8\ncall map_lookup_elem\n",
+            "r1 = map[hash]\nr2 = r10\nr2 += -8\n",
+        )
+    },
+    Case {
+        on: Some(MapType::Hash),
+        ..on_map(
+            "map_lookup_elem",
+            HASH_OF_16,
+            FOUND,
+            "r1 = map[hash]\nr2 = r10\nr2 += -8\ncall map_lookup_elem\n",
+            "r1 = map[hash]\nr2 = r10\nr2 += -8\n",
+        )
+    },
 ];
+
+const HASH_OF_16: &str = "; map hash hash key 8 value 16 entries 64\n";
+const STORE: &str = "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\ncall map_update_elem\n";
+const STORE_AND_DELETE: &str = "r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -16\nr4 = 0\ncall map_update_elem\n\
+                                r1 = map[hash]\nr2 = r10\nr2 += -8\ncall map_delete_elem\n";
+/// A key that is in the map.
+const FOUND: &str = "*(u64 *)(r10 - 8) = 5\n*(u64 *)(r10 - 16) = 7\n*(u64 *)(r10 - 24) = 7\n\
+                     r1 = map[hash]\nr2 = r10\nr2 += -8\nr3 = r10\nr3 += -24\nr4 = 0\ncall map_update_elem\n";
 
 /// Turns of each loop.
 const TURNS: u32 = 64;
@@ -265,7 +330,10 @@ pub fn profile(in_kernel: bool, step: &mut dyn FnMut(String) -> bool) -> Result<
     let mut rows = Vec::new();
     for (case, _, samples) in loaded {
         match Timing::of(samples) {
-            Some(time) => rows.push(Measured { name: case.name, helper: case.helper, time }),
+            Some(time) => {
+                let on = case.on.map(MapType::name);
+                rows.push(Measured { name: case.name, helper: case.helper, on, time });
+            }
             None => missing.push((case.name, "it does not run".to_owned())),
         }
     }
@@ -294,8 +362,10 @@ impl Profile {
         let mut helpers: Vec<u64> = Vec::new();
         for row in &self.rows {
             let class = Class::ALL.iter().find(|class| class.name() == row.name && !row.helper);
+            let on = row.on.and_then(MapType::from_name);
             match (class, kiln_platform::Helper::by_name(row.name)) {
                 (Some(class), _) => model.set_class(*class, picoseconds(row)),
+                (None, Some(helper)) if let Some(on) = on => model.set_helper_on(helper.id, on, picoseconds(row)),
                 (None, Some(helper)) => {
                     model.set_helper(helper.id, picoseconds(row));
                     helpers.push(picoseconds(row));
@@ -319,7 +389,11 @@ impl Profile {
         );
         for line in self.model().to_text().lines() {
             let words: Vec<&str> = line.split_whitespace().collect();
-            let measured = self.rows.iter().find(|row| words.len() == 3 && row.name == words[1]);
+            let measured = self.rows.iter().find(|row| match words[..] {
+                [_, name, _] => row.name == name && row.on.is_none(),
+                [_, name, "on", on, _] => row.name == name && row.on == Some(on),
+                _ => false,
+            });
             let note = match (measured, words.first()) {
                 (Some(row), _) => format!("  # {:.3}", row.time.high_ns - row.time.low_ns),
                 (None, Some(&"machine")) => String::new(),

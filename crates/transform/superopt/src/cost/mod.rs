@@ -187,26 +187,42 @@ fn operands(insn: &Insn) -> u64 {
     }
 }
 
-/// Instructions that cost the same.
-macro_rules! classes {
-    ($( $(#[doc = $doc:literal])+ $name:ident = $text:literal; )*) => {
-        /// Instructions that cost the same.
+/// Kinds of things that have a row each in cost models.
+macro_rules! rows {
+    ($(#[doc = $about:literal])+ $kind:ident { $( $(#[doc = $doc:literal])+ $name:ident = $text:literal; )* }) => {
+        $(#[doc = $about])+
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-        pub enum Class { $( $(#[doc = $doc])+ $name ),* }
+        pub enum $kind { $( $(#[doc = $doc])+ $name ),* }
 
-        impl Class {
-            /// All classes.
-            pub const ALL: &'static [Class] = &[$( Class::$name ),*];
+        impl $kind {
+            /// All of them.
+            pub const ALL: &'static [$kind] = &[$( $kind::$name ),*];
 
             /// Its name in cost models.
             pub const fn name(self) -> &'static str {
-                match self { $( Class::$name => $text ),* }
+                match self { $( $kind::$name => $text ),* }
             }
         }
     };
 }
 
-classes! {
+rows! {
+    /// Parts of what an event costs that a query looks at, beside the instructions of its programs.
+    EventPart {
+    /// A tracepoint calls a program of type `tp_btf`.
+    TypedHook = "typed-hook";
+    /// A tracepoint makes its record and calls a program.
+    RecordHook = "record-hook";
+    /// One more byte in a record of the ring buffer.
+    RingByte = "ring-byte";
+    /// User space takes a record from the ring buffer, reads its columns, pairs and groups it.
+    Reader = "reader";
+    }
+}
+
+rows! {
+    /// Instructions that cost the same.
+    Class {
     /// A move of a register, or of a number into one.
     Move = "move";
     /// Addition, subtraction, logic, a shift by a number, negation, sign extension.
@@ -239,6 +255,7 @@ classes! {
     PacketLoad = "packet-load";
     /// The end of the program.
     Exit = "exit";
+    }
 }
 
 impl Class {

@@ -5,8 +5,12 @@
 //!   machine x86-64
 //!   insn multiply 1.07
 //!   helper map_lookup_elem 3.4
+//!   helper map_lookup_elem on percpu_hash 5.1
 //!   helper * 20
+//!   event typed-hook 14
 //! ```
+//!
+//! The lines of events say what queries cost beside their programs' instructions ([`EventPart`]).
 //!
 //! What a file does not name costs what the table of this kind of machine says. [`CostModel::parse`] takes files from
 //! anyone: what is no such line, or no time, is an error with its line, never a guess.
@@ -15,9 +19,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use kiln_isa::{CallTarget, Insn};
-use kiln_platform::Helper;
+use kiln_platform::{Helper, MapType};
 
-use super::Class;
+use super::{Class, EventPart};
 
 /// What a run of each instruction costs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,8 +32,12 @@ pub struct CostModel {
     classes: Vec<u64>,
     /// Picoseconds of helpers, by number.
     helpers: BTreeMap<u32, u64>,
+    /// Picoseconds of helpers on maps of one type, by number and the type's name.
+    helpers_on: BTreeMap<(u32, &'static str), u64>,
     /// Picoseconds of all others.
     other_helpers: u64,
+    /// Picoseconds of each part of an event, in the order of [`EventPart::ALL`].
+    events: Vec<u64>,
 }
 
 /// Why a file is not a cost model.
@@ -66,7 +74,9 @@ impl CostModel {
             machine: machine.to_owned(),
             classes: vec![0; Class::ALL.len()],
             helpers: BTreeMap::new(),
+            helpers_on: BTreeMap::new(),
             other_helpers: 0,
+            events: vec![0; EventPart::ALL.len()],
         };
         nothing.read(text).expect("the tables in the source are well formed, as a test says")
     }
@@ -106,8 +116,20 @@ impl CostModel {
                     let helper = helper.ok_or_else(|| bad(format!("there is no helper {name:.60}")))?;
                     self.helpers.insert(helper.id, picoseconds(time).map_err(bad)?);
                 }
+                ["helper", name, "on", map_type, time] => {
+                    let helper = Helper::by_name(name);
+                    let helper = helper.ok_or_else(|| bad(format!("there is no helper {name:.60}")))?;
+                    let map_type = MapType::from_name(map_type);
+                    let map_type = map_type.ok_or_else(|| bad("there is no such map type".to_owned()))?;
+                    self.helpers_on.insert((helper.id, map_type.name()), picoseconds(time).map_err(bad)?);
+                }
+                ["event", name, time] => {
+                    let part = EventPart::ALL.iter().position(|part| part.name() == name);
+                    let part = part.ok_or_else(|| bad(format!("events have no part {name:.60}")))?;
+                    self.events[part] = picoseconds(time).map_err(bad)?;
+                }
                 _ => {
-                    let wanted = "`machine NAME`, `insn CLASS NANOSECONDS` or `helper NAME NANOSECONDS`";
+                    let wanted = "`machine NAME`, `insn CLASS NANOSECONDS`, `helper NAME [on MAP] NANOSECONDS` or `event PART NANOSECONDS`";
                     return Err(bad(format!("{line:.60?} is not {wanted}")));
                 }
             }
@@ -129,6 +151,27 @@ impl CostModel {
         self.helpers.insert(id, picoseconds);
     }
 
+    /// Sets what a helper costs on maps of one type.
+    pub fn set_helper_on(&mut self, id: u32, map_type: MapType, picoseconds: u64) {
+        self.helpers_on.insert((id, map_type.name()), picoseconds);
+    }
+
+    /// What a helper costs, in picoseconds; on maps of one type, if that is known.
+    pub fn helper(&self, id: u32, map_type: Option<MapType>) -> u64 {
+        let on = map_type.and_then(|map_type| self.helpers_on.get(&(id, map_type.name())));
+        on.or_else(|| self.helpers.get(&id)).copied().unwrap_or(self.other_helpers)
+    }
+
+    /// Sets what a part of an event costs.
+    pub fn set_event(&mut self, part: EventPart, picoseconds: u64) {
+        self.events[part as usize] = picoseconds;
+    }
+
+    /// What a part of an event costs, in picoseconds.
+    pub fn event(&self, part: EventPart) -> u64 {
+        self.events[part as usize]
+    }
+
     /// Sets what helpers without a row cost.
     pub fn set_other_helpers(&mut self, picoseconds: u64) {
         self.other_helpers = picoseconds;
@@ -145,7 +188,7 @@ impl CostModel {
             // Half of the time it is taken, which is a jump.
             (Some(Class::Branch), _) => self.class(Class::Branch) + self.class(Class::Jump) / 2,
             (Some(class), _) => self.class(class),
-            (None, Insn::Call(CallTarget::Helper(id))) => self.helpers.get(id).copied().unwrap_or(self.other_helpers),
+            (None, Insn::Call(CallTarget::Helper(id))) => self.helper(*id, None),
             (None, _) => 0,
         }
     }
@@ -162,7 +205,15 @@ impl CostModel {
                 let _ = writeln!(text, "helper {} {:.3}", helper.name, ns(*time));
             }
         }
+        for ((id, map_type), time) in &self.helpers_on {
+            if let Some(helper) = Helper::by_id(*id) {
+                let _ = writeln!(text, "helper {} on {map_type} {:.3}", helper.name, ns(*time));
+            }
+        }
         let _ = writeln!(text, "helper * {:.3}", ns(self.other_helpers));
+        for part in EventPart::ALL {
+            let _ = writeln!(text, "event {} {:.3}", part.name(), ns(self.event(*part)));
+        }
         text
     }
 }
@@ -192,6 +243,9 @@ mod tests {
             assert_eq!(CostModel::parse(&model.to_text()).as_ref(), Ok(&model));
             for class in Class::ALL {
                 assert!(text.contains(&format!("insn {} ", class.name())), "{machine} lacks {}", class.name());
+            }
+            for part in EventPart::ALL {
+                assert!(text.contains(&format!("event {} ", part.name())), "{machine} lacks {}", part.name());
             }
             assert!(text.contains("helper * "), "{machine} lacks other helpers");
         }
